@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, duration_text, label, panel, slider
 
 # %% auto #0
-__all__ = ['LARGEST', 'DATASETS', 'ceil_div', 'positive_int', 'positive_float', 'Schedule', 'LoopCount', 'count_loop',
-           'images_per_second', 'devices_for', 'Stages', 'timeline', 'plot_overlap', 'run_pipeline',
+__all__ = ['LARGEST', 'COUNTABLE', 'DATASETS', 'ceil_div', 'positive_int', 'positive_float', 'Schedule', 'LoopCount',
+           'count_loop', 'images_per_second', 'devices_for', 'Stages', 'timeline', 'plot_overlap', 'run_pipeline',
            'draw_global_batch', 'describe', 'schedule_panel', 'compare_loop', 'overlap_panel', 'describe_overlap']
 
 # %% ../nbs/01_arithmetic.ipynb #190b6e82
@@ -120,11 +120,15 @@ class LoopCount:
     iterations:int    # optimizer steps of each rank
     samples_seen:int  # samples that went into those steps, over all ranks
 
+COUNTABLE = 20_000_000  # samples; a DistributedSampler lists every index in memory
+
 def count_loop(
     schedule:Schedule,                                   # the plan to check
     report:Any=lambda fraction, words: None,             # called with progress, may raise to stop
 ) -> LoopCount:
     "Iterations and samples counted in one epoch of real DataLoaders, one for each rank."
+    if schedule.samples > COUNTABLE:
+        raise ValueError(f"counting {schedule.samples:,} samples would take hours: choose at most {COUNTABLE:,}")
     steps, seen = set(), 0
     for rank in range(schedule.world_size):
         sizes = _micro_batch_sizes(schedule, rank, report)

@@ -122,11 +122,25 @@ def figure(
     **kw:Any,          # passed to `Figure.subplots`
 ) -> tuple[Figure, Any]:
     "A figure on the Agg canvas, and its axes."
+    fig = _figure_class()(figsize=(width, height), dpi=100, facecolor="white", layout="constrained")
+    return fig, fig.subplots(rows, columns, **kw)
+
+@functools.cache
+def _figure_class() -> type[Figure]:
+    "matplotlib's Figure, which notebooks can show whatever their backend."
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    fig = Figure(figsize=(width, height), dpi=100, facecolor="white", layout="constrained")
-    FigureCanvasAgg(fig)
-    return fig, fig.subplots(rows, columns, **kw)
+
+    class ShownFigure(Figure):
+        def __init__(self, **kw: Any):
+            super().__init__(**kw)
+            FigureCanvasAgg(self)
+
+        def _repr_png_(self) -> bytes:
+            self.canvas.draw()
+            return png(self.canvas.buffer_rgba())
+
+    return ShownFigure
 
 # %% ../nbs/00_ui.ipynb #514363c7
 def label(

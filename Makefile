@@ -1,0 +1,42 @@
+# The commands of the workbook; `make` lists them. What they need is installed into .venv the first time.
+SHELL := /bin/bash
+PY := .venv/bin/python
+CHAPTERS ?=
+.DEFAULT_GOAL := help
+.PHONY: help lab test nbs export clean-nbs bench constraints
+
+help:  ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+lab:  ## open the workbook in JupyterLab; options: make lab ARGS="--no-browser --port 8899"
+	@tools/install.sh lab
+	@# Jupyter refuses root unless told; in a container one often is
+	@exec .venv/bin/jupyter lab $$([ $$(id -u) = 0 ] && echo --allow-root) \
+	  --ServerApp.root_dir=nbs --LabApp.default_url=/lab/tree/index.ipynb $(ARGS)
+
+test:  ## run every check; options go to the last pytest: make test ARGS="-k schedule"
+	@tools/install.sh test
+	@tools/test.sh $(ARGS)
+
+nbs:  ## run every chapter again and keep its outputs; one: make nbs CHAPTERS="nbs/01_arithmetic.ipynb"
+	@tools/install.sh test
+	@$(PY) tools/notebooks.py export
+	@$(PY) tools/notebooks.py run $(CHAPTERS)
+	@$(PY) tools/notebooks.py export
+	@$(PY) tools/notebooks.py readme
+
+export:  ## write mlinfra/ and README.md from the notebooks
+	@tools/install.sh test
+	@$(PY) tools/notebooks.py export
+	@$(PY) tools/notebooks.py readme
+
+clean-nbs:  ## bring the notebooks into the form in which they are committed
+	@tools/install.sh test
+	@$(PY) tools/notebooks.py clean $(CHAPTERS)
+
+bench:  ## measure against other libraries; options: make bench ARGS="..."
+	@tools/install.sh test
+	@$(PY) tests/bench/run.py $(ARGS)
+
+constraints:  ## write constraints.txt from what is installed now
+	@$(PY) tools/constraints.py > constraints.txt.new && mv constraints.txt.new constraints.txt

@@ -1,0 +1,56 @@
+"""The installed console script, as a shell user runs it."""
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MLINFRA = Path(sys.executable).with_name("mlinfra")
+
+
+def run(*args, **kw): return subprocess.run([MLINFRA, *args], capture_output=True, text=True, timeout=300, **kw)
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["sweep"]])
+def test_help(command):
+    done = run(*command, "--help")
+    assert done.returncode == 0 and "usage: mlinfra" in done.stdout
+
+
+def test_train(tmp_path):
+    done = run("train", "--model", "gluon", "--epochs", "2", "--batch-size", "64", "--limit", "1280", cwd=tmp_path)
+    rows = done.stdout.strip().splitlines()
+    assert done.returncode == 0, done.stderr
+    assert rows[0].split()[:3] == ["epoch", "iterations", "samples"] and [row.split()[:3] for row in rows[1:]] == [["0", "20", "1280"], ["1", "20", "1280"]]
+
+
+def test_sweep_writes_a_table_and_a_verdict(tmp_path):
+    done = run("sweep", "--workers", "0,1", "--limit", "1280", "--csv", "sweep.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"(Workers do not pay here|1 workers pay here)", done.stdout)
+    assert (tmp_path / "sweep.csv").read_text().splitlines()[0].startswith("workers,train_seconds,eval_seconds,accuracy,wait_share")
+
+
+@pytest.mark.parametrize("args", [["train", "--epochs", "0"], ["train", "--batch-size", "x"], ["train", "--precision", "fp16", "--device", "cpu"],
+                                  ["sweep", "--workers", "0,0"], ["sweep", "--blurs", "-1"], ["train", "--root", "/nowhere"], ["dance"]])
+def test_nonsense_is_one_clear_line_and_status_2(args):
+    done = run(*args)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.strip()
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback():
+    process = subprocess.Popen([MLINFRA, "train", "--epochs", "1000", "--limit", "640"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={"PYTHONUNBUFFERED": "1", "MLINFRA_SIGNAL_TEST": "1", **__import__("os").environ})
+    _wait_until_busy(process)
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted" in err and "Traceback" not in err
+
+
+def _wait_until_busy(process):
+    "Until the process has used more CPU time than imports take, which a sleep could only guess."
+    import psutil
+    seen = psutil.Process(process.pid)
+    while process.poll() is None and seen.num_threads() < 2: pass  # torch starts its threads with the first computation

@@ -1,0 +1,54 @@
+"""Every exercise's stub fails its check and its solution passes, run from the notebooks as readers have them."""
+import ast
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+NBS = Path(__file__).parents[1] / "nbs"
+CHAPTERS = [path for path in sorted(NBS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] not in ("00", "98", "99")]
+CALL = re.compile(r"^(check_\w+)\((\w+)\)$", re.M)
+
+
+def code_cells(path):
+    return ["".join(c["source"]) for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+
+
+def only_imports(source):
+    return all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in ast.parse(source).body)
+
+
+def exercises(path):
+    "A namespace with the chapter's names and checks, and (check, attempt, stub's source) of each exercise."
+    module = importlib.import_module(f"mlinfra.{path.stem[3:]}")
+    names, found = dict(vars(module)), []
+    for source in code_cells(path):
+        if source.startswith("#| exercise\n") or (not source.startswith("#|") and only_imports(source)): exec(source, names)
+        if source.startswith("#| exercise-stub"):
+            check, attempt = CALL.search(source).groups()
+            found.append((check, attempt, source))
+    return names, found
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_there_are_three_exercises(path):
+    assert len(exercises(path)[1]) >= 3
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_stubs_fail_and_solutions_pass(path):
+    names, found = exercises(path)
+    solutions = importlib.import_module(f"solutions.ch{path.stem}")
+    for check, attempt, stub in found:
+        exec(stub, names)
+        assert not names[check](names[attempt]), f"the stub of {attempt} passes {check}"
+        verdict = names[check](getattr(solutions, attempt))
+        assert verdict, f"the solution of {attempt} fails: {verdict}"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_notebooks_hold_no_solution(path):
+    for _check, attempt, stub in exercises(path)[1]:
+        assert "...  # your code" in stub, f"{attempt} is not a stub"

@@ -1,0 +1,303 @@
+"""The house: who may import whom, what loads where, what `make test` refuses, what a wheel holds."""
+import ast
+import base64
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PathDistribution
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4.rwbase import split_lines
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools/notebooks.py")
+spec.loader.exec_module(tool := importlib.util.module_from_spec(spec))
+
+CFG = tool.settings()
+LIB = CFG["lib_name"]
+GENERATED = {"__init__", "_modidx"}  # nbdev's own
+MODULES = sorted(p.stem for p in (ROOT / LIB).glob("*.py") if p.stem not in GENERATED)
+
+
+# ---- the table of contents is the architecture
+
+@cache
+def chapters():
+    "Module -> number of the notebook that exports it."
+    found = {}
+    for path in tool.notebooks():
+        number = re.match(r"\d+", path.name)
+        if not number: continue  # index.ipynb
+        for cell in tool.load(path).cells:
+            for word, module in re.findall(r"^#\s*\|\s*(default_exp|exports?|exporti)\s+(\w+)", cell.source, flags=re.M):
+                found[module] = int(number[0])
+    return found
+
+
+def imported(source):
+    "The modules of our package that `source` imports, at its top or in a function."
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith(f"{LIB}."))
+        elif isinstance(node, ast.ImportFrom):
+            names = ((node.module or "").split(".") if node.level else
+                     (node.module or "").split(".")[1:] if (node.module or "").split(".")[0] == LIB else None)
+            if names is None: continue
+            if names and names[0]: yield names[0]
+            else: yield from (a.name for a in node.names)
+
+
+@pytest.mark.parametrize("source, modules", [
+    ("import mlinfra.data", ["data"]), ("from mlinfra.data import x", ["data"]), ("from .data import x", ["data"]),
+    ("from . import data, ui", ["data", "ui"]), ("from mlinfra import data", ["data"]),
+    ("def f():\n    from .data import x", ["data"]), ("import torch\nfrom torch.data import x", [])])
+def test_imported_sees_every_form(source, modules): assert list(imported(source)) == modules
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_from_earlier_chapters(module):
+    number = chapters()[module]
+    later = {m for m in imported((ROOT / LIB / f"{module}.py").read_text(encoding="utf-8"))
+             if m not in GENERATED and m != module and chapters().get(m, 99) > number}
+    assert not later, f"{module} (chapter {number:02}) imports from later chapters: {', '.join(sorted(later))}"
+
+
+# ---- a machine without a browser, and a quick start
+
+NOTEBOOK_ONLY = "ipywidgets", "IPython", "fastcore"
+SLOW = "pandas", "matplotlib", "onnx", "ray"
+LOAD_EACH = """
+import importlib, json, sys, traceback
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked: raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+blocked, slow, modules = json.load(sys.stdin)
+sys.meta_path.insert(0, Absent())
+report = {}
+for module in modules:
+    before = set(sys.modules)
+    try: importlib.import_module(module)
+    except Exception: report[module] = "fails:\\n" + traceback.format_exc()
+    else: report[module] = ", ".join(sorted((set(sys.modules) - before) & set(slow)))
+json.dump(report, sys.stdout)
+"""
+
+
+@cache
+def loaded():
+    "Module -> what went wrong when it was imported, in a process that has nothing of Jupyter; '' for nothing."
+    names = [LIB, *(f"{LIB}.{m}" for m in sorted(MODULES, key=lambda m: chapters()[m]) if m != "__main__")]
+    out = subprocess.run([sys.executable, "-c", LOAD_EACH], input=json.dumps([NOTEBOOK_ONLY, SLOW, names]), cwd=ROOT,
+                         text=True, capture_output=True, timeout=300)
+    assert out.returncode == 0, out.stderr
+    return json.loads(out.stdout[out.stdout.index("{"):])
+
+
+@pytest.mark.parametrize("module", [LIB, *(f"{LIB}.{m}" for m in MODULES if m != "__main__")])
+def test_it_imports_without_jupyter_and_loads_nothing_slow(module):
+    assert loaded()[module] == "", f"importing {module} {loaded()[module]}"
+
+
+# ---- each check of `make test` can fail
+
+@pytest.fixture
+def house(tmp_path):
+    "A copy of what the checks read."
+    shutil.copy(ROOT / "settings.ini", tmp_path)
+    shutil.copy(ROOT / "README.md", tmp_path)
+    for folder in ("nbs", LIB): shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns(".*", "_*_"))
+    shutil.copy(ROOT / LIB / "__init__.py", tmp_path / LIB)
+    return tmp_path
+
+
+def chapter(house): return next(p for p in tool.notebooks(house) if p.name[0].isdigit())
+
+
+def change(path, edit):
+    nb = tool.load(path)
+    edit(nb, next(c for c in nb.cells if c.cell_type == "code"))
+    path.write_text(json.dumps(split_lines(nb), sort_keys=True, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def replace_readme(house): (house / "README.md").write_text("another\n")
+def drop_readme(house): (house / "README.md").unlink()
+def edit_module(house):
+    with (house / LIB / f"{MODULES[0]}.py").open("a") as f: f.write("# by hand\n")
+def drop_module(house): (house / LIB / f"{MODULES[0]}.py").unlink()
+def orphan_module(house): (house / LIB / "orphan.py").write_text("")
+def edit_init(house): (house / LIB / "__init__.py").write_text("")
+def drop_chapters(house):
+    for path in tool.notebooks(house):
+        if path.name != "index.ipynb": path.unlink()
+def count_executions(house): change(chapter(house), lambda nb, cell: cell.update(execution_count=3))
+def drop_id(house): change(chapter(house), lambda nb, cell: cell.pop("id"))
+def repeat_id(house): change(chapter(house), lambda nb, cell: cell.update(id=nb.cells[0].id) or nb.cells[-1].update(id=nb.cells[0].id))
+def keep_tags(house): change(chapter(house), lambda nb, cell: cell.metadata.update(tags=["x"]))
+def other_kernel(house): change(chapter(house), lambda nb, cell: nb.metadata.update(kernelspec={"name": "mine", "display_name": "Mine"}))
+def widget_state(house): change(chapter(house), lambda nb, cell: nb.metadata.update(widgets={"state": {}}))
+def indent(house): chapter(house).write_text(json.dumps(json.loads(chapter(house).read_text()), indent=2))
+def add(house, **output): change(chapter(house), lambda nb, cell: cell.outputs.append(new_output(**output)))
+def widget_view(house):
+    add(house, output_type="display_data", data={tool.WIDGET: {"model_id": "1"}, "text/plain": "VBox()"})
+def progress_bar(house): add(house, output_type="stream", name="stderr", text="\r 40%|####      | 4/10 [00:01<00:01]")
+def big_picture(house):
+    add(house, output_type="display_data", data={"image/png": base64.b64encode(bytes(tool.MAX_IMAGE + 1)).decode()})
+
+
+def test_the_repository_passes_every_check(): assert tool.problems() == []
+
+
+@pytest.mark.parametrize("damage, says", [
+    (replace_readme, "README.md is not what"), (drop_readme, "README.md is missing"),
+    (edit_module, f"{LIB}/{MODULES[0]}.py is not what"), (drop_module, f"{LIB}/{MODULES[0]}.py is missing"),
+    (orphan_module, f"{LIB}/orphan.py is exported by no notebook"), (edit_init, f"{LIB}/__init__.py is not what"),
+    (drop_chapters, "nbs/ holds no chapter"), (count_executions, "execution_count"), (drop_id, "(id missing): id"),
+    (repeat_id, ": id"), (keep_tags, ": metadata"), (other_kernel, "its kernel is not python3"),
+    (widget_state, "its metadata hold widget state"), (indent, "is not laid out"),
+    (widget_view, "has a widget in its outputs"), (progress_bar, ": outputs"),
+    (big_picture, "an image/png of 100 KB; 100 KB is the limit"),
+], ids=lambda x: getattr(x, "__name__", None))
+def test_a_check_can_fail(house, damage, says):
+    damage(house)
+    found = tool.problems(house)
+    assert any(says in line for line in found), f"{damage.__name__} went unnoticed; found: {found}"
+
+
+@pytest.mark.parametrize("damage", [count_executions, drop_id, repeat_id, keep_tags, other_kernel, widget_state, indent,
+                                    widget_view, progress_bar])
+def test_clean_mends_it(house, damage):
+    path = chapter(house)
+    damage(house)
+    path.write_text(tool.dumps(tool.clean(tool.load(path), house)), encoding="utf-8")
+    assert list(tool.unclean(house)) == []
+
+
+def test_nbdev_leaves_a_clean_notebook_as_it_is(house):
+    before = {p: p.read_bytes() for p in tool.notebooks(house)}
+    subprocess.run([Path(sys.executable).parent / "nbdev_clean"], cwd=house, check=True)
+    assert [p.name for p in before if p.read_bytes() != before[p]] == []
+
+
+def test_clean_keeps_pictures_text_and_warnings():
+    outputs = [new_output("display_data", data={"image/png": "aaaa", "text/plain": "<Figure>"}),
+               new_output("stream", name="stdout", text="50%| half\n"),
+               new_output("stream", name="stderr", text="\r100%|####| 4/4 [00:01<00:00]\nUserWarning: look\n")]
+    nb = tool.clean(new_notebook(cells=[new_code_cell("1", outputs=outputs)]))
+    picture, text, warning = nb.cells[0].outputs
+    assert picture.data["image/png"] == "aaaa" and text.text == "50%| half\n" and warning.text == "UserWarning: look\n"
+
+
+# ---- running a chapter
+
+def write(path, *cells):
+    nbformat.write(new_notebook(cells=[c if isinstance(c, dict) else new_code_cell(c) for c in cells]), path)
+    return path
+
+
+def test_run_keeps_outputs_and_leaves_marked_cells_alone(tmp_path):
+    kept = new_code_cell("#| gpu\nraise SystemError", outputs=[new_output("stream", text="on a GPU\n")])
+    path = write(tmp_path / "a.ipynb", "print(6 * 7)", kept, "#| eval: false\n1 / 0")
+    tool.run(path)
+    outputs = [[o.text for o in c.outputs] for c in tool.load(path).cells]
+    assert outputs == [["42\n"], ["on a GPU\n"], []]
+
+
+def test_run_names_the_cell_that_fails_and_leaves_the_file(tmp_path):
+    path = write(tmp_path / "a.ipynb", "x = 1", "raise ValueError('so it is')")
+    before = path.read_bytes()
+    with pytest.raises(SystemExit, match=r"a.ipynb, cell 2 \(id \w+\): ValueError: so it is"): tool.run(path)
+    assert path.read_bytes() == before
+
+
+# ---- what a user installs
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    "The folder in which a wheel, built from a copy of the repository, is installed."
+    source, wheels, target = (tmp_path_factory.mktemp(n) for n in ("source", "wheels", "target"))
+    for name in ("settings.ini", "setup.py", "pyproject.toml", "README.md", "LICENSE"): shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / LIB, source / LIB, ignore=shutil.ignore_patterns("__pycache__"))
+    def python(*args): subprocess.run([sys.executable, "-m", *args], check=True, capture_output=True, text=True)
+    python("build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source))
+    python("pip", "install", "--no-deps", "--no-index", "--quiet", "--target", str(target), str(next(wheels.glob("*.whl"))))
+    return target
+
+
+def test_a_wheel_imports_outside_the_repository(installed, tmp_path):
+    code = f"import {LIB}, {LIB}.{MODULES[0]} as m; print(m.__file__, {LIB}.__version__)"
+    out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(installed)},
+                         text=True, capture_output=True, check=True).stdout
+    assert out.split() == [str(installed / LIB / f"{MODULES[0]}.py"), CFG["version"]]
+
+
+def test_a_wheel_says_what_settings_ini_says(installed):
+    dist = PathDistribution(next(installed.glob("*.dist-info")))
+    scripts = {f"{e.name}={e.value}" for e in dist.entry_points if e.group == "console_scripts"}
+    assert scripts == set(CFG["console_scripts"].split())
+    assert dist.metadata["Name"] == LIB and dist.version == CFG["version"]
+    assert dist.metadata["Requires-Python"] == f">={CFG['min_python']}"
+    required = {str(Requirement(r)) for r in dist.requires if "extra ==" not in r}
+    assert required == {str(Requirement(r)) for r in CFG["requirements"].split()}
+    assert {p.name for p in (installed / LIB).glob("*.py")} == {p.name for p in (ROOT / LIB).glob("*.py")}
+
+
+def test_constraints_fit_the_requirements():
+    pins = {r.name: r for r in map(Requirement, filter(lambda l: l.strip() and l[0] != "#", (ROOT / "constraints.txt").read_text().splitlines()))}
+    for key in ("requirements", "lab_requirements", "dev_requirements"):
+        for want in map(Requirement, CFG[key].split()):
+            assert want.name in pins, f"{want.name} has no line in constraints.txt: run `make constraints`"
+            assert next(iter(pins[want.name].specifier)).version in want.specifier
+
+
+# ---- tools/install.sh, with a Python that only notes what it is asked
+
+@pytest.fixture
+def install(tmp_path):
+    "Run tools/install.sh in a folder whose .venv is a stand-in; gives what it said and the calls of its python."
+    for name in ("settings.ini", "setup.py", "pyproject.toml", "constraints.txt"): shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools/install.sh", tmp_path / "tools")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/pip").write_text(f"#!{tmp_path}/.venv/bin/python")
+    python, calls = tmp_path / ".venv/bin/python", tmp_path / "calls"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    python.chmod(0o755)
+
+    def run(want):
+        calls.write_text("")
+        out = subprocess.run(["tools/install.sh", want], cwd=tmp_path, env={"PATH": os.environ["PATH"], "PYTHON": "no-python"},
+                             text=True, capture_output=True, timeout=20)
+        return out.stdout + out.stderr, [c for c in calls.read_text().splitlines() if c != "-V"]
+    return run
+
+
+def test_a_second_install_does_nothing(install, tmp_path):
+    said, calls = install("lab")
+    assert "ready" in said and any("pip install" in c and "-e .[lab] -c constraints.txt" in c for c in calls)
+    assert install("lab") == ("", [])
+    (tmp_path / ".venv/.lab-stamp").rename(tmp_path / ".venv/.test-stamp")
+    assert install("lab") == ("", []), "what `make test` installed holds what `make lab` needs"
+
+
+@pytest.mark.parametrize("name", ["settings.ini", "constraints.txt", "setup.py", "pyproject.toml"])
+def test_a_changed_file_installs_again(install, tmp_path, name):
+    install("lab")
+    with (tmp_path / name).open("a") as f: f.write("\n# changed\n")
+    assert "ready" in install("lab")[0]
+
+
+def test_a_cut_off_install_starts_afresh(install, tmp_path):
+    install("lab")
+    (tmp_path / ".venv/.installing").touch()
+    assert "there is no no-python: install Python 3.10 or later" in install("lab")[0]  # it went to make a new .venv

@@ -1,0 +1,297 @@
+"""Keep the chapters, the package they export and the README in step.
+
+    python tools/notebooks.py check               say what is not clean, stale or too big
+    python tools/notebooks.py clean [NOTEBOOK...] rewrite notebooks in the form in which they are committed
+    python tools/notebooks.py run [NOTEBOOK...]   execute in a fresh kernel and keep the outputs
+    python tools/notebooks.py export              nbs/*.ipynb -> mlinfra/*.py
+    python tools/notebooks.py readme              nbs/index.ipynb -> README.md
+"""
+import argparse
+import base64
+import copy
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from configparser import ConfigParser
+from pathlib import Path
+
+import nbformat
+from nbformat.v4.rwbase import rejoin_lines
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDGET = "application/vnd.jupyter.widget-view+json"
+KERNEL = {"display_name": "python3", "language": "python", "name": "python3"}
+MAX_IMAGE = 100 * 1024  # bytes
+CELL_TIMEOUT = 600      # seconds
+PROGRESS = re.compile(r"\d+%\||\d+it \[\d\d:\d\d")  # what tqdm writes: " 40%|####      | 4/10" or "4it [00:01"
+
+
+# ---- reading and writing
+
+def settings(root=ROOT):
+    config = ConfigParser(delimiters=["="], interpolation=None)
+    config.read(root / "settings.ini", encoding="utf-8")
+    return config["DEFAULT"]
+
+
+def notebooks(root=ROOT):
+    "The book in reading order; nbdev, too, leaves out names that start with _ or a dot."
+    return sorted(p for p in (root / "nbs").glob("*.ipynb") if p.name[0] not in "_.")
+
+
+def load(path): return rejoin_lines(nbformat.from_dict(json.loads(path.read_text(encoding="utf-8"))))
+
+
+def dumps(nb): return nbformat.writes(nb).rstrip("\n") + "\n"
+
+
+def directives(source):
+    "The words of a cell's `#| ...` lines: {'hide': '', 'eval:': 'false'}."
+    lines = re.findall(r"^\s*#\s*\|\s*(\S+)[ \t]*(.*)$", source, flags=re.M)
+    return {word: rest.strip() for word, rest in lines}
+
+
+def where(nb, index): return f"cell {index + 1} (id {nb.cells[index].get('id', 'missing')})"
+
+
+# ---- the form in which a notebook is committed
+
+def clean(nb, root=ROOT):
+    "A copy of `nb` as it is committed: nbdev's cleaning, no widgets or progress bars, an id for each cell."
+    from nbdev.clean import clean_nb  # takes a second, and readers without the dev extra need the rest of this file
+    nb, cfg = rejoin_lines(nbformat.from_dict(copy.deepcopy(nb))), settings(root)
+    name_cells(nb)
+    clean_nb(nb, allowed_metadata_keys=cfg.get("allowed_metadata_keys", "").split(),
+             allowed_cell_metadata_keys=cfg.get("allowed_cell_metadata_keys", "").split(),
+             clean_ids=cfg.getboolean("clean_ids", True))
+    nb.metadata = nbformat.from_dict({**nb.metadata, "kernelspec": KERNEL})  # else JupyterLab asks for a kernel
+    nb.metadata.pop("widgets", None)
+    for cell in nb.cells:
+        if cell.cell_type == "code": cell.outputs = [o for o in map(clean_output, cell.outputs) if o]
+    return nb
+
+
+def name_cells(nb):
+    "Give an id to cells that lack one or share one (a copied cell), always the same for the same notebook."
+    seen = set()
+    for index, cell in enumerate(nb.cells):
+        if cell.get("id") in {None, *seen}:
+            cell["id"] = hashlib.sha256(f"{index} {cell.source}".encode()).hexdigest()[:8]
+        seen.add(cell["id"])
+
+
+def clean_output(output):
+    "`output` without widgets and progress bars; None if nothing else is left."
+    if output.output_type == "stream" and output.name == "stderr":
+        kept = [line for line in re.split(r"(?<=\n)|\r", output.text) if not PROGRESS.search(line)]
+        output.text = "".join(kept)
+        return output if output.text.strip() else None
+    if WIDGET in output.get("data", {}):
+        del output.data[WIDGET]
+        return output if set(output.data) - {"text/plain"} else None  # the text is the widget's repr
+    return output
+
+
+def pre_save(model, path, contents_manager, **_):
+    "Jupyter's hook: a chapter is clean from the moment it is saved (tools/install.sh registers it)."
+    if model["type"] != "notebook" or model["content"]["nbformat"] != 4: return
+    if (Path(contents_manager.root_dir) / path.strip("/")).resolve().parent == ROOT / "nbs":
+        model["content"] = clean(model["content"])
+
+
+# ---- checks: each yields one line for each thing that is wrong
+
+def unclean(root):
+    for path in notebooks(root):
+        text, nb, name = path.read_text(encoding="utf-8"), load(path), path.relative_to(root)
+        good = clean(nb, root)
+        if text == dumps(good): continue
+        reasons = list(differences(nb, good)) or ["its JSON is not laid out as nbdev writes it"]
+        yield f"{name} is not clean: {'; '.join(reasons[:3])}. `make clean-nbs` mends it."
+
+
+def differences(nb, good):
+    if "widgets" in nb.metadata: yield "its metadata hold widget state"
+    if nb.metadata.get("kernelspec") != KERNEL: yield "its kernel is not python3"
+    extra = set(nb.metadata) - set(good.metadata) - {"widgets"}
+    if extra: yield f"its metadata hold {', '.join(sorted(extra))}"
+    for index, (ours, theirs) in enumerate(zip(nb.cells, good.cells)):
+        parts = [key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key)]
+        if not parts: continue
+        widget = any(WIDGET in o.get("data", {}) for o in ours.get("outputs", ()))
+        yield f"{where(nb, index)} has a widget in its outputs" if widget else f"{where(nb, index)}: {', '.join(parts)}"
+
+
+def big_images(root):
+    for path in notebooks(root):
+        for index, kind, size in images(nb := load(path)):
+            if size > MAX_IMAGE:
+                yield (f"{path.relative_to(root)}, {where(nb, index)}: an {kind} of {size / 1024:.0f} KB; "
+                       f"{MAX_IMAGE // 1024} KB is the limit (a smaller figure, or fewer points)")
+
+
+def images(nb):
+    "(cell index, mime type, bytes) of every picture in the outputs."
+    for index, cell in enumerate(nb.cells):
+        for output in cell.get("outputs", ()):
+            for mime, data in output.get("data", {}).items():
+                if mime == "image/svg+xml": yield index, mime, len(data.encode())
+                elif mime.startswith("image/"): yield index, mime, len(base64.b64decode(data))
+
+
+def stale_export(root):
+    lib = settings(root)["lib_name"]
+    with tempfile.TemporaryDirectory() as tmp:
+        fresh = Path(tmp)
+        (fresh / "nbs").mkdir()
+        shutil.copy(root / "settings.ini", fresh)
+        for path in notebooks(root): shutil.copy(path, fresh / "nbs")
+        try: export(fresh)
+        except subprocess.CalledProcessError as error:
+            yield f"nbdev_export fails: {error.output.strip().splitlines()[-1]}"
+            return
+        want, have = modules(fresh / lib), modules(root / lib)
+    for name in sorted({*want, *have}):
+        if name not in want: yield f"{lib}/{name} is exported by no notebook: delete it, or write its chapter"
+        elif name not in have: yield f"{lib}/{name} is missing: run `make export`"
+        elif want[name] != have[name]: yield f"{lib}/{name} is not what the notebooks export: run `make export`"
+
+
+def modules(folder): return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.py")}
+
+
+def stale_readme(root):
+    if not (root / "nbs/index.ipynb").exists(): yield "nbs/index.ipynb, the source of README.md, is missing"
+    elif not (root / "README.md").exists(): yield "README.md is missing: run `make export`"
+    elif (root / "README.md").read_text(encoding="utf-8") != render_readme(root):
+        yield "README.md is not what nbs/index.ipynb renders to: run `make export`"
+
+
+def no_chapter(root):
+    if not any("default_exp" in directives(c.source) for p in notebooks(root) for c in load(p).cells):
+        yield "nbs/ holds no chapter: no notebook has a `#| default_exp` cell"
+
+
+CHECKS = no_chapter, unclean, big_images, stale_export, stale_readme
+
+
+def problems(root=ROOT): return [line for find in CHECKS for line in find(root)]
+
+
+# ---- what is made from the notebooks
+
+def export(root=ROOT):
+    subprocess.run([Path(sys.executable).parent / "nbdev_export"], cwd=root, check=True, text=True,
+                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def render_readme(root=ROOT):
+    "nbs/index.ipynb in Markdown: prose, code, and the outputs that are text."
+    from nbconvert import MarkdownExporter
+    nb = load(root / "nbs/index.ipynb")
+    nb.metadata["language_info"] = {"name": "python"}
+    nb.cells = [c for c in nb.cells if not hidden(c)]
+    for cell in nb.cells:
+        if cell.cell_type == "markdown": cell.source = relink(cell.source, root)
+        if cell.cell_type == "code":
+            cell.outputs = [o for o in map(text_only, cell.outputs) if o]
+            cell.source = re.sub(r"^\s*#\s*\|.*\n?", "", cell.source, flags=re.M).strip("\n")
+    body, _ = MarkdownExporter().from_notebook_node(nb)
+    body = re.sub(r"\n{3,}", "\n\n", body).strip()
+    return f"<!-- Written from nbs/index.ipynb by `make export`: change it there. -->\n\n{body}\n"
+
+
+def hidden(cell):
+    words = directives(cell.source) if cell.cell_type == "code" else {}
+    return "hide" in words or "default_exp" in words or words.get("include:") == "false"
+
+
+def text_only(output):
+    if output.output_type == "stream": return output if output.name == "stdout" else None
+    if any(mime.startswith("image/") for mime in output.get("data", {})): return None
+    output.data = {k: v for k, v in output.get("data", {}).items() if k in ("text/plain", "text/markdown")}
+    return output if output.data else None
+
+
+def relink(text, root):
+    "Links that hold from nbs/ made to hold from the root."
+    def move(match):
+        target = match[1]
+        if target.startswith("../"): return f"]({target[3:]}"
+        return f"](nbs/{target}" if (root / "nbs" / target).exists() else match[0]
+    return re.sub(r"\]\(([^)\s#]+)", move, text)
+
+
+# ---- running
+
+def run(path, root=ROOT, flags=()):
+    "Execute the notebook at `path` in a fresh kernel and keep its outputs; leave it as it was if a cell fails."
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    start, nb = time.perf_counter(), load(path)
+    client = chapter_client(nb, path, set(settings(root).get("tst_flags", "").split()) - set(flags))
+    try: client.execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        raise SystemExit(f"{error}\n{path.name}, {where(nb, client.at)}: {headline(error)}. The file is unchanged.")
+    good = clean(nb, root)
+    path.write_text(dumps(good), encoding="utf-8")
+    print(f"{path.name}: {sum(c.cell_type == 'code' for c in nb.cells)} code cells, {time.perf_counter() - start:.0f} s",
+          flush=True)
+    for index, kind, size in images(good):
+        if size > MAX_IMAGE: print(f"  {where(good, index)}: its {kind} has {size / 1024:.0f} KB, over the limit of 100")
+
+
+def headline(error):
+    if hasattr(error, "ename"): return f"{error.ename}: {error.evalue}"
+    return str(error).strip().splitlines()[0]
+
+
+def chapter_client(nb, path, skip):
+    "nbclient's client, which knows what cell it is `at` and leaves those marked `eval: false` or with a flag in `skip`."
+    from nbclient import NotebookClient
+
+    class Client(NotebookClient):
+        at = 0
+
+        async def async_execute_cell(self, cell, cell_index, **kwargs):
+            self.at, words = cell_index, directives(cell.source)
+            if words.get("eval:") == "false" or skip & set(words): return cell  # its outputs stay as they are
+            return await super().async_execute_cell(cell, cell_index, **kwargs)
+
+    return Client(nb, timeout=CELL_TIMEOUT, kernel_name="python3", coalesce_streams=True,
+                  resources={"metadata": {"path": str(path.parent)}})
+
+
+# ---- the command line
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["check", "clean", "run", "export", "readme"])
+    parser.add_argument("notebook", nargs="*", type=Path, help="default: all")
+    parser.add_argument("--flags", default="", help="run cells with these flags too, such as gpu")
+    args = parser.parse_args()
+    chosen = [p.resolve() for p in args.notebook] or notebooks()
+    for path in chosen:
+        if not path.exists(): parser.error(f"there is no notebook {path}")
+
+    if args.command == "check":
+        found = problems()
+        for line in found: print(line, file=sys.stderr)
+        if found: raise SystemExit(1)
+        print(f"{len(chosen)} notebooks are clean; the package and README.md are what they export")
+    elif args.command == "clean":
+        for path in chosen: path.write_text(dumps(clean(load(path))), encoding="utf-8")
+    elif args.command == "run":
+        for path in chosen: run(path, flags=args.flags.split())
+    elif args.command == "export":
+        try: export()
+        except subprocess.CalledProcessError as error: raise SystemExit(error.output)
+    elif args.command == "readme":
+        (ROOT / "README.md").write_text(render_readme(), encoding="utf-8")
+
+
+if __name__ == "__main__": main()

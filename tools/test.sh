@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# tools/test.sh [PYTEST ARGUMENTS]: every check, one after the other. A stage that fails does not stop the later ones,
+# so that one run tells all. The arguments go to the last stage only: tools/test.sh -k schedule
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+export PATH="$PWD/.venv/bin:$PATH" PYTHONUNBUFFERED=1
+
+failed=()
+stage() {
+  local name=$1 start=$SECONDS; shift
+  printf '\n== %s\n' "$name"
+  "$@" </dev/null || failed+=("$name")
+  # no line after the last stage: pytest's own is to be the last
+  [[ $name == tests ]] || printf -- '-- %s: %d s%s\n' "$name" $((SECONDS - start)) "${failed[*]:+, failed so far: ${failed[*]}}"
+}
+
+stage "clean, exported, rendered" python tools/notebooks.py check
+# One thread for each of two workers: with more, torch's threads wait for each other on a small machine.
+stage "cells (nbdev_test)" env OMP_NUM_THREADS=1 nbdev_test --n_workers 2
+# As a reader runs them: one kernel at a time, with all cores.
+stage "chapters in a kernel (nbmake)" pytest --nbmake --nbmake-timeout=600 nbs/[!_.]*.ipynb
+stage tests pytest tests --ignore=tests/bench "$@"
+
+(( ${#failed[@]} == 0 )) && exit
+(IFS=,; echo "failed: ${failed[*]}" >&2)
+exit 1

@@ -285,7 +285,7 @@ def describe(
 ) -> str:
     "The plan in one sentence."
     return (f"Global batch {schedule.batch_size:,} × {schedule.accumulation:,} × {schedule.world_size:,} = {schedule.global_batch:,}: "
-            f"{schedule.iterations_per_epoch:,} iterations an epoch, {schedule.iterations:,} in all, "
+            f"{schedule.iterations_per_epoch:,} iteration{'s' * (schedule.iterations_per_epoch > 1)} an epoch, {schedule.iterations:,} in all, "
             f"{duration_text(schedule.duration(seconds_per_iteration))}.")
 
 # %% ../nbs/01_arithmetic.ipynb #8e1e89dc
@@ -299,7 +299,7 @@ def schedule_panel() -> ipywidgets.VBox:
         dataset=w.Dropdown(options=[*DATASETS, "own"], value="ImageNet-1K", description="data set", **wide), samples=own,
         batch_size=slider("micro-batch (samples)", powers, 32), accumulation=slider("accumulation", powers[:10], 1),
         world_size=slider("world size (ranks)", powers, 1), epochs=slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
-        seconds=w.FloatLogSlider(0.44, min=-4, max=2, step=0.01, readout_format=".3g", description="seconds / iteration", **wide),
+        seconds=slider("seconds / iteration", [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10], 0.44),
         drop_last=w.Checkbox(False, description="drop_last"))
 
     def plan(dataset: str, samples: int, seconds: float, **rest: Any) -> Schedule:

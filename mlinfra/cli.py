@@ -33,14 +33,15 @@ def train(args: argparse.Namespace) -> int:
     "Train a model on MNIST and print its epochs."
     import torch
     from mlinfra.data import BatchLoader, Images, mnist
-    from mlinfra.models import GluonCNN
-    from mlinfra.training import fit, sgd
+    from mlinfra.models import GluonCNN, count_parameters
+    from mlinfra.training import fit, pick_device, sgd
     torch.manual_seed(args.seed)
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     digits = Images(digits.images[:args.limit], digits.labels[:args.limit])
     model = {"gluon": GluonCNN}[args.model]()
-    history = fit(model, BatchLoader(digits, args.batch_size, shuffle=True, seed=args.seed), epochs=args.epochs, valid=test,
-                  optimizer=sgd(model, args.lr, args.momentum), device=args.device, precision=args.precision, progress=sys.stderr.isatty())
+    loader, device = BatchLoader(digits, args.batch_size, shuffle=True, seed=args.seed), pick_device(args.device)
+    print(f"{args.model}: {count_parameters(model):,} parameters, {len(digits):,} images, {len(loader):,} iterations an epoch, on {device}", flush=True)
+    history = fit(model, loader, epochs=args.epochs, valid=test, optimizer=sgd(model.to(device), args.lr, args.momentum), device=device, precision=args.precision, progress=sys.stderr.isatty())
     table = history.table()[["epoch", "iterations", "samples", "seconds", "images_per_s", "loss", "accuracy", "wait_share"]]
     print(table.round(4).to_string(index=False))
     return 0

@@ -134,7 +134,7 @@ def draw_layers(
 def layers_panel() -> ipywidgets.VBox:
     "A panel: widths and batch -> parameters, FLOPs and activations of each layer of the CNN."
     widths = [1, 2, 5, 10, 20, 50, 100, 200]
-    controls = dict(first=slider("first conv. (channels)", widths, 20), second=slider("second conv. (channels)", widths, 50),
+    controls = dict(first=slider("conv. 1 (channels)", widths, 20), second=slider("conv. 2 (channels)", widths, 50),
                     hidden=slider("dense (units)", [16, 64, 128, 256, 512, 1024, 4096], 512), batch=slider("batch (samples)", [1, 16, 64, 256, 1024, 60_000], 64))
 
     def update(first: int, second: int, hidden: int, batch: int) -> tuple[str, Svg]:

@@ -521,7 +521,7 @@ class Studio:
         self.controls = dict(
             lr=w.FloatLogSlider(0.1, min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate", **wide),
             momentum=w.FloatSlider(0.0, min=0, max=0.99, step=0.01, description="momentum", **wide),
-            batch_size=slider("batch size (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
+            batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
             precision=w.Dropdown(options=_supported(pick_device()), description="precision (next epoch)", **wide),
             epochs=w.IntSlider(3, min=1, max=20, description="epochs", **wide))
         self.start, self.pause, self.stop = (w.Button(description=text, layout=w.Layout(width="90px")) for text in ("Start", "Pause", "Stop"))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
+from .arithmetic import positive_int
 from .data import Images, PerSample, mnist, sample_to_float, split
 from .models import GluonCNN
 from .training import History, Run, Step, evaluate, fit, pick_device, sgd
@@ -88,10 +89,15 @@ class SweepRow:
 class _Reporter:
     "An observer that passes progress on, and stops the run when the receiver raises `Stopped`."
     def __init__(self, report: Callable[[float, str], None], words: str):
-        self.report, self.words, self.stopped = report, words, None
+        self.report, self.words, self.stopped, self.cpu = report, words, None, []
+
+    def cpu_per_step(self) -> float:
+        "CPU seconds of this process from step to step, start-up left out."
+        return (self.cpu[-1] - self.cpu[0]) / (len(self.cpu) - 1) if len(self.cpu) > 1 else 0.0
 
     def on_step(self, run: Run, step: Step) -> None:
-        "Report the share of iterations done."
+        "Note the CPU time and report the share of iterations done."
+        self.cpu.append(time.process_time())
         try: self.report((step.iteration + 1) / (run.iterations or math.inf), self.words)
         except Stopped as stopped:
             self.stopped = stopped
@@ -116,12 +122,12 @@ def measure_workers(
     loader = lambda data, shuffle: DataLoader(data, batch_size, shuffle, num_workers=workers, pin_memory=device.type == "cuda")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This DataLoader will create")  # the sweep says so itself
-        cpu, start = time.process_time(), time.perf_counter()
+        start = time.perf_counter()
         history = fit(net, loader(train, True), epochs=epochs, optimizer=sgd(net.to(device)), device=device, observers=[reporter], progress=False)
-        cpu, train_seconds, start = time.process_time() - cpu, time.perf_counter() - start, time.perf_counter()
+        train_seconds, start = time.perf_counter() - start, time.perf_counter()
         if reporter.stopped: raise reporter.stopped
         accuracy = evaluate(net, loader(test, False))
-    return _row(workers, history, train_seconds, time.perf_counter() - start, accuracy, cpu)
+    return _row(workers, history, train_seconds, time.perf_counter() - start, accuracy, reporter.cpu_per_step())
 
 # %% ../nbs/06_workers.ipynb #21d2c418
 def _row(workers: int, history: History, train_seconds: float, eval_seconds: float, accuracy: float, cpu: float) -> SweepRow:
@@ -131,7 +137,7 @@ def _row(workers: int, history: History, train_seconds: float, eval_seconds: flo
     wait = math.fsum(s.wait for s in steady) / len(steady)
     busy = math.fsum(s.seconds - s.wait for s in steady) / len(steady)
     startup = math.fsum(max(0.0, s.wait - wait) for s in firsts.values())
-    return SweepRow(workers, train_seconds, eval_seconds, accuracy, wait / (wait + busy), startup, wait, busy, cpu / len(history.steps), len(history.steps))
+    return SweepRow(workers, train_seconds, eval_seconds, accuracy, wait / (wait + busy), startup, wait, busy, cpu, len(history.steps))
 
 # %% ../nbs/06_workers.ipynb #ec6c0f79
 def check_workers(
@@ -162,10 +168,17 @@ def sweep_rows(
     workers = check_workers(workers)
     if test is None: dataset, test = split(dataset, max(1, len(dataset) // 7))
     if transform is not None: dataset, test = PerSample(dataset, transform), PerSample(test, transform)
-    total = repeats * len(workers)
+    total = positive_int("repeats", repeats) * len(workers)
+    _warm_up(dataset, batch_size, run)
     for done in range(total):
         n = workers[done % len(workers)]
         yield measure_workers(dataset, test, n, batch_size, **run, report=lambda f, words: report((done + f) / total, words))
+
+# %% ../nbs/06_workers.ipynb #223fad95
+def _warm_up(dataset: Dataset, batch_size: int, run: dict[str, Any]) -> None:
+    "Two steps that are not measured: the first optimizer and the first convolution of a process cost seconds."
+    batch = default_collate([dataset[i] for i in range(min(batch_size, len(dataset)))])
+    fit(run.get("model", GluonCNN)(), [batch, batch], device=run.get("device"), progress=False)
 
 # %% ../nbs/06_workers.ipynb #d29d3779
 def summarise(
@@ -266,7 +279,7 @@ def verdict(
     rows = frame.set_index("workers")
     best, alone = int(rows.train_seconds.idxmin()), rows.loc[0]
     gain = alone.train_seconds / rows.train_seconds[best]
-    share, busy = curve.load / (curve.load + curve.compute), curve.compute_cpu / max(curve.compute, 1e-12)
+    share, busy = curve.load / (curve.load + curve.compute), min(curve.compute_cpu / max(curve.compute, 1e-12), curve.cores)
     why = f"loading is {share:.0%} of a step, and compute keeps {busy:.1f} of {curve.cores} cores busy"
     if best == 0 or gain < 1.05 or rows.train_high[best] >= alone.train_low: return f"Workers do not pay here: {why}."
     return f"{best} workers pay here: {gain:.2f} times as fast as none. Without them, {why}."

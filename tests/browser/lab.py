@@ -1,0 +1,161 @@
+"""A real JupyterLab in a real Chromium: start it, open a notebook, run its cells, use its panels."""
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / "test-output" / "screenshots"
+SETTINGS = {"@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page, seen or not
+            "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False}}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+
+
+def chromium_path():
+    "A Chromium on the PATH, or None for playwright's own."
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextmanager
+def jupyterlab(folder, home):
+    "The URL and token of a JupyterLab that serves `folder`."
+    settings = home / "settings"
+    for name, values in SETTINGS.items():
+        path = settings / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    port, token = free_port(), secrets.token_hex(8)
+    env = os.environ | {"JUPYTERLAB_SETTINGS_DIR": str(settings), "JUPYTER_RUNTIME_DIR": str(home / "runtime"), "JUPYTER_CONFIG_DIR": str(home / "config")}
+    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+               f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={folder}"]
+    with open(home / "jupyter.log", "w") as log: server = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+    try:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/api?token={token}"), "JupyterLab answers", 60)
+        yield f"http://127.0.0.1:{port}", token
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def answers(url):
+    try: return urllib.request.urlopen(url).status == 200
+    except (urllib.error.URLError, ConnectionError): return False
+
+
+def wait_until(condition, what, seconds=60):
+    "Poll until `condition()` is true; a test fails if it never is."
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"never came true in {seconds} s: {what}"
+        time.sleep(0.05)
+    return value
+
+
+def write_notebook(path, *cells):
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nb.metadata.kernelspec = {"name": "python3", "display_name": "python3", "language": "python"}
+    nbformat.write(nb, path)
+    return path
+
+
+FINISHED = """() => {
+  const panel = window.jupyterapp.shell.currentWidget, kernel = panel?.sessionContext?.session?.kernel;
+  if (!kernel || kernel.status !== 'idle') return false;
+  return panel.content.widgets.filter(c => c.model.type === 'code' && c.model.sharedModel.getSource().trim()).every(c => c.model.executionCount);
+}"""
+
+
+class Notebook:
+    "A notebook open in a page."
+    def __init__(self, page, url, token, name):
+        self.page, self.name, self.console, self.closed = page, name, [], False
+        page.on("console", lambda m: self.console.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: self.console.append(str(e)))
+        page.goto(f"{url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={token}")
+        page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=60_000)
+
+    def close(self):
+        "Close the tab; the kernel lives on."
+        self.page.close()
+        self.closed = True
+
+    def command(self, name): return self.page.evaluate("name => window.jupyterapp.commands.execute(name)", name)
+
+    def run_all(self, seconds=120):
+        "Run every cell and wait for the last."
+        self.command("notebook:run-all-cells")
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds, polling=200)
+        return self
+
+    def error_outputs(self):
+        return self.page.eval_on_selector_all('[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]', "es => es.map(e => e.textContent)")
+
+    def complaints(self):
+        "What the browser's console complained of, beyond JupyterLab's own search for optional files."
+        return [text for text in self.console if not re.search(r"Failed to load resource.*(404|403)|net::ERR_|ResizeObserver", text)]
+
+    def shot(self, name):
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SHOTS / f"{name}.png")
+
+
+class Panel:
+    "A panel in a notebook, used by mouse and keyboard."
+    def __init__(self, notebook, name):
+        self.notebook, self.page, self.root = notebook, notebook.page, notebook.page.locator(f".mlinfra-{name}").first
+        self.root.wait_for(timeout=30_000)
+
+    def words(self): return self.root.locator(".mlinfra-words").inner_text()
+    def status(self): return self.root.locator(".mlinfra-status").inner_text()
+
+    def picture(self):
+        "The picture as it is on the page: the SVG's text, or the pixels' address and size."
+        svg = self.root.locator("svg")
+        if svg.count(): return svg.first.evaluate("e => e.outerHTML")
+        return self.root.locator("img").first.evaluate("""async e => { await e.decode(); const c = document.createElement('canvas');
+            c.width = e.naturalWidth; c.height = e.naturalHeight; c.getContext('2d').drawImage(e, 0, 0); return c.toDataURL(); }""")
+
+    def control(self, text): return self.root.locator(".widget-inline-hbox", has=self.page.locator("label", has_text=text)).first
+    def handle(self, text): return self.control(text).locator(".noUi-handle").first
+    def press(self, text, *keys):
+        for key in keys: self.handle(text).press(key)
+
+    def click_track(self, text, share):
+        "Click the slider's track at `share` of its length, from 0 to 1."
+        box = self.control(text).locator(".noUi-target").bounding_box()
+        self.page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+
+    def drag(self, text, share):
+        "Drag the slider's handle to `share` of its length."
+        start, box = self.handle(text).bounding_box(), self.control(text).locator(".noUi-target").bounding_box()
+        self.page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+        self.page.mouse.down()
+        self.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2, steps=8)
+        self.page.mouse.up()
+
+    def button(self, text): return self.root.get_by_role("button", name=text, exact=True)
+    def readout(self, text): return self.control(text).locator(".widget-readout").inner_text()
+
+    def says(self, expected, seconds=20):
+        "Wait until the words contain `expected`."
+        try: wait_until(lambda: expected in self.words(), expected, seconds)
+        except AssertionError: raise AssertionError(f"expected {expected!r}, the panel says {self.words()!r}") from None
+
+    def changed_from(self, picture): return wait_until(lambda: self.picture() != picture and self.picture(), "the picture changes", 20)

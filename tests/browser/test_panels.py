@@ -1,0 +1,213 @@
+"""Every panel in a real JupyterLab: by keyboard and by mouse, the number against the formula, the picture against itself."""
+import pytest
+from lab import Notebook, Panel, wait_until
+
+from mlinfra.arithmetic import Schedule, Stages, describe, describe_overlap
+from mlinfra.models import GluonCNN, count_parameters
+
+pytestmark = pytest.mark.browser
+IMAGENET = 1_281_167
+
+
+def test_schedule_panel_by_keyboard_and_mouse(open_cells):
+    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    panel.says(describe(Schedule(IMAGENET, 32, epochs=90), 0.44))
+    before = panel.picture()
+    panel.press("micro-batch", "ArrowRight", "ArrowRight")
+    panel.says(describe(Schedule(IMAGENET, 128, epochs=90), 0.44))
+    before = panel.changed_from(before)
+    panel.click_track("accumulation", 0.34)
+    accumulation = int(wait_until(lambda: panel.readout("accumulation") not in ("", "1") and panel.readout("accumulation"), "the click moves the slider"))
+    panel.says(describe(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation), 0.44))
+    panel.drag("world size", 1.0)
+    panel.says(describe(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=4096), 0.44))
+    panel.changed_from(before)
+
+
+def test_schedule_panel_at_its_extremes(open_cells):
+    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "End")
+    panel.says(describe(Schedule(IMAGENET, 4096, epochs=300, accumulation=512, world_size=4096), 0.44))
+    panel.root.get_by_text("drop_last").click()
+    panel.says("drop_last leaves nothing: the global batch 8,589,934,592 exceeds the 1,281,167 samples")
+    for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "Home")
+    panel.says(describe(Schedule(IMAGENET, 1, drop_last=True), 0.44))
+
+
+def test_schedule_panel_counts_a_real_loop(open_cells):
+    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    panel.root.locator("select").select_option("MNIST")
+    panel.press("world size", "ArrowRight")
+    plan = Schedule(60_000, 32, epochs=90, world_size=2)
+    panel.says(describe(plan, 0.44))
+    panel.button("Count a real loop").click()
+    wait_until(lambda: "they agree" in panel.status(), "the count ends")
+    assert f"counted {plan.iterations_per_epoch:,} iterations" in panel.status()
+
+
+def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
+    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    panel.press("micro-batch", "Home")
+    panel.press("world size", "End")
+    panel.says("4,096 = 4,096")
+    panel.button("Count a real loop").click()
+    wait_until(lambda: "rank" in panel.status(), "progress is shown")
+    panel.button("Stop").click()
+    wait_until(lambda: panel.status() == "Stopped.", "the count stops")
+    panel.root.locator("select").select_option("own")
+    own = panel.root.locator("input[type=number]").first
+    own.fill("1000000000000")
+    own.press("Enter")
+    panel.says(describe(Schedule(10**12, 1, epochs=90, world_size=4096), 0.44))
+    panel.button("Count a real loop").click()
+    wait_until(lambda: "would take hours" in panel.status(), "too much is refused")
+
+
+def test_overlap_panel(open_cells):
+    panel = Panel(open_cells("from mlinfra.arithmetic import overlap_panel\noverlap_panel()"), "overlap")
+    panel.says(describe_overlap(Stages(0.342, 0.038, 0.055), 4_000_000))
+    before = panel.picture()
+    panel.press("read", "ArrowLeft")
+    panel.says(describe_overlap(Stages(0.3, 0.038, 0.055), 4_000_000))
+    before = panel.changed_from(before)
+    panel.drag("compute", 1.0)
+    panel.says(describe_overlap(Stages(0.3, 0.038, 0.5), 4_000_000))
+    panel.changed_from(before)
+    for text in ("read", "preprocess", "compute"): panel.press(text, "Home")
+    panel.says("at least one stage must take time")
+    for text in ("read", "preprocess", "compute"): panel.press(text, "End")
+    panel.says(describe_overlap(Stages(0.5, 0.5, 0.5), 4_000_000))
+
+
+def test_order_panel(open_cells):
+    panel = Panel(open_cells("from mlinfra.data import order_panel\norder_panel()"), "orders")
+    panel.says("4 batches an epoch; 0 samples left out")
+    before = panel.picture()
+    panel.press("seed", "ArrowRight")
+    before = panel.changed_from(before)
+    panel.root.get_by_text("drop_last").click()
+    panel.says("3 batches an epoch; 2 samples left out")
+    before = panel.changed_from(before)
+    panel.drag("batch size", 1.0)
+    panel.says("0 batches an epoch; 20 samples left out")
+    panel.press("samples", "Home")
+    panel.says("0 batches an epoch; 1 samples left out")
+    panel.changed_from(before)
+
+
+def test_layers_panel(open_cells):
+    panel = Panel(open_cells("from mlinfra.models import layers_panel\nlayers_panel()"), "layers")
+    panel.says(f"{count_parameters(GluonCNN()):,} parameters")
+    before = panel.picture()
+    panel.press("dense", "End")
+    panel.says(f"{count_parameters(GluonCNN(hidden=4096)):,} parameters")
+    before = panel.changed_from(before)
+    panel.drag("conv. 2", 1.0)
+    panel.says(f"{count_parameters(GluonCNN(channels=(20, 200), hidden=4096)):,} parameters")
+    for text in ("conv. 1", "conv. 2", "dense", "batch"): panel.press(text, "Home")
+    panel.says(f"{count_parameters(GluonCNN(channels=(1, 1), hidden=16)):,} parameters")
+    panel.changed_from(before)
+
+
+def test_prediction_is_locked_for_the_session(open_cells):
+    cells = "from mlinfra.ui import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
+    notebook = open_cells(cells, "1")
+    panel = Panel(notebook, "predict")
+    panel.press("your answer", "ArrowRight")
+    panel.button("Lock my answer").click()
+    panel.root.get_by_text("Locked: 4 iterations").wait_for()
+    assert panel.button("Lock my answer").is_disabled()
+    notebook.run_all()
+    Panel(notebook, "predict").root.get_by_text("Locked: 4 iterations").wait_for()
+
+
+def test_workers_panel_predicts_measures_and_stops(open_cells):
+    panel = Panel(open_cells("from mlinfra.workers import workers_panel\nworkers_panel()"), "workers")
+    panel.says("Press Run")
+    panel.press("images", "Home")
+    before = panel.picture()
+    panel.button("Run the sweep").click()
+    wait_until(lambda: "5 runs" in panel.status(), "the sweep ends", 180)
+    assert "pay here" in panel.words()
+    before = panel.changed_from(before)
+    panel.notebook.shot("workers_measured")
+    panel.press("work per image", "End")
+    panel.says("Predicted: ")
+    panel.changed_from(before)
+    panel.press("images", "End")
+    panel.button("Run the sweep").click()
+    wait_until(lambda: "workers" in panel.status(), "progress is shown")
+    panel.button("Stop").click()
+    wait_until(lambda: panel.status() == "Stopped.", "the sweep stops", 60)
+
+
+def test_studio_lives_and_dies_well(open_cells):
+    panel = Panel(open_cells("from mlinfra.training import studio_panel\nstudio_panel()", "import threading; threads = lambda: [t.name for t in threading.enumerate() if t.name == 'mlinfra-job']"), "studio")
+    before = panel.picture()
+    panel.press("epochs", "Home")
+    panel.button("Start").click()
+    panel.says("Epoch 1 of 1, iteration")
+    before = panel.changed_from(before)
+    for text, key in (("learning rate", "ArrowLeft"), ("momentum", "ArrowRight"), ("batch (next", "End")): panel.press(text, key)
+    panel.root.locator("select").select_option("bf16")
+    panel.notebook.shot("studio_running")
+    panel.button("Pause").click()
+    panel.button("Resume").wait_for()
+    panel.button("Resume").click()
+    before = panel.changed_from(panel.picture())
+    panel.button("Stop").click()
+    panel.says("Stopped. Epoch 1")
+    assert panel.button("Stop").is_disabled() and panel.button("Start").is_enabled()
+    panel.click_track("learning rate", 0.5)
+    panel.button("Start").click()
+    wait_until(lambda: not panel.words().startswith("Stopped"), "a second run shows itself")
+    panel.button("Stop").click()
+    panel.says("Stopped.")
+
+
+def test_studio_survives_an_infinite_loss(open_cells):
+    cell = "from mlinfra.training import studio_panel\nbox = studio_panel()\nbox.studio.controls['lr'].max = 8\nbox.studio.controls['lr'].value = 1e8\nbox"
+    panel = Panel(open_cells(cell), "studio")
+    panel.button("Start").click()
+    panel.says("no longer a number", 60)
+    panel.button("Stop").click()
+    panel.says("Stopped.")
+
+
+def test_studio_and_a_restarted_kernel(open_cells):
+    notebook = open_cells("from mlinfra.training import studio_panel\nstudio_panel()")
+    panel = Panel(notebook, "studio")
+    panel.button("Start").click()
+    panel.says("iteration")
+    notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    notebook.page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'")
+    notebook.run_all()
+    Panel(notebook, "studio").says("Press Start.")
+
+
+def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
+    notebook = open_cells("from mlinfra.training import studio_panel\nstudio_panel()")
+    panel = Panel(notebook, "studio")
+    panel.press("epochs", "Home")
+    panel.button("Start").click()
+    panel.says("iteration")
+    notebook.command("docmanager:save")
+    url, token, _ = server
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    again = Notebook(context.new_page(), url, token, notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path"))
+    notebook.close()
+    assert again.error_outputs() == []
+    again.run_all()  # replaces the studio whose page is gone
+    Panel(again, "studio").says("Press Start.")
+    assert again.complaints() == []
+    again.command("kernelmenu:shutdown")
+    context.close()
+
+
+@pytest.mark.parametrize("chapter", ["index", "00_ui", "01_arithmetic", "03_models"])
+def test_a_whole_chapter_runs_in_the_browser(page, server, chapter):
+    url, token, _ = server
+    notebook = Notebook(page, url, token, f"nbs/{chapter}.ipynb").run_all(240)
+    assert notebook.error_outputs() == [] and notebook.complaints() == []
+    notebook.shot(f"chapter_{chapter}")
+    notebook.command("kernelmenu:shutdown")

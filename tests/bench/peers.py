@@ -1,0 +1,63 @@
+"""The environments of the peers: made when they are missing, and what is in them."""
+import configparser
+import json
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def bench_requirements() -> tuple[str, ...]:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "settings.ini")
+    return tuple(config["DEFAULT"]["bench_requirements"].split())
+
+
+@dataclass(frozen=True)
+class Environment:
+    "A virtual environment beside the project's own."
+    folder: Path
+    requirements: tuple[str, ...]
+    packages: tuple[str, ...]  # whose versions are reported
+    modules: tuple[str, ...]   # that must be importable
+    ours: bool                 # whether it sees what is installed for the project, such as torch
+
+    @property
+    def python(self) -> str: return str(self.folder / "bin" / "python")
+
+    def ready(self) -> bool:
+        "Whether the modules are there."
+        find = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
+        return Path(self.python).exists() and subprocess.run([self.python, "-c", find, *self.modules]).returncode == 0
+
+    def make(self) -> bool:
+        "Make it if it is missing. Where that fails, one line says so."
+        if self.ready(): return True
+        print(f"installing {', '.join(self.requirements)} into {self.folder.name}", flush=True)
+        try: self._install()
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr or error.stdout or "").strip().splitlines()[-1:]
+            print(f"{', '.join(self.packages)} left out: {' '.join(last) or error}")
+        return self.ready()
+
+    def _install(self) -> None:
+        run = lambda *command: subprocess.run(command, check=True, capture_output=True, text=True)
+        run(sys.executable, "-m", "venv", str(self.folder))
+        if self.ours:
+            place = run(self.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
+            Path(place, "main.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        run(self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.requirements)
+
+    def versions(self) -> dict[str, str]:
+        "Package -> version."
+        ask = "import sys, json; from importlib.metadata import version; print(json.dumps({p: version(p) for p in sys.argv[1:]}))"
+        return json.loads(subprocess.run([self.python, "-c", ask, *self.packages], check=True, capture_output=True, text=True).stdout)
+
+
+BENCH = Environment(ROOT / ".venv-bench", bench_requirements(), ("lightning", "keras", "tensorflow-cpu"), ("torch", "lightning", "keras", "tensorflow"), True)
+# MXNet's last release is from 2022: it needs an old numpy, and with it an old Python
+MXNET = Environment(ROOT / ".venv-mxnet", ("mxnet==1.9.1", "numpy<1.24", "requests"), ("mxnet",), ("mxnet", "numpy"), False)
+PEERS = {"lightning": BENCH, "keras_tf": BENCH, "mxnet, not hybridized": MXNET}  # contender -> where it runs; the others run in ours

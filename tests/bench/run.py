@@ -1,0 +1,178 @@
+"""make bench: measure mlinfra against its peers, keep the figures, and say which marks were met.
+
+Every stage runs in a process of its own. A full run goes into tests/bench/results/cpu.json, stage by stage, so that one
+can be run again alone; a shortened one goes into test-output/bench.json and leaves the committed figures as they are.
+"""
+import argparse
+import datetime
+import json
+import multiprocessing
+import os
+import platform
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import browser
+import stages
+from peers import PEERS, ROOT
+from stages import FULL
+
+RESULTS, SHORT = ROOT / "tests" / "bench" / "results" / "cpu.json", ROOT / "test-output" / "bench.json"
+
+
+def keyed(name: str, stage: Callable) -> Callable[[int, int], dict[str, Any]]:
+    return lambda rounds, iterations: {name: apart(stage, rounds, iterations)}
+
+
+# stage -> what it adds to the results
+STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
+    "epoch": keyed("epoch", stages.epoch),
+    "accuracy": lambda *how: keyed("accuracy", stages.accuracy)(*how) | keyed("selection", stages.selection)(*how),
+    "sweep": lambda *how: apart(stages.sweep, *how),
+    "import": keyed("import", stages.imports),
+    "micro": keyed("micro", stages.micro),
+    "browser": keyed("browser", browser.browser),
+}
+
+
+def apart(stage: Callable, rounds: int, iterations: int) -> Any:
+    "Run in a fresh process: memory settings and threads of one stage do not reach the next."
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), usual_start_method) as pool: return pool.submit(stage, rounds, iterations).result()
+
+
+def usual_start_method() -> None:
+    "A spawned process would spawn its own children too; a loader's workers are to start as they do elsewhere."
+    multiprocessing.set_start_method(None, force=True)
+
+
+# ---- what it ran on
+
+def hardware() -> str:
+    import psutil
+    from mlinfra.workers import usable_cores
+    return f"{cpu_model()}, {usable_cores()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB, {system()}"
+
+
+def cpu_model() -> str:
+    try: lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError: return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def system() -> str:
+    try: return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError: return platform.system()
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()} | {package: version(package) for package in ("torch", "torchvision")}
+    for peer in dict.fromkeys(PEERS.values()):
+        if peer.ready(): found |= peer.versions()
+    return found
+
+
+# ---- the results
+
+def load(path: Path) -> dict[str, Any]: return json.loads(path.read_text()) if path.exists() else {}
+
+
+def keep(path: Path, results: dict[str, Any]) -> None:
+    "Replace the file in one step."
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(rounded(results), indent=1, ensure_ascii=False) + "\n")
+    os.replace(temporary, path)
+
+
+def rounded(value: Any) -> Any:
+    "Four digits are more than any of these figures repeats to."
+    if isinstance(value, dict): return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list): return [rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def show(results: dict[str, Any], done: list[str]) -> None:
+    "A table for each stage."
+    import pandas as pd
+    for name in [key for stage in done for key in ([stage, "selection"] if stage == "accuracy" else [stage])]:
+        table = results[name]
+        if name == "sweep": frame = pd.DataFrame(table).set_index("workers")
+        elif name in ("import", "micro"): frame = pd.Series(table, name="").to_frame()
+        else: frame = pd.DataFrame(table).T
+        print(f"\n== {name}\n{frame.to_string()}")
+    if "sweep" in done: print(results["verdict"])
+
+
+# ---- the marks
+
+def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+    "What, the figure, at most or at least, the mark; of the stages that have results."
+    found = []
+    if race := results.get("epoch"): found += epoch_marks(race)
+    if costs := results.get("micro"):
+        found += [("phases and progress, of a step (micro-costs, in a loop)", costs["share"], "<=", 0.005),
+                  ("the same between real steps, out of the caches", costs["in_training_share"], "<=", 0.005)]
+    if table := results.get("accuracy"):
+        found += [(f"{recipe}: least test accuracy over seeds", table[recipe]["min"], ">=", mark)
+                  for recipe, mark in (("recipe(), 1 epoch", 0.985), ("recipe(), 2 epochs", 0.99))]
+    if table := results.get("import"): found.append(("slowest import beyond torch, seconds", max(table.values()), "<=", 0.2))
+    limits = {"matplotlib": 0.35, "SVG": 0.25}
+    found += [(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], "<=", limits[row["kind"]])
+              for panel, row in results.get("browser", {}).items() if row["kind"] in limits]
+    return found
+
+
+def epoch_marks(race: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+    ours = race["mlinfra"]
+    found = [("epoch / floor, wall", ours["wall_ratio"], "<=", 0.70), ("epoch / floor, CPU", ours["cpu_ratio"], "<=", 0.65),
+             ("loader, of the epoch", ours["loader_share"], "<=", 0.01)]
+    for peer, mark in (("keras_tf", 1.0), ("lightning", 0.55)):
+        if peer in race: found.append((f"epoch / {peer}, wall", ours["wall_ratio"] / race[peer]["wall_ratio"], "<=", mark))
+    return found
+
+
+def tell(what: str, figure: float, how: str, mark: float) -> str:
+    met = figure <= mark if how == "<=" else figure >= mark
+    return f"{'met   ' if met else 'MISSED'} {what}: {figure:.4g} ({'at most' if how == '<=' else 'at least'} {mark:g})"
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=STAGES, default=list(STAGES), metavar="STAGE", help=f"of {', '.join(STAGES)}; all unless told")
+    parser.add_argument("--rounds", type=int, default=3, help="of the contenders of `epoch` (default %(default)s)")
+    parser.add_argument("--iterations", type=int, default=FULL, help=f"of an epoch; fewer than {FULL} is a trial and keeps its figures apart")
+    args = parser.parse_args()
+    if args.rounds < 1: parser.error(f"--rounds must be at least 1, got {args.rounds}")
+    if not 1 <= args.iterations <= FULL: parser.error(f"--iterations must be 1 to {FULL}, got {args.iterations}")
+    return args
+
+
+def with_shares(results: dict[str, Any]) -> dict[str, Any]:
+    "The costs of timing and reporting, as shares of the step that stage epoch measured."
+    if not (results.get("micro") and results.get("epoch")): return results
+    step, costs = results["epoch"]["mlinfra"]["step_seconds"], results["micro"]
+    share = lambda prefix: (costs[f"{prefix}phases_seconds"] + costs[f"{prefix}progress_seconds"]) / step
+    return results | {"micro": costs | dict(share=share(""), in_training_share=share("in_training_"))}
+
+
+def main() -> None:
+    args = options()
+    path = RESULTS if args.iterations == FULL else SHORT
+    chosen = [name for name in STAGES if name in args.only]
+    if "micro" in chosen and "epoch" not in chosen and not load(path).get("epoch"):
+        raise SystemExit("stage micro gives shares of the step that stage epoch measures: run --only epoch micro")
+    about = dict(hardware=hardware(), date=f"{datetime.date.today()}")
+    for stage in chosen:
+        print(f"\n-- {stage}", flush=True)
+        found = STAGES[stage](args.rounds, args.iterations)
+        keep(path, with_shares(load(path) | found | about | {"versions": versions()}))
+    results = load(path)
+    show(results, chosen)
+    print("\n== marks")
+    for mark in marks(results): print(tell(*mark))
+
+
+if __name__ == "__main__": main()

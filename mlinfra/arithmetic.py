@@ -29,7 +29,7 @@ def ceil_div(
     return -(-a // b)
 
 # %% ../nbs/01_arithmetic.ipynb #23228ed9
-LARGEST = 10**30  # more samples than atoms in a data centre: a typing error, not a plan
+LARGEST = 10**30  # far beyond any data set: a typing error, not a plan
 
 def positive_int(
     name:str,   # the parameter's name, for the message
@@ -82,7 +82,7 @@ class Schedule:
 
     @property
     def samples_per_rank(self) -> int:
-        "Samples one rank sees in an epoch: the last ones are repeated to be fair to all ranks, or dropped."
+        "Samples one rank sees in an epoch: some are repeated so that all ranks have as many, or the rest is dropped."
         return self.samples // self.world_size if self.drop_last else ceil_div(self.samples, self.world_size)
 
     @property

@@ -103,15 +103,25 @@ def write_whole(
 ) -> None:
     "Write `path` so that it holds all of `raw` or does not change."
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+    _remove_leftovers(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file: file.write(raw)
+        os.chmod(temporary, 0o644)  # mkstemp makes it private, and a cache may be shared
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
-# %% ../nbs/02_data.ipynb #3f7073b5
+# %% ../nbs/02_data.ipynb #baa6a4f5
+def _remove_leftovers(path: Path, older_than: float = 3600.0) -> None:
+    "Remove what killed processes left beside `path`; a young file may belong to one that is still writing."
+    for part in path.parent.glob(f"{path.name}.*.part"):
+        try:
+            if time.time() - part.stat().st_mtime > older_than: part.unlink()
+        except OSError: continue  # someone else removed it, or owns it
+
+# %% ../nbs/02_data.ipynb #90b9a4a2
 def unpacked(
     name:str,      # a key of `MD5`
     source:Path,   # the folder with the packed files
@@ -120,7 +130,7 @@ def unpacked(
     "The verified bytes of `name`, from the cache or unpacked into it; a damaged copy in the cache is replaced."
     if (cache / name).exists():
         try: return read_raw(cache / name, MD5[name])
-        except ValueError as error: warnings.warn(f"{error}; unpacking it again", stacklevel=2)
+        except (ValueError, OSError) as error: warnings.warn(f"{error}; unpacking it again", stacklevel=2)
     raw = read_raw(source / name, MD5[name])
     try: write_whole(cache / name, raw)
     except OSError as error: warnings.warn(f"{cache} cannot keep {name} ({error.strerror}); it is unpacked each time", stacklevel=2)
@@ -177,7 +187,7 @@ def _downloaded() -> Path:
     from torchvision.datasets import MNIST
     root = cache_dir() / "torchvision"
     try: MNIST(root, download=True)
-    except RuntimeError as error: raise RuntimeError(f"MNIST could not be downloaded ({error}); give mnist(root=...) a folder with its four files") from error
+    except RuntimeError as error: raise ConnectionError(f"MNIST could not be downloaded ({error}); give mnist(root=...) a folder with its four files") from error
     return root / "MNIST" / "raw"
 
 # %% ../nbs/02_data.ipynb #4ffeb60c

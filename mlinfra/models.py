@@ -119,7 +119,7 @@ def draw_layers(
     table:pd.DataFrame,  # from `layer_table`
 ) -> Svg:
     "Parameters, FLOPs and activations of each layer as bars, each with its number."
-    shown = table[(table.parameters > 0) | (table.flops > 0) | ~table.kind.isin(["Flatten"])]
+    shown = table[table.kind != "Flatten"]  # it moves nothing
     drawing = Svg(700, 30 + 22 * len(shown), "what each layer costs")
     for column, (name, words, color) in enumerate(_BILLS):
         left, most = 150 + 185 * column, max(shown[name].max(), 1)

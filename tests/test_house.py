@@ -235,10 +235,20 @@ def installed(tmp_path_factory):
 
 
 def test_a_wheel_imports_outside_the_repository(installed, tmp_path):
-    code = f"import {LIB}, {LIB}.{MODULES[0]} as m; print(m.__file__, {LIB}.__version__)"
+    code = (f"import importlib, {LIB}; print({LIB}.__version__)\n"
+            f"for name in {MODULES}: print(importlib.import_module(f'{LIB}.{{name}}').__file__)")
     out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(installed)},
                          text=True, capture_output=True, check=True).stdout
-    assert out.split() == [str(installed / LIB / f"{MODULES[0]}.py"), CFG["version"]]
+    assert out.split() == [CFG["version"], *(str(installed / LIB / f"{name}.py") for name in MODULES)]
+
+
+def test_readers_have_what_the_chapters_import():
+    provided = {Requirement(r).name for key in ("requirements", "lab_requirements") for r in CFG[key].split()} | {LIB, "PIL"} | sys.stdlib_module_names
+    for path in tool.notebooks(ROOT):
+        trees = [ast.parse("\n".join(l for l in c.source.splitlines() if l[:1] not in "%!")) for c in tool.load(path).cells if c.cell_type == "code"]
+        nodes = [node for tree in trees for node in ast.walk(tree)]
+        names = {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names} | {n.module for n in nodes if isinstance(n, ast.ImportFrom)}
+        assert {name.split(".")[0] for name in names} <= provided, path.name
 
 
 def test_a_wheel_says_what_settings_ini_says(installed):

@@ -134,7 +134,7 @@ def test_without_the_repository_and_without_a_network(cache, tmp_path, monkeypat
     def refuse(*_args, **_kw): raise RuntimeError("Error downloading train-images-idx3-ubyte.gz")
     monkeypatch.setattr(data, "embedded", lambda: tmp_path / "absent")
     monkeypatch.setattr(torchvision.datasets.MNIST, "download", refuse)
-    with pytest.raises(RuntimeError, match=r"could not be downloaded.*mnist\(root="): data.mnist()
+    with pytest.raises(ConnectionError, match=r"could not be downloaded.*mnist\(root="): data.mnist()
 
 
 def test_without_the_repository_torchvisions_download_is_used(cache, tmp_path, monkeypatch):

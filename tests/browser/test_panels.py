@@ -123,7 +123,7 @@ def test_prediction_is_locked_for_the_session(open_cells):
 
 def test_workers_panel_predicts_measures_and_stops(open_cells):
     panel = Panel(open_cells("from mlinfra.workers import workers_panel\nworkers_panel()"), "workers")
-    panel.says("Press Run")
+    panel.says("usable cores")
     panel.press("images", "Home")
     before = panel.picture()
     panel.button("Run the sweep").click()
@@ -142,11 +142,11 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
 
 
 def test_studio_lives_and_dies_well(open_cells):
-    panel = Panel(open_cells("from mlinfra.training import studio_panel\nstudio_panel()", "import threading; threads = lambda: [t.name for t in threading.enumerate() if t.name == 'mlinfra-job']"), "studio")
+    panel = Panel(open_cells("from mlinfra.training import studio_panel\nstudio_panel()"), "studio")
     before = panel.picture()
-    panel.press("epochs", "Home")
+    panel.press("epochs", "End")
     panel.button("Start").click()
-    panel.says("Epoch 1 of 1, iteration")
+    panel.says("Epoch 1 of 20, iteration")
     before = panel.changed_from(before)
     for text, key in (("learning rate", "ArrowLeft"), ("momentum", "ArrowRight"), ("batch (next", "End")): panel.press(text, key)
     panel.root.locator("select").select_option("bf16")

@@ -1,0 +1,17 @@
+"""Before every measurement that is revealed, the reader is asked for a prediction."""
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+CHAPTERS = sorted((Path(__file__).parents[1] / "nbs").glob("0[1-9]_*.ipynb"))
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_each_reveal_follows_its_question(path):
+    source = "\n".join("".join(c["source"]) for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code")
+    asked = {m[1]: m.start() for m in re.finditer(r'predict\("([\w.]+)"', source)}
+    revealed = {m[1]: m.start() for m in re.finditer(r'reveal\("([\w.]+)"', source)}
+    assert asked and asked.keys() == revealed.keys()
+    assert all(asked[key] < revealed[key] for key in asked)

@@ -3,6 +3,7 @@
 # %% ../nbs/03_models.ipynb #c689019f
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -75,13 +76,14 @@ def layer_flops(
 
 # %% ../nbs/03_models.ipynb #109934d6
 def layer_table(
-    model:nn.Module,               # left as it is; a copy is made on the meta device
+    model:nn.Module,               # left as it is; unless it lies on the meta device, a copy is made there
     input_shape:tuple[int, ...],   # of one batch, samples first
 ) -> pd.DataFrame:                 # layer, kind, output_shape, parameters, flops, activation_bytes
     "One row for each layer without children, in the order in which the forward pass uses them."
     import copy
     import pandas as pd
-    ghost, rows = copy.deepcopy(model).to("meta"), []
+    ghost, rows, hooks = model, [], []
+    if any(t.device.type != "meta" for t in (*model.parameters(), *model.buffers())): ghost = copy.deepcopy(model).to("meta")
 
     def watch(name: str) -> Callable:
         def record(layer: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
@@ -90,8 +92,11 @@ def layer_table(
         return record
 
     for name, layer in ghost.named_modules():
-        if not any(layer.children()): layer.register_forward_hook(watch(name))
-    with torch.no_grad(): ghost(torch.empty(input_shape, device="meta"))
+        if not any(layer.children()): hooks.append(layer.register_forward_hook(watch(name)))
+    try:
+        with torch.no_grad(): ghost(torch.empty(input_shape, device="meta"))
+    finally:
+        for hook in hooks: hook.remove()
     return pd.DataFrame(rows, columns=["layer", "kind", "output_shape", "parameters", "flops", "activation_bytes"])
 
 # %% ../nbs/03_models.ipynb #5af4269b
@@ -138,13 +143,14 @@ def layers_panel() -> ipywidgets.VBox:
                     hidden=slider("dense (units)", [16, 64, 128, 256, 512, 1024, 4096], 512), batch=slider("batch (samples)", [1, 16, 64, 256, 1024, 60_000], 64))
 
     def update(first: int, second: int, hidden: int, batch: int) -> tuple[str, Svg]:
-        table = layer_table(_on_meta(first, second, hidden), (batch, 1, 28, 28))
+        table = _cnn_table(first, second, hidden, batch)
         total = table[["parameters", "flops", "activation_bytes"]].sum()
         words = f"{total.parameters:,} parameters, {total.flops:,} FLOPs forward, {bytes_text(total.activation_bytes)} of activations for a batch of {batch:,}."
         return words, draw_layers(table)
 
     return panel(controls, update, "layers")
 
-def _on_meta(first: int, second: int, hidden: int) -> GluonCNN:
-    "The CNN without memory: only its shapes are needed."
-    with torch.device("meta"): return GluonCNN(channels=(first, second), hidden=hidden)
+@functools.cache  # a slider passes the same places again and again
+def _cnn_table(first: int, second: int, hidden: int, batch: int) -> pd.DataFrame:
+    "The table of a CNN without memory: only its shapes are needed."
+    with torch.device("meta"): return layer_table(GluonCNN(channels=(first, second), hidden=hidden), (batch, 1, 28, 28))

@@ -23,7 +23,7 @@ from torch import nn
 from .arithmetic import positive_float, positive_int
 from .data import BatchLoader, Images, mnist, to_float
 from .models import GluonCNN
-from .ui import COLORS, Canvas, Job, Stopped, axes, figure, label, median, slider
+from .ui import COLORS, Canvas, Job, Stopped, axes, figure, label, median, release_after_cells, slider, status_html
 
 # %% auto #0
 __all__ = ['PHASES', 'PRECISIONS', 'EVENTS', 'Step', 'HostClock', 'CudaClock', 'Epoch', 'History', 'check_precision',
@@ -178,7 +178,8 @@ def _matmul_precision(precision: str, device: torch.device) -> Iterator[None]:
 def _autocast(precision: str, device: torch.device) -> Any:
     "The context in which forward runs."
     if precision not in ("bf16", "fp16"): return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
+    caching = device.type != "cuda" or not torch.cuda.is_current_stream_capturing()  # a recording must hold every cast
+    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16, cache_enabled=caching)
 
 # %% ../nbs/04_training.ipynb #741e881e
 def pick_device(
@@ -202,7 +203,7 @@ def keep_memory() -> bool:
 # %% ../nbs/04_training.ipynb #a3bfc788
 @dataclass(frozen=True)
 class MemoryCost:
-    "What a training step of the source's network costs the memory system."
+    "What a training step of `GluonCNN` costs the memory system."
     seconds:float      # wall clock of one step
     cpu_seconds:float  # of all threads
     page_faults:float  # pages that the system had to hand out
@@ -216,8 +217,7 @@ def memory_cost(
     import resource
     if keep: keep_memory()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
-                          nn.Flatten(), nn.Linear(800, 512), nn.ReLU(), nn.Linear(512, 10))
+    model = GluonCNN()
     images, labels = torch.rand(64, 1, 28, 28), torch.randint(0, 10, (64,))
     faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for i in range(steps + 5):
@@ -277,6 +277,7 @@ class Run:
     accumulation:int=1              # micro-batches in an optimizer step
     channels_last:bool=False        # memory format of 4-D inputs
     epochs:int=1                    # planned
+    cuda_graph:bool=False           # replay forward and backward
     stopping:bool=False             # set by `stop`
 
     def stop(self) -> None:
@@ -289,65 +290,138 @@ class Run:
         try: return self.epochs * math.ceil(len(self.loader) / self.accumulation)
         except TypeError: return None
 
-    def run_epoch(self, epoch: int) -> tuple[int, int, float]:
+# %% ../nbs/04_training.ipynb #8160f947
+class _Eager:
+    "Forward and backward, kernel by kernel."
+    def __init__(self, run: Run, scaler: Any): self.run, self.scaler = run, scaler
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        "The mean loss."
+        with _autocast(self.run.precision, self.run.device): return self.run.loss_fn(self.run.model(x), y)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        "Gradients of the scaled loss."
+        self.scaler.scale(loss).backward()
+
+# %% ../nbs/04_training.ipynb #b8a68fd4
+class _Graphed(_Eager):
+    "Forward and backward as two CUDA graphs, for batches shaped like the first."
+    warm_up = 3  # eager steps before the recording
+
+    def __init__(self, run: Run, scaler: Any):
+        super().__init__(run, scaler)
+        self.played, self.replaying, self.graphs = 0, False, None
+        self.parameters = [p for p in run.model.parameters() if p.requires_grad]
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        "The mean loss; the tensor is overwritten by the next replay."
+        self.played += 1
+        if self.played == self.warm_up: self.x, self.y = x.clone(), y.clone()
+        self.replaying = self.played > self.warm_up and x.shape == self.x.shape
+        if not self.replaying: return super().forward(x, y)
+        if self.graphs is None: self._record()
+        self.x.copy_(x)
+        self.y.copy_(y)
+        self.graphs[0].replay()
+        return self.loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        "Gradients, where they were when recorded."
+        if not self.replaying: return super().backward(loss)
+        self.graphs[1].replay()
+        for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
+
+    def _record(self) -> None:
+        self.graphs, pool, stream = (torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()), torch.cuda.graph_pool_handle(), torch.cuda.current_stream()
+        self.run.optimizer.zero_grad()  # so that backward writes gradients, and does not add to old ones
+        with torch.cuda.graph(self.graphs[0], pool=pool, stream=stream): self.loss = super().forward(self.x, self.y)
+        with torch.cuda.graph(self.graphs[1], pool=pool, stream=stream): super().backward(self.loss)
+        self.gradients = [parameter.grad for parameter in self.parameters]
+
+# %% ../nbs/04_training.ipynb #e0b46256
+@contextmanager
+def _side_stream(run: Run) -> Iterator[None]:
+    "A stream of its own where graphs are recorded: CUDA cannot record its default stream."
+    if not run.cuda_graph:
+        yield
+        return
+    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(main)
+    try:
+        with torch.cuda.stream(side): yield
+    finally: main.wait_stream(side)
+
+# %% ../nbs/04_training.ipynb #845abb32
+class _Loop:
+    "Runs the epochs of a run and delivers their steps."
+    def __init__(self, run: Run):
+        self.run, self.count = run, len(run.history.steps)
+        self.passes: dict[str, _Eager] = {}  # by precision: a scaler remembers its scale, a graph its recording
+
+    def epoch(self, epoch: int) -> tuple[int, int, float]:
         "Train on every batch of the loader; returns iterations, samples and the mean loss."
-        clock = CudaClock() if self.device.type == "cuda" else HostClock()
-        scaler = self._scalers.setdefault(self.precision, torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"))
-        first = len(self.history.steps)
-        self.model.train()
-        with _matmul_precision(check_precision(self.precision, self.device), self.device):
-            batches = iter(self.loader)
-            while not self.stopping and self._step(batches, clock, scaler, epoch): self._deliver(clock.ready())
+        run, first = self.run, len(self.run.history.steps)
+        clock = CudaClock() if run.device.type == "cuda" else HostClock()
+        run.model.train()
+        with _matmul_precision(check_precision(run.precision, run.device), run.device), _side_stream(run):
+            passes, batches = self._passes(), iter(run.loader)
+            while not run.stopping and self._step(batches, clock, passes, epoch): self._deliver(clock.ready())
             self._deliver(clock.ready(wait=True))
-        steps = self.history.steps[first:]
+        steps = run.history.steps[first:]
         if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: give one that can be iterated anew for each epoch")
         samples = sum(step.samples for step in steps)
         return len(steps), samples, math.fsum(step.loss * step.samples for step in steps) / samples
 
-    def _step(self, batches: Iterator, clock: Any, scaler: Any, epoch: int) -> bool:
+    def _passes(self) -> _Eager:
+        run = self.run
+        if run.precision not in self.passes:
+            scaler = torch.amp.GradScaler(run.device.type, enabled=run.precision == "fp16")
+            self.passes[run.precision] = (_Graphed if run.cuda_graph else _Eager)(run, scaler)
+        return self.passes[run.precision]
+
+    def _step(self, batches: Iterator, clock: Any, passes: _Eager, epoch: int) -> bool:
         "One optimizer step; False when the loader has nothing left."
         clock.start()
-        group = list(islice(batches, self.accumulation))
+        group = list(islice(batches, self.run.accumulation))
         if not group: return False
         clock.lap("wait")
         group = [self._to_device(batch) for batch in group]
         clock.lap("copy")
         samples, total = sum(len(x) for x, _ in group), 0.0
         for x, y in group:
-            with _autocast(self.precision, self.device): loss = self.loss_fn(self.model(x), y)
+            loss = passes.forward(x, y)
             if len(group) > 1: loss = loss * (len(x) / samples)
             clock.lap("forward")
-            scaler.scale(loss).backward()
+            passes.backward(loss)
             clock.lap("backward")
             total = total + loss.detach()
-        self._update(scaler)
+        self._update(passes.scaler)
         clock.lap("update")
-        self._count += 1
-        clock.finish(epoch, self._count - 1, samples, total)
+        self.count += 1
+        clock.finish(epoch, self.count - 1, samples, total)
         return True
 
     def _update(self, scaler: Any) -> None:
-        if self.observers.hooks["on_backward"]:
-            scaler.unscale_(self.optimizer)
-            self.observers.tell("on_backward", self)
-        scaler.step(self.optimizer)
+        run = self.run
+        if run.observers.hooks["on_backward"]:
+            scaler.unscale_(run.optimizer)
+            run.observers.tell("on_backward", run)
+        scaler.step(run.optimizer)
         scaler.update()
-        self.optimizer.zero_grad()
-        if self.scheduler is not None: self.scheduler.step()
+        run.optimizer.zero_grad()
+        if run.scheduler is not None: run.scheduler.step()
 
     def _to_device(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise ValueError(f"the loader must yield (inputs, targets), got {type(batch).__name__}{f' of {len(batch)}' if hasattr(batch, '__len__') else ''}")
-        x, y = (tensor.to(self.device, non_blocking=True) for tensor in batch)
+        x, y = (tensor.to(self.run.device, non_blocking=True) for tensor in batch)
         if x.dtype == torch.uint8: x = to_float(x)
-        return (x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x), y
+        return (x.contiguous(memory_format=torch.channels_last) if self.run.channels_last and x.ndim == 4 else x), y
 
     def _deliver(self, steps: Iterable[Step]) -> None:
         for step in steps:
-            self.history.steps.append(step)
-            self.observers.tell("on_step", self, step)
-
-    def __post_init__(self): self._count, self._scalers = len(self.history.steps), {}  # a scaler remembers its scale
+            self.run.history.steps.append(step)
+            self.run.observers.tell("on_step", self.run, step)
 
 # %% ../nbs/04_training.ipynb #8a49dc0f
 def evaluate(
@@ -416,6 +490,7 @@ def fit(
     accumulation:int=1,                         # micro-batches in one optimizer step
     channels_last:bool|None=None,               # None: where the model has 2-D convolutions
     keep_memory:bool=True,                      # have the C library keep freed buffers (Linux, CPU)
+    cuda_graph:bool=False,                      # replay forward and backward: for fixed shapes, and a model that never asks the GPU for a value
     progress:bool=True,                         # show a bar
     history:History|None=None,                  # continue this record; it keeps its steps if the run is interrupted
 ) -> History:
@@ -423,6 +498,8 @@ def fit(
     device = pick_device(device)
     check_precision(precision, device)
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)
+    if cuda_graph and (device.type != "cuda" or accumulation > 1):
+        raise ValueError(f"cuda_graph=True needs a CUDA device and accumulation 1, got {device.type} and {accumulation}")
     if not hasattr(train, "__iter__"): train = BatchLoader(train, batch_size, shuffle=True)
     if channels_last is None: channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
     model.to(device, memory_format=torch.channels_last if channels_last else torch.preserve_format)
@@ -430,7 +507,7 @@ def fit(
     if keep_memory and device.type == "cpu" and _keep(): history.remarks.append("glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)")
     watchers = Observers([*observers, *([Progress()] if progress else [])], history.remarks)
     run = Run(model, train, optimizer or sgd(model), loss_fn or nn.functional.cross_entropy, device, precision,
-              watchers, history, scheduler, accumulation, channels_last, epochs)
+              watchers, history, scheduler, accumulation, channels_last, epochs, cuda_graph)
     return _run(run, valid)
 
 _keep = keep_memory  # `fit` has a parameter of that name
@@ -439,11 +516,12 @@ _keep = keep_memory  # `fit` has a parameter of that name
 def _run(run: Run, valid: Any) -> History:
     "All epochs of `run`, with evaluation; observers hear of the end however it comes."
     first = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
+    loop = _Loop(run)
     run.observers.tell("on_start", run)
     try:
         for epoch in range(first, first + run.epochs):
             start = time.perf_counter()
-            iterations, samples, loss = run.run_epoch(epoch)
+            iterations, samples, loss = loop.epoch(epoch)
             seconds, accuracy, evaluation = time.perf_counter() - start, None, None
             if valid is not None and not run.stopping:
                 accuracy = evaluate(run.model, valid)
@@ -510,15 +588,10 @@ def plot_loss(
     return label(ax, "thousand samples seen", "training loss (nats)")
 
 # %% ../nbs/04_training.ipynb #9fd66c41
-class Studio:
-    "Live training on MNIST: Start, Pause, Stop, and sliders that act on the run."
-    def __init__(
-        self,
-        train:Images,           # to learn from
-        test:Images,            # to measure accuracy on
-    ):
+class _StudioView:
+    "The studio's widgets: sliders, buttons, words, picture."
+    def __init__(self, canvas: _StudioPicture):
         import ipywidgets as w
-        self.train, self.test, self.job, self.paused = train, test, None, threading.Event()
         wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
         self.controls = dict(
             lr=w.FloatLogSlider(0.1, min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate", **wide),
@@ -528,59 +601,78 @@ class Studio:
             epochs=w.IntSlider(3, min=1, max=20, description="epochs", **wide))
         self.start, self.pause, self.stop = (w.Button(description=text, layout=w.Layout(width="90px")) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
-        self.words = w.HTML(_say("Press Start."))
-        self.canvas = _StudioPicture()
-        self.picture = w.Image(value=self.canvas.png(), format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
-        self.start.on_click(lambda _: self.on_start_clicked())
-        self.pause.on_click(lambda _: self.on_pause_clicked())
-        self.stop.on_click(lambda _: self.on_stop_clicked())
-        self._buttons()
+        self.words = w.HTML(status_html("Press Start."))
         self.words.add_class("mlinfra-words")
+        self.picture = w.Image(value=canvas.png(), format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
         self.widget = w.VBox([w.Box(list(self.controls.values()), layout=w.Layout(flex_flow="row wrap")),
                               w.HBox([self.start, self.pause, self.stop]), self.words, self.picture])
         self.widget.add_class("mlinfra-panel").add_class("mlinfra-studio")
+        self.set_buttons(busy=False, paused=False)
+
+    def set_buttons(self, busy: bool, paused: bool) -> None:
+        "Enable what makes sense now."
+        self.start.disabled, self.pause.disabled, self.stop.disabled = busy, not busy, not busy
+        self.pause.description = "Resume" if paused else "Pause"
+        self.controls["epochs"].disabled = busy
+
+# %% ../nbs/04_training.ipynb #e9f574dd
+class Studio:
+    "Live training on MNIST: Start, Pause, Stop, and sliders that act on the run."
+    def __init__(
+        self,
+        train:Images,           # to learn from
+        test:Images,            # to measure accuracy on
+    ):
+        self.train, self.test, self.job = train, test, None
+        self.paused, self._clicks = threading.Event(), threading.RLock()  # two clicks may come in two threads
+        self.canvas = _StudioPicture()
+        self.view = _StudioView(self.canvas)
+        self.controls, self.words, self.widget = self.view.controls, self.view.words, self.view.widget
+        self.view.start.on_click(lambda _: self.on_start_clicked())
+        self.view.pause.on_click(lambda _: self.on_pause_clicked())
+        self.view.stop.on_click(lambda _: self.on_stop_clicked())
         self.widget.studio = self
+        release_after_cells()
 
     def on_start_clicked(self) -> None:
         "Train a fresh model, unless one is training."
-        if self.job and self.job.running: return
-        self.paused.clear()
-        self.canvas.reset(self.controls["epochs"].value * len(self.train) / 1000)
-        self.job = Job(self._train, on_end=self._ended)
-        self._buttons(busy=True)
-        self.job.start()
+        with self._clicks:
+            if self.job and self.job.running: return
+            if self.job: self.job.join()  # its last words come before ours
+            self.paused.clear()
+            self.canvas.reset(self.controls["epochs"].value * len(self.train) / 1000)
+            self.job = Job(self._train, on_end=self._ended)
+            self.view.set_buttons(busy=True, paused=False)
+            self.job.start()
 
     def on_pause_clicked(self) -> None:
         "Hold the run between two steps, or let it go on."
-        if not (self.job and self.job.running): return
-        self.paused.clear() if self.paused.is_set() else self.paused.set()
-        self._buttons(busy=True)
+        with self._clicks:
+            if not (self.job and self.job.running): return
+            self.paused.clear() if self.paused.is_set() else self.paused.set()
+            self.view.set_buttons(busy=True, paused=self.paused.is_set())
 
     def on_stop_clicked(self) -> None:
         "End the run after its current step; harmless when there is none."
         if self.job: self.job.stop()
 
-    def _buttons(self, busy: bool = False) -> None:
-        self.start.disabled, self.pause.disabled, self.stop.disabled = busy, not busy, not busy
-        self.pause.description = "Resume" if self.paused.is_set() else "Pause"
-        self.controls["epochs"].disabled = busy
-
     def _train(self, job: Job) -> History:
         torch.manual_seed(0)
         value = {key: control.value for key, control in self.controls.items()}
-        model = GluonCNN()
-        loader = BatchLoader(self.train, value["batch_size"], shuffle=True, seed=0)
+        model, loader = GluonCNN(), BatchLoader(self.train, value["batch_size"], shuffle=True, seed=0)
         return fit(model, loader, epochs=value["epochs"], optimizer=sgd(model.to(pick_device()), value["lr"], value["momentum"]),
                    precision=value["precision"], observers=[_StudioObserver(self, job, loader)], progress=False)
 
     def _ended(self, job: Job) -> None:
-        if job.error is not None and not isinstance(job.error, Stopped): self.words.value = _say(f"⚠ {type(job.error).__name__}: {job.error}")
-        elif isinstance(job.error, Stopped) or job.result.stopped: self.words.value = _say("Stopped. " + self.canvas.words)
-        else: self.words.value = _say("Done. " + self.canvas.words)
+        if job.error is not None and not isinstance(job.error, Stopped): self.say(f"⚠ {type(job.error).__name__}: {job.error}")
+        elif isinstance(job.error, Stopped) or job.result.stopped: self.say("Stopped. " + self.canvas.words)
+        else: self.say("Done. " + self.canvas.words)
         self.paused.clear()
-        self._buttons()
+        self.view.set_buttons(busy=False, paused=False)
 
-def _say(words: str) -> str: return f'<div role="status" style="font-size:110%;line-height:1.5">{words}</div>'
+    def say(self, words: str) -> None:
+        "Show the line of words."
+        self.words.value = status_html(words)
 
 def _supported(device: torch.device) -> list[str]:
     "The precisions that this device has."
@@ -650,7 +742,8 @@ class _StudioObserver:
         canvas.words = (f"Epoch {step.epoch + 1} of {run.epochs}, iteration {step.iteration + 1:,}: loss {step.loss:.3f}, {accuracy}"
                         f"{samples / seconds:,.0f} images/s, waiting {sum(s.wait for s in self.recent) / seconds:.1%} of the time. "
                         f"Batch {self.recent[-1].samples}, {run.precision}.{sick}")
-        self.studio.words.value, self.studio.picture.value = _say(canvas.words), canvas.png()
+        self.studio.say(canvas.words)
+        self.studio.view.picture.value = canvas.png()
 
     def _obey(self, run: Run) -> None:
         try:

@@ -9,6 +9,7 @@ import functools
 import io
 import math
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'interleave', 'median',
-           'Svg', 'panel', 'slider', 'Stopped', 'Job', 'release_threads', 'stop_jobs', 'RunButton', 'Question', 'lock',
-           'predict', 'Reveal', 'reveal', 'Verdict', 'exercise']
+           'Svg', 'panel', 'status_html', 'slider', 'Stopped', 'Job', 'release_threads', 'release_after_cells',
+           'stop_jobs', 'RunButton', 'Question', 'lock', 'predict', 'Reveal', 'reveal', 'Verdict', 'exercise']
 
 # %% ../nbs/00_ui.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def panel(
     controls:dict[str, ipywidgets.Widget],            # parameter of `update` -> its control
     update:Callable[..., tuple[str, Any]],            # values of the controls -> words, and an Svg, a Canvas or None
     name:str,                                         # a CSS class for tests and styles, such as "schedule"
-    extras:Iterable[ipywidgets.Widget]=(),            # shown under the picture, such as a `run_button`
+    extras:Iterable[ipywidgets.Widget]=(),            # shown under the picture, such as a `RunButton`'s widget
 ) -> ipywidgets.VBox:
     "Controls bound to words and a picture; the last value set is the one shown."
     import ipywidgets as w
@@ -242,17 +243,26 @@ def panel(
     words.add_class("mlinfra-words")
     box = w.VBox([w.Box(list(controls.values()), layout=w.Layout(flex_flow="row wrap")), words, picture, *extras])
     box.add_class("mlinfra-panel").add_class(f"mlinfra-{name}")
+    in_turn = threading.RLock()  # reentrant: `update` may set a control
 
     def refresh(_change: Any = None) -> None:
-        try: said, drawn = update(**{key: control.value for key, control in controls.items()})
-        except ValueError as error: said, drawn = f"⚠ {error}", None
-        words.value = f'<div role="status" style="font-size:110%;line-height:1.5">{escape(said)}</div>'
-        if drawn is not None: box.children = (*box.children[:2], _show(drawn, box.children[2]), *box.children[3:])
+        with in_turn:
+            try: said, drawn = update(**{key: control.value for key, control in controls.items()})
+            except ValueError as error: said, drawn = f"⚠ {error}", None
+            words.value = status_html(said)
+            if drawn is not None: box.children = (*box.children[:2], _show(drawn, box.children[2]), *box.children[3:])
 
     for control in controls.values(): control.observe(refresh, names="value")
     box.refresh = refresh
     refresh()
     return box
+
+# %% ../nbs/00_ui.ipynb #808060af
+def status_html(
+    said:str,  # plain text
+) -> str:
+    "The line of words of a panel, which screen readers read aloud when it changes."
+    return f'<div role="status" style="font-size:110%;line-height:1.5">{escape(said)}</div>'
 
 # %% ../nbs/00_ui.ipynb #f680dd99
 def _show(drawn: Svg | Canvas, widget: ipywidgets.Widget) -> ipywidgets.Widget:
@@ -292,6 +302,7 @@ class Job:
     error:BaseException|None=None                     # what it raised, `Stopped` included
     _stop:threading.Event=field(default_factory=threading.Event, repr=False)
     _thread:threading.Thread|None=field(default=None, repr=False)
+    _done:threading.Event=field(default_factory=threading.Event, repr=False)
 
     def start(self) -> Job:
         "Start the thread. Returns this job."
@@ -317,15 +328,16 @@ class Job:
 
     @property
     def running(self) -> bool:
-        "Whether the thread is alive."
-        return self._thread is not None and self._thread.is_alive()
+        "Whether the work goes on; `on_end` may still be at it when this turns False, and `join` waits for both."
+        return self._thread is not None and not self._done.is_set()
 
     def _run(self) -> None:
         try: self.result = self.work(self)
         except Exception as error: self.error = error  # shown by on_end: a thread has no caller to raise to
         finally:
-            _JOBS.discard(self)
+            self._done.set()
             self.on_end(self)
+            _JOBS.discard(self)
 
     __hash__ = object.__hash__
 
@@ -339,6 +351,15 @@ def release_threads() -> bool:
     soft = 1  # omp_pause_soft: the team is made anew when it is needed
     pause = getattr(ctypes.CDLL(found[0]), "omp_pause_resource_all", None)
     return pause is not None and pause(soft) == 0
+
+# %% ../nbs/00_ui.ipynb #40796e92
+def release_after_cells() -> bool:
+    "In IPython, disband the main thread's OpenMP team after every cell from now on; False outside IPython."
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None: shell.events.register("post_run_cell", _after_cell)  # registering twice is harmless
+    return shell is not None
+
+def _after_cell(_result: Any = None) -> None: release_threads()
 
 # %% ../nbs/00_ui.ipynb #82a58e7d
 _JOBS: set[Job] = set()
@@ -362,7 +383,8 @@ class RunButton:
         text:str="Run",                              # on the button
     ):
         import ipywidgets as w
-        self.work, self.done, self.job, self._shown = work, done, None, 0.0
+        self.work, self.done, self.job, self._shown, self._clicks = work, done, None, 0.0, threading.Lock()
+        release_after_cells()
         self.run = w.Button(description=text, button_style="primary", layout=w.Layout(width="auto"))
         self.stop = w.Button(description="Stop", disabled=True)
         self.bar = w.FloatProgress(max=1.0, layout=w.Layout(width="160px", visibility="hidden"))
@@ -374,9 +396,11 @@ class RunButton:
 
     def start(self) -> None:
         "Start the work unless it is running."
-        if self.job and self.job.running: return
-        self._busy(True)
-        self.job = Job(self.work, self._report, self._end).start()
+        with self._clicks:
+            if self.job and self.job.running: return
+            if self.job: self.job.join()  # its last words come before ours
+            self._busy(True)
+            self.job = Job(self.work, self._report, self._end).start()
 
     def _busy(self, busy: bool) -> None:
         self.run.disabled, self.stop.disabled = busy, not busy

@@ -226,15 +226,31 @@ class WorkerCurve:
     compute:float      # of training, on the wall clock
     compute_cpu:float  # of training, added over cores
     handover:float     # to take a batch from a worker
+    contention:float   # 0: workers have cores of their own; 1: each shares a core with training
     startup:float      # seconds for each worker, once an epoch
     iterations:int     # of a run
     cores:int          # usable
 
+    def shared(self) -> tuple[float, float]:
+        "Speeds of training and of a worker while both are at work, as shares of their speeds alone."
+        threads = max(self.compute_cpu / max(self.compute, 1e-12), 1.0)
+        return 1 - self.contention * (1 - 0.5**threads), 1 - self.contention / 2
+
+    def computing(self, workers: int) -> float:
+        "Seconds of training in one iteration, slowed down while workers load."
+        (training, worker), alone = self.shared(), self.compute + self.handover
+        loading = self.load / (min(workers, self.cores) * worker)
+        return min(alone + (1 - training) * loading, alone / training)
+
+    def loading(self, workers: int) -> float:
+        "Seconds from one loaded batch to the next, slowed down while training computes."
+        return self.load / min(workers, self.cores) + (1 - self.shared()[1]) * self.computing(workers)
+
     def step(self, workers: int) -> float:
         "Seconds of one iteration."
         if workers == 0: return self.load + self.compute
-        return max(self.compute + self.handover, self.load / min(workers, self.cores),
-                   (self.load + self.compute_cpu + self.handover) / self.cores)
+        work = self.load + self.compute_cpu + self.handover  # the cores cannot do more than all the time
+        return max(self.computing(workers), self.loading(workers), work / self.cores)
 
     def train_seconds(self, workers: int) -> float:
         "Seconds of a run."
@@ -254,11 +270,16 @@ def fit_curve(
     if 0 not in rows.index or len(rows) < 2: raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
     alone, n = rows.loc[0], rows.index[1]
     helped = rows.loc[n]
-    cpu = max(alone.cpu_seconds - alone.wait_seconds, 0.0)
+    cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)  # idle threads that spin are not at work
     steady = (helped.train_seconds - helped.startup_seconds) / helped.iterations
-    if steady <= 1.05 * alone.wait_seconds / min(n, cores): handover = 0.0  # loading is what takes time: the hand-over is hidden
-    else: handover = max(0.0, min(steady - alone.busy_seconds, cores * steady - alone.wait_seconds - cpu))
-    return WorkerCurve(alone.wait_seconds, alone.busy_seconds, cpu, handover, helped.startup_seconds / n, int(alone.iterations), cores)
+    curve = WorkerCurve(alone.wait_seconds, alone.busy_seconds, cpu, 0.0, 0.0, helped.startup_seconds / n, int(alone.iterations), cores)
+    curve = replace(curve, contention=_contention(curve, n, min(helped.busy_seconds, steady)))
+    if curve.loading(n) > curve.computing(n): return curve
+    return replace(curve, handover=max(0.0, steady - curve.computing(n)))
+
+def _contention(curve: WorkerCurve, workers: int, computing: float) -> float:
+    "The contention, to a hundredth, at which computing takes as long as it was seen to."
+    return min((i / 100 for i in range(101)), key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
 
 # %% ../nbs/06_workers.ipynb #cebb93a1
 def plot_sweep(
@@ -313,11 +334,13 @@ class _SweepPicture:
         self.workers, self.blurs, self.curve, self.rows = tuple(workers), 0, None, []
         fig, self.ax = figure(7, 3)
         label(self.ax, "workers", "training (seconds)").set(xlim=(-0.5, max(self.workers) + 0.5), ylim=(0, 10), xticks=self.workers)
+        self.published, = self.ax.plot([], [], "--", lw=1, color=COLORS["other"])
         self.predicted, = self.ax.plot([], [], "o", ms=11, mfc="none", color=COLORS["wait"])
         self.measured, = self.ax.plot([], [], "o-", color=COLORS["forward"])
         self.notes = [self.ax.text(n, 0, "", ha="center", fontsize=8) for n in self.workers]
-        self.ax.text(1, 1, f"solid: measured   hollow: predicted from {self.workers[0]} and {self.workers[1]} workers", transform=self.ax.transAxes, ha="right", va="bottom", fontsize=8)
-        self.canvas = Canvas(fig, [self.measured, self.predicted, *self.notes])
+        words = f"solid: measured   hollow: predicted from {self.workers[0]} and {self.workers[1]} workers   dashed: as published, scaled to 0 workers here"
+        self.ax.text(1, 1, words, transform=self.ax.transAxes, ha="right", va="bottom", fontsize=8)
+        self.canvas = Canvas(fig, [self.published, self.measured, self.predicted, *self.notes])
 
     def place(self, curve: WorkerCurve | None, rows: list[SweepRow]) -> Canvas:
         "Move the points; the axis grows when they would leave it."
@@ -325,6 +348,8 @@ class _SweepPicture:
         guess = {n: curve.train_seconds(n) for n in self.workers} if curve else {}
         self.measured.set_data(list(real), list(real.values()))
         self.predicted.set_data(list(guess), list(guess.values()))
+        alone = real.get(0) or guess.get(0) or math.nan
+        self.published.set_data(list(PUBLISHED), [alone * train / PUBLISHED[0][0] for train, _ in PUBLISHED.values()])
         for n, note in zip(self.workers, self.notes):
             both = n in real and n in guess
             words = "fitted" if n in self.workers[:2] else f"{guess[n] / real[n] - 1:+.0%}" if both else ""
@@ -356,8 +381,14 @@ class _Sweep:
         best = curve.best(max(self.workers))
         words = (f"Predicted: {duration_text(curve.train_seconds(0))} without workers, best with {best} "
                  f"({curve.train_seconds(0) / curve.train_seconds(best):.2f} times as fast); loading is {curve.load / (curve.load + curve.compute):.0%} of a step.")
-        if same and len(self.rows) == len(self.workers): words = verdict(summarise(self.rows), self.curve)
+        if same and len(self.rows) == len(self.workers): words = verdict(summarise(self.rows), self.curve) + self._evaluation()
         return words, self.picture.place(curve, self.rows if same else [])
+
+    def _evaluation(self) -> str:
+        "What workers do to evaluation, in words."
+        seconds = {row.workers: row.eval_seconds for row in self.rows}
+        best = min(seconds, key=seconds.get)
+        return f" Evaluation takes {duration_text(seconds[0])} without workers, least with {best}: {duration_text(seconds[best])}."
 
     def run(self, job: Job, blurs: int, images: int, refresh: Callable[[], None]) -> str:
         "Measure 0 and 2 workers, fit, then measure the rest; the picture follows."

@@ -1,4 +1,5 @@
 """fit where a notebook cannot show it: interrupts, broken observers, dead workers, other loaders, a script of one's own."""
+import re
 import subprocess
 import sys
 
@@ -90,7 +91,8 @@ def test_a_killed_worker_is_an_error_not_a_hang(tmp_path):
     script = tmp_path / "deadly.py"  # a process of its own: torch raises from a signal handler, wherever the main thread is
     script.write_text(DEADLY)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
-    assert done.returncode != 0 and "DataLoader worker" in done.stderr and "Killed" in done.stderr
+    # torch says "DataLoader worker (pid N) is killed", unless it was just fetching a batch from the dying worker: then the connection is what breaks
+    assert done.returncode == 1 and re.search(r"DataLoader worker .*killed|Connection\w+Error|EOFError", done.stderr, re.IGNORECASE), done.stderr
 
 
 def test_any_loader_and_any_loss():

@@ -8,10 +8,10 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, duration_text, label, panel, slider
+from .ui import COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label, panel, slider
 
 # %% auto #0
-__all__ = ['LARGEST', 'COUNTABLE', 'DATASETS', 'ceil_div', 'positive_int', 'positive_float', 'Schedule', 'LoopCount',
+__all__ = ['LARGEST', 'COUNTABLE', 'STAGES', 'DATASETS', 'ceil_div', 'positive_int', 'positive_float', 'Schedule', 'LoopCount',
            'count_loop', 'images_per_second', 'devices_for', 'Stages', 'timeline', 'plot_overlap', 'run_pipeline',
            'draw_global_batch', 'describe', 'schedule_panel', 'compare_loop', 'overlap_panel', 'describe_overlap']
 
@@ -170,6 +170,8 @@ def devices_for(
     return math.ceil(positive_float("one_device", one_device) / positive_float("target", target))
 
 # %% ../nbs/01_arithmetic.ipynb #8f4b11db
+STAGES = ("read", "preprocess", "compute")  # in the order in which a batch passes them
+
 @dataclass(frozen=True)
 class Stages:
     "The three parts of an iteration, in seconds."
@@ -178,7 +180,7 @@ class Stages:
     compute:float     # forward, backward, update
 
     def __post_init__(self):
-        for name in ("read", "preprocess", "compute"):
+        for name in STAGES:
             object.__setattr__(self, name, positive_float(name, getattr(self, name), zero=True))
         if self.serial == 0: raise ValueError("at least one stage must take time, got 0 for all three")
 
@@ -195,7 +197,7 @@ class Stages:
     @property
     def slowest(self) -> str:
         "The stage that sets the pipeline's pace."
-        return max(("read", "preprocess", "compute"), key=lambda name: getattr(self, name))
+        return max(STAGES, key=lambda name: getattr(self, name))
 
 # %% ../nbs/01_arithmetic.ipynb #2860d2ee
 def timeline(
@@ -204,7 +206,7 @@ def timeline(
     overlap:bool,        # pipeline, or one after another
 ) -> list[tuple[str, int, float, float]]:  # (stage, batch, start, end) in seconds
     "When each stage works on each batch."
-    free, spans = {"read": 0.0, "preprocess": 0.0, "compute": 0.0}, []
+    free, spans = dict.fromkeys(STAGES, 0.0), []
     for batch in range(positive_int("iterations", iterations)):
         ready = 0.0 if overlap else max(free.values())
         for name in free:
@@ -214,6 +216,8 @@ def timeline(
     return spans
 
 # %% ../nbs/01_arithmetic.ipynb #a3b48fe8
+_ROWS = dict(zip(STAGES, (2, 1, 0)))  # stage -> row in the picture
+
 def plot_overlap(
     stages:Stages,        # seconds of each stage
     iterations:int=4,     # batches drawn
@@ -223,9 +227,8 @@ def plot_overlap(
     ax = axes(ax, height=2.6)
     for overlap, base in ((False, 4), (True, 0)):
         for name, batch, start, end in timeline(stages, iterations, overlap):
-            row = base + {"read": 2, "preprocess": 1, "compute": 0}[name]
-            ax.barh(row, end - start, left=start, height=0.85, color=COLORS[name], edgecolor="white")
-    ax.set_yticks([6, 5, 4, 2, 1, 0], 2 * ["read", "preprocess", "compute"])
+            ax.barh(base + _ROWS[name], end - start, left=start, height=0.85, color=COLORS[name], edgecolor="white")
+    ax.set_yticks([6, 5, 4, 2, 1, 0], 2 * STAGES)
     return label(ax, "seconds", title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
 
 # %% ../nbs/01_arithmetic.ipynb #f7083182
@@ -285,7 +288,7 @@ def describe(
 ) -> str:
     "The plan in one sentence."
     return (f"Global batch {schedule.batch_size:,} × {schedule.accumulation:,} × {schedule.world_size:,} = {schedule.global_batch:,}: "
-            f"{schedule.iterations_per_epoch:,} iteration{'s' * (schedule.iterations_per_epoch > 1)} an epoch, {schedule.iterations:,} in all, "
+            f"{count_text(schedule.iterations_per_epoch, 'iteration')} an epoch, {schedule.iterations:,} in all, "
             f"{duration_text(schedule.duration(seconds_per_iteration))}.")
 
 # %% ../nbs/01_arithmetic.ipynb #8e1e89dc
@@ -303,7 +306,7 @@ def schedule_panel() -> ipywidgets.VBox:
         drop_last=w.Checkbox(False, description="drop_last"))
 
     def plan(dataset: str, samples: int, seconds: float, **rest: Any) -> Schedule:
-        own.disabled = dataset != "own"
+        own.layout.display = None if dataset == "own" else "none"
         return Schedule(DATASETS.get(dataset, samples), **rest)
 
     def update(**values: Any) -> tuple[str, Svg]:
@@ -329,15 +332,13 @@ def compare_loop(
 # %% ../nbs/01_arithmetic.ipynb #1dd23205
 def overlap_panel() -> ipywidgets.VBox:
     "A panel: seconds to read, preprocess and compute -> serial against overlapped, and days for a run."
-    import ipywidgets as w
-    from mlinfra.ui import Canvas, figure
     milliseconds = [0, 1, 2, 5, 10, 20, 38, 55, 80, 100, 150, 200, 250, 300, 342, 400, 500]
     controls = dict(read=slider("read (ms)", milliseconds, 342), preprocess=slider("preprocess (ms)", milliseconds, 38),
                     compute=slider("compute (ms)", milliseconds, 55), epochs=slider("epochs", [1, 10, 30, 90, 100, 300], 100),
                     iterations=slider("iterations / epoch", [938, 5_005, 10_010, 20_019, 40_000, 80_073], 40_000))
     fig, ax = figure(7, 2.6)
     label(ax, "milliseconds").set(xlim=(0, 4 * 1_000), ylim=(-0.6, 6.6))
-    ax.set_yticks([6, 5, 4, 2, 1, 0], [f"{kind} {name}" for kind in ("serial", "overlapped") for name in ("read", "preprocess", "compute")])
+    ax.set_yticks([6, 5, 4, 2, 1, 0], [f"{kind} {name}" for kind in ("serial", "overlapped") for name in STAGES])
     bars = {(name, overlap, batch): ax.barh(_ROWS[name] + 4 * (not overlap), 1, height=0.85, color=COLORS[name], edgecolor="white")[0]
             for overlap in (False, True) for batch in range(4) for name in _ROWS}
     canvas = Canvas(fig, bars.values())
@@ -350,8 +351,6 @@ def overlap_panel() -> ipywidgets.VBox:
     return panel(controls, update, "overlap")
 
 # %% ../nbs/01_arithmetic.ipynb #f5c88d0c
-_ROWS = {"read": 2, "preprocess": 1, "compute": 0}  # stage -> row in the picture
-
 def _place(canvas: Any, ax: Axes, bars: dict, stages: Stages) -> None:
     "Move the bars; draw the axis anew only when the scale has to change."
     limit = next(x for x in (20, 50, 100, 200, 500, 1_000, 2_000, 4_000, 8_000) if x >= 4_000 * stages.serial)

@@ -12,7 +12,6 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from .arithmetic import ceil_div, positive_int
-from .ui import COLORS, Svg, axes, figure, label, panel, slider
+from .ui import COLORS, Svg, count_text, figure, label, panel, slider
 
 # %% auto #0
 __all__ = ['MD5', 'parse_idx', 'verify', 'read_raw', 'cache_dir', 'embedded', 'write_whole', 'unpacked', 'Images', 'mnist',
@@ -391,6 +390,7 @@ def order_panel() -> ipywidgets.VBox:
         batches = samples // batch_size if drop_last else ceil_div(samples, batch_size)
         left_out = samples - batches * batch_size if drop_last else 0
         orders = epoch_orders(samples, batch_size, shuffle, seed)
-        return f"{batches} batches an epoch; {left_out} samples left out of each.", draw_orders(orders, batch_size, drop_last)
+        words = f"{count_text(batches, 'batch', 'batches')} an epoch; {count_text(left_out, 'sample')} left out of each."
+        return words, draw_orders(orders, batch_size, drop_last)
 
     return panel(controls, update, "orders")

@@ -22,7 +22,7 @@ from torch import nn
 
 from .arithmetic import positive_float, positive_int
 from .data import BatchLoader, Images, mnist, to_float
-from .models import GluonCNN
+from .models import GluonCNN, source_cnn
 from .ui import COLORS, Canvas, Job, Stopped, axes, figure, label, median, release_after_cells, slider, status_html
 
 # %% auto #0
@@ -203,7 +203,7 @@ def keep_memory() -> bool:
 # %% ../nbs/04_training.ipynb #a3bfc788
 @dataclass(frozen=True)
 class MemoryCost:
-    "What a training step of `GluonCNN` costs the memory system."
+    "What a training step of the source's network costs the memory system."
     seconds:float      # wall clock of one step
     cpu_seconds:float  # of all threads
     page_faults:float  # pages that the system had to hand out
@@ -217,7 +217,7 @@ def memory_cost(
     import resource
     if keep: keep_memory()
     torch.manual_seed(0)
-    model = GluonCNN()
+    model = source_cnn()
     images, labels = torch.rand(64, 1, 28, 28), torch.randint(0, 10, (64,))
     faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for i in range(steps + 5):

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # %% auto #0
-__all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'interleave', 'median',
-           'Svg', 'panel', 'status_html', 'slider', 'Stopped', 'Job', 'release_threads', 'release_after_cells',
-           'stop_jobs', 'RunButton', 'Question', 'lock', 'predict', 'Reveal', 'reveal', 'Verdict', 'exercise']
+__all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes',
+           'interleave', 'median', 'Svg', 'panel', 'status_html', 'slider', 'Stopped', 'Job', 'release_threads',
+           'release_after_cells', 'stop_jobs', 'RunButton', 'Question', 'lock', 'predict', 'Reveal', 'reveal',
+           'Verdict', 'exercise']
 
 # %% ../nbs/00_ui.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -73,6 +74,15 @@ def bytes_text(
         if abs(count) < 1024 or unit == "PiB": break
         count /= 1024
     return f"{count:,.0f} B" if unit == "B" else f"{count:,.2f} {unit}"
+
+# %% ../nbs/00_ui.ipynb #f746f3bb
+def count_text(
+    count:int,      # how many
+    noun:str,       # in the singular
+    plural:str="",  # where it is not the noun with an s
+) -> str:
+    "The count and its noun."
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 # %% ../nbs/00_ui.ipynb #c7658fac
 def png(

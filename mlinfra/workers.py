@@ -434,5 +434,5 @@ def workers_panel(
 
     button = RunButton(work, str, "Run the sweep")
     box = panel(controls, sweep.show, "workers", [button.widget])
-    box.button = button
+    box.button, box.sweep = button, sweep
     return box

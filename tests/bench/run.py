@@ -1,7 +1,8 @@
 """make bench: measure mlinfra against its peers, keep the figures, and say which marks were met.
 
-Every stage runs in a process of its own. A full run goes into tests/bench/results/cpu.json, stage by stage, so that one
-can be run again alone; a shortened one goes into test-output/bench.json and leaves the committed figures as they are.
+Every stage runs in a process of its own. A full run goes into tests/bench/results, stage by stage, so that one can be run
+again alone: cpu.json, and cuda.json for stage gpu. A shortened one goes into test-output and leaves the committed figures
+as they are.
 """
 import argparse
 import datetime
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import browser
+import gpu
 import stages
 from peers import PEERS, ROOT
 from stages import FULL
 
-RESULTS, SHORT = ROOT / "tests" / "bench" / "results" / "cpu.json", ROOT / "test-output" / "bench.json"
+RESULTS, SHORT = ROOT / "tests" / "bench" / "results", ROOT / "test-output"
 
 
 def keyed(name: str, stage: Callable) -> Callable[[int, int], dict[str, Any]]:
@@ -35,6 +37,7 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "import": keyed("import", stages.imports),
     "micro": keyed("micro", stages.micro),
     "browser": keyed("browser", browser.browser),
+    "gpu": keyed("gpu", gpu.gpu),
 }
 
 
@@ -53,7 +56,12 @@ def usual_start_method() -> None:
 def hardware() -> str:
     import psutil
     from mlinfra.workers import usable_cores
-    return f"{cpu_model()}, {usable_cores()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB, {system()}"
+    return ", ".join([*gpu_names(), cpu_model(), f"{usable_cores()} cores", f"{psutil.virtual_memory().total / 2**30:.0f} GiB", system()])
+
+
+def gpu_names() -> list[str]:
+    import torch
+    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
 def cpu_model() -> str:
@@ -75,6 +83,11 @@ def versions() -> dict[str, str]:
 
 
 # ---- the results
+
+def file_of(stage: str, iterations: int) -> Path:
+    "Where a stage keeps its figures."
+    return (RESULTS if iterations == FULL else SHORT) / ("cuda.json" if stage == "gpu" else "cpu.json")
+
 
 def load(path: Path) -> dict[str, Any]: return json.loads(path.read_text()) if path.exists() else {}
 
@@ -98,7 +111,8 @@ def show(results: dict[str, Any], done: list[str]) -> None:
     "A table for each stage."
     import pandas as pd
     for name in [key for stage in done for key in ([stage, "selection"] if stage == "accuracy" else [stage])]:
-        table = results[name]
+        table = results.get(name)
+        if not table: continue
         if name == "sweep": frame = pd.DataFrame(table).set_index("workers")
         elif name in ("import", "micro"): frame = pd.Series(table, name="").to_frame()
         else: frame = pd.DataFrame(table).T
@@ -119,6 +133,7 @@ def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
         found += [(f"{recipe}: least test accuracy over seeds", table[recipe]["min"], ">=", mark)
                   for recipe, mark in (("recipe(), 1 epoch", 0.985), ("recipe(), 2 epochs", 0.99))]
     if table := results.get("import"): found.append(("slowest import beyond torch, seconds", max(table.values()), "<=", 0.2))
+    if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
     limits = {"matplotlib": 0.35, "SVG": 0.25}
     found += [(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], "<=", limits[row["kind"]])
               for panel, row in results.get("browser", {}).items() if row["kind"] in limits]
@@ -160,16 +175,15 @@ def with_shares(results: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     args = options()
-    path = RESULTS if args.iterations == FULL else SHORT
     chosen = [name for name in STAGES if name in args.only]
-    if "micro" in chosen and "epoch" not in chosen and not load(path).get("epoch"):
+    if "micro" in chosen and "epoch" not in chosen and not load(file_of("epoch", args.iterations)).get("epoch"):
         raise SystemExit("stage micro gives shares of the step that stage epoch measures: run --only epoch micro")
     about = dict(hardware=hardware(), date=f"{datetime.date.today()}")
     for stage in chosen:
         print(f"\n-- {stage}", flush=True)
-        found = STAGES[stage](args.rounds, args.iterations)
-        keep(path, with_shares(load(path) | found | about | {"versions": versions()}))
-    results = load(path)
+        found, path = STAGES[stage](args.rounds, args.iterations), file_of(stage, args.iterations)
+        if any(found.values()): keep(path, with_shares(load(path) | found | about | {"versions": versions()}))
+    results = load(file_of("epoch", args.iterations)) | load(file_of("gpu", args.iterations))
     show(results, chosen)
     print("\n== marks")
     for mark in marks(results): print(tell(*mark))

@@ -82,6 +82,15 @@ FINISHED = """() => {
 }"""
 
 
+VALUE = """async expression => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const reply = await kernel.requestExecute({code: '', user_expressions: {value: expression}}).done;
+  const found = reply.content.user_expressions.value;
+  if (found.status !== 'ok') throw new Error(`${found.ename}: ${found.evalue}`);
+  return found.data['text/plain'];
+}"""
+
+
 class Notebook:
     "A notebook open in a page."
     def __init__(self, page, url, token, name):
@@ -103,6 +112,10 @@ class Notebook:
         self.command("notebook:run-all-cells")
         self.page.wait_for_function(FINISHED, timeout=1000 * seconds, polling=200)
         return self
+
+    def value(self, expression):
+        "What the kernel says of `expression`, as `repr` writes it."
+        return self.page.evaluate(VALUE, expression)
 
     def error_outputs(self):
         return self.page.eval_on_selector_all('[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]', "es => es.map(e => e.textContent)")

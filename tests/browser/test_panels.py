@@ -1,9 +1,12 @@
 """Every panel in a real JupyterLab: by keyboard and by mouse, the number against the formula, the picture against itself."""
+import re
+
 import pytest
 from lab import Notebook, Panel, wait_until
 
 from mlinfra.arithmetic import Schedule, Stages, describe, describe_overlap
 from mlinfra.models import GluonCNN, count_parameters
+from mlinfra.ui import duration_text
 
 pytestmark = pytest.mark.browser
 IMAGENET = 1_281_167
@@ -121,8 +124,17 @@ def test_prediction_is_locked_for_the_session(open_cells):
     Panel(notebook, "predict").root.get_by_text("Locked: 4 iterations").wait_for()
 
 
+def alone(curve, extra):
+    "Seconds of a step without workers, from the curve as the kernel shows it."
+    return sum(float(re.search(rf"\b{name}=([^,)]+)", curve)[1].removeprefix("np.float64(")) for name in ("load", "compute")) + extra
+
+
+def jobs(notebook): return notebook.value("[t.name for t in __import__('threading').enumerate() if t.name == 'mlinfra-job']")
+
+
 def test_workers_panel_predicts_measures_and_stops(open_cells):
-    panel = Panel(open_cells("from mlinfra.workers import workers_panel\nworkers_panel()"), "workers")
+    notebook = open_cells("from mlinfra.workers import workers_panel\nbox = workers_panel()\nbox")
+    panel = Panel(notebook, "workers")
     panel.says("usable cores")
     panel.press("images", "Home")
     before = panel.picture()
@@ -130,15 +142,20 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
     wait_until(lambda: "5 runs" in panel.status(), "the sweep ends", 180)
     assert "pay here" in panel.words()
     before = panel.changed_from(before)
-    panel.notebook.shot("workers_measured")
-    panel.press("work per image", "End")
-    panel.says("Predicted: ")
+    notebook.shot("workers_measured")
+    panel.drag("work per image", 1.0)
+    curve, blur = (notebook.value(f"box.sweep.{name}") for name in ("curve", "blur_seconds"))
+    panel.says(f"Predicted: {duration_text(10 * alone(curve, 200 * 64 * float(blur)))} without workers")  # 640 images in batches of 64
+    before = panel.changed_from(before)
+    panel.click_track("work per image", 0.5)
+    panel.says(f"Predicted: {duration_text(10 * alone(curve, 10 * 64 * float(blur)))} without workers")
     panel.changed_from(before)
     panel.press("images", "End")
     panel.button("Run the sweep").click()
     wait_until(lambda: "workers" in panel.status(), "progress is shown")
     panel.button("Stop").click()
     wait_until(lambda: panel.status() == "Stopped.", "the sweep stops", 60)
+    wait_until(lambda: jobs(notebook) == "[]", "no thread is left")
 
 
 def test_studio_lives_and_dies_well(open_cells):
@@ -163,6 +180,7 @@ def test_studio_lives_and_dies_well(open_cells):
     wait_until(lambda: not panel.words().startswith("Stopped"), "a second run shows itself")
     panel.button("Stop").click()
     panel.says("Stopped.")
+    wait_until(lambda: jobs(panel.notebook) == "[]", "no thread is left")
 
 
 def test_studio_survives_an_infinite_loss(open_cells):
@@ -177,12 +195,16 @@ def test_studio_survives_an_infinite_loss(open_cells):
 def test_studio_and_a_restarted_kernel(open_cells):
     notebook = open_cells("from mlinfra.training import studio_panel\nstudio_panel()")
     panel = Panel(notebook, "studio")
+    blank = panel.picture()
     panel.button("Start").click()
     panel.says("iteration")
+    panel.changed_from(blank)
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     notebook.page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'")
     notebook.run_all()
-    Panel(notebook, "studio").says("Press Start.")
+    again = Panel(notebook, "studio")
+    again.says("Press Start.")
+    assert again.picture() == blank and jobs(notebook) == "[]"
 
 
 def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
@@ -204,10 +226,10 @@ def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
     context.close()
 
 
-@pytest.mark.parametrize("chapter", ["index", "00_ui", "01_arithmetic", "03_models"])
+@pytest.mark.parametrize("chapter", ["index", "00_ui", "01_arithmetic", "02_data", "03_models", "04_training", "06_workers"])
 def test_a_whole_chapter_runs_in_the_browser(page, server, chapter):
     url, token, _ = server
-    notebook = Notebook(page, url, token, f"nbs/{chapter}.ipynb").run_all(240)
+    notebook = Notebook(page, url, token, f"nbs/{chapter}.ipynb").run_all(420)
     assert notebook.error_outputs() == [] and notebook.complaints() == []
     notebook.shot(f"chapter_{chapter}")
     notebook.command("kernelmenu:shutdown")

@@ -1,0 +1,78 @@
+"""fit on a GPU. Not run where PyTorch sees no CUDA device."""
+import pytest
+import torch
+from torch import nn
+
+from mlinfra.data import BatchLoader, Images
+from mlinfra.models import GluonCNN
+from mlinfra.training import PHASES, fit, sgd
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")]
+QUIET = dict(progress=False, device="cuda")
+
+
+@pytest.fixture
+def digits():
+    torch.manual_seed(0)
+    return Images(torch.randint(0, 256, (1_000, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (1_000,)))
+
+
+def trained(digits, **options):
+    "A model, and the record of its two epochs; the last batch of each is smaller than the others."
+    torch.manual_seed(1)
+    model = GluonCNN().cuda()
+    optimizer = sgd(model, 0.05, 0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
+    history = fit(model, BatchLoader(digits, 64, shuffle=True, seed=0, device="cuda"), epochs=2, optimizer=optimizer, scheduler=scheduler, **QUIET, **options)
+    return model, history
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_graph_computes_what_the_kernels_compute(digits, precision):
+    (eager, expected), (graphed, found) = (trained(digits, precision=precision, cuda_graph=graph) for graph in (False, True))
+    tolerance = 1e-3 if precision == "fp32" else 2e-2
+    assert [s.samples for s in found.steps] == [s.samples for s in expected.steps] and len(found.steps) == 32
+    torch.testing.assert_close([s.loss for s in found.steps], [s.loss for s in expected.steps], rtol=tolerance, atol=tolerance)
+    for a, b in zip(graphed.parameters(), eager.parameters(), strict=True): torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def test_a_graph_is_replayed(digits, monkeypatch):
+    replays, replay = [], torch.cuda.CUDAGraph.replay
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: (replays.append(graph), replay(graph))[1])
+    trained(digits, cuda_graph=True)
+    assert len(replays) == 2 * (32 - 3 - 2), "all steps but three to warm up and two smaller batches, forward and backward"
+
+
+def test_gradients_are_there_on_backward_and_gone_after(digits):
+    norms = []
+    class Look:
+        def on_backward(self, run): norms.append(float(run.model.features[0].weight.grad.norm()))
+    model, _ = trained(digits, cuda_graph=True, observers=[Look()])
+    assert len(norms) == 32 and all(norm > 0 for norm in norms) and all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_phases_fill_the_epoch_and_do_not_exceed_it(digits, graph):
+    _, history = trained(digits, cuda_graph=graph)
+    assert [s.iteration for s in history.steps] == list(range(32))
+    assert all(getattr(s, phase) >= 0 for s in history.steps for phase in PHASES) and all(s.forward > 0 and s.backward > 0 for s in history.steps)
+    assert sum(s.seconds for s in history.steps) < 1.05 * sum(e.seconds for e in history.epochs)
+
+
+def test_tf32_is_on_for_its_run_only(digits):
+    seen = []
+    class Look:
+        def on_backward(self, run): seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    trained(digits, precision="tf32", observers=[Look()])
+    assert set(seen) == {("high", True)} and before == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+
+
+def test_data_on_the_device_cost_no_host_to_device_copy(digits):
+    loader = BatchLoader(digits, 64, device="cuda")
+    assert all(x.is_cuda and y.is_cuda for x, y in loader)
+
+
+def test_a_graph_refuses_accumulation(digits):
+    with pytest.raises(ValueError, match="cuda_graph=True needs a CUDA device and accumulation 1"):
+        fit(nn.Linear(4, 2), BatchLoader(digits, 8), cuda_graph=True, accumulation=2, **QUIET)

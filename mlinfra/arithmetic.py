@@ -296,10 +296,10 @@ def schedule_panel() -> ipywidgets.VBox:
     "A panel: data set, batch, accumulation, ranks and epochs -> iterations and time, checked by a real loop."
     import ipywidgets as w
     powers = [2**i for i in range(13)]
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    own = w.BoundedIntText(1_280_000, min=1, max=10**12, description="own: samples", **wide)
+    wide = lambda: dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))  # a layout of its own for each control
+    own = w.BoundedIntText(1_280_000, min=1, max=10**12, description="own: samples", **wide())
     controls = dict(
-        dataset=w.Dropdown(options=[*DATASETS, "own"], value="ImageNet-1K", description="data set", **wide), samples=own,
+        dataset=w.Dropdown(options=[*DATASETS, "own"], value="ImageNet-1K", description="data set", **wide()), samples=own,
         batch_size=slider("micro-batch (samples)", powers, 32), accumulation=slider("accumulation", powers[:10], 1),
         world_size=slider("world size (ranks)", powers, 1), epochs=slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
         seconds=slider("seconds / iteration", [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10], 0.44),

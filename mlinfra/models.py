@@ -16,7 +16,7 @@ from .ui import COLORS, Svg, bytes_text, panel, slider
 
 # %% auto #0
 __all__ = ['source_cnn', 'conv_side', 'GluonCNN', 'count_parameters', 'layer_flops', 'layer_table', 'saved_bytes', 'draw_layers',
-           'layers_panel']
+           'layers_panel', 'BasicBlock', 'Bottleneck', 'ResNet', 'resnet18', 'resnet50']
 
 # %% ../nbs/03_models.ipynb #754ab7c7
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # %% ../nbs/03_models.ipynb #f4db80f6
 def source_cnn() -> nn.Sequential:
-    "The network in the source's order: ReLU, then pool. `GluonCNN` computes the same, faster."
+    "The network in the source's order: ReLU, then pool."
     return nn.Sequential(
         nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -162,3 +162,102 @@ def layers_panel() -> ipywidgets.VBox:
 def _cnn_table(first: int, second: int, hidden: int, batch: int) -> pd.DataFrame:
     "The table of a CNN without memory: only its shapes are needed."
     with torch.device("meta"): return layer_table(GluonCNN(channels=(first, second), hidden=hidden), (batch, 1, 28, 28))
+
+# %% ../nbs/03_models.ipynb #82c2fe6c
+def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    "A convolution that keeps the size but for its stride; the batch norm behind it has the bias."
+    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
+    "What fits the input of a block to its output, or None where it fits as it is."
+    if stride == 1 and inputs == outputs: return None
+    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+# %% ../nbs/03_models.ipynb #925fb960
+class BasicBlock(nn.Module):
+    "Two 3 x 3 convolutions beside a shortcut."
+    expansion = 1  # outputs for each unit of width
+
+    def __init__(self, inputs: int, width: int, stride: int = 1):
+        super().__init__()
+        self.conv1, self.bn1 = _conv(inputs, width, 3, stride), nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2, self.bn2 = _conv(width, width, 3), nn.BatchNorm2d(width)
+        self.downsample = _shortcut(inputs, width, stride)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
+
+# %% ../nbs/03_models.ipynb #bcbf84ba
+class Bottleneck(nn.Module):
+    "Narrow, convolve, widen, beside a shortcut; the stride is on the 3 x 3, as in torchvision."
+    expansion = 4  # outputs for each unit of width
+
+    def __init__(self, inputs: int, width: int, stride: int = 1):
+        super().__init__()
+        outputs = width * self.expansion
+        self.conv1, self.bn1 = _conv(inputs, width, 1), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = _conv(width, width, 3, stride), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = _conv(width, outputs, 1), nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = _shortcut(inputs, outputs, stride)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.relu(self.bn2(self.conv2(out)))
+        return self.relu(self.bn3(self.conv3(out)) + (x if self.downsample is None else self.downsample(x)))
+
+# %% ../nbs/03_models.ipynb #a20f3cec
+class ResNet(nn.Module):
+    "A residual network; its parameters are named as torchvision's."
+    def __init__(
+        self,
+        block:type[BasicBlock]|type[Bottleneck],  # what the stages are made of
+        depths:tuple[int, int, int, int],         # blocks in each stage
+        num_classes:int=1000,                     # outputs
+        stem:str="imagenet",                      # "imagenet" for images around 224 pixels, "small" for around 28
+        in_channels:int|None=None,                # of the images; None: 3 for imagenet, 1 for small
+    ):
+        super().__init__()
+        if stem not in ("imagenet", "small"): raise ValueError(f"stem must be imagenet or small, got {stem!r}")
+        small = stem == "small"
+        in_channels = positive_int("in_channels", (1 if small else 3) if in_channels is None else in_channels)
+        self.conv1, self.bn1, self.relu = _conv(in_channels, 64, 3 if small else 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True)
+        self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, 2, 1)
+        self.channels = 64
+        self.layer1, self.layer2, self.layer3, self.layer4 = (
+            self._stage(block, 64 * 2**i, depth, stride=1 if i == 0 else 2) for i, depth in enumerate(depths))
+        self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(self.channels, positive_int("num_classes", num_classes))
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d): nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+
+    def _stage(self, block: type, width: int, depth: int, stride: int) -> nn.Sequential:
+        blocks = []
+        for i in range(depth):
+            blocks.append(block(self.channels, width, stride if i == 0 else 1))
+            self.channels = width * block.expansion
+        return nn.Sequential(*blocks)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(self.avgpool(x).flatten(1))
+
+# %% ../nbs/03_models.ipynb #3125e90d
+def resnet18(
+    num_classes:int=1000,        # outputs
+    stem:str="imagenet",         # "imagenet" or "small", see `ResNet`
+    in_channels:int|None=None,   # of the images; None: 3 for imagenet, 1 for small
+) -> ResNet:
+    "ResNet-18 with random weights."
+    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, stem, in_channels)
+
+def resnet50(
+    num_classes:int=1000,        # outputs
+    stem:str="imagenet",         # "imagenet" or "small", see `ResNet`
+    in_channels:int|None=None,   # of the images; None: 3 for imagenet, 1 for small
+) -> ResNet:
+    "ResNet-50 with random weights."
+    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, stem, in_channels)

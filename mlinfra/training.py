@@ -310,16 +310,16 @@ class _Graphed(_Eager):
 
     def __init__(self, run: Run, scaler: Any):
         super().__init__(run, scaler)
-        self.played, self.replaying, self.graphs = 0, False, None
+        self.shape, self.played, self.replaying, self.graphs = None, 0, False, None
         self.parameters = [p for p in run.model.parameters() if p.requires_grad]
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         "The mean loss; the tensor is overwritten by the next replay."
-        self.played += 1
-        if self.played == self.warm_up: self.x, self.y = x.clone(), y.clone()
-        self.replaying = self.played > self.warm_up and x.shape == self.x.shape
+        self.shape = self.shape or x.shape
+        self.played += x.shape == self.shape
+        self.replaying = x.shape == self.shape and self.played > self.warm_up
         if not self.replaying: return super().forward(x, y)
-        if self.graphs is None: self._record()
+        if self.graphs is None: self._record(x, y)
         self.x.copy_(x)
         self.y.copy_(y)
         self.graphs[0].replay()
@@ -331,25 +331,31 @@ class _Graphed(_Eager):
         self.graphs[1].replay()
         for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
 
-    def _record(self) -> None:
-        self.graphs, pool, stream = (torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()), torch.cuda.graph_pool_handle(), torch.cuda.current_stream()
+    def _record(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        self.x, self.y, self.graphs = x.clone(), y.clone(), (torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph())
+        how = dict(pool=torch.cuda.graph_pool_handle(), stream=torch.cuda.current_stream(),
+                   capture_error_mode="thread_local")  # a loader's thread may pin memory meanwhile
         self.run.optimizer.zero_grad()  # so that backward writes gradients, and does not add to old ones
-        with torch.cuda.graph(self.graphs[0], pool=pool, stream=stream): self.loss = super().forward(self.x, self.y)
-        with torch.cuda.graph(self.graphs[1], pool=pool, stream=stream): super().backward(self.loss)
-        self.gradients = [parameter.grad for parameter in self.parameters]
+        with torch.cuda.graph(self.graphs[0], **how): loss = super().forward(self.x, self.y)
+        with torch.cuda.graph(self.graphs[1], **how): super().backward(loss)
+        self.loss, self.gradients = loss.detach(), [parameter.grad for parameter in self.parameters]
 
 # %% ../nbs/04_training.ipynb #e0b46256
 @contextmanager
-def _side_stream(run: Run) -> Iterator[None]:
-    "A stream of its own where graphs are recorded: CUDA cannot record its default stream."
-    if not run.cuda_graph:
+def _on_device(run: Run, side: torch.cuda.Stream | None) -> Iterator[None]:
+    "The run's GPU as the current one, and `side` as its stream if graphs are recorded: CUDA cannot record its default stream."
+    if run.device.type != "cuda":
         yield
         return
-    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
-    side.wait_stream(main)
-    try:
-        with torch.cuda.stream(side): yield
-    finally: main.wait_stream(side)
+    with torch.cuda.device(run.device):
+        if side is None:
+            yield
+            return
+        main = torch.cuda.current_stream()
+        side.wait_stream(main)
+        try:
+            with torch.cuda.stream(side): yield
+        finally: main.wait_stream(side)
 
 # %% ../nbs/04_training.ipynb #845abb32
 class _Loop:
@@ -357,13 +363,14 @@ class _Loop:
     def __init__(self, run: Run):
         self.run, self.count = run, len(run.history.steps)
         self.passes: dict[str, _Eager] = {}  # by precision: a scaler remembers its scale, a graph its recording
+        self.side = torch.cuda.Stream(run.device) if run.cuda_graph else None
 
     def epoch(self, epoch: int) -> tuple[int, int, float]:
         "Train on every batch of the loader; returns iterations, samples and the mean loss."
         run, first = self.run, len(self.run.history.steps)
         clock = CudaClock() if run.device.type == "cuda" else HostClock()
         run.model.train()
-        with _matmul_precision(check_precision(run.precision, run.device), run.device), _side_stream(run):
+        with _matmul_precision(check_precision(run.precision, run.device), run.device), _on_device(run, self.side):
             passes, batches = self._passes(), iter(run.loader)
             while not run.stopping and self._step(batches, clock, passes, epoch): self._deliver(clock.ready())
             self._deliver(clock.ready(wait=True))
@@ -490,7 +497,7 @@ def fit(
     accumulation:int=1,                         # micro-batches in one optimizer step
     channels_last:bool|None=None,               # None: where the model has 2-D convolutions
     keep_memory:bool=True,                      # have the C library keep freed buffers (Linux, CPU)
-    cuda_graph:bool=False,                      # replay forward and backward: for fixed shapes, and a model that never asks the GPU for a value
+    cuda_graph:bool=False,                      # replay forward and backward: the model's Python and hooks then run for the first batches only
     progress:bool=True,                         # show a bar
     history:History|None=None,                  # continue this record; it keeps its steps if the run is interrupted
 ) -> History:
@@ -566,6 +573,7 @@ def recipe(
 ) -> tuple[torch.optim.Optimizer, Any]:
     "AdamW and a scheduler for `fit`: warm up, then fall to zero in a straight line."
     iterations = positive_int("iterations", iterations)
+    if not 0 < warmup < 1: raise ValueError(f"warmup must lie between 0 and 1, got {warmup}")
     optimizer = torch.optim.AdamW(model.parameters(), lr, betas=(0.9, 0.99), weight_decay=0.01, fused=True)
     rise = warmup * iterations
     factor = lambda i: min(0.1 + 0.9 * i / rise, max(0.0, (1 - i / iterations) / (1 - warmup)))

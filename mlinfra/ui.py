@@ -346,8 +346,8 @@ class Job:
         except Exception as error: self.error = error  # shown by on_end: a thread has no caller to raise to
         finally:
             self._done.set()
-            self.on_end(self)
-            _JOBS.discard(self)
+            try: self.on_end(self)
+            finally: _JOBS.discard(self)
 
     __hash__ = object.__hash__
 
@@ -410,7 +410,8 @@ class RunButton:
             if self.job and self.job.running: return
             if self.job: self.job.join()  # its last words come before ours
             self._busy(True)
-            self.job = Job(self.work, self._report, self._end).start()
+            self.job = Job(self.work, self._report, self._end)
+            self.job.start()
 
     def _busy(self, busy: bool) -> None:
         self.run.disabled, self.stop.disabled = busy, not busy
@@ -422,8 +423,8 @@ class RunButton:
         self._shown, self.bar.value, self.status.value = now, fraction, escape(words)
 
     def _end(self, job: Job) -> None:
-        self.status.value = escape(self._outcome(job))
-        self._busy(False)
+        try: self.status.value = escape(self._outcome(job))
+        finally: self._busy(False)
 
     def _outcome(self, job: Job) -> str:
         if isinstance(job.error, Stopped): return "Stopped."

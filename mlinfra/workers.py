@@ -24,8 +24,8 @@ from .ui import COLORS, Canvas, Job, RunButton, Stopped, axes, duration_text, fi
 
 # %% auto #0
 __all__ = ['PUBLISHED', 'which_worker', 'usable_cores', 'Blur', 'SweepRow', 'measure_workers', 'check_workers', 'sweep_rows',
-           'summarise', 'sweep_workers', 'WorkerCurve', 'fit_curve', 'plot_sweep', 'verdict', 'heavier', 'blur_cost',
-           'workers_panel']
+           'summarise', 'sweep_workers', 'WorkerCurve', 'fit_curve', 'error_text', 'plot_sweep', 'verdict', 'heavier',
+           'blur_cost', 'workers_panel']
 
 # %% ../nbs/06_workers.ipynb #82792060
 if TYPE_CHECKING:
@@ -112,6 +112,11 @@ class _Reporter:
             run.stop()
 
 # %% ../nbs/06_workers.ipynb #fc6d5a7f
+class _Loader(DataLoader):
+    "A DataLoader that leaves it to the sweep to say that the workers exceed the cores."
+    def check_worker_number_rationality(self) -> None: pass
+
+# %% ../nbs/06_workers.ipynb #6d614ea4
 def measure_workers(
     train:Dataset,                        # map-style, of (input, label)
     test:Dataset,                         # to evaluate on
@@ -127,14 +132,12 @@ def measure_workers(
     torch.manual_seed(seed)
     net, reporter = model(), _Reporter(report, f"{workers} workers")
     device = pick_device(device)
-    loader = lambda data, shuffle: DataLoader(data, batch_size, shuffle, num_workers=workers, pin_memory=device.type == "cuda")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This DataLoader will create")  # the sweep says so itself
-        start = time.perf_counter()
-        history = fit(net, loader(train, True), epochs=epochs, optimizer=sgd(net.to(device)), device=device, observers=[reporter], progress=False)
-        train_seconds, start = time.perf_counter() - start, time.perf_counter()
-        if reporter.stopped: raise reporter.stopped
-        accuracy = evaluate(net, loader(test, False))
+    loader = lambda data, shuffle: _Loader(data, batch_size, shuffle, num_workers=workers, pin_memory=device.type == "cuda")
+    start = time.perf_counter()
+    history = fit(net, loader(train, True), epochs=epochs, optimizer=sgd(net.to(device)), device=device, observers=[reporter], progress=False)
+    train_seconds, start = time.perf_counter() - start, time.perf_counter()
+    if reporter.stopped: raise reporter.stopped
+    accuracy = evaluate(net, loader(test, False))
     return _row(workers, history, train_seconds, time.perf_counter() - start, accuracy, reporter.cpu_per_step())
 
 # %% ../nbs/06_workers.ipynb #21d2c418
@@ -171,10 +174,11 @@ def sweep_rows(
     transform:Callable|None=None,         # for each sample: height x width x channels in bytes -> floats
     repeats:int=1,                        # rounds
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
+    warn:bool=True,                       # where the workers exceed the usable cores
     **run:Any,                            # model, epochs, seed, device of `measure_workers`
 ) -> Iterator[SweepRow]:
     "The runs of a sweep, as they are measured."
-    workers = check_workers(workers)
+    workers = check_workers(workers, warn)
     if test is None: dataset, test = split(dataset, max(1, len(dataset) // 7))
     if transform is not None: dataset, test = PerSample(dataset, transform), PerSample(test, transform)
     total = positive_int("repeats", repeats) * len(workers)
@@ -227,13 +231,13 @@ class WorkerCurve:
     compute_cpu:float  # of training, added over cores
     handover:float     # to take a batch from a worker
     contention:float   # 0: workers have cores of their own; 1: each shares a core with training
-    startup:float      # seconds for each worker, once an epoch
+    startup:float      # seconds for each worker in a run
     iterations:int     # of a run
     cores:int          # usable
 
     def shared(self) -> tuple[float, float]:
         "Speeds of training and of a worker while both are at work, as shares of their speeds alone."
-        threads = max(self.compute_cpu / max(self.compute, 1e-12), 1.0)
+        threads = min(max(self.compute_cpu / max(self.compute, 1e-12), 1.0), self.cores)
         return 1 - self.contention * (1 - 0.5**threads), 1 - self.contention / 2
 
     def computing(self, workers: int) -> float:
@@ -281,6 +285,17 @@ def _contention(curve: WorkerCurve, workers: int, computing: float) -> float:
     "The contention, to a hundredth, at which computing takes as long as it was seen to."
     return min((i / 100 for i in range(101)), key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
 
+# %% ../nbs/06_workers.ipynb #2dbe4306
+def error_text(
+    predicted:float,  # seconds
+    measured:float,   # seconds
+    fitted:bool,      # whether the curve was made from this point
+) -> str:
+    "How far the prediction is off, in percent; what remains of the error even where the curve was fitted is told too."
+    error = f"{predicted / measured - 1:+.0%}"
+    if not fitted: return error
+    return "fitted" if error in ("+0%", "-0%") else f"fitted, {error}"
+
 # %% ../nbs/06_workers.ipynb #cebb93a1
 def plot_sweep(
     frame:pd.DataFrame,            # from `sweep_workers`
@@ -295,7 +310,7 @@ def plot_sweep(
         guesses = [curve.train_seconds(n) for n in frame.workers]
         ax.plot(frame.workers, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
         for i, (n, guess, real) in enumerate(zip(frame.workers, guesses, frame.train_seconds)):
-            words = "fitted" if i < 2 else f"{guess / real - 1:+.0%}"
+            words = error_text(guess, real, fitted=i < 2)
             ax.annotate(words, (n, max(guess, real)), (0, 10), textcoords="offset points", ha="center", fontsize=8)
     ax.set_ylim(0, 1.25 * max([*frame.train_high, *(guesses if curve else [])]))
     ax.set_xticks(list(frame.workers))
@@ -331,7 +346,7 @@ def heavier(
 class _SweepPicture:
     "Measured points, solid, and predicted ones, hollow, over workers."
     def __init__(self, workers: Iterable[int]):
-        self.workers, self.blurs, self.curve, self.rows = tuple(workers), 0, None, []
+        self.workers = tuple(workers)
         fig, self.ax = figure(7, 3)
         label(self.ax, "workers", "training (seconds)").set(xlim=(-0.5, max(self.workers) + 0.5), ylim=(0, 10), xticks=self.workers)
         self.published, = self.ax.plot([], [], "--", lw=1, color=COLORS["other"])
@@ -342,7 +357,7 @@ class _SweepPicture:
         self.ax.text(1, 1, words, transform=self.ax.transAxes, ha="right", va="bottom", fontsize=8)
         self.canvas = Canvas(fig, [self.published, self.measured, self.predicted, *self.notes])
 
-    def place(self, curve: WorkerCurve | None, rows: list[SweepRow]) -> Canvas:
+    def place(self, curve: WorkerCurve | None, rows: Iterable[SweepRow]) -> Canvas:
         "Move the points; the axis grows when they would leave it."
         real = {row.workers: row.train_seconds for row in rows}
         guess = {n: curve.train_seconds(n) for n in self.workers} if curve else {}
@@ -352,8 +367,8 @@ class _SweepPicture:
         self.published.set_data(list(PUBLISHED), [alone * train / PUBLISHED[0][0] for train, _ in PUBLISHED.values()])
         for n, note in zip(self.workers, self.notes):
             both = n in real and n in guess
-            words = "fitted" if n in self.workers[:2] else f"{guess[n] / real[n] - 1:+.0%}" if both else ""
-            note.set(text=words if both else "", y=1.06 * max(guess[n], real[n]) if both else 0)
+            words = error_text(guess[n], real[n], n in self.workers[:2]) if both else ""
+            note.set(text=words, y=1.06 * max(guess[n], real[n]) if both else 0)
         self._grow(1.2 * max([*real.values(), *guess.values(), 0.8]))
         return self.canvas
 
@@ -364,43 +379,53 @@ class _SweepPicture:
             self.canvas.redraw()
 
 # %% ../nbs/06_workers.ipynb #8f0f3423
-class _Sweep:
-    "The state behind the panel: the last sweep, its curve, and what a blur costs."
-    def __init__(self, train: Images, test: Images, workers: tuple[int, ...]):
-        self.train, self.test, self.workers = train, test, workers
-        self.picture, self.rows, self.curve, self.at, self.images = _SweepPicture(workers), [], None, 0, 0
+@dataclass(frozen=True)
+class _Swept:
+    "What a sweep has measured so far."
+    blurs:int                      # of its images
+    images:int                     # in an epoch
+    blur_seconds:float             # of one blur of one image
+    rows:tuple[SweepRow, ...]=()   # so far
+    curve:WorkerCurve|None=None    # once two rows are there
 
-    def show(self, blurs: int, images: int) -> tuple[str, Canvas]:
-        "Words and picture for a slider position."
-        if self.curve is None:
-            return (f"Press Run: it measures {self.workers[0]} and {self.workers[1]} workers, predicts the rest, then measures them too. "
-                    f"This machine has {usable_cores()} usable cores; more workers than that share them."), self.picture.place(None, self.rows)
-        extra = (blurs - self.at) * self.blur_seconds * 64
-        curve = replace(heavier(self.curve, extra), iterations=math.ceil(images / 64))
-        same = (blurs, images) == (self.at, self.images)
-        best = curve.best(max(self.workers))
-        words = (f"Predicted: {duration_text(curve.train_seconds(0))} without workers, best with {best} "
-                 f"({curve.train_seconds(0) / curve.train_seconds(best):.2f} times as fast); loading is {curve.load / (curve.load + curve.compute):.0%} of a step.")
-        if same and len(self.rows) == len(self.workers): words = verdict(summarise(self.rows), self.curve) + self._evaluation()
-        return words, self.picture.place(curve, self.rows if same else [])
+    def curve_at(self, blurs: int, images: int) -> WorkerCurve:
+        "The curve for another cost of a sample and another number of images."
+        return replace(heavier(self.curve, (blurs - self.blurs) * self.blur_seconds * 64), iterations=math.ceil(images / 64))
 
-    def _evaluation(self) -> str:
+    def evaluation(self) -> str:
         "What workers do to evaluation, in words."
         seconds = {row.workers: row.eval_seconds for row in self.rows}
         best = min(seconds, key=seconds.get)
-        return f" Evaluation takes {duration_text(seconds[0])} without workers, least with {best}: {duration_text(seconds[best])}."
+        return f"Evaluation takes {duration_text(seconds[0])} without workers, least with {best}: {duration_text(seconds[best])}."
+
+# %% ../nbs/06_workers.ipynb #bc9b3352
+class _Sweep:
+    "Runs the panel's sweeps and shows the last one."
+    def __init__(self, train: Images, test: Images, workers: tuple[int, ...]):
+        self.train, self.test, self.workers, self.picture, self.last = train, test, workers, _SweepPicture(workers), None
+
+    def show(self, blurs: int, images: int) -> tuple[str, Canvas]:
+        "Words and picture for a slider position."
+        last = self.last
+        if last is None or last.curve is None:
+            return (f"Press Run: it measures {self.workers[0]} and {self.workers[1]} workers, predicts the rest, then measures them too. "
+                    f"This machine has {usable_cores()} usable cores; more workers than that share them."), self.picture.place(None, last.rows if last else ())
+        curve, same = last.curve_at(blurs, images), (blurs, images) == (last.blurs, last.images)
+        best = curve.best(max(self.workers))
+        words = (f"Predicted: {duration_text(curve.train_seconds(0))} without workers, best with {best} "
+                 f"({curve.train_seconds(0) / curve.train_seconds(best):.2f} times as fast); loading is {curve.load / (curve.load + curve.compute):.0%} of a step.")
+        if same and len(last.rows) == len(self.workers): words = f"{verdict(summarise(last.rows), last.curve)} {last.evaluation()}"
+        return words, self.picture.place(curve, last.rows if same else ())
 
     def run(self, job: Job, blurs: int, images: int, refresh: Callable[[], None]) -> str:
         "Measure 0 and 2 workers, fit, then measure the rest; the picture follows."
-        self.rows, self.curve, self.at, self.images, self.blur_seconds = [], None, blurs, images, blur_cost(self.train)
+        self.last = _Swept(blurs, images, blur_cost(self.train))
         part = Images(self.train.images[:images], self.train.labels[:images])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the panel's words tell how many cores there are
-            for row in sweep_rows(part, self.workers, test=self.test, transform=Blur(blurs), report=job.report):
-                self.rows.append(row)
-                if len(self.rows) == 2: self.curve = fit_curve(summarise(self.rows), usable_cores())
-                refresh()
-        return f"{len(self.rows)} runs on {usable_cores()} usable cores."
+        for row in sweep_rows(part, self.workers, test=self.test, transform=Blur(blurs), report=job.report, warn=False):  # the words tell the cores
+            rows = (*self.last.rows, row)
+            self.last = replace(self.last, rows=rows, curve=fit_curve(summarise(rows[:2]), usable_cores()) if len(rows) > 1 else None)
+            refresh()
+        return f"{len(self.last.rows)} runs on {usable_cores()} usable cores."
 
 def blur_cost(
     dataset:Images,  # its first image is blurred

@@ -3,6 +3,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,9 @@ def test_nonsense_is_one_clear_line_and_status_2(args):
 
 
 def test_an_interrupt_ends_with_130_and_no_traceback():
-    with subprocess.Popen([MLINFRA, "train", "--epochs", "1000", "--limit", "640"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    hears_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # children of a background job would ignore them
+    with subprocess.Popen([MLINFRA, "train", "--epochs", "1000", "--limit", "640"], preexec_fn=hears_interrupts,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert "iterations an epoch" in process.stdout.readline()  # it says so right before it trains
             process.send_signal(signal.SIGINT)

@@ -43,11 +43,12 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
 
 def apart(stage: Callable, rounds: int, iterations: int) -> Any:
     "Run in a fresh process: memory settings and threads of one stage do not reach the next."
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), usual_start_method) as pool: return pool.submit(stage, rounds, iterations).result()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare, (stage is gpu.gpu,)) as pool: return pool.submit(stage, rounds, iterations).result()
 
 
-def usual_start_method() -> None:
-    "A spawned process would spawn its own children too; a loader's workers are to start as they do elsewhere."
+def prepare(with_gpu: bool) -> None:
+    "Hide the GPU from stages that are about the CPU, and let a loader's workers start as they do elsewhere, not by spawning."
+    if not with_gpu: os.environ["CUDA_VISIBLE_DEVICES"] = ""
     multiprocessing.set_start_method(None, force=True)
 
 

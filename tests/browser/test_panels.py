@@ -94,7 +94,7 @@ def test_order_panel(open_cells):
     panel.drag("batch size", 1.0)
     panel.says("0 batches an epoch; 20 samples left out")
     panel.press("samples", "Home")
-    panel.says("0 batches an epoch; 1 samples left out")
+    panel.says("0 batches an epoch; 1 sample left out")
     panel.changed_from(before)
 
 
@@ -144,7 +144,7 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
     before = panel.changed_from(before)
     notebook.shot("workers_measured")
     panel.drag("work per image", 1.0)
-    curve, blur = (notebook.value(f"box.sweep.{name}") for name in ("curve", "blur_seconds"))
+    curve, blur = (notebook.value(f"box.sweep.last.{name}") for name in ("curve", "blur_seconds"))
     panel.says(f"Predicted: {duration_text(10 * alone(curve, 200 * 64 * float(blur)))} without workers")  # 640 images in batches of 64
     before = panel.changed_from(before)
     panel.click_track("work per image", 0.5)
@@ -226,10 +226,10 @@ def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
     context.close()
 
 
-@pytest.mark.parametrize("chapter", ["index", "00_ui", "01_arithmetic", "02_data", "03_models", "04_training", "06_workers"])
+@pytest.mark.parametrize("chapter", ["index", "00_ui", "01_arithmetic", "02_data", "03_models"])
 def test_a_whole_chapter_runs_in_the_browser(page, server, chapter):
     url, token, _ = server
-    notebook = Notebook(page, url, token, f"nbs/{chapter}.ipynb").run_all(420)
+    notebook = Notebook(page, url, token, f"nbs/{chapter}.ipynb").run_all(240)
     assert notebook.error_outputs() == [] and notebook.complaints() == []
     notebook.shot(f"chapter_{chapter}")
     notebook.command("kernelmenu:shutdown")

@@ -33,14 +33,14 @@ def train(args: argparse.Namespace) -> int:
     "Train a model on MNIST and print its epochs."
     import torch
     from mlinfra.data import BatchLoader, Images, mnist
-    from mlinfra.models import GluonCNN, count_parameters
+    from mlinfra import models
     from mlinfra.training import fit, pick_device, sgd
     torch.manual_seed(args.seed)
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     digits = Images(digits.images[:args.limit], digits.labels[:args.limit])
-    model = {"gluon": GluonCNN}[args.model]()
+    model = models.GluonCNN() if args.model == "gluon" else getattr(models, args.model)(10, "small")
     loader, device = BatchLoader(digits, args.batch_size, shuffle=True, seed=args.seed), pick_device(args.device)
-    print(f"{args.model}: {count_parameters(model):,} parameters, {len(digits):,} images, {len(loader):,} iterations an epoch, on {device}", flush=True)
+    print(f"{args.model}: {models.count_parameters(model):,} parameters, {len(digits):,} images, {len(loader):,} iterations an epoch, on {device}", flush=True)
     history = fit(model, loader, epochs=args.epochs, valid=test, optimizer=sgd(model.to(device), args.lr, args.momentum), device=device, precision=args.precision, progress=sys.stderr.isatty())
     table = history.table()[["epoch", "iterations", "samples", "seconds", "images_per_s", "loss", "accuracy", "wait_share"]]
     print(table.round(4).to_string(index=False))
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--root", default=None, metavar="FOLDER", help="a folder with the four IDX files of MNIST")
     show = dict(parents=[common], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     one = commands.add_parser("train", help="train a model on MNIST", description=train.__doc__, **show)
-    one.add_argument("--model", choices=["gluon"], default="gluon", help="what to train")
+    one.add_argument("--model", choices=["gluon", "resnet18", "resnet50"], default="gluon", help="what to train; the ResNets with the small stem")
     one.add_argument("--epochs", type=_count, default=1, metavar="N", help="passes over the training set")
     one.add_argument("--lr", type=_rate, default=0.1, help="learning rate of SGD")
     one.add_argument("--momentum", type=float, default=0.0, help="of SGD")

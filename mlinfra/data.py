@@ -161,6 +161,7 @@ def mnist(
     verify:bool=True,                 # compare md5 sums; False for another data set in the same format
 ) -> Images:
     "MNIST: from your folder, from the repository, or downloaded once by torchvision."
+    if not isinstance(train, bool): raise ValueError(f"train must be True or False, got {train!r}")
     prefix = "train" if train else "t10k"
     images, labels = (_read(f"{prefix}-{kind}", root, verify) for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
     return Images(torch.from_numpy(images.copy()).unsqueeze(1), torch.from_numpy(labels.astype("int64")))
@@ -251,7 +252,7 @@ def as_tensors(
 ) -> tuple[torch.Tensor, ...]:
     "The tensors whose rows are the samples; TypeError for a data set that has none."
     if isinstance(dataset, Subset):
-        rows = torch.as_tensor(dataset.indices)
+        rows = torch.as_tensor(dataset.indices, dtype=torch.int64)
         return tuple(tensor[rows] for tensor in as_tensors(dataset.dataset))
     tensors = getattr(dataset, "tensors", None)
     if not tensors: raise TypeError(f"BatchLoader needs a data set with .tensors, got {type(dataset).__name__}: use torch's DataLoader for it")
@@ -271,6 +272,8 @@ class BatchLoader:
         device:str|torch.device|None=None,     # where the whole data set is kept; None leaves it where it is
     ):
         self.tensors = tuple(t.to(device) if device is not None else t for t in as_tensors(dataset))
+        lengths = [len(t) for t in self.tensors]
+        if len(set(lengths)) > 1: raise ValueError(f"the tensors of a data set must have as many rows each, got {lengths}")
         self.dataset, self.batch_size, self.shuffle, self.drop_last, self.transform = dataset, batch_size, shuffle, drop_last, transform
         self.generator = None if seed is None else torch.Generator().manual_seed(seed)
         if drop_last and len(self) == 0: raise ValueError(f"drop_last leaves nothing: batch_size {batch_size:,} exceeds the {self.samples:,} samples")
@@ -293,7 +296,7 @@ class BatchLoader:
     def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
         size = self.batch_size
         for rows in self._order().split(size):
-            if self.drop_last and len(rows) < size: return
+            if len(rows) < (size if self.drop_last else 1): return
             batch = tuple(tensor.index_select(0, rows) for tensor in self.tensors)
             yield batch if self.transform is None else (self.transform(batch[0]), *batch[1:])
 

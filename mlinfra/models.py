@@ -77,6 +77,7 @@ def layer_flops(
 ) -> int:                            # for the forward pass
     "FLOPs of a layer by arithmetic: matrix products and convolutions count, the rest is noise."
     values = math.prod(output_shape)
+    if isinstance(layer, nn.modules.conv._ConvTransposeNd): raise ValueError(f"transposed convolutions are not counted here, got {layer}: use torch.utils.flop_counter")
     if isinstance(layer, nn.modules.conv._ConvNd):
         return 2 * values * layer.in_channels // layer.groups * math.prod(layer.kernel_size)
     if isinstance(layer, nn.Linear): return 2 * values * layer.in_features

@@ -187,8 +187,10 @@ def pick_device(
 ) -> torch.device:
     "The device to train on; ValueError if it is not there."
     if device is None: return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try: device = torch.device(device)
-    except RuntimeError: raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
+    try: picked = torch.device(device)
+    except (RuntimeError, TypeError): raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
+    if picked.type not in ("cpu", "cuda"): raise ValueError(f"device must be cpu or cuda, got {device!r}")
+    device = picked
     if device.type == "cuda" and not torch.cuda.is_available(): raise ValueError("device cuda was asked for, but PyTorch sees no GPU: use cpu")
     return device
 
@@ -446,7 +448,10 @@ def evaluate(
         with torch.inference_mode():
             for x, y in loader:
                 x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-                right = right + (model(to_float(x) if x.dtype == torch.uint8 else x).argmax(1) == y).sum()
+                outputs = model(to_float(x) if x.dtype == torch.uint8 else x)
+                if outputs.ndim != 2 or y.shape != outputs.shape[:1]:
+                    raise ValueError(f"outputs must be samples x classes and labels samples, got {tuple(outputs.shape)} and {tuple(y.shape)}")
+                right = right + (outputs.argmax(1) == y).sum()
                 total += len(y)
     finally: model.train(was_training)
     if total == 0: raise ValueError("there is nothing to evaluate: the data have no samples")
@@ -511,7 +516,8 @@ def fit(
     if channels_last is None: channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
     model.to(device, memory_format=torch.channels_last if channels_last else torch.preserve_format)
     history = history if history is not None else History()
-    if keep_memory and device.type == "cpu" and _keep(): history.remarks.append("glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)")
+    kept = "glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)"
+    if keep_memory and device.type == "cpu" and _keep() and kept not in history.remarks: history.remarks.append(kept)
     watchers = Observers([*observers, *([Progress()] if progress else [])], history.remarks)
     run = Run(model, train, optimizer or sgd(model), loss_fn or nn.functional.cross_entropy, device, precision,
               watchers, history, scheduler, accumulation, channels_last, epochs, cuda_graph)
@@ -770,5 +776,7 @@ def studio_panel(
 ) -> ipywidgets.VBox:
     "A panel that trains live: Start, Pause, Stop, and sliders that act while it runs."
     while _STUDIOS: _STUDIOS.pop().on_stop_clicked()
-    _STUDIOS.append(Studio(train or mnist(), test or mnist(train=False)))
+    train, test = mnist() if train is None else train, mnist(train=False) if test is None else test
+    if not len(train) or not len(test): raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
+    _STUDIOS.append(Studio(train, test))
     return _STUDIOS[-1].widget

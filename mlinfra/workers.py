@@ -406,7 +406,7 @@ class _Sweep:
 
     def show(self, blurs: int, images: int) -> tuple[str, Canvas]:
         "Words and picture for a slider position."
-        last = self.last
+        last, images = self.last, min(images, len(self.train))
         if last is None or last.curve is None:
             return (f"Press Run: it measures {self.workers[0]} and {self.workers[1]} workers, predicts the rest, then measures them too. "
                     f"This machine has {usable_cores()} usable cores; more workers than that share them."), self.picture.place(None, last.rows if last else ())
@@ -419,6 +419,7 @@ class _Sweep:
 
     def run(self, job: Job, blurs: int, images: int, refresh: Callable[[], None]) -> str:
         "Measure 0 and 2 workers, fit, then measure the rest; the picture follows."
+        images = min(images, len(self.train))
         self.last = _Swept(blurs, images, blur_cost(self.train))
         part = Images(self.train.images[:images], self.train.labels[:images])
         for row in sweep_rows(part, self.workers, test=self.test, transform=Blur(blurs), report=job.report, warn=False):  # the words tell the cores
@@ -450,7 +451,9 @@ def workers_panel(
     if test is None:
         test = mnist(train=False)
         test = Images(test.images[:2_000], test.labels[:2_000])
-    sweep = _Sweep(train or mnist(), test, workers)
+    if train is None: train = mnist()
+    if not len(train) or not len(test): raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
+    sweep = _Sweep(train, test, workers)
     controls = dict(blurs=slider("work per image (blurs)", [0, 1, 2, 5, 10, 20, 50, 100, 200], 0),
                     images=slider("images", [640, 3_200, 6_400, 12_800, 30_000, 60_000], 6_400))
 

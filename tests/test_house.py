@@ -311,3 +311,11 @@ def test_a_cut_off_install_starts_afresh(install, tmp_path):
     install("lab")
     (tmp_path / ".venv/.installing").touch()
     assert "there is no no-python: install Python 3.10 or later" in install("lab")[0]  # it went to make a new .venv
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "nbs").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_prose_is_not_written_as_comments(path):
+    for cell in nbformat.read(path, 4).cells:
+        lines = [line for line in cell.source.splitlines() if line]
+        if cell.cell_type == "markdown" and len(lines) > 1:
+            assert not all(line.startswith("#") for line in lines), f"every line is a heading: {lines[0]}"

@@ -190,9 +190,8 @@ def pick_device(
     try: picked = torch.device(device)
     except (RuntimeError, TypeError): raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
     if picked.type not in ("cpu", "cuda"): raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    device = picked
-    if device.type == "cuda" and not torch.cuda.is_available(): raise ValueError("device cuda was asked for, but PyTorch sees no GPU: use cpu")
-    return device
+    if picked.type == "cuda" and not torch.cuda.is_available(): raise ValueError("device cuda was asked for, but PyTorch sees no GPU: use cpu")
+    return picked
 
 # %% ../nbs/04_training.ipynb #195688de
 def keep_memory() -> bool:

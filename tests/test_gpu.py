@@ -68,7 +68,7 @@ def test_tf32_is_on_for_its_run_only(digits):
     assert set(seen) == {("high", True)} and before == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
 
 
-def test_data_on_the_device_cost_no_host_to_device_copy(digits):
+def test_a_loader_on_the_device_delivers_from_there(digits):
     loader = BatchLoader(digits, 64, device="cuda")
     assert all(x.is_cuda and y.is_cuda for x, y in loader)
 

@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.data import BatchLoader, Images
+from mlinfra import training
 from mlinfra.training import EVENTS, History, check_precision, fit
 
 QUIET = dict(progress=False, keep_memory=False, device="cpu")
@@ -93,6 +94,40 @@ def test_a_killed_worker_is_an_error_not_a_hang(tmp_path):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     # torch says "DataLoader worker (pid N) is killed", unless it was just fetching a batch from the dying worker: then the connection is what breaks
     assert done.returncode == 1 and re.search(r"DataLoader worker .*killed|Connection\w+Error|EOFError", done.stderr, re.IGNORECASE), done.stderr
+
+
+class Replayed(training._Graphed):
+    "Replays without a GPU: what was recorded is computed again, and its results land where the recorded ones lay."
+    replays = 0
+    def _record(self, x, y):
+        self.x, self.y, self.graphs = x.clone(), y.clone(), (Again(self.again_forward), Again(self.again_backward))
+        self.loss, self.gradients = torch.zeros(()), [torch.zeros_like(p) for p in self.parameters]
+
+    def again_forward(self):
+        Replayed.replays += 1
+        self.live = self.run.loss_fn(self.run.model(self.x), self.y)
+        self.loss.copy_(self.live.detach())
+
+    def again_backward(self):
+        for kept, new in zip(self.gradients, torch.autograd.grad(self.live, self.parameters), strict=True): kept.copy_(new)
+
+
+class Again:
+    def __init__(self, replay): self.replay = replay
+
+
+def test_replayed_batches_train_like_eager_ones(monkeypatch):
+    "What surrounds a CUDA graph: warm-up, the smaller last batch, gradients in place. The graphs themselves are in test_gpu.py."
+    def trained():
+        torch.manual_seed(0)
+        data, model = tiny(200), linear()
+        history = fit(model, BatchLoader(data, 64, shuffle=True, seed=1), epochs=2, optimizer=training.sgd(model, 0.1, 0.9), **QUIET)
+        return [s.loss for s in history.steps], model[1].weight, model[1].weight.grad
+    losses, weight, _ = trained()
+    monkeypatch.setattr(training, "_Eager", Replayed)
+    again, same, left = trained()
+    assert again == losses and torch.equal(same, weight) and left is None
+    assert Replayed.replays == 6 - 3, "two epochs of three full batches, less the warm-up"
 
 
 def test_any_loader_and_any_loss():

@@ -18,6 +18,7 @@ def gpu(rounds: int, iterations: int) -> dict[str, Any]:
     import tempfile
     from pathlib import Path
     import torch
+    from mlinfra.ui import median
     if not torch.cuda.is_available():
         print("  no CUDA device: nothing is measured")
         return {}
@@ -26,7 +27,7 @@ def gpu(rounds: int, iterations: int) -> dict[str, Any]:
         work = Work(raw_files(Path(folder)), iterations, 1)
         epochs = dict(naive=naive(work), fit=fitted(iterations, False), fit_cuda_graph=fitted(iterations, True), launch_floor=launch_floor(iterations))
         table = [{name: timed(epoch) for name, epoch in epochs.items()} for _ in range(rounds)]
-    rows = {name: dict(seconds=middle([t[name] for t in table])) | spread([t["naive"] / t[name] for t in table], "naive_") for name in epochs}
+    rows = {name: dict(seconds=median(t[name] for t in table)) | spread([t["naive"] / t[name] for t in table], "naive_") for name in epochs}
     return rows | {"arithmetic_floor": dict(seconds=arithmetic_floor(iterations))}
 
 
@@ -37,11 +38,6 @@ def timed(epoch: Callable[[], None]) -> float:
     epoch()
     torch.cuda.synchronize()
     return time.perf_counter() - start
-
-
-def middle(values: list[float]) -> float:
-    from mlinfra.ui import median
-    return median(values)
 
 
 def naive(work: Work) -> Callable[[], None]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 # %% auto #0
-__all__ = ['train', 'sweep', 'parser', 'main']
+__all__ = ['train', 'sweep', 'doctor', 'parser', 'main']
 
 # %% ../nbs/98_cli.ipynb #6bfdafbc
 def _count(text: str) -> int:
@@ -59,7 +59,20 @@ def sweep(args: argparse.Namespace) -> int:
     if 0 in args.workers and len(args.workers) > 1: print(verdict(frame, fit_curve(frame, usable_cores())))
     return 0
 
-# %% ../nbs/98_cli.ipynb #008d1cfc
+# %% ../nbs/98_cli.ipynb #b0439cd2
+def doctor(args: argparse.Namespace) -> int:
+    "Find the stage that holds a training pipeline back, and what cures would gain."
+    from mlinfra.doctor import diagnose, load_factory, made_by
+    from mlinfra.ui import progress_bar
+    model, loader, options = made_by(load_factory(args.factory))
+    own = dict(seconds=args.seconds) | ({} if args.device is None else dict(device=args.device))
+    with progress_bar(sys.stderr.isatty()) as report: diagnosis = diagnose(model, loader, **options | own, report=report)
+    print(diagnosis, flush=True)
+    for advice in diagnosis.advice if args.verify else ():
+        with progress_bar(sys.stderr.isatty()) as report: print(f"verified: {diagnosis.verify(advice, args.seconds / 2, report)}", flush=True)
+    return 0
+
+# %% ../nbs/98_cli.ipynb #698ad111
 def parser() -> argparse.ArgumentParser:
     "The command line of mlinfra."
     main = argparse.ArgumentParser("mlinfra", description="The workbook's experiments, from a shell.")
@@ -84,6 +97,12 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--blurs", type=int, default=0, metavar="N", help="extra work per image")
     many.add_argument("--csv", default=None, metavar="FILE", help="write the table there as well")
     many.set_defaults(run=sweep)
+    sick = commands.add_parser("doctor", help="find what holds your own training back", description=doctor.__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    sick.add_argument("factory", metavar="PACKAGE.MODULE:FUNCTION", help="a function of yours that returns (model, loader), or these and a dict of options for mlinfra.doctor.diagnose")
+    sick.add_argument("--seconds", type=_rate, default=30.0, help="to spend")
+    sick.add_argument("--verify", action="store_true", help="follow each piece of advice on a copy and measure what it brings")
+    sick.add_argument("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
+    sick.set_defaults(run=doctor)
     return main
 
 def main(

@@ -12,7 +12,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -21,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes',
            'interleave', 'median', 'Svg', 'panel', 'status_html', 'slider', 'Stopped', 'Job', 'release_threads',
-           'release_after_cells', 'stop_jobs', 'RunButton', 'Question', 'lock', 'predict', 'Reveal', 'reveal',
-           'Verdict', 'exercise']
+           'release_after_cells', 'stop_jobs', 'progress_bar', 'RunButton', 'Question', 'lock', 'predict', 'Reveal',
+           'reveal', 'Verdict', 'exercise']
 
 # %% ../nbs/00_ui.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -382,6 +383,19 @@ def stop_jobs(
     for job in list(_JOBS): job.join(timeout)
 
 atexit.register(stop_jobs)
+
+# %% ../nbs/00_ui.ipynb #5db0103d
+@contextmanager
+def progress_bar(
+    show:bool=True,  # False: report to nobody
+) -> Iterator[Callable[[float, str], None]]:
+    "A function of (share done, words) that moves a bar."
+    from tqdm.auto import tqdm
+    with tqdm(total=1.0, disable=not show, leave=False, bar_format="{l_bar}{bar}| {elapsed}<{remaining} {desc}") as bar:
+        def report(fraction: float, words: str) -> None:
+            bar.set_description_str(words, refresh=False)
+            bar.update(fraction - bar.n)
+        yield report
 
 # %% ../nbs/00_ui.ipynb #2a75894b
 class RunButton:

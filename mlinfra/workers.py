@@ -20,7 +20,7 @@ from .arithmetic import positive_int
 from .data import Images, PerSample, mnist, sample_to_float, split
 from .models import GluonCNN
 from .training import History, Run, Step, evaluate, fit, pick_device, sgd
-from .ui import COLORS, Canvas, Job, RunButton, Stopped, axes, duration_text, figure, label, median, panel, slider
+from .ui import COLORS, Canvas, Job, RunButton, Stopped, axes, duration_text, figure, label, median, panel, progress_bar, slider
 
 # %% auto #0
 __all__ = ['PUBLISHED', 'which_worker', 'usable_cores', 'Blur', 'SweepRow', 'measure_workers', 'check_workers', 'sweep_rows',
@@ -215,12 +215,7 @@ def sweep_workers(
     **options:Any,                          # test, transform, repeats, model, epochs, seed, device: see `sweep_rows`
 ) -> pd.DataFrame:                          # workers, train_seconds, eval_seconds, accuracy, wait_share, ...
     "Train once for each number of workers, from the same seed, and compare."
-    from tqdm.auto import tqdm
-    with tqdm(total=1.0, disable=not progress, leave=False, bar_format="{l_bar}{bar}| {elapsed}<{remaining} {desc}") as bar:
-        def report(fraction: float, words: str) -> None:
-            bar.set_description_str(words, refresh=False)
-            bar.update(fraction - bar.n)
-        return summarise(sweep_rows(dataset, workers, batch_size, report=report, **options))
+    with progress_bar(progress) as report: return summarise(sweep_rows(dataset, workers, batch_size, report=report, **options))
 
 # %% ../nbs/06_workers.ipynb #8e3dea93
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import browser
+import decode
 import gpu
+import patients
 import stages
 from peers import PEERS, ROOT
 from stages import FULL
@@ -36,6 +38,8 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "sweep": lambda *how: apart(stages.sweep, *how),
     "import": keyed("import", stages.imports),
     "micro": keyed("micro", stages.micro),
+    "decode": keyed("decode", decode.decode),
+    "doctor": keyed("doctor", patients.doctor),
     "browser": keyed("browser", browser.browser),
     "gpu": keyed("gpu", gpu.gpu),
 }
@@ -134,6 +138,8 @@ def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
         found += [(f"{recipe}: least test accuracy over seeds", table[recipe]["min"], ">=", mark)
                   for recipe, mark in (("recipe(), 1 epoch", 0.985), ("recipe(), 2 epochs", 0.99))]
     if table := results.get("import"): found.append(("slowest import beyond torch, seconds", max(table.values()), "<=", 0.2))
+    if table := results.get("decode"): found += decode_marks(table)
+    if table := results.get("doctor"): found += doctor_marks(table)
     if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
     limits = {"matplotlib": 0.35, "SVG": 0.25}
     found += [(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], "<=", limits[row["kind"]])
@@ -148,6 +154,19 @@ def epoch_marks(race: dict[str, Any]) -> list[tuple[str, float, str, float]]:
     for peer, mark in (("keras_tf", 1.0), ("lightning", 0.55)):
         if peer in race: found.append((f"epoch / {peer}, wall", ours["wall_ratio"] / race[peer]["wall_ratio"], "<=", mark))
     return found
+
+
+def decode_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+    best = table["JpegFolder + RandomCropFlip"]["ratio"]
+    found = [("decode, crop, flip, normalise / decode alone", best, "<=", 1.5), ("raw cache / decode alone", table["RawCache + RandomCropFlip"]["ratio"], "<=", 0.85)]
+    return found + [(f"JpegFolder / {peer}", best / table[peer]["ratio"], "<=", 1.0) for peer in ("webdataset", "tf.data", "torchvision ImageFolder") if peer in table]
+
+
+def doctor_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+    errors = sorted(abs(cure["error"]) for row in table.values() for cure in row["cures"])
+    wrong = sum(len(row["verdicts"]) - row["right"] for row in table.values())
+    false = sum(cure["high"] < 1 for row in table.values() for cure in row["cures"])
+    return [("wrong verdicts", wrong, "<=", 0), ("false cures", false, "<=", 0)] + ([("median error of predicted speed-ups", errors[len(errors) // 2], "<=", 0.15)] if errors else [])
 
 
 def tell(what: str, figure: float, how: str, mark: float) -> str:

@@ -1,0 +1,246 @@
+"""The doctor where a notebook cannot show it: causes that are certain, pipelines left as they were, faults, the shell."""
+import copy
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from mlinfra import doctor
+from mlinfra.data import BatchLoader, Images
+from mlinfra.doctor import Fetching, SlowBus, SlowRead, diagnose, keep
+from mlinfra.ui import Stopped
+
+FAST = dict(seconds=4, device="cpu")
+
+
+def spin(seconds):
+    "Compute for so long, however busy the machine is."
+    end = time.thread_time() + seconds
+    while time.thread_time() < end: pass
+
+
+class Samples(Dataset):
+    "Random samples; `transform`, if there is one, is called with each."
+    def __init__(self, count=64, transform=None): self.count, self.transform = count, transform
+    def __len__(self): return self.count
+
+    def __getitem__(self, i):
+        x = torch.full((4,), float(i))
+        return (x if self.transform is None else self.transform(x)), i % 2
+
+
+class Spinning:
+    "A transform that computes."
+    def __init__(self, seconds): self.seconds = seconds
+
+    def __call__(self, x):
+        spin(self.seconds)
+        return x
+
+
+class Heavy(nn.Module):
+    "A model whose forward computes for a given time."
+    def __init__(self, seconds): super().__init__(); self.seconds, self.layer, self.norm = seconds, nn.Linear(4, 2), nn.BatchNorm1d(2)
+
+    def forward(self, x):
+        spin(self.seconds)
+        return self.norm(self.layer(x))
+
+
+class Sleepy(Samples):
+    "Sleeps where nobody can see what for."
+    def __getitem__(self, i):
+        time.sleep(2e-3)
+        return super().__getitem__(i)
+
+    def fetch(self, i): return i
+
+
+CERTAIN = {
+    "storage": lambda: (Heavy(1e-3), DataLoader(Fetching(Samples(), SlowRead(5e-3, keep)), 8), {}),
+    "preprocessing": lambda: (Heavy(1e-3), DataLoader(Samples(transform=Spinning(4e-3)), 8), {}),
+    "transfer": lambda: (Heavy(1e-3), DataLoader(Samples(), 8), dict(transfer=SlowBus(8 * 24 / 30e-3))),
+    "compute": lambda: (Heavy(30e-3), DataLoader(Samples(), 8), {}),
+    "inconclusive": lambda: (Heavy(1e-3), DataLoader(Sleepy(), 8), {}),
+}
+
+
+@pytest.mark.parametrize("cause", CERTAIN)
+def test_a_certain_cause_is_found(cause):
+    model, loader, options = CERTAIN[cause]()
+    found = diagnose(model, loader, **options, **FAST)
+    assert found.verdict == cause, found
+    assert ("cannot be told apart" in str(found)) == (cause == "inconclusive")
+
+
+def test_what_workers_hide_is_no_bottleneck():
+    loader = DataLoader(Fetching(Samples(), SlowRead(1e-3, keep)), 8, num_workers=2)
+    found = diagnose(Heavy(60e-3), loader, **FAST)
+    assert found.verdict == "compute" and found.work["storage"] > 6e-3 and "hidden by 2 workers" in " ".join(found.remarks)
+
+
+def test_the_cure_of_a_slow_store_is_predicted_and_verified():
+    found = diagnose(Heavy(1e-3), DataLoader(Fetching(Samples(), SlowRead(20e-3, keep)), 8), seconds=8, device="cpu")
+    advice = found.advice[0]
+    verified = found.verify(advice, seconds=6)
+    assert advice.change.startswith("num_workers=") and advice.low > 1 and verified.measured_speedup > 1
+    assert f"{verified.error:+.0%}" in str(verified)
+
+
+def test_no_more_workers_than_cores(monkeypatch):
+    monkeypatch.setattr(doctor, "usable_cores", lambda: 1)
+    found = diagnose(Heavy(1e-3), DataLoader(Fetching(Samples(), SlowRead(5e-3, keep)), 8, num_workers=1), **FAST)
+    assert not any(advice.change.startswith("num_workers") for advice in found.advice)
+
+
+def test_nothing_is_advised_where_nothing_helps():
+    images = Images(torch.zeros(64, 1, 2, 2, dtype=torch.uint8), torch.zeros(64, dtype=torch.int64))
+    found = diagnose(nn.Sequential(nn.Flatten(), Heavy(30e-3)), BatchLoader(images, 32), **FAST)
+    assert found.verdict == "compute" and not any("workers" in a.change for a in found.advice)
+    with pytest.raises(ValueError, match="no advice to verify") if not found.advice else pytest.raises(ValueError, match="seconds"): found.verify(seconds=0 if found.advice else 1)
+
+
+# ---- yours stays yours
+
+def state_of(loader):
+    return loader.generator.get_state().tolist(), loader.num_workers, loader._iterator, vars(loader.dataset).copy()
+
+
+def test_everything_is_left_as_it_was():
+    torch.manual_seed(5)
+    model = Heavy(1e-4)
+    model(torch.rand(8, 4)).sum().backward()
+    optimizer = torch.optim.Adam(model.parameters())
+    optimizer.step()
+    loader = DataLoader(Samples(transform=Spinning(1e-4)), 8, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(3))
+    before = copy.deepcopy(model.state_dict()), [p.grad.clone() for p in model.parameters()], copy.deepcopy(optimizer.state_dict()), state_of(loader)
+    draws = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    diagnose(model, loader, optimizer=optimizer, **FAST)
+    after = model.state_dict(), [p.grad for p in model.parameters()], optimizer.state_dict(), state_of(loader)
+    assert all(torch.equal(a, b) for a, b in zip(before[0].values(), after[0].values())) and all(map(torch.equal, before[1], after[1]))
+    assert str(before[2]) == str(after[2]) and before[3] == after[3]
+    assert torch.equal(draws[0], torch.get_rng_state()) and np.array_equal(draws[1], np.random.get_state()[1]) and draws[2] == random.getstate()
+    assert children() == []
+
+
+def children():
+    "Processes that we started and that still run, but for Python's own resource tracker."
+    return [p for p in psutil.Process().children(recursive=True) if "resource_tracker" not in " ".join(p.cmdline())]
+
+
+def test_a_stop_ends_it_and_leaves_no_process():
+    def stop(fraction, words): raise Stopped("stopped")
+    state = torch.get_rng_state()
+    with pytest.raises(Stopped): diagnose(Heavy(1e-3), DataLoader(Samples(), 8, num_workers=2), report=stop, **FAST)
+    assert children() == [] and torch.equal(state, torch.get_rng_state())
+
+
+# ---- any model, any loader
+
+class Dicts(Dataset):
+    def __len__(self): return 32
+    def __getitem__(self, i): return dict(x=torch.rand(4))
+
+
+class TakesDicts(nn.Module):
+    def __init__(self): super().__init__(); self.layer = nn.Linear(4, 2)
+    def forward(self, x): return dict(out=self.layer(x))
+
+
+class Stream(IterableDataset):
+    def __iter__(self): return iter([(torch.rand(4), 0)] * 20)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: (TakesDicts(), DataLoader(Dicts(), 8)),
+    lambda: (nn.Linear(4, 2), DataLoader(Stream(), 8, num_workers=1)),
+    lambda: (nn.Linear(4, 2), DataLoader(TensorDataset(torch.rand(64, 4)), 8)),
+    lambda: (nn.Linear(4, 2), [(torch.rand(8, 4), torch.zeros(8, dtype=torch.int64))] * 3),
+    lambda: (nn.Linear(4, 1), DataLoader(TensorDataset(torch.rand(64, 4), torch.rand(64, 1)), None)),
+], ids=["dicts", "stream", "inputs alone", "a list of batches", "no batching"])
+def test_other_shapes_of_models_and_loaders(make):
+    found = diagnose(*make(), seconds=2, device="cpu")
+    assert found.verdict in doctor.VERDICTS and found.step.value > 0
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: (nn.Linear(4, 2), iter([])), "iterated again and again"),
+    (lambda: (nn.Linear(4, 2), []), "yields no batch"),
+    (lambda: (nn.Linear(4, 2), DataLoader(Samples(4), 8, drop_last=True)), "yields no batch"),
+    (lambda: (nn.Flatten(), DataLoader(Samples(), 8)), "no parameter to train"),
+    (lambda: (len, DataLoader(Samples(), 8)), "must be a torch module"),
+])
+def test_nonsense_is_refused(make, words):
+    with pytest.raises(ValueError, match=words): diagnose(*make(), **FAST)
+
+
+# ---- faults
+
+class Failing(Samples):
+    def __getitem__(self, i):
+        if i == 13: raise FileNotFoundError("sample 13 has vanished")
+        return super().__getitem__(i)
+
+
+class Deadly(Samples):
+    def __getitem__(self, i):
+        if torch.utils.data.get_worker_info() is not None: os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(i)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_the_data_set_is_told_as_it_is(workers):
+    with pytest.raises(FileNotFoundError, match="sample 13 has vanished"): diagnose(Heavy(1e-3), DataLoader(Failing(), 8, num_workers=workers), **FAST)
+    assert children() == []
+
+
+def test_a_killed_worker_is_an_error_and_no_hang():
+    with pytest.raises(RuntimeError, match="worker .* killed|exited unexpectedly"): diagnose(Heavy(1e-3), DataLoader(Deadly(), 8, num_workers=2), **FAST)
+    assert children() == []
+
+
+# ---- from the shell
+
+FACTORY = """
+import time, torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __init__(self): self.loader = self.fetch
+    def fetch(self, i):
+        time.sleep(5e-3)
+        return torch.rand(4)
+    def __len__(self): return 64
+    def __getitem__(self, i): return self.loader(i), 0
+
+def slow(): return nn.Linear(4, 2), DataLoader(Slow(), 8)
+def nonsense(): return 3
+"""
+
+
+def shell(tmp_path, *args):
+    (tmp_path / "mine.py").write_text(FACTORY)
+    return subprocess.run([Path(sys.executable).with_name("mlinfra"), "doctor", *args], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+
+
+def test_one_command_diagnoses_and_verifies(tmp_path):
+    done = shell(tmp_path, "mine:slow", "--seconds", "6", "--verify", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "verdict: storage" in done.stdout and "num_workers=" in done.stdout and "verified: " in done.stdout and "prediction was off by" in done.stdout
+
+
+@pytest.mark.parametrize("spec", ["mine", "mine:nothing", "nowhere:at_all", "mine:nonsense"])
+def test_a_wrong_factory_is_one_clear_line(tmp_path, spec):
+    done = shell(tmp_path, spec)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.startswith("mlinfra doctor: ")

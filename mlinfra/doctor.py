@@ -26,6 +26,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from .arithmetic import positive_float
 from .data import BatchLoader, JpegFolder, Normalize, PerSample, RandomCropFlip, RawCache, make_jpegs, make_raw_cache, mnist, read_file, to_float
 from .models import GluonCNN
+from .storage import SimulatedStorage, StorageModel
 from .training import PRECISIONS, check_precision, pick_device
 from .ui import COLORS, Job, RunButton, Svg, bytes_text, duration_text, panel
 from .workers import Blur, usable_cores
@@ -33,12 +34,12 @@ from .workers import Blur, usable_cores
 # %% auto #0
 __all__ = ['STAGES', 'VERDICTS', 'Rounds', 'KINDS', 'NESTED', 'Place', 'GAIN', 'Evidence', 'Report', 'PATIENTS', 'Estimate',
            'medians', 'resampled', 'estimate', 'stage_seconds', 'judge', 'verdict_of', 'Pipeline', 'on_device',
-           'default_step', 'untouched', 'variant', 'find_callables', 'altered', 'load_once', 'loader_kind', 'SlowRead',
+           'default_step', 'untouched', 'variant', 'find_callables', 'altered', 'load_once', 'loader_kind', 'slow_read',
            'Fetching', 'keep', 'workers_of', 'Bench', 'make_pipeline', 'coupled', 'rough_step', 'with_lighter_load',
-           'Advice', 'Verification', 'predicted', 'worker_advice', 'batch_bytes', 'loader_advice', 'read_recipe',
-           'late_normalize', 'jpeg_folder', 'raw_cache', 'load_advice', 'compute_advice', 'batch_advice', 'joined',
-           'measure_rounds', 'all_advice', 'Diagnosis', 'diagnose', 'draw_stages', 'SlowBus', 'SlowCollate', 'Patient',
-           'doctor_panel', 'load_factory', 'made_by']
+           'Advice', 'Verification', 'predicted', 'worker_advice', 'piloted', 'batch_bytes', 'loader_advice',
+           'read_recipe', 'late_normalize', 'jpeg_folder', 'raw_cache', 'load_advice', 'compute_advice', 'batch_advice',
+           'joined', 'measure_rounds', 'all_advice', 'Diagnosis', 'diagnose', 'draw_stages', 'SlowBus', 'SlowCollate',
+           'Patient', 'doctor_panel', 'load_factory', 'made_by']
 
 # %% ../nbs/08_doctor.ipynb #0a243f2a
 if TYPE_CHECKING:
@@ -88,10 +89,11 @@ def stage_seconds(
     m:dict[str, float],  # full, handed, batch, device: seconds a step; storage, unknown, load: seconds of one core a batch
 ) -> dict[str, float]:   # stage -> seconds of a step
     "The step divided into stages: what each adds to it, so that hidden work counts nothing."
-    data, load = max(0.0, m["full"] - m["handed"]), max(m["load"], 1e-12)
+    handed, load = min(m["handed"], max(m["full"], m["batch"])), max(m["load"], 1e-12)
+    data = max(0.0, m["full"] - handed)
     told = {"loading": data} if m["unknown"] > 0.2 * load else {
         "storage": data * m["storage"] / load, "preprocessing": data * (1 - m["storage"] / load)}
-    return told | {"handover": max(0.0, m["handed"] - m["batch"]), "transfer": max(0.0, m["batch"] - m["device"]), "compute": m["device"]}
+    return told | {"handover": max(0.0, handed - m["batch"]), "transfer": max(0.0, m["batch"] - m["device"]), "compute": m["device"]}
 
 def judge(
     seconds:dict[str, float],  # stage -> seconds of a step
@@ -300,15 +302,15 @@ class _Clock:
 
     def timed(self, kind: str, call: Callable) -> Callable:
         "`call` with its time noted."
+        look = _thread_times if kind == "loader" else lambda: (time.perf_counter(), 0.0)  # asking the kernel takes time itself
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            start = _thread_times()
+            start = look()
             try: return call(*args, **kwargs)
-            finally: self._note(kind, start)
+            finally: self._note(kind, *(now - then for now, then in zip(look(), start)))
         return wrapped
 
-    def _note(self, kind: str, start: tuple[float, float]) -> None:
-        wall, idle = (now - then for now, then in zip(_thread_times(), start))
-        waited = {"storage": wall, "loader": min(max(idle, 0.0), wall), "preprocessing": 0.0}[kind]
+    def _note(self, kind: str, wall: float, asleep: float) -> None:
+        waited = {"storage": wall, "loader": min(max(asleep, 0.0), wall), "preprocessing": 0.0}[kind]
         self.storage += waited
         self.preprocessing += wall - waited
         self.calls += 1
@@ -364,17 +366,12 @@ def _samples(loader: Any, dataset: Any, batches: Iterator) -> Any:
     return dataset.__getitems__(rows) if hasattr(dataset, "__getitems__") else [dataset[i] for i in rows]
 
 # %% ../nbs/08_doctor.ipynb #9f2e448e
-class SlowRead:
-    "A read that takes longer than it does: a storage for demonstrations. Simulated."
-    def __init__(
-        self,
-        seconds:float,                                          # added to each read
-        read:Callable[[Any], Any]=read_file,                    # the real one
-    ): self.seconds, self.read = positive_float("seconds", seconds, zero=True), read
-
-    def __call__(self, path: Any) -> Any:
-        time.sleep(self.seconds)
-        return self.read(path)
+def slow_read(
+    seconds:float,                                  # that each read takes
+    read:Callable[[Any], Any]=read_file,            # the real one
+) -> SimulatedStorage:
+    "A read from chapter 7's simulated storage, one that is all latency."
+    return SimulatedStorage(StorageModel("slow store", seconds, 1e9, 1e15, "made up"), read)
 
 class Fetching(Dataset):
     "Samples of a data set, each brought by a callable named `read`, as from a slow store."
@@ -415,13 +412,17 @@ def _opened(loader: Any) -> Iterator[Iterator]:
     finally:
         if hasattr(batches, "_shutdown_workers"): batches._shutdown_workers()  # now, not when the garbage is collected
 
-def _pace(pipe: Pipeline, batches: Iterator, warm: int, steps: int) -> tuple[float, float]:
-    "Seconds of a step, and CPU seconds of this process in it."
-    for i in range(warm + steps):
-        if i == warm:
-            pipe.finish()
-            start, cpu = time.perf_counter(), time.process_time()
-        pipe.train(pipe.move(next(batches)))
+def _pace(pipe: Pipeline, batches: Iterator, steps: int, warm: int = 1, most: int = 1) -> tuple[float, float]:
+    "Seconds of a step, and CPU seconds of this process in it, after `warm` steps to warm up, or `most` of them unless they wait for the loader."
+    waited, begun, done = 0.0, time.perf_counter(), 0
+    while done < warm or done < most and waited < 0.5 * (time.perf_counter() - begun):
+        asked = time.perf_counter()
+        batch = next(batches)
+        waited, done = waited + time.perf_counter() - asked, done + 1
+        pipe.train(pipe.move(batch))
+    pipe.finish()
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps): pipe.train(pipe.move(next(batches)))
     pipe.finish()
     return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
 
@@ -433,8 +434,9 @@ class Bench:
         pipe:Pipeline,                      # to be measured
         places:dict[Place, str]={},         # what reads and transforms in its data set
         visit:float=0.3,                    # seconds that a visit should take, warm-up left out
+        pilot:float=3.0,                    # seconds that a pilot of a cure may take
     ):
-        self.pipe, self.places, self.visit, self.step = pipe, places, visit, 0.0
+        self.pipe, self.places, self.visit, self.pilot, self.step = pipe, places, visit, pilot, 0.0
         self.kind, self.workers = loader_kind(pipe.loader), workers_of(pipe.loader)
         self.endless = variant(pipe.loader) if self.kind != "other" else _Endless(pipe.loader)
         self.indices = iter({"map": lambda: self._indices(), "iterable": lambda: self.endless.dataset, "other": lambda: self.endless}[self.kind]())
@@ -445,20 +447,20 @@ class Bench:
         return self.endless.sampler if self.pipe.loader.batch_sampler is None else self.endless.batch_sampler
 
     def load(self) -> tuple[dict[str, float], Any]:
-        "One batch loaded in this process, as a worker would: with one thread if there are workers."
+        "One batch loaded in this process, and one more under watch; with one thread if there are workers, as they have it."
         threads = torch.get_num_threads()
         if self.workers: torch.set_num_threads(1)
-        try: return load_once(self.pipe.loader, self.indices, self.places)
+        try:
+            plain, batch = load_once(self.pipe.loader, self.indices, {})
+            watched = load_once(self.pipe.loader, self.indices, self.places)[0] if self.places else plain
         finally: torch.set_num_threads(threads)
+        share = plain["load"] / max(watched["load"], 1e-12)  # watching takes time: only the proportions count
+        return plain | dict(storage=watched["storage"] * share, unknown=watched["unknown"] * share), batch
 
     def steps(self, workers: int = 0) -> int:
         "Steps of a visit: as many as fit, and each worker's turn equally often."
         steps = max(1, min(200, round(self.visit / self.step))) if self.step else 1  # the first visit finds out how long a step is
         return math.ceil(steps / max(workers, 1)) * max(workers, 1)
-
-    def warm(self) -> int:
-        "Steps until the queues of the workers are as they will stay."
-        return self.workers * self.endless.prefetch_factor + 1 if self.workers else 1
 
     def full(self) -> dict[str, float]:
         "The pipeline as it is; and the seconds until a first batch came."
@@ -466,7 +468,8 @@ class Bench:
         with _opened(self.endless) as batches:
             self.pipe.train(self.pipe.move(next(batches)))
             first = time.perf_counter() - start
-            self.step, _ = _pace(self.pipe, batches, self.warm() - 1, self.steps(self.workers))
+            full_queues = self.workers * self.endless.prefetch_factor if self.workers else 1
+            self.step, _ = _pace(self.pipe, batches, self.steps(self.workers), self.workers, full_queues)
         return dict(full=self.step, startup=max(first - self.step, 0.0))
 
     def handed(self, workers: int | None = None) -> float:
@@ -475,22 +478,22 @@ class Bench:
         if workers == 0 and not getattr(self.pipe.loader, "pin_memory", False): return self.batch()
         loader = _Quiet(_Finished(self.host), batch_size=None, num_workers=workers, pin_memory=self.pipe.loader.pin_memory, collate_fn=keep,
                         multiprocessing_context=self.pipe.loader.multiprocessing_context if workers else None)
-        with _opened(loader) as batches: return _pace(self.pipe, batches, 2 * workers + 1, self.steps(workers))[0]
+        with _opened(loader) as batches: return _pace(self.pipe, batches, self.steps(workers), workers + 1, 2 * workers + 1)[0]
 
     def batch(self) -> float:
         "The step with one batch in host memory."
-        return _pace(self.pipe, iter(lambda: self.host, None), 1, self.steps())[0]
+        return _pace(self.pipe, iter(lambda: self.host, None), self.steps())[0]
 
     def device(self, held: Any = None) -> dict[str, float]:
         "The step with one batch on the device, and the CPU seconds in it."
         fixed, held = replace(self.pipe, transfer=keep), self.held if held is None else held
-        seconds, cpu = _pace(fixed, iter(lambda: held, None), 1, self.steps())
+        seconds, cpu = _pace(fixed, iter(lambda: held, None), self.steps())
         return dict(device=seconds, compute_cpu=cpu)
 
     def loaded(self, workers: int | None = None) -> float:
         "Seconds from batch to batch when workers load and nothing is computed."
         workers = workers or self.workers
-        count, warm = self.steps(workers), 2 * workers + 1
+        count, warm = self.steps(workers), workers
         with _opened(variant(self.pipe.loader, num_workers=workers)) as batches:
             for i in range(warm + count):
                 if i == warm: start = time.perf_counter()
@@ -508,11 +511,11 @@ class Bench:
                 drained[0] += 1
 
         with _opened(loader) as batches:
-            for _ in range(2 * workers): next(batches)
+            for _ in range(workers): next(batches)
             thread = threading.Thread(target=drain, args=(batches,), name="mlinfra-drain", daemon=True)
             thread.start()
             try:
-                _pace(fixed, iter(lambda: self.held, None), 1, 1)
+                fixed.train(self.held)
                 first, steps, start = drained[0], 0, time.perf_counter()
                 while (now := time.perf_counter() - start) < self.visit or (drained[0] - first < 2 * workers and now < 5 * self.visit):
                     fixed.train(self.held)
@@ -594,7 +597,7 @@ def with_lighter_load(
     cores:int,            # usable
 ) -> float:               # seconds of a step
     "The step when a batch costs less to load."
-    if workers == 0: return m["full"] - (m["load"] - load) + extra
+    if workers == 0: return max(m["full"] - (m["load"] - load), m["batch"]) + extra
     loader_bound = m["loaded"] > 0.85 * m["full"]
     step = m["full"] * load / m["load"] if loader_bound else m["full"] - (m["load"] - load) / cores
     return max(m["handed"], step) + extra
@@ -612,7 +615,9 @@ class Advice:
     factor:int=1                # samples in its batches, over what they are
     epoch:bool=False            # whether it acts once an epoch and not in every step
 
-    def __str__(self) -> str: return f"{self.change}: {self.predicted_speedup:.2f} times as fast ({self.low:.2f} to {self.high:.2f}); {self.cost}"
+    def __str__(self) -> str: return f"{self.change}: {self.predicted_speedup:.2f} times as fast ({self.low:.2f} to {self.high:.2f}); costs: {self.cost}"
+
+    __repr__ = __str__
 
 @dataclass(frozen=True)
 class Verification:
@@ -631,6 +636,8 @@ class Verification:
     def __str__(self) -> str:
         return (f"{self.advice.change}: predicted {self.advice.predicted_speedup:.2f}, measured {self.measured_speedup:.2f} times as fast "
                 f"({self.low:.2f} to {self.high:.2f}); the prediction was off by {self.error:+.0%}")
+
+    __repr__ = __str__
 
 # %% ../nbs/08_doctor.ipynb #715660a7
 @contextmanager
@@ -689,11 +696,21 @@ def _candidates(m: dict[str, float], now: int, cores: int) -> list[int]:
     "At most two numbers of workers above 0 that are worth a try: the fewest that could be best, and half of them."
     best = min((n for n in range(1, cores + 1) if n != now), key=lambda n: (round(rough_step(m, n, cores), 6), n), default=0)
     hopeless = not best or rough_step(m, best, cores) * GAIN > m["full"]
-    return [] if hopeless else sorted({best, max(1, best // 2)} - {now})
+    fewer = best if m["asleep"] > 0.5 * m["load"] else max(1, best // 2)  # sleepers do not crowd each other
+    return [] if hopeless else sorted({best, fewer} - {now})
 
-def _crowd(bench: Bench, workers: int, rounds: int = 5) -> Rounds:
+def _crowd(bench: Bench, workers: int) -> Rounds:
     "Training and so many workers, each alone and both at once."
-    return [dict(fed=bench.handed(workers), loaded_n=bench.loaded(workers), **bench.crowded(workers)) for _ in range(rounds)]
+    return piloted(lambda: dict(fed=bench.handed(workers), loaded_n=bench.loaded(workers), **bench.crowded(workers)), bench.pilot)
+
+def piloted(
+    measure:Callable[[], dict[str, float]],   # one round
+    seconds:float,                            # to spend, if three rounds do not take longer
+) -> Rounds:
+    "Three to eight rounds of what a cure would change."
+    start, rounds = time.perf_counter(), []
+    while len(rounds) < 3 or len(rounds) < 8 and (time.perf_counter() - start) * (1 + 1 / len(rounds)) < seconds: rounds.append(measure())
+    return rounds
 
 def _coupled(m: dict[str, float]) -> float: return coupled(max(m["fed"], m["batch"]), m["step_crowded"], m["loaded_n"], m["load_crowded"])
 
@@ -735,7 +752,7 @@ def loader_advice(
 def _pinned_batch(bench: Bench) -> float:
     "The step with one batch in pinned host memory."
     pinned = torch.utils.data._utils.pin_memory.pin_memory(bench.host)
-    return _pace(bench.pipe, iter(lambda: pinned, None), 1, bench.steps())[0]
+    return _pace(bench.pipe, iter(lambda: pinned, None), bench.steps())[0]
 
 # %% ../nbs/08_doctor.ipynb #b6623fd2
 @dataclass(frozen=True)
@@ -873,9 +890,9 @@ def _lighter(bench: Bench, rounds: Rounds, cores: int, change: str, cost: str, c
     "Advice that makes loading cheaper: the changed loading is measured for a few batches, beside the present one."
     with (pilot or cure)(bench.pipe) as changed:
         other = Bench(changed, find_callables(changed.loader.dataset) if bench.kind == "map" else {}, bench.visit)
-        other.step, pairs = bench.step, []
-        for _ in range(5): pairs.append({"load_now": bench.load()[0]["load"], "load_then": other.load()[0]["load"],
-                                         "batch_now": bench.batch(), "batch_then": other.batch()})
+        other.step = bench.step
+        pairs = piloted(lambda: {"load_now": bench.load()[0]["load"], "load_then": other.load()[0]["load"],
+                                 "batch_now": bench.batch(), "batch_then": other.batch()}, bench.pilot)
     def speedup(m: dict[str, float]) -> float:
         load = m["load"] * m["load_then"] / m["load_now"]
         return m["full"] / with_lighter_load(m, load, m["batch_then"] - m["batch_now"], bench.workers, cores)
@@ -898,9 +915,9 @@ def compute_advice(
 def _faster(bench: Bench, rounds: Rounds, change: str, cost: str, cure: Callable) -> list[Advice]:
     with cure(bench.pipe) as changed:
         other = Bench(changed, bench.places, bench.visit)
-        if other.device()["device"] > bench.device()["device"]: return []  # slower at first sight
+        if other.device()["device"] > 2 * bench.device()["device"]: return []  # much slower at first sight
         other.step = bench.step
-        pairs = [{"device_now": bench.device()["device"], "device_then": other.device()["device"]} for _ in range(4)]
+        pairs = piloted(lambda: {"device_now": bench.device()["device"], "device_then": other.device()["device"]}, bench.pilot)
     floor = lambda m: m.get("loaded", 0.0)
     return _advice(change, predicted((rounds, pairs), lambda m: m["full"] / max(floor(m), m["full"] - m["device"] * (1 - m["device_then"] / m["device_now"]))), cost, cure)
 
@@ -913,7 +930,7 @@ def batch_advice(
     size = getattr(bench.pipe.loader, "batch_size", None)
     if not size or len(getattr(bench.pipe.loader, "dataset", ())) < size * factor: return []
     many = joined([bench.held] * factor)
-    pairs = [{"device_now": bench.device()["device"], "device_many": bench.device(many)["device"]} for _ in range(4)]
+    pairs = piloted(lambda: {"device_now": bench.device()["device"], "device_many": bench.device(many)["device"]}, bench.pilot)
     return _advice(f"batches of {size * factor:,} instead of {size:,}",
                    predicted((rounds, pairs), lambda m: factor * m["full"] / (factor * (m["full"] - m["device"]) + m["device"] * m["device_many"] / m["device_now"])),
                    f"{factor} times the activations; fewer updates an epoch, so tune the learning rate again", _rebatch(size * factor), factor=factor)
@@ -944,10 +961,11 @@ def measure_rounds(
     seconds:float,      # to spend
     report:Report=lambda fraction, words: None,
 ) -> Rounds:
-    "Rounds of every way; at least one, and no more than are needed."
+    "Rounds of every way: as many as are needed, and fit into the time; three of them may take three times as long."
     start, rounds = time.perf_counter(), []
     bench.full()  # the first steps of a process are slow
-    while not rounds or (time.perf_counter() - start) * (1 + 1 / len(rounds)) < seconds and not _settled(rounds):
+    next_end = lambda: (time.perf_counter() - start) * (1 + 1 / len(rounds))
+    while not rounds or next_end() < (3 * seconds if len(rounds) < 3 else seconds) and not _settled(rounds):
         rounds.append(bench.round())
         report(0.7 * min(1.0, (time.perf_counter() - start) / seconds), f"round {len(rounds)}")
     return rounds
@@ -1012,6 +1030,8 @@ class Diagnosis:
         lines += [f"advice: {advice}" for advice in self.advice] or ["advice: none; nothing that the doctor knows would gain 5%"]
         return "\n".join(lines)
 
+    __repr__ = __str__
+
 # %% ../nbs/08_doctor.ipynb #d16103b0
 def diagnose(
     model:nn.Module,                            # any; it is copied, and stays as it is
@@ -1034,10 +1054,10 @@ def diagnose(
     pipe = make_pipeline(model, loader, loss_fn, step, optimizer, device, precision, transfer, channels_last)
     places = find_callables(loader.dataset, read, transform) if isinstance(loader, DataLoader) else {}
     with untouched(loader):
-        bench = Bench(pipe, places, visit=min(0.4, seconds / 80))
-        rounds = measure_rounds(bench, 0.65 * seconds, report)
+        bench = Bench(pipe, places, min(0.3, seconds / 100), seconds / 10)
+        rounds = measure_rounds(bench, 0.6 * seconds, report)
         verdict = verdict_of(rounds)
-        report(0.75, "trying cures")
+        report(0.7, "trying cures")
         advice = all_advice(bench, rounds, verdict, usable_cores())
     stages = {name: estimate(rounds, lambda m, name=name: stage_seconds(m).get(name, 0.0)) for name in stage_seconds(medians(rounds))}
     m = medians(rounds)
@@ -1059,7 +1079,7 @@ def _remarks(bench: Bench, rounds: Rounds, places: dict[Place, str]) -> tuple[st
 def _verify(pipe: Pipeline, advice: Advice, seconds: float, report: Report) -> Verification:
     "Both pipelines in turn, until the time is up."
     with untouched(pipe.loader), advice.apply(pipe) as changed:
-        before, after = Bench(pipe, visit=seconds / 20), Bench(changed, visit=seconds / 20)
+        before, after = Bench(pipe, visit=seconds / 30), Bench(changed, visit=seconds / 30)
         before.full(), after.full()
         start, rounds = time.perf_counter(), []
         while len(rounds) < 3 or len(rounds) < 12 and (time.perf_counter() - start) * (1 + 1 / len(rounds)) < seconds:
@@ -1072,7 +1092,7 @@ def _pass(bench: Bench, advice: Advice) -> float:
     "Seconds of a step; or of an epoch, for a change that acts once an epoch."
     if not advice.epoch: return bench.full()["full"]
     loader = variant(bench.pipe.loader, endless=False, persistent_workers=bench.pipe.loader.persistent_workers)
-    with _opened(loader) as batches: next(batches)
+    next(iter(loader))  # an epoch before, so that workers that stay are there
     start = time.perf_counter()
     batches = iter(loader)
     next(batches)
@@ -1151,7 +1171,7 @@ def _wide() -> nn.Module: return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
 
 PATIENTS = {
     "healthy": Patient("compute", lambda: (GluonCNN(), BatchLoader(mnist(), 256, shuffle=True, seed=0)), dict(channels_last=True)),
-    "slow disk": Patient("storage", lambda: (GluonCNN(), DataLoader(Fetching(_digits(), SlowRead(2e-3, keep)), 32, shuffle=True))),
+    "slow disk": Patient("storage", lambda: (GluonCNN(), DataLoader(Fetching(_digits(), slow_read(2e-3, keep)), 32, shuffle=True))),
     "heavy transform": Patient("preprocessing", lambda: (GluonCNN(), DataLoader(PerSample(Subset(mnist(), range(4_000)), Blur(100)), 32, shuffle=True))),
     "slow collate": Patient("preprocessing", lambda: (GluonCNN(), DataLoader(_digits(), 32, shuffle=True, collate_fn=SlowCollate(100)))),
     "tiny batch": Patient("compute", lambda: (GluonCNN(), BatchLoader(mnist(), 2, shuffle=True, seed=0))),

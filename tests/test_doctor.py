@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from mlinfra import doctor
 from mlinfra.data import BatchLoader, Images
-from mlinfra.doctor import Fetching, SlowBus, SlowRead, diagnose, keep
+from mlinfra.doctor import Fetching, SlowBus, slow_read, diagnose, keep
 from mlinfra.ui import Stopped
 
 FAST = dict(seconds=4, device="cpu")
@@ -67,7 +67,7 @@ class Sleepy(Samples):
 
 
 CERTAIN = {
-    "storage": lambda: (Heavy(1e-3), DataLoader(Fetching(Samples(), SlowRead(5e-3, keep)), 8), {}),
+    "storage": lambda: (Heavy(1e-3), DataLoader(Fetching(Samples(), slow_read(5e-3, keep)), 8), {}),
     "preprocessing": lambda: (Heavy(1e-3), DataLoader(Samples(transform=Spinning(4e-3)), 8), {}),
     "transfer": lambda: (Heavy(1e-3), DataLoader(Samples(), 8), dict(transfer=SlowBus(8 * 24 / 30e-3))),
     "compute": lambda: (Heavy(30e-3), DataLoader(Samples(), 8), {}),
@@ -84,13 +84,13 @@ def test_a_certain_cause_is_found(cause):
 
 
 def test_what_workers_hide_is_no_bottleneck():
-    loader = DataLoader(Fetching(Samples(), SlowRead(1e-3, keep)), 8, num_workers=2)
+    loader = DataLoader(Fetching(Samples(), slow_read(1e-3, keep)), 8, num_workers=2)
     found = diagnose(Heavy(60e-3), loader, **FAST)
     assert found.verdict == "compute" and found.work["storage"] > 6e-3 and "hidden by 2 workers" in " ".join(found.remarks)
 
 
 def test_the_cure_of_a_slow_store_is_predicted_and_verified():
-    found = diagnose(Heavy(1e-3), DataLoader(Fetching(Samples(), SlowRead(20e-3, keep)), 8), seconds=8, device="cpu")
+    found = diagnose(Heavy(1e-3), DataLoader(Fetching(Samples(), slow_read(20e-3, keep)), 8), seconds=8, device="cpu")
     advice = found.advice[0]
     verified = found.verify(advice, seconds=6)
     assert advice.change.startswith("num_workers=") and advice.low > 1 and verified.measured_speedup > 1
@@ -99,7 +99,7 @@ def test_the_cure_of_a_slow_store_is_predicted_and_verified():
 
 def test_no_more_workers_than_cores(monkeypatch):
     monkeypatch.setattr(doctor, "usable_cores", lambda: 1)
-    found = diagnose(Heavy(1e-3), DataLoader(Fetching(Samples(), SlowRead(5e-3, keep)), 8, num_workers=1), **FAST)
+    found = diagnose(Heavy(1e-3), DataLoader(Fetching(Samples(), slow_read(5e-3, keep)), 8, num_workers=1), **FAST)
     assert not any(advice.change.startswith("num_workers") for advice in found.advice)
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from mlinfra.data import BatchLoader, JpegFolder, PerSample, RandomCropFlip, make_jpegs, mnist, to_float
-from mlinfra.doctor import Fetching, Patient, SlowBus, SlowCollate, SlowRead, keep
+from mlinfra.doctor import Fetching, Patient, SlowBus, SlowCollate, slow_read, keep
 from mlinfra.models import GluonCNN, resnet18
 from mlinfra.workers import Blur
 
@@ -49,16 +49,16 @@ def torchvision_folder(side: int) -> Dataset:
     return ImageFolder(photos(), usual)
 
 
-def slow_folder(seconds: float, side: int = 64) -> JpegFolder: return JpegFolder(photos(), RandomCropFlip(side), read=SlowRead(seconds))
+def slow_folder(seconds: float, side: int = 64) -> JpegFolder: return JpegFolder(photos(), RandomCropFlip(side), read=slow_read(seconds))
 def load(dataset: Any, batch: int = 32, **how: Any) -> DataLoader: return DataLoader(dataset, batch, shuffle=True, **how)
 
 
 TWENTY = {  # name -> a pipeline and its ailment
-    "storage: digits from a slow store": Patient("storage", lambda: (GluonCNN(), load(Fetching(digits(), SlowRead(3e-3, keep))))),
+    "storage: digits from a slow store": Patient("storage", lambda: (GluonCNN(), load(Fetching(digits(), slow_read(3e-3, keep))))),
     "storage: JPEGs from a slow store": Patient("storage", lambda: (small_net(), load(slow_folder(8e-3)))),
-    "storage: the same, two workers": Patient("storage", lambda: (small_net(), load(slow_folder(30e-3), num_workers=2))),
+    "storage: the same, two workers": Patient("storage", lambda: (small_net(), load(slow_folder(12e-3), num_workers=2))),
     "storage: a subset of a slow folder": Patient("storage", lambda: (small_net(), load(Subset(slow_folder(8e-3), range(200)), 16))),
-    "storage: named by the user": Patient("storage", lambda: (linear(), load(Fetching(digits(), SlowRead(2e-3, keep)))), dict(read="read")),
+    "storage: named by the user": Patient("storage", lambda: (linear(), load(Fetching(digits(), slow_read(2e-3, keep)))), dict(read="read")),
     "preprocessing: blurs": Patient("preprocessing", lambda: (GluonCNN(), load(blurred(200)))),
     "preprocessing: blurs, two workers": Patient("preprocessing", lambda: (linear(), load(blurred(150), num_workers=2))),
     "preprocessing: torchvision's recipe": Patient("preprocessing", lambda: (small_net(), load(torchvision_folder(96)))),
@@ -73,7 +73,7 @@ TWENTY = {  # name -> a pipeline and its ailment
     "compute: ResNet-18": Patient("compute", lambda: (resnet18(10, "small"), load(digits(640), 8))),
     "compute: wide layers": Patient("compute", lambda: (wide(), BatchLoader(mnist(), 64, shuffle=True, seed=0))),
     "compute: a tiny batch": Patient("compute", lambda: (GluonCNN(), BatchLoader(mnist(), 2, shuffle=True, seed=0))),
-    "compute: loading hidden by workers": Patient("compute", lambda: (resnet18(10, "small"), load(Fetching(digits(640), SlowRead(5e-3, keep)), 16, num_workers=2))),
+    "compute: loading hidden by workers": Patient("compute", lambda: (resnet18(10, "small"), load(Fetching(digits(640), slow_read(5e-3, keep)), 8, num_workers=2))),
 }
 
 

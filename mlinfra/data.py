@@ -3,6 +3,7 @@
 # %% ../nbs/02_data.ipynb #923c1c92
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -456,14 +457,20 @@ def decode_image(
     name:str="bytes",     # named in errors
 ) -> torch.Tensor:        # uint8, 3 x height x width
     "The pixels in RGB, whatever the file's colour space; ValueError if they cannot be decoded."
-    from torchvision.io import ImageReadMode, decode_jpeg
     if len(raw) == 0: raise ValueError(f"{name} is empty")
     if raw[:2].tolist() != [0xFF, 0xD8]: return _decode_any(raw, name)
-    try: return decode_jpeg(raw, ImageReadMode.RGB)
+    try: return _jpeg_decoder()(raw, name)
     except RuntimeError as error: raise ValueError(f"{name} is no whole JPEG: {str(error).split(', ', 2)[-1]}") from error
 
+@functools.cache
+def _jpeg_decoder() -> Callable[[torch.Tensor, str], torch.Tensor]:
+    "torchvision's decoder, or Pillow's where torchvision has it no more: 0.29 announced that it will go."
+    try: from torchvision.io import ImageReadMode, decode_jpeg
+    except ImportError: return _decode_any
+    return lambda raw, name: decode_jpeg(raw, ImageReadMode.RGB)
+
 def _decode_any(raw: torch.Tensor, name: str) -> torch.Tensor:
-    "What Pillow makes of a file that is no JPEG."
+    "What Pillow makes of a file of any kind."
     import numpy as np
     from PIL import Image
     try: pixels = np.array(Image.open(io.BytesIO(raw.numpy())).convert("RGB"))
@@ -680,7 +687,7 @@ class RawCache(Dataset):
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         image = self.load(i)
-        return (image if self.transform is None else self.transform(image)), int(self.index[i, 3])
+        return (image.clone() if self.transform is None else self.transform(image)), int(self.index[i, 3])  # a view would carry the whole file along
 
     def __getstate__(self) -> dict[str, Any]: return self.__dict__ | {"_pixels": None}  # a worker maps the file itself
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import math
 import random
-import shutil
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,22 +24,23 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Subset
 
 from .arithmetic import positive_float
-from .data import BatchLoader, JpegFolder, Normalize, PerSample, RandomCropFlip, RawCache, make_jpegs, make_raw_cache, mnist, read_file, to_float
+from .data import BatchLoader, JpegFolder, Normalize, PerSample, RandomCropFlip, RawCache, make_raw_cache, mnist, read_file, to_float
 from .models import GluonCNN
 from .storage import SimulatedStorage, StorageModel
-from .training import PRECISIONS, check_precision, pick_device
-from .ui import COLORS, Job, RunButton, Svg, bytes_text, duration_text, panel
+from .training import check_precision, pick_device
+from .ui import COLORS, Job, RunButton, Stopped, Svg, bytes_text, duration_text, panel
 from .workers import Blur, usable_cores
 
 # %% auto #0
-__all__ = ['STAGES', 'VERDICTS', 'Rounds', 'KINDS', 'NESTED', 'Place', 'GAIN', 'Evidence', 'Report', 'PATIENTS', 'Estimate',
+__all__ = ['STAGES', 'VERDICTS', 'Rounds', 'Report', 'KINDS', 'NESTED', 'Place', 'GAIN', 'Evidence', 'PATIENTS', 'Estimate',
            'medians', 'resampled', 'estimate', 'stage_seconds', 'judge', 'verdict_of', 'Pipeline', 'on_device',
-           'default_step', 'untouched', 'variant', 'find_callables', 'altered', 'load_once', 'loader_kind', 'slow_read',
-           'Fetching', 'keep', 'workers_of', 'Bench', 'make_pipeline', 'coupled', 'rough_step', 'with_lighter_load',
-           'Advice', 'Verification', 'predicted', 'worker_advice', 'piloted', 'batch_bytes', 'loader_advice',
-           'read_recipe', 'late_normalize', 'jpeg_folder', 'raw_cache', 'load_advice', 'compute_advice', 'batch_advice',
-           'joined', 'measure_rounds', 'all_advice', 'Diagnosis', 'diagnose', 'draw_stages', 'SlowBus', 'SlowCollate',
-           'Patient', 'doctor_panel', 'load_factory', 'made_by']
+           'rebuilt', 'default_step', 'untouched', 'variant', 'find_callables', 'altered', 'load_once', 'loader_kind',
+           'slow_read', 'Fetching', 'keep', 'workers_of', 'samples_in', 'Bench', 'loaded', 'crowded', 'make_pipeline',
+           'length_of', 'coupled', 'rough_step', 'with_lighter_load', 'Advice', 'Verification', 'predicted',
+           'worker_advice', 'piloted', 'batch_bytes', 'loader_advice', 'pinned', 'read_recipe', 'to_bytes',
+           'late_normalize', 'jpeg_folder', 'raw_cache', 'load_advice', 'layout_advice', 'precision_advice',
+           'batch_advice', 'joined', 'measure_rounds', 'all_advice', 'Diagnosis', 'diagnose', 'draw_stages', 'SlowBus',
+           'SlowCollate', 'Patient', 'doctor_panel', 'load_factory', 'made_by']
 
 # %% ../nbs/08_doctor.ipynb #0a243f2a
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Estimate:
 
 # %% ../nbs/08_doctor.ipynb #8d0f33da
 Rounds = list[dict[str, float]]  # one dict a round: what was measured -> its figure
+Report = Callable[[float, str], None]  # share done, and what is being done; may raise `Stopped`
 
 def medians(
     rounds:Rounds,         # at least one
@@ -128,7 +130,6 @@ class Pipeline:
     precision:str="fp32"
     transfer:Callable[[Any], Any]|None=None # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False                # memory format of 4-D inputs
-    pinned:bool=False                       # batches come pinned and are copied without blocking
 
     def move(self, batch: Any) -> Any:
         "The batch on the device."
@@ -153,15 +154,21 @@ def on_device(
     device:torch.device,        # where to
     channels_last:bool=False,   # memory format of 4-D tensors
 ) -> Any:
-    "The batch with every tensor on the device, uint8 images as floats between 0 and 1, as `fit` does it."
+    "The batch with every tensor on the device; images in bytes become floats between 0 and 1, as `fit` does it."
     if isinstance(batch, torch.Tensor):
         batch = batch.to(device, non_blocking=True)
-        if batch.dtype == torch.uint8: batch = to_float(batch)
+        if batch.dtype == torch.uint8 and batch.ndim == 4: batch = to_float(batch)
         return batch.contiguous(memory_format=torch.channels_last) if channels_last and batch.ndim == 4 else batch
-    if isinstance(batch, dict): return {key: on_device(value, device, channels_last) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"): return type(batch)(*(on_device(value, device, channels_last) for value in batch))
-    if isinstance(batch, (tuple, list)): return type(batch)(on_device(value, device, channels_last) for value in batch)
-    return batch
+    return rebuilt(batch, lambda value: on_device(value, device, channels_last))
+
+def rebuilt(
+    batch:Any,                      # a dict, a tuple, a list, or anything else
+    change:Callable[[Any], Any],    # of each thing inside
+) -> Any:
+    "The same container with its contents changed; what is no container stays."
+    if isinstance(batch, Mapping): return {key: change(value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"): return type(batch)(*map(change, batch))
+    return type(batch)(map(change, batch)) if isinstance(batch, (tuple, list)) else batch
 
 # %% ../nbs/08_doctor.ipynb #0190354f
 def default_step(
@@ -169,21 +176,35 @@ def default_step(
 ) -> Callable[[nn.Module, Any], torch.Tensor]:
     "A function of model and batch that returns a loss, for batches of (inputs, targets), of inputs alone, or dicts of arguments."
     def step(model: nn.Module, batch: Any) -> torch.Tensor:
-        if isinstance(batch, dict): outputs, targets = model(**batch), None
-        elif isinstance(batch, (tuple, list)) and len(batch) > 1: outputs, targets = model(batch[0]), batch[1]
-        else: outputs, targets = model(batch[0] if isinstance(batch, (tuple, list)) else batch), None
+        outputs, targets = _run_model(model, batch)
         if loss_fn is not None: return loss_fn(outputs, targets)
         if getattr(outputs, "loss", None) is not None: return outputs.loss  # as transformers' models give it
         classes = isinstance(outputs, torch.Tensor) and isinstance(targets, torch.Tensor) and outputs.ndim == 2 and targets.shape == outputs.shape[:1]
-        if classes and not targets.is_floating_point(): return nn.functional.cross_entropy(outputs, targets)
-        return sum(tensor.float().mean() for tensor in _floats(outputs))
+        if classes and not targets.is_floating_point(): return nn.functional.cross_entropy(outputs, targets.long() % outputs.shape[1])  # labels may count from 1
+        floats = list(_floats(outputs))
+        if not floats: raise ValueError("the model's output has nothing to differentiate: give step=lambda model, batch: loss")
+        return sum(tensor.float().mean() for tensor in floats)
     return step
+
+def _run_model(model: nn.Module, batch: Any) -> tuple[Any, Any]:
+    "Outputs and targets: as many parts of the batch as forward needs are inputs, the next one is the target."
+    if isinstance(batch, Mapping):
+        named = _parameters(model)
+        return model(**{key: value for key, value in batch.items() if named is None or key in named}), None
+    if not isinstance(batch, (tuple, list)): return model(batch), None
+    needed = max(1, len([p for p in (_parameters(model) or {}).values() if p.default is p.empty]))
+    return model(*batch[:needed]), batch[needed] if len(batch) > needed else None
+
+def _parameters(model: nn.Module) -> dict[str, inspect.Parameter] | None:
+    "What forward takes by name; None where it takes anything."
+    own = inspect.signature(getattr(model, "forward", model)).parameters
+    return None if any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in own.values()) else dict(own)
 
 def _floats(outputs: Any) -> Iterator[torch.Tensor]:
     "The differentiable tensors in whatever a model returns."
     if isinstance(outputs, torch.Tensor):
         if outputs.requires_grad: yield outputs
-    elif isinstance(outputs, dict): yield from _floats(list(outputs.values()))
+    elif isinstance(outputs, Mapping): yield from _floats(list(outputs.values()))
     elif isinstance(outputs, (tuple, list)):
         for part in outputs: yield from _floats(part)
 
@@ -225,6 +246,12 @@ class _EndlessDataset(IterableDataset):
 
     def __iter__(self) -> Iterator: return iter(_Endless(self.source))
 
+    def __getattr__(self, name: str) -> Any:  # a worker_init_fn may look for the data set's own attributes, and set them
+        if name == "source": raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def __setattr__(self, name: str, value: Any) -> None: object.__setattr__(self if name == "source" else self.source, name, value)
+
 def variant(
     loader:DataLoader,          # to be copied, not changed
     endless:bool=True,          # epochs that do not end
@@ -250,8 +277,8 @@ class _Quiet(DataLoader):
     def check_worker_number_rationality(self) -> None: pass
 
 # %% ../nbs/08_doctor.ipynb #f6488649
-KINDS = dict(read="storage", loader="loader", decode="preprocessing", transform="preprocessing", transforms="preprocessing",
-             target_transform="preprocessing")  # attribute of a data set -> what it does; a loader reads and decodes
+KINDS = dict(read="loader", loader="loader", decode="preprocessing", transform="preprocessing", transforms="preprocessing",
+             target_transform="preprocessing")  # attribute of a data set -> what it does; a "loader" reads, and may decode as well
 NESTED = ("dataset", "source", "datasets")   # where data sets keep the ones they wrap
 
 Place = tuple[str, ...]  # attributes that lead from a data set to a callable
@@ -269,15 +296,15 @@ def find_callables(
 
 def _search(dataset: Any, depth: int = 0) -> dict[Place, str]:
     found = {(name,): kind for name, kind in KINDS.items() if callable(getattr(dataset, name, None))}
-    if ("transform",) in found: found.pop(("transforms",), None)  # torchvision keeps the same thing twice
-    if depth < 4:
-        for name in NESTED:
-            inner = getattr(dataset, name, None)
-            if isinstance(inner, Dataset): found |= {(name, *place): kind for place, kind in _search(inner, depth + 1).items()}
+    for name in NESTED if depth < 4 else ():
+        inner = getattr(dataset, name, None)
+        inside = {(name, str(i)): part for i, part in enumerate(inner)} if isinstance(inner, list) else {(name,): inner}  # a ConcatDataset has a list
+        for start, part in inside.items():
+            if isinstance(part, Dataset): found |= {(*start, *place): kind for place, kind in _search(part, depth + 1).items()}
     return found
 
 def _follow(start: Any, place: Place) -> Any:
-    for name in place: start = getattr(start, name, None)
+    for name in place: start = start[int(name)] if isinstance(start, list) else getattr(start, name, None)
     return start
 
 def altered(
@@ -288,8 +315,10 @@ def altered(
     twin = copy.copy(dataset)
     for name in {place[0] for place in change}:
         deeper = {place[1:]: new for place, new in change.items() if place[0] == name and len(place) > 1}
-        value = getattr(dataset, name)
-        setattr(twin, name, altered(value, deeper) if deeper else change[(name,)](value))
+        value = _follow(dataset, (name,))
+        new = altered(value, deeper) if deeper else change[(name,)](value)
+        if isinstance(twin, list): twin[int(name)] = new
+        else: setattr(twin, name, new)
     return twin
 
 # %% ../nbs/08_doctor.ipynb #aca8a1cf
@@ -298,7 +327,7 @@ class _Clock:
     "Seconds seen inside the callables of a data set."
     storage:float=0.0
     preprocessing:float=0.0
-    calls:int=0
+    reads:int=0  # calls of what reads
 
     def timed(self, kind: str, call: Callable) -> Callable:
         "`call` with its time noted."
@@ -313,7 +342,7 @@ class _Clock:
         waited = {"storage": wall, "loader": min(max(asleep, 0.0), wall), "preprocessing": 0.0}[kind]
         self.storage += waited
         self.preprocessing += wall - waited
-        self.calls += 1
+        self.reads += kind != "preprocessing"
 
 def _thread_times() -> tuple[float, float]:
     "Wall clock, and of it what this thread spent asleep: neither running nor waiting for a core."
@@ -339,14 +368,14 @@ def load_once(
     "Load one batch here and tell where its seconds went."
     clock = _Clock()
     dataset = altered(loader.dataset, {place: lambda old, kind=kind: clock.timed(kind, old) for place, kind in places.items()}) if places else getattr(loader, "dataset", None)
-    before, cpu, start = _bytes_read(), time.thread_time(), _thread_times()
+    before, start = _bytes_read(), _thread_times()
     samples = _samples(loader, dataset, batches)
     fetched, read = _thread_times(), _bytes_read() - before
     batch = samples if loader_kind(loader) == "other" else loader.collate_fn(samples)
     end = _thread_times()
     fetch, asleep = (now - then for now, then in zip(fetched, start))
     rest, silent = max(fetch - clock.storage - clock.preprocessing, 0.0), max(asleep - clock.storage, 0.0)
-    hints = read > 65_536 + 16 * max(clock.calls, 1) or silent > 0.2 * fetch  # it read or slept outside of what we timed
+    hints = (read > 65_536 and not clock.reads) or silent > 0.2 * fetch  # it read or slept outside of what we timed
     unknown = rest if hints and clock.storage < 0.5 * fetch else 0.0
     return dict(load=end[0] - start[0], storage=clock.storage, collate=end[0] - fetched[0], unknown=unknown, asleep=max(end[1] - start[1], 0.0)), batch
 
@@ -354,7 +383,7 @@ def loader_kind(
     loader:Any,
 ) -> str:
     "map, iterable or other: what kind of loader this is."
-    if not isinstance(loader, DataLoader): return "other"
+    if not isinstance(loader, DataLoader) or type(loader).__iter__ is not DataLoader.__iter__: return "other"
     return "iterable" if isinstance(loader.dataset, IterableDataset) else "map"
 
 def _samples(loader: Any, dataset: Any, batches: Iterator) -> Any:
@@ -412,8 +441,8 @@ def _opened(loader: Any) -> Iterator[Iterator]:
     finally:
         if hasattr(batches, "_shutdown_workers"): batches._shutdown_workers()  # now, not when the garbage is collected
 
-def _pace(pipe: Pipeline, batches: Iterator, steps: int, warm: int = 1, most: int = 1) -> tuple[float, float]:
-    "Seconds of a step, and CPU seconds of this process in it, after `warm` steps to warm up, or `most` of them unless they wait for the loader."
+def _pace(pipe: Pipeline, batches: Iterator, steps: int, warm: int = 1, most: int = 1) -> tuple[float, float, float]:
+    "Seconds of a step, CPU seconds of this process in it, and its samples, after `warm` steps to warm up, or `most` of them unless they wait for the loader."
     waited, begun, done = 0.0, time.perf_counter(), 0
     while done < warm or done < most and waited < 0.5 * (time.perf_counter() - begun):
         asked = time.perf_counter()
@@ -421,10 +450,21 @@ def _pace(pipe: Pipeline, batches: Iterator, steps: int, warm: int = 1, most: in
         waited, done = waited + time.perf_counter() - asked, done + 1
         pipe.train(pipe.move(batch))
     pipe.finish()
-    start, cpu = time.perf_counter(), time.process_time()
-    for _ in range(steps): pipe.train(pipe.move(next(batches)))
+    start, cpu, samples = time.perf_counter(), time.process_time(), 0
+    for _ in range(steps):
+        batch = next(batches)
+        samples += samples_in(batch)
+        pipe.train(pipe.move(batch))
     pipe.finish()
-    return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
+    return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps, samples / steps
+
+def samples_in(
+    batch:Any,  # tensors in tuples, lists and dicts
+) -> int:
+    "Rows of the first tensor of a batch; 1 where there is none."
+    if isinstance(batch, torch.Tensor): return len(batch) if batch.ndim else 1
+    parts = list(batch.values()) if isinstance(batch, Mapping) else batch if isinstance(batch, (tuple, list)) else []
+    return samples_in(parts[0]) if parts else 1
 
 # %% ../nbs/08_doctor.ipynb #b111d969
 class Bench:
@@ -435,19 +475,23 @@ class Bench:
         places:dict[Place, str]={},         # what reads and transforms in its data set
         visit:float=0.3,                    # seconds that a visit should take, warm-up left out
         pilot:float=3.0,                    # seconds that a pilot of a cure may take
+        report:Report=lambda fraction, words: None,  # told of each pilot; may raise `Stopped`
     ):
-        self.pipe, self.places, self.visit, self.pilot, self.step = pipe, places, visit, pilot, 0.0
+        self.pipe, self.places, self.visit, self.pilot, self.paces = pipe, places, visit, pilot, {}
+        self.report, self.samples = report, 0.0
         self.kind, self.workers = loader_kind(pipe.loader), workers_of(pipe.loader)
         self.endless = variant(pipe.loader) if self.kind != "other" else _Endless(pipe.loader)
         self.indices = iter({"map": lambda: self._indices(), "iterable": lambda: self.endless.dataset, "other": lambda: self.endless}[self.kind]())
-        self.host = self.load()[1]
-        self.held = pipe.move(self.host)
+        self.fresh_batch()
+        try: pipe.train(self.held)
+        except (RuntimeError, TypeError, ValueError) as error: raise ValueError(f"the model could not be trained on a batch of {type(self.host).__name__}: {error}. Give step=lambda model, batch: loss, or loss_fn") from error
 
     def _indices(self) -> Iterable:
         return self.endless.sampler if self.pipe.loader.batch_sampler is None else self.endless.batch_sampler
 
     def load(self) -> tuple[dict[str, float], Any]:
         "One batch loaded in this process, and one more under watch; with one thread if there are workers, as they have it."
+        if self.kind == "iterable" and self.workers: return self._load_in_workers()
         threads = torch.get_num_threads()
         if self.workers: torch.set_num_threads(1)
         try:
@@ -457,10 +501,30 @@ class Bench:
         share = plain["load"] / max(watched["load"], 1e-12)  # watching takes time: only the proportions count
         return plain | dict(storage=watched["storage"] * share, unknown=watched["unknown"] * share), batch
 
-    def steps(self, workers: int = 0) -> int:
-        "Steps of a visit: as many as fit, and each worker's turn equally often."
-        steps = max(1, min(200, round(self.visit / self.step))) if self.step else 1  # the first visit finds out how long a step is
+    def _load_in_workers(self) -> tuple[dict[str, float], Any]:
+        "The same for a stream, which may need its workers to know its range: what happens in them is not told apart."
+        with _opened(self.endless) as batches:
+            batch, start = next(batches), time.perf_counter()
+            for _ in range(self.workers): next(batches)
+            seconds = time.perf_counter() - start
+        return dict(load=seconds, storage=0.0, collate=0.0, unknown=seconds, asleep=0.0), batch
+
+    def fresh_batch(self) -> dict[str, float]:
+        "Load the batch that the ways without a loader repeat; returns what loading it took."
+        seconds, self.host = self.load()
+        if getattr(self.pipe.loader, "pin_memory", False) and self.pipe.device.type == "cuda": self.host = pinned(self.host)
+        self.held = self.pipe.move(self.host)
+        return seconds
+
+    def steps(self, way: str, workers: int = 0) -> int:
+        "Steps of a visit: as many as fit at the pace of the last visit, and each worker's turn equally often."
+        steps = max(1, min(200, round(self.visit / self.paces[way]))) if way in self.paces else 1  # the first visit finds out
         return math.ceil(steps / max(workers, 1)) * max(workers, 1)
+
+    def note(self, way: str, seconds: float) -> float:
+        "Remember the pace of a way; returns it."
+        self.paces[way] = max(seconds, 1e-6)
+        return seconds
 
     def full(self) -> dict[str, float]:
         "The pipeline as it is; and the seconds until a first batch came."
@@ -469,8 +533,8 @@ class Bench:
             self.pipe.train(self.pipe.move(next(batches)))
             first = time.perf_counter() - start
             full_queues = self.workers * self.endless.prefetch_factor if self.workers else 1
-            self.step, _ = _pace(self.pipe, batches, self.steps(self.workers), self.workers, full_queues)
-        return dict(full=self.step, startup=max(first - self.step, 0.0))
+            seconds, _, samples = _pace(self.pipe, batches, self.steps("full", self.workers), self.workers, full_queues)
+        return dict(full=self.note("full", seconds), startup=max(first - seconds, 0.0), samples=samples)
 
     def handed(self, workers: int | None = None) -> float:
         "The step when workers hand over a finished batch; without workers, when a finished batch is there."
@@ -478,61 +542,81 @@ class Bench:
         if workers == 0 and not getattr(self.pipe.loader, "pin_memory", False): return self.batch()
         loader = _Quiet(_Finished(self.host), batch_size=None, num_workers=workers, pin_memory=self.pipe.loader.pin_memory, collate_fn=keep,
                         multiprocessing_context=self.pipe.loader.multiprocessing_context if workers else None)
-        with _opened(loader) as batches: return _pace(self.pipe, batches, self.steps(workers), workers + 1, 2 * workers + 1)[0]
+        with _opened(loader) as batches: return self.note("handed", _pace(self.pipe, batches, self.steps("handed", workers), workers + 1, 2 * workers + 1)[0])
 
     def batch(self) -> float:
         "The step with one batch in host memory."
-        return _pace(self.pipe, iter(lambda: self.host, None), self.steps())[0]
+        return self.note("batch", _pace(self.pipe, iter(lambda: self.host, None), self.steps("batch"))[0])
 
     def device(self, held: Any = None) -> dict[str, float]:
         "The step with one batch on the device, and the CPU seconds in it."
         fixed, held = replace(self.pipe, transfer=keep), self.held if held is None else held
-        seconds, cpu = _pace(fixed, iter(lambda: held, None), self.steps())
-        return dict(device=seconds, compute_cpu=cpu)
-
-    def loaded(self, workers: int | None = None) -> float:
-        "Seconds from batch to batch when workers load and nothing is computed."
-        workers = workers or self.workers
-        count, warm = self.steps(workers), workers
-        with _opened(variant(self.pipe.loader, num_workers=workers)) as batches:
-            for i in range(warm + count):
-                if i == warm: start = time.perf_counter()
-                next(batches)
-        return (time.perf_counter() - start) / count
-
-    def crowded(self, workers: int) -> dict[str, float]:
-        "Training on a held batch while so many workers load as fast as they can: seconds of a step, and from batch to batch."
-        loader, drained, stop = variant(self.pipe.loader, num_workers=workers), [0], threading.Event()
-        fixed = replace(self.pipe, transfer=keep)
-
-        def drain(batches: Iterator) -> None:
-            while not stop.is_set():
-                next(batches)
-                drained[0] += 1
-
-        with _opened(loader) as batches:
-            for _ in range(workers): next(batches)
-            thread = threading.Thread(target=drain, args=(batches,), name="mlinfra-drain", daemon=True)
-            thread.start()
-            try:
-                fixed.train(self.held)
-                first, steps, start = drained[0], 0, time.perf_counter()
-                while (now := time.perf_counter() - start) < self.visit or (drained[0] - first < 2 * workers and now < 5 * self.visit):
-                    fixed.train(self.held)
-                    fixed.finish()
-                    steps += 1
-                return dict(step_crowded=now / steps, load_crowded=now / max(drained[0] - first, 1))
-            finally:
-                stop.set()
-                thread.join()
+        seconds, cpu, _ = _pace(fixed, iter(lambda: held, None), self.steps("device"))
+        return dict(device=self.note("device", seconds), compute_cpu=cpu)
 
     def round(self) -> dict[str, float]:
-        "Every way once."
-        now = self.full() | self.device() | self.load()[0]
+        "Every way once, with another batch held each time."
+        now = self.full() | self.fresh_batch() | self.device()
         now["batch"] = self.batch() if self.pipe.device.type != "cpu" or self.pipe.transfer is not None else now["device"]
         now["handed"] = self.handed() if self.workers else now["batch"]
-        if self.workers: now["loaded"] = self.loaded()
+        if self.workers: now["loaded"] = loaded(self, self.workers)
         return now
+
+# %% ../nbs/08_doctor.ipynb #9bcf5abc
+def loaded(
+    bench:Bench,   # of the pipeline
+    workers:int,   # loading processes, at least 1
+) -> float:        # seconds
+    "Seconds from batch to batch when workers load and nothing is computed."
+    count, warm = bench.steps("loaded", workers), workers
+    with _opened(variant(bench.pipe.loader, num_workers=workers)) as batches:
+        for _ in range(warm): next(batches)
+        start = time.perf_counter()
+        for _ in range(count): next(batches)
+        return bench.note("loaded", (time.perf_counter() - start) / count)  # before the workers are sent home, which takes time
+
+def crowded(
+    bench:Bench,           # of the pipeline
+    workers:int,           # loading processes, at least 1
+) -> dict[str, float]:     # seconds
+    "Training on a held batch while workers load as fast as they can: seconds of a step, and from batch to batch."
+    fixed, drain = replace(bench.pipe, transfer=keep), _Drain()
+    with _opened(variant(bench.pipe.loader, num_workers=workers)) as batches:
+        for _ in range(workers): next(batches)
+        with drain.emptying(batches):
+            fixed.train(bench.held)
+            first, steps, start = drain.count, 0, time.perf_counter()
+            while (now := time.perf_counter() - start) < bench.visit or (drain.count - first < 2 * workers and now < 5 * bench.visit):
+                fixed.train(bench.held)
+                fixed.finish()
+                steps += 1
+                drain.check()
+            return dict(step_crowded=now / steps, load_crowded=now / max(drain.count - first, 1))
+
+class _Drain:
+    "A thread that takes batches from an iterator and counts them."
+    def __init__(self): self.count, self.error, self.stop = 0, None, threading.Event()
+
+    def _work(self, batches: Iterator) -> None:
+        try:
+            while not self.stop.is_set():
+                next(batches)
+                self.count += 1
+        except Exception as error: self.error = error  # raised again by check, in the thread that trains
+
+    def check(self) -> None:
+        "Raise what the thread met."
+        if self.error is not None: raise self.error
+
+    @contextmanager
+    def emptying(self, batches: Iterator) -> Iterator[None]:
+        "The thread at work."
+        thread = threading.Thread(target=self._work, args=(batches,), name="mlinfra-drain", daemon=True)
+        thread.start()
+        try: yield
+        finally:
+            self.stop.set()
+            thread.join()
 
 # %% ../nbs/08_doctor.ipynb #2533dce9
 def make_pipeline(
@@ -548,24 +632,34 @@ def make_pipeline(
 ) -> Pipeline:
     "What `diagnose` examines; ValueError on nonsense, before anything runs."
     device = pick_device(device)
+    if precision not in ("fp32", "bf16", "fp16"): raise ValueError(f"precision must be fp32, bf16 or fp16, got {precision!r}; for tf32, set torch.set_float32_matmul_precision before")
     check_precision(precision, device)
     if not isinstance(model, nn.Module): raise ValueError(f"model must be a torch module, got {type(model).__name__}")
-    if not hasattr(loader, "__iter__") or iter(loader) is loader: raise ValueError(f"loader must be something that can be iterated again and again, such as a DataLoader, got {type(loader).__name__}")
-    if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset) and len(loader) == 0: raise ValueError("the loader yields no batch: its data set is empty, or drop_last leaves nothing")
+    if not isinstance(loader, Iterable) or isinstance(loader, Iterator): raise ValueError(f"loader must be something that can be iterated again and again, such as a DataLoader, got {type(loader).__name__}")
+    if length_of(loader) == 0: raise ValueError("the loader yields no batch: its data set is empty, or drop_last leaves nothing")
     twin, twin_optimizer = _twin(model, optimizer, device, channels_last)
     return Pipeline(twin, loader, step or default_step(loss_fn), twin_optimizer, device, precision, transfer, channels_last)
 
+def length_of(
+    loader:Any,
+) -> int | None:
+    "Batches in an epoch; None where the loader does not know."
+    try: return len(loader)
+    except TypeError: return None
+
 def _twin(model: nn.Module, optimizer: torch.optim.Optimizer | None, device: torch.device, channels_last: bool) -> tuple[nn.Module, torch.optim.Optimizer]:
-    "A copy of the model in training, and an optimizer like yours over its parameters."
-    try: twin = copy.deepcopy(model)
-    except (RuntimeError, TypeError) as error: raise ValueError(f"the model cannot be copied, and the doctor does not touch yours: {error}") from error
-    twin = twin.to(device, memory_format=torch.channels_last if channels_last else torch.preserve_format).train()
+    "Copies of the model, in training, and of its optimizer."
+    if isinstance(optimizer, torch.optim.LBFGS): raise ValueError("optimizer must be one whose step needs no closure, got LBFGS: leave it out")
+    try: twin, twin_optimizer = copy.deepcopy((model, optimizer))  # together: the optimizer's parameters are then the twin's
+    except (RuntimeError, TypeError) as error: raise ValueError(f"model and optimizer cannot be copied, and the doctor does not touch yours: {error}") from error
+    if not any(p.requires_grad for p in twin.parameters()): raise ValueError("the model has no parameter to train: all are frozen, or there are none")
+    twin = twin.to(device, memory_format=torch.channels_last if channels_last else torch.preserve_format)
+    if not model.training: twin.train()  # else layers that are frozen stay in evaluation
     twin.zero_grad()
-    trained = [p for p in twin.parameters() if p.requires_grad]
-    if not trained: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
-    if optimizer is None: return twin, torch.optim.SGD(trained, 1e-6)  # hardly moves, so that no loss runs away
-    settings = {name: value for name, value in optimizer.defaults.items() if name in type(optimizer).__init__.__code__.co_varnames}
-    return twin, type(optimizer)(trained, **settings)
+    if optimizer is None: twin_optimizer = torch.optim.SGD([p for p in twin.parameters() if p.requires_grad])
+    for group in twin_optimizer.param_groups:
+        if "lr" in group: group["lr"] = group["lr"] * 0 + 1e-6  # hardly moves, so that no guessed loss runs away
+    return twin, twin_optimizer
 
 # %% ../nbs/08_doctor.ipynb #f15b2986
 def coupled(
@@ -600,7 +694,7 @@ def with_lighter_load(
     if workers == 0: return max(m["full"] - (m["load"] - load), m["batch"]) + extra
     loader_bound = m["loaded"] > 0.85 * m["full"]
     step = m["full"] * load / m["load"] if loader_bound else m["full"] - (m["load"] - load) / cores
-    return max(m["handed"], step) + extra
+    return max(m["handed"], step, (load + m["compute_cpu"]) / cores) + extra
 
 # %% ../nbs/08_doctor.ipynb #2494a06e
 @dataclass(frozen=True)
@@ -612,7 +706,6 @@ class Advice:
     high:float                  # of its 95% interval
     cost:str                    # in memory, disk or convergence
     apply:Callable[[Pipeline], Any]=field(repr=False, compare=False)   # pipeline -> a context with the changed one
-    factor:int=1                # samples in its batches, over what they are
     epoch:bool=False            # whether it acts once an epoch and not in every step
 
     def __str__(self) -> str: return f"{self.change}: {self.predicted_speedup:.2f} times as fast ({self.low:.2f} to {self.high:.2f}); costs: {self.cost}"
@@ -701,15 +794,17 @@ def _candidates(m: dict[str, float], now: int, cores: int) -> list[int]:
 
 def _crowd(bench: Bench, workers: int) -> Rounds:
     "Training and so many workers, each alone and both at once."
-    return piloted(lambda: dict(fed=bench.handed(workers), loaded_n=bench.loaded(workers), **bench.crowded(workers)), bench.pilot)
+    return piloted(bench, lambda: dict(fed=bench.handed(workers), loaded_n=loaded(bench, workers), **crowded(bench, workers)))
 
 def piloted(
+    bench:Bench,                              # says how long a pilot may take, if three rounds do not take longer
     measure:Callable[[], dict[str, float]],   # one round
-    seconds:float,                            # to spend, if three rounds do not take longer
 ) -> Rounds:
     "Three to eight rounds of what a cure would change."
     start, rounds = time.perf_counter(), []
-    while len(rounds) < 3 or len(rounds) < 8 and (time.perf_counter() - start) * (1 + 1 / len(rounds)) < seconds: rounds.append(measure())
+    while len(rounds) < 3 or len(rounds) < 8 and (time.perf_counter() - start) * (1 + 1 / len(rounds)) < bench.pilot:
+        bench.report(0.8, "trying cures")
+        rounds.append(measure())
     return rounds
 
 def _coupled(m: dict[str, float]) -> float: return coupled(max(m["fed"], m["batch"]), m["step_crowded"], m["loaded_n"], m["load_crowded"])
@@ -723,7 +818,7 @@ def batch_bytes(
 ) -> int:
     "Bytes of all tensors of a batch."
     if isinstance(batch, torch.Tensor): return batch.nbytes
-    if isinstance(batch, dict): return sum(map(batch_bytes, batch.values()))
+    if isinstance(batch, Mapping): return sum(map(batch_bytes, batch.values()))
     return sum(map(batch_bytes, batch)) if isinstance(batch, (tuple, list)) else 0
 
 # %% ../nbs/08_doctor.ipynb #62ab433f
@@ -735,24 +830,38 @@ def loader_advice(
     "Longer queues, workers that stay, pinned memory, where they gain."
     found, loader = [], bench.pipe.loader
     if bench.workers and loader.prefetch_factor <= 4:
-        smooth = lambda m: max(m["loaded"], m["handed"], (m["load"] - m["asleep"] + m["compute_cpu"]) / cores)
-        found += _advice("prefetch_factor=8", predicted((rounds,), lambda m: m["full"] / smooth(m)),
-                         f"{bytes_text(8 * bench.workers * batch_bytes(bench.host))} of batches waiting", _reload(prefetch_factor=8))
-    if bench.workers and not loader.persistent_workers and bench.kind == "map":
-        batches = len(loader)
+        found += _prefetch(bench, rounds, cores)
+    batches = length_of(loader)
+    if bench.workers and not loader.persistent_workers and bench.kind == "map" and batches:
         epoch = lambda start, m: start + batches * m["full"]
         found += _advice("persistent_workers=True", predicted((rounds,), lambda m: epoch(m["startup"], m) / epoch(min(m["load"], m["startup"]), m)),
                          f"the workers' memory between epochs; counted for epochs of {batches:,} batches", _reload(persistent_workers=True), epoch=True)
     if bench.pipe.device.type == "cuda" and bench.kind != "other" and not loader.pin_memory and bench.pipe.transfer is None:
-        pinned = [{"pinned": _pinned_batch(bench)} for _ in rounds]
-        found += _advice("pin_memory=True, copied with non_blocking=True", predicted((rounds, pinned), lambda m: m["full"] / (m["full"] - m["batch"] + m["pinned"])),
+        pilots = piloted(bench, lambda: {"pinned": _pinned_batch(bench)})
+        found += _advice("pin_memory=True, copied with non_blocking=True", predicted((rounds, pilots), lambda m: m["full"] / (m["full"] - m["batch"] + m["pinned"])),
                          "host memory that cannot be swapped out", _reload(pin_memory=True))
     return found
 
+def _prefetch(bench: Bench, rounds: Rounds, cores: int) -> list[Advice]:
+    "A longer queue, tried where the loader keeps up on average."
+    m = medians(rounds)
+    if max(m["loaded"], m["handed"], (m["load"] - m["asleep"] + m["compute_cpu"]) / cores) * GAIN > m["full"]: return []
+    with _reload(prefetch_factor=8)(bench.pipe) as changed:
+        other = Bench(changed, bench.places, bench.visit)
+        pairs = piloted(bench, lambda: {"short": bench.full()["full"], "long": other.full()["full"]})
+    return _advice("prefetch_factor=8", predicted((pairs,), lambda m: m["short"] / m["long"]),
+                   f"{bytes_text(8 * bench.workers * batch_bytes(bench.host))} of batches waiting", _reload(prefetch_factor=8))
+
+def pinned(
+    batch:Any,  # tensors in tuples, lists and dicts, in host memory
+) -> Any:
+    "The batch in pinned memory."
+    return batch.pin_memory() if isinstance(batch, torch.Tensor) else rebuilt(batch, pinned)
+
 def _pinned_batch(bench: Bench) -> float:
-    "The step with one batch in pinned host memory."
-    pinned = torch.utils.data._utils.pin_memory.pin_memory(bench.host)
-    return _pace(bench.pipe, iter(lambda: pinned, None), bench.steps())[0]
+    "The step with a batch in pinned host memory, put there by the training process if there are no workers."
+    ready = pinned(bench.host)
+    return _pace(bench.pipe, iter(lambda: ready if bench.workers else pinned(bench.host), None), bench.steps("batch"))[0]
 
 # %% ../nbs/08_doctor.ipynb #b6623fd2
 @dataclass(frozen=True)
@@ -766,8 +875,8 @@ def read_recipe(
     transform:Any,  # of torchvision
 ) -> _Recipe | None:
     "The transform as bytes first and normalisation last; None if it is anything else."
-    parts = [transform] if type(transform).__name__ == "RandomCropFlip" else list(getattr(transform, "transforms", []))
-    flat = [inner for part in parts for inner in (part.transforms if type(part).__name__ == "Compose" else [part])]
+    flat = _flat(transform)
+    if not all(type(part).__module__.startswith("torchvision.") for part in flat) or any(getattr(part, "scale", True) is False for part in flat): return None
     names, normalize, floats = [type(part).__name__ for part in flat], None, False
     if names and names[-1] == "Normalize":
         normalize = Normalize(tuple(map(float, flat[-1].mean)), tuple(map(float, flat[-1].std)))
@@ -775,10 +884,29 @@ def read_recipe(
     while names and names[-1] in ("ToTensor", "ToDtype", "ToImage", "PILToTensor", "ConvertImageDtype"):
         floats |= names[-1] in ("ToTensor", "ToDtype", "ConvertImageDtype")
         flat, names = flat[:-1], names[:-1]
-    crop = None
-    if names == ["RandomResizedCrop", "RandomHorizontalFlip"] and tuple(flat[0].size) == (flat[0].size[0],) * 2:
-        crop = RandomCropFlip(flat[0].size[0], tuple(flat[0].scale), tuple(flat[0].ratio), flat[1].p)
-    return _Recipe(flat, normalize, crop) if floats or crop else None
+    return _Recipe(flat, normalize, _usual_crop([part for part in flat if type(part).__name__ != "ToImage"])) if floats else None
+
+def _flat(transform: Any) -> list[Any]:
+    "The parts of a Compose, those of inner ones too."
+    if type(transform).__name__ != "Compose": return [transform]
+    return [part for inner in transform.transforms for part in _flat(inner)]
+
+def _usual_crop(parts: list[Any]) -> RandomCropFlip | None:
+    "The same crop and flip on bytes; None for anything that is not just that."
+    if [type(part).__name__ for part in parts] != ["RandomResizedCrop", "RandomHorizontalFlip"]: return None
+    crop, flip = parts
+    usual = len({*crop.size}) == 1 and getattr(crop.interpolation, "value", "") == "bilinear" and crop.antialias is not False
+    return RandomCropFlip(crop.size[0], tuple(crop.scale), tuple(crop.ratio), flip.p) if usual else None
+
+def to_bytes(
+    image:Any,  # a PIL image, an array of height x width x channels, or a tensor
+) -> torch.Tensor:
+    "The image as a tensor of channels x height x width, its values unchanged."
+    import numpy as np
+    if isinstance(image, torch.Tensor): return image.as_subclass(torch.Tensor)
+    if isinstance(image, np.ndarray): return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
+    from torchvision.transforms.functional import pil_to_tensor
+    return pil_to_tensor(image)
 
 # %% ../nbs/08_doctor.ipynb #338500c4
 def _innermost(dataset: Any) -> tuple[Place, Any]:
@@ -801,11 +929,10 @@ def late_normalize(
 ) -> Callable[[Pipeline], Any]:
     "A cure: bytes until the batch is on the device."
     def apply(pipe: Pipeline) -> Any:
-        from torchvision.transforms import Compose, PILToTensor
-        early = Compose([*recipe.early, PILToTensor()])
+        from torchvision.transforms import Compose
         dataset = _follow(pipe.loader.dataset, place)
-        pil = type(dataset).__name__ != "JpegFolder"
-        twin = altered(dataset, {("transform",): lambda old: early if pil else Compose(recipe.early)})
+        twin = altered(dataset, {("transform",): lambda old: Compose([*recipe.early, to_bytes])})
+        if twin[0][0].dtype != torch.uint8: raise ValueError("the images are no bytes before they are normalised")
         if hasattr(twin, "transforms"):
             from torchvision.datasets.vision import StandardTransform
             twin.transforms = StandardTransform(twin.transform, twin.target_transform)
@@ -841,6 +968,7 @@ def raw_cache(
         some = copy.copy(folder)
         some.samples = folder.samples[:most]
         with tempfile.TemporaryDirectory(prefix="mlinfra-doctor-") as scratch:
+            some.samples = some.samples[:max(1, int(2**30 / _pixel_bytes(folder)))]  # a GiB of disk at most
             cache = RawCache(make_raw_cache(some, Path(scratch, "raw"), progress=False), folder.transform)
             yield replace(pipe, loader=_with_dataset(pipe, place, _Borrowing(cache, len(folder))), model=_normalized(pipe, recipe.normalize if recipe else None))
     return apply
@@ -861,14 +989,14 @@ def load_advice(
     if getattr(bench.pipe.loader, "transform", None) is to_float: return _lighter(bench, rounds, cores, "floats of the bytes on the device, after the copy", "none", _bytes_first)
     if bench.kind != "map": return []
     place, dataset = _innermost(bench.pipe.loader.dataset)
-    files, recipe, found = hasattr(dataset, "samples") and hasattr(dataset, "root"), read_recipe(getattr(dataset, "transform", None)), []
-    ours, theirs = isinstance(dataset, JpegFolder), files and type(dataset).__name__ == "ImageFolder"
+    recipe, found = read_recipe(getattr(dataset, "transform", None)), []
+    ours, theirs = isinstance(dataset, JpegFolder), _is_plain_folder(dataset)
     if recipe and recipe.crop and theirs:
         found += _lighter(bench, rounds, cores, "JpegFolder with RandomCropFlip, normalised on the device", "the same pixels to within a level of 255", jpeg_folder(place, recipe))
-    elif recipe and (recipe.normalize or theirs):
+    elif recipe:
         found += _lighter(bench, rounds, cores, "normalise on the device, after the copy", "none", late_normalize(place, recipe))
     if ours or (theirs and recipe and recipe.crop):
-        cost = f"about {bytes_text(_pixel_bytes(dataset) * len(dataset))} of disk, and the time to fill it"
+        cost = f"about {bytes_text(_pixel_bytes(dataset) * len(dataset))} of disk, and the time to fill it; holds while that fits into memory"
         found += _lighter(bench, rounds, cores, "keep decoded pixels in a RawCache on the local disk", cost, raw_cache(place, recipe), raw_cache(place, recipe, most=64))
     return found
 
@@ -877,6 +1005,12 @@ def _bytes_first(pipe: Pipeline) -> Any:
     twin = copy.copy(pipe.loader)
     twin.transform = None
     return _changed(pipe, loader=twin)
+
+def _is_plain_folder(dataset: Any) -> bool:
+    "Whether it is torchvision's ImageFolder, read by torchvision's own loader."
+    from torchvision.datasets import ImageFolder
+    from torchvision.datasets.folder import default_loader
+    return type(dataset) is ImageFolder and dataset.loader is default_loader and dataset.target_transform is None
 
 def _pixel_bytes(dataset: Any) -> float:
     "Bytes of an image's pixels, from a few files."
@@ -890,34 +1024,37 @@ def _lighter(bench: Bench, rounds: Rounds, cores: int, change: str, cost: str, c
     "Advice that makes loading cheaper: the changed loading is measured for a few batches, beside the present one."
     with (pilot or cure)(bench.pipe) as changed:
         other = Bench(changed, find_callables(changed.loader.dataset) if bench.kind == "map" else {}, bench.visit)
-        other.step = bench.step
-        pairs = piloted(lambda: {"load_now": bench.load()[0]["load"], "load_then": other.load()[0]["load"],
-                                 "batch_now": bench.batch(), "batch_then": other.batch()}, bench.pilot)
+        pairs = piloted(bench, lambda: {"load_now": bench.load()[0]["load"], "load_then": other.load()[0]["load"],
+                                        "batch_now": bench.batch(), "batch_then": other.batch()})
     def speedup(m: dict[str, float]) -> float:
         load = m["load"] * m["load_then"] / m["load_now"]
         return m["full"] / with_lighter_load(m, load, m["batch_then"] - m["batch_now"], bench.workers, cores)
     return _advice(change, predicted((rounds, pairs), speedup), cost, cure)
 
 # %% ../nbs/08_doctor.ipynb #8e0b118d
-def compute_advice(
+def layout_advice(
     bench:Bench,      # of the pipeline
     rounds:Rounds,    # measured
 ) -> list[Advice]:
-    "Another memory format or precision, where it gains."
-    pipe, found = bench.pipe, []
-    convolves = any(isinstance(layer, nn.Conv2d) for layer in pipe.model.modules())
-    if convolves and not pipe.channels_last:
-        found += _faster(bench, rounds, "channels_last memory format for model and images", "none", _recompute(channels_last=True))
-    if pipe.precision == "fp32" and (pipe.device.type == "cpu" or torch.cuda.get_device_capability(pipe.device) >= (8, 0)):
-        found += _faster(bench, rounds, "bfloat16 autocast", "7 bits of mantissa in matrix products: compare the loss", _recompute(precision="bf16"))
-    return found
+    "Another memory format, where it gains."
+    convolves = any(isinstance(layer, nn.Conv2d) for layer in bench.pipe.model.modules())
+    if not convolves or bench.pipe.channels_last: return []
+    return _faster(bench, rounds, "channels_last memory format for model and images", "none", _recompute(channels_last=True))
+
+def precision_advice(
+    bench:Bench,      # of the pipeline
+    rounds:Rounds,    # measured
+) -> list[Advice]:
+    "Another precision, where the device has it and it gains."
+    pipe = bench.pipe
+    if pipe.precision != "fp32" or pipe.device.type == "cuda" and torch.cuda.get_device_capability(pipe.device) < (8, 0): return []
+    return _faster(bench, rounds, "bfloat16 autocast", "7 bits of mantissa in matrix products: compare the loss", _recompute(precision="bf16"))
 
 def _faster(bench: Bench, rounds: Rounds, change: str, cost: str, cure: Callable) -> list[Advice]:
     with cure(bench.pipe) as changed:
         other = Bench(changed, bench.places, bench.visit)
         if other.device()["device"] > 2 * bench.device()["device"]: return []  # much slower at first sight
-        other.step = bench.step
-        pairs = piloted(lambda: {"device_now": bench.device()["device"], "device_then": other.device()["device"]}, bench.pilot)
+        pairs = piloted(bench, lambda: {"device_now": bench.device()["device"], "device_then": other.device()["device"]})
     floor = lambda m: m.get("loaded", 0.0)
     return _advice(change, predicted((rounds, pairs), lambda m: m["full"] / max(floor(m), m["full"] - m["device"] * (1 - m["device_then"] / m["device_now"]))), cost, cure)
 
@@ -927,13 +1064,16 @@ def batch_advice(
     factor:int=4,     # batches in one
 ) -> list[Advice]:
     "A larger batch, where steps have fixed costs."
-    size = getattr(bench.pipe.loader, "batch_size", None)
-    if not size or len(getattr(bench.pipe.loader, "dataset", ())) < size * factor: return []
+    loader = bench.pipe.loader
+    known = bench.kind == "map" or type(loader) is BatchLoader
+    size, count = getattr(loader, "batch_size", None), length_of(loader)
+    if not known or not size or not count or count < 2 * factor: return []  # the last, smaller batch would count too much
     many = joined([bench.held] * factor)
-    pairs = piloted(lambda: {"device_now": bench.device()["device"], "device_many": bench.device(many)["device"]}, bench.pilot)
+    if batch_bytes(many) != factor * batch_bytes(bench.held): return []  # a batch that we cannot join
+    pairs = piloted(bench, lambda: {"device_now": bench.device()["device"], "device_many": bench.device(many)["device"]})
     return _advice(f"batches of {size * factor:,} instead of {size:,}",
                    predicted((rounds, pairs), lambda m: factor * m["full"] / (factor * (m["full"] - m["device"]) + m["device"] * m["device_many"] / m["device_now"])),
-                   f"{factor} times the activations; fewer updates an epoch, so tune the learning rate again", _rebatch(size * factor), factor=factor)
+                   f"{factor} times the activations; fewer updates an epoch, so tune the learning rate again", _rebatch(size * factor))
 
 def joined(
     batches:list[Any],  # alike
@@ -941,8 +1081,10 @@ def joined(
     "The batches as one."
     first = batches[0]
     if isinstance(first, torch.Tensor): return torch.cat(batches) if first.ndim else first
-    if isinstance(first, dict): return {key: joined([b[key] for b in batches]) for key in first}
-    if isinstance(first, (tuple, list)): return type(first)(joined(list(parts)) for parts in zip(*batches))
+    if isinstance(first, Mapping): return {key: joined([b[key] for b in batches]) for key in first}
+    if isinstance(first, (tuple, list)):
+        parts = iter([joined(list(parts)) for parts in zip(*batches)])
+        return rebuilt(first, lambda _: next(parts))
     return first
 
 def _rebatch(size: int) -> Callable[[Pipeline], Any]:
@@ -954,8 +1096,6 @@ def _rebatch(size: int) -> Callable[[Pipeline], Any]:
     return apply
 
 # %% ../nbs/08_doctor.ipynb #e3f065e2
-Report = Callable[[float, str], None]  # share done, and what is being done; may raise `Stopped`
-
 def measure_rounds(
     bench:Bench,        # of the pipeline
     seconds:float,      # to spend
@@ -977,20 +1117,30 @@ def _settled(rounds: Rounds) -> bool:
     return step.high - step.low < 0.03 * step.value and len({judge(stage_seconds(m)) for m in resampled(rounds)}) == 1
 
 def all_advice(
-    bench:Bench,       # of the pipeline
-    rounds:Rounds,     # measured
-    verdict:str,       # what holds the pipeline back
-    cores:int,         # usable
+    bench:Bench,          # of the pipeline
+    rounds:Rounds,        # measured
+    cores:int,            # usable
+    remarks:list[str],    # gets a line for each cure that could not be tried
 ) -> tuple[Advice, ...]:
-    "What gains, the greatest gain first; loading is left alone where it holds nobody up, and so is computing."
-    m = medians(rounds)
-    busy, found = m["device"] / m["full"], []
+    "What gains, the greatest gain first; loading is left alone where it holds nobody up, and so is computing. Nothing from fewer than three rounds."
+    if len(rounds) < 3: return ()
+    m, kinds = medians(rounds), []
     if m["full"] > GAIN * m["batch"]:
-        found += worker_advice(bench, rounds, cores)
-        if bench.kind != "other": found += loader_advice(bench, rounds, cores)
-    if m["full"] > GAIN * m["device"]: found += load_advice(bench, rounds, cores)
-    if busy > 0.3: found += compute_advice(bench, rounds) + batch_advice(bench, rounds)
+        kinds.append(("other workers", lambda: worker_advice(bench, rounds, cores)))
+        if bench.kind != "other": kinds.append(("another queue", lambda: loader_advice(bench, rounds, cores)))
+    if m["full"] > GAIN * m["device"]: kinds.append(("lighter loading", lambda: load_advice(bench, rounds, cores)))
+    if m["device"] > 0.3 * m["full"]:
+        kinds += [("channels_last", lambda: layout_advice(bench, rounds)), ("bfloat16", lambda: precision_advice(bench, rounds)), ("a larger batch", lambda: batch_advice(bench, rounds))]
+    found = [advice for what, work in kinds for advice in _tried(what, work, remarks)]
     return tuple(sorted(found, key=lambda advice: -advice.predicted_speedup))
+
+def _tried(what: str, work: Callable[[], list[Advice]], remarks: list[str]) -> list[Advice]:
+    "The advice, or a remark where the user's model or data set does not bear the change."
+    try: return work()
+    except Stopped: raise
+    except Exception as error:  # whatever a change does to code that is not ours, the diagnosis stands
+        remarks.append(f"{what} could not be tried: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        return []
 
 # %% ../nbs/08_doctor.ipynb #530ceeaa
 @dataclass(frozen=True)
@@ -1041,7 +1191,7 @@ def diagnose(
     step:Callable[[nn.Module, Any], torch.Tensor]|None=None,  # model and batch -> loss, where `loss_fn` does not fit
     optimizer:torch.optim.Optimizer|None=None,  # whose kind and settings to use; None: SGD
     device:str|torch.device|None=None,          # None: a GPU where there is one
-    precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
+    precision:str="fp32",                       # "fp32", "bf16" or "fp16"
     transfer:Callable[[Any], Any]|None=None,    # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False,                   # memory format of model and images
     read:str|None=None,                         # where the data set reads, such as "dataset.fetch"; None: looked for
@@ -1052,22 +1202,21 @@ def diagnose(
     "Find the stage that holds training back, by repeated ablation, and predict what cures would gain. ValueError on nonsense, before anything runs."
     seconds = positive_float("seconds", seconds)
     pipe = make_pipeline(model, loader, loss_fn, step, optimizer, device, precision, transfer, channels_last)
-    places = find_callables(loader.dataset, read, transform) if isinstance(loader, DataLoader) else {}
+    if (read or transform) and loader_kind(loader) != "map": raise ValueError("read and transform can be named for a DataLoader over a map-style data set only")
+    places, remarks = find_callables(loader.dataset, read, transform) if loader_kind(loader) == "map" else {}, []
     with untouched(loader):
-        bench = Bench(pipe, places, min(0.3, seconds / 100), seconds / 10)
+        bench = Bench(pipe, places, min(0.3, seconds / 100), seconds / 10, report)
         rounds = measure_rounds(bench, 0.6 * seconds, report)
-        verdict = verdict_of(rounds)
-        report(0.7, "trying cures")
-        advice = all_advice(bench, rounds, verdict, usable_cores())
+        advice = all_advice(bench, rounds, usable_cores(), remarks)
     stages = {name: estimate(rounds, lambda m, name=name: stage_seconds(m).get(name, 0.0)) for name in stage_seconds(medians(rounds))}
     m = medians(rounds)
     work = dict(storage=m["storage"], preprocessing=m["load"] - m["storage"] - m["collate"], collate=m["collate"])
-    return Diagnosis(verdict, estimate(rounds, lambda m: m["full"]), stages, work, advice, _remarks(bench, rounds, places), len(rounds), pipe)
+    return Diagnosis(verdict_of(rounds), estimate(rounds, lambda m: m["full"]), stages, work, advice, (*_remarks(bench, rounds, places), *remarks), len(rounds), pipe)
 
 def _remarks(bench: Bench, rounds: Rounds, places: dict[Place, str]) -> tuple[str, ...]:
     "What a reader should know before believing the figures."
     m, said = medians(rounds), []
-    if len(rounds) < 3: said.append(f"only {len(rounds)} rounds fitted into the time: allow more seconds")
+    if len(rounds) < 6: said.append(f"only {len(rounds)} {'round' if len(rounds) == 1 else 'rounds'} fitted into the time, too few for intervals of 95%: allow more seconds")
     if m["unknown"] > 0.2 * m["load"]:
         said.append(f"reading and transforming cannot be told apart in {type(getattr(bench.pipe.loader, 'dataset', bench.pipe.loader)).__name__}: it read files or slept outside of "
                     f"{', '.join('.'.join(place) for place in places) or 'anything the doctor knows'}; name what reads with read=\"...\"")
@@ -1083,16 +1232,16 @@ def _verify(pipe: Pipeline, advice: Advice, seconds: float, report: Report) -> V
         before.full(), after.full()
         start, rounds = time.perf_counter(), []
         while len(rounds) < 3 or len(rounds) < 12 and (time.perf_counter() - start) * (1 + 1 / len(rounds)) < seconds:
-            rounds.append(dict(before=_pass(before, advice), after=_pass(after, advice)))
+            rounds.append(dict(before=_pass(before, advice), after=_pass(after, advice)))  # seconds a sample
             report(min(1.0, (time.perf_counter() - start) / seconds), "as it is, and cured, in turn")
-    gain = estimate(rounds, lambda m: advice.factor * m["before"] / m["after"])
+    gain = estimate(rounds, lambda m: m["before"] / m["after"])
     return Verification(advice, gain.value, gain.low, gain.high, len(rounds))
 
 def _pass(bench: Bench, advice: Advice) -> float:
-    "Seconds of a step; or of an epoch, for a change that acts once an epoch."
-    if not advice.epoch: return bench.full()["full"]
+    "Seconds a sample; or of an epoch, for a change that acts once an epoch."
+    if not advice.epoch: return (now := bench.full())["full"] / now["samples"]
     loader = variant(bench.pipe.loader, endless=False, persistent_workers=bench.pipe.loader.persistent_workers)
-    next(iter(loader))  # an epoch before, so that workers that stay are there
+    for _ in loader: pass  # an epoch before, so that workers that stay are there
     start = time.perf_counter()
     batches = iter(loader)
     next(batches)

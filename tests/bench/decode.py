@@ -7,8 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,20 @@ def bare(folder: Path, images: int) -> Pass:
     return run
 
 
+def bare_simplejpeg(folder: Path, images: int) -> Pass:
+    "The same by simplejpeg, for a process that must not load torch: TensorFlow brings another LLVM."
+    import simplejpeg
+    files = sorted((folder / "photos").glob("*/*.jpg"))
+    def run() -> None:
+        for path in files: simplejpeg.decode_jpeg(path.read_bytes())
+    return run
+
+
 def ours(dataset: Any) -> Pass:
     import torch
     from mlinfra.data import Normalize
+    from mlinfra.training import keep_memory
+    keep_memory()  # as `fit` does it
     normalize = Normalize()
     def run() -> None:
         for start in range(0, len(dataset), BATCH): normalize(torch.stack([dataset[i][0] for i in range(start, min(start + BATCH, len(dataset)))]))
@@ -119,10 +129,11 @@ CONTENDERS = {"JpegFolder + RandomCropFlip": jpeg_folder, "RawCache + RandomCrop
 def race(name: str, folder: Path, images: int) -> dict[str, list[float]]:
     "Seconds an image of the contender and of the bare decode, in turn, on one core."
     if hasattr(os, "sched_setaffinity"): os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    import torch
-    torch.set_num_threads(1)
     from mlinfra.ui import interleave
-    run, alone = CONTENDERS[name](folder, images), bare(folder, images)
+    if name != "tf.data":
+        import torch
+        torch.set_num_threads(1)
+    run, alone = CONTENDERS[name](folder, images), (bare_simplejpeg if name == "tf.data" else bare)(folder, images)
     run(), alone()
     return {key: [s / images for s in seconds] for key, seconds in interleave({"own": run, "alone": alone}, REPEATS).items()}
 
@@ -138,9 +149,9 @@ def decode(rounds: int, iterations: int) -> dict[str, Any]:
     images, theirs = (256 if iterations == FULL else 32), BENCH.make()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        photos = JpegFolder(make_jpegs(folder / "photos", images))
-        make_raw_cache(photos, folder / "raw")
-        write_shards(photos, folder / "shards", 64)
+        photos = JpegFolder(make_jpegs(folder / "photos", images, progress=False))
+        make_raw_cache(photos, folder / "raw", progress=False)
+        write_shards(photos, folder / "shards", 64, progress=False)
         names = [name for name in CONTENDERS if theirs or name != "tf.data"]
         runs = [{name: run(name, folder, images) for name in names} for _ in range(rounds)]
     return {name: summary([r[name] for r in runs]) for name in names if all(r[name] for r in runs)}

@@ -6,6 +6,7 @@ from lab import Notebook, Panel, wait_until
 
 from mlinfra.arithmetic import Schedule, Stages, describe, describe_overlap
 from mlinfra.models import GluonCNN, count_parameters
+from mlinfra.storage import LAYOUTS, STORAGES, describe_storage
 from mlinfra.ui import duration_text
 
 pytestmark = pytest.mark.browser
@@ -155,6 +156,61 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
     wait_until(lambda: "workers" in panel.status(), "progress is shown")
     panel.button("Stop").click()
     wait_until(lambda: panel.status() == "Stopped.", "the sweep stops", 60)
+    wait_until(lambda: jobs(notebook) == "[]", "no thread is left")
+
+
+def test_storage_panel_predicts_measures_and_stops(open_cells):
+    panel = Panel(open_cells("from mlinfra.storage import storage_panel\nstorage_panel()"), "storage")
+    volume, files, shards = STORAGES["network block volume"], *LAYOUTS
+    panel.says(describe_storage(volume, 110_000, 8, files))
+    before = panel.picture()
+    panel.press("reads in flight", "Home")
+    panel.says(describe_storage(volume, 110_000, 1, files))
+    before = panel.changed_from(before)
+    panel.button("Measure").click()
+    wait_until(lambda: "Measured" in panel.status(), "the reads are measured")
+    before = panel.changed_from(before)
+    panel.notebook.shot("storage_measured")
+    panel.root.locator("select").nth(0).select_option("object store")
+    panel.root.locator("select").nth(1).select_option(shards)
+    panel.drag("image (bytes)", 1.0)
+    panel.says(describe_storage(STORAGES["object store"], 1_048_576, 1, shards))
+    panel.press("image", "Home")
+    panel.press("reads in flight", "End")
+    panel.says(describe_storage(STORAGES["object store"], 4_096, 256, shards))
+    panel.press("reads in flight", "Home")
+    panel.button("Measure").click()
+    panel.button("Stop").click()
+    wait_until(lambda: panel.status() == "Stopped.", "the reads stop")
+    wait_until(lambda: jobs(panel.notebook) == "[]", "no thread is left")
+    panel.changed_from(before)
+
+
+def test_doctor_panel_from_guess_to_cure(open_cells):
+    notebook = open_cells("from mlinfra.doctor import doctor_panel\nbox = doctor_panel(seconds=6)\nbox")
+    panel = Panel(notebook, "doctor")
+    panel.says("Guess what holds this pipeline back, then press Diagnose.")
+    panel.root.locator("select").nth(0).select_option("copy-bound")
+    panel.root.locator("select").nth(1).select_option("compute")
+    before = panel.picture()
+    panel.button("Cure").click()
+    panel.root.get_by_text("diagnose this pipeline first").wait_for()
+    panel.button("Diagnose").click()
+    panel.says("Verdict: transfer. You guessed compute.", 120)
+    before = panel.changed_from(before)
+    panel.root.locator("select").nth(1).select_option("transfer")
+    panel.says("You guessed right.")
+    panel.button("Cure").click()
+    panel.says("the prediction was off by", 120)
+    panel.changed_from(before)
+    notebook.shot("doctor_cured")
+    panel.root.locator("select").nth(0).select_option("healthy")
+    panel.says("then press Diagnose")
+    panel.button("Diagnose").click()
+    stop, status = panel.button("Stop").first, panel.root.locator(".mlinfra-status").first
+    wait_until(stop.is_enabled, "it has begun")
+    stop.click()
+    wait_until(lambda: status.inner_text() == "Stopped.", "the diagnosis stops", 120)
     wait_until(lambda: jobs(notebook) == "[]", "no thread is left")
 
 

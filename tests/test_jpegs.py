@@ -1,0 +1,106 @@
+"""JPEGs under faults: a killed writer, a full disk, files that vanish, and every sample once whoever loads."""
+import os
+import pickle
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+from mlinfra import data
+
+SMALL = dict(size=(32, 24), classes=3, progress=False)
+
+
+@pytest.fixture
+def photos(tmp_path): return data.make_jpegs(tmp_path / "photos", 12, **SMALL)
+
+
+def files(root): return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_the_same_arguments_give_the_same_files(photos, tmp_path):
+    assert files(data.make_jpegs(tmp_path / "again", 12, **SMALL)) == files(photos)
+    assert files(data.make_jpegs(tmp_path / "other", 12, seed=1, **SMALL)) != files(photos)
+
+
+WRITE = """
+import sys
+from mlinfra.data import make_jpegs
+print("ready", flush=True)
+make_jpegs(sys.argv[1], 5_000, size=(64, 48), progress=False)
+"""
+
+
+def test_a_killed_writer_leaves_whole_files_and_is_resumed(tmp_path):
+    root = tmp_path / "photos"
+    with subprocess.Popen([sys.executable, "-c", WRITE, root], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        while sum(1 for _ in root.glob("*/*.jpg")) < 20: assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+    for path in root.glob("*/*.jpg"): data.decode_image(data.read_file(path), str(path))
+    count = sum(1 for _ in root.glob("*/*.jpg"))
+    data.make_jpegs(root, count + 5, size=(64, 48), progress=False)
+    assert len(data.JpegFolder(root)) == count + 5
+
+
+@pytest.mark.parametrize("what", ["make_jpegs({root!r}, 9, size=(64, 48), progress=False)",
+                                  "make_raw_cache(JpegFolder({photos!r}), {root!r}, progress=False)"], ids=["make_jpegs", "make_raw_cache"])
+def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, photos, what):
+    root = tmp_path / "full" / "here"
+    code = "from mlinfra.data import *\n" + what.format(root=str(root), photos=str(photos))
+    full = lambda: (resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)), signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=full, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+    assert done.returncode != 0 and "File too large" in done.stderr
+    assert not list(tmp_path.rglob("*.part")) and not (root / "pixels").exists()
+
+
+def test_a_folder_that_vanishes_is_named(photos):
+    loader = DataLoader(data.JpegFolder(photos), 4, num_workers=1)
+    shutil.rmtree(photos / "class_001")
+    with pytest.raises(FileNotFoundError, match="class_001"): list(loader)
+
+
+def test_a_file_that_cannot_be_read_is_named(photos):
+    folder = data.JpegFolder(photos)
+    path = Path(folder.samples[5][0])
+    path.unlink()
+    path.mkdir()  # root may read any file, but nobody a folder
+    with pytest.raises(OSError, match=path.name): folder[5]
+
+
+@settings(max_examples=25, deadline=None)
+@given(broken=st.sets(st.integers(0, 11), max_size=10), batch=st.integers(1, 13), workers=st.sampled_from([0, 0, 0, 2]))
+def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, batch, workers, tmp_path_factory):
+    folder = data.JpegFolder(data.make_jpegs(tmp_path_factory.mktemp("photos"), 12, **SMALL), on_error="skip")
+    for i in broken: Path(folder.samples[i][0]).write_bytes(b"\xff\xd8 broken")
+    with pytest.warns() if broken and not workers else nullcontext():
+        try: seen = Counter(int(image.long().sum()) for images, _ in DataLoader(folder, batch, num_workers=workers) for image in images)
+        except ValueError as error:
+            assert "none of the" in str(error) and any(set(range(s, min(s + batch, 12))) <= broken for s in range(0, 12, batch))
+            return
+    assert seen == Counter(int(folder[i][0].long().sum()) for i in range(12) if i not in broken)
+    assert {path for path, _ in folder.samples if path in folder.skipped} == {folder.samples[i][0] for i in broken}
+
+
+def test_a_raw_cache_travels_to_workers_as_a_path(photos, tmp_path):
+    cache = data.RawCache(data.make_raw_cache(data.JpegFolder(photos), tmp_path / "raw", progress=False))
+    cache[0]
+    assert len(pickle.dumps(cache)) < 5_000
+    loader = DataLoader(cache, 4, num_workers=1, multiprocessing_context="spawn")
+    assert torch.equal(next(iter(loader))[0][3], cache[3][0])
+
+
+def test_a_cut_cache_is_refused(photos, tmp_path):
+    path = data.make_raw_cache(data.JpegFolder(photos), tmp_path / "raw", progress=False)
+    with open(path / "pixels", "r+b") as file: file.truncate(100)
+    with pytest.raises(ValueError, match="promises"): data.RawCache(path)

@@ -205,10 +205,12 @@ def plot_blocks(
 ) -> Axes:
     "Throughput over block size, both axes logarithmic; warm reads in grey, random ones dashed."
     ax = axes(ax, height=3.2)
+    last = frame[frame.block_bytes == frame.block_bytes.max()].groupby("cache").bytes_per_s.max()
     for (cache, pattern), rows in frame.groupby(["cache", "pattern"]):
+        up = 6 if rows.bytes_per_s.iloc[-1] == last[cache] else -6  # the two labels of a cache keep apart
         color, style = COLORS["read" if cache == "cold" else "other"], "o-" if pattern == "sequential" else "o--"
         ax.plot(rows.block_bytes, rows.bytes_per_s / 1e6, style, color=color, ms=4)
-        ax.annotate(f"{cache}, {pattern}", (rows.block_bytes.iloc[-1], rows.bytes_per_s.iloc[-1] / 1e6), (6, 5 if pattern == "sequential" else -5), textcoords="offset points", va="center", fontsize=8)
+        ax.annotate(f"{cache}, {pattern}", (rows.block_bytes.iloc[-1], rows.bytes_per_s.iloc[-1] / 1e6), (6, up), textcoords="offset points", va="center", fontsize=8)
     ax.set(xscale="log", yscale="log", xlim=(frame.block_bytes.min() / 1.4, frame.block_bytes.max() * 8))
     ticks = sorted(frame.block_bytes.unique())
     ax.set_xticks(ticks, [bytes_text(t).replace(".00", "") for t in ticks], fontsize=8)

@@ -2,6 +2,7 @@
 import copy
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -264,6 +265,34 @@ def test_an_error_of_the_data_set_is_told_as_it_is(workers):
 def test_a_killed_worker_is_an_error_and_no_hang():
     with pytest.raises(RuntimeError, match="worker .* killed|exited unexpectedly"): diagnose(Heavy(1e-3), DataLoader(Deadly(), 8, num_workers=2), **FAST)
     assert children() == []
+
+
+TINY = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+from mlinfra.doctor import diagnose
+
+class Big(Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, i): return torch.zeros(1_000_000), 0
+
+class First(torch.nn.Linear):
+    def forward(self, x): return super().forward(x[:, :1])
+
+diagnose(First(1, 2), DataLoader(Big(), 8, num_workers=1), device="cpu", seconds=3)
+"""
+
+
+def can_unshare():
+    "Whether we may mount a file system of our own, which takes root."
+    return shutil.which("unshare") is not None and subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_unshare(), reason="a small /dev/shm of our own needs root and unshare")
+def test_a_tiny_shared_memory_is_told():
+    script = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$0" -c "$1"'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, sys.executable, TINY], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "shared memory" in done.stderr and "No space left" in done.stderr
 
 
 # ---- from the shell

@@ -76,3 +76,17 @@ def test_a_loader_on_the_device_delivers_from_there(digits):
 def test_a_graph_refuses_accumulation(digits):
     with pytest.raises(ValueError, match="cuda_graph=True needs a CUDA device and accumulation 1"):
         fit(nn.Linear(4, 2), BatchLoader(digits, 8), cuda_graph=True, accumulation=2, **QUIET)
+
+
+class First(nn.Module):
+    "Needs all of the batch on the device, and computes on little of it."
+    def __init__(self): super().__init__(); self.layer = nn.Linear(1, 2)
+    def forward(self, x): return self.layer(x[:, :1])
+
+
+def test_the_doctor_sees_the_copy_and_leaves_the_model_where_it_was():
+    from mlinfra.doctor import diagnose
+    model, batches = First(), [(torch.rand(8, 4_000_000), torch.zeros(8, dtype=torch.int64))] * 4
+    found = diagnose(model, batches, device="cuda", seconds=10)
+    assert found.verdict == "transfer" and found.stages["transfer"].value > found.stages["compute"].value
+    assert model.layer.weight.device.type == "cpu"

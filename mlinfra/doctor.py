@@ -296,6 +296,7 @@ def find_callables(
 
 def _search(dataset: Any, depth: int = 0) -> dict[Place, str]:
     found = {(name,): kind for name, kind in KINDS.items() if callable(getattr(dataset, name, None))}
+    if {("read",), ("decode",)} <= found.keys(): found["read",] = "storage"  # what has both keeps them apart
     for name in NESTED if depth < 4 else ():
         inner = getattr(dataset, name, None)
         inside = {(name, str(i)): part for i, part in enumerate(inner)} if isinstance(inner, list) else {(name,): inner}  # a ConcatDataset has a list

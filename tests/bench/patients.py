@@ -84,7 +84,7 @@ class Ready(Dataset):
     def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]: return self.batch
 
 
-def doctor(rounds: int, iterations: int, seconds: float = 30.0) -> dict[str, Any]:
+def doctor(rounds: int, iterations: int, seconds: float = 15.0) -> dict[str, Any]:
     "Each patient diagnosed `rounds` times, the first advice verified once; verdicts against causes."
     from stages import FULL
     from mlinfra.doctor import diagnose
@@ -94,7 +94,7 @@ def doctor(rounds: int, iterations: int, seconds: float = 30.0) -> dict[str, Any
         for i in range(rounds):
             diagnosis = diagnose(*patient.make(), **patient.options, seconds=seconds)
             verdicts.append(diagnosis.verdict)
-            if i == 0: verified = [diagnosis.verify(advice, seconds / 3) for advice in diagnosis.advice[:2]]
+            if i == 0: verified = [diagnosis.verify(advice, 6.0) for advice in diagnosis.advice[:2]]
         table[name] = dict(cause=patient.cause, verdicts=verdicts, right=verdicts.count(patient.cause), cures=[
             dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup, low=v.low, high=v.high, error=v.error) for v in verified])
         print(f"  {name:40} {', '.join(verdicts)}  {'; '.join(map(str, verified)) or 'no cure'}", flush=True)

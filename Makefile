@@ -21,7 +21,7 @@ test:  ## run every check; options go to the last pytest: make test ARGS="-k sch
 nbs:  ## run every chapter again and keep its outputs; one: make nbs CHAPTERS="nbs/01_arithmetic.ipynb"
 	@tools/install.sh test
 	@$(PY) tools/notebooks.py export
-	@$(PY) tools/notebooks.py run --flags slow $(CHAPTERS)
+	@$(PY) tools/notebooks.py run $(CHAPTERS) --flags slow
 	@$(PY) tools/notebooks.py export
 	@$(PY) tools/notebooks.py readme
 

@@ -365,7 +365,7 @@ def load_once(
     loader:Any,                     # whose next batch is loaded in this process
     batches:Iterator,               # of indices, or of items for an iterable data set, or of batches
     places:dict[Place, str],        # from `find_callables`
-) -> tuple[dict[str, float], Any]:  # load, storage, collate, unknown, asleep, cpu: seconds; and the batch
+) -> tuple[dict[str, float], Any]:  # load, storage, collate, unknown, asleep: seconds; and the batch
     "Load one batch here and tell where its seconds went."
     clock = _Clock()
     dataset = altered(loader.dataset, {place: lambda old, kind=kind: clock.timed(kind, old) for place, kind in places.items()}) if places else getattr(loader, "dataset", None)
@@ -431,8 +431,8 @@ class _Finished(IterableDataset):
 def workers_of(
     loader:Any,
 ) -> int:
-    "Loading processes of a loader; 0 for what is no DataLoader."
-    return loader.num_workers if isinstance(loader, DataLoader) else 0
+    "Loading processes that the doctor can change; 0 for what is no plain DataLoader."
+    return 0 if loader_kind(loader) == "other" else loader.num_workers
 
 @contextmanager
 def _opened(loader: Any) -> Iterator[Iterator]:
@@ -479,7 +479,7 @@ class Bench:
         report:Report=lambda fraction, words: None,  # told of each pilot; may raise `Stopped`
     ):
         self.pipe, self.places, self.visit, self.pilot, self.paces = pipe, places, visit, pilot, {}
-        self.report, self.samples = report, 0.0
+        self.report = report
         self.kind, self.workers = loader_kind(pipe.loader), workers_of(pipe.loader)
         self.endless = variant(pipe.loader) if self.kind != "other" else _Endless(pipe.loader)
         self.indices = iter({"map": lambda: self._indices(), "iterable": lambda: self.endless.dataset, "other": lambda: self.endless}[self.kind]())

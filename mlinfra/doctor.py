@@ -13,12 +13,17 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Subset
@@ -34,13 +39,13 @@ from .workers import Blur, usable_cores
 # %% auto #0
 __all__ = ['STAGES', 'VERDICTS', 'Rounds', 'Report', 'KINDS', 'NESTED', 'Place', 'GAIN', 'Evidence', 'PATIENTS', 'Estimate',
            'medians', 'resampled', 'estimate', 'stage_seconds', 'judge', 'verdict_of', 'Pipeline', 'on_device',
-           'rebuilt', 'default_step', 'untouched', 'variant', 'find_callables', 'altered', 'load_once', 'loader_kind',
-           'slow_read', 'Fetching', 'keep', 'workers_of', 'samples_in', 'Bench', 'loaded', 'crowded', 'make_pipeline',
-           'length_of', 'coupled', 'rough_step', 'with_lighter_load', 'Advice', 'Verification', 'predicted',
-           'worker_advice', 'piloted', 'batch_bytes', 'loader_advice', 'pinned', 'read_recipe', 'to_bytes',
-           'late_normalize', 'jpeg_folder', 'raw_cache', 'load_advice', 'layout_advice', 'precision_advice',
-           'batch_advice', 'joined', 'measure_rounds', 'all_advice', 'Diagnosis', 'diagnose', 'draw_stages', 'SlowBus',
-           'SlowCollate', 'Patient', 'doctor_panel', 'load_factory', 'made_by']
+           'rebuilt', 'default_step', 'generators_in', 'untouched', 'variant', 'find_callables', 'altered', 'load_once',
+           'loader_kind', 'slow_read', 'Fetching', 'keep', 'workers_of', 'samples_in', 'Bench', 'loaded', 'crowded',
+           'seconds_apart', 'make_pipeline', 'length_of', 'coupled', 'rough_step', 'with_lighter_load', 'Advice',
+           'Verification', 'predicted', 'worker_advice', 'piloted', 'batch_bytes', 'loader_advice', 'pinned',
+           'read_recipe', 'to_bytes', 'late_normalize', 'jpeg_folder', 'raw_cache', 'load_advice', 'layout_advice',
+           'precision_advice', 'batch_advice', 'joined', 'measure_rounds', 'all_advice', 'Diagnosis', 'diagnose',
+           'draw_stages', 'SlowBus', 'SlowCollate', 'Patient', 'doctor_panel', 'load_factory', 'made_by']
 
 # %% ../nbs/08_doctor.ipynb #0a243f2a
 if TYPE_CHECKING:
@@ -209,23 +214,46 @@ def _floats(outputs: Any) -> Iterator[torch.Tensor]:
         for part in outputs: yield from _floats(part)
 
 # %% ../nbs/08_doctor.ipynb #17f1cd1e
+def generators_in(
+    thing:Any,               # a loader, and all that its attributes lead to
+    most:int=10_000,         # objects to look at before giving up: a data set may hold millions
+) -> list[Any]:              # torch's, numpy's and Python's, each once
+    "The random generators that an object holds."
+    found, todo, seen = [], deque([thing]), {id(thing): thing}
+    while todo and len(seen) < most:
+        held = todo.popleft()
+        if isinstance(held, (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)): found.append(held)
+        else:
+            new = {id(part): part for part in islice(_parts(held), 100) if id(part) not in seen}
+            todo += new.values()
+            seen |= new
+    return [generator for generator in found if not isinstance(generator, random.SystemRandom)]  # which has no state
+
+def _parts(thing: Any) -> Iterable:
+    "The values of a list or a dict, the attributes of an object, and nothing of modules, classes and tensors."
+    if isinstance(thing, (list, tuple)): return thing
+    if isinstance(thing, dict): return thing.values()
+    return () if isinstance(thing, (type, ModuleType, torch.Tensor)) else getattr(thing, "__dict__", {}).values()
+
+def _way_back(generator: Any) -> Callable[[], Any]:
+    "What puts the generator back into its state of now."
+    if isinstance(generator, np.random.Generator): return partial(setattr, generator.bit_generator, "state", generator.bit_generator.state)
+    if isinstance(generator, random.Random): return partial(generator.setstate, generator.getstate())
+    return partial(generator.set_state, generator.get_state())
+
+# %% ../nbs/08_doctor.ipynb #3581e004
 @contextmanager
 def untouched(
     loader:Any,   # whose generators to put back
 ) -> Iterator[None]:
     "Random states as they were, when the block ends: torch's, CUDA's, numpy's, Python's, the loader's, and the number of threads."
-    import numpy as np
-    samplers = [loader, getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None), getattr(getattr(loader, "batch_sampler", None), "sampler", None)]
-    generators = {id(g): g for s in samplers if isinstance(g := getattr(s, "generator", None), torch.Generator)}.values()
-    states, threads = [(g, g.get_state()) for g in generators], torch.get_num_threads()
-    before = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    back = [_way_back(generator) for generator in generators_in(loader)]
+    back += [partial(torch.set_rng_state, torch.get_rng_state()), partial(np.random.set_state, np.random.get_state()), partial(random.setstate, random.getstate())]
+    back += [partial(torch.set_num_threads, torch.get_num_threads())]
+    if torch.cuda.is_initialized(): back.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
     try: yield
     finally:
-        torch.set_rng_state(before[0]), np.random.set_state(before[1]), random.setstate(before[2])
-        if cuda is not None: torch.cuda.set_rng_state_all(cuda)
-        for generator, state in states: generator.set_state(state)
-        torch.set_num_threads(threads)
+        for put in back: put()
 
 # %% ../nbs/08_doctor.ipynb #77389f99
 class _Endless:
@@ -586,23 +614,32 @@ def crowded(
         for _ in range(workers): next(batches)
         with drain.emptying(batches):
             fixed.train(bench.held)
-            first, steps, start = drain.count, 0, time.perf_counter()
-            while (now := time.perf_counter() - start) < bench.visit or (drain.count - first < 2 * workers and now < 5 * bench.visit):
+            before, steps, start = len(drain.arrivals), 0, time.perf_counter()
+            while (now := time.perf_counter() - start) < bench.visit or (len(drain.arrivals) - before <= 2 * workers and now < 8 * bench.visit):
                 fixed.train(bench.held)
                 fixed.finish()
                 steps += 1
                 drain.check()
-            return dict(step_crowded=now / steps, load_crowded=now / max(drain.count - first, 1))
+            return dict(step_crowded=now / steps, load_crowded=seconds_apart(drain.arrivals[before:], workers, now))
+
+def seconds_apart(
+    arrivals:list[float],   # times at which batches came
+    turn:int,               # batches that come close together: one of each worker
+    waited:float,           # seconds in which they came
+) -> float:
+    "Seconds from batch to batch, over whole turns: workers that started together deliver together, and half a turn would mislead."
+    whole = (len(arrivals) - 1) // turn * turn
+    return (arrivals[whole] - arrivals[0]) / whole if whole > 0 else waited / max(len(arrivals), 1)
 
 class _Drain:
-    "A thread that takes batches from an iterator and counts them."
-    def __init__(self): self.count, self.error, self.stop = 0, None, threading.Event()
+    "A thread that takes batches from an iterator and notes when they came."
+    def __init__(self): self.arrivals, self.error, self.stop = [], None, threading.Event()
 
     def _work(self, batches: Iterator) -> None:
         try:
             while not self.stop.is_set():
                 next(batches)
-                self.count += 1
+                self.arrivals.append(time.perf_counter())
         except Exception as error: self.error = error  # raised again by check, in the thread that trains
 
     def check(self) -> None:
@@ -686,16 +723,11 @@ def rough_step(
 
 def with_lighter_load(
     m:dict[str, float],   # medians of a diagnosis
-    load:float,           # seconds of one core that a batch then takes
-    extra:float,          # seconds added to the step for it
-    workers:int,          # loading processes
-    cores:int,            # usable
+    load:float,           # seconds that a batch then takes to load
+    extra:float=0.0,      # seconds added to the step for it
 ) -> float:               # seconds of a step
-    "The step when a batch costs less to load."
-    if workers == 0: return max(m["full"] - (m["load"] - load), m["batch"]) + extra
-    loader_bound = m["loaded"] > 0.85 * m["full"]
-    step = m["full"] * load / m["load"] if loader_bound else m["full"] - (m["load"] - load) / cores
-    return max(m["handed"], step, (load + m["compute_cpu"]) / cores) + extra
+    "The step without workers when a batch costs less to load: what loading adds shrinks with it."
+    return m["batch"] + (m["full"] - m["batch"]) * load / m["load"] + extra
 
 # %% ../nbs/08_doctor.ipynb #2494a06e
 @dataclass(frozen=True)
@@ -903,7 +935,6 @@ def to_bytes(
     image:Any,  # a PIL image, an array of height x width x channels, or a tensor
 ) -> torch.Tensor:
     "The image as a tensor of channels x height x width, its values unchanged."
-    import numpy as np
     if isinstance(image, torch.Tensor): return image.as_subclass(torch.Tensor)
     if isinstance(image, np.ndarray): return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
     from torchvision.transforms.functional import pil_to_tensor
@@ -984,21 +1015,20 @@ class _Borrowing(Dataset):
 def load_advice(
     bench:Bench,      # of the pipeline
     rounds:Rounds,    # measured
-    cores:int,        # usable
 ) -> list[Advice]:
     "Cheaper loading, where it gains."
-    if getattr(bench.pipe.loader, "transform", None) is to_float: return _lighter(bench, rounds, cores, "floats of the bytes on the device, after the copy", "none", _bytes_first)
+    if getattr(bench.pipe.loader, "transform", None) is to_float: return _lighter(bench, rounds, "floats of the bytes on the device, after the copy", "none", _bytes_first)
     if bench.kind != "map": return []
     place, dataset = _innermost(bench.pipe.loader.dataset)
     recipe, found = read_recipe(getattr(dataset, "transform", None)), []
     ours, theirs = isinstance(dataset, JpegFolder), _is_plain_folder(dataset)
     if recipe and recipe.crop and theirs:
-        found += _lighter(bench, rounds, cores, "JpegFolder with RandomCropFlip, normalised on the device", "the same pixels to within a level of 255", jpeg_folder(place, recipe))
+        found += _lighter(bench, rounds, "JpegFolder with RandomCropFlip, normalised on the device", "the same pixels to within a level of 255", jpeg_folder(place, recipe))
     elif recipe:
-        found += _lighter(bench, rounds, cores, "normalise on the device, after the copy", "none", late_normalize(place, recipe))
+        found += _lighter(bench, rounds, "normalise on the device, after the copy", "none", late_normalize(place, recipe))
     if ours or (theirs and recipe and recipe.crop):
         cost = f"about {bytes_text(_pixel_bytes(dataset) * len(dataset))} of disk, and the time to fill it; holds while that fits into memory"
-        found += _lighter(bench, rounds, cores, "keep decoded pixels in a RawCache on the local disk", cost, raw_cache(place, recipe), raw_cache(place, recipe, most=64))
+        found += _lighter(bench, rounds, "keep decoded pixels in a RawCache on the local disk", cost, raw_cache(place, recipe), raw_cache(place, recipe, most=64))
     return found
 
 def _bytes_first(pipe: Pipeline) -> Any:
@@ -1021,15 +1051,16 @@ def _pixel_bytes(dataset: Any) -> float:
         with Image.open(path) as image: sizes.append(3 * image.width * image.height)
     return statistics.fmean(sizes)
 
-def _lighter(bench: Bench, rounds: Rounds, cores: int, change: str, cost: str, cure: Callable, pilot: Callable | None = None) -> list[Advice]:
-    "Advice that makes loading cheaper: the changed loading is measured for a few batches, beside the present one."
+def _lighter(bench: Bench, rounds: Rounds, change: str, cost: str, cure: Callable, pilot: Callable | None = None) -> list[Advice]:
+    "Advice that makes loading cheaper: the changed loading is measured for a few batches, by the workers or beside the present one."
     with (pilot or cure)(bench.pipe) as changed:
         other = Bench(changed, find_callables(changed.loader.dataset) if bench.kind == "map" else {}, bench.visit)
+        if bench.workers: return _advice(change, predicted((rounds, _crowd(other, bench.workers)), lambda m: m["full"] / _coupled(m)), cost, cure)
         pairs = piloted(bench, lambda: {"load_now": bench.load()[0]["load"], "load_then": other.load()[0]["load"],
                                         "batch_now": bench.batch(), "batch_then": other.batch()})
     def speedup(m: dict[str, float]) -> float:
         load = m["load"] * m["load_then"] / m["load_now"]
-        return m["full"] / with_lighter_load(m, load, m["batch_then"] - m["batch_now"], bench.workers, cores)
+        return m["full"] / with_lighter_load(m, load, m["batch_then"] - m["batch_now"])
     return _advice(change, predicted((rounds, pairs), speedup), cost, cure)
 
 # %% ../nbs/08_doctor.ipynb #8e0b118d
@@ -1129,7 +1160,7 @@ def all_advice(
     if m["full"] > GAIN * m["batch"]:
         kinds.append(("other workers", lambda: worker_advice(bench, rounds, cores)))
         if bench.kind != "other": kinds.append(("another queue", lambda: loader_advice(bench, rounds, cores)))
-    if m["full"] > GAIN * m["device"]: kinds.append(("lighter loading", lambda: load_advice(bench, rounds, cores)))
+    if m["full"] > GAIN * m["device"]: kinds.append(("lighter loading", lambda: load_advice(bench, rounds)))
     if m["device"] > 0.3 * m["full"]:
         kinds += [("channels_last", lambda: layout_advice(bench, rounds)), ("bfloat16", lambda: precision_advice(bench, rounds)), ("a larger batch", lambda: batch_advice(bench, rounds))]
     found = [advice for what, work in kinds for advice in _tried(what, work, remarks)]

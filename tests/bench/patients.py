@@ -2,8 +2,11 @@
 
 Simulated hardware is only what this machine lacks: a slow store, a slow bus. Everything else really reads and computes.
 """
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,18 +87,31 @@ class Ready(Dataset):
     def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]: return self.batch
 
 
+@contextmanager
+def neighbour(busy: bool) -> Iterator[None]:
+    "Another process that computes without a pause, on one core's worth, if it is to be busy."
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+    try: yield
+    finally:
+        if process: process.kill(), process.wait()
+
+
 def doctor(rounds: int, iterations: int, seconds: float = 15.0) -> dict[str, Any]:
-    "Each patient diagnosed `rounds` times, the first advice verified once; verdicts against causes."
+    "Each patient diagnosed `rounds` times, the last of several with a busy neighbour; in the first and the last, advice is verified."
     from stages import FULL
+    seconds = seconds if iterations == FULL else 6.0
+    return {name: _examined(name, patient, rounds, seconds) for name, patient in TWENTY.items()}
+
+
+def _examined(name: str, patient: Patient, rounds: int, seconds: float) -> dict[str, Any]:
     from mlinfra.doctor import diagnose
-    seconds, table = (seconds if iterations == FULL else 6.0), {}
-    for name, patient in TWENTY.items():
-        verdicts, verified = [], []
-        for i in range(rounds):
+    verdicts, cures = [], []
+    for i in range(rounds):
+        beside = i > 0 and i == rounds - 1
+        with neighbour(beside):
             diagnosis = diagnose(*patient.make(), **patient.options, seconds=seconds)
             verdicts.append(diagnosis.verdict)
-            if i == 0: verified = [diagnosis.verify(advice, 6.0) for advice in diagnosis.advice[:2]]
-        table[name] = dict(cause=patient.cause, verdicts=verdicts, right=verdicts.count(patient.cause), cures=[
-            dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup, low=v.low, high=v.high, error=v.error) for v in verified])
-        print(f"  {name:40} {', '.join(verdicts)}  {'; '.join(map(str, verified)) or 'no cure'}", flush=True)
-    return table
+            verified = [diagnosis.verify(advice, 6.0) for advice in diagnosis.advice[:1 if beside else 2]] if i == 0 or beside else []
+        cures += [dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup, low=v.low, high=v.high, error=v.error, beside_load=beside) for v in verified]
+        print(f"  {name:40} {diagnosis.verdict:15}{'beside a busy process; ' * beside}{'; '.join(map(str, verified))}", flush=True)
+    return dict(cause=patient.cause, verdicts=verdicts, last_beside_load=rounds > 1, right=verdicts.count(patient.cause), cures=cures)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import browser
@@ -163,10 +164,12 @@ def decode_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
 
 
 def doctor_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
-    errors = sorted(abs(cure["error"]) for row in table.values() for cure in row["cures"])
-    wrong = sum(len(row["verdicts"]) - row["right"] for row in table.values())
-    false = sum(cure["high"] < 1 for row in table.values() for cure in row["cures"])
-    return [("wrong verdicts", wrong, "<=", 0), ("false cures", false, "<=", 0)] + ([("median error of predicted speed-ups", errors[len(errors) // 2], "<=", 0.15)] if errors else [])
+    cures = [cure for row in table.values() for cure in row["cures"]]
+    errors = [abs(cure["error"]) for cure in cures if not cure["beside_load"]]
+    loaded = sum(row["verdicts"][-1] != row["cause"] for row in table.values() if row["last_beside_load"])
+    wrong = sum(len(row["verdicts"]) - row["right"] for row in table.values()) - loaded
+    found = [("wrong verdicts, machine quiet", wrong, "<=", 0), ("wrong verdicts, beside a busy process", loaded, "<=", 0), ("false cures", sum(cure["high"] < 1 for cure in cures), "<=", 0)]
+    return found + ([("median error of predicted speed-ups, machine quiet", median(errors), "<=", 0.15)] if errors else [])
 
 
 def tell(what: str, figure: float, how: str, mark: float) -> str:

@@ -280,6 +280,7 @@ class _EndlessDataset(IterableDataset):
 
     def __setattr__(self, name: str, value: Any) -> None: object.__setattr__(self if name == "source" else self.source, name, value)
 
+# %% ../nbs/08_doctor.ipynb #7c474287
 def variant(
     loader:DataLoader,          # to be copied, not changed
     endless:bool=True,          # epochs that do not end
@@ -336,6 +337,7 @@ def _follow(start: Any, place: Place) -> Any:
     for name in place: start = start[int(name)] if isinstance(start, list) else getattr(start, name, None)
     return start
 
+# %% ../nbs/08_doctor.ipynb #388726cf
 def altered(
     dataset:Any,                                    # copied as far as need be; itself unchanged
     change:dict[Place, Callable[[Any], Any]],       # where -> what to put in place of what is there
@@ -373,6 +375,7 @@ class _Clock:
         self.preprocessing += wall - waited
         self.reads += kind != "preprocessing"
 
+# %% ../nbs/08_doctor.ipynb #34d1a402
 def _thread_times() -> tuple[float, float]:
     "Wall clock, and of it what this thread spent asleep: neither running nor waiting for a core."
     now = time.perf_counter()
@@ -468,8 +471,10 @@ def _opened(loader: Any) -> Iterator[Iterator]:
     batches = iter(loader)
     try: yield batches
     finally:
-        if hasattr(batches, "_shutdown_workers"): batches._shutdown_workers()  # now, not when the garbage is collected
+        for end in ("_shutdown_workers", "close"):  # now, not when the garbage is collected; a generator is closed, and what it iterates with it
+            if hasattr(batches, end): getattr(batches, end)()
 
+# %% ../nbs/08_doctor.ipynb #aedf6ed0
 def _pace(pipe: Pipeline, batches: Iterator, steps: int, warm: int = 1, most: int = 1) -> tuple[float, float, float]:
     "Seconds of a step, CPU seconds of this process in it, and its samples, after `warm` steps to warm up, or `most` of them unless they wait for the loader."
     waited, begun, done = 0.0, time.perf_counter(), 0
@@ -604,20 +609,21 @@ def loaded(
         for _ in range(count): next(batches)
         return bench.note("loaded", (time.perf_counter() - start) / count)  # before the workers are sent home, which takes time
 
+# %% ../nbs/08_doctor.ipynb #ab5d3348
 def crowded(
     bench:Bench,           # of the pipeline
     workers:int,           # loading processes, at least 1
 ) -> dict[str, float]:     # seconds
-    "Training on a held batch while workers load as fast as they can: seconds of a step, and from batch to batch."
-    fixed, drain = replace(bench.pipe, transfer=keep), _Drain()
+    "Training on one batch in host memory while workers load as fast as they can: seconds of a step, and from batch to batch."
+    pipe, drain = bench.pipe, _Drain()
     with _opened(variant(bench.pipe.loader, num_workers=workers)) as batches:
         for _ in range(workers): next(batches)
         with drain.emptying(batches):
-            fixed.train(bench.held)
+            pipe.train(pipe.move(bench.host))
             before, steps, start = len(drain.arrivals), 0, time.perf_counter()
             while (now := time.perf_counter() - start) < bench.visit or (len(drain.arrivals) - before <= 2 * workers and now < 8 * bench.visit):
-                fixed.train(bench.held)
-                fixed.finish()
+                pipe.train(pipe.move(bench.host))
+                pipe.finish()
                 steps += 1
                 drain.check()
             return dict(step_crowded=now / steps, load_crowded=seconds_apart(drain.arrivals[before:], workers, now))
@@ -631,6 +637,7 @@ def seconds_apart(
     whole = (len(arrivals) - 1) // turn * turn
     return (arrivals[whole] - arrivals[0]) / whole if whole > 0 else waited / max(len(arrivals), 1)
 
+# %% ../nbs/08_doctor.ipynb #943782c5
 class _Drain:
     "A thread that takes batches from an iterator and notes when they came."
     def __init__(self): self.arrivals, self.error, self.stop = [], None, threading.Event()
@@ -685,6 +692,7 @@ def length_of(
     try: return len(loader)
     except TypeError: return None
 
+# %% ../nbs/08_doctor.ipynb #b2603ee4
 def _twin(model: nn.Module, optimizer: torch.optim.Optimizer | None, device: torch.device, channels_last: bool) -> tuple[nn.Module, torch.optim.Optimizer]:
     "Copies of the model, in training, and of its optimizer."
     if isinstance(optimizer, torch.optim.LBFGS): raise ValueError("optimizer must be one whose step needs no closure, got LBFGS: leave it out")
@@ -711,6 +719,7 @@ def coupled(
     if load_crowded > step_crowded: return step_crowded + load * (1 - step_crowded / load_crowded)
     return load_crowded + step * (1 - load_crowded / step_crowded)
 
+# %% ../nbs/08_doctor.ipynb #75bc8350
 def rough_step(
     m:dict[str, float],  # medians of a diagnosis
     workers:int,         # loading processes
@@ -721,6 +730,7 @@ def rough_step(
     running = m["load"] - m["asleep"] + m["compute_cpu"]  # a worker that sleeps needs no core
     return max(m["batch"], m["load"] / workers, running / cores)
 
+# %% ../nbs/08_doctor.ipynb #eeffafdc
 def with_lighter_load(
     m:dict[str, float],   # medians of a diagnosis
     load:float,           # seconds that a batch then takes to load
@@ -745,6 +755,7 @@ class Advice:
 
     __repr__ = __str__
 
+# %% ../nbs/08_doctor.ipynb #d5b4c99b
 @dataclass(frozen=True)
 class Verification:
     "What a piece of advice brought when it was followed."
@@ -804,6 +815,7 @@ def _advice(change: str, gain: Estimate, cost: str, apply: Callable, **more: Any
     "The advice in a list, or nothing where it gains too little."
     return [Advice(change, gain.value, gain.low, gain.high, cost, apply, **more)] if gain.low >= GAIN else []
 
+# %% ../nbs/08_doctor.ipynb #e8c3136d
 def worker_advice(
     bench:Bench,      # of the pipeline
     rounds:Rounds,    # measured
@@ -818,6 +830,7 @@ def worker_advice(
     gain, best = max(tried, key=lambda pair: pair[0].low)
     return _advice(f"num_workers={best} instead of {now}", gain, _worker_cost(bench, best), _reload(num_workers=best))
 
+# %% ../nbs/08_doctor.ipynb #eef8f83e
 def _candidates(m: dict[str, float], now: int, cores: int) -> list[int]:
     "At most two numbers of workers above 0 that are worth a try: the fewest that could be best, and half of them."
     best = min((n for n in range(1, cores + 1) if n != now), key=lambda n: (round(rough_step(m, n, cores), 6), n), default=0)
@@ -842,6 +855,7 @@ def piloted(
 
 def _coupled(m: dict[str, float]) -> float: return coupled(max(m["fed"], m["batch"]), m["step_crowded"], m["loaded_n"], m["load_crowded"])
 
+# %% ../nbs/08_doctor.ipynb #8543deb3
 def _worker_cost(bench: Bench, workers: int) -> str:
     if workers == 0: return "frees the memory of the workers"
     return f"{workers} processes, each with a copy of the data set's Python objects, and {bytes_text(workers * 2 * batch_bytes(bench.host))} of batches waiting"
@@ -875,6 +889,7 @@ def loader_advice(
                          "host memory that cannot be swapped out", _reload(pin_memory=True))
     return found
 
+# %% ../nbs/08_doctor.ipynb #2ab20bb2
 def _prefetch(bench: Bench, rounds: Rounds, cores: int) -> list[Advice]:
     "A longer queue, tried where the loader keeps up on average."
     m = medians(rounds)
@@ -919,6 +934,7 @@ def read_recipe(
         flat, names = flat[:-1], names[:-1]
     return _Recipe(flat, normalize, _usual_crop([part for part in flat if type(part).__name__ != "ToImage"])) if floats else None
 
+# %% ../nbs/08_doctor.ipynb #457a3dab
 def _flat(transform: Any) -> list[Any]:
     "The parts of a Compose, those of inner ones too."
     if type(transform).__name__ != "Compose": return [transform]
@@ -955,6 +971,7 @@ def _with_dataset(pipe: Pipeline, place: Place, dataset: Any) -> DataLoader:
 def _normalized(pipe: Pipeline, normalize: Normalize | None) -> nn.Module:
     return pipe.model if normalize is None else nn.Sequential(copy.deepcopy(normalize).to(pipe.device), pipe.model)
 
+# %% ../nbs/08_doctor.ipynb #175141e9
 def late_normalize(
     place:Place,          # of the data set with the transform
     recipe:_Recipe,       # its transform
@@ -971,6 +988,7 @@ def late_normalize(
         return _changed(pipe, loader=_with_dataset(pipe, place, twin), model=_normalized(pipe, recipe.normalize))
     return apply
 
+# %% ../nbs/08_doctor.ipynb #aa261351
 def jpeg_folder(
     place:Place,          # of the data set with the files
     recipe:_Recipe,       # its transform, with a crop
@@ -988,6 +1006,7 @@ def _as_jpeg_folder(dataset: Any, recipe: _Recipe | None) -> JpegFolder:
     folder.samples, folder.classes, folder.class_to_idx = list(dataset.samples), dataset.classes, dataset.class_to_idx
     return folder
 
+# %% ../nbs/08_doctor.ipynb #000df8d4
 def raw_cache(
     place:Place,                # of the data set with the files
     recipe:_Recipe|None,        # its transform, if it is torchvision's
@@ -1011,7 +1030,7 @@ class _Borrowing(Dataset):
     def __len__(self) -> int: return self.length
     def __getitem__(self, i: int) -> Any: return self.few[i % len(self.few)]
 
-# %% ../nbs/08_doctor.ipynb #43e89805
+# %% ../nbs/08_doctor.ipynb #1118cc0b
 def load_advice(
     bench:Bench,      # of the pipeline
     rounds:Rounds,    # measured
@@ -1037,6 +1056,7 @@ def _bytes_first(pipe: Pipeline) -> Any:
     twin.transform = None
     return _changed(pipe, loader=twin)
 
+# %% ../nbs/08_doctor.ipynb #b5eaf6f9
 def _is_plain_folder(dataset: Any) -> bool:
     "Whether it is torchvision's ImageFolder, read by torchvision's own loader."
     from torchvision.datasets import ImageFolder
@@ -1051,6 +1071,7 @@ def _pixel_bytes(dataset: Any) -> float:
         with Image.open(path) as image: sizes.append(3 * image.width * image.height)
     return statistics.fmean(sizes)
 
+# %% ../nbs/08_doctor.ipynb #a9f4e0e1
 def _lighter(bench: Bench, rounds: Rounds, change: str, cost: str, cure: Callable, pilot: Callable | None = None) -> list[Advice]:
     "Advice that makes loading cheaper: the changed loading is measured for a few batches, by the workers or beside the present one."
     with (pilot or cure)(bench.pipe) as changed:
@@ -1082,6 +1103,7 @@ def precision_advice(
     if pipe.precision != "fp32" or pipe.device.type == "cuda" and torch.cuda.get_device_capability(pipe.device) < (8, 0): return []
     return _faster(bench, rounds, "bfloat16 autocast", "7 bits of mantissa in matrix products: compare the loss", _recompute(precision="bf16"))
 
+# %% ../nbs/08_doctor.ipynb #010eede8
 def _faster(bench: Bench, rounds: Rounds, change: str, cost: str, cure: Callable) -> list[Advice]:
     with cure(bench.pipe) as changed:
         other = Bench(changed, bench.places, bench.visit)
@@ -1107,6 +1129,7 @@ def batch_advice(
                    predicted((rounds, pairs), lambda m: factor * m["full"] / (factor * (m["full"] - m["device"]) + m["device"] * m["device_many"] / m["device_now"])),
                    f"{factor} times the activations; fewer updates an epoch, so tune the learning rate again", _rebatch(size * factor))
 
+# %% ../nbs/08_doctor.ipynb #62b222fc
 def joined(
     batches:list[Any],  # alike
 ) -> Any:
@@ -1148,6 +1171,7 @@ def _settled(rounds: Rounds) -> bool:
     step = estimate(rounds, lambda m: m["full"])
     return step.high - step.low < 0.03 * step.value and len({judge(stage_seconds(m)) for m in resampled(rounds)}) == 1
 
+# %% ../nbs/08_doctor.ipynb #3b05e5fd
 def all_advice(
     bench:Bench,          # of the pipeline
     rounds:Rounds,        # measured
@@ -1245,6 +1269,7 @@ def diagnose(
     work = dict(storage=m["storage"], preprocessing=m["load"] - m["storage"] - m["collate"], collate=m["collate"])
     return Diagnosis(verdict_of(rounds), estimate(rounds, lambda m: m["full"]), stages, work, advice, (*_remarks(bench, rounds, places), *remarks), len(rounds), pipe)
 
+# %% ../nbs/08_doctor.ipynb #3ee858e2
 def _remarks(bench: Bench, rounds: Rounds, places: dict[Place, str]) -> tuple[str, ...]:
     "What a reader should know before believing the figures."
     m, said = medians(rounds), []
@@ -1257,6 +1282,7 @@ def _remarks(bench: Bench, rounds: Rounds, places: dict[Place, str]) -> tuple[st
     if bench.workers and m["full"] < 1.1 * m["handed"] and hidden > 0.2 * m["full"]: said.append(f"{duration_text(m['load'])} of loading are hidden by {bench.workers} workers")
     return tuple(said)
 
+# %% ../nbs/08_doctor.ipynb #506a9087
 def _verify(pipe: Pipeline, advice: Advice, seconds: float, report: Report) -> Verification:
     "Both pipelines in turn, until the time is up."
     with untouched(pipe.loader), advice.apply(pipe) as changed:
@@ -1304,6 +1330,7 @@ def draw_stages(
     words = advice.change + (f": the prediction was off by {verification.error:+.0%}" if verification else "")
     return drawing.text(90, 144, words)
 
+# %% ../nbs/08_doctor.ipynb #f60ed622
 def _draw_cured(drawing: Svg, y: float, word: str, wide: float, value: float, low: float, high: float, hollow: bool) -> None:
     "A row with the cured step and its interval."
     drawing.text(0, y + 18, word)
@@ -1323,6 +1350,7 @@ class SlowBus:
         time.sleep(batch_bytes(batch) / self.bytes_per_s)
         return on_device(batch, torch.device("cpu"))
 
+# %% ../nbs/08_doctor.ipynb #1319b133
 class SlowCollate:
     "Stacks samples after doing needless work on each pixel."
     def __init__(
@@ -1338,6 +1366,7 @@ class SlowCollate:
         for _ in range(self.passes): image = nn.functional.avg_pool2d(image, 3, 1, 1)
         return image
 
+# %% ../nbs/08_doctor.ipynb #43e67fb7
 @dataclass(frozen=True)
 class Patient:
     "A pipeline with a known cause."

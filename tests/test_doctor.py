@@ -71,6 +71,12 @@ class Spinning:
         return x
 
 
+class Jittered:
+    "A transform with a generator of its own."
+    def __init__(self): self.draws = np.random.default_rng(0)
+    def __call__(self, x): return x + self.draws.random()
+
+
 class Heavy(nn.Module):
     "A model whose forward computes for a given time."
     def __init__(self, seconds): super().__init__(); self.seconds, self.layer, self.norm = seconds, nn.Linear(4, 2), nn.BatchNorm1d(2)
@@ -145,13 +151,14 @@ def test_everything_is_left_as_it_was():
     model(torch.rand(8, 4)).sum().backward()
     optimizer = torch.optim.Adam(model.parameters())
     optimizer.step()
-    loader = DataLoader(Samples(transform=Spinning(1e-4)), 8, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(3))
+    loader = DataLoader(Samples(transform=Jittered()), 8, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(3))
+    jitter = loader.dataset.transform.draws.bit_generator.state
     before = copy.deepcopy(model.state_dict()), [p.grad.clone() for p in model.parameters()], copy.deepcopy(optimizer.state_dict()), state_of(loader)
     draws = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
     diagnose(model, loader, optimizer=optimizer, **FAST)
     after = model.state_dict(), [p.grad for p in model.parameters()], optimizer.state_dict(), state_of(loader)
     assert all(torch.equal(a, b) for a, b in zip(before[0].values(), after[0].values())) and all(map(torch.equal, before[1], after[1]))
-    assert str(before[2]) == str(after[2]) and before[3] == after[3]
+    assert str(before[2]) == str(after[2]) and before[3] == after[3] and jitter == loader.dataset.transform.draws.bit_generator.state
     assert torch.equal(draws[0], torch.get_rng_state()) and np.array_equal(draws[1], np.random.get_state()[1]) and draws[2] == random.getstate()
 
 
@@ -217,6 +224,12 @@ class Halving(DataLoader):
     def __iter__(self): return ((x[::2], y[::2]) for x, y in super(Halving, self).__iter__())
 
 
+class Wrapping:
+    "A loader of one's own around a DataLoader with workers."
+    def __init__(self): self.inner = DataLoader(Samples(), 8, num_workers=1)
+    def __iter__(self): return (batch for batch in self.inner)
+
+
 class Viewing(nn.Module):
     "Flattens as many a hand-written network does, which a channels_last tensor does not bear."
     def __init__(self): super().__init__(); self.conv, self.layer = nn.Conv2d(3, 4, 3), nn.Linear(144, 2)
@@ -236,8 +249,9 @@ class Viewing(nn.Module):
     lambda: (Viewing(), DataLoader(TensorDataset(torch.rand(32, 3, 8, 8), torch.zeros(32, dtype=torch.int64)), 8)),
     lambda: (nn.Linear(4, 2), DataLoader(Samples(16) + Samples(16), 8)),
     lambda: (nn.Linear(4, 2), Halving(Samples(), 8, num_workers=1)),
+    lambda: (nn.Linear(4, 2), Wrapping()),
 ], ids=["dicts", "stream", "inputs alone", "a list of batches", "no batching", "a heavy stream", "labels beyond the outputs", "a sampler without length",
-        "a worker_init_fn", "a model that channels_last breaks", "two data sets in one", "a DataLoader with its own iteration"])
+        "a worker_init_fn", "a model that channels_last breaks", "two data sets in one", "a DataLoader with its own iteration", "a DataLoader in a wrapper"])
 def test_other_shapes_of_models_and_loaders(make):
     found = diagnose(*make(), seconds=2, device="cpu")
     assert found.verdict in doctor.VERDICTS and found.step.value > 0

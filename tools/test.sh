@@ -15,11 +15,11 @@ stage() {
 }
 
 stage "clean, exported, rendered" python tools/notebooks.py check
-# One thread for each of two workers: with more, torch's threads wait for each other on a small machine.
+# Two processes with one thread each: with more, torch's threads wait for each other on a small machine.
 stage "cells (nbdev_test)" env OMP_NUM_THREADS=1 nbdev_test --n_workers 2
-# As a reader runs them: one kernel at a time, with all cores.
-stage "chapters in a kernel (nbmake)" pytest --nbmake --nbmake-timeout=600 nbs/[!_.]*.ipynb
-stage tests pytest tests --ignore=tests/bench "$@"
+stage "chapters in a kernel (nbmake)" env OMP_NUM_THREADS=1 pytest -n 2 --nbmake --nbmake-timeout=600 nbs/[!_.]*.ipynb
+# A file at a time, so that all browser tests share one browser.
+stage tests pytest -n 2 --dist loadfile tests --ignore=tests/bench "$@"
 
 (( ${#failed[@]} == 0 )) && exit
 (IFS=,; echo "failed: ${failed[*]}" >&2)

@@ -1385,7 +1385,7 @@ PATIENTS = {
     "heavy transform": Patient("preprocessing", lambda: (GluonCNN(), DataLoader(PerSample(Subset(mnist(), range(4_000)), Blur(100)), 32, shuffle=True))),
     "slow collate": Patient("preprocessing", lambda: (GluonCNN(), DataLoader(_digits(), 32, shuffle=True, collate_fn=SlowCollate(100)))),
     "tiny batch": Patient("compute", lambda: (GluonCNN(), BatchLoader(mnist(), 2, shuffle=True, seed=0))),
-    "copy-bound": Patient("transfer", lambda: (_wide(), BatchLoader(mnist(), 512, shuffle=True, seed=0, transform=to_float)), dict(device="cpu", transfer=SlowBus(200e6))),
+    "copy-bound": Patient("transfer", lambda: (_wide(), BatchLoader(mnist(), 512, shuffle=True, seed=0, transform=to_float)), dict(device="cpu", transfer=SlowBus(50e6))),
 }
 
 # %% ../nbs/08_doctor.ipynb #f8687e39

@@ -18,8 +18,8 @@ stage "clean, exported, rendered" python tools/notebooks.py check
 # Two processes with one thread each: with more, torch's threads wait for each other on a small machine.
 stage "cells (nbdev_test)" env OMP_NUM_THREADS=1 nbdev_test --n_workers 2
 stage "chapters in a kernel (nbmake)" env OMP_NUM_THREADS=1 pytest -n 2 --nbmake --nbmake-timeout=600 nbs/[!_.]*.ipynb
-# A file at a time, so that all browser tests share one browser.
-stage tests pytest -n 2 --dist loadfile tests --ignore=tests/bench "$@"
+# One at a time: some of them measure.
+stage tests pytest tests --ignore=tests/bench "$@"
 
 (( ${#failed[@]} == 0 )) && exit
 (IFS=,; echo "failed: ${failed[*]}" >&2)

@@ -134,6 +134,13 @@ def test_no_more_workers_than_cores(monkeypatch):
     assert not any(advice.change.startswith("num_workers") for advice in found.advice)
 
 
+def test_workers_that_lose_in_a_trial_are_not_advised(monkeypatch):
+    monkeypatch.setattr(doctor, "_candidates", lambda m, now, cores: [1])
+    monkeypatch.setattr(doctor, "_coupled", lambda m: m["full"] / 10)  # a prediction that is far too good
+    bench = doctor.Bench(doctor.make_pipeline(Heavy(20e-3), DataLoader(Samples(), 8), device="cpu"), visit=0.1, pilot=1.0)
+    assert doctor.worker_advice(bench, doctor.measure_rounds(bench, 1.0), 2) == []
+
+
 def test_nothing_is_advised_where_nothing_helps():
     images = Images(torch.zeros(64, 1, 2, 2, dtype=torch.uint8), torch.zeros(64, dtype=torch.int64))
     found = diagnose(nn.Sequential(nn.Flatten(), Heavy(30e-3)), BatchLoader(images, 32), **FAST)

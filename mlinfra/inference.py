@@ -481,8 +481,8 @@ def serve(
 def calibrate(
     predictor:Predictor,    # to be timed
     images:torch.Tensor,    # on the host; they repeat when they run out
-    batches:tuple[int, int]=(1, 16),  # the two sizes that make the line
-    repeats:int=15,         # answers of each size, in turn
+    batches:tuple[int, int]=(1, 8),  # the two sizes that make the line
+    repeats:int=9,         # answers of each size, in turn
 ) -> ServiceTime:
     "The line through the median times of two batch sizes, measured now."
     inputs = {b: _batch(images, range(positive_int("batches", b))) for b in batches}
@@ -700,17 +700,15 @@ def drifting_stream(
     size:int=100,              # images in each
     shift:str="rotated",       # one of `SHIFTS`
     at:int=15,                 # the first shifted chunk
-    burst:range=range(35, 39),  # chunks whose told labels are wrong
-    seed:int=0,                # of the wrong labels
+    burst:range=range(35, 39),  # chunks whose labels are told wrong: off by one class
 ) -> list[Chunk]:
     "A stream whose world changes once, and whose labels are wrong for a while."
     chunks, size = positive_int("chunks", chunks), positive_int("size", size)
     if chunks * size > len(dataset): raise ValueError(f"{chunks} chunks of {size} need {chunks * size:,} images, the data set has {len(dataset):,}")
-    draw, stream = torch.Generator().manual_seed(seed), []
+    stream = []
     for number, (images, labels) in enumerate(zip(dataset.images.split(size)[:chunks], dataset.labels.split(size))):
         if number >= at: images, labels = shifted(images, labels, shift)
-        wrong = (labels + torch.randint(1, 10, labels.shape, generator=draw)) % 10
-        stream.append(Chunk(images, labels, wrong if number in burst else labels))
+        stream.append(Chunk(images, labels, (labels + 1) % 10 if number in burst else labels))
     return stream
 
 # %% ../nbs/05_inference.ipynb #b295f8c1
@@ -727,15 +725,15 @@ class Frozen:
         self.seen += 1
 
 class Online(Frozen):
-    "Takes one step on each chunk."
-    def __init__(self, model: nn.Module, lr: float = 0.1):
+    "Takes a step on each mini-batch as it comes, and forgets it."
+    def __init__(self, model: nn.Module, lr: float = 0.1, batch_size: int = 20):
         super().__init__(model)
-        self.optimizer = sgd(self.model.to(pick_device()), lr)
+        self.optimizer, self.batch_size = sgd(self.model.to(pick_device()), lr), positive_int("batch_size", batch_size)
 
     def learn(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        "One step of SGD."
+        "One step of SGD on each mini-batch, in the order of arrival."
         super().learn(images, labels)
-        fit(self.model, [(images, labels)], optimizer=self.optimizer, progress=False)
+        fit(self.model, BatchLoader(Images(images, labels), self.batch_size), optimizer=self.optimizer, progress=False)
 
 # %% ../nbs/05_inference.ipynb #46898de6
 class Retrained(Frozen):

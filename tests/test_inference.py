@@ -320,10 +320,11 @@ def weights(model): return [p.detach().cpu().clone() for p in model.parameters()
 def same(a, b): return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_online_takes_one_step_of_sgd_on_each_chunk():
-    learner, by_hand = inference.Online(linear(), lr=0.2), linear()
-    for images, labels in chunks(3):
-        learner.learn(images, labels)
+def test_online_takes_one_step_of_sgd_on_each_mini_batch():
+    learner, by_hand = inference.Online(linear(), lr=0.2, batch_size=4), linear()
+    data = chunks(3)
+    for images, labels in data: learner.learn(images, labels)
+    for images, labels in (half for images, labels in data for half in zip(images.split(4), labels.split(4))):
         loss = nn.functional.cross_entropy(by_hand(images), labels)
         for p, g in zip(by_hand.parameters(), torch.autograd.grad(loss, list(by_hand.parameters()))): p.data -= 0.2 * g
     for a, b in zip(weights(learner.model), weights(by_hand)): torch.testing.assert_close(a, b)

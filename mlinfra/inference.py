@@ -498,7 +498,7 @@ def compare_streams(
 ) -> pd.DataFrame:
     "A row for each stream: counts, percentiles, mean wait, batch and load."
     import pandas as pd
-    return pd.DataFrame({name: stream.summary() for name, stream in streams.items()}).T
+    return pd.DataFrame([stream.summary() for stream in streams.values()], index=list(streams))
 
 # %% ../nbs/05_inference.ipynb #9750b5a7
 def plot_waits(
@@ -513,9 +513,9 @@ def plot_waits(
         ax.plot([100 * load] * 9, [stream.summary()["mean_wait_seconds"] for stream in streams], "o", mfc="none", color=COLORS["wait"])
     for stream in measured:
         service = math.fsum(seconds for _, seconds in stream.batches) / len(stream.batches)
-        load = 100 * service * len(stream.due) / stream.due[-1]
+        load = 100 * service * len(stream.due) / stream.due[-1]  # what was offered, at the service that it got
         ax.plot(load, stream.summary()["mean_wait_seconds"] / service, "o", color=COLORS["forward"])
-    ax.set(ylim=(0, 5), xlim=(0, 100))
+    ax.set(ylim=(0, 5), xlim=(0, max(100, 1.05 * ax.get_xlim()[1])))
     return label(ax, "load: rate × service (%)", "mean wait (services)", "line: M/D/1   hollow: simulated, as few requests   solid: measured")
 
 # %% ../nbs/05_inference.ipynb #ac166842
@@ -533,8 +533,9 @@ def plot_streams(
         real, guess = percentile(measured.latencies, 95), percentile(simulated.latencies, 95)
         ax.plot(1e3 * real, 95, "o", color=colors[i % 5])
         ax.plot(1e3 * guess, 95, "o", ms=11, mfc="none", color=colors[i % 5])
-        ax.text(0.98, 0.08 + 0.1 * i, f"{name}: error at 95% {guess / real - 1:+.0%}", color=colors[i % 5], transform=ax.transAxes, ha="right", fontsize=9)
-    ax.set_xscale("log")
+        ax.text(0.02, 0.9 - 0.09 * i, f"{name}: error at 95% {guess / real - 1:+.0%}", color=colors[i % 5], transform=ax.transAxes, fontsize=9)
+    least, most = (1e3 * pick(s for pair in pairs.values() for stream in pair for s in stream.latencies) for pick in (min, max))
+    ax.set(xscale="log", xlim=(least / max(most / least, 2)**0.7, 1.1 * most))  # room for the words
     return label(ax, "latency (ms)", "answered within (%)", "solid: measured   dashed: simulated, same arrivals")
 
 # %% ../nbs/05_inference.ipynb #c7fe2c51

@@ -1,0 +1,60 @@
+"""The server panel in a real JupyterLab: its words against the simulation, a real run, a stop."""
+import pytest
+from lab import Panel, wait_until
+
+from mlinfra.inference import Policy, ServiceTime, describe_server
+
+pytestmark = pytest.mark.browser
+CNN, RESNET = ServiceTime(0.0005, 0.0001), ServiceTime(0.008, 0.002)
+CELL = """from mlinfra.inference import ServiceTime, server_panel
+box = server_panel(services={"GluonCNN": ServiceTime(0.0005, 0.0001), "ResNet-18": ServiceTime(0.008, 0.002)})
+box"""
+
+
+def jobs(notebook): return notebook.value("[t.name for t in __import__('threading').enumerate() if t.name == 'mlinfra-job']")
+
+
+def test_server_panel_predicts_measures_and_stops(open_cells):
+    notebook = open_cells(CELL)
+    panel = Panel(notebook, "server")
+    panel.says(describe_server(RESNET, Policy(), 100))
+    before = panel.picture()
+    panel.press("arrivals", "ArrowLeft")
+    panel.says(describe_server(RESNET, Policy(), 68))
+    before = panel.changed_from(before)
+    panel.drag("maximum batch", 1.0)
+    panel.says(describe_server(RESNET, Policy(64), 68))
+    before = panel.changed_from(before)
+    panel.press("maximum wait", "End")
+    panel.says(describe_server(RESNET, Policy(64, 0.1), 68))
+    before = panel.changed_from(before)
+    panel.root.locator("select").select_option("GluonCNN")
+    panel.says(describe_server(CNN, Policy(64, 0.1), 68))
+    before = panel.changed_from(before)
+    panel.press("arrivals", "Home", "ArrowRight")
+    panel.says(describe_server(CNN, Policy(64, 0.1), 15))
+    before = panel.changed_from(before)
+    panel.button("Run").click()
+    wait_until(lambda: "Measured 45 requests" in panel.status(), "the requests are answered", 30)
+    panel.changed_from(before)
+    notebook.shot("server_measured")
+    panel.press("arrivals", "Home")
+    panel.button("Run").click()
+    wait_until(lambda: "requests answered" in panel.status(), "progress is shown")
+    panel.button("Stop").click()
+    wait_until(lambda: panel.status() == "Stopped.", "the stream stops")
+    wait_until(lambda: jobs(notebook) == "[]", "no thread is left")
+
+
+def test_server_panel_measures_a_model_when_it_is_chosen(open_cells):
+    notebook = open_cells("from mlinfra.inference import describe_server, Policy, server_panel\nbox = server_panel()\nbox")
+    panel = Panel(notebook, "server")
+    panel.says("Predicted at 100 requests/s")
+    assert notebook.value("list(box.desk.services)") == "['ResNet-18']"
+    panel.press("arrivals", "End")
+    panel.says("turned away")
+    panel.root.locator("select").select_option("GluonCNN")
+    panel.press("arrivals", "Home")
+    panel.press("maximum batch", "Home")
+    said = notebook.value("describe_server(box.desk.services['GluonCNN'], Policy(), 10)").strip("'")
+    panel.says(said)

@@ -409,8 +409,8 @@ class RunButton:
         import ipywidgets as w
         self.work, self.done, self.job, self._shown, self._clicks = work, done, None, 0.0, threading.Lock()
         release_after_cells()
-        self.run = w.Button(description=text, button_style="primary", layout=w.Layout(width="auto"))
-        self.stop = w.Button(description="Stop", disabled=True)
+        self.run = w.Button(description=text, button_style="primary", layout=w.Layout(width="auto", flex="0 0 auto"))
+        self.stop = w.Button(description="Stop", disabled=True, layout=w.Layout(flex="0 0 auto"))
         self.bar = w.FloatProgress(max=1.0, layout=w.Layout(width="160px", visibility="hidden"))
         self.status = w.HTML()
         self.status.add_class("mlinfra-status")

@@ -734,10 +734,10 @@ def rough_step(
 def with_lighter_load(
     m:dict[str, float],   # medians of a diagnosis
     load:float,           # seconds that a batch then takes to load
-    extra:float=0.0,      # seconds added to the step for it
+    batch:float,          # seconds that the step then takes with a batch that is loaded
 ) -> float:               # seconds of a step
     "The step without workers when a batch costs less to load: what loading adds shrinks with it."
-    return m["batch"] + (m["full"] - m["batch"]) * load / m["load"] + extra
+    return batch + (m["full"] - m["batch"]) * load / m["load"]
 
 # %% ../nbs/08_doctor.ipynb #2494a06e
 @dataclass(frozen=True)
@@ -1090,7 +1090,7 @@ def _lighter(bench: Bench, rounds: Rounds, change: str, cost: str, cure: Callabl
                                         "batch_now": bench.batch(), "batch_then": other.batch()})
     def speedup(m: dict[str, float]) -> float:
         load = m["load"] * m["load_then"] / m["load_now"]
-        return m["full"] / with_lighter_load(m, load, m["batch_then"] - m["batch_now"])
+        return m["full"] / with_lighter_load(m, load, m["batch"] * m["batch_then"] / m["batch_now"])  # ratios: a pilot may run at another pace
     return _advice(change, predicted((rounds, pairs), speedup), cost, cure)
 
 # %% ../nbs/08_doctor.ipynb #8e0b118d

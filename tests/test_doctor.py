@@ -104,20 +104,26 @@ CERTAIN = {
 }
 
 
+def diagnose_patiently(cause, model, loader, **options):
+    "A diagnosis; where it is undecided, which may be the machine's fault, another one that takes longer."
+    found = diagnose(model, loader, **options, **FAST)
+    undecided = found.verdict in ("mixed", "inconclusive") and found.verdict != cause
+    return diagnose(model, loader, **options, **FAST | dict(seconds=20)) if undecided else found
+
+
 @pytest.mark.parametrize("cause", CERTAIN)
 def test_a_certain_cause_is_found(cause):
     model, loader, options = CERTAIN[cause]()
-    found = diagnose(model, loader, **options, **FAST)
-    if found.verdict != cause and found.verdict in ("mixed", "inconclusive"): found = diagnose(model, loader, **options, **FAST | dict(seconds=20))  # a busy machine takes more rounds
+    found = diagnose_patiently(cause, model, loader, **options)
     assert found.verdict == cause, found
     assert ("cannot be told apart" in str(found)) == (cause == "inconclusive")
 
 
 def test_what_workers_hide_is_no_bottleneck():
     loader = DataLoader(Fetching(Samples(), slow_read(4e-3, keep)), 8, num_workers=2)
-    found = diagnose(Heavy(60e-3), loader, **FAST)
-    assert found.work["storage"] > 10e-3, "eight reads of 4 ms; on a busy machine a part of them counts as waiting for a core"
-    assert found.verdict in ("compute", "inconclusive"), "on a busy machine few rounds fit into the time"
+    found = diagnose_patiently("compute", Heavy(60e-3), loader)
+    assert found.verdict == "compute" and found.work["storage"] > 16e-3, "eight reads of 4 ms, to within a factor of two"
+    assert "hidden by 2 workers" in " ".join(found.remarks)
 
 
 def test_the_cure_of_a_slow_store_is_predicted_and_verified():

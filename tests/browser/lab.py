@@ -129,6 +129,11 @@ class Notebook:
         self.page.screenshot(path=SHOTS / f"{name}.png")
 
 
+def jobs(notebook):
+    "The names of the kernel's threads that work for a panel."
+    return notebook.value("[t.name for t in __import__('threading').enumerate() if t.name == 'mlinfra-job']")
+
+
 class Panel:
     "A panel in a notebook, used by mouse and keyboard."
     def __init__(self, notebook, name):

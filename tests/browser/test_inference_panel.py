@@ -1,6 +1,6 @@
 """The server panel in a real JupyterLab: its words against the simulation, a real run, a stop."""
 import pytest
-from lab import Panel, wait_until
+from lab import Panel, jobs, wait_until
 
 from mlinfra.inference import Policy, ServiceTime, describe_server
 
@@ -9,9 +9,6 @@ CNN, RESNET = ServiceTime(0.0005, 0.0001), ServiceTime(0.008, 0.002)
 CELL = """from mlinfra.inference import ServiceTime, server_panel
 box = server_panel(services={"GluonCNN": ServiceTime(0.0005, 0.0001), "ResNet-18": ServiceTime(0.008, 0.002)})
 box"""
-
-
-def jobs(notebook): return notebook.value("[t.name for t in __import__('threading').enumerate() if t.name == 'mlinfra-job']")
 
 
 def test_server_panel_predicts_measures_and_stops(open_cells):

@@ -2,7 +2,7 @@
 import re
 
 import pytest
-from lab import Notebook, Panel, wait_until
+from lab import Notebook, Panel, jobs, wait_until
 
 from mlinfra.arithmetic import Schedule, Stages, describe, describe_overlap
 from mlinfra.models import GluonCNN, count_parameters
@@ -130,9 +130,6 @@ def alone(curve, extra):
     return sum(float(re.search(rf"\b{name}=([^,)]+)", curve)[1].removeprefix("np.float64(")) for name in ("load", "compute")) + extra
 
 
-def jobs(notebook): return notebook.value("[t.name for t in __import__('threading').enumerate() if t.name == 'mlinfra-job']")
-
-
 def test_workers_panel_predicts_measures_and_stops(open_cells):
     notebook = open_cells("from mlinfra.workers import workers_panel\nbox = workers_panel()\nbox")
     panel = Panel(notebook, "workers")
@@ -186,14 +183,14 @@ def test_storage_panel_predicts_measures_and_stops(open_cells):
     panel.changed_from(before)
 
 
-def diagnose_until_cured(panel, most=4):
-    "Press Diagnose until there is a cure to apply: on a machine that is busy for a moment a diagnosis may be inconclusive."
+def diagnose_patiently(panel, most=4):
+    "Press Diagnose; again where there is no clear verdict or no cure, which may be the machine's fault."
     for _ in range(most):
         panel.button("Diagnose").click()
         wait_until(panel.button("Diagnose").is_disabled, "the diagnosis begins")
         wait_until(panel.button("Diagnose").is_enabled, "the diagnosis ends", 120)
-        if "Cure:" in panel.words(): return
-    raise AssertionError(f"no cure in {most} diagnoses: {panel.words()}")
+        undecided = re.search(r"Verdict: (mixed|inconclusive)\.", panel.words())
+        if not undecided and "Cure:" in panel.words(): return
 
 
 def test_doctor_panel_from_guess_to_cure(open_cells):
@@ -205,12 +202,11 @@ def test_doctor_panel_from_guess_to_cure(open_cells):
     before = panel.picture()
     panel.button("Cure").click()
     panel.root.get_by_text("diagnose this pipeline first").wait_for()
-    diagnose_until_cured(panel)
-    verdict = re.search(r"Verdict: (\w+)\. You guessed compute\.", panel.words())[1]
-    assert verdict in ("transfer", "mixed", "inconclusive"), "a bus that is really slow"
+    diagnose_patiently(panel)
+    panel.says("Verdict: transfer. You guessed compute.")
     before = panel.changed_from(before)
     panel.root.locator("select").nth(1).select_option("transfer")
-    panel.says("You guessed right." if verdict == "transfer" else "You guessed transfer.")
+    panel.says("You guessed right.")
     panel.button("Cure").click()
     panel.says("the prediction was off by", 120)
     panel.changed_from(before)

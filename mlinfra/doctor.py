@@ -38,11 +38,11 @@ from .workers import Blur, usable_cores
 
 # %% auto #0
 __all__ = ['STAGES', 'VERDICTS', 'Rounds', 'Report', 'KINDS', 'NESTED', 'Place', 'GAIN', 'Evidence', 'PATIENTS', 'Estimate',
-           'medians', 'resampled', 'estimate', 'stage_seconds', 'judge', 'verdict_of', 'Pipeline', 'on_device',
-           'rebuilt', 'default_step', 'generators_in', 'untouched', 'variant', 'find_callables', 'altered', 'load_once',
-           'loader_kind', 'slow_read', 'Fetching', 'keep', 'workers_of', 'samples_in', 'Bench', 'loaded', 'crowded',
-           'seconds_apart', 'make_pipeline', 'length_of', 'coupled', 'rough_step', 'with_lighter_load', 'Advice',
-           'Verification', 'predicted', 'worker_advice', 'piloted', 'batch_bytes', 'loader_advice', 'pinned',
+           'medians', 'resampled', 'estimate', 'stage_seconds', 'ranked', 'judge', 'verdict_of', 'Pipeline',
+           'on_device', 'rebuilt', 'default_step', 'generators_in', 'untouched', 'variant', 'find_callables', 'altered',
+           'load_once', 'loader_kind', 'slow_read', 'Fetching', 'keep', 'workers_of', 'samples_in', 'Bench', 'loaded',
+           'crowded', 'seconds_apart', 'make_pipeline', 'length_of', 'coupled', 'rough_step', 'with_lighter_load',
+           'Advice', 'Verification', 'predicted', 'worker_advice', 'piloted', 'batch_bytes', 'loader_advice', 'pinned',
            'read_recipe', 'to_bytes', 'late_normalize', 'jpeg_folder', 'raw_cache', 'load_advice', 'layout_advice',
            'precision_advice', 'batch_advice', 'joined', 'measure_rounds', 'all_advice', 'Diagnosis', 'diagnose',
            'draw_stages', 'SlowBus', 'SlowCollate', 'Patient', 'doctor_panel', 'load_factory', 'made_by']
@@ -102,14 +102,21 @@ def stage_seconds(
         "storage": data * m["storage"] / load, "preprocessing": data * (1 - m["storage"] / load)}
     return told | {"handover": max(0.0, handed - m["batch"]), "transfer": max(0.0, m["batch"] - m["device"]), "compute": m["device"]}
 
+def ranked(
+    seconds:dict[str, float],  # stage -> seconds of a step
+) -> tuple[str, float]:        # the stage with most of the step; how many times as much as the next
+    "The stage that leads, and by how much; hand-over and copy count as one, transfer."
+    joined = {"transfer": seconds["handover"] + seconds["transfer"], "compute": seconds["compute"],
+              **{stage: seconds[stage] for stage in ("storage", "preprocessing", "loading") if stage in seconds}}
+    (top, most), (_, second), *_ = sorted(joined.items(), key=lambda item: -item[1])
+    return top, most / second if second else math.inf
+
 def judge(
     seconds:dict[str, float],  # stage -> seconds of a step
 ) -> str:
     "One of `VERDICTS`: the stage with most of the step, if it has half as much again as the next."
-    joined = {"transfer": seconds["handover"] + seconds["transfer"], "compute": seconds["compute"],
-              **{stage: seconds[stage] for stage in ("storage", "preprocessing", "loading") if stage in seconds}}
-    (top, most), (_, second), *_ = sorted(joined.items(), key=lambda item: -item[1])
-    if most < 1.5 * second: return "mixed"
+    top, lead = ranked(seconds)
+    if lead < 1.5: return "mixed"
     return "inconclusive" if top == "loading" else top
 
 # %% ../nbs/08_doctor.ipynb #b4bb20bf
@@ -118,10 +125,10 @@ def verdict_of(
 ) -> str:
     "The verdict that the rounds support."
     if len(rounds) < 3: return "inconclusive"
-    said = judge(stage_seconds(medians(rounds)))
-    drawn = [judge(stage_seconds(m)) for m in resampled(rounds)]
-    if drawn.count(said) >= 0.9 * len(drawn): return said
-    return "mixed" if {*drawn} <= {said, "mixed"} else "inconclusive"
+    said, (top, _) = judge(stage_seconds(medians(rounds))), ranked(stage_seconds(medians(rounds)))
+    drawn = [stage_seconds(m) for m in resampled(rounds)]
+    if said == "mixed": return "mixed" if sum(judge(d) == "mixed" for d in drawn) >= 0.9 * len(drawn) else "inconclusive"
+    return said if sum(ranked(d)[0] == top for d in drawn) >= 0.95 * len(drawn) else "inconclusive"
 
 # %% ../nbs/08_doctor.ipynb #ef1e65ad
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import browser
 import decode
+import formats
 import gpu
 import patients
 import stages
@@ -40,6 +41,7 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "micro": keyed("micro", stages.micro),
     "decode": keyed("decode", decode.decode),
     "doctor": keyed("doctor", patients.doctor),
+    "precision": keyed("precision", formats.precision),
     "browser": keyed("browser", browser.browser),
     "gpu": keyed("gpu", gpu.gpu),
 }

@@ -121,7 +121,7 @@ def describe_value(
     if not math.isfinite(stored):
         becomes = "NaN, for it has no infinity (a conversion that saturates gives its largest number)" if format.finite else "infinity"
         return f"{value:.6g} overflows {format.name} and becomes {becomes}: the largest is {largest:.6g}."
-    if stored == 0 and value: return f"{value:.6g} underflows to 0 in {format.name}: its smallest number above 0 is {format.decode(1):.3g}, and what is not more than half of it is lost."
+    if stored == 0 and value: return f"{value:.6g} underflows to 0 in {format.name}: its smallest number above 0 is {format.decode(1):.3g}, and half of that or less is lost."
     gap = f"the numbers around it are {spacing(format, stored):.3g} apart"
     kind = " It is subnormal: the nearer to zero, the fewer digits." if 0 < abs(stored) < format.decode(2**format.mantissa_bits) else ""
     if stored == value: return f"{value:.9g} is a number of {format.name}; {gap}.{kind}"

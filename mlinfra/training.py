@@ -156,8 +156,8 @@ def check_precision(
 ) -> str:
     "`precision`; ValueError if it is unknown or this device lacks it."
     if precision not in PRECISIONS: raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if precision in ("tf32", "fp16") and device.type != "cuda":
-        raise ValueError(f"precision {precision} needs a CUDA device, this is {device.type}: use fp32 or bf16")
+    if precision == "tf32" and device.type != "cuda":
+        raise ValueError(f"precision tf32 needs a CUDA device, this is {device.type}: use fp32, bf16 or fp16")
     if precision in ("tf32", "bf16") and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
         raise ValueError(f"precision {precision} needs compute capability 8.0, {torch.cuda.get_device_name(device)} is older: use fp32 or fp16")
     return precision

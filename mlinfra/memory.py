@@ -667,7 +667,7 @@ def measure_plan(
 ) -> str:
     "One real step of the plan's model here, in words; ValueError where it is too large to try."
     need = plan.footprint().total
-    if plan.saver.startswith("ZeRO"): raise ValueError(f"{plan.saver} needs {count_text(plan.world_size, 'rank')}, here is one: choose another saver to measure")
+    if plan.saver.startswith("ZeRO"): raise ValueError(f"{plan.saver} needs several ranks and here is one: choose another saver to measure")
     if need > limit: raise ValueError(f"the step takes {bytes_text(need)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
     make, shape = PANEL_MODELS[plan.model]
     model = make()

@@ -31,7 +31,7 @@ def pair(width, out=None): return nn.Sequential(nn.Linear(width, out or width), 
 # ---- prediction and measurement
 
 @pytest.mark.parametrize("name, batch, precision", [(name, batch, precision) for name in ZOO for batch, precision in ((2, "fp32"), (5, "fp32"), (3, "bf16"))
-                                                    if (name, batch) != ("resnet50", 5)])
+                                                    if name != "resnet50" or batch == 2])
 def test_the_estimate_is_what_autograd_keeps(name, batch, precision):
     make, shape = ZOO[name]
     model = make()
@@ -250,7 +250,7 @@ def test_the_ledger_forgets_what_has_died():
 
 
 def test_tracing_leaves_nothing_behind():
-    def count(): return sum(isinstance(o, torch.Tensor) for o in gc.get_objects())
+    def count(): return sum(issubclass(type(o), torch.Tensor) for o in gc.get_objects())
     model = resnet18(10, "small")
     memory.estimate(model, 2)
     gc.collect()
@@ -306,8 +306,8 @@ def test_the_global_batch_is_kept(largest, wanted):
 
 
 def test_accumulation_makes_up_for_a_small_batch():
-    plan = memory.find_batch_size(Allocator(150), global_batch=1024)
-    assert (plan.largest, plan.batch_size, plan.accumulation, plan.global_batch) == (150, 128, 8, 1024)
+    plan = memory.find_batch_size(Allocator(150), global_batch=256)
+    assert (plan.largest, plan.batch_size, plan.accumulation, plan.global_batch) == (150, 128, 2, 256)
     plan = memory.find_batch_size(Allocator(150), global_batch=96)
     assert (plan.largest, plan.batch_size, plan.accumulation) == (96, 96, 1)
 
@@ -354,7 +354,7 @@ model = nn.Sequential(*(nn.Sequential(nn.Linear(32, 32), nn.Tanh()) for _ in ran
 memory.find_batch_size(model, start=2, input_shape=(32,), device="cpu")   # libraries and threads are loaded
 line = memory.profile(model, (32,))
 size = int(next(l for l in open("/proc/self/status") if l.startswith("VmSize")).split()[1]) * 1024
-room = 96 << 20
+room = 48 << 20
 resource.setrlimit(resource.RLIMIT_AS, (size + room, size + room))
 plan = memory.find_batch_size(model, limit=2 * room, input_shape=(32,), device="cpu")   # twice what there is: it has to go down
 print(plan.largest, line.at(plan.largest).total / room, [ok for _, ok in plan.tried].count(False), plan.tried[0][1], len({batch for batch, _ in plan.tried}))

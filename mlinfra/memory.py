@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .arithmetic import ceil_div, positive_float, positive_int
 from .models import GluonCNN, ResNet, resnet18, resnet50
-from .training import PRECISIONS, _autocast, check_precision, pick_device
+from .training import PRECISIONS, autocast, check_precision, pick_device
 from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, label, panel, slider
 
 # %% auto #0
@@ -194,7 +194,7 @@ def _record(model: nn.Module, x: torch.Tensor, precision: str, checkpointing: bo
     handles = [p.register_post_accumulate_grad_hook(finish) for p in wanted]
     try:
         with checkpointed(model, checkpointing), ledger:
-            with _autocast(precision, x.device), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+            with autocast(precision, x.device), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
                 outputs = [t for t in tree_leaves(model(x)) if isinstance(t, torch.Tensor) and t.requires_grad]
             activations = ledger.live["activations"]
             if outputs: torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
@@ -531,7 +531,7 @@ def _trial(model: nn.Module, shape: tuple[int, ...], optimizer: str, precision: 
         for _ in range(steps):
             x = torch.zeros(batch_size, *shape, device=device)
             with checkpointed(twin, checkpointing):
-                with _autocast(precision, device): loss = sum(t.float().mean() for t in tree_leaves(twin(x)))
+                with autocast(precision, device): loss = sum(t.float().mean() for t in tree_leaves(twin(x)))
                 loss.backward()
             real.step()
             real.zero_grad()

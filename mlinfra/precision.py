@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from .arithmetic import positive_float, positive_int
 from .models import layer_table, saved_bytes
-from .training import PRECISIONS, Run, _matmul_precision, _supported, check_precision, evaluate, fit, pick_device, sgd
+from .training import PRECISIONS, Run, matmul_precision, supported_precisions, check_precision, evaluate, fit, pick_device, sgd
 from .ui import COLORS, Svg, axes, label, median, panel, slider
 
 # %% auto #0
@@ -631,7 +631,7 @@ def measure_roofline(
 ) -> Roofline:
     "Bandwidth, matrix rates and launch of this device; medians."
     device = pick_device(device)
-    names = _supported(device) if precisions is None else [check_precision(p, device) for p in precisions]
+    names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
     side, rounds = positive_int("side", (8192 if device.type == "cuda" else 512) if side is None else side), positive_int("rounds", rounds)
     source, one = torch.ones(64 << 20, device=device), torch.ones(1, device=device)  # 256 MiB
     target = torch.empty_like(source)
@@ -642,7 +642,7 @@ def measure_roofline(
 
 def _matrix_rate(device: torch.device, precision: str, side: int, rounds: int) -> float:
     a, b = (torch.rand(side, side, device=device).to(_SHORT.get(precision, torch.float32)) for _ in range(2))
-    with _matmul_precision(precision, device): return 2 * side**3 / _time(lambda: F.linear(a, b), device, rounds)
+    with matmul_precision(precision, device): return 2 * side**3 / _time(lambda: F.linear(a, b), device, rounds)
 
 # %% ../nbs/09_precision.ipynb #7a4e39a4
 INSTRUCTIONS = {"avx512_bf16": "bf16 on vectors", "amx_bf16": "bf16 on matrix tiles", "avx512_fp16": "fp16 on vectors", "amx_fp16": "fp16 on matrix tiles",
@@ -671,7 +671,7 @@ def compare_precisions(
     "Seconds of a training step in each precision, the ratio to the first row of the same round with its spread, and bytes."
     import pandas as pd
     device, steps, rounds = pick_device(device), positive_int("steps", steps), positive_int("rounds", rounds)
-    names = _supported(device) if precisions is None else [check_precision(p, device) for p in precisions]
+    names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
     trained = {(name, last): make_model().to(device) for name in names for last in channels_last}
     if not trained: raise ValueError("there is nothing to compare: give at least one precision and one memory format")
     seconds: dict[tuple[str, bool], list[float]] = {kind: [] for kind in trained}

@@ -27,8 +27,9 @@ from .ui import COLORS, Canvas, Job, Stopped, axes, figure, label, median, relea
 
 # %% auto #0
 __all__ = ['PHASES', 'PRECISIONS', 'EVENTS', 'Step', 'HostClock', 'CudaClock', 'Epoch', 'History', 'check_precision',
-           'pick_device', 'keep_memory', 'MemoryCost', 'memory_cost', 'Observers', 'Run', 'evaluate', 'sgd', 'Progress',
-           'fit', 'phase_medians', 'plot_phases', 'recipe', 'plot_loss', 'Studio', 'studio_panel']
+           'matmul_precision', 'autocast', 'pick_device', 'keep_memory', 'MemoryCost', 'memory_cost', 'Observers',
+           'Run', 'evaluate', 'sgd', 'Progress', 'fit', 'phase_medians', 'plot_phases', 'recipe', 'plot_loss', 'Studio',
+           'supported_precisions', 'studio_panel']
 
 # %% ../nbs/04_training.ipynb #05f025ff
 if TYPE_CHECKING:
@@ -156,15 +157,18 @@ def check_precision(
 ) -> str:
     "`precision`; ValueError if it is unknown or this device lacks it."
     if precision not in PRECISIONS: raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if precision in ("tf32", "fp16") and device.type != "cuda":
-        raise ValueError(f"precision {precision} needs a CUDA device, this is {device.type}: use fp32 or bf16")
+    if precision == "tf32" and device.type != "cuda":
+        raise ValueError(f"precision tf32 needs a CUDA device, this is {device.type}: use fp32, bf16 or fp16")
     if precision in ("tf32", "bf16") and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
         raise ValueError(f"precision {precision} needs compute capability 8.0, {torch.cuda.get_device_name(device)} is older: use fp32 or fp16")
     return precision
 
 # %% ../nbs/04_training.ipynb #6bfd5deb
 @contextmanager
-def _matmul_precision(precision: str, device: torch.device) -> Iterator[None]:
+def matmul_precision(
+    precision:str,          # one of `PRECISIONS`
+    device:torch.device,    # where the products run; nothing changes on a CPU
+) -> Iterator[None]:
     "TF32 on for tf32 and off for everything else, for matrix products and convolutions, and back as it was."
     if device.type != "cuda":
         yield
@@ -175,8 +179,11 @@ def _matmul_precision(precision: str, device: torch.device) -> Iterator[None]:
         with cudnn.flags(enabled=cudnn.enabled, benchmark=True, deterministic=cudnn.deterministic, allow_tf32=precision == "tf32"): yield
     finally: torch.set_float32_matmul_precision(before)
 
-def _autocast(precision: str, device: torch.device) -> Any:
-    "The context in which forward runs."
+def autocast(
+    precision:str,          # one of `PRECISIONS`
+    device:torch.device,    # where forward runs
+) -> Any:
+    "The context in which forward runs: PyTorch's autocast for bf16 and fp16, nothing for the others."
     if precision not in ("bf16", "fp16"): return nullcontext()
     caching = device.type != "cuda" or not torch.cuda.is_current_stream_capturing()  # a recording must hold every cast
     return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16, cache_enabled=caching)
@@ -298,7 +305,7 @@ class _Eager:
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         "The mean loss."
-        with _autocast(self.run.precision, self.run.device): return self.run.loss_fn(self.run.model(x), y)
+        with autocast(self.run.precision, self.run.device): return self.run.loss_fn(self.run.model(x), y)
 
     def backward(self, loss: torch.Tensor) -> None:
         "Gradients of the scaled loss."
@@ -371,7 +378,7 @@ class _Loop:
         run, first = self.run, len(self.run.history.steps)
         clock = CudaClock() if run.device.type == "cuda" else HostClock()
         run.model.train()
-        with _matmul_precision(check_precision(run.precision, run.device), run.device), _on_device(run, self.side):
+        with matmul_precision(check_precision(run.precision, run.device), run.device), _on_device(run, self.side):
             passes, batches = self._passes(), iter(run.loader)
             while not run.stopping and self._step(batches, clock, passes, epoch): self._deliver(clock.ready())
             self._deliver(clock.ready(wait=True))
@@ -610,7 +617,7 @@ class _StudioView:
             lr=w.FloatLogSlider(0.1, min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate", **wide),
             momentum=w.FloatSlider(0.0, min=0, max=0.99, step=0.01, description="momentum", **wide),
             batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
-            precision=w.Dropdown(options=_supported(pick_device()), description="precision (next epoch)", **wide),
+            precision=w.Dropdown(options=supported_precisions(pick_device()), description="precision (next epoch)", **wide),
             epochs=w.IntSlider(3, min=1, max=20, description="epochs", **wide))
         self.start, self.pause, self.stop = (w.Button(description=text, layout=w.Layout(width="90px")) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
@@ -687,8 +694,10 @@ class Studio:
         "Show the line of words."
         self.words.value = status_html(words)
 
-def _supported(device: torch.device) -> list[str]:
-    "The precisions that this device has."
+def supported_precisions(
+    device:torch.device,    # to be asked
+) -> list[str]:
+    "Those of `PRECISIONS` that the device has."
     def has(precision: str) -> bool:
         try: return bool(check_precision(precision, device))
         except ValueError: return False

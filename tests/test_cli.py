@@ -35,7 +35,7 @@ def test_sweep_writes_a_table_and_a_verdict(tmp_path):
     assert (tmp_path / "sweep.csv").read_text().splitlines()[0].startswith("workers,train_seconds,eval_seconds,accuracy,wait_share")
 
 
-@pytest.mark.parametrize("args", [["train", "--epochs", "0"], ["train", "--batch-size", "x"], ["train", "--precision", "fp16", "--device", "cpu"],
+@pytest.mark.parametrize("args", [["train", "--epochs", "0"], ["train", "--batch-size", "x"], ["train", "--precision", "tf32", "--device", "cpu"],
                                   ["sweep", "--workers", "0,0"], ["sweep", "--blurs", "-1"], ["train", "--root", "/nowhere"], ["dance"],
                                   ["train", "--device", "foo"], ["train", "--momentum", "nan"]])
 def test_nonsense_is_one_clear_line_and_status_2(args):

@@ -1,8 +1,8 @@
 """make bench: measure mlinfra against its peers, keep the figures, and say which marks were met.
 
 Every stage runs in a process of its own. A full run goes into tests/bench/results, stage by stage, so that one can be run
-again alone: cpu.json, and cuda.json for stage gpu. A shortened one goes into test-output and leaves the committed figures
-as they are.
+again alone: cpu.json, and cuda.json for stages gpu and resnet50. A shortened one goes into test-output and leaves the
+committed figures as they are.
 """
 import argparse
 import datetime
@@ -19,6 +19,7 @@ from typing import Any
 
 import browser
 import decode
+import formats
 import gpu
 import patients
 import stages
@@ -41,14 +42,16 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "micro": keyed("micro", stages.micro),
     "decode": keyed("decode", decode.decode),
     "doctor": keyed("doctor", patients.doctor),
+    "precision": keyed("precision", formats.precision),
     "browser": keyed("browser", browser.browser),
     "gpu": keyed("gpu", gpu.gpu),
+    "resnet50": keyed("resnet50", formats.resnet50),
 }
 
 
 def apart(stage: Callable, rounds: int, iterations: int) -> Any:
     "Run in a fresh process: memory settings and threads of one stage do not reach the next."
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare, (stage is gpu.gpu,)) as pool: return pool.submit(stage, rounds, iterations).result()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare, (stage in (gpu.gpu, formats.resnet50),)) as pool: return pool.submit(stage, rounds, iterations).result()
 
 
 def prepare(with_gpu: bool) -> None:
@@ -92,7 +95,7 @@ def versions() -> dict[str, str]:
 
 def file_of(stage: str, iterations: int) -> Path:
     "Where a stage keeps its figures."
-    return (RESULTS if iterations == FULL else SHORT) / ("cuda.json" if stage == "gpu" else "cpu.json")
+    return (RESULTS if iterations == FULL else SHORT) / ("cuda.json" if stage in ("gpu", "resnet50") else "cpu.json")
 
 
 def load(path: Path) -> dict[str, Any]: return json.loads(path.read_text()) if path.exists() else {}
@@ -142,6 +145,7 @@ def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
     if table := results.get("decode"): found += decode_marks(table)
     if table := results.get("doctor"): found += doctor_marks(table)
     if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
+    if table := results.get("resnet50"): found.append(("ResNet-50 in bf16: fit / torchvision in a bare loop, images/s", table["fit, bf16"]["torchvision_ratio"], ">=", 0.9))
     limits = {"matplotlib": 0.35, "SVG": 0.25}
     found += [(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], "<=", limits[row["kind"]])
               for panel, row in results.get("browser", {}).items() if row["kind"] in limits]

@@ -1,0 +1,384 @@
+"""Precision: formats against torch's dtypes, scaling and autocast against torch.amp, arithmetic of the roofline, and fit in each precision."""
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from mlinfra import models, precision
+from mlinfra.data import BatchLoader, Images
+from mlinfra.precision import FORMATS
+from mlinfra.training import PRECISIONS, check_precision, fit, supported_precisions
+from mlinfra.ui import Stopped
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "fp8 e4m3": torch.float8_e4m3fn, "fp8 e5m2": torch.float8_e5m2}
+CPU = dict(device="cpu", progress=False)
+formats, dtypes = st.sampled_from(list(FORMATS.values())), st.sampled_from(list(DTYPES))
+bits = st.tuples(st.integers(0, 1), st.integers(0, 255), st.integers(0, 2**23 - 1))  # else small codes would be drawn most of the time
+patterns = bits.map(lambda fields: FORMATS["fp32"].decode(fields[0] << 31 | fields[1] << 23 | fields[2]))
+numbers = patterns.filter(math.isfinite)
+
+
+def same(a, b): return a == b and math.copysign(1, a) == math.copysign(1, b) or math.isnan(a) and math.isnan(b)
+
+
+# ---- formats
+
+@settings(max_examples=1_000, deadline=None)
+@given(name=dtypes, value=patterns)
+def test_rounding_is_torchs(name, value):
+    theirs, f = float(torch.tensor(value, dtype=torch.float32).to(DTYPES[name]).float()), FORMATS[name]
+    ours = precision.rounded(f, value)
+    assert same(float(precision.quantize(torch.tensor(value), f)), ours)
+    if f.finite and abs(value) > 448 and math.isnan(ours): assert math.isnan(theirs) or theirs == math.copysign(448, value)  # newer releases of torch saturate
+    else: assert same(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp8 e4m3", "fp8 e5m2"])
+def test_every_code_decodes_as_in_torch_and_encodes_to_itself(name):
+    f = FORMATS[name]
+    codes = torch.arange(2**f.bits).to(torch.int16 if f.bits == 16 else torch.uint8).view(DTYPES[name]).float().tolist()
+    for code, theirs in enumerate(codes):
+        ours = f.decode(code)
+        assert same(ours, theirs)
+        assert math.isnan(ours) or f.encode(ours) == code
+
+
+@given(f=formats, value=numbers)
+def test_the_nearest_number_is_chosen_and_ties_go_to_even(f, value):
+    largest = f.decode(f.last_code)
+    if abs(value) > largest: return
+    code = f.encode(abs(value))
+    around = [f.decode(c) for c in (code - 1, code, code + 1) if 0 <= c <= f.last_code]
+    nearest = min(abs(x - abs(value)) for x in around)
+    assert abs(f.decode(code) - abs(value)) == nearest
+    if sum(abs(x - abs(value)) == nearest for x in around) == 2: assert code % 2 == 0
+
+
+@given(f=formats, a=numbers, b=numbers)
+def test_rounding_keeps_the_order(f, a, b):
+    low, high = sorted([a, b])
+    stored = precision.rounded(f, low), precision.rounded(f, high)
+    assert any(map(math.isnan, stored)) or stored[0] <= stored[1]
+
+
+@given(f=formats, value=numbers)
+def test_spacing_is_the_gap_to_the_next_code(f, value):
+    stored = abs(precision.rounded(f, value))
+    code = f.encode(stored)
+    if not stored < f.decode(f.last_code): return
+    assert precision.spacing(f, stored) == f.decode(code + 1) - stored
+    assert abs(value) < f.decode(2**f.mantissa_bits) or abs(stored - abs(value)) <= precision.unit_roundoff(f) * abs(value)
+
+
+def test_a_float_beyond_fp32_rounds_like_any_other():
+    for f in FORMATS.values():
+        assert precision.rounded(f, 5e-324) == 0 and not math.isfinite(precision.rounded(f, 1.7e308)) and precision.rounded(f, 0.0) == 0
+        assert math.copysign(1, precision.rounded(f, -0.0)) == -1
+
+
+@pytest.mark.parametrize("wrong, says", [
+    (lambda: precision.Format("x", 0, 3), "exponent_bits must be a whole number"), (lambda: precision.Format("x", 8, 52), "at most 10 exponent and 24 mantissa bits"),
+    (lambda: FORMATS["fp8 e5m2"].decode(256), "a code of fp8 e5m2 lies between 0 and 255, got 256"), (lambda: FORMATS["fp16"].decode(-1), "got -1"),
+    (lambda: precision.spacing(FORMATS["fp16"], 1e5), "within fp16's range of ±65504"), (lambda: precision.spacing(FORMATS["fp16"], math.nan), "got nan"),
+    (lambda: precision.describe_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"), (lambda: precision.draw_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
+    (lambda: precision.quantize(torch.tensor([1]), FORMATS["fp16"]), "tensor must hold floats"), (lambda: precision.stalls_at(0, FORMATS["fp16"]), "value must be a finite number above 0"),
+    (lambda: precision.Exponents().underflow(FORMATS["fp16"], 3.0), "scale must be a power of two"), (lambda: precision.LossScaler(growth=1.0), "growth must be above 1"),
+    (lambda: precision.LossScaler(scale=math.nan), "scale must be a finite number"), (lambda: precision.GradientExponents(every=0), "every must be a whole number"),
+    (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"), (lambda: precision.layer_traffic(nn.ReLU(), (1,), "fp64"), "precision must be one of"),
+    (lambda: precision.DEVICES["V100 SXM2"].rate("bf16"), "must be one of fp32, fp16 for V100 SXM2, got 'bf16'"), (lambda: precision.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
+    (lambda: precision.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"), (lambda: precision.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
+    (lambda: precision.plot_gradients(precision.GradientExponents()), "the run must have had a step")])
+def test_nonsense_is_refused_with_the_value(wrong, says):
+    with pytest.raises(ValueError) as raised: wrong()
+    assert says in str(raised.value)
+
+
+# ---- sums
+
+@settings(max_examples=50, deadline=None)
+@given(values=st.lists(st.floats(-4, 4, width=16), max_size=40), name=st.sampled_from(["fp16", "bf16"]))
+def test_a_running_sum_is_torchs(values, name):
+    inputs, total = [precision.rounded(FORMATS[name], v) for v in values], torch.zeros((), dtype=DTYPES[name])
+    for value, ours in zip(inputs, precision.running_sum(inputs, FORMATS[name]), strict=True):
+        total = total + torch.tensor(value, dtype=DTYPES[name])
+        assert ours == float(total)
+
+
+@settings(max_examples=50, deadline=None)
+@given(values=st.lists(st.floats(0.01, 4), min_size=1, max_size=200), f=formats, seed=st.integers(0, 99))
+def test_errors_keep_within_the_bound(values, f, seed):
+    generator = torch.Generator().manual_seed(seed)
+    b = torch.rand(len(values), generator=generator).add(0.1).tolist()
+    products = [x * y for x, y in zip(values, b)]
+    if math.fsum(products) > f.decode(f.last_code) / 4: return
+    exact, found = math.fsum(products), precision.dot(values, b, f)
+    assert abs(found - exact) <= precision.error_bound(products, f) + len(products) * f.decode(1)
+    assert precision.dot([], [], f) == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(value=st.floats(2**-8, 16), f=st.sampled_from([FORMATS[n] for n in ("bf16", "fp8 e4m3", "fp8 e5m2")]))
+def test_a_sum_stalls_where_the_formula_says(value, f):
+    value, stall = precision.rounded(f, value), precision.stalls_at(value, f)
+    run = precision.running_sum([value] * 600, f)
+    assert run[-1] == run[-2] == stall
+
+
+@given(f=formats, part=st.floats(0, 1))
+def test_halfway_goes_to_the_even_code(f, part):
+    code = int(part * (f.last_code - 1))
+    halfway = (f.decode(code) + f.decode(code + 1)) / 2
+    assert f.encode(halfway) == code + code % 2 and f.encode(-halfway) == f.encode(-0.0) + code + code % 2
+
+
+@settings(max_examples=200, deadline=None)
+@given(name=st.sampled_from(["fp16", "bf16", "fp8 e4m3", "fp8 e5m2"]), power=st.integers(-3, 12), zeros=st.integers(0, 3),
+       places=st.lists(st.tuples(st.floats(1.01, 1.99), st.integers(-3, 3)), min_size=1, max_size=20))
+def test_underflow_by_exponents_is_underflow_by_conversion(name, power, zeros, places):
+    f = FORMATS[name]
+    if name == "bf16": power = 0  # fp32 does not reach further down
+    edge = math.frexp(f.decode(1))[1] - 2  # half the smallest number
+    values = torch.tensor([m * 2.0 ** (edge + offset - power) for m, offset in places] + [0.0] * zeros)
+    kept = precision.Exponents.of(values)
+    lost = sum(precision.rounded(f, v * 2.0**power) == 0 for v in values.tolist() if v)
+    assert (kept.total, kept.zeros) == (len(places), zeros) and kept.underflow(f, 2.0**power) == pytest.approx(lost / len(places))
+
+
+def test_exponents_add_up_and_leave_out_what_is_not_a_number():
+    a, b = precision.Exponents.of(torch.tensor([1.0, 3.0, 0.0])), precision.Exponents.of(torch.tensor([2.5, math.nan, -math.inf]))
+    assert a + b == precision.Exponents({0: 1, 1: 2}, 1) and precision.Exponents.of(torch.zeros(3)) == precision.Exponents({}, 3)
+    assert precision.Exponents({16: 1, 15: 3}).overflow(FORMATS["fp16"]) == 0.25
+
+
+def tiny(n=64):
+    torch.manual_seed(0)
+    return Images(torch.randint(0, 256, (n, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (n,)))
+
+
+def test_the_observer_counts_every_so_many_steps_and_leaves_no_hook():
+    model, watch = models.GluonCNN(), precision.GradientExponents(every=2)
+    history = fit(model, BatchLoader(tiny(), 16), observers=[watch], **CPU)
+    assert not [r for r in history.remarks if "detached" in r] and not any(m._forward_hooks for m in model.modules())
+    assert {k for k, _ in watch.found} == {"features.0", "features.3", "classifier.1", "classifier.3"}
+    last = watch.found["classifier.3", "output"]
+    assert last.total + last.zeros == 2 * 16 * 10, "two of four steps"
+    assert list(watch.table().index.get_level_values("kind")) == ["output"] * 4 + ["parameters"] * 4
+
+
+def test_the_observer_does_not_change_the_run():
+    twins = [models.GluonCNN(), models.GluonCNN()]
+    twins[1].load_state_dict(twins[0].state_dict())
+    for model, observers in zip(twins, ([], [precision.GradientExponents(1)])): fit(model, BatchLoader(tiny(), 16), observers=observers, **CPU)
+    for a, b in zip(*(m.parameters() for m in twins)): assert torch.equal(a, b)
+
+
+# ---- loss scaling
+
+@settings(max_examples=50, deadline=None)
+@given(events=st.lists(st.sampled_from([1.0, 1.0, 1.0, math.inf, math.nan, -math.inf]), max_size=40), interval=st.integers(1, 5), start=st.integers(-20, 120))
+def test_scaling_is_torchs_step_by_step(events, interval, start):
+    twins = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))]
+    mine, theirs = (torch.optim.Adam([p], 0.1) for p in twins)
+    scaler, reference = precision.LossScaler(2.0**start, interval=interval), torch.amp.GradScaler("cpu", init_scale=2.0**start, growth_interval=interval)
+    for event in events:
+        for p, scale, optimizer in ((twins[0], scaler.scaled, mine), (twins[1], reference.scale, theirs)):
+            optimizer.zero_grad()
+            scale((p * torch.tensor([1e-3, -2e-3, 3e-3]) * event).sum()).backward()
+        before = twins[0].detach().clone()
+        moved = scaler.step(mine)
+        reference.step(theirs)
+        reference.update()
+        assert torch.equal(twins[0], twins[1]) and scaler.scale == reference.get_scale()
+        assert moved == (not torch.equal(before, twins[0])) == math.isfinite(event)
+    assert scaler.skipped == sum(not math.isfinite(e) for e in events)
+
+
+def test_a_scale_does_not_grow_beyond_fp32():
+    p = nn.Parameter(torch.zeros(1))
+    scaler, optimizer = precision.LossScaler(2.0**126, interval=1), torch.optim.SGD([p], 0.1)
+    for _ in range(5):
+        p.grad = torch.zeros(1)
+        assert scaler.step(optimizer)
+    assert scaler.scale == 2.0**127
+
+
+# ---- autocast and master weights
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_by_hand_is_autocast(dtype):
+    def run(context):
+        torch.manual_seed(0)
+        model, x = models.GluonCNN(channels=(4, 6), hidden=16), torch.rand(8, 1, 28, 28)
+        kinds = []
+        for layer in model.modules(): layer.register_forward_hook(lambda _l, _i, out: kinds.append(out.dtype))
+        with context: loss = F.cross_entropy(model(x), torch.arange(8))
+        loss.backward()
+        return kinds, [loss.detach().float(), *(p.grad for p in model.parameters())]
+    (ours, values), (theirs, expected) = run(precision.CastMode(dtype)), run(torch.autocast("cpu", dtype))
+    assert ours == theirs and ours[0] == dtype
+    for a, b in zip(values, expected): torch.testing.assert_close(a, b, rtol=2e-2, atol=1e-3)
+
+
+def test_the_mode_ends_with_its_block():
+    x = torch.ones(2, 2)
+    with precision.CastMode(): assert (x @ x).dtype == torch.bfloat16 and (x + x).dtype == torch.float32 and F.mse_loss(x.bfloat16(), x.bfloat16()).dtype == torch.float32
+    assert (x @ x).dtype == torch.float32
+
+
+def test_what_autocast_does_is_found_by_running():
+    table = precision.autocast_table("cpu", torch.float16)
+    assert table.loc["matmul"].tolist() == ["float16", "float16", "short"] and table.loc["relu"].tolist() == ["float32", "float16", "as it comes"]
+
+
+def test_a_master_copy_moves_where_the_short_weight_cannot():
+    model = nn.Linear(3, 2).bfloat16()
+    model.weight.data.fill_(1.0)
+    before, bias = model.weight.detach().clone(), model.bias.detach().clone()
+    master = precision.MasterWeights(model, lambda copies: torch.optim.SGD(copies, 1.0))
+    update = torch.full_like(model.weight, 2.0**-10)
+    assert precision.stuck_share([model.weight], [-update], FORMATS["bf16"]) == 1.0
+    for i in range(8):
+        model.weight.grad = update.clone()
+        master.step()
+        assert model.weight.grad is None and master.copies[0].dtype == torch.float32
+        assert torch.equal(model.weight, before - (2.0**-8 if i >= 2 else 0) - (2.0**-8 if i >= 5 else 0)), i
+    assert torch.equal(model.bias, bias), "no gradient, no update"
+    assert torch.equal(master.copies[0], torch.full((2, 3), 1 - 8 * 2.0**-10))
+
+
+def test_stuck_share_leaves_out_what_need_not_move():
+    weights, updates = [torch.tensor([1.0, 1.0, 1.0, 0.0])], [torch.tensor([1.0, 1e-4, 0.0, 1e-4])]
+    assert precision.stuck_share(weights, updates, FORMATS["bf16"]) == pytest.approx(1 / 3)
+    assert precision.stuck_share([], [], FORMATS["bf16"]) == 0.0
+
+
+# ---- roofline
+
+rates = st.floats(1e6, 1e15)
+
+
+@given(memory=rates, arithmetic=rates, intensity=st.floats(1e-3, 1e5), more=st.floats(1, 10))
+def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
+    roof = precision.Roofline("x", memory, {"fp32": arithmetic}, 0.0, "")
+    low, high = roof.attainable(intensity, "fp32"), roof.attainable(intensity * more, "fp32")
+    assert low <= high <= arithmetic and roof.attainable(roof.ridge("fp32") * 1.001, "fp32") == pytest.approx(arithmetic)
+    assert roof.seconds(intensity * 1e6, 1e6, "fp32") == pytest.approx(intensity * 1e6 / low)
+
+
+@settings(max_examples=4, deadline=None)
+@given(batch=st.integers(1, 64), stem=st.sampled_from(["small", "imagenet"]))
+def test_traffic_is_what_goes_through_the_layers(batch, stem):
+    side, channels = (28, 1) if stem == "small" else (64, 3)
+    with torch.device("meta"): model = models.resnet18(10, stem)
+    table, moved = precision.layer_traffic(model, (batch, channels, side, side)), []
+    for layer in model.modules():
+        if not any(layer.children()): layer.register_forward_hook(lambda layer, x, out: moved.append(4 * (x[0].numel() + out.numel() + sum(p.numel() for p in layer.parameters()))))
+    model(torch.empty(batch, channels, side, side, device="meta"))
+    expected = list(moved)  # later runs append to it
+    assert list(table.bytes) == expected and table.flops.sum() == models.layer_table(model, (batch, channels, side, side)).flops.sum()
+    assert list(precision.layer_traffic(model, (batch, channels, side, side), "bf16").bytes * 2) == expected
+
+
+def test_rooflines_and_layers_are_measured_here():
+    roof = precision.measure_roofline("cpu", ["fp32"], side=64, rounds=1)
+    assert roof.bytes_per_s > 0 and roof.rate("fp32") > 0 and roof.launch > 0
+    model = models.GluonCNN(channels=(2, 2), hidden=8)
+    layers = precision.measure_layers(model, torch.rand(2, 1, 28, 28), rounds=1)
+    assert list(layers.kind) == ["Conv2d", "Conv2d", "Linear", "Linear"] and (layers.flops_per_s > 0).all() and not any(m._forward_pre_hooks for m in model.modules())
+    assert len(precision.plot_roofline(roof, {"a": layers}).lines) == 3
+
+
+def test_instructions_are_read_as_linux_writes_them(tmp_path):
+    (tmp_path / "intel").write_text("processor\t: 0\nflags\t\t: fpu avx512_bf16 amx_bf16\n\nprocessor\t: 1\n")
+    (tmp_path / "arm").write_text("Features\t: fp asimd asimdhp\n")
+    (tmp_path / "none").write_text("flags : avx2\n")
+    assert precision.short_instructions(tmp_path / "intel") == ["avx512_bf16", "amx_bf16"] and precision.short_instructions(tmp_path / "arm") == ["asimdhp"]
+    assert precision.short_instructions(tmp_path / "none") == [] and precision.short_instructions(tmp_path / "missing") is None
+
+
+# ---- fit, in every precision that a CPU has
+
+def batch(n=8): return torch.rand(n, 1, 28, 28), torch.arange(n) % 10
+def small(): return models.GluonCNN(channels=(2, 3), hidden=8)
+
+
+@pytest.mark.parametrize("name, dtype", [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_fit_computes_in_its_precision_and_keeps_weights_in_fp32(name, dtype):
+    kinds, model = [], small()
+    model.register_forward_hook(lambda _m, _i, out: kinds.append(out.dtype))
+    losses = fit(model, [batch()] * 3, precision=name, **CPU).steps
+    assert set(kinds) == {dtype} and all(p.dtype == torch.float32 for p in model.parameters()) and all(math.isfinite(s.loss) for s in losses)
+
+
+def test_fp16_shows_observers_true_gradients_and_skips_what_overflowed():
+    class Look:
+        def on_backward(self, run): seen.append(run.model[1].weight.grad.clone())
+    seen, model = [], nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    before = model[1].weight.detach().clone()
+    x, y = batch()
+    F.cross_entropy(model(x), y).backward()
+    expected = model[1].weight.grad.clone()
+    model.zero_grad()
+    fit(model, [(x, y)], precision="fp16", observers=[Look()], **CPU)
+    torch.testing.assert_close(seen[0], expected, rtol=2e-2, atol=1e-4)
+    assert not torch.equal(model[1].weight, before)
+    overflow = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    before = overflow[1].weight.detach().clone()
+    fit(overflow, [(x * 1e6, y)], precision="fp16", **CPU)
+    assert torch.equal(overflow[1].weight, before), "an overflow moves no weight"
+
+
+def test_what_a_device_lacks_is_said():
+    assert [p for p in PRECISIONS if p != "tf32"] == [check_precision(p, torch.device("cpu")) for p in PRECISIONS if p != "tf32"]
+    with pytest.raises(ValueError, match="tf32 needs a CUDA device, this is cpu: use fp32, bf16 or fp16"): fit(small(), [batch()], precision="tf32", **CPU)
+
+
+def test_steps_are_compared_in_turn_with_their_spread(monkeypatch):
+    order, seconds = [], {"fp32": 2.0, "bf16": 3.0}
+    def fake(_model, batches, precision, channels_last, **_kw):
+        order.append((precision, channels_last))
+        return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=seconds[precision] * len(order))] * (len(batches) - 1))
+    monkeypatch.setattr(precision, "fit", fake)
+    table = precision.compare_precisions(small, batch(), ("fp32", "bf16"), (False,), steps=4, rounds=2, device="cpu")
+    assert order == [("fp32", False), ("bf16", False)] * 2
+    assert table.step_seconds.tolist() == [4.0, 9.0] and table.ratio["fp32", False] == 1
+    assert (table.low["bf16", False], table.high["bf16", False]) == (12 / 6, 6 / 2) and table.ratio["bf16", False] == 2.5
+    assert table.bytes["bf16", False] < table.bytes["fp32", False]
+
+
+def test_a_comparison_can_be_stopped():
+    def stop(fraction, words):
+        if fraction > 0: raise Stopped(words)
+    with pytest.raises(Stopped): precision.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, rounds=1, device="cpu", report=stop)
+
+
+def test_accuracy_has_a_row_for_each_seed_and_repeats():
+    loader, test = (lambda seed: BatchLoader(tiny(), 16, shuffle=True, seed=seed)), tiny()
+    first, again = (precision.accuracy_by_seed(small, loader, test, ("fp32", "bf16"), range(2), device="cpu") for _ in range(2))
+    assert first.equals(again) and first.shape == (2, 2) and list(first.columns) == ["fp32", "bf16"]
+
+
+# ---- on a GPU
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")
+class TestGpu:
+    def test_a_precision_computes_what_it_should(self):
+        losses = {name: fit(models.GluonCNN(), BatchLoader(tiny(), 16), precision=name, device="cuda", progress=False).epochs[0].loss
+                  for name in supported_precisions(torch.device("cuda"))}
+        assert all(abs(loss - losses["fp32"]) < 0.2 for loss in losses.values())
+
+    def test_rates_steps_and_bytes_are_measured(self):
+        roof = precision.measure_roofline("cuda", side=1024, rounds=2)
+        assert roof.bytes_per_s > 0 and all(rate > 0 for rate in roof.flops_per_s.values())
+        table = precision.compare_precisions(models.GluonCNN, batch(), steps=3, rounds=1, device="cuda")
+        assert (table.bytes > 0).all() and (table.step_seconds > 0).all()
+
+    def test_autocast_makes_more_in_fp32_than_on_a_cpu(self):
+        rule = precision.autocast_table("cuda", torch.float16).rule
+        assert rule["softmax"] == rule["exp"] == rule["sum"] == "fp32" and rule["matmul"] == "short"

@@ -26,7 +26,7 @@ from .training import PRECISIONS, autocast, check_precision, pick_device
 from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, label, panel, slider
 
 # %% auto #0
-__all__ = ['OPTIMIZERS', 'KINDS', 'DEVICES', 'PANEL_MODELS', 'SAVERS', 'state_bytes', 'held_bytes', 'Ledger', 'top_blocks',
+__all__ = ['OPTIMIZERS', 'KINDS', 'DEVICES', 'PANEL_MODELS', 'SHARDING', 'state_bytes', 'held_bytes', 'Ledger', 'top_blocks',
            'checkpointed', 'shard', 'Footprint', 'Trace', 'input_shape_of', 'trace', 'estimate', 'measure', 'Profile',
            'profile', 'plot_batches', 'segments', 'is_out_of_memory', 'survives', 'BatchPlan', 'divide_batch',
            'search_down', 'find_batch_size', 'Device', 'this_device', 'panel_profile', 'Plan', 'describe_plan',
@@ -574,51 +574,64 @@ def _vit() -> nn.Module:
     return vit_b_16()
 
 def _transformer() -> nn.Module:
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True), 12, enable_nested_tensor=False)
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True), 12, enable_nested_tensor=False)
 
 PANEL_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {  # words -> maker, shape of one input
     "GluonCNN, 28 px": (GluonCNN, (1, 28, 28)), "ResNet-18, 224 px": (resnet18, (3, 224, 224)), "ResNet-50, 224 px": (resnet50, (3, 224, 224)),
     "ViT-B/16, 224 px": (_vit, (3, 224, 224)), "Transformer, 12 x 768, 512 tokens": (_transformer, (512, 768))}
-SAVERS = ("none", "checkpointing", "accumulation", "ZeRO stage 1", "ZeRO stage 2", "ZeRO stage 3")
 _REPEATED = ("BasicBlock", "Bottleneck", "EncoderBlock", "TransformerEncoderLayer")  # what the panel checkpoints
+
+def _blocks(model: nn.Module) -> list[str] | bool:
+    "The names of the repeated blocks, or True where the model has none."
+    return [name for name, part in model.named_modules() if type(part).__name__ in _REPEATED] or True
 
 # %% ../nbs/10_memory.ipynb #6d841103
 @functools.cache  # a slider passes the same places again and again
 def panel_profile(
-    name:str,       # one of `PANEL_MODELS`
-    precision:str,  # one of training's `PRECISIONS`
-    saver:str,      # one of `SAVERS`
+    name:str,            # one of `PANEL_MODELS`
+    precision:str,       # one of training's `PRECISIONS`
+    checkpointing:bool,  # whether the repeated blocks keep their inputs only
+    accumulated:bool,    # whether gradients of an earlier micro-batch are there
 ) -> Profile:
     "The profile of one of the panel's models."
     make, shape = PANEL_MODELS[name]
     with torch.device("meta"): model = make()
-    repeated = [name for name, part in model.named_modules() if type(part).__name__ in _REPEATED]
-    return profile(model, shape, precision=precision, checkpointing=(repeated or True) if saver == "checkpointing" else False, accumulation=2 if saver == "accumulation" else 1)
+    return profile(model, shape, precision=precision, checkpointing=checkpointing and _blocks(model), accumulation=2 if accumulated else 1)
 
-# %% ../nbs/10_memory.ipynb #83c469c9
+# %% ../nbs/10_memory.ipynb #1bea5437
+SHARDING = {"none": 0, "ZeRO 1: optimizer": 1, "ZeRO 2: and gradients": 2, "ZeRO 3: and weights": 3}  # words -> stage
+
 @dataclass(frozen=True)
 class Plan:
     "What the panel's controls say."
-    model:str         # one of `PANEL_MODELS`
-    precision:str     # "fp32", "bf16" or "fp16"
-    optimizer:str     # one of `OPTIMIZERS`
-    batch_size:int    # samples on one rank
-    saver:str         # one of `SAVERS`
-    world_size:int    # ranks
-    device:Device     # of each rank
+    model:str            # one of `PANEL_MODELS`
+    precision:str        # "fp32", "bf16" or "fp16"
+    optimizer:str        # one of `OPTIMIZERS`
+    batch_size:int       # samples that one rank takes at once
+    accumulation:int     # micro-batches in an optimizer step
+    checkpointing:bool   # of the repeated blocks
+    sharding_stage:int   # of ZeRO, 0 for none
+    world_size:int       # ranks
+    device:Device        # of each rank
 
-    def _how(self) -> tuple[str, int, int]: return self.optimizer, int(self.saver[-1]) if self.saver.startswith("ZeRO") else 0, self.world_size
+    @property
+    def global_batch(self) -> int:
+        "Samples in an optimizer step of all ranks."
+        return self.batch_size * self.accumulation * self.world_size
 
     def footprint(self) -> Footprint:
         "The bytes on one rank."
-        return self._profile().at(self.batch_size, *self._how())
+        return self._profile().at(self.batch_size, self.optimizer, self.sharding_stage, self.world_size)
 
     def largest(self) -> int:
         "The largest batch that fits on one rank; 0 if none does."
-        return self._profile().largest(self.device.bytes, *self._how())
+        return self._profile().largest(self.device.bytes, self.optimizer, self.sharding_stage, self.world_size)
 
-    def _profile(self) -> Profile: return panel_profile(self.model, self.precision, self.saver if self.saver in ("checkpointing", "accumulation") else "none")
+    def _profile(self) -> Profile:
+        short = "bf16" if self.precision == "fp16" else self.precision  # as many bytes
+        return panel_profile(self.model, short, self.checkpointing, self.accumulation > 1)
 
+# %% ../nbs/10_memory.ipynb #1fa5c43d
 def describe_plan(
     plan:Plan,
 ) -> str:
@@ -627,7 +640,7 @@ def describe_plan(
     spare = f"fits, {bytes_text(have - need)} to spare" if need <= have else f"does not fit, {bytes_text(need - have)} too much"
     most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
     ranks = f" on each of {plan.world_size:,} ranks" if plan.world_size > 1 else ""
-    return f"A step takes {bytes_text(need)}{ranks} and {spare}: {plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most}"
+    return f"A step takes {bytes_text(need)}{ranks} and {spare}: {plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}."
 
 # %% ../nbs/10_memory.ipynb #36d2dda4
 _PARTS = (("params", "weights", COLORS["update"]), ("optimizer", "optimizer", COLORS["read"]), ("grads", "gradients", COLORS["backward"]),
@@ -666,36 +679,35 @@ def measure_plan(
     limit:float,  # bytes that the trial may take
 ) -> str:
     "One real step of the plan's model here, in words; ValueError where it is too large to try."
-    need = plan.footprint().total
-    if plan.saver.startswith("ZeRO"): raise ValueError(f"{plan.saver} needs several ranks and here is one: choose another saver to measure")
-    if need > limit: raise ValueError(f"the step takes {bytes_text(need)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
+    need = plan.footprint()
+    if plan.sharding_stage and plan.world_size > 1: raise ValueError(f"sharding over {plan.world_size:,} ranks cannot be measured on one: set the world size to 1")
+    if need.total > limit: raise ValueError(f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
     make, shape = PANEL_MODELS[plan.model]
     model = make()
-    repeated = [name for name, part in model.named_modules() if type(part).__name__ in _REPEATED]
-    found = measure(model, plan.batch_size, shape, plan.optimizer, plan.precision, (repeated or True) if plan.saver == "checkpointing" else False, 2 if plan.saver == "accumulation" else 1)
-    return f"Measured {bytes_text(found.total)}, predicted {bytes_text(need)} ({need / found.total - 1:+.1%}); activations {bytes_text(found.activations)}, predicted {bytes_text(plan.footprint().activations)}."
+    found = measure(model, plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing and _blocks(model), min(plan.accumulation, 2))
+    return f"Measured {bytes_text(found.total)}, predicted {bytes_text(need.total)} ({need.total / found.total - 1:+.1%}); activations {bytes_text(found.activations)}, predicted {bytes_text(need.activations)}."
 
-# %% ../nbs/10_memory.ipynb #8511dc7e
+# %% ../nbs/10_memory.ipynb #25a10c80
 def memory_panel() -> ipywidgets.VBox:
-    "A panel: model, precision and optimizer, batch, saver, ranks and device -> what a step takes, whether it fits, the largest batch that does."
+    "A panel: a `Plan`'s parts -> what a step takes, whether it fits, the largest batch that does."
     import ipywidgets as w
-    choose = lambda text, options, value: w.Dropdown(options=list(options), value=value, description=text, style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    devices = {device.name: device for device in (this_device(), *DEVICES.values())}
-    numbers = {f"{precision}, {optimizer}": (precision, optimizer) for precision in ("fp32", "bf16", "fp16") for optimizer in OPTIMIZERS}
-    controls = dict(model=choose("model", PANEL_MODELS, "ResNet-18, 224 px"), numbers=choose("precision, optimizer", numbers, "fp32, adam"),
-                    batch=slider("batch (samples)", [2**i for i in range(15)], 64), saver=choose("saver", SAVERS, "none"),
-                    world_size=slider("world size (ranks)", [2**i for i in range(11)], 1), device=choose("device", devices, "T4 16 GB"))
-
-    def plan(model: str, numbers_: str, batch: int, saver: str, world_size: int, device: str) -> Plan:
-        return Plan(model, *numbers[numbers_], batch, saver, world_size, devices[device])
+    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    choose = lambda text, options, value: w.Dropdown(options=options, value=value, description=text, **wide)
+    devices = [(device.name, device) for device in (this_device(), *DEVICES.values())]
+    controls = dict(
+        model=choose("model", list(PANEL_MODELS), "ResNet-18, 224 px"), precision=choose("precision", ["fp32", "bf16", "fp16"], "fp32"),
+        optimizer=choose("optimizer", list(OPTIMIZERS), "adam"), batch_size=slider("batch (samples)", [2**i for i in range(15)], 64),
+        accumulation=slider("micro-batches", [2**i for i in range(9)], 1), checkpointing=w.Checkbox(False, description="checkpoint the activations", **wide),
+        sharding_stage=choose("sharding", list(SHARDING.items()), 0), world_size=slider("world size (ranks)", [2**i for i in range(11)], 1),
+        device=choose("device of each rank", devices, DEVICES["T4 16 GB"]))
 
     def update(**values: Any) -> tuple[str, Svg]:
-        chosen = plan(*values.values())
-        return describe_plan(chosen), draw_footprint(chosen.footprint(), chosen.device)
+        plan = Plan(**values)
+        return describe_plan(plan), draw_footprint(plan.footprint(), plan.device)
 
     def work(job: Job) -> str:
         job.report(0.1, "one step")
-        return measure_plan(plan(*(control.value for control in controls.values())), min(2e9, _free_bytes(pick_device()) / 2))
+        return measure_plan(Plan(**{name: control.value for name, control in controls.items()}), min(2e9, _free_bytes(pick_device()) / 2))
 
     button = RunButton(work, str, "Measure a step here")
     box = panel(controls, update, "memory", [button.widget])

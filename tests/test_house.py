@@ -243,7 +243,7 @@ def test_a_wheel_imports_outside_the_repository(installed, tmp_path):
 
 
 def test_readers_have_what_the_chapters_import():
-    modules = {"pillow": "PIL", "opencv-python-headless": "cv2"}  # where the module is not named like the package
+    modules = {"pillow": "PIL", "opencv-python-headless": "cv2", "nvidia-ml-py": "pynvml"}  # where the module is not named like the package
     names = {Requirement(r).name for key in ("requirements", "lab_requirements") for r in CFG[key].split()}
     provided = {modules.get(name, name) for name in names} | {LIB} | sys.stdlib_module_names
     for path in tool.notebooks(ROOT):

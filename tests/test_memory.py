@@ -42,7 +42,7 @@ def test_the_estimate_is_what_autograd_keeps(name, batch, precision):
 
 
 @pytest.mark.parametrize("how", [dict(checkpointing=True), dict(accumulation=2), dict(checkpointing=["layer1.0", "layer3"])])
-def test_with_savers_too(how):
+def test_with_every_means_of_saving(how):
     model = resnet18(10, "small")
     guess, real = memory.estimate(model, 3, **how), memory.measure(model, 3, device="cpu", **how)
     assert guess.activations == real.activations and abs(guess.total / real.total - 1) < 0.01
@@ -377,11 +377,13 @@ def test_a_process_that_really_runs_out():
 # ---- words and picture
 
 def test_the_panel_says_what_the_estimate_says():
-    plan = memory.Plan("GluonCNN, 28 px", "bf16", "adamw", 128, "ZeRO stage 2", 4, memory.DEVICES["T4 16 GB"])
+    plan = memory.Plan("GluonCNN, 28 px", "bf16", "adamw", 128, 1, False, 2, 4, memory.DEVICES["T4 16 GB"])
     assert plan.footprint() == memory.estimate(GluonCNN(), 128, optimizer="adamw", precision="bf16", sharding_stage=2, world_size=4)
-    assert "on each of 4 ranks and fits" in memory.describe_plan(plan)
-    with pytest.raises(ValueError, match="choose another saver"): memory.measure_plan(plan, 1e9)
-    with pytest.raises(ValueError, match="choose a smaller batch"): memory.measure_plan(replace(plan, saver="none"), 1e3)
+    assert "on each of 4 ranks and fits" in memory.describe_plan(plan) and "global batch is 512." in memory.describe_plan(plan)
+    every = replace(plan, precision="fp16", checkpointing=True, accumulation=8)
+    assert every.footprint() == memory.estimate(GluonCNN(), 128, None, "adamw", "fp16", 2, 4, checkpointing=True, accumulation=8)
+    with pytest.raises(ValueError, match="set the world size to 1"): memory.measure_plan(plan, 1e9)
+    with pytest.raises(ValueError, match="choose a smaller batch"): memory.measure_plan(replace(plan, world_size=1), 1e3)
 
 
 @settings(max_examples=30, deadline=None)

@@ -19,6 +19,7 @@ from typing import Any
 
 import browser
 import decode
+import footprint
 import formats
 import gpu
 import patients
@@ -43,6 +44,7 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "decode": keyed("decode", decode.decode),
     "doctor": keyed("doctor", patients.doctor),
     "precision": keyed("precision", formats.precision),
+    "memory": keyed("memory", footprint.memory),
     "browser": keyed("browser", browser.browser),
     "gpu": keyed("gpu", gpu.gpu),
     "resnet50": keyed("resnet50", formats.resnet50),

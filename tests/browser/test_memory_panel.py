@@ -1,4 +1,6 @@
 """The memory panel in a real JupyterLab: by keyboard and mouse, the words against the estimate."""
+from dataclasses import replace
+
 import pytest
 from lab import Panel, wait_until
 
@@ -9,31 +11,46 @@ pytestmark = pytest.mark.browser
 
 def test_memory_panel_fits_does_not_fit_and_measures(open_cells):
     notebook = open_cells("from mlinfra.memory import memory_panel\nmemory_panel()")
-    panel, t4 = Panel(notebook, "memory"), DEVICES["T4 16 GB"]
-    select = lambda place, value: panel.root.locator("select").nth(place).select_option(value)
-    panel.says(describe_plan(Plan("ResNet-50, 224 px", "fp32", "adam", 64, "none", 1, t4)), 60)
-    before = panel.picture()
-    panel.press("batch", "ArrowRight", "ArrowRight")
-    panel.says(describe_plan(Plan("ResNet-50, 224 px", "fp32", "adam", 256, "none", 1, t4)))
-    before = panel.changed_from(before)
-    select(1, "bf16, sgd")
-    panel.says(describe_plan(Plan("ResNet-50, 224 px", "bf16", "sgd", 256, "none", 1, t4)), 60)
-    before = panel.changed_from(before)
+    panel, plan = Panel(notebook, "memory"), Plan("ResNet-18, 224 px", "fp32", "adam", 64, 1, False, 0, 1, DEVICES["T4 16 GB"])
+    select = lambda text, value: panel.control(text).locator("select").select_option(value)
+
+    def now(**changes):
+        "The plan with what was just set; the panel must say what it says, and draw another picture."
+        nonlocal plan, picture
+        plan = replace(plan, **changes)
+        panel.says(describe_plan(plan), 60)
+        picture = panel.changed_from(picture)
+
+    panel.says(describe_plan(plan), 60)
+    picture = panel.picture()
+    panel.press("batch", *["ArrowRight"] * 4)
+    now(batch_size=1024)
+    select("precision", "bf16")
+    now(precision="bf16")
+    notebook.shot("memory_too_much")
+    panel.root.get_by_role("checkbox").check()
+    now(checkpointing=True)
+    select("optimizer", "sgd")
+    now(optimizer="sgd")
+    select("model", "ResNet-50, 224 px")
+    now(model="ResNet-50, 224 px")
     notebook.shot("memory_resnet50")
-    select(0, "GluonCNN, 28 px")
-    select(2, "ZeRO stage 3")
+    panel.press("micro-batches", "ArrowRight", "ArrowRight")
+    now(accumulation=4)
+    select("model", "GluonCNN, 28 px")
+    now(model="GluonCNN, 28 px")
     panel.drag("world size", 1.0)
-    panel.says(describe_plan(Plan("GluonCNN, 28 px", "bf16", "sgd", 256, "ZeRO stage 3", 1024, t4)), 60)
-    before = panel.changed_from(before)
+    panel.says(describe_plan(plan := replace(plan, world_size=1024)))
+    select("sharding", "ZeRO 3: and weights")
+    now(sharding_stage=3)
     panel.button("Measure a step here").click()
-    wait_until(lambda: "choose another saver" in panel.status(), "one rank cannot measure ZeRO")
-    select(2, "none")
-    select(3, "H200 141 GB")
-    panel.says("H200 141 GB has")
+    wait_until(lambda: "set the world size to 1" in panel.status(), "one rank cannot measure ZeRO")
+    panel.press("world size", "Home")
+    now(world_size=1)
+    select("device", "H200 141 GB")
+    now(device=DEVICES["H200 141 GB"])
     panel.button("Measure a step here").click()
     wait_until(lambda: "Measured" in panel.status(), "the step is measured")
-    for text in ("batch", "world size"): panel.press(text, "Home")
-    panel.says(describe_plan(Plan("GluonCNN, 28 px", "bf16", "sgd", 1, "none", 1, DEVICES["H200 141 GB"])))
-    panel.press("batch", "End")
-    panel.says(describe_plan(Plan("GluonCNN, 28 px", "bf16", "sgd", 16_384, "none", 1, DEVICES["H200 141 GB"])))
-    panel.changed_from(before)
+    for key, batch in (("Home", 1), ("End", 16_384)):
+        panel.press("batch", key)
+        now(batch_size=batch)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 # %% auto #0
-__all__ = ['train', 'sweep', 'doctor', 'parser', 'main']
+__all__ = ['train', 'sweep', 'doctor', 'memory', 'parser', 'main']
 
 # %% ../nbs/98_cli.ipynb #6bfdafbc
 def _count(text: str) -> int:
@@ -21,6 +21,10 @@ def _counts(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.isascii() and part.isdigit() for part in parts): raise argparse.ArgumentTypeError(f"must be whole numbers such as 0,2,4, got {text!r}")
     return tuple(map(int, parts))
+
+def _shape(text: str) -> tuple[int, ...]:
+    "Whole numbers from 1 up, separated by commas."
+    return tuple(map(_count, text.split(",")))
 
 def _rate(text: str) -> float:
     "A finite number above 0."
@@ -72,7 +76,34 @@ def doctor(args: argparse.Namespace) -> int:
         with progress_bar(sys.stderr.isatty()) as report: print(f"verified: {diagnosis.verify(advice, args.seconds / 2, report)}", flush=True)
     return 0
 
-# %% ../nbs/98_cli.ipynb #698ad111
+# %% ../nbs/98_cli.ipynb #507ee4b7
+def memory(args: argparse.Namespace) -> int:
+    "What a training step of a model takes, whether it fits, and the largest batch that does; nothing is trained."
+    from mlinfra.memory import bar_parts, profile, this_device
+    from mlinfra.ui import bytes_text
+    line, have = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation), int(args.gb * 1e9) if args.gb else this_device().bytes
+    how = args.optimizer, args.sharding_stage, args.world_size
+    found = line.at(args.batch_size, *how)
+    for part, size in (bar_parts(found) | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
+    verdict = f"fits, {bytes_text(have - found.total)} to spare" if found.total <= have else f"does not fit, {bytes_text(found.total - have)} too much"
+    print(f"batch {args.batch_size:,} {verdict} of {bytes_text(have)}; the largest batch that fits is {line.largest(have, *how):,}")
+    return 0
+
+def _model(name: str):
+    "One of our models, on meta, or what a factory of the user's returns."
+    import torch
+    from mlinfra import models
+    from mlinfra.doctor import load_factory
+    if ":" not in name:
+        ours = dict(gluon=models.GluonCNN, resnet18=models.resnet18, resnet50=models.resnet50)
+        if name not in ours: raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")
+        with torch.device("meta"): return ours[name]()
+    made = load_factory(name)()
+    model = made[0] if isinstance(made, tuple) and made else made
+    if not isinstance(model, torch.nn.Module): raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
+    return model
+
+# %% ../nbs/98_cli.ipynb #a8d0f602
 def parser() -> argparse.ArgumentParser:
     "The command line of mlinfra."
     main = argparse.ArgumentParser("mlinfra", description="The workbook's experiments, from a shell.")
@@ -103,7 +134,21 @@ def parser() -> argparse.ArgumentParser:
     sick.add_argument("--verify", action="store_true", help="follow each piece of advice on a copy and measure what it brings")
     sick.add_argument("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
     sick.set_defaults(run=doctor)
+    _memory_options(commands.add_parser("memory", help="say what a training step takes before it runs", description=memory.__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     return main
+
+def _memory_options(fit: argparse.ArgumentParser) -> None:
+    fit.add_argument("model", metavar="MODEL", help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model")
+    fit.add_argument("--input-shape", type=_shape, default=None, metavar="N,N,...", help="of one sample, such as 3,224,224; known for our models")
+    fit.add_argument("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
+    fit.add_argument("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam", help="whose state is counted")
+    fit.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32", help="of the arithmetic")
+    fit.add_argument("--checkpointing", action="store_true", help="top-level blocks keep their inputs only")
+    fit.add_argument("--accumulation", type=_count, default=1, metavar="N", help="micro-batches in an optimizer step")
+    fit.add_argument("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")
+    fit.add_argument("--world-size", type=_count, default=1, metavar="N", help="ranks")
+    fit.add_argument("--gb", type=_rate, default=None, help="memory of the device in 10^9 bytes; by default this device's")
+    fit.set_defaults(run=memory)
 
 def main(
     argv:Sequence[str]|None=None,  # None: the process's own

@@ -294,6 +294,7 @@ def trace(
         with mode, _Statistics(): return _record(ghost, x, precision, checkpointing, accumulation)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise ValueError(f"{type(model).__name__} decides by values what it computes ({error}): only `measure` can tell its memory") from error
+    except RuntimeError as error: raise ValueError(f"{type(model).__name__} does not run on a batch of shape {tuple(x.shape)} and {x.dtype}: {error}") from error
 
 # %% ../nbs/10_memory.ipynb #42fbc584
 def estimate(

@@ -14,7 +14,7 @@ MLINFRA = Path(sys.executable).with_name("mlinfra")
 def run(*args, **kw): return subprocess.run([MLINFRA, *args], capture_output=True, text=True, timeout=300, **kw)
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["sweep"]])
+@pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"]])
 def test_help(command):
     done = run(*command, "--help")
     assert done.returncode == 0 and "usage: mlinfra" in done.stdout
@@ -35,9 +35,20 @@ def test_sweep_writes_a_table_and_a_verdict(tmp_path):
     assert (tmp_path / "sweep.csv").read_text().splitlines()[0].startswith("workers,train_seconds,eval_seconds,accuracy,wait_share")
 
 
+def test_memory_of_a_model_of_ones_own(tmp_path):
+    (tmp_path / "mine.py").write_text("from torch import nn\ndef make(): return nn.Linear(1000, 1000, bias=False), 'and whatever else'\n")
+    run_it = lambda gb: run("memory", "mine:make", "--input-shape", "1000", "--batch-size", "10", "--optimizer", "sgd", "--gb", gb, cwd=tmp_path)
+    done = run_it("1")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"params +3.81 MiB", done.stdout) and re.search(r"grads +3.81 MiB", done.stdout) and "batch 10 fits" in done.stdout
+    assert "does not fit" in run_it("0.001").stdout
+
+
 @pytest.mark.parametrize("args", [["train", "--epochs", "0"], ["train", "--batch-size", "x"], ["train", "--precision", "tf32", "--device", "cpu"],
                                   ["sweep", "--workers", "0,0"], ["sweep", "--blurs", "-1"], ["train", "--root", "/nowhere"], ["dance"],
-                                  ["train", "--device", "foo"], ["train", "--momentum", "nan"]])
+                                  ["train", "--device", "foo"], ["train", "--momentum", "nan"],
+                                  ["memory", "resnet9"], ["memory", "gluon", "--batch-size", "0"], ["memory", "gluon", "--input-shape", "1,28"],
+                                  ["memory", "nowhere:model"], ["memory", "gluon", "--sharding-stage", "4"]])
 def test_nonsense_is_one_clear_line_and_status_2(args):
     done = run(*args)
     assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.strip()

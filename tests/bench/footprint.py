@@ -16,19 +16,18 @@ from typing import Any
 from peers import BENCH, ROOT
 from stages import FULL
 
-# model of the panel -> batches; bf16 runs at the first of them, for processors without it are slow
-STEPS = {"GluonCNN, 28 px": (256, 1024), "ResNet-18, 224 px": (8, 32), "ResNet-50, 224 px": (4, 16), "ViT-B/16, 224 px": (4, 16),
-         "Transformer, 12 x 768, 512 tokens": (2, 8)}
+CNNS, OTHERS = {"GluonCNN, 28 px": (256, 1024), "ResNet-18, 224 px": (8, 32), "ResNet-50, 224 px": (4, 16)}, {"ViT-B/16, 224 px": (4, 16), "Transformer, 12 x 768, 512 tokens": (2, 8)}
+STEPS = [(name, batch, "fp32") for name, batches in (CNNS | OTHERS).items() for batch in batches]
+STEPS += [(name, small, "bf16") for name, (small, _) in CNNS.items()]  # attention in bf16 takes minutes on processors that lack it
 BLOCKS_OF_THEIR_OWN = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # bytes; glibc then returns what is freed
 
 
 def memory(rounds: int, iterations: int) -> dict[str, Any]:
     "Model, batch and precision -> bytes of a step with Adam by every account."
     rows = {}
-    for name, batches in STEPS.items():
-        for batch, precision in [(batch, "fp32") for batch in batches[:2 if iterations == FULL else 1]] + [(batches[0], "bf16")]:
-            rows[f"{name}, batch {batch}, {precision}"] = alone(name, str(batch), precision) | thumb(name, precision)
-            print(f"  {name}, batch {batch}, {precision}", flush=True)
+    for name, batch, precision in STEPS if iterations == FULL else STEPS[:1]:
+        rows[f"{name}, batch {batch}, {precision}"] = alone(name, str(batch), precision) | thumb(name, precision)
+        print(f"  {name}, batch {batch}, {precision}", flush=True)
     return rows
 
 

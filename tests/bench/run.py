@@ -148,6 +148,7 @@ def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
     if table := results.get("doctor"): found += doctor_marks(table)
     if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
     if table := results.get("resnet50"): found.append(("ResNet-50 in bf16: fit / torchvision in a bare loop, images/s", table["fit, bf16"]["torchvision_ratio"], ">=", 0.9))
+    if table := results.get("memory"): found.append(("median error of a step's memory, against resident memory", median(abs(row["total_bytes"] / row["resident_bytes"] - 1) for row in table.values()), "<=", 0.05))
     limits = {"matplotlib": 0.35, "SVG": 0.25}
     found += [(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], "<=", limits[row["kind"]])
               for panel, row in results.get("browser", {}).items() if row["kind"] in limits]

@@ -22,6 +22,7 @@ from mlinfra.doctor import Fetching, SlowBus, slow_read, diagnose, keep
 from mlinfra.ui import Stopped
 
 FAST = dict(seconds=4, device="cpu")
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(autouse=True)

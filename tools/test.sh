@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/test.sh [PYTEST ARGUMENTS]: every check, one after the other. A stage that fails does not stop the later ones,
-# so that one run tells all. The arguments go to the last stage only: tools/test.sh -k schedule
+# so that one run tells all. Arguments go to pytest, which then runs what they choose one at a time: tools/test.sh -k schedule
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 export PATH="$PWD/.venv/bin:$PATH" PYTHONUNBUFFERED=1
@@ -18,8 +18,11 @@ stage "clean, exported, rendered" python tools/notebooks.py check
 # Two processes with one thread each: with more, torch's threads wait for each other on a small machine.
 stage "cells (nbdev_test)" env OMP_NUM_THREADS=1 nbdev_test --n_workers 2
 stage "chapters in a kernel (nbmake)" env OMP_NUM_THREADS=1 pytest -n 2 --nbmake --nbmake-timeout=600 nbs/[!_.]*.ipynb
-# One at a time: some of them measure.
-stage tests pytest tests --ignore=tests/bench "$@"
+if (( $# )); then stage tests pytest tests --ignore=tests/bench "$@"
+else
+  stage "tests, two at a time" env OMP_NUM_THREADS=1 pytest -n 2 tests --ignore=tests/bench -m "not alone"
+  stage tests pytest tests --ignore=tests/bench -m alone
+fi
 
 (( ${#failed[@]} == 0 )) && exit
 (IFS=,; echo "failed: ${failed[*]}" >&2)

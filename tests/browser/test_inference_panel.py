@@ -4,7 +4,7 @@ from lab import Panel, jobs, wait_until
 
 from mlinfra.inference import Policy, ServiceTime, describe_server
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 CNN, RESNET = ServiceTime(0.0005, 0.0001), ServiceTime(0.008, 0.002)
 CELL = """from mlinfra.inference import ServiceTime, server_panel
 box = server_panel(services={"GluonCNN": ServiceTime(0.0005, 0.0001), "ResNet-18": ServiceTime(0.008, 0.002)})

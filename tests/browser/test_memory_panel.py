@@ -6,7 +6,7 @@ from lab import Panel, wait_until
 
 from mlinfra.memory import DEVICES, Plan, describe_plan
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 
 def test_memory_panel_fits_does_not_fit_and_measures(open_cells):

@@ -9,7 +9,7 @@ from mlinfra.models import GluonCNN, count_parameters
 from mlinfra.storage import LAYOUTS, STORAGES, describe_storage
 from mlinfra.ui import duration_text
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 IMAGENET = 1_281_167
 
 

@@ -6,7 +6,7 @@ from lab import Panel
 
 from mlinfra.precision import FORMATS, describe_value
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 
 def test_formats_panel(open_cells):

@@ -306,7 +306,8 @@ class Stream:
     def without_last(self) -> Stream:
         "All but the last batch, unless it is the only one: it may have waited for companions that an endless stream would have brought."
         if len(self.batches) < 2: return self
-        kept = [i for i, end in enumerate(self.ends) if end != self.seconds]
+        last = self.seconds
+        kept = [i for i, end in enumerate(self.ends) if end != last]
         return replace(self, **{name: tuple(getattr(self, name)[i] for i in kept) for name in ("due", "starts", "ends")}, batches=self.batches[:-1],
                        late=tuple(self.late[i] for i in kept if self.late))
 
@@ -578,7 +579,7 @@ def try_loads(
     images:torch.Tensor,                      # the requests' images; they repeat when they run out
     loads:Iterable[float]=(0.3, 0.5, 0.7, 0.85),  # of the saturation
     policy:Policy=Policy(queue=2_000),        # batching and the queue
-    seconds:float=3.0,                        # of each stream, about; 60 to 2,000 requests
+    seconds:float=2.0,                        # of each stream, about; 60 to 2,000 requests
     seed:int=0,                               # of the arrivals
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> list[Trial]:
@@ -608,6 +609,14 @@ def trials_table(
     return pd.DataFrame(rows)
 
 # %% ../nbs/05_inference.ipynb #1198189c
+def _plain_ticks(*axes: Any) -> None:
+    "Logarithmic axes with 1, 2, 5, 10 in plain numbers."
+    from matplotlib.ticker import LogLocator, NullFormatter
+    for axis in axes:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(lambda value, place: f"{value:,g}")
+        axis.set_minor_formatter(NullFormatter())
+
 def plot_trials(
     trials:Sequence[Trial],  # from `try_loads`
     ax:Axes|None=None,       # where to draw
@@ -623,6 +632,7 @@ def plot_trials(
             ax.annotate(f"{trial.error(name):+.0%}", (x, y), (0, -17 if down else 11), textcoords="offset points", ha="center", fontsize=8, color=COLORS[color])
         ax.annotate(words, (loads[-1], real[-1]), (14, 0), textcoords="offset points", va="center", color=COLORS[color])
     ax.set(yscale="log", xlim=(20, 100))
+    _plain_ticks(ax.yaxis)
     ax.margins(y=0.25)
     return label(ax, "planned load: rate / saturation (%)", "answered within (ms)", "hollow: predicted   solid: measured   error of the prediction")
 
@@ -738,6 +748,8 @@ class _ServerPicture:
         fig, ax = figure(7, 3.2)
         self.ax = label(ax, "arrival rate (requests per second)", "latency (ms)")
         ax.set(xscale="log", yscale="log")
+        ax.tick_params(labelsize=8)
+        _plain_ticks(ax.xaxis, ax.yaxis)
         self.wall, = ax.plot([], [], ":", color=COLORS["other"])
         self.note = ax.text(1, 0.04, "", fontsize=8, color="#666666", ha="right", transform=ax.get_xaxis_transform())
         self.lines = {key: ax.plot([], [], color=COLORS[color])[0] for key, (_, color) in _PERCENTILES.items()}
@@ -745,13 +757,14 @@ class _ServerPicture:
         self.points = {key: ax.plot([], [], "o", ms=5, color=COLORS[color])[0] for key, (_, color) in _PERCENTILES.items()}
         self.names = {key: ax.text(1, 1, words, fontsize=8, color=COLORS[color], va="center") for key, (words, color) in _PERCENTILES.items()}
         ax.text(1, 1, "lines, hollow: simulated   filled: measured   dotted: saturation", transform=ax.transAxes, ha="right", va="bottom", fontsize=8)
+        for artist in (self.note, *self.names.values()): artist.set_in_layout(False)  # it moves: the axes must not
         self.canvas = Canvas(fig, [self.wall, self.note, *self.lines.values(), *self.rings.values(), *self.points.values(), *self.names.values()])
 
     def place(self, curve: list[dict], here: dict, saturation: float, measured: dict[float, Stream]) -> Canvas:
         "Move everything; `measured` has a stream for each rate that was run."
         real = {rate: stream.summary() for rate, stream in measured.items()}
         every = [*curve, here, *(dict(s, rate=rate) for rate, s in real.items())]
-        wanted = limits([1.15 * s["rate"] for s in every] + [curve[0]["rate"]]), limits(1e3 * s[key] for s in every for key in _PERCENTILES)
+        wanted = limits(room * s["rate"] for s in every for room in (0.95, 1.15)), limits(1e3 * room * s[key] for s in every for key in _PERCENTILES for room in (1, 1.2))
         if wanted != (self.ax.get_xlim(), self.ax.get_ylim()):
             self.ax.set(xlim=wanted[0], ylim=wanted[1])
             self.canvas.redraw()
@@ -789,7 +802,7 @@ class _Desk:
         "Words and picture for the controls."
         service, policy = self.service(model), Policy(max_batch, max_wait / 1e3)
         saturation = service.throughput(max_batch)
-        if self.curve[0] != (model, policy): self.curve = (model, policy), latency_curve(service, policy, [share * saturation for share in _SHARES], 600)
+        if self.curve[0] != (model, policy): self.curve = (model, policy), latency_curve(service, policy, [share * saturation for share in _SHARES])
         here = latency_curve(service, policy, [rate])[0]
         return describe_server(service, policy, rate), self.picture.place(self.curve[1], here, saturation, self.measured.get((model, policy), {}))
 

@@ -672,6 +672,7 @@ def plot_streams(
         ax.text(0.02, 0.9 - 0.09 * i, f"{name}: error at 95% {guess / real - 1:+.0%}", color=colors[i % 5], transform=ax.transAxes, fontsize=9)
     least, most = (1e3 * pick(s for pair in pairs.values() for stream in pair for s in stream.latencies) for pick in (min, max))
     ax.set(xscale="log", xlim=(least / max(most / least, 2)**0.7, 1.1 * most))  # room for the words
+    _plain_ticks(ax.xaxis)
     return label(ax, "latency (ms)", "answered within (%)", "solid: measured   dashed: simulated, same arrivals")
 
 # %% ../nbs/05_inference.ipynb #1441fd77

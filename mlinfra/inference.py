@@ -11,8 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,9 +28,10 @@ from .ui import COLORS, Canvas, Job, RunButton, axes, count_text, duration_text,
 # %% auto #0
 __all__ = ['VARIANTS', 'MOST', 'RATES', 'SERVED', 'SHIFTS', 'check_variant', 'Predictor', 'timed_answer', 'percentile',
            'LatencyRow', 'latency_row', 'sweep_batches', 'ServiceTime', 'fit_service', 'plot_batches',
-           'poisson_arrivals', 'Policy', 'Stream', 'simulate', 'mean_wait', 'serve', 'calibrate', 'compare_streams',
-           'plot_waits', 'plot_streams', 'latency_curve', 'highest_rate', 'describe_server', 'server_panel', 'shifted',
-           'Chunk', 'drifting_stream', 'Frozen', 'Online', 'Retrained', 'answer_then_learn', 'plot_drift']
+           'poisson_arrivals', 'Policy', 'Stream', 'simulate', 'mean_wait', 'serve', 'fit_answers', 'calibrate',
+           'Trial', 'try_loads', 'trials_table', 'plot_trials', 'plot_waits', 'plot_streams', 'compare_streams',
+           'latency_curve', 'highest_rate', 'describe_server', 'limits', 'server_panel', 'shifted', 'Chunk',
+           'drifting_stream', 'Frozen', 'Online', 'Retrained', 'answer_then_learn', 'plot_drift']
 
 # %% ../nbs/05_inference.ipynb #f874314c
 if TYPE_CHECKING:
@@ -180,17 +182,26 @@ def sweep_batches(
 # %% ../nbs/05_inference.ipynb #88d30eb0
 @dataclass(frozen=True)
 class ServiceTime:
-    "How long a batch takes: a fixed part, and one for each request in it."
-    fixed:float  # seconds of a batch, however small
-    slope:float  # seconds for each request
+    "How long a batch takes: a fixed part, and one for each request in it; for a server also what a pause and chance add."
+    fixed:float       # seconds of a batch, however small
+    slope:float       # seconds for each request
+    pause:float=0.0   # seconds more for a batch that finds the worker idle
+    factors:tuple[float, ...]=field(default=(1.0,), repr=False)  # times of single batches, relative to their mean
 
     def __post_init__(self):
-        positive_float("fixed", self.fixed, zero=True), positive_float("slope", self.slope, zero=True)
+        for name in ("fixed", "slope", "pause"): positive_float(name, getattr(self, name), zero=True)
         if self.fixed + self.slope == 0: raise ValueError("fixed and slope are both 0: a batch takes time")
+        for factor in self.factors: positive_float("factors", factor)
+        if not self.factors or abs(sum(self.factors) / len(self.factors) - 1) > 1e-6: raise ValueError(f"factors must have the mean 1, got {len(self.factors)} with another")
 
-    def seconds(self, batch: int) -> float:
-        "Seconds of a batch."
-        return self.fixed + self.slope * batch
+    def seconds(self, batch: int, idle: bool = False) -> float:
+        "Mean seconds of a batch, and more if it finds the worker idle."
+        return self.fixed + self.slope * batch + (self.pause if idle else 0)
+
+    @property
+    def variation(self) -> float:
+        "The standard deviation of the time of a batch, relative to its mean."
+        return math.sqrt(sum((factor - 1)**2 for factor in self.factors) / len(self.factors))
 
     def throughput(self, batch: int) -> float:
         "Requests per second when batches of this size follow one another: where a server saturates."
@@ -292,10 +303,29 @@ class Stream:
         "Requests turned away."
         return len(self.due) - len(self.latencies)
 
+    def without_last(self) -> Stream:
+        "All but the last batch, unless it is the only one: it may have waited for companions that an endless stream would have brought."
+        if len(self.batches) < 2: return self
+        last = self.seconds
+        kept = [i for i, end in enumerate(self.ends) if end != last]
+        return replace(self, **{name: tuple(getattr(self, name)[i] for i in kept) for name in ("due", "starts", "ends")}, batches=self.batches[:-1],
+                       late=tuple(self.late[i] for i in kept if self.late))
+
     @property
     def seconds(self) -> float:
         "Until the last answer."
         return max(end for end in self.ends if not math.isnan(end))
+
+    @cached_property
+    def answers(self) -> list[tuple[int, bool, float]]:
+        """Each batch as the users saw it: requests, whether it found the worker idle, and the seconds to its answer,
+        counted from its first arrival if it did, else from the answer before. For batches that wait for nobody."""
+        found, free = [], -math.inf
+        for end, group in groupby(sorted((end, due) for due, end in zip(self.due, self.ends) if not math.isnan(end)), key=lambda pair: pair[0]):
+            arrivals = [due for _, due in group]
+            found.append((len(arrivals), arrivals[0] > free, end - max(arrivals[0], free)))
+            free = end
+        return found
 
     @property
     def utilisation(self) -> float:
@@ -303,11 +333,11 @@ class Stream:
         return math.fsum(seconds for _, seconds in self.batches) / self.seconds
 
     def summary(self) -> dict[str, float]:
-        "Counts, percentiles, mean wait and load, by name."
+        "Counts, percentiles, means and load, by name."
         p50, p95, p99 = (percentile(self.latencies, p) for p in (50, 95, 99))
         answered = len(self.latencies)
         return dict(requests=len(self.due), answered=answered, shed=self.shed, blocked=self.blocked, p50_seconds=p50, p95_seconds=p95, p99_seconds=p99,
-                    mean_wait_seconds=math.fsum(self.waits) / answered, mean_batch=answered / len(self.batches), utilisation=self.utilisation,
+                    mean_seconds=math.fsum(self.latencies) / answered, mean_wait_seconds=math.fsum(self.waits) / answered, mean_batch=answered / len(self.batches), utilisation=self.utilisation,
                     answers_per_s=answered / self.seconds)
 
 # %% ../nbs/05_inference.ipynb #9266079c
@@ -323,11 +353,12 @@ def simulate(
     due:Iterable[float],       # arrivals in seconds, in order, such as `poisson_arrivals`
     service:ServiceTime,       # of a batch
     policy:Policy=Policy(),    # batching and the queue
+    seed:int=0,                # of the factors, which are drawn from those of the service
 ) -> Stream:
-    "What one worker would do with this stream if batches took exactly as long as `service` says."
-    due = _in_order(due)
+    "What one worker would do with this stream if batches took as long as `service` says."
+    due, draw = _in_order(due), random.Random(seed)
     waiting, starts, ends, batches = deque(), [math.nan] * len(due), [math.nan] * len(due), []
-    blocked, free, coming = 0, 0.0, 0  # `free`: when the worker is; `coming`: the next request to arrive
+    blocked, free, coming = 0, -math.inf, 0  # `free`: when the worker is; `coming`: the next request to arrive
 
     def admit(until: float) -> None:
         nonlocal blocked, coming
@@ -350,7 +381,7 @@ def simulate(
             coming += 1
         if len(waiting) < policy.max_batch: start = max(free, patience)
         size = min(len(waiting), policy.max_batch)
-        free = start + service.seconds(size)
+        free = start + service.seconds(size, start > free) * draw.choice(service.factors)
         batches.append((size, free - start))
         for _ in range(size): starts[waiting[0]], ends[waiting.popleft()] = start, free
     return Stream(tuple(due), tuple(starts), tuple(ends), tuple(batches), blocked)
@@ -477,28 +508,133 @@ def serve(
     starts, ends = zip(*(line.answers.get(number, (math.nan, math.nan)) for number in range(len(due))))
     return Stream(tuple(due), starts, ends, tuple(line.batches), line.blocked, tuple(late))
 
-# %% ../nbs/05_inference.ipynb #7ab2acd8
+# %% ../nbs/05_inference.ipynb #5e324c86
+def fit_answers(
+    answers:Iterable[tuple[int, bool, float]],  # requests, whether the worker was idle, seconds: `Stream.answers`
+) -> ServiceTime:
+    "The line through the medians of batches that found the worker busy, what a pause adds to the smallest, and the spread around both."
+    answers = list(answers)
+    sizes = sorted({size for size, _, _ in answers})
+    def typical(size: int, idle: bool) -> float | None:
+        times = [seconds for b, found_idle, seconds in answers if b == size and found_idle == idle]
+        return median(times) if times else None
+    line = fit_service(sizes, [typical(b, False) or typical(b, True) for b in sizes])
+    line = replace(line, pause=max(0.0, (typical(sizes[0], True) or 0.0) - line.seconds(sizes[0])))
+    ratios = [seconds / line.seconds(size, idle) for size, idle, seconds in answers]
+    mean = math.fsum(ratios) / len(ratios)
+    return ServiceTime(mean * line.fixed, mean * line.slope, mean * line.pause, tuple(ratio / mean for ratio in ratios))
+
+# %% ../nbs/05_inference.ipynb #a1eb3a28
 def calibrate(
-    predictor:Predictor,    # to be timed
+    predictor:Callable[[torch.Tensor], Any],  # to be timed
     images:torch.Tensor,    # on the host; they repeat when they run out
     batches:tuple[int, int]=(1, 8),  # the two sizes that make the line
-    repeats:int=9,         # answers of each size, in turn
+    seconds:float=1.0,      # of arrivals of each size, about; at least 12 groups arrive
+    load:float=0.4,         # of what answers in a loop would allow; a server's pauses make it more
 ) -> ServiceTime:
-    "The line through the median times of two batch sizes, measured now."
-    inputs = {b: _batch(images, range(positive_int("batches", b))) for b in batches}
-    for batch in inputs.values(): predictor(batch)
-    times = {b: [] for b in inputs}
-    for _ in range(positive_int("repeats", repeats)):
-        for b, batch in inputs.items(): times[b].append(timed_answer(predictor, batch)[0])
-    return fit_service(list(times), [median(seconds) for seconds in times.values()])
+    "The service that a real server gives now: groups of each size arrive at random, some find it idle and some busy."
+    seconds, load, answers = positive_float("seconds", seconds), positive_float("load", load), []
+    for b in (positive_int("batches", b) for b in batches):
+        rough = median(took for _, took in serve(predictor, images, [0.0] * 5 * b, Policy(b, queue=5 * b)).batches)
+        groups = min(max(int(seconds * load / rough), 12), 300)
+        due = [when for when in poisson_arrivals(load / rough, groups, seed=b) for _ in range(b)]
+        answers += serve(predictor, images, due, Policy(b, 60.0, queue=len(due))).answers  # a group is a full batch: it waits for nobody
+    return fit_answers(answers)
 
-# %% ../nbs/05_inference.ipynb #7dfd9a92
-def compare_streams(
-    streams:dict[str, Stream],  # name -> what became of it
-) -> pd.DataFrame:
-    "A row for each stream: counts, percentiles, mean wait, batch and load."
+# %% ../nbs/05_inference.ipynb #a6829320
+@dataclass(frozen=True)
+class Trial:
+    "A stream that was predicted, then run."
+    load:float                    # planned: rate / saturation
+    service:ServiceTime           # calibrated just before
+    simulated:tuple[Stream, ...]  # the same arrivals, other draws of the factors
+    measured:Stream
+
+    def predicted(self, name: str) -> float:
+        "A figure of `Stream.summary`: the median of the simulations."
+        return median(stream.summary()[name] for stream in self.simulated)
+
+    def error(self, name: str) -> float:
+        "How far the prediction was off, relative to what was measured."
+        return self.predicted(name) / self.measured.summary()[name] - 1
+
+    @property
+    def drift(self) -> float:
+        "The worker's time for the batches of the stream, relative to what the service says of them."
+        answers = self.measured.answers
+        return math.fsum(s for _, _, s in answers) / math.fsum(self.service.seconds(size, idle) for size, idle, _ in answers)
+
+    def hindsight(self, policy: Policy) -> Trial:
+        "The same, predicted with what the service turned out to be: what is off now is not the service's mean."
+        known = replace(self.service, fixed=self.drift * self.service.fixed, slope=self.drift * self.service.slope, pause=self.drift * self.service.pause)
+        return replace(self, service=known, simulated=_draws(self.measured.due, known, policy))
+
+def _draws(due: Sequence[float], service: ServiceTime, policy: Policy) -> tuple[Stream, ...]:
+    "Simulations that differ in the factors drawn; one is enough where there is none to draw."
+    return tuple(simulate(due, service, policy, seed) for seed in range(9 if service.variation else 1))
+
+# %% ../nbs/05_inference.ipynb #be86d028
+def try_loads(
+    predictor:Callable[[torch.Tensor], Any],  # answers a batch of images
+    images:torch.Tensor,                      # the requests' images; they repeat when they run out
+    loads:Iterable[float]=(0.3, 0.5, 0.7, 0.85),  # of the saturation
+    policy:Policy=Policy(queue=2_000),        # batching and the queue
+    seconds:float=2.0,                        # of each stream, about; 60 to 2,000 requests
+    seed:int=0,                               # of the arrivals
+    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
+) -> list[Trial]:
+    "Calibrate, predict a rate that the calibration has not seen, and run it: for each load in turn."
+    loads, trials = [positive_float("loads", load) for load in loads], []
+    for done, load in enumerate(loads):
+        report(done / len(loads), f"load {load:g}, {done + 1} of {len(loads)}")
+        service = calibrate(predictor, images)
+        rate = load * service.throughput(policy.max_batch)
+        due = poisson_arrivals(rate, min(max(int(seconds * rate), 60), 2_000), seed)
+        simulated = _draws(due, service, policy)
+        trials.append(Trial(load, service, simulated, serve(predictor, images, due, policy)))
+    return trials
+
+# %% ../nbs/05_inference.ipynb #ca6c0c70
+def trials_table(
+    trials:Iterable[Trial],  # from `try_loads`
+) -> pd.DataFrame:           # a row for each
+    "Predicted and measured latency and wait, their errors, and the drift."
     import pandas as pd
-    return pd.DataFrame([stream.summary() for stream in streams.values()], index=list(streams))
+    rows = []
+    for trial in trials:
+        row = dict(load=trial.load, requests=len(trial.measured.due), drift=trial.drift)
+        for name in ("p50_seconds", "p95_seconds", "mean_seconds", "mean_wait_seconds"):
+            row |= {f"predicted_{name}": trial.predicted(name), f"measured_{name}": trial.measured.summary()[name], f"{name.removesuffix('_seconds')}_error": trial.error(name)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+# %% ../nbs/05_inference.ipynb #1198189c
+def _plain_ticks(*axes: Any) -> None:
+    "Logarithmic axes with 1, 2, 5, 10 in plain numbers."
+    from matplotlib.ticker import LogLocator, NullFormatter
+    for axis in axes:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(lambda value, place: f"{value:,g}")
+        axis.set_minor_formatter(NullFormatter())
+
+def plot_trials(
+    trials:Sequence[Trial],  # from `try_loads`
+    ax:Axes|None=None,       # where to draw
+) -> Axes:
+    "Latency over load: predicted hollow, measured solid, with the error of each."
+    ax = axes(ax)
+    for name, words, color, down in (("p50_seconds", "50%", "forward", True), ("p95_seconds", "95%", "wait", False)):
+        loads, real = [100 * trial.load for trial in trials], [1e3 * trial.measured.summary()[name] for trial in trials]
+        guess = [1e3 * trial.predicted(name) for trial in trials]
+        ax.plot(loads, real, "o-", ms=5, color=COLORS[color])
+        ax.plot(loads, guess, "o--", ms=11, mfc="none", color=COLORS[color])
+        for trial, x, y in zip(trials, loads, map(min if down else max, real, guess)):
+            ax.annotate(f"{trial.error(name):+.0%}", (x, y), (0, -17 if down else 11), textcoords="offset points", ha="center", fontsize=8, color=COLORS[color])
+        ax.annotate(words, (loads[-1], real[-1]), (14, 0), textcoords="offset points", va="center", color=COLORS[color])
+    ax.set(yscale="log", xlim=(20, 100))
+    _plain_ticks(ax.yaxis)
+    ax.margins(y=0.25)
+    return label(ax, "planned load: rate / saturation (%)", "answered within (ms)", "hollow: predicted   solid: measured   error of the prediction")
 
 # %% ../nbs/05_inference.ipynb #9750b5a7
 def plot_waits(
@@ -536,7 +672,16 @@ def plot_streams(
         ax.text(0.02, 0.9 - 0.09 * i, f"{name}: error at 95% {guess / real - 1:+.0%}", color=colors[i % 5], transform=ax.transAxes, fontsize=9)
     least, most = (1e3 * pick(s for pair in pairs.values() for stream in pair for s in stream.latencies) for pick in (min, max))
     ax.set(xscale="log", xlim=(least / max(most / least, 2)**0.7, 1.1 * most))  # room for the words
+    _plain_ticks(ax.xaxis)
     return label(ax, "latency (ms)", "answered within (%)", "solid: measured   dashed: simulated, same arrivals")
+
+# %% ../nbs/05_inference.ipynb #1441fd77
+def compare_streams(
+    streams:dict[str, Stream],  # name -> what became of it
+) -> pd.DataFrame:
+    "A row for each stream: counts, percentiles, means, batch and load."
+    import pandas as pd
+    return pd.DataFrame([stream.summary() for stream in streams.values()], index=list(streams))
 
 # %% ../nbs/05_inference.ipynb #c7fe2c51
 def latency_curve(
@@ -548,9 +693,9 @@ def latency_curve(
 ) -> list[dict[str, float]]:  # for each rate: rate and the summary of its stream
     "What each arrival rate would do to the latencies, simulated."
     unit = poisson_arrivals(1.0, requests, seed)
-    return [dict(rate=rate, **simulate([t / rate for t in unit], service, policy).summary()) for rate in (positive_float("rates", r) for r in rates)]
+    return [dict(rate=rate, **simulate([t / rate for t in unit], service, policy).without_last().summary()) for rate in (positive_float("rates", r) for r in rates)]
 
-# %% ../nbs/05_inference.ipynb #ef5d93be
+# %% ../nbs/05_inference.ipynb #7fa41725
 def highest_rate(
     service:ServiceTime,   # of a batch
     policy:Policy,         # batching and the queue
@@ -562,8 +707,8 @@ def highest_rate(
     bound, unit = positive_float("bound", bound), poisson_arrivals(1.0, requests)
     if not 0 < percent <= 100: raise ValueError(f"percent must be above 0 and at most 100, got {percent}")
     def holds(rate: float) -> bool:
-        latencies = simulate([t / rate for t in unit], service, policy).latencies
-        return sum(s <= bound for s in latencies) >= percent / 100 * requests  # a request that was shed is too late
+        stream = simulate([t / rate for t in unit], service, policy).without_last()
+        return sum(s <= bound for s in stream.latencies) >= percent / 100 * len(stream.due)  # a request that was shed is too late
     low, high = 0.0, 2 * service.throughput(policy.max_batch)
     for _ in range(12):  # to a two-thousandth of the saturation
         middle = (low + high) / 2
@@ -584,6 +729,17 @@ def describe_server(
             f"saturated at {service.throughput(policy.max_batch):,.0f} requests/s.")
 
 # %% ../nbs/05_inference.ipynb #5bc32a00
+def limits(
+    values:Iterable[float],  # above 0
+) -> tuple[float, float]:
+    "Ends of a logarithmic axis that holds the values with a little room: 1, 2 or 5 times a power of ten."
+    values = list(values)
+    def step(value: float, up: bool) -> float:
+        power = 10.0**math.floor(math.log10(value))
+        return min(m * power for m in (1, 2, 5, 10) if m * power >= value) if up else max(m * power for m in (1, 2, 5) if m * power <= value)
+    return step(0.9 * min(values), up=False), step(1.1 * max(values), up=True)
+
+# %% ../nbs/05_inference.ipynb #20e040c6
 RATES = [round(m * 10**e) for e in range(1, 5) for m in (1, 1.5, 2.2, 3.3, 4.7, 6.8)]  # requests per second on the slider
 _PERCENTILES = {"p50_seconds": ("50%", "forward"), "p95_seconds": ("95%", "update"), "p99_seconds": ("99%", "wait")}
 
@@ -591,25 +747,36 @@ class _ServerPicture:
     "Latency percentiles over the arrival rate."
     def __init__(self):
         fig, ax = figure(7, 3.2)
-        label(ax, "arrival rate (requests per second)", "latency (ms)").set(xscale="log", yscale="log", xlim=(5, 100_000), ylim=(0.05, 20_000))
+        self.ax = label(ax, "arrival rate (requests per second)", "latency (ms)")
+        ax.set(xscale="log", yscale="log")
+        ax.tick_params(labelsize=8)
+        _plain_ticks(ax.xaxis, ax.yaxis)
         self.wall, = ax.plot([], [], ":", color=COLORS["other"])
-        self.note = ax.text(1, 0.06, "", fontsize=8, color="#666666", ha="right")
+        self.note = ax.text(1, 0.04, "", fontsize=8, color="#666666", ha="right", transform=ax.get_xaxis_transform())
         self.lines = {key: ax.plot([], [], color=COLORS[color])[0] for key, (_, color) in _PERCENTILES.items()}
         self.rings = {key: ax.plot([], [], "o", ms=10, mfc="none", color=COLORS[color])[0] for key, (_, color) in _PERCENTILES.items()}
         self.points = {key: ax.plot([], [], "o", ms=5, color=COLORS[color])[0] for key, (_, color) in _PERCENTILES.items()}
         self.names = {key: ax.text(1, 1, words, fontsize=8, color=COLORS[color], va="center") for key, (words, color) in _PERCENTILES.items()}
         ax.text(1, 1, "lines, hollow: simulated   filled: measured   dotted: saturation", transform=ax.transAxes, ha="right", va="bottom", fontsize=8)
+        for artist in (self.note, *self.names.values()): artist.set_in_layout(False)  # it moves: the axes must not
         self.canvas = Canvas(fig, [self.wall, self.note, *self.lines.values(), *self.rings.values(), *self.points.values(), *self.names.values()])
 
     def place(self, curve: list[dict], here: dict, saturation: float, measured: dict[float, Stream]) -> Canvas:
         "Move everything; `measured` has a stream for each rate that was run."
-        self.wall.set_data([saturation] * 2, [1e-3, 1e6])
-        self.note.set(position=(0.92 * saturation, 0.075), text="saturated")
+        real = {rate: stream.summary() for rate, stream in measured.items()}
+        every = [*curve, here, *(dict(s, rate=rate) for rate, s in real.items())]
+        wanted = limits(room * s["rate"] for s in every for room in (0.95, 1.15)), limits(1e3 * room * s[key] for s in every for key in _PERCENTILES for room in (1, 1.2))
+        if wanted != (self.ax.get_xlim(), self.ax.get_ylim()):
+            self.ax.set(xlim=wanted[0], ylim=wanted[1])
+            self.canvas.redraw()
+        self.wall.set_data([saturation] * 2, wanted[1])
+        self.note.set(position=(0.96 * saturation, 0.04), text="saturated")
         for i, key in enumerate(_PERCENTILES):
             self.lines[key].set_data([s["rate"] for s in curve], [1e3 * s[key] for s in curve])
             self.rings[key].set_data([here["rate"]], [1e3 * here[key]])
-            self.points[key].set_data(list(measured), [1e3 * stream.summary()[key] for stream in measured.values()])
-            self.names[key].set_position((1.05 * curve[-1]["rate"], 1e3 * curve[-1][key] * 1.6**(i - 1)))
+            self.points[key].set_data(list(real), [1e3 * s[key] for s in real.values()])
+            apart = (wanted[1][1] / wanted[1][0])**(0.055 * (i - 1))  # beyond saturation all lines lie close together
+            self.names[key].set_position((1.03 * curve[-1]["rate"], 1e3 * curve[-1][key] * apart))
         return self.canvas
 
 # %% ../nbs/05_inference.ipynb #f62e93fc
@@ -636,7 +803,7 @@ class _Desk:
         "Words and picture for the controls."
         service, policy = self.service(model), Policy(max_batch, max_wait / 1e3)
         saturation = service.throughput(max_batch)
-        if self.curve[0] != (model, policy): self.curve = (model, policy), latency_curve(service, policy, [share * saturation for share in _SHARES], 600)
+        if self.curve[0] != (model, policy): self.curve = (model, policy), latency_curve(service, policy, [share * saturation for share in _SHARES])
         here = latency_curve(service, policy, [rate])[0]
         return describe_server(service, policy, rate), self.picture.place(self.curve[1], here, saturation, self.measured.get((model, policy), {}))
 

@@ -303,10 +303,70 @@ def test_a_broken_model_is_not_a_lacking_way():
     with pytest.raises(ZeroDivisionError): inference.sweep_batches(Broken(), IMAGES, (1,))
 
 
-def test_calibration_finds_the_line_of_a_known_clock(monkeypatch):
-    monkeypatch.setattr(inference, "timed_answer", lambda predictor, batch: (0.003 + 0.002 * len(batch), 0.0))
-    service = inference.calibrate(Predictor(linear(), device="cpu"), IMAGES)
-    assert (service.fixed, service.slope) == pytest.approx((0.003, 0.002))
+# ---- calibration and prediction
+
+KNOWN = ServiceTime(0.003, 0.002, 0.004)
+
+
+@pytest.fixture
+def known_server(monkeypatch):
+    "In place of the real one: a server that takes as long as `service` says."
+    def use(service, draws=iter(range(1_000))): monkeypatch.setattr(inference, "serve", lambda predictor, images, due, policy: simulate(due, service, policy, next(draws)))
+    return use
+
+
+def test_calibration_finds_a_known_server(known_server):
+    known_server(KNOWN)
+    service = inference.calibrate(None, IMAGES)
+    assert (service.fixed, service.slope, service.pause) == pytest.approx((0.003, 0.002, 0.004)) and service.variation == pytest.approx(0, abs=1e-9)
+
+
+def test_calibration_finds_the_spread_of_an_irregular_server(known_server):
+    known_server(ServiceTime(0.003, 0.002, 0.004, (0.9, 0.9, 1.0, 1.2)))
+    service = inference.calibrate(None, IMAGES, seconds=5)
+    assert service.seconds(1) == pytest.approx(0.005, rel=0.06) and service.seconds(8) == pytest.approx(0.019, rel=0.06) and service.variation == pytest.approx(0.122, rel=0.3)
+
+
+@pytest.mark.parametrize("policy", [Policy(queue=2_000), Policy(8, queue=2_000)])
+def test_an_irregular_server_is_predicted(known_server, policy):
+    known_server(ServiceTime(0.003, 0.002, 0.004, (0.8, 0.9, 1.0, 1.3)))
+    for trial in inference.try_loads(None, IMAGES, (0.3, 0.7), policy, seconds=6):
+        assert trial.drift == pytest.approx(1, abs=0.1) and abs(trial.error("p50_seconds")) < 0.2 and abs(trial.error("p95_seconds")) < 0.3
+
+
+def test_hindsight_takes_the_drift_away():
+    slower, policy = ServiceTime(0.0036, 0.0024, 0.0048), Policy(queue=2_000)
+    due = poisson_arrivals(100, 400)
+    trial = inference.Trial(0.5, KNOWN, (simulate(due, KNOWN, policy),), simulate(due, slower, policy))
+    assert trial.drift == pytest.approx(1.2) and trial.error("p95_seconds") < -0.15
+    assert trial.hindsight(policy).drift == pytest.approx(1) and trial.hindsight(policy).error("p95_seconds") == pytest.approx(0, abs=1e-9)
+
+
+def test_real_answers_count_from_arrival_or_from_the_answer_before():
+    def model(batch): time.sleep(0.02)
+    stream = serve(model, IMAGES, [0.0, 0.0, 0.5])
+    assert [(size, idle) for size, idle, _ in stream.answers] == [(1, True), (1, False), (1, True)]
+    assert all(seconds >= 0.02 for _, _, seconds in stream.answers)
+    assert sum(seconds for _, _, seconds in stream.answers[:2]) == pytest.approx(stream.ends[1]) and stream.answers[2][2] == stream.ends[2] - 0.5
+
+
+def test_a_wait_in_vain_at_the_end_is_left_out_of_the_curve():
+    service, policy = ServiceTime(0.001, 0.0), Policy(64, 5.0)
+    for point in inference.latency_curve(service, policy, [1_000, 5_000], 600): assert point["p99_seconds"] < 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 99), max_batch=st.integers(1, 8), max_wait=st.floats(0, 0.05), queue=st.integers(8, 20))
+def test_without_its_last_batch_a_stream_is_whole(seed, max_batch, max_wait, queue):
+    whole = simulate(poisson_arrivals(300, 100, seed), ServiceTime(0.004, 0.001), Policy(max_batch, max_wait, queue))
+    part = whole.without_last()
+    assert sum(size for size, _ in part.batches) == len(part.latencies) == len(whole.latencies) - whole.batches[-1][0] and part.shed == whole.shed
+
+
+@given(values=st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=9))
+def test_limits_hold_the_values(values):
+    low, high = inference.limits(values)
+    assert low < min(values) and max(values) < high and low > min(values) / 3 and high < 3 * max(values)
 
 
 # ---- learners

@@ -22,6 +22,7 @@ import decode
 import footprint
 import formats
 import gpu
+import inference
 import patients
 import stages
 from peers import PEERS, ROOT
@@ -43,12 +44,16 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "micro": keyed("micro", stages.micro),
     "decode": keyed("decode", decode.decode),
     "doctor": keyed("doctor", patients.doctor),
+    "inference": lambda *how: keyed("inference", inference.inference)(*how) | keyed("streams", inference.streams)(*how),
     "precision": keyed("precision", formats.precision),
     "memory": keyed("memory", footprint.memory),
     "browser": keyed("browser", browser.browser),
     "gpu": keyed("gpu", gpu.gpu),
     "resnet50": keyed("resnet50", formats.resnet50),
 }
+
+
+SECOND = {"accuracy": ["selection"], "inference": ["streams"]}  # stage -> what else it adds
 
 
 def apart(stage: Callable, rounds: int, iterations: int) -> Any:
@@ -121,7 +126,7 @@ def rounded(value: Any) -> Any:
 def show(results: dict[str, Any], done: list[str]) -> None:
     "A table for each stage."
     import pandas as pd
-    for name in [key for stage in done for key in ([stage, "selection"] if stage == "accuracy" else [stage])]:
+    for name in [key for stage in done for key in (stage, *SECOND.get(stage, ()))]:
         table = results.get(name)
         if not table: continue
         if name == "sweep": frame = pd.DataFrame(table).set_index("workers")
@@ -145,6 +150,7 @@ def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
                   for recipe, mark in (("recipe(), 1 epoch", 0.985), ("recipe(), 2 epochs", 0.99))]
     if table := results.get("import"): found.append(("slowest import beyond torch, seconds", max(table.values()), "<=", 0.2))
     if table := results.get("decode"): found += decode_marks(table)
+    if table := results.get("streams"): found += stream_marks(table)
     if table := results.get("doctor"): found += doctor_marks(table)
     if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
     if table := results.get("resnet50"): found.append(("ResNet-50 in bf16: fit / torchvision in a bare loop, images/s", table["fit, bf16"]["torchvision_ratio"], ">=", 0.9))
@@ -162,6 +168,12 @@ def epoch_marks(race: dict[str, Any]) -> list[tuple[str, float, str, float]]:
     for peer, mark in (("keras_tf", 1.0), ("lightning", 0.55)):
         if peer in race: found.append((f"epoch / {peer}, wall", ours["wall_ratio"] / race[peer]["wall_ratio"], "<=", mark))
     return found
+
+
+def stream_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+    whose = dict.fromkeys(name.rsplit(", load", 1)[0] for name in table)
+    return [(f"{who}: median error of predicted {name}{words}", median(row[f"{name}_error{kind}"] for key, row in table.items() if key.startswith(f"{who}, load")), "<=", mark)
+            for who in whose for name, mark in (("p50", 0.15), ("p95", 0.25)) for kind, words in (("", ""), ("_hindsight", ", had the drift been known"))]
 
 
 def decode_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:

@@ -7,6 +7,7 @@ from typing import Any
 from stages import FULL, spread
 
 BATCH, STEPS, WARM_UP = 256, 20, 5  # of ResNet-50
+COMPILED = {"GluonCNN": ("fp32", "bf16", "fp16"), "ResNet-18 small": ("fp32", "bf16")}  # on a CPU; each takes up to a minute to compile
 
 
 def precision(rounds: int, iterations: int) -> dict[str, Any]:
@@ -54,17 +55,26 @@ def steps(rounds: int, iterations: int) -> dict[str, dict]:
     torch.manual_seed(0)
     roof, rows = measure_roofline("cpu"), {}
     for (name, make, shape), batch, count in zip(networks(), (64, 4), (8, 4)):
-        examples, compiled = (torch.rand(batch, *shape), torch.randint(0, 10, (batch,))), torch.compile(make())
-        how = dict(steps=min(count, iterations), rounds=1, device="cpu")
-        in_turn = [(compare_precisions(make, examples, **how), compare_precisions(lambda: compiled, examples, channels_last=(True,), **how)) for _ in range(rounds)]
-        seconds = {kind: forward_seconds(roof, layer_traffic(make(), tuple(examples[0].shape), kind), kind) for kind in roof.flops_per_s}
-        for which, word in ((0, ""), (1, ", compiled")):
-            for (kind, last), row in in_turn[0][which].iterrows():
-                times = [tables[which].step_seconds[kind, last] for tables in in_turn]
-                ratios = [t / tables[0].step_seconds["fp32", False] for t, tables in zip(times, in_turn)]
-                rows[f"{name}, batch {batch}, {kind}{', channels_last' if last else ''}{word}"] = dict(step_seconds=median(times)) | spread(ratios) | dict(
-                    predicted_ratio=seconds[kind] / seconds["fp32"]) | ({} if which else dict(bytes=int(row.bytes)))
+        examples, compiled, count = (torch.rand(batch, *shape), torch.randint(0, 10, (batch,))), torch.compile(make()), min(count, iterations)
+        for kind in COMPILED[name]: step_seconds(compiled, examples, kind, 2)  # compiles
+        in_turn = []
+        for _ in range(rounds):
+            table = compare_precisions(make, examples, steps=count, rounds=1, device="cpu")
+            in_turn.append({f"{kind}{', channels_last' if last else ''}": row.step_seconds for (kind, last), row in table.iterrows()} |
+                           {f"{kind}, channels_last, compiled": step_seconds(compiled, examples, kind, count) for kind in COMPILED[name]})
+        kept = {f"{kind}{', channels_last' if last else ''}": int(row.bytes) for (kind, last), row in table.iterrows()}
+        forward = {kind: forward_seconds(roof, layer_traffic(make(), tuple(examples[0].shape), kind), kind) for kind in roof.flops_per_s}
+        for what in in_turn[0]:
+            row = dict(step_seconds=median(seconds[what] for seconds in in_turn)) | spread([seconds[what] / seconds["fp32"] for seconds in in_turn])
+            rows[f"{name}, batch {batch}, {what}"] = row | dict(predicted_ratio=forward[what.split(",")[0]] / forward["fp32"]) | ({"bytes": kept[what]} if what in kept else {})
     return rows
+
+
+def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
+    "Median seconds of a step in channels_last; the first is left out."
+    from mlinfra.training import fit, sgd
+    run = fit(model, [examples] * count, optimizer=sgd(model, 1e-3), precision=kind, channels_last=True, device="cpu", progress=False)
+    return median(step.seconds for step in run.steps[1:] or run.steps)
 
 
 def accuracy(short: bool) -> dict[str, dict]:
@@ -72,7 +82,7 @@ def accuracy(short: bool) -> dict[str, dict]:
     from mlinfra import data
     from mlinfra.precision import accuracy_by_seed
     digits, test, rows = data.mnist(), data.mnist(train=False), {}
-    for (name, make, _), samples, batch in zip(networks(), (3_840, 320), (32, 8)):
+    for (name, make, _), samples, batch in zip(networks(), (3_840, 256), (32, 8)):
         part = data.Images(digits.images[:32 if short else samples], digits.labels[:32 if short else samples])
         judges = data.Images(test.images[:500], test.labels[:500])
         table = accuracy_by_seed(make, lambda seed: data.BatchLoader(part, batch, shuffle=True, seed=seed), judges, ("fp32", "bf16"), device="cpu")

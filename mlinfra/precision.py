@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -17,8 +18,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from .arithmetic import positive_float, positive_int
-from .models import layer_table, saved_bytes
-from .training import PRECISIONS, Run, matmul_precision, supported_precisions, check_precision, evaluate, fit, pick_device, sgd
+from .inference import fit_service
+from .models import count_parameters, layer_table, saved_bytes
+from .training import PRECISIONS, Run, autocast, check_precision, evaluate, fit, keep_memory, matmul_precision, pick_device, sgd, supported_precisions
 from .ui import COLORS, Svg, axes, label, median, panel, slider
 
 # %% auto #0
@@ -27,7 +29,8 @@ __all__ = ['FORMATS', 'DEVICES', 'INSTRUCTIONS', 'Format', 'rounded', 'spacing',
            'error_bound', 'Exponents', 'GradientExponents', 'plot_gradients', 'plot_scaling', 'LossScaler',
            'autocast_table', 'CastMode', 'stuck_share', 'MasterWeights', 'accuracy_by_seed', 'Roofline',
            'layer_traffic', 'forward_seconds', 'measure_roofline', 'short_instructions', 'compare_precisions',
-           'measure_layers', 'plot_roofline']
+           'measure_layers', 'plot_roofline', 'step_work', 'least_costs', 'calibration_layers', 'StepCosts',
+           'measure_costs', 'check_predictions', 'plot_predictions']
 
 # %% ../nbs/09_precision.ipynb #9e827ebd
 if TYPE_CHECKING:
@@ -166,7 +169,8 @@ def _draw_neighbours(drawing: Svg, format: Format, value: float) -> None:
     drawing.line(10, 92, 690, 92)
     digits = math.ceil((format.mantissa_bits + 1) * math.log10(2)) + 2
     for x in numbers: drawing.line(place(x), 85, place(x), 99).text(place(x), 113, f"{x:.{digits}g}", "middle", 10)
-    drawing.box(place(value) - 2, 68, 4, 24, COLORS["read"]).text(place(value), 64, f"{value:.7g}", "middle", 11)
+    beyond = " →" if value > high else " ←" if value < low else ""  # it lies outside the picture
+    drawing.box(place(value) - 2, 68, 4, 24, COLORS["read"]).text(min(max(place(value), 45), 645), 64, f"{value:.7g}{beyond}", "middle", 11)
 
 def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
     "A bar for the range of each format, over powers of two from -152 to 130."
@@ -403,7 +407,7 @@ def plot_scaling(
         ax.plot(powers, under, color=COLORS[color], label=name)
         ax.plot(powers, over, "--", color=COLORS[color])
     ax.set_ylim(0, max(5, ax.get_ylim()[1]))
-    ax.legend(fontsize=8, frameon=False, loc="upper center")
+    ax.legend(title="solid: underflow, dashed: overflow", title_fontsize=8, fontsize=8, frameon=False, loc="upper center")
     return label(ax, "loss scale, as a power of two", "% of gradients lost")
 
 # %% ../nbs/09_precision.ipynb #5d38a083
@@ -612,16 +616,17 @@ DEVICES = {device.name: device for device in (
 )}  # name -> published peaks, which no program reaches
 
 # %% ../nbs/09_precision.ipynb #c2549ce6
+def _once(action: Callable[[], Any], device: torch.device) -> float:
+    "Seconds of an action."
+    if device.type == "cuda": torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    action()
+    if device.type == "cuda": torch.cuda.synchronize(device)
+    return time.perf_counter() - start
+
 def _time(action: Callable[[], Any], device: torch.device, rounds: int) -> float:
     "Median seconds of an action, after one to warm up."
-    seconds = []
-    for _ in range(rounds + 1):
-        if device.type == "cuda": torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        action()
-        if device.type == "cuda": torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - start)
-    return median(seconds[1:])
+    return median([_once(action, device) for _ in range(rounds + 1)][1:])
 
 def measure_roofline(
     device:str|torch.device|None=None,     # None: a GPU where there is one
@@ -726,12 +731,205 @@ def plot_roofline(
     for name in roofline.flops_per_s:
         line = [ends[0], *([roofline.ridge(name)] if roofline.ridge(name) > ends[0] else []), ends[1]]
         ax.plot(line, [roofline.attainable(i, name) / 1e9 for i in line], color=COLORS["other"], linewidth=1.2)
-    for rate in sorted({round(math.log(rate, 1.3)) for rate in roofline.flops_per_s.values()}):  # names of roofs that nearly coincide share a label
-        names = [name for name, own in roofline.flops_per_s.items() if round(math.log(own, 1.3)) == rate]
-        ax.annotate(" " + ", ".join(names), (ends[1], roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
+    groups: list[list[str]] = []
+    for name in sorted(roofline.flops_per_s, key=roofline.rate):  # names of roofs that nearly coincide share a label
+        if groups and roofline.rate(name) < 1.4 * roofline.rate(groups[-1][0]): groups[-1].append(name)
+        else: groups.append([name])
+    for names in groups: ax.annotate(" " + ", ".join(names), (ends[1], roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
     for (name, table), color in zip(layers.items(), ("forward", "wait", "update")):
         ax.plot(table.intensity, [roofline.attainable(i, "fp32") / 1e9 for i in table.intensity], "o", color=COLORS[color], fillstyle="none", ms=6)
         ax.plot(table.intensity, table.flops_per_s / 1e9, "o", color=COLORS[color], ms=5, label=name)
     ax.set(xscale="log", yscale="log", xlim=(ends[0], 2.2 * ends[1]))
     ax.legend(fontsize=8, frameon=False, ncols=len(layers), loc="lower left", bbox_to_anchor=(0, 1))
     return label(ax, "FLOPs for each byte", "GFLOP/s")
+
+# %% ../nbs/09_precision.ipynb #50d6a55a
+def step_work(
+    model:nn.Module,               # left as it is
+    input_shape:tuple[int, ...],   # of one batch, samples first
+) -> pd.DataFrame:                 # layer, kind, flops, backward_flops, bytes, weight_bytes, backward
+    "What each layer does in a training step, by arithmetic; `backward` is False where no gradient passes."
+    table, layers, trained, rows = layer_table(model, input_shape), dict(model.named_modules()), False, []
+    for row, traffic in zip(table.itertuples(), layer_traffic(model, input_shape).bytes):
+        own = any(p.requires_grad for p in layers[row.layer].parameters())
+        rows.append(dict(layer=row.layer, kind=_cost_kind(layers[row.layer]), flops=row.flops, backward_flops=row.flops * (own + trained), bytes=traffic,
+                         weight_bytes=4 * row.parameters, backward=own or trained))
+        trained = trained or own
+    import pandas as pd
+    return pd.DataFrame(rows, columns=["layer", "kind", "flops", "backward_flops", "bytes", "weight_bytes", "backward"])
+
+def _cost_kind(layer: nn.Module) -> str:
+    "Which price list is for this layer."
+    if isinstance(layer, nn.modules.conv._ConvNd): return "convolution" if layer.in_channels // layer.groups >= 8 else "narrow convolution"
+    if isinstance(layer, nn.Linear): return "linear"
+    if isinstance(layer, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)): return "norm"
+    if "Pool" in type(layer).__name__: return "pool"
+    return "view" if isinstance(layer, (nn.Identity, nn.Flatten)) else "pointwise"
+
+# %% ../nbs/09_precision.ipynb #ddb47125
+def least_costs(
+    amounts:Iterable[Iterable[float]],  # a row for each measurement: how much of each thing
+    seconds:Iterable[float],            # what it took
+) -> list[float]:                       # seconds for one of each thing, none negative
+    "Prices with the least sum of squared relative errors."
+    t = torch.tensor(list(seconds), dtype=torch.float64)
+    a = torch.tensor([list(row) for row in amounts], dtype=torch.float64)
+    if a.ndim != 2 or len(a) != len(t) or not (t > 0).all(): raise ValueError(f"amounts must be a row for each of the seconds, all above 0, got {len(a)} rows and {t.tolist()}")
+    a = a / t[:, None]
+    used, best, least = [i for i in range(a.shape[1]) if a[:, i].any()], [0.0] * a.shape[1], math.inf
+    for chosen in itertools.chain.from_iterable(itertools.combinations(used, n) for n in range(1, len(used) + 1)):
+        columns = a[:, chosen]
+        scale = columns.norm(dim=0)
+        prices = torch.linalg.lstsq(columns / scale, torch.ones(len(t), 1, dtype=torch.float64), driver="gelsd").solution[:, 0] / scale
+        error = float(((columns @ prices - 1) ** 2).sum())
+        if (prices >= 0).all() and error < least * (1 - 1e-9): best, least = [dict(zip(chosen, prices.tolist())).get(i, 0.0) for i in range(a.shape[1])], error
+    return best
+
+# %% ../nbs/09_precision.ipynb #13afe977
+_CONVOLUTIONS = (  # inputs, outputs, kernel, stride, side of the image, samples
+    (16, 32, 3, 1, 28, 4), (32, 32, 1, 1, 28, 4), (24, 48, 5, 1, 14, 8), (48, 96, 3, 2, 28, 4), (96, 96, 3, 1, 14, 4), (96, 192, 3, 1, 7, 4), (192, 192, 3, 1, 7, 2),
+    (192, 384, 3, 1, 4, 4), (384, 384, 3, 1, 2, 8), (384, 768, 3, 1, 2, 2), (96, 384, 1, 1, 14, 4), (384, 96, 1, 1, 14, 4), (384, 768, 1, 2, 7, 2), (48, 48, 3, 1, 56, 1),
+    (96, 192, 1, 2, 14, 4), (1, 16, 5, 1, 28, 32), (3, 32, 7, 2, 112, 1), (3, 48, 3, 1, 32, 8), (1, 32, 3, 2, 28, 8), (2, 16, 3, 1, 28, 16))
+_LINEAR = ((256, 256, 8), (1024, 512, 8), (1024, 256, 128), (384, 10, 16), (1536, 1000, 2), (512, 384, 64))  # inputs, outputs, samples
+_IMAGES = ((4, 32, 56, 56), (8, 16, 14, 14), (4, 128, 14, 14), (8, 256, 4, 4), (4, 512, 2, 2), (2, 48, 112, 112))  # for the other kinds
+
+def calibration_layers() -> list[tuple[nn.Module, tuple[int, ...]]]:  # layer and shape of its input
+    "Fresh layers of every kind and of many sizes."
+    found = [(nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), (n, i, side, side)) for i, o, kernel, stride, side, n in _CONVOLUTIONS]
+    found += [(nn.Linear(i, o), (n, i)) for i, o, n in _LINEAR]
+    return found + [(layer, shape) for shape in _IMAGES for layer in (nn.BatchNorm2d(shape[1]), nn.ReLU(), nn.MaxPool2d(2))]
+
+# %% ../nbs/09_precision.ipynb #fc241a0b
+@dataclass(frozen=True)
+class StepCosts:
+    "What layers cost on a device in a precision: prices by kind and phase."
+    precision:str                                   # in which they ran
+    prices:dict[tuple[str, str], list[float]]       # (kind, phase) -> seconds for a call, a FLOP, a byte, a byte of weights; ("parameters", "update") -> for a call, -, a tensor, a byte
+
+    def phases(
+        self,
+        model:nn.Module,               # of convolutions, dense layers, norms, pools, activations
+        input_shape:tuple[int, ...],   # of one batch, samples first
+    ) -> dict[str, float]:             # phase -> seconds
+        "Seconds of forward, backward and update of a training step: it is never run."
+        work, found = step_work(model, input_shape), dict(forward=[], backward=[])
+        for row in work[work.kind != "view"].itertuples():
+            found["forward"].append(self._cost(row.kind, "forward", (1, row.flops, row.bytes, row.weight_bytes)))
+            if row.backward: found["backward"].append(self._cost(row.kind, "backward", (1, row.backward_flops, row.bytes, row.weight_bytes)))
+        sizes = [4 * p.numel() for p in model.parameters() if p.requires_grad]
+        return {phase: math.fsum(seconds) for phase, seconds in found.items()} | dict(update=self._cost("parameters", "update", (1, 0, len(sizes), sum(sizes))))
+
+    def seconds(self, model: nn.Module, input_shape: tuple[int, ...]) -> float:
+        "Seconds of a training step."
+        return math.fsum(self.phases(model, input_shape).values())
+
+    def _cost(self, kind: str, phase: str, amounts: tuple[float, ...]) -> float:
+        if (kind, phase) not in self.prices: raise ValueError(f"there is no price for {phase} of {kind}: the calibration has {', '.join(sorted({k for k, _ in self.prices}))}")
+        return math.fsum(price * amount for price, amount in zip(self.prices[kind, phase], amounts))
+
+# %% ../nbs/09_precision.ipynb #186b10db
+class _Probe:
+    "A layer to be timed alone, forward and backward, in the memory format in which `fit` trains."
+    def __init__(self, layer: nn.Module, shape: tuple[int, ...], precision: str, device: torch.device):
+        x, self.layer, self.kind = torch.rand(shape, device=device), layer, _cost_kind(layer)
+        if x.ndim == 4: x, self.layer = x.contiguous(memory_format=torch.channels_last), layer.to(memory_format=torch.channels_last)
+        inner = self.kind != "narrow convolution"  # these come first in a network
+        x.requires_grad_(inner)
+
+        def forward() -> torch.Tensor:
+            with autocast(precision, device): return layer(x)
+
+        y, wanted = forward(), [*([x] if inner else []), *layer.parameters()]
+        gradient = torch.ones_like(y)
+        self.actions = dict(forward=forward, backward=lambda: torch.autograd.grad(y, wanted, gradient, retain_graph=True))
+        row = step_work(nn.Sequential(layer), shape).iloc[0]
+        self.amounts = dict(forward=(1, row.flops, row.bytes, row.weight_bytes), backward=(1, row.flops * (1 + inner), row.bytes, row.weight_bytes))
+
+class _UpdateProbe:
+    "An update of the parameters of copies of some layers."
+    kind = "parameters"
+
+    def __init__(self, layers: list[nn.Module], make_optimizer: Callable[[nn.Module], torch.optim.Optimizer]):
+        model = copy.deepcopy(nn.ModuleList(layers))  # the probes' graphs need their weights as they were
+        optimizer, parameters = make_optimizer(model), list(model.parameters())
+
+        def prepare() -> None:
+            for p in parameters: p.grad = torch.full_like(p, 1e-6)
+
+        def update() -> None:
+            optimizer.step()
+            optimizer.zero_grad()
+
+        self.actions = dict(prepare=prepare, update=update)
+        self.amounts = dict(update=(1, 0, len(parameters), sum(4 * p.numel() for p in parameters)))
+
+# %% ../nbs/09_precision.ipynb #26060007
+def measure_costs(
+    precision:str="fp32",                   # in which layers run
+    device:str|torch.device|None=None,      # None: a GPU where there is one
+    rounds:int=4,                           # each runs every layer once
+    make_optimizer:Callable[[nn.Module], torch.optim.Optimizer]=sgd,  # of the training that is to be predicted
+) -> StepCosts:
+    "Prices of layers, forward and backward, and of the update, from `calibration_layers`."
+    device, rounds = pick_device(device), positive_int("rounds", rounds)
+    check_precision(precision, device)
+    if device.type == "cpu": keep_memory()  # as `fit` does
+    probes = [_Probe(layer.to(device), shape, precision, device) for layer, shape in calibration_layers()]
+    own = sorted((p.layer for p in probes if any(True for _ in p.layer.parameters())), key=count_parameters)
+    probes += [_UpdateProbe(layers, make_optimizer) for layers in (own, own[:len(own) // 2], own[::3], own[-3:])]  # many tensors, small ones, large ones
+    times: dict[tuple[int, str], list[float]] = {}
+    with matmul_precision(precision, device):
+        for _ in range(rounds + 1):
+            for i, probe in enumerate(probes):
+                for phase, action in probe.actions.items(): times.setdefault((i, phase), []).append(_once(action, device))
+    found: dict[tuple[str, str], tuple[list, list]] = {}
+    for (i, phase), seconds in times.items():
+        if phase not in probes[i].amounts: continue
+        amounts, medians = found.setdefault((probes[i].kind, phase), ([], []))
+        amounts.append(probes[i].amounts[phase])
+        medians.append(median(seconds[1:]))
+    return StepCosts(precision, {what: least_costs(*points) for what, points in found.items()})
+
+# %% ../nbs/09_precision.ipynb #5897f6e8
+def check_predictions(
+    costs:StepCosts,                                    # of this device
+    make_model:Callable[[], nn.Module],                 # a fresh model
+    sample_shape:tuple[int, ...],                       # of one input
+    batches:Iterable[int],                              # sizes, at least two
+    steps:int=4,                                        # of a round; the first is left out
+    rounds:int=2,                                       # each runs every size
+    device:str|torch.device|None=None,                  # None: a GPU where there is one
+) -> pd.DataFrame:                                      # index batch; never_run, run_twice, measured, low, high in seconds; never_run_error, run_twice_error
+    "Seconds of a training step: from the costs of layers, from a line through the two smallest batches, and measured."
+    import pandas as pd
+    device, steps, rounds, sizes = pick_device(device), positive_int("steps", steps), positive_int("rounds", rounds), sorted({positive_int("batches", b) for b in batches})
+    if len(sizes) < 2: raise ValueError(f"batches must hold two sizes for a line, got {sizes}")
+    model, times = make_model().to(device), {b: [] for b in sizes}
+    predicted = [costs.seconds(model, (b, *sample_shape)) for b in sizes]  # before anything runs
+    for _ in range(rounds):
+        for b in sizes:
+            batch = torch.rand(b, *sample_shape), torch.zeros(b, dtype=torch.long)
+            run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=costs.precision, device=device, progress=False)
+            times[b].append(median(step.seconds for step in run.steps[1:] or run.steps))
+    measured = {b: median(seconds) for b, seconds in times.items()}
+    line = fit_service(sizes[:2], [measured[b] for b in sizes[:2]])
+    rows = pd.DataFrame(dict(never_run=predicted, run_twice=[math.nan if b in sizes[:2] else line.seconds(b) for b in sizes], measured=list(measured.values()),
+                             low=[min(t) for t in times.values()], high=[max(t) for t in times.values()]), index=pd.Index(sizes, name="batch"))
+    return rows.assign(never_run_error=rows.never_run / rows.measured - 1, run_twice_error=rows.run_twice / rows.measured - 1)
+
+# %% ../nbs/09_precision.ipynb #ca2df7ff
+def plot_predictions(
+    checked:dict[str, pd.DataFrame],  # name -> from `check_predictions`
+    ax:Axes|None=None,                # where to draw
+) -> Axes:
+    "Seconds of a step over the batch: measured solid, never run hollow, the line through two batches dotted; the larger error of never run beside the name."
+    ax = axes(ax, height=3.6)
+    for (name, table), color in zip(checked.items(), ("forward", "wait", "update", "copy", "backward", "read") * len(checked)):
+        ax.plot(table.index, 1e3 * table.never_run, "o-", color=COLORS[color], fillstyle="none", ms=8, linewidth=0.8)
+        ax.plot(table.index, 1e3 * table.run_twice.fillna(table.measured), ":", color=COLORS[color], linewidth=1.5)
+        ax.plot(table.index, 1e3 * table.measured, "o", color=COLORS[color], ms=4.5)
+        worst = max(table.never_run_error, key=abs)
+        ax.annotate(f" {name} ({worst:+.0%})", (table.index[-1], 1e3 * table.measured.iloc[-1]), (5, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
+    sizes = [b for table in checked.values() for b in table.index]
+    ax.set(xscale="log", yscale="log", xlim=(min(sizes) / 1.3, max(sizes) * 5))
+    return label(ax, "images in a batch", "ms of a training step")

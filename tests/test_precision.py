@@ -92,7 +92,9 @@ def test_a_float_beyond_fp32_rounds_like_any_other():
     (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"), (lambda: precision.layer_traffic(nn.ReLU(), (1,), "fp64"), "precision must be one of"),
     (lambda: precision.DEVICES["V100 SXM2"].rate("bf16"), "must be one of fp32, fp16 for V100 SXM2, got 'bf16'"), (lambda: precision.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
     (lambda: precision.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"), (lambda: precision.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
-    (lambda: precision.plot_gradients(precision.GradientExponents()), "the run must have had a step")])
+    (lambda: precision.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
+    (lambda: precision.least_costs([(1, 2)], [0.0]), "all above 0, got 1 rows and [0.0]"), (lambda: precision.least_costs([(1, 2)], [1.0, 2.0]), "a row for each of the seconds"),
+    (lambda: precision.measure_costs("fp64", "cpu"), "precision must be one of"), (lambda: precision.measure_costs("fp32", "cpu", rounds=0), "rounds must be a whole number")])
 def test_nonsense_is_refused_with_the_value(wrong, says):
     with pytest.raises(ValueError) as raised: wrong()
     assert says in str(raised.value)
@@ -218,6 +220,7 @@ def test_autocast_by_hand_is_autocast(dtype):
         for layer in model.modules(): layer.register_forward_hook(lambda _l, _i, out: kinds.append(out.dtype))
         with context: loss = F.cross_entropy(model(x), torch.arange(8))
         loss.backward()
+        kinds.append(loss.dtype)
         return kinds, [loss.detach().float(), *(p.grad for p in model.parameters())]
     (ours, values), (theirs, expected) = run(precision.CastMode(dtype)), run(torch.autocast("cpu", dtype))
     assert ours == theirs and ours[0] == dtype
@@ -226,7 +229,10 @@ def test_autocast_by_hand_is_autocast(dtype):
 
 def test_the_mode_ends_with_its_block():
     x = torch.ones(2, 2)
-    with precision.CastMode(): assert (x @ x).dtype == torch.bfloat16 and (x + x).dtype == torch.float32 and F.mse_loss(x.bfloat16(), x.bfloat16()).dtype == torch.float32
+    with precision.CastMode():
+        assert (x @ x).dtype == torch.bfloat16 and (x + x).dtype == torch.float32
+        for loss in (F.mse_loss, F.cross_entropy): assert loss(x.bfloat16(), x.bfloat16()).dtype == torch.float32
+        assert F.nll_loss(x.bfloat16(), torch.zeros(2, dtype=torch.long)).dtype == torch.float32
     assert (x @ x).dtype == torch.float32
 
 
@@ -268,6 +274,7 @@ def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
     low, high = roof.attainable(intensity, "fp32"), roof.attainable(intensity * more, "fp32")
     assert low <= high <= arithmetic and roof.attainable(roof.ridge("fp32") * 1.001, "fp32") == pytest.approx(arithmetic)
     assert roof.seconds(intensity * 1e6, 1e6, "fp32") == pytest.approx(intensity * 1e6 / low)
+    assert precision.Roofline("x", memory, {"fp32": arithmetic}, 1e3, "").seconds(1.0, 1.0, "fp32") == 1e3, "no operation is over before it is launched"
 
 
 @settings(max_examples=4, deadline=None)
@@ -301,11 +308,90 @@ def test_instructions_are_read_as_linux_writes_them(tmp_path):
     assert precision.short_instructions(tmp_path / "none") == [] and precision.short_instructions(tmp_path / "missing") is None
 
 
-# ---- fit, in every precision that a CPU has
-
 def batch(n=8): return torch.rand(n, 1, 28, 28), torch.arange(n) % 10
 def small(): return models.GluonCNN(channels=(2, 3), hidden=8)
 
+
+# ---- the seconds of a step
+
+@settings(max_examples=30, deadline=None)
+@given(prices=st.lists(st.one_of(st.just(0.0), st.floats(0.1, 10)), min_size=3, max_size=3).filter(any), seed=st.integers(0, 999))
+def test_prices_are_found_again_and_none_is_negative(prices, seed):
+    generator = torch.Generator().manual_seed(seed)
+    amounts = torch.rand(8, 3, generator=generator, dtype=torch.float64).add(0.1)
+    exact = amounts @ torch.tensor(prices, dtype=torch.float64)
+    assert precision.least_costs(amounts.tolist(), exact.tolist()) == pytest.approx(prices, abs=1e-6)
+    noisy = exact * torch.rand(8, generator=generator).add(0.5)
+    assert min(precision.least_costs(amounts.tolist(), noisy.tolist())) >= 0
+
+
+def test_prices_minimise_the_relative_error():
+    assert precision.least_costs([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), "an unused thing has no price"
+
+
+def test_no_layer_of_the_predicted_networks_is_in_the_calibration():
+    calibrated = {(layer.weight.shape, shape[1:]) for layer, shape in precision.calibration_layers() if hasattr(layer, "weight") and layer.weight.ndim > 1}
+    for make, shape in ((models.GluonCNN, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28)), (models.resnet18, (2, 3, 224, 224)), (models.resnet50, (2, 3, 224, 224))):
+        found = []
+        with torch.device("meta"): model = make()
+        for layer in model.modules():
+            if isinstance(layer, (nn.Conv2d, nn.Linear)): layer.register_forward_hook(lambda layer, x, _out: found.append((layer.weight.shape, x[0].shape[1:])))
+        model(torch.empty(shape, device="meta"))
+        assert found and not calibrated & set(found)
+
+
+def test_frozen_layers_cost_no_gradient():
+    model = models.GluonCNN()
+    model.features.requires_grad_(False)
+    work = precision.step_work(model, (4, 1, 28, 28))
+    per_flop = (work.backward_flops / work.flops)[work.flops > 0].tolist()
+    assert per_flop == [0, 0, 1, 2] and work.backward.tolist() == [False] * 7 + [True] * 3
+    assert (models.layer_table(model, (4, 1, 28, 28)).flops == work.flops).all()
+
+
+def test_a_step_is_the_sum_of_its_layers():
+    made = precision.StepCosts("fp32", {("linear", "forward"): [1, 0, 0, 0], ("linear", "backward"): [10, 0, 0, 0], ("pointwise", "forward"): [0, 0, 1, 0],
+                                        ("pointwise", "backward"): [100, 0, 0, 0], ("parameters", "update"): [7, 0, 0.5, 0.25]})
+    model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
+    assert made.phases(model, (5, 3)) == dict(forward=4 * 5 * (3 + 3) + 1 + 4 * 5 * (2 + 2) + 1, backward=10 + 100 + 10, update=7 + 0.5 * 4 + 0.25 * 4 * (8 + 6))
+    assert made.seconds(model, (5, 3)) == sum(made.phases(model, (5, 3)).values())
+    with pytest.raises(ValueError, match="no price for forward of convolution: the calibration has linear, parameters, pointwise"): made.seconds(nn.Conv2d(8, 8, 1), (1, 8, 4, 4))
+
+
+def test_costs_are_fitted_to_what_the_layers_take(monkeypatch):
+    layers, calls = [(nn.Linear(i, o), (n, i)) for i, o, n in ((8, 8, 2), (16, 4, 4), (4, 32, 8), (8, 64, 1))], []
+    def once(action, device):
+        action()
+        calls.append(action)
+        return {"forward": 3.0, "<lambda>": 5.0, "update": 2.0, "prepare": 99.0}[action.__name__] * (1000 if calls.count(action) == 1 else 1)
+    monkeypatch.setattr(precision, "calibration_layers", lambda: layers)
+    monkeypatch.setattr(precision, "_once", once)
+    costs = precision.measure_costs("bf16", "cpu", 1, lambda model: torch.optim.Adam(model.parameters()))
+    assert costs.precision == "bf16" and set(costs.prices) == {("linear", "forward"), ("linear", "backward"), ("parameters", "update")}
+    assert costs.phases(nn.Sequential(nn.Linear(8, 8)), (2, 8)) == pytest.approx(dict(forward=3, backward=5, update=2), rel=0.6), "the warm-up does not count"
+
+
+def test_the_calibration_covers_every_kind():
+    kinds = {precision._cost_kind(layer) for layer, _ in precision.calibration_layers()}
+    assert kinds == {"convolution", "narrow convolution", "linear", "norm", "pool", "pointwise"}
+    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))): assert set(precision.step_work(make(), shape).kind) <= kinds | {"view"}
+
+
+def test_predictions_stand_beside_what_fit_records(monkeypatch):
+    def fake(_model, batches, **_kw):
+        size = len(batches[0][0])
+        return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=2.0 + size)] * (len(batches) - 1))
+    monkeypatch.setattr(precision, "fit", fake)
+    costs = SimpleNamespace(precision="fp32", seconds=lambda _model, shape: 3.0 * shape[0])
+    table = precision.check_predictions(costs, small, (1, 28, 28), (8, 2, 4), steps=2, rounds=1, device="cpu")
+    assert table.index.tolist() == [2, 4, 8] and table.measured.tolist() == [4, 6, 10] and table.never_run.tolist() == [6, 12, 24]
+    assert table.run_twice.isna().tolist() == [True, True, False] and table.run_twice[8] == pytest.approx(10)
+    assert table.never_run_error.tolist() == pytest.approx([0.5, 1.0, 1.4]) and table.run_twice_error[8] == pytest.approx(0)
+    assert len(precision.plot_predictions({"a": table}).lines) == 3
+    with pytest.raises(ValueError, match=r"two sizes for a line, got \[4\]"): precision.check_predictions(costs, small, (1, 28, 28), (4, 4), device="cpu")
+
+
+# ---- fit, in every precision that a CPU has
 
 @pytest.mark.parametrize("name, dtype", [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)])
 def test_fit_computes_in_its_precision_and_keeps_weights_in_fp32(name, dtype):

@@ -1,26 +1,92 @@
-"""Training steps in each precision, in turn, and what the roofline predicts: small networks on a CPU, ResNet-50 on a GPU."""
+"""Training steps in each precision, in turn, and what was predicted of them: four networks on a CPU, ResNet-50 on a GPU."""
 import time
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
-from stages import spread
+from stages import FULL, spread
 
 BATCH, STEPS, WARM_UP = 256, 20, 5  # of ResNet-50
+COMPILED = {"GluonCNN": ("fp32", "bf16", "fp16"), "ResNet-18 small": ("fp32", "bf16")}  # on a CPU; each takes up to a minute to compile
 
 
 def precision(rounds: int, iterations: int) -> dict[str, Any]:
-    "Ratios of a step to fp32 without channels_last, their spread over the rounds, the prediction for forward, and the bytes that autograd keeps."
+    "Training steps by precision, predictions of their seconds beside the measurement, and accuracy over seeds."
+    short = iterations < FULL
+    return dict(predictions=predictions(rounds, short), steps=steps(rounds, iterations), accuracy=accuracy(short))
+
+
+def predictions(rounds: int, short: bool) -> dict[str, dict]:
+    "A row for each network, precision and batch: the seconds of a step, predicted without and with running the model, and measured."
     import torch
+    from mlinfra.precision import measure_costs
+    torch.manual_seed(0)
+    rows = {}
+    for kind in ("fp32", "bf16"):
+        costs = measure_costs(kind, "cpu")
+        for (name, make, shape), batches in predicted(kind): rows |= checked(f"{name}, {kind}", costs, make, shape, batches, rounds, short)
+    return rows
+
+
+def networks() -> list[tuple[str, Callable, tuple[int, ...]]]:
+    "Name, how to make one, and the shape of an image."
     from mlinfra import models
+    small, photo = (1, 28, 28), (3, 224, 224)
+    return [("GluonCNN", models.GluonCNN, small), ("ResNet-18 small", lambda: models.resnet18(10, "small"), small), ("ResNet-18", models.resnet18, photo), ("ResNet-50", models.resnet50, photo)]
+
+
+def predicted(kind: str) -> list[tuple[tuple, tuple[int, ...]]]:
+    "Networks and batch sizes; a processor without bf16 takes minutes for photographs."
+    sizes = ((8, 16, 64, 128), (2, 4, 8, 16), (1, 2, 4), (1, 2, 4)) if kind == "fp32" else ((8, 16, 64), (1, 2, 4))
+    return list(zip(networks(), sizes))
+
+
+def checked(name: str, costs: Any, make: Callable, shape: tuple[int, ...], batches: tuple[int, ...], rounds: int, short: bool) -> dict[str, dict]:
+    "A row for each batch: predicted without and with running the model, measured, and the errors."
+    from mlinfra.precision import check_predictions
+    table = check_predictions(costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, rounds=rounds, device="cpu")
+    return {f"{name}, batch {batch}": row.dropna().to_dict() for batch, row in table.iterrows()}
+
+
+def steps(rounds: int, iterations: int) -> dict[str, dict]:
+    "Seconds of a step, its ratio to fp32 without channels_last in the same round, the roofline's prediction for forward, and the bytes that autograd keeps."
+    import torch
     from mlinfra.precision import compare_precisions, forward_seconds, layer_traffic, measure_roofline
     torch.manual_seed(0)
     roof, rows = measure_roofline("cpu"), {}
-    for name, make, batch in (("GluonCNN", models.GluonCNN, 64), ("ResNet-18 small", lambda: models.resnet18(10, "small"), 16)):
-        examples = torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,))
-        table = compare_precisions(make, examples, steps=min(8, iterations), rounds=rounds, device="cpu")
-        predicted = {kind: forward_seconds(roof, layer_traffic(make(), tuple(examples[0].shape), kind), kind) for kind in roof.flops_per_s}
-        for (kind, last), row in table.iterrows():
-            rows[f"{name}, batch {batch}, {kind}{', channels_last' if last else ''}"] = row.to_dict() | dict(predicted_ratio=predicted[kind] / predicted["fp32"])
+    for (name, make, shape), batch, count in zip(networks(), (64, 4), (8, 4)):
+        examples, compiled, count = (torch.rand(batch, *shape), torch.randint(0, 10, (batch,))), torch.compile(make()), min(count, iterations)
+        for kind in COMPILED[name]: step_seconds(compiled, examples, kind, 2)  # compiles
+        in_turn = []
+        for _ in range(rounds):
+            table = compare_precisions(make, examples, steps=count, rounds=1, device="cpu")
+            in_turn.append({f"{kind}{', channels_last' if last else ''}": row.step_seconds for (kind, last), row in table.iterrows()} |
+                           {f"{kind}, channels_last, compiled": step_seconds(compiled, examples, kind, count) for kind in COMPILED[name]})
+        kept = {f"{kind}{', channels_last' if last else ''}": int(row.bytes) for (kind, last), row in table.iterrows()}
+        forward = {kind: forward_seconds(roof, layer_traffic(make(), tuple(examples[0].shape), kind), kind) for kind in roof.flops_per_s}
+        for what in in_turn[0]:
+            row = dict(step_seconds=median(seconds[what] for seconds in in_turn)) | spread([seconds[what] / seconds["fp32"] for seconds in in_turn])
+            rows[f"{name}, batch {batch}, {what}"] = row | dict(predicted_ratio=forward[what.split(",")[0]] / forward["fp32"]) | ({"bytes": kept[what]} if what in kept else {})
+    return rows
+
+
+def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
+    "Median seconds of a step in channels_last; the first is left out."
+    from mlinfra.training import fit, sgd
+    run = fit(model, [examples] * count, optimizer=sgd(model, 1e-3), precision=kind, channels_last=True, device="cpu", progress=False)
+    return median(step.seconds for step in run.steps[1:] or run.steps)
+
+
+def accuracy(short: bool) -> dict[str, dict]:
+    "Test accuracy after an epoch of a few digits, three seeds in fp32 and in bf16."
+    from mlinfra import data
+    from mlinfra.precision import accuracy_by_seed
+    digits, test, rows = data.mnist(), data.mnist(train=False), {}
+    for (name, make, _), samples, batch in zip(networks(), (3_840, 256), (32, 8)):
+        part = data.Images(digits.images[:32 if short else samples], digits.labels[:32 if short else samples])
+        judges = data.Images(test.images[:500], test.labels[:500])
+        table = accuracy_by_seed(make, lambda seed: data.BatchLoader(part, batch, shuffle=True, seed=seed), judges, ("fp32", "bf16"), device="cpu")
+        rows |= {f"{name}, {len(part):,} digits, {kind}": {f"seed {seed}": value for seed, value in table[kind].items()} for kind in table.columns}
     return rows
 
 
@@ -29,7 +95,6 @@ def resnet50(rounds: int, iterations: int) -> dict[str, Any]:
     import torch
     from mlinfra import models
     from mlinfra.precision import forward_seconds, layer_traffic, measure_roofline
-    from mlinfra.ui import median
     if not torch.cuda.is_available():
         print("  no CUDA device: nothing is measured")
         return {}

@@ -131,6 +131,9 @@ def show(results: dict[str, Any], done: list[str]) -> None:
         if not table: continue
         if name == "sweep": frame = pd.DataFrame(table).set_index("workers")
         elif name in ("import", "micro"): frame = pd.Series(table, name="").to_frame()
+        elif name == "precision":
+            for part, rows in table.items(): print(f"\n== {name}: {part}\n{pd.DataFrame(rows).T.to_string()}")
+            continue
         else: frame = pd.DataFrame(table).T
         print(f"\n== {name}\n{frame.to_string()}")
     if "sweep" in done: print(results["verdict"])
@@ -152,6 +155,7 @@ def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
     if table := results.get("decode"): found += decode_marks(table)
     if table := results.get("streams"): found += stream_marks(table)
     if table := results.get("doctor"): found += doctor_marks(table)
+    if table := results.get("precision"): found += precision_marks(table["predictions"])
     if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
     if table := results.get("resnet50"): found.append(("ResNet-50 in bf16: fit / torchvision in a bare loop, images/s", table["fit, bf16"]["torchvision_ratio"], ">=", 0.9))
     if table := results.get("memory"): found.append(("median error of a step's memory, against resident memory", median(abs(row["total_bytes"] / row["resident_bytes"] - 1) for row in table.values()), "<=", 0.05))
@@ -189,6 +193,11 @@ def doctor_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
     wrong = sum(len(row["verdicts"]) - row["right"] for row in table.values()) - loaded
     found = [("wrong verdicts, machine quiet", wrong, "<=", 0), ("wrong verdicts, beside a busy process", loaded, "<=", 0), ("false cures", sum(cure["high"] < 1 for cure in cures), "<=", 0)]
     return found + ([("median error of predicted speed-ups, machine quiet", median(errors), "<=", 0.15)] if errors else [])
+
+
+def precision_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+    errors = {way: [abs(row[f"{way}_error"]) for row in table.values() if f"{way}_error" in row] for way in ("never_run", "run_twice")}
+    return [(f"median error of a step's predicted seconds, {way.replace('_', ' ')}", median(found), "<=", mark) for (way, found), mark in zip(errors.items(), (0.25, 0.15)) if found]
 
 
 def tell(what: str, figure: float, how: str, mark: float) -> str:

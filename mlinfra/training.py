@@ -23,13 +23,13 @@ from torch import nn
 from .arithmetic import positive_float, positive_int
 from .data import BatchLoader, Images, mnist, to_float
 from .models import GluonCNN, source_cnn
-from .ui import COLORS, Canvas, Job, Stopped, axes, figure, label, median, release_after_cells, slider, status_html
+from .ui import COLORS, Canvas, Job, Stopped, axes, count_text, figure, label, median, release_after_cells, slider, status_html
 
 # %% auto #0
-__all__ = ['PHASES', 'PRECISIONS', 'EVENTS', 'Step', 'HostClock', 'CudaClock', 'Epoch', 'History', 'check_precision',
-           'matmul_precision', 'autocast', 'pick_device', 'keep_memory', 'MemoryCost', 'memory_cost', 'Observers',
-           'Run', 'evaluate', 'sgd', 'Progress', 'fit', 'phase_medians', 'plot_phases', 'recipe', 'plot_loss', 'Studio',
-           'supported_precisions', 'studio_panel']
+__all__ = ['PHASES', 'PRECISIONS', 'EVENTS', 'LOSS_SCALE', 'Step', 'HostClock', 'CudaClock', 'Epoch', 'History',
+           'check_precision', 'matmul_precision', 'autocast', 'pick_device', 'keep_memory', 'MemoryCost', 'memory_cost',
+           'Observers', 'Run', 'evaluate', 'sgd', 'Progress', 'fit', 'phase_medians', 'plot_phases', 'recipe',
+           'plot_loss', 'Studio', 'supported_precisions', 'studio_panel']
 
 # %% ../nbs/04_training.ipynb #05f025ff
 if TYPE_CHECKING:
@@ -366,6 +366,8 @@ def _on_device(run: Run, side: torch.cuda.Stream | None) -> Iterator[None]:
         finally: main.wait_stream(side)
 
 # %% ../nbs/04_training.ipynb #845abb32
+LOSS_SCALE = 16  # fp16: the loss is multiplied by 2 to this, and by half of it after each overflow (chapter 9)
+
 class _Loop:
     "Runs the epochs of a run and delivers their steps."
     def __init__(self, run: Run):
@@ -390,7 +392,7 @@ class _Loop:
     def _passes(self) -> _Eager:
         run = self.run
         if run.precision not in self.passes:
-            scaler = torch.amp.GradScaler(run.device.type, enabled=run.precision == "fp16")
+            scaler = torch.amp.GradScaler(run.device.type, 2.0**LOSS_SCALE, enabled=run.precision == "fp16")
             self.passes[run.precision] = (_Graphed if run.cuda_graph else _Eager)(run, scaler)
         return self.passes[run.precision]
 
@@ -425,6 +427,10 @@ class _Loop:
         scaler.update()
         run.optimizer.zero_grad()
         if run.scheduler is not None: run.scheduler.step()
+
+    def overflows(self) -> int:
+        "At least so many updates were skipped: how often the loss scale was halved and not doubled again."
+        return max((LOSS_SCALE - round(math.log2(passes.scaler.get_scale())) for passes in self.passes.values() if passes.scaler.is_enabled()), default=0)
 
     def _to_device(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
@@ -550,6 +556,7 @@ def _run(run: Run, valid: Any) -> History:
             if run.stopping: break
     finally: run.observers.tell("on_end", run)
     run.history.stopped = run.stopping
+    if (skipped := loop.overflows()) > 0: run.history.remarks.append(f"gradients overflowed in fp16: at least {count_text(skipped, 'update')} skipped, the loss scale is 2^{LOSS_SCALE - skipped} now")
     return run.history
 
 # %% ../nbs/04_training.ipynb #36509b61

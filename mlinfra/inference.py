@@ -269,11 +269,13 @@ class Policy:
     "How a server collects requests into batches, and what it does when too many wait."
     max_batch:int=1          # requests answered together, at most
     max_wait:float=0.0       # seconds after its arrival that a request may be held back for companions
-    queue:int=64             # requests that may wait
+    queue:int|None=None      # requests that may wait; None: 64, or two batches if that is more
     when_full:str="shed"     # turn requests away; or "block": whoever sends waits for room
 
     def __post_init__(self):
-        positive_int("max_batch", self.max_batch), positive_int("queue", self.queue), positive_float("max_wait", self.max_wait, zero=True)
+        positive_int("max_batch", self.max_batch)
+        if self.queue is None: object.__setattr__(self, "queue", max(64, 2 * self.max_batch))
+        positive_int("queue", self.queue), positive_float("max_wait", self.max_wait, zero=True)
         if self.when_full not in ("shed", "block"): raise ValueError(f"when_full must be shed or block, got {self.when_full!r}")
         if self.queue < self.max_batch: raise ValueError(f"queue must hold at least max_batch requests, got {self.queue} and {self.max_batch}")
 
@@ -702,15 +704,17 @@ def highest_rate(
     bound:float,           # seconds
     percent:float=99,      # of the requests must be answered within it
     requests:int=2_000,    # in each simulated stream
-) -> float:                # requests per second; 0 where even a lonely request is too slow
+) -> float:                # requests per second; 0 where no rate holds the bound
     "The highest arrival rate at which so many percent of all requests are answered within the bound, simulated."
     bound, unit = positive_float("bound", bound), poisson_arrivals(1.0, requests)
     if not 0 < percent <= 100: raise ValueError(f"percent must be above 0 and at most 100, got {percent}")
     def holds(rate: float) -> bool:
         stream = simulate([t / rate for t in unit], service, policy).without_last()
         return sum(s <= bound for s in stream.latencies) >= percent / 100 * len(stream.due)  # a request that was shed is too late
-    low, high = 0.0, 2 * service.throughput(policy.max_batch)
-    for _ in range(12):  # to a two-thousandth of the saturation
+    step = service.throughput(policy.max_batch) / 24  # downward: with a wait, a low rate may miss a bound that a higher one holds
+    low = next((i * step for i in range(36, 0, -1) if holds(i * step)), 0.0)
+    high = low + step
+    for _ in range(6):  # to a fifteen-hundredth of the saturation
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low

@@ -6,11 +6,13 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import math
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,10 +29,10 @@ from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, label
 
 # %% auto #0
 __all__ = ['OPTIMIZERS', 'KINDS', 'DEVICES', 'PANEL_MODELS', 'SHARDING', 'state_bytes', 'held_bytes', 'Ledger', 'top_blocks',
-           'checkpointed', 'shard', 'Footprint', 'Trace', 'input_shape_of', 'trace', 'estimate', 'measure', 'Profile',
-           'profile', 'plot_batches', 'segments', 'is_out_of_memory', 'survives', 'BatchPlan', 'divide_batch',
-           'search_down', 'find_batch_size', 'Device', 'this_device', 'panel_profile', 'Plan', 'describe_plan',
-           'bar_parts', 'draw_footprint', 'measure_plan', 'memory_panel']
+           'Segment', 'checkpointed', 'shard', 'Footprint', 'Trace', 'input_shape_of', 'trace', 'estimate', 'measure',
+           'Profile', 'profile', 'plot_batches', 'segments', 'is_out_of_memory', 'survives', 'BatchPlan',
+           'divide_batch', 'search_down', 'find_batch_size', 'Device', 'this_device', 'panel_profile', 'Plan',
+           'describe_plan', 'bar_parts', 'draw_footprint', 'measure_plan', 'memory_panel']
 
 # %% ../nbs/10_memory.ipynb #3095533d
 if TYPE_CHECKING:
@@ -138,12 +140,20 @@ class Ledger(TorchDispatchMode):
 def top_blocks(
     model:nn.Module,  # whose blocks to name
 ) -> list[str]:
-    "The top-level blocks that consist of several layers; a ModuleList counts as what it lists."
+    "The outermost blocks of several layers; a plain Sequential or ModuleList of blocks, and whatever holds most of the model, count as the blocks in them."
+    return _blocks(model, "", sum(p.numel() for p in model.parameters()) / 2)
+
+def _blocks(module: nn.Module, path: str, most: float) -> list[str]:
     names = []
-    for name, child in model.named_children():
-        if isinstance(child, nn.ModuleList): names += [f"{name}.{i}" for i in range(len(child))]
-        elif any(child.children()): names.append(name)
+    for name, child in module.named_children():
+        inner = _blocks(child, f"{path}{name}.", most)
+        container = type(child) in (nn.Sequential, nn.ModuleList) or (isinstance(child, nn.Module) and not isinstance(child, Segment) and sum(p.numel() for p in child.parameters()) > most)
+        if inner and container: names += inner
+        elif any(child.children()): names.append(path + name)
     return names
+
+class Segment(nn.Sequential):
+    "Blocks that are checkpointed as one."
 
 @contextmanager
 def checkpointed(
@@ -205,9 +215,9 @@ def _record(model: nn.Module, x: torch.Tensor, precision: str, checkpointing: bo
 
 # %% ../nbs/10_memory.ipynb #c6592b64
 def _largest_block(model: nn.Module) -> int:
-    "Bytes of the parameters of the largest top-level block, or of the model where there is none."
-    blocks = [model.get_submodule(name) for name in top_blocks(model)] or [model]
-    return max(sum(p.nbytes for p in block.parameters()) for block in blocks)
+    "Bytes of the parameters that are gathered at once: of the largest block, or of what is in none."
+    sizes = [sum(p.nbytes for p in model.get_submodule(name).parameters()) for name in top_blocks(model)]
+    return max(*sizes, sum(p.nbytes for p in model.parameters()) - sum(sizes), 0)
 
 # %% ../nbs/10_memory.ipynb #bd7350d9
 def shard(
@@ -233,8 +243,8 @@ class Footprint:
     activations:int   # what autograd keeps between forward and backward, without parameters, buffers and the input
     buffers:int       # such as the averages of batch norms
     inputs:int        # the batch
-    peak:int          # temporary results at the busiest moment
-    total:int         # all that is alive at the busiest moment; gradients and activations are never all there at once
+    temporary:int     # results on their way, at the busiest moment
+    total:int         # all that is alive at the busiest moment; without accumulation, gradients and activations are never all there at once
 
 # %% ../nbs/10_memory.ipynb #609d1b01
 @dataclass(frozen=True)
@@ -257,7 +267,7 @@ class Trace:
         gathered = self.largest_block if sharding_stage == 3 and world_size > 1 else 0
         moments = alive + kept + temporary + gathered
         busiest = int(moments.argmax())
-        return Footprint(params, own_grads, state, self.activations, self.buffers, self.inputs, peak=int(temporary[busiest]) + gathered,
+        return Footprint(params, own_grads, state, self.activations, self.buffers, self.inputs, temporary=int(temporary[busiest]) + gathered,
                          total=params + self.buffers + self.inputs + state + max(int(moments[busiest]), own_grads))
 
 # %% ../nbs/10_memory.ipynb #c3aae219
@@ -310,7 +320,7 @@ def estimate(
     accumulation:int=1,                           # micro-batches in an optimizer step
     input_dtype:torch.dtype=torch.float32,        # of the batch
 ) -> Footprint:
-    "Bytes of a training step on one rank, before it runs. Nothing is allocated; the loss function is not counted."
+    "Bytes of a training step on one rank, before it runs. Nothing is allocated; neither loss nor the update's own temporaries are counted."
     state_bytes((), optimizer), shard(0, 0, 0, sharding_stage, world_size)  # nonsense is refused before the trace
     traced = trace(model, batch_size, input_shape, precision, checkpointing, accumulation, input_dtype)
     return traced.footprint(optimizer, sharding_stage, world_size)
@@ -325,6 +335,7 @@ def measure(
     checkpointing:bool|Iterable[str]=False,       # True: the top-level blocks; or names of blocks
     accumulation:int=1,                           # micro-batches in an optimizer step
     device:str|torch.device|None=None,            # None: a GPU where there is one
+    input_dtype:torch.dtype=torch.float32,        # of the batch
 ) -> Footprint:
     "Bytes of a real training step. On a CPU, tensors are counted; on a GPU, `total` is the allocator's peak."
     device, shape = pick_device(device), _shape(model, batch_size, input_shape)
@@ -332,7 +343,7 @@ def measure(
     state_bytes((), optimizer)
     gpu = device.type == "cuda"
     before = torch.cuda.memory_allocated(device) if gpu else 0
-    twin, x = copy.deepcopy(model).to(device).train(), torch.rand(shape, device=device)
+    twin, x = copy.deepcopy(model).to(device).train(), torch.zeros(shape, dtype=input_dtype, device=device)
     trained = [p for p in twin.parameters() if p.requires_grad]
     real = OPTIMIZERS[optimizer](trained) if trained else None
     if gpu:  # the libraries choose kernels, and the optimizer makes its state, in a step that is not measured
@@ -348,7 +359,7 @@ def measure(
 # %% ../nbs/10_memory.ipynb #34c2f6e2
 @dataclass(frozen=True)
 class Profile:
-    "The memory of a step for every batch: two traces, and a straight line through each of their moments."
+    "The memory of a step for every batch: a straight line through each moment of two traces."
     low:Trace    # of 2 samples
     high:Trace   # of 3 samples
 
@@ -380,11 +391,14 @@ class Profile:
 def profile(
     model:nn.Module,                              # left as it is
     input_shape:Iterable[int]|None=None,          # of one sample; None where the model is ours
+    check:bool=True,                              # with a third trace
     **how:Any,                                    # precision, checkpointing, accumulation, input_dtype of `trace`
 ) -> Profile:
-    "The memory of a step for every batch."
+    "The memory of a step for every batch. ValueError where it is no straight line."
     shape = None if input_shape is None else tuple(input_shape)
-    return Profile(*(trace(model, batch, shape, **how) for batch in (2, 3)))  # at 1, views and copies may differ
+    line = Profile(*(trace(model, batch, shape, **how) for batch in (2, 3)))  # at 1, views and copies may differ
+    if check and not np.array_equal(line.trace(5).moments, trace(model, 5, shape, **how).moments): raise ValueError(f"the memory of {type(model).__name__} is no straight line in the batch: use estimate")
+    return line
 
 # %% ../nbs/10_memory.ipynb #bbea99ec
 def plot_batches(
@@ -411,12 +425,12 @@ def segments(
     blocks:Iterable[nn.Module],  # of a stack, in order
     count:int,                   # segments of equal length
 ) -> nn.Sequential:
-    "The stack as a Sequential of so many Sequentials, for `checkpointed`."
+    "The stack as a Sequential of so many `Segment`s, for `checkpointed`."
     blocks = list(blocks)
     count = positive_int("count", count)
     if not blocks or len(blocks) % count: raise ValueError(f"count must divide the {count_text(len(blocks), 'block')}, got {count}")
     size = len(blocks) // count
-    return nn.Sequential(*(nn.Sequential(*blocks[i:i + size]) for i in range(0, len(blocks), size)))
+    return nn.Sequential(*(Segment(*blocks[i:i + size]) for i in range(0, len(blocks), size)))
 
 # %% ../nbs/10_memory.ipynb #f6c3de6f
 _SAID = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc", "ALLOC_FAILED")  # by allocators and libraries
@@ -456,22 +470,23 @@ def _let_go(error: BaseException) -> None:
 class BatchPlan:
     "The largest batch that trained, and how micro-batches make up the global batch."
     largest:int                           # batch that trained
-    batch_size:int                        # micro-batch to use: `largest`, or the largest divisor of the global batch up to it
+    batch_size:int                        # micro-batch to use: `largest`, or the largest divisor of a rank's share of the global batch up to it
     accumulation:int                      # micro-batches in an optimizer step
     tried:tuple[tuple[int, bool], ...]    # (batch, whether it trained), in order
+    world_size:int=1                      # ranks
 
     @property
     def global_batch(self) -> int:
-        "Samples in an optimizer step of one rank."
-        return self.batch_size * self.accumulation
+        "Samples in an optimizer step of all ranks."
+        return self.batch_size * self.accumulation * self.world_size
 
 # %% ../nbs/10_memory.ipynb #c97e6a43
 def divide_batch(
-    global_batch:int,  # samples in an optimizer step of one rank
-    largest:int,       # samples that train at once
+    share:int,    # samples of one rank in an optimizer step
+    largest:int,  # samples that train at once
 ) -> tuple[int, int]:
-    "Micro-batch and accumulation: the largest divisor of the global batch that trains, and how many of them make it up."
-    wanted, largest = positive_int("global_batch", global_batch), positive_int("largest", largest)
+    "Micro-batch and accumulation: the largest divisor of the share that trains, and how many of them make it up."
+    wanted, largest = positive_int("share", share), positive_int("largest", largest)
     parts = next(n for n in range(ceil_div(wanted, largest), wanted + 1) if wanted % n == 0)
     return wanted // parts, parts
 
@@ -495,8 +510,8 @@ def search_down(
 # %% ../nbs/10_memory.ipynb #c4dcb8f4
 def find_batch_size(
     step:nn.Module|Callable[[int], Any],           # a model, of which a copy is trained; or what trains some full steps with this batch
-    global_batch:int|None=None,                    # samples in an optimizer step; None: what fits is the global batch
-    limit:float|None=None,                         # bytes for the estimate; None: what is free on the device
+    global_batch:int|None=None,                    # samples in an optimizer step of all ranks; None: what fits is a rank's share
+    limit:float|None=None,                         # bytes for the estimate; None: what is free on a GPU, or half of that on a host, where Linux kills and does not refuse
     start:int|None=None,                           # largest batch to try; None: the estimate's. A function needs it, or a global batch
     input_shape:Iterable[int]|None=None,           # of one sample; None where the model is ours
     optimizer:str="adam",                          # one of `OPTIMIZERS`
@@ -504,46 +519,60 @@ def find_batch_size(
     checkpointing:bool|Iterable[str]=False,        # True: the top-level blocks; or names of blocks
     device:str|torch.device|None=None,             # None: a GPU where there is one
     steps:int=3,                                   # full optimizer steps of each trial
+    world_size:int=1,                              # ranks that share the global batch
+    input_dtype:torch.dtype=torch.float32,         # of the batch
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> BatchPlan:
     "The largest batch that really trains, and the accumulation that keeps the global batch. MemoryError if no sample fits."
-    wanted = None if global_batch is None else positive_int("global_batch", global_batch)
+    wanted = None if global_batch is None else positive_int("global_batch", global_batch) // positive_int("world_size", world_size)
+    if wanted is not None and wanted * world_size != global_batch: raise ValueError(f"global_batch must be a multiple of world_size, got {global_batch} and {world_size}")
     if isinstance(step, nn.Module):
         device, shape = pick_device(device), _shape(step, 1, input_shape)[1:]
         check_precision(precision, device)
         free = _free_bytes(device) if limit is None else positive_float("limit", limit)
-        if start is None: start = max(1, profile(step, shape, precision=precision, checkpointing=checkpointing).largest(free, optimizer))
-        attempt = _trial(step, shape, optimizer, precision, checkpointing, device, positive_int("steps", steps))
+        how = dict(precision=precision, checkpointing=checkpointing, input_dtype=input_dtype)
+        fits = lambda accumulation: max(1, profile(step, shape, accumulation=accumulation, **how).largest(free, optimizer))
+        if start is None and (start := fits(1)) < (wanted or 1): start = fits(2)
+        attempt = _trial(step, shape, optimizer, device, positive_int("steps", steps), wanted, **how)
     else: attempt = step
     if start is None and wanted is None: raise ValueError("start must be the largest batch to try where step is a function and there is no global_batch, got None")
     start = min(size for size in (start, wanted) if size is not None)
     best, tried = search_down(lambda batch: survives(attempt, batch), start, report)
     if not best: raise MemoryError(f"not even a batch of 1 trains: {', '.join(str(batch) for batch, _ in tried)} were tried and ran out of memory")
-    return BatchPlan(best, *divide_batch(wanted or best, best), tuple(tried))
+    return BatchPlan(best, *divide_batch(wanted or best, best), tuple(tried), world_size)
 
 # %% ../nbs/10_memory.ipynb #26d94174
-def _trial(model: nn.Module, shape: tuple[int, ...], optimizer: str, precision: str, checkpointing: bool | Iterable[str], device: torch.device, steps: int) -> Callable[[int], None]:
+def _trial(model: nn.Module, shape: tuple[int, ...], optimizer: str, device: torch.device, steps: int, wanted: int | None, precision: str, checkpointing: bool | Iterable[str], input_dtype: torch.dtype) -> Callable[[int], None]:
     "What trains a copy of the model for some steps."
     def attempt(batch_size: int) -> None:
         twin = copy.deepcopy(model).to(device).train()
         trained = [p for p in twin.parameters() if p.requires_grad]
         if not trained: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
         real = OPTIMIZERS[optimizer](trained)
-        for _ in range(steps):
-            x = torch.zeros(batch_size, *shape, device=device)
+        def micro_batch() -> None:
+            x = torch.zeros(batch_size, *shape, dtype=input_dtype, device=device)
             with checkpointed(twin, checkpointing):
                 with autocast(precision, device): loss = sum(t.float().mean() for t in tree_leaves(twin(x)))
                 loss.backward()
+
+        for _ in range(steps):
+            for _ in range(2 if wanted and batch_size < wanted else 1): micro_batch()
             real.step()
             real.zero_grad()
         if device.type == "cuda": torch.cuda.synchronize(device)
     return attempt
 
 def _free_bytes(device: torch.device) -> int:
-    "What a new tensor could take on the device now."
+    "What may be taken on the device now; on the host half of what is free, for it has no allocator that refuses."
     if device.type == "cuda": return torch.cuda.mem_get_info(device)[0]
     import psutil
-    return psutil.virtual_memory().available
+    return int(min(psutil.virtual_memory().available, _container_bytes()) / 2)
+
+def _container_bytes(folder: Path = Path("/sys/fs/cgroup")) -> float:
+    "What this process's container may still take (cgroup 2); infinity without a limit."
+    try: most, now = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError: return math.inf
+    return math.inf if most == "max" else max(int(most) - int(now), 0)
 
 # %% ../nbs/10_memory.ipynb #dd398370
 @dataclass(frozen=True)
@@ -553,7 +582,7 @@ class Device:
     bytes:int
     source:str  # where the number is from
 
-DEVICES = {name: Device(name, size * 10**9, "data sheet") for name, size in (
+DEVICES = {name: Device(name, size * 10**9, "NVIDIA's data sheet") for name, size in (
     ("T4 16 GB", 16), ("V100 16 GB", 16), ("V100 32 GB", 32), ("RTX 4090 24 GB", 24), ("A100 40 GB", 40), ("A100 80 GB", 80), ("H100 80 GB", 80), ("H200 141 GB", 141))}
 
 def this_device() -> Device:
@@ -580,24 +609,19 @@ def _transformer() -> nn.Module:
 PANEL_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {  # words -> maker, shape of one input
     "GluonCNN, 28 px": (GluonCNN, (1, 28, 28)), "ResNet-18, 224 px": (resnet18, (3, 224, 224)), "ResNet-50, 224 px": (resnet50, (3, 224, 224)),
     "ViT-B/16, 224 px": (_vit, (3, 224, 224)), "Transformer, 12 x 768, 512 tokens": (_transformer, (512, 768))}
-_REPEATED = ("BasicBlock", "Bottleneck", "EncoderBlock", "TransformerEncoderLayer")  # what the panel checkpoints
-
-def _blocks(model: nn.Module) -> list[str] | bool:
-    "The names of the repeated blocks, or True where the model has none."
-    return [name for name, part in model.named_modules() if type(part).__name__ in _REPEATED] or True
 
 # %% ../nbs/10_memory.ipynb #6d841103
 @functools.cache  # a slider passes the same places again and again
 def panel_profile(
     name:str,            # one of `PANEL_MODELS`
     precision:str,       # one of training's `PRECISIONS`
-    checkpointing:bool,  # whether the repeated blocks keep their inputs only
+    checkpointing:bool,  # whether blocks keep their inputs only
     accumulated:bool,    # whether gradients of an earlier micro-batch are there
 ) -> Profile:
     "The profile of one of the panel's models."
     make, shape = PANEL_MODELS[name]
     with torch.device("meta"): model = make()
-    return profile(model, shape, precision=precision, checkpointing=checkpointing and _blocks(model), accumulation=2 if accumulated else 1)
+    return profile(model, shape, check=False, precision=precision, checkpointing=checkpointing, accumulation=2 if accumulated else 1)
 
 # %% ../nbs/10_memory.ipynb #1bea5437
 SHARDING = {"none": 0, "ZeRO 1: optimizer": 1, "ZeRO 2: and gradients": 2, "ZeRO 3: and weights": 3}  # words -> stage
@@ -610,7 +634,7 @@ class Plan:
     optimizer:str        # one of `OPTIMIZERS`
     batch_size:int       # samples that one rank takes at once
     accumulation:int     # micro-batches in an optimizer step
-    checkpointing:bool   # of the repeated blocks
+    checkpointing:bool   # of its blocks
     sharding_stage:int   # of ZeRO, 0 for none
     world_size:int       # ranks
     device:Device        # of each rank
@@ -685,7 +709,7 @@ def measure_plan(
     if need.total > limit: raise ValueError(f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
     make, shape = PANEL_MODELS[plan.model]
     model = make()
-    found = measure(model, plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing and _blocks(model), min(plan.accumulation, 2))
+    found = measure(model, plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing, min(plan.accumulation, 2))
     return f"Measured {bytes_text(found.total)}, predicted {bytes_text(need.total)} ({need.total / found.total - 1:+.1%}); activations {bytes_text(found.activations)}, predicted {bytes_text(need.activations)}."
 
 # %% ../nbs/10_memory.ipynb #25a10c80
@@ -708,7 +732,7 @@ def memory_panel() -> ipywidgets.VBox:
 
     def work(job: Job) -> str:
         job.report(0.1, "one step")
-        return measure_plan(Plan(**{name: control.value for name, control in controls.items()}), min(2e9, _free_bytes(pick_device()) / 2))
+        return measure_plan(Plan(**{name: control.value for name, control in controls.items()}), min(2e9, _free_bytes(pick_device())))
 
     button = RunButton(work, str, "Measure a step here")
     box = panel(controls, update, "memory", [button.widget])

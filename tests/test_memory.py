@@ -124,7 +124,7 @@ def test_each_stage_takes_no_more_than_the_one_before():
     found = [memory.estimate(resnet18(10, "small"), 2, sharding_stage=stage, world_size=8) for stage in range(4)]
     static = [f.params + f.grads + f.optimizer for f in found]
     assert static == sorted(static, reverse=True) and static[3] < static[0] / 7
-    assert len({f.activations for f in found}) == 1 and found[3].peak > found[2].peak, "stage 3 gathers a block"
+    assert len({f.activations for f in found}) == 1 and found[3].temporary > found[2].temporary, "stage 3 gathers a block"
     assert memory.estimate(GluonCNN(), 2, sharding_stage=3, world_size=1) == memory.estimate(GluonCNN(), 2)
 
 
@@ -134,7 +134,7 @@ def test_the_root_of_n_is_the_best_number_of_segments(blocks):
     for count in (n for n in range(1, blocks + 1) if blocks % n == 0):
         found = memory.estimate(memory.segments([pair(32) for _ in range(blocks)], count), 64, (32,), "sgd", checkpointing=True)
         assert found.activations == (count - 1) * unit
-        needs[count] = found.activations + found.peak
+        needs[count] = found.activations + found.temporary
     assert min(needs, key=needs.get) == blocks ** 0.5
 
 
@@ -241,6 +241,14 @@ def test_a_model_that_runs_otherwise_for_other_batches_has_no_line():
     with pytest.raises(ValueError, match="no straight line"): memory.profile(Odd(), (4,))
 
 
+def test_a_model_that_pairs_samples_has_no_line():
+    class Pairs(nn.Module):
+        def __init__(self): super().__init__(); self.layer = nn.Linear(4, 4)
+        def forward(self, x): return self.layer(x) @ self.layer(x).T
+    with pytest.raises(ValueError, match="Pairs is no straight line"): memory.profile(Pairs(), (4,))
+    assert memory.profile(Pairs(), (4,), check=False).at(2) == memory.estimate(Pairs(), 2, (4,))
+
+
 # ---- the ledger
 
 def test_the_ledger_forgets_what_has_died():
@@ -343,6 +351,21 @@ def test_a_trial_takes_full_steps(monkeypatch):
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self, *args: (steps.append(1), step(self, *args))[1])
     memory.find_batch_size(GluonCNN(), start=2, steps=4, device="cpu")
     assert len(steps) == 4
+
+
+def test_a_trial_accumulates_where_the_global_batch_asks_for_it(monkeypatch):
+    passes, forward = [], GluonCNN.forward
+    monkeypatch.setattr(GluonCNN, "forward", lambda self, x: (passes.append(len(x)), forward(self, x))[1])
+    plan = memory.find_batch_size(GluonCNN(), global_batch=16, world_size=2, start=2, steps=3, device="cpu")
+    assert passes == [2] * 6 and (plan.batch_size, plan.accumulation, plan.world_size, plan.global_batch) == (2, 4, 2, 16)
+    with pytest.raises(ValueError, match="multiple of world_size, got 15 and 2"): memory.find_batch_size(GluonCNN(), global_batch=15, world_size=2)
+
+
+def test_a_containers_limit_counts(tmp_path):
+    assert memory._container_bytes(tmp_path) == float("inf"), "no cgroup 2"
+    for most, expected in (("1000", 400), ("max", float("inf")), ("500", 0)):
+        (tmp_path / "memory.max").write_text(f"{most}\n"); (tmp_path / "memory.current").write_text("600\n")
+        assert memory._container_bytes(tmp_path) == expected
 
 
 LIMITED = """

@@ -900,7 +900,7 @@ def check_predictions(
     rounds:int=2,                                       # each runs every size
     device:str|torch.device|None=None,                  # None: a GPU where there is one
 ) -> pd.DataFrame:                                      # index batch; never_run, run_twice, measured, low, high in seconds; never_run_error, run_twice_error
-    "Seconds of a training step: from the costs of layers, from a line through the two smallest batches, and measured."
+    "Seconds of a training step: from the costs of layers, from a line through the smallest batch and the last but one, and measured."
     import pandas as pd
     device, steps, rounds, sizes = pick_device(device), positive_int("steps", steps), positive_int("rounds", rounds), sorted({positive_int("batches", b) for b in batches})
     if len(sizes) < 2: raise ValueError(f"batches must hold two sizes for a line, got {sizes}")
@@ -912,8 +912,9 @@ def check_predictions(
             run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=costs.precision, device=device, progress=False)
             times[b].append(median(step.seconds for step in run.steps[1:] or run.steps))
     measured = {b: median(seconds) for b, seconds in times.items()}
-    line = fit_service(sizes[:2], [measured[b] for b in sizes[:2]])
-    rows = pd.DataFrame(dict(never_run=predicted, run_twice=[math.nan if b in sizes[:2] else line.seconds(b) for b in sizes], measured=list(measured.values()),
+    known = (sizes[0], sizes[-2]) if len(sizes) > 2 else tuple(sizes)
+    line = fit_service(known, [measured[b] for b in known])
+    rows = pd.DataFrame(dict(never_run=predicted, run_twice=[math.nan if b in known else line.seconds(b) for b in sizes], measured=list(measured.values()),
                              low=[min(t) for t in times.values()], high=[max(t) for t in times.values()]), index=pd.Index(sizes, name="batch"))
     return rows.assign(never_run_error=rows.never_run / rows.measured - 1, run_twice_error=rows.run_twice / rows.measured - 1)
 

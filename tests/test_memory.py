@@ -120,6 +120,12 @@ def test_shares_hold_the_whole_and_no_more_than_a_byte_each_beyond(sizes, stage,
         else: assert whole <= share * world < whole + world
 
 
+def test_from_stage_2_on_a_finished_gradient_is_handed_on():
+    model = nn.Sequential(*(nn.Linear(500, 500, bias=False) for _ in range(4)))
+    one, two = (memory.estimate(model, 1, (500,), "sgd", sharding_stage=stage, world_size=4).total for stage in (1, 2))
+    assert one - two > 0.5 * sum(p.nbytes for p in model.parameters()), "three of four gradients are shared when the last one is made"
+
+
 def test_each_stage_takes_no_more_than_the_one_before():
     found = [memory.estimate(resnet18(10, "small"), 2, sharding_stage=stage, world_size=8) for stage in range(4)]
     static = [f.params + f.grads + f.optimizer for f in found]

@@ -79,14 +79,14 @@ def doctor(args: argparse.Namespace) -> int:
 # %% ../nbs/98_cli.ipynb #507ee4b7
 def memory(args: argparse.Namespace) -> int:
     "What a training step of a model takes, whether it fits, and the largest batch that does; nothing is trained."
-    from mlinfra.memory import bar_parts, profile, this_device
+    from mlinfra.memory import bar_parts, fits_text, profile, this_device
     from mlinfra.ui import bytes_text
-    line, have = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation), int(args.gb * 1e9) if args.gb else this_device().bytes
+    have = int(args.gb * 1e9) if args.gb else this_device().bytes
+    line = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation)
     how = args.optimizer, args.sharding_stage, args.world_size
     found = line.at(args.batch_size, *how)
     for part, size in (bar_parts(found) | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
-    verdict = f"fits, {bytes_text(have - found.total)} to spare" if found.total <= have else f"does not fit, {bytes_text(found.total - have)} too much"
-    print(f"batch {args.batch_size:,} {verdict} of {bytes_text(have)}; the largest batch that fits is {line.largest(have, *how):,}")
+    print(f"batch {args.batch_size:,} {fits_text(found.total, have)} of {bytes_text(have)}; the largest batch that fits is {line.largest(have, *how):,}")
     return 0
 
 def _model(name: str):
@@ -143,7 +143,7 @@ def _memory_options(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
     fit.add_argument("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam", help="whose state is counted")
     fit.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32", help="of the arithmetic")
-    fit.add_argument("--checkpointing", action="store_true", help="top-level blocks keep their inputs only")
+    fit.add_argument("--checkpointing", action="store_true", help="blocks keep their inputs only and run again in backward")
     fit.add_argument("--accumulation", type=_count, default=1, metavar="N", help="micro-batches in an optimizer step")
     fit.add_argument("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")
     fit.add_argument("--world-size", type=_count, default=1, metavar="N", help="ranks")

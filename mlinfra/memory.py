@@ -32,7 +32,7 @@ __all__ = ['OPTIMIZERS', 'KINDS', 'DEVICES', 'PANEL_MODELS', 'SHARDING', 'state_
            'Segment', 'checkpointed', 'shard', 'Footprint', 'Trace', 'input_shape_of', 'trace', 'estimate', 'measure',
            'Profile', 'profile', 'plot_batches', 'segments', 'is_out_of_memory', 'survives', 'BatchPlan',
            'divide_batch', 'search_down', 'find_batch_size', 'Device', 'this_device', 'panel_profile', 'Plan',
-           'describe_plan', 'bar_parts', 'draw_footprint', 'measure_plan', 'memory_panel']
+           'fits_text', 'describe_plan', 'bar_parts', 'draw_footprint', 'measure_plan', 'memory_panel']
 
 # %% ../nbs/10_memory.ipynb #3095533d
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def _blocks(module: nn.Module, path: str, most: float) -> list[str]:
     names = []
     for name, child in module.named_children():
         inner = _blocks(child, f"{path}{name}.", most)
-        container = type(child) in (nn.Sequential, nn.ModuleList) or (isinstance(child, nn.Module) and not isinstance(child, Segment) and sum(p.numel() for p in child.parameters()) > most)
-        if inner and container: names += inner
+        open_up = type(child) in (nn.Sequential, nn.ModuleList) or sum(p.numel() for p in child.parameters()) > most
+        if inner and open_up and not isinstance(child, Segment): names += inner
         elif any(child.children()): names.append(path + name)
     return names
 
@@ -291,7 +291,7 @@ def trace(
     batch_size:int,                               # samples that one rank takes at once
     input_shape:Iterable[int]|None=None,          # of one sample; None where the model is ours
     precision:str="fp32",                         # "fp32", "tf32", "bf16" or "fp16"
-    checkpointing:bool|Iterable[str]=False,       # True: the top-level blocks; or names of blocks
+    checkpointing:bool|Iterable[str]=False,       # True: `top_blocks`; or names of blocks
     accumulation:int=1,                           # micro-batches in an optimizer step
     input_dtype:torch.dtype=torch.float32,        # of the batch
 ) -> Trace:
@@ -316,7 +316,7 @@ def estimate(
     sharding_stage:int=0,                         # of ZeRO
     world_size:int=1,                             # ranks
     *,
-    checkpointing:bool|Iterable[str]=False,       # True: the top-level blocks; or names of blocks
+    checkpointing:bool|Iterable[str]=False,       # True: `top_blocks`; or names of blocks
     accumulation:int=1,                           # micro-batches in an optimizer step
     input_dtype:torch.dtype=torch.float32,        # of the batch
 ) -> Footprint:
@@ -332,7 +332,7 @@ def measure(
     input_shape:Iterable[int]|None=None,          # of one sample; None where the model is ours
     optimizer:str="adam",                         # one of `OPTIMIZERS`
     precision:str="fp32",                         # what the device supports
-    checkpointing:bool|Iterable[str]=False,       # True: the top-level blocks; or names of blocks
+    checkpointing:bool|Iterable[str]=False,       # True: `top_blocks`; or names of blocks
     accumulation:int=1,                           # micro-batches in an optimizer step
     device:str|torch.device|None=None,            # None: a GPU where there is one
     input_dtype:torch.dtype=torch.float32,        # of the batch
@@ -516,7 +516,7 @@ def find_batch_size(
     input_shape:Iterable[int]|None=None,           # of one sample; None where the model is ours
     optimizer:str="adam",                          # one of `OPTIMIZERS`
     precision:str="fp32",                          # what the device supports
-    checkpointing:bool|Iterable[str]=False,        # True: the top-level blocks; or names of blocks
+    checkpointing:bool|Iterable[str]=False,        # True: `top_blocks`; or names of blocks
     device:str|torch.device|None=None,             # None: a GPU where there is one
     steps:int=3,                                   # full optimizer steps of each trial
     world_size:int=1,                              # ranks that share the global batch
@@ -657,15 +657,21 @@ class Plan:
         return panel_profile(self.model, short, self.checkpointing, self.accumulation > 1)
 
 # %% ../nbs/10_memory.ipynb #1fa5c43d
+def fits_text(
+    need:int,  # bytes of a step
+    have:int,  # bytes of the device
+) -> str:
+    "Whether it fits, and by how much."
+    return f"fits, {bytes_text(have - need)} to spare" if need <= have else f"does not fit, {bytes_text(need - have)} too much"
+
 def describe_plan(
     plan:Plan,
 ) -> str:
     "Whether it fits, by how much, and the largest batch that does."
     need, have, largest = plan.footprint().total, plan.device.bytes, plan.largest()
-    spare = f"fits, {bytes_text(have - need)} to spare" if need <= have else f"does not fit, {bytes_text(need - have)} too much"
     most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
     ranks = f" on each of {plan.world_size:,} ranks" if plan.world_size > 1 else ""
-    return f"A step takes {bytes_text(need)}{ranks} and {spare}: {plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}."
+    return f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have)}: {plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}."
 
 # %% ../nbs/10_memory.ipynb #36d2dda4
 _PARTS = (("params", "weights", COLORS["update"]), ("optimizer", "optimizer", COLORS["read"]), ("grads", "gradients", COLORS["backward"]),

@@ -114,12 +114,15 @@ def formats_table() -> pd.DataFrame:  # bits, exponent_bits, mantissa_bits, larg
     return pd.DataFrame(rows).set_index("format")
 
 # %% ../nbs/09_precision.ipynb #9191386e
+def _no_nan(value: float) -> None:
+    if math.isnan(value): raise ValueError("the value must be a number, got nan: NaN has no neighbours")
+
 def describe_value(
     format:Format,   # such as `FORMATS["fp16"]`
     value:float,     # any number but NaN
 ) -> str:
     "What becomes of `value` in `format`."
-    if math.isnan(value): raise ValueError("the value must be a number, got nan: NaN has no neighbours")
+    _no_nan(value)
     stored, largest = rounded(format, value), format.decode(format.last_code)
     if not math.isfinite(stored):
         becomes = "NaN, for it has no infinity (a conversion that saturates gives its largest number)" if format.finite else "infinity"
@@ -136,7 +139,7 @@ def draw_value(
     value:float,     # any number but NaN
 ) -> Svg:
     "The bits of `value` in `format`, its neighbours, and where it lies in the range of each format."
-    if math.isnan(value): raise ValueError("the value must be a number, got nan: NaN has no neighbours")
+    _no_nan(value)
     drawing = Svg(700, 250, f"{value:g} in {format.name}")
     _draw_bits(drawing, format, format.encode(value))
     _draw_neighbours(drawing, format, value)

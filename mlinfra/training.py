@@ -430,7 +430,8 @@ class _Loop:
 
     def overflows(self) -> int:
         "At least so many updates were skipped: how often the loss scale was halved and not doubled again."
-        return max((LOSS_SCALE - round(math.log2(passes.scaler.get_scale())) for passes in self.passes.values() if passes.scaler.is_enabled()), default=0)
+        scales = [passes.scaler.get_scale() for passes in self.passes.values() if passes.scaler.is_enabled()]
+        return max((LOSS_SCALE - round(math.log2(max(scale, 2.0**-149))) for scale in scales), default=0)  # the scale of a run that overflows for ever ends at zero
 
     def _to_device(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:

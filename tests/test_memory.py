@@ -217,7 +217,18 @@ def test_the_model_is_left_as_it_was():
 
 def test_integers_as_input():
     model = nn.Sequential(nn.Embedding(1000, 16), nn.Linear(16, 4))
-    assert memory.estimate(model, 4, (10,), input_dtype=torch.int64).inputs == 4 * 10 * 8
+    guess = memory.estimate(model, 4, (10,), input_dtype=torch.int64)
+    real = memory.measure(model, 4, (10,), input_dtype=torch.int64, device="cpu")
+    assert guess.inputs == 4 * 10 * 8 and (guess.activations, guess.total) == (real.activations, real.total)
+    assert memory.find_batch_size(model, start=3, input_shape=(10,), input_dtype=torch.int64, device="cpu").largest == 3
+
+
+def test_blocks_are_found_below_what_holds_most_of_the_model():
+    from torchvision.models import VisionTransformer
+    vit = VisionTransformer(32, 8, 3, 4, 64, 128)
+    assert memory.top_blocks(vit) == [f"encoder.layers.encoder_layer_{i}" for i in range(3)] + ["heads"]
+    stack = memory.segments([nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(4)], 2)
+    assert memory.top_blocks(stack) == ["0", "1"], "a segment is one block"
 
 
 class Decides(nn.Module):

@@ -419,6 +419,13 @@ def test_fp16_shows_observers_true_gradients_and_skips_what_overflowed():
     assert torch.equal(overflow[1].weight, before), "an overflow moves no weight"
 
 
+def test_a_run_that_overflows_for_ever_keeps_its_history():
+    x, y = batch()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    history = fit(model, [(x * math.nan, y)] * 200, precision="fp16", **CPU)
+    assert len(history.steps) == 200 and any("updates skipped" in remark for remark in history.remarks), "the scale has halved down to zero"
+
+
 def test_what_a_device_lacks_is_said():
     assert [p for p in PRECISIONS if p != "tf32"] == [check_precision(p, torch.device("cpu")) for p in PRECISIONS if p != "tf32"]
     with pytest.raises(ValueError, match="tf32 needs a CUDA device, this is cpu: use fp32, bf16 or fp16"): fit(small(), [batch()], precision="tf32", **CPU)

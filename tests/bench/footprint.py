@@ -4,6 +4,7 @@ Each step runs in a process of its own, whose peak of resident memory is read fr
 the books. Large blocks go back to the system at once there, so that what an earlier step left behind hides nothing.
 """
 import ctypes
+import functools
 import gc
 import json
 import os
@@ -36,6 +37,7 @@ def alone(*args: str) -> dict[str, int]:
     return json.loads(subprocess.run([sys.executable, __file__, *args], env=os.environ | BLOCKS_OF_THEIR_OWN, check=True, capture_output=True, text=True).stdout)
 
 
+@functools.cache  # it knows no batch
 def thumb(name: str, precision: str) -> dict[str, int]:
     "What accelerate's estimator says of the same model; nothing where it is not installed."
     if not BENCH.make(): return {}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import faulthandler
-import io
 import json
 import linecache
 import logging
@@ -19,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,13 @@ from .ui import COLORS, Canvas, Job, RunButton, axes, bytes_text, count_text, du
 from .workers import usable_cores
 
 # %% auto #0
-__all__ = ['START_SECONDS', 'RankError', 'check_world', 'run_ranks', 'in_turn', 'who']
+__all__ = ['START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'BUCKET', 'NETWORKS', 'RESNET50_BYTES', 'IMAGENET', 'WORKLOADS', 'WORLDS',
+           'RankError', 'check_world', 'run_ranks', 'in_turn', 'who', 'faulty', 'check_same', 'first_digits',
+           'train_seeds', 'ShardLoader', 'average_gradients', 'make_buckets', 'Averager', 'AddedUp', 'SyncedBatchNorm',
+           'Trial', 'Trained', 'Traffic', 'counted', 'ddp', 'run_trial', 'ring_all_reduce', 'ring_bytes', 'try_ring',
+           'Network', 'fit_network', 'all_reduce_seconds', 'slowest', 'plot_all_reduce', 'step_seconds', 'Workload',
+           'measure_compute', 'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling', 'measure_scaling',
+           'scaling_panel', 'process_group', 'train_ddp', 'accuracy_of_ranks', 'train_digits']
 
 # %% ../nbs/11_data_parallel.ipynb #9f777583
 if TYPE_CHECKING:
@@ -194,6 +199,7 @@ def check_world(
         raise ValueError(f"ranks import the function they run, and cannot import {getattr(function, '__qualname__', function)!r} of {home}: define it in a module")
     return world_size
 
+# %% ../nbs/11_data_parallel.ipynb #3367eb9f
 def run_ranks(
     function:Callable,           # of a module; each rank calls it
     world_size:int,              # how many ranks
@@ -244,3 +250,728 @@ def in_turn(
 def who() -> tuple[int, int]:
     "This process's rank and the world size; (0, 1) where there is no process group."
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+# %% ../nbs/11_data_parallel.ipynb #ab9076d4
+FAULTS = ("raises", "is killed", "exits", "hangs", "has another model", "has nothing to do")
+
+def faulty(
+    fault:str,  # one of `FAULTS`: what the last rank does
+) -> float:     # the world size, if nothing goes wrong
+    "An all-reduce in which the last rank may have a fault."
+    if fault not in FAULTS: raise ValueError(f"fault must be one of {', '.join(FAULTS)}, got {fault!r}")
+    rank, world_size = who()
+    one, sick = torch.ones(1), rank == world_size - 1
+    if sick and fault == "raises": raise KeyError("a label that is not there")
+    if sick and fault == "is killed": os.kill(os.getpid(), signal.SIGKILL)
+    if sick and fault == "exits": os._exit(3)
+    if sick and fault == "hangs": time.sleep(3600)
+    if fault == "has another model": check_same(GluonCNN(hidden=100 if sick else 512))
+    dist.all_reduce(one)
+    return one.item()
+
+# %% ../nbs/11_data_parallel.ipynb #e79a125f
+def check_same(
+    model:nn.Module,  # this rank's
+) -> None:
+    "ValueError on every rank unless all have parameters of the same names, shapes and kinds."
+    mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in model.named_parameters()]
+    everyone = [None] * who()[1]
+    if len(everyone) == 1: return
+    dist.all_gather_object(everyone, mine)
+    for rank, theirs in enumerate(everyone):
+        if theirs == everyone[0]: continue
+        first = next((pair for pair in zip(theirs, everyone[0]) if pair[0] != pair[1]), None)
+        how = f"{first[0][0]} is {first[0][1]} there and {first[1][0]} is {first[1][1]} here" if first else f"it has {len(theirs)} parameters, not {len(everyone[0])}"
+        raise ValueError(f"rank {rank} has another model than rank 0: {how}")
+
+# %% ../nbs/11_data_parallel.ipynb #a5af761b
+def first_digits(
+    samples:int,  # how many of MNIST's training images
+) -> Images:
+    "The first images of MNIST's training set."
+    digits = mnist()
+    if samples > len(digits): raise ValueError(f"samples must be at most {len(digits):,}, got {samples:,}")
+    return Images(digits.images[:samples], digits.labels[:samples])
+
+def train_seeds(
+    seeds:Sequence[int],    # one run each
+    samples:int=1_000,      # images of an epoch
+) -> dict[int, float]:      # seed -> loss of this rank's runs
+    "Separate runs, dealt out to the ranks like cards."
+    rank, world_size = who()
+    def run(seed: int) -> float:
+        torch.manual_seed(seed)
+        return fit(GluonCNN(), BatchLoader(first_digits(samples), 50, shuffle=True, seed=seed), progress=False, device="cpu").epochs[0].loss
+    return {seed: run(seed) for seed in seeds[rank::world_size]}
+
+# %% ../nbs/11_data_parallel.ipynb #b552e121
+class ShardLoader(BatchLoader):
+    "This rank's share of every global batch; shares differ by one sample at most, and may be empty."
+    def __init__(
+        self,
+        dataset:Any,             # as for `BatchLoader`
+        global_batch:int,        # samples of all ranks together
+        rank:int=0,              # this one
+        world_size:int=1,        # of how many
+        shuffle:bool=False,      # a new order in every epoch, the same on all ranks
+        drop_last:bool=False,    # leave out an incomplete last batch
+        seed:int=0,              # of the orders: it must be the same on all ranks
+    ):
+        world_size = positive_int("world_size", world_size)
+        if not 0 <= rank < world_size: raise ValueError(f"rank must be 0 to {world_size - 1}, got {rank}")
+        super().__init__(dataset, global_batch, shuffle, drop_last, seed)
+        self.rank, self.world_size, self.whole = rank, world_size, 0
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
+        for rows in self._order().split(self.batch_size):
+            if self.drop_last and len(rows) < self.batch_size: return
+            self.whole = len(rows)  # of the batch that is out: its losses are divided by it
+            mine = rows.tensor_split(self.world_size)[self.rank]
+            yield tuple(tensor.index_select(0, mine) for tensor in self.tensors)
+
+# %% ../nbs/11_data_parallel.ipynb #b914f4f4
+def average_gradients(
+    model:nn.Module,  # after backward
+) -> None:
+    "Replace each gradient by its mean over the ranks: one message for each parameter."
+    world_size = who()[1]
+    for p in model.parameters():
+        if not p.requires_grad: continue
+        if p.grad is None: p.grad = torch.zeros_like(p)  # other ranks may have one
+        if world_size > 1: dist.all_reduce(p.grad)
+        p.grad /= world_size
+
+# %% ../nbs/11_data_parallel.ipynb #cee10a14
+def make_buckets(
+    parameters:Iterable[nn.Parameter],  # in the model's order
+    bucket_bytes:int=1 << 20,           # a bucket is closed when it holds so many
+) -> list[list[nn.Parameter]]:
+    "The trained parameters in buckets, last first."
+    buckets, held = [[]], 0
+    for p in reversed([p for p in parameters if p.requires_grad]):
+        if held >= positive_int("bucket_bytes", bucket_bytes) or (buckets[-1] and buckets[-1][0].dtype != p.dtype): buckets, held = [*buckets, []], 0
+        buckets[-1].append(p)
+        held += p.nbytes
+    return buckets if buckets[0] else []
+
+# %% ../nbs/11_data_parallel.ipynb #57eb7d71
+class Averager:
+    "Averages gradients in buckets, and with `overlap` while backward goes on. Call `finish` before the optimizer."
+    def __init__(
+        self,
+        model:nn.Module,           # the same on all ranks
+        bucket_bytes:int=1 << 20,  # of a message, about
+        overlap:bool=True,         # send a bucket as soon as it is full
+    ):
+        self.buckets, self.overlap, self.paused = make_buckets(model.parameters(), bucket_bytes), overlap, False
+        self.bucket_of = {p: i for i, bucket in enumerate(self.buckets) for p in bucket}
+        self.hooks = [p.register_post_accumulate_grad_hook(self._arrived) for p in self.bucket_of]
+        self._begin()
+
+    def _begin(self) -> None: self.missing, self.sent = [len(bucket) for bucket in self.buckets], []
+
+    def _arrived(self, p: nn.Parameter) -> None:
+        if self.paused or not self.overlap: return
+        self.missing[self.bucket_of[p]] -= 1
+        while len(self.sent) < len(self.buckets) and self.missing[len(self.sent)] == 0: self._send()
+
+    def _send(self) -> None:
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.buckets[len(self.sent)]]
+        flat, world_size = torch.cat([g.flatten() for g in gradients]), who()[1]
+        flat /= world_size
+        self.sent.append((flat, dist.all_reduce(flat, async_op=True) if world_size > 1 else None))
+
+    def finish(self) -> None:
+        "Send what is left, wait for all, and put the means where the gradients were."
+        while len(self.sent) < len(self.buckets): self._send()
+        for bucket, (flat, work) in zip(self.buckets, self.sent):
+            if work is not None: work.wait()
+            for p, mean in zip(bucket, flat.split([p.numel() for p in bucket])): p.grad = mean.view_as(p)
+        self._begin()
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        "Within, gradients pile up on this rank and nothing is sent."
+        self.paused = True
+        try: yield
+        finally: self.paused = False
+
+# %% ../nbs/11_data_parallel.ipynb #be4f2353
+class AddedUp(torch.autograd.Function):
+    "The sum of a tensor over all ranks, through which gradients flow: each rank's goes to all."
+    @staticmethod
+    def forward(_context: Any, x: torch.Tensor) -> torch.Tensor:
+        "Add up the values."
+        total = x.clone()
+        if who()[1] > 1: dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        "Add up the gradients: every rank's loss depends on this rank's values."
+        return AddedUp.forward(None, gradient)
+
+class SyncedBatchNorm(nn.BatchNorm2d):
+    "Batch norm whose mean and variance are those of the global batch."
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training: return super().forward(x)
+        count = x.new_tensor([x.numel() / x.shape[1]])
+        total, squares, count = AddedUp.apply(torch.cat([x.sum((0, 2, 3)), x.square().sum((0, 2, 3)), count])).split([x.shape[1], x.shape[1], 1])
+        mean, variance = total / count, squares / count - (total / count).square()
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+            self.num_batches_tracked += 1
+        scale = self.weight * (variance + self.eps).rsqrt()
+        return x * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
+
+# %% ../nbs/11_data_parallel.ipynb #b6a5fcc8
+def _net(*middle: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(1, 8, 5, stride=2), *middle, nn.ReLU(), nn.Flatten(), nn.Linear(8 * 12 * 12, 10))
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "cnn": GluonCNN, "dropout": lambda: _net(nn.Dropout(0.5)), "batch norm": lambda: _net(nn.BatchNorm2d(8)),
+    "synced batch norm": lambda: _net(SyncedBatchNorm(8)),
+}  # what trials train
+
+# %% ../nbs/11_data_parallel.ipynb #df8d931f
+WAYS = ("never", "each parameter", "buckets", "overlap", "ddp", "ddp fp16", "ddp powersgd")
+
+@dataclass(frozen=True)
+class Trial:
+    "A short training run, the same on one process and on many."
+    way:str="overlap"           # one of `WAYS`: how gradients are averaged
+    model:str="cnn"             # one of `MODELS`
+    samples:int=600             # of MNIST, in one epoch
+    global_batch:int=128        # of all ranks together
+    accumulation:int=1          # micro-batches of a rank in a step
+    sync_each:bool=False        # average after every micro-batch, not only after the last
+    double:bool=False           # float64, in which rounding errors are tiny
+    lr:float=0.1                # of plain SGD
+
+    def __post_init__(self):
+        if self.way not in WAYS: raise ValueError(f"way must be one of {', '.join(WAYS)}, got {self.way!r}")
+        if self.model not in MODELS: raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
+
+@dataclass(frozen=True)
+class Trained:
+    "What a trial did."
+    losses:list[float]          # of each global batch, before its update
+    weights:torch.Tensor        # all parameters in one row, after the last update
+    statistics:torch.Tensor     # all buffers in one row, such as running means
+    messages:int                # all-reduces of this rank
+    bytes:int                   # of the tensors in them
+
+    def differs(self, other: Trained) -> float:
+        "The largest difference of a weight, in sizes of the largest weight."
+        return ((self.weights - other.weights).abs().max() / other.weights.abs().max()).item()
+
+# %% ../nbs/11_data_parallel.ipynb #e94c3c8f
+@dataclass
+class Traffic:
+    "What was given to all-reduce."
+    messages:int=0
+    bytes:int=0
+
+@contextmanager
+def counted() -> Iterator[Traffic]:
+    "Within, the all-reduces that this process starts from Python are counted."
+    real, traffic = dist.all_reduce, Traffic()
+    def count(tensor: torch.Tensor, *args: Any, **kw: Any) -> Any:
+        traffic.messages, traffic.bytes = traffic.messages + 1, traffic.bytes + tensor.nbytes
+        return real(tensor, *args, **kw)
+    dist.all_reduce = count
+    try: yield traffic
+    finally: dist.all_reduce = real
+
+def ddp(
+    model:nn.Module,             # the same on all ranks
+    compression:str="none",      # of the messages: "none", "fp16" or "powersgd"
+    bucket_megabytes:float=25.0, # PyTorch's own size of a bucket
+) -> nn.parallel.DistributedDataParallel:
+    "PyTorch's own data parallelism, with a hook whose messages can be counted."
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    hooks = dict(none=(None, default_hooks.allreduce_hook), fp16=(None, default_hooks.fp16_compress_hook))
+    if compression == "powersgd": hooks[compression] = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook
+    if compression not in hooks: raise ValueError(f"compression must be none, fp16 or powersgd, got {compression!r}")
+    wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=compression == "none", bucket_cap_mb=bucket_megabytes)
+    wrapped.register_comm_hook(*hooks[compression])
+    return wrapped
+
+# %% ../nbs/11_data_parallel.ipynb #fa38e878
+def _averaging(way: str, model: nn.Module) -> tuple[nn.Module, Callable[[], None], Callable]:
+    "What to call forward, what to call after backward, and the context in which nothing is sent."
+    if way == "never" or who()[1] == 1: return model, lambda: None, nullcontext
+    if way == "each parameter": return model, lambda: average_gradients(model), nullcontext
+    if way.startswith("ddp"):
+        wrapped = ddp(model, way[4:] or "none")
+        return wrapped, lambda: None, wrapped.no_sync
+    averager = Averager(model, overlap=way == "overlap")
+    return model, averager.finish, averager.no_sync
+
+# %% ../nbs/11_data_parallel.ipynb #3bbca4ab
+def run_trial(
+    trial:Trial,
+) -> Trained:
+    "Train as one of the ranks, or alone where there is no process group."
+    (rank, world_size), losses = who(), []
+    torch.manual_seed(0)  # the same weights on every rank
+    model = MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
+    torch.manual_seed(1 + rank)  # but dropout of its own
+    loader, optimizer = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True), sgd(model, trial.lr)
+    with counted() as traffic:
+        net, finish, quiet = _averaging(trial.way, model)
+        for x, y in loader:
+            x = to_float(x).to(next(model.parameters()).dtype)
+            losses.append(_micro_steps(trial, net, finish, quiet, list(zip(x.tensor_split(trial.accumulation), y.tensor_split(trial.accumulation))), world_size / loader.whole))
+            optimizer.step()
+            optimizer.zero_grad()
+    total = torch.stack(losses)
+    if world_size > 1: dist.all_reduce(total)
+    row = lambda tensors: torch.cat([t.detach().double().flatten() for t in tensors] or [torch.empty(0)])
+    return Trained((total / world_size).tolist(), row(model.parameters()), row(model.buffers()), traffic.messages, traffic.bytes)
+
+def _micro_steps(trial: Trial, net: nn.Module, finish: Callable, quiet: Callable, parts: list, scale: float) -> torch.Tensor:
+    "Forward and backward of all micro-batches; the sum of this rank's scaled losses."
+    total = torch.zeros(())
+    for i, (x, y) in enumerate(parts):
+        send = trial.sync_each or i == len(parts) - 1
+        with nullcontext() if send else quiet():
+            loss = nn.functional.cross_entropy(net(x), y, reduction="sum") * scale
+            loss.backward()
+        if send: finish()
+        total += loss.item()
+    return total
+
+# %% ../nbs/11_data_parallel.ipynb #abe6a29b
+def _pass(give: torch.Tensor, take: torch.Tensor, left: int, right: int) -> int:
+    "Send one chunk to the right while one comes from the left; the bytes sent."
+    sending = dist.isend(give, right) if give.numel() else None  # an empty chunk is no message
+    if take.numel(): dist.irecv(take, left).wait()
+    if sending is not None: sending.wait()
+    return give.nbytes
+
+def ring_all_reduce(
+    tensor:torch.Tensor,  # replaced by its sum over the ranks; contiguous
+) -> int:                 # bytes that this rank has sent
+    "Add up over all ranks by sends to the right and receives from the left."
+    rank, world_size = who()
+    if not tensor.is_contiguous(): raise ValueError(f"tensor must be contiguous, got strides {tensor.stride()} for shape {tuple(tensor.shape)}")
+    chunks, sent = tensor.view(-1).tensor_split(world_size), 0
+    left, right = (rank - 1) % world_size, (rank + 1) % world_size
+    for step in range(world_size - 1):  # each chunk gathers one more addend
+        take = chunks[(rank - step - 1) % world_size]
+        inbox = torch.empty_like(take)
+        sent += _pass(chunks[(rank - step) % world_size], inbox, left, right)
+        take += inbox
+    for step in range(world_size - 1):  # the finished chunks go around
+        sent += _pass(chunks[(rank + 1 - step) % world_size], chunks[(rank - step) % world_size], left, right)
+    return sent
+
+# %% ../nbs/11_data_parallel.ipynb #e1b7ff57
+def ring_bytes(
+    bytes:float,      # of the tensor
+    world_size:int,   # ranks in the ring
+) -> float:           # where the chunks are equal
+    "Bytes that each rank sends."
+    return 2 * (positive_int("world_size", world_size) - 1) / world_size * bytes
+
+def try_ring(
+    values:int,                      # in the tensor
+    dtype:torch.dtype=torch.int64,   # sums of whole numbers are exact
+) -> tuple[int, bool]:               # bytes sent, and whether the sum is right
+    "The ring beside the library's all-reduce, on this rank."
+    rank, world_size = who()
+    mine = (torch.arange(values) + 1000 * rank).to(dtype)
+    right = sum(((torch.arange(values) + 1000 * r).to(dtype) for r in range(world_size)), torch.zeros(values, dtype=dtype))
+    sent = ring_all_reduce(mine)
+    return sent, torch.equal(mine, right)
+
+# %% ../nbs/11_data_parallel.ipynb #3976de44
+@dataclass(frozen=True)
+class Network:
+    "How ranks are connected."
+    name:str            # for people
+    bytes_per_s:float   # that a rank can send
+    latency:float       # seconds of a message without bytes
+    source:str=""       # of the figures
+
+    def all_reduce(self, bytes: float, world_size: int) -> float:
+        "Seconds to add up so many bytes over a ring."
+        return 2 * (world_size - 1) * self.latency + ring_bytes(bytes, world_size) / self.bytes_per_s
+
+def fit_network(
+    seconds:dict[int, float],  # bytes -> seconds of an all-reduce, for two sizes
+    world_size:int,            # ranks that took part, at least 2
+) -> Network:
+    "Latency and bandwidth from two sizes."
+    if len(seconds) != 2: raise ValueError(f"seconds must hold two sizes, got {len(seconds)}")
+    if positive_int("world_size", world_size) < 2: raise ValueError(f"world_size must be at least 2: one rank sends nothing, got {world_size}")
+    (small, fast), (large, slow) = sorted(seconds.items())
+    if slow <= fast: raise ValueError(f"{large:,} bytes must take longer than {small:,}, got {slow:.3g} s and {fast:.3g} s: measure sizes further apart")
+    rate = (ring_bytes(large, world_size) - ring_bytes(small, world_size)) / (slow - fast)
+    latency = (fast - ring_bytes(small, world_size) / rate) / (2 * (world_size - 1))
+    return Network("measured here", rate, max(latency, 0.0), "two sizes")
+
+# %% ../nbs/11_data_parallel.ipynb #84dc4ec6
+def all_reduce_seconds(
+    sizes:Sequence[int],   # bytes
+    repeats:int=7,         # of each size, in turn
+    how:str="library",     # "library" or "ring"
+) -> dict[int, list[float]]:
+    "Seconds of all-reduces on this rank; the ranks start each together."
+    if how not in ("library", "ring"): raise ValueError(f"how must be library or ring, got {how!r}")
+    act, tensors = ring_all_reduce if how == "ring" else dist.all_reduce, {size: torch.zeros(ceil_div(size, 4)) for size in sizes}
+    seconds = {size: [] for size in sizes}
+    for round in range(repeats + 1):
+        for size, tensor in tensors.items():
+            dist.barrier()
+            start = time.perf_counter()
+            act(tensor)
+            if round: seconds[size].append(time.perf_counter() - start)  # the first round warms up
+    return seconds
+
+def slowest(
+    by_rank:Iterable[dict[int, list[float]]],  # what `all_reduce_seconds` returned on each rank
+) -> dict[int, list[float]]:
+    "Seconds until the last rank had its sum, round by round."
+    by_rank = list(by_rank)
+    return {size: [max(times) for times in zip(*(seconds[size] for seconds in by_rank))] for size in by_rank[0]}
+
+# %% ../nbs/11_data_parallel.ipynb #24dbe386
+def plot_all_reduce(
+    measured:dict[int, list[float]],  # bytes -> seconds, one for each round
+    network:Network,                  # that predicts
+    world_size:int,                   # ranks
+    fitted:Sequence[int],             # sizes from which the network was fitted
+    ax:Axes|None=None,                # where to draw
+) -> Axes:
+    "Measured medians with their spread, solid, and predictions, hollow, with the error of those that were not fitted."
+    ax, sizes = axes(ax), sorted(measured)
+    middle = [median(measured[size]) for size in sizes]
+    spread = [[m - min(measured[s]) for m, s in zip(middle, sizes)], [max(measured[s]) - m for m, s in zip(middle, sizes)]]
+    ax.errorbar(sizes, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
+    guesses = [network.all_reduce(size, world_size) for size in sizes]
+    ax.plot(sizes, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
+    for size, guess, real in zip(sizes, guesses, middle): ax.annotate("fitted" if size in fitted else f"{guess / real - 1:+.0%}", (size, max(guess, real)), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
+    ax.set(xscale="log", yscale="log")
+    ax.margins(y=0.25)
+    ax.legend(frameon=False)
+    return label(ax, "bytes", "seconds", f"all-reduce by {world_size} ranks: {bytes_text(network.bytes_per_s)}/s, latency {duration_text(network.latency)}")
+
+# %% ../nbs/11_data_parallel.ipynb #568026fd
+def step_seconds(
+    global_batch:int=128,      # images of all ranks
+    steps:int=10,              # in a row, for one figure
+    rounds:int=5,              # figures
+) -> dict[str, list[float]]:   # seconds of a step: "ddp", "no averaging", and on rank 0 "one process"
+    "Training steps of the CNN in turn: averaged, not averaged, and by rank 0 alone with a thread for each rank."
+    from mlinfra.training import keep_memory
+    keep_memory()
+    (rank, world_size), threads = who(), torch.get_num_threads()
+    torch.manual_seed(0)
+    x, y = torch.rand(global_batch, 1, 28, 28), torch.randint(0, 10, (global_batch,))
+    mine = x.tensor_split(world_size)[rank], y.tensor_split(world_size)[rank]
+    lonely, shared = GluonCNN(), GluonCNN()
+    wrapped = nn.parallel.DistributedDataParallel(shared, gradient_as_bucket_view=True) if world_size > 1 else shared
+    quiet = wrapped.no_sync if world_size > 1 else nullcontext
+    kinds = {"ddp": (wrapped, mine, nullcontext), "no averaging": (wrapped, mine, quiet), "one process": (lonely, (x, y), nullcontext)}
+    seconds = {name: [] for name in kinds}
+    for round in range(rounds + 1):
+        for name, (model, batch, context) in kinds.items():
+            if world_size > 1: dist.barrier()
+            if name == "one process" and rank: continue  # this rank waits at the next barrier, without a thread at work
+            torch.set_num_threads(threads * world_size if name == "one process" else threads)
+            spent = _timed_steps(model, batch, context, steps)
+            if round: seconds[name].append(spent)
+    torch.set_num_threads(threads)
+    return seconds
+
+def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) -> float:
+    "Seconds of one of so many steps."
+    optimizer, start = sgd(model, 0.01), time.perf_counter()
+    with context():
+        for _ in range(steps):
+            nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return (time.perf_counter() - start) / steps
+
+# %% ../nbs/11_data_parallel.ipynb #3e1a9a90
+BUCKET = 25 << 20  # bytes, as in PyTorch's DistributedDataParallel
+
+@dataclass(frozen=True)
+class Workload:
+    "A training run on one kind of device."
+    name:str               # for people
+    gradient_bytes:int     # of the model
+    fixed:float            # seconds of a step whatever the batch
+    per_image:float        # seconds of compute for each image
+    images:int             # in an epoch
+    epochs:int             # of the run
+    source:str=""          # of the figures
+    cores:int=0            # that all ranks share; 0: each has its own device
+
+    def compute(self, batch: float, world_size: int = 1) -> float:
+        "Seconds of forward, backward and update for a rank's batch."
+        turns = max(1.0, world_size / self.cores) if self.cores else 1.0
+        return (self.fixed + self.per_image * batch) * turns
+
+    def communication(self, network: Network, world_size: int) -> tuple[float, float]:
+        "Seconds of all buckets, and of the last one."
+        whole, rest = divmod(self.gradient_bytes, BUCKET)
+        buckets = [BUCKET] * whole + [rest] * (rest > 0)
+        seconds = [network.all_reduce(bucket, world_size) for bucket in buckets]
+        return sum(seconds), seconds[-1]
+
+    def exposed(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
+        "Seconds of a step in which compute waits for gradients; backward is two thirds of compute."
+        if world_size == 1: return 0.0
+        total, last = self.communication(network, world_size)
+        return max(total - 2 / 3 * self.compute(batch, world_size), last) if overlap and not self.cores else total
+
+    def step(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
+        "Seconds of a step of all ranks."
+        return self.compute(batch, world_size) + self.exposed(batch, network, world_size, overlap)
+
+    def efficiency(self, batch: float, network: Network, world_size: int, overlap: bool = True, strong: bool = False) -> float:
+        "Images a second of all ranks, over `world_size` times those of one; `strong`: `batch` is divided among the ranks."
+        own = batch / world_size if strong else batch
+        return (own / self.step(own, network, world_size, overlap)) / (batch / self.compute(batch))
+
+    def run_seconds(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
+        "Seconds of the whole run."
+        return self.epochs * self.images / (batch * world_size) * self.step(batch, network, world_size, overlap)
+
+# %% ../nbs/11_data_parallel.ipynb #0742f9f8
+NETWORKS = {network.name: network for network in (
+    Network("Ethernet, 1 Gbit/s", 125e6, 50e-6, "IEEE 802.3; latency assumed"),
+    Network("Ethernet, 10 Gbit/s", 1.25e9, 30e-6, "IEEE 802.3; latency assumed"),
+    Network("Ethernet, 50 Gbit/s", 6.25e9, 20e-6, "IEEE 802.3; latency assumed"),
+    Network("InfiniBand HDR, 200 Gbit/s", 25e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
+    Network("InfiniBand NDR, 400 Gbit/s", 50e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
+    Network("PCIe 4.0, 16 lanes", 31.5e9, 5e-6, "16 GT/s with 128b/130b coding; latency assumed"),
+    Network("NVLink 4 (H100)", 450e9, 3e-6, "NVIDIA: 900 GB/s, both ways together; latency assumed"),
+)}
+
+RESNET50_BYTES = 4 * 25_557_032  # float32 gradients
+IMAGENET = 1_281_167             # training images
+WORKLOADS = {job.name: job for job in (
+    Workload("ResNet-50, one M40", RESNET50_BYTES, 0.0, 14 * 86400 / (90 * IMAGENET), IMAGENET, 90, "You and others 2018: 90 epochs in 14 days"),
+    Workload("ResNet-50, P100", RESNET50_BYTES, 0.0, 29 * 3600 * 8 / (90 * IMAGENET), IMAGENET, 90, "Goyal and others 2017: 90 epochs on 8 in 29 hours"),
+)}
+
+# %% ../nbs/11_data_parallel.ipynb #b5c6ee3f
+def measure_compute(
+    batches:tuple[int, int]=(16, 128),  # images, two sizes
+    rounds:int=7,                       # of each, in turn; medians count
+) -> Workload:
+    "The CNN on MNIST as a workload: seconds of a step and of an image, with one thread, on this machine's cores."
+    small, large = batches
+    if not 0 < small < large: raise ValueError(f"batches must be two sizes, the smaller first, got {batches}")
+    threads, seconds = torch.get_num_threads(), {size: [] for size in batches}
+    torch.set_num_threads(1)
+    try:
+        for round in range(rounds + 1):
+            for size in batches:
+                spent = _timed_steps(GluonCNN(), (torch.rand(size, 1, 28, 28), torch.randint(0, 10, (size,))), nullcontext, 3)
+                if round: seconds[size].append(spent)
+    finally: torch.set_num_threads(threads)
+    fast, slow = median(seconds[small]), median(seconds[large])
+    per_image = max(slow - fast, 0.0) / (large - small) or slow / large  # a disturbed machine may say that more is faster
+    bytes = sum(p.nbytes for p in GluonCNN().parameters())
+    return Workload("CNN on MNIST, this machine", bytes, max(fast - small * per_image, 0.0), per_image, 60_000, 10, "measured", usable_cores())
+
+# %% ../nbs/11_data_parallel.ipynb #72650bcd
+WORLDS = tuple(2**n for n in range(11))
+
+def plot_scaling(
+    curves:dict[str, Callable[[int], float]],  # name -> efficiency at a world size
+    measured:dict[int, float]|None=None,       # world size -> efficiency
+    ax:Axes|None=None,                         # where to draw
+) -> Axes:
+    "Predicted efficiency over world sizes, hollow, and measured points, solid."
+    ax = axes(ax)
+    for (name, curve), color in zip(curves.items(), ("wait", "forward", "update", "copy", "read", "backward")):
+        points = [100 * curve(n) for n in WORLDS]
+        ax.plot(WORLDS, points, "o-", mfc="none", lw=1, color=COLORS[color])
+        ax.annotate(name, (WORLDS[-1], points[-1]), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
+    if measured: ax.plot(list(measured), [100 * e for e in measured.values()], "o", color="black", label="measured")
+    ax.set_xscale("log", base=2)
+    ax.set(ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
+    return label(ax, "ranks", "efficiency (%)")
+
+# %% ../nbs/11_data_parallel.ipynb #9112e07a
+def scaled_lr(
+    lr:float,              # that is good at `base_batch`
+    global_batch:int,      # of all ranks
+    base_batch:int,        # where `lr` was found
+    rule:str="linear",     # or "sqrt"
+) -> float:
+    "The learning rate for another global batch."
+    if rule not in ("linear", "sqrt"): raise ValueError(f"rule must be linear or sqrt, got {rule!r}")
+    factor = positive_int("global_batch", global_batch) / positive_int("base_batch", base_batch)
+    return positive_float("lr", lr) * (factor if rule == "linear" else factor ** 0.5)
+
+def warm_up(
+    iteration:int,    # from 0
+    iterations:int,   # that the warm-up takes
+    factor:float,     # the learning rate in the end, over the one at the start
+) -> float:           # of the final learning rate
+    "A straight line from the small learning rate to the scaled one."
+    if iteration >= iterations: return 1.0
+    return (1 + (factor - 1) * iteration / iterations) / factor
+
+# %% ../nbs/11_data_parallel.ipynb #854a93d7
+def describe_scaling(
+    job:Workload,
+    network:Network,
+    world_size:int,      # ranks
+    batch:int,           # images of a rank; of all ranks together if `strong`
+    strong:bool=False,   # the global batch stays
+    overlap:bool=True,   # messages travel while backward computes
+) -> str:
+    "Step, waiting, efficiency and the whole run, in words."
+    own = batch / world_size if strong else batch
+    if own < 1: return f"A global batch of {batch:,} leaves some of {world_size:,} ranks without an image: choose a larger batch or fewer ranks."
+    step, waits = job.step(own, network, world_size, overlap), job.exposed(own, network, world_size, overlap)
+    gain = job.efficiency(batch, network, world_size, overlap, strong)
+    crowd = f" The ranks share {count_text(job.cores, 'core')}." if job.cores and world_size > job.cores else ""
+    return (f"{count_text(world_size, 'rank')} of {own:,.4g} images: a step takes {duration_text(step)}, {duration_text(waits)} of it waiting for gradients of {bytes_text(job.gradient_bytes)}. "
+            f"{gain * world_size:,.4g} times as fast as one rank, efficiency {gain:.0%}. {count_text(job.epochs, 'epoch')}: {duration_text(job.run_seconds(own, network, world_size, overlap))}. Global batch {own * world_size:,.0f}.{crowd}")
+
+# %% ../nbs/11_data_parallel.ipynb #2f63da30
+class _ScalingPicture:
+    "Efficiency over world sizes: predicted points hollow, the chosen one filled, measured ones black."
+    def __init__(self):
+        fig, self.ax = figure(7, 3)
+        label(self.ax, "ranks", "efficiency (%)").set_xscale("log", base=2)
+        self.ax.set(xlim=(0.8, 1300), ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
+        self.curve, = self.ax.plot([], [], "o-", mfc="none", lw=1, color=COLORS["wait"])
+        self.chosen, = self.ax.plot([], [], "o", ms=9, color=COLORS["wait"])
+        self.measured, = self.ax.plot([], [], "o", color="black")
+        self.ax.text(1, 1.02, "hollow: predicted   large: chosen   black: measured here", transform=self.ax.transAxes, ha="right", fontsize=8)
+        self.canvas = Canvas(fig, [self.curve, self.chosen, self.measured])
+
+    def place(self, efficiency: Callable[[int], float], worlds: Sequence[int], world_size: int, measured: dict[int, float]) -> Canvas:
+        "Move the points."
+        self.curve.set_data(worlds, [100 * efficiency(n) for n in worlds])
+        self.chosen.set_data([world_size], [100 * efficiency(world_size)] if world_size in worlds else [float("nan")])
+        self.measured.set_data(list(measured), [100 * e for e in measured.values()])
+        return self.canvas
+
+def measure_scaling(
+    batch:int,                  # images of each rank
+    report:Callable[[float, str], None]=lambda share, words: None,
+) -> tuple[Network, dict[int, float]]:  # the link between ranks here, and world size -> efficiency
+    "Two ranks on this machine: their link, and their step against the step of one that does not average."
+    sizes = (2**12, 2**22)
+    calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 5, 5)]
+    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=120)
+    seconds = slowest(calls[0] for calls in found.values())
+    alone = measure_compute((max(batch // 2, 1), max(batch, 2))).compute(batch)
+    return fit_network({size: median(times) for size, times in seconds.items()}, 2), {1: 1.0, 2: alone / median(found[0][1]["ddp"])}
+
+# %% ../nbs/11_data_parallel.ipynb #9d765025
+def scaling_panel() -> ipywidgets.VBox:
+    "A panel: a job, a network and a world size -> predicted step, efficiency and run; Run measures two ranks here."
+    import ipywidgets as w
+    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    here, picture, measured = measure_compute(rounds=3), _ScalingPicture(), {}
+    link = w.Dropdown(options=[(name, net) for name, net in NETWORKS.items()], value=NETWORKS["Ethernet, 50 Gbit/s"], description="network", **wide)
+    controls = dict(
+        job=w.Dropdown(options=[*WORKLOADS.items(), (here.name, here)], value=WORKLOADS["ResNet-50, P100"], description="job", **wide), network=link,
+        world_size=slider("world size (ranks)", WORLDS, 256), batch=slider("batch (images)", [2**n for n in range(14)], 32),
+        strong=w.Checkbox(False, description="the batch is of all ranks together", **wide), overlap=w.Checkbox(True, description="messages overlap backward", **wide))
+
+    def update(job: Workload, network: Network, world_size: int, batch: int, strong: bool, overlap: bool) -> tuple[str, Canvas]:
+        worlds = [n for n in WORLDS if not strong or n <= batch]
+        own = measured.get((job.name, batch), {}) if not strong else {}
+        words = describe_scaling(job, network, world_size, batch, strong, overlap)
+        return words, picture.place(lambda n: job.efficiency(batch, network, n, overlap, strong), worlds, world_size, own)
+
+    def work(job: Job) -> str:
+        batch = controls["batch"].value
+        found, points = measure_scaling(batch, job.report)
+        measured[here.name, batch] = points
+        found = replace(found, name=f"measured here, {len(link.options) - len(NETWORKS) + 1}")
+        link.options = [*link.options, (found.name, found)]
+        controls["job"].value, link.value = here, found
+        box.refresh()
+        return f"Two ranks of {batch:,} images: efficiency {points[2]:.0%} measured, {here.efficiency(batch, found, 2):.0%} predicted; {bytes_text(found.bytes_per_s)}/s between them."
+
+    button = RunButton(work, str, "Measure two ranks here")
+    box = panel(controls, update, "scaling", [button.widget])
+    box.button, box.controls = button, controls
+    return box
+
+# %% ../nbs/11_data_parallel.ipynb #5feb0ac2
+@contextmanager
+def process_group(
+    device:str|torch.device|None=None,  # None: a GPU where there is one
+) -> Iterator[torch.device]:
+    "The group that torchrun announces, or the one that is there; yields this rank's device."
+    made, picked = not dist.is_initialized(), pick_device(device)
+    if made and "RANK" not in os.environ:
+        raise ValueError("no process group: start this with `torchrun --nproc_per_node=N ...`, or by run_ranks")
+    if picked.type == "cuda" and picked.index is None:
+        picked = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+        torch.cuda.set_device(picked)
+    own_gpu = picked.type == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if made: dist.init_process_group("nccl" if own_gpu else "gloo")  # NCCL refuses two ranks on one GPU
+    try: yield picked
+    finally:
+        if made: dist.destroy_process_group()
+
+# %% ../nbs/11_data_parallel.ipynb #d50bbc78
+def train_ddp(
+    model:nn.Module,                        # built from the same seed on every rank; trained in place
+    train:Any,                              # a data set with `.tensors`, the same on every rank
+    *,
+    epochs:int=1,                           # passes over `train`
+    batch_size:int=64,                      # of each rank
+    lr:float=0.1,                           # of SGD
+    momentum:float=0.0,                     # of SGD
+    valid:Any=None,                         # an `Images` data set: evaluated in shares after the last epoch
+    device:str|torch.device|None=None,      # None: a GPU where there is one
+    precision:str="fp32",                   # as for `fit`
+    seed:int=0,                             # of the order
+    observers:Iterable[Any]=(),             # as for `fit`, on this rank
+) -> tuple[History, float|None]:            # this rank's record, and the accuracy of all
+    "Train by PyTorch's DistributedDataParallel and `fit`, as one of the ranks. ValueError where the models differ."
+    with process_group(device) as place:
+        rank, world_size = who()
+        check_same(model)
+        loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
+        if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
+        layout = torch.channels_last if any(isinstance(m, nn.Conv2d) for m in model.modules()) else torch.preserve_format
+        model.to(place, memory_format=layout)
+        wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        loss = lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
+        history = fit(wrapped, loader, epochs=epochs, optimizer=sgd(model, lr, momentum), loss_fn=loss, device=place, precision=precision, observers=observers, progress=False)
+        return history, None if valid is None else accuracy_of_ranks(model, valid)
+
+# %% ../nbs/11_data_parallel.ipynb #5db054a8
+def accuracy_of_ranks(
+    model:nn.Module,  # the same on every rank
+    data:Images,      # each rank takes its share
+) -> float:           # on all of the data, the same on every rank
+    "Accuracy, each rank counting its own share."
+    rank, world_size = who()
+    images, labels = (t.tensor_split(world_size)[rank] for t in data.tensors)
+    right = evaluate(model, Images(images, labels)) * len(labels) if len(labels) else 0.0
+    count = torch.tensor([right, len(labels)], dtype=torch.float64, device=next(model.parameters()).device if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu")
+    if world_size > 1: dist.all_reduce(count)
+    return (count[0] / count[1]).item()
+
+# %% ../nbs/11_data_parallel.ipynb #2b6c98a9
+def train_digits(
+    samples:int=2_000,    # of MNIST
+    epochs:int=1,         # passes over them
+    batch_size:int=32,    # of each rank
+) -> tuple[list[float], float, float]:  # this rank's losses, accuracy of all, a checksum of the weights
+    "`train_ddp` on MNIST, as an example that ranks can import."
+    torch.manual_seed(0)
+    model, test = GluonCNN(), mnist(train=False)
+    history, accuracy = train_ddp(model, first_digits(samples), epochs=epochs, batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device="cpu")
+    return [step.loss for step in history.steps], accuracy, sum(p.double().abs().sum().item() for p in model.parameters())

@@ -23,6 +23,7 @@ import footprint
 import formats
 import gpu
 import inference
+import parallel
 import patients
 import stages
 from peers import PEERS, ROOT
@@ -47,6 +48,8 @@ STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "inference": lambda *how: keyed("inference", inference.inference)(*how) | keyed("streams", inference.streams)(*how),
     "precision": keyed("precision", formats.precision),
     "memory": keyed("memory", footprint.memory),
+    "allreduce": keyed("allreduce", parallel.allreduce),
+    "ddp": keyed("ddp", parallel.ddp),
     "browser": keyed("browser", browser.browser),
     "gpu": keyed("gpu", gpu.gpu),
     "resnet50": keyed("resnet50", formats.resnet50),
@@ -156,6 +159,9 @@ def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
     if table := results.get("streams"): found += stream_marks(table)
     if table := results.get("doctor"): found += doctor_marks(table)
     if table := results.get("precision"): found += precision_marks(table["predictions"])
+    if table := results.get("ddp"):
+        found += [("two ranks of one thread / one process of two, global batch 128", table["global batch 128"]["ratio"], "<=", 1.0),
+                  ("averaging, of a step at global batch 128", table["global batch 128"]["averaging_ratio"], "<=", 0.10)]
     if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
     if table := results.get("resnet50"): found.append(("ResNet-50 in bf16: fit / torchvision in a bare loop, images/s", table["fit, bf16"]["torchvision_ratio"], ">=", 0.9))
     if table := results.get("memory"): found.append(("median error of a step's memory, against resident memory", median(abs(row["total_bytes"] / row["resident_bytes"] - 1) for row in table.values()), "<=", 0.05))

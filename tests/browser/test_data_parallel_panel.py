@@ -1,0 +1,63 @@
+"""The scaling panel in a real JupyterLab: by keyboard and mouse, the words against the model, and two real ranks started from it."""
+import pytest
+from lab import Panel, jobs, wait_until
+
+from mlinfra.data_parallel import NETWORKS, WORKLOADS, describe_scaling
+
+pytestmark = pytest.mark.browser
+CELL = "from mlinfra.data_parallel import faulty, run_ranks, scaling_panel\nprobe = scaling_panel()\nprobe"
+LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
+
+
+def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
+    notebook = open_cells(CELL)
+    panel, now = Panel(notebook, "scaling"), dict(job=WORKLOADS["ResNet-50, P100"], network=NETWORKS["Ethernet, 50 Gbit/s"], world_size=256, batch=32, strong=False, overlap=True)
+    select = lambda text, value: panel.control(text).locator("select").select_option(value)
+    box = lambda text: panel.root.locator("label", has_text=text).get_by_role("checkbox")
+
+    def says(**changes):
+        "The panel's words are the model's for what was just set, and the picture is another one."
+        nonlocal picture
+        now.update(changes)
+        panel.says(describe_scaling(**now), 30)
+        picture = panel.changed_from(picture)
+
+    panel.says(describe_scaling(**now), 60)
+    picture = panel.picture()
+    select("network", "Ethernet, 1 Gbit/s")
+    says(network=NETWORKS["Ethernet, 1 Gbit/s"])
+    notebook.shot("scaling_slow_network")
+    panel.press("world size", "ArrowLeft")
+    says(world_size=128)
+    panel.drag("batch", 1.0)
+    says(batch=8192)
+    box("messages overlap").uncheck()
+    says(overlap=False)
+    box("of all ranks together").check()
+    says(strong=True)
+    panel.press("batch", "Home")
+    panel.says("without an image")
+    box("of all ranks together").uncheck()
+    says(strong=False, batch=1)
+    select("job", "ResNet-50, one M40")
+    says(job=WORKLOADS["ResNet-50, one M40"])
+    panel.press("batch", *["ArrowRight"] * 5)
+    says(batch=32)
+    before = picture
+    panel.button("Measure two ranks here").click()
+    wait_until(lambda: "measured" in panel.status(), "two ranks are measured", 120)
+    assert panel.changed_from(before) and "this machine" in notebook.value("probe.controls['job'].label")
+    notebook.shot("scaling_measured")
+    panel.button("Measure two ranks here").click()
+    wait_until(lambda: "ranks" in panel.status(), "the ranks start", 60)
+    panel.button("Stop").click()
+    wait_until(lambda: "Stopped" in panel.status(), "the ranks are stopped", 60)
+    assert notebook.value(LEFT) == "[]" and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)
+
+
+def test_ranks_from_a_cell_and_an_interrupt(open_cells, page):
+    notebook = open_cells("from mlinfra.data_parallel import faulty, run_ranks, who\nfound = run_ranks(who, 2, share_cores=True)",
+                          "try: run_ranks(faulty, 2, 'hangs', share_cores=True, report=lambda share, words: __import__('_thread').interrupt_main() if 'at work' in words else None)\n"
+                          "except KeyboardInterrupt: ended = 'interrupted'")
+    assert notebook.value("found") == "{0: (0, 2), 1: (1, 2)}" and notebook.value("ended") == "'interrupted'"
+    assert notebook.value(LEFT) == "[]"

@@ -1,0 +1,319 @@
+"""Data parallelism: the launcher's faults, equality with one process at 2 and 4 ranks, the ring, the cost model's laws."""
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from mlinfra import data_parallel as dp
+from mlinfra.models import GluonCNN
+from mlinfra.ui import Job, Stopped
+
+ROOT = Path(__file__).parents[1]
+LINK = dp.Network("toy", 1e9, 1e-5)
+
+
+# ---- nothing is left behind
+
+def ranks_of(process):
+    "What it has started, without Python's own helper."
+    return [p for p in process.children(recursive=True) if "resource_tracker" not in " ".join(p.cmdline())]
+
+
+def ports():
+    gc.collect()
+    own = psutil.Process()
+    connections = own.net_connections("inet") if hasattr(own, "net_connections") else own.connections("inet")
+    return {c.laddr for c in connections if c.status == psutil.CONN_LISTEN}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    handlers, before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}, ports()
+    folders = set(Path(tempfile.gettempdir()).glob("ranks-*"))
+    yield
+    assert ranks_of(psutil.Process()) == [] and ports() <= before
+    assert set(Path(tempfile.gettempdir()).glob("ranks-*")) <= folders
+    assert {s: signal.getsignal(s) for s in handlers} == handlers and "TORCHELASTIC_SIGNALS_TO_HANDLE" not in os.environ
+    assert not [t for t in threading.enumerate() if t.name == "mlinfra-launch"]
+
+
+# ---- faults
+
+@pytest.mark.parametrize("fault, rank, cause, says", [
+    ("raises", 1, "raised", "rank 1 raised KeyError: 'a label that is not there' (data_parallel.py:"),
+    ("is killed", 1, "killed", "rank 1 was killed by SIGKILL"),
+    ("exits", 1, "raised", "rank 1 ended with status 3 and no word"),
+    ("hangs", 1, "hung", "after 1 s rank 1 was still at data_parallel.py:")])
+def test_a_fault_is_told(fault, rank, cause, says):
+    with pytest.raises(dp.RankError) as caught: dp.run_ranks(dp.faulty, 2, fault, seconds=1 if fault == "hangs" else 60, share_cores=True)
+    assert (caught.value.rank, caught.value.cause) == (rank, cause) and str(caught.value).startswith(says)
+    if fault == "hangs": assert "rank 0 waited at data_parallel.py:" in str(caught.value) and "in faulty" in str(caught.value)
+
+
+def at_work(act):
+    "A `report` that calls `act` once the ranks are at work."
+    def report(share, words):
+        if "at work" in words: act()
+    return report
+
+
+def test_a_job_stops_ranks_that_hang():
+    job = Job(lambda job: dp.run_ranks(dp.faulty, 2, "hangs", share_cores=True, report=at_work(lambda: (job.stop(), job.report(0.5)))))
+    job.start().join(60)
+    assert isinstance(job.error, Stopped)
+
+
+def test_an_interrupt_ends_the_ranks():
+    with pytest.raises(KeyboardInterrupt):
+        dp.run_ranks(dp.faulty, 2, "hangs", share_cores=True, report=at_work(lambda: signal.raise_signal(signal.SIGINT)))
+
+
+KERNEL = """
+from mlinfra import data_parallel as dp
+dp.run_ranks(dp.faulty, 2, "hangs", share_cores=True, report=lambda share, words: print(words, flush=True))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_ranks_end_with_a_kernel_that_is_killed():
+    kernel = subprocess.Popen([sys.executable, "-c", KERNEL], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    while "at work" not in (line := kernel.stdout.readline()): assert line, "it ended early"
+    family = psutil.Process(kernel.pid).children(recursive=True)
+    assert len([p for p in family if "resource_tracker" not in " ".join(p.cmdline())]) == 2
+    kernel.kill()
+    kernel.wait()
+    _gone, alive = psutil.wait_procs(family, 10)
+    for process in alive: process.kill()
+    assert alive == []
+    for folder in Path(tempfile.gettempdir()).glob("ranks-*"):  # nobody was left to remove it
+        if time.time() - folder.stat().st_mtime < 60:
+            for file in sorted(folder.rglob("*"), reverse=True): file.unlink() if file.is_file() else file.rmdir()
+            folder.rmdir()
+
+
+def test_nonsense_is_refused_before_anything_starts():
+    for world_size in (0, -1, 1.5, True, 10**6):
+        with pytest.raises(ValueError, match="world_size must be"): dp.run_ranks(dp.who, world_size)
+    with pytest.raises(ValueError, match="define it in a module"): dp.run_ranks(lambda: 1, 1)
+    with pytest.raises(ValueError, match="must be callable"): dp.run_ranks("who", 1)
+    with pytest.raises(ValueError, match="seconds must be"): dp.run_ranks(dp.who, 1, seconds=0)
+    with pytest.raises(ValueError, match="threads must be"): dp.run_ranks(dp.who, 1, threads=0)
+    with pytest.raises(ValueError, match="global_batch|batch_size"): dp.ShardLoader(TensorDataset(torch.arange(3)), 0)
+    for rank in (-1, 2):
+        with pytest.raises(ValueError, match="rank must be 0 to 1"): dp.ShardLoader(TensorDataset(torch.arange(3)), 1, rank, 2)
+    for how in (dict(way="sometimes"), dict(model="vgg")):
+        with pytest.raises(ValueError, match="must be one of"): dp.Trial(**how)
+    with pytest.raises(ValueError, match="torchrun"): dp.train_ddp(GluonCNN(), dp.first_digits(10), device="cpu")
+    with pytest.raises(ValueError, match="samples must be at most"): dp.first_digits(60_001)
+    with pytest.raises(ValueError, match="contiguous"): dp.ring_all_reduce(torch.zeros(3, 4).t())
+    with pytest.raises(ValueError, match="fault must be"): dp.faulty("sneezes")
+
+
+# ---- real groups: each does much, for starting one takes seconds
+
+DTYPES = (torch.int64, torch.int32, torch.float64, torch.float32, torch.uint8)
+RINGS = [(n, DTYPES[i % len(DTYPES)]) for i, n in enumerate((0, 1, 2, 3, 4, 5, 7, 64, 999, 10_007))]
+TRIALS = {
+    "each parameter": dp.Trial("each parameter", samples=300), "buckets": dp.Trial("buckets", samples=300), "overlap": dp.Trial("overlap", samples=300),
+    "ddp": dp.Trial("ddp", samples=300), "one image left": dp.Trial(samples=257), "one image left, ddp": dp.Trial("ddp", samples=257),
+    "float64": dp.Trial(samples=300, double=True), "accumulated": dp.Trial(samples=300, accumulation=3),
+    "accumulated, ddp": dp.Trial("ddp", samples=300, accumulation=3), "each micro-batch": dp.Trial(samples=300, accumulation=3, sync_each=True),
+    "synced batch norm": dp.Trial(model="synced batch norm", samples=300),
+}
+UNEQUAL = {"never": dp.Trial("never", samples=300), "batch norm": dp.Trial(model="batch norm", samples=300), "dropout": dp.Trial(model="dropout", samples=300)}
+
+
+def other_models():
+    "What `check_same` says of two different models, and of the same one."
+    try: dp.faulty("has another model")
+    except ValueError as error: return str(error)
+
+
+def refused_images():
+    "What `train_ddp` says of fewer images than ranks."
+    try: dp.train_ddp(GluonCNN(), dp.first_digits(1), device="cpu")
+    except ValueError as error: return str(error)
+
+
+def group(world_size):
+    calls = [(dp.run_trial, trial) for trial in (TRIALS | UNEQUAL).values()] + [(dp.try_ring, *ring) for ring in RINGS] + [(other_models,), (refused_images,), (dp.train_digits, 500, 1, 48 // world_size)]
+    found = dp.run_ranks(dp.in_turn, world_size, calls, share_cores=True)
+    trials, rest = len(TRIALS | UNEQUAL), len(TRIALS | UNEQUAL) + len(RINGS)
+    return {r: (dict(zip(TRIALS | UNEQUAL, calls[:trials])), calls[trials:rest], calls[rest:]) for r, calls in found.items()}
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def ranks(request): return group(request.param)
+
+
+@pytest.fixture(scope="module")
+def alone(): return {name: dp.run_trial(trial) for name, trial in (TRIALS | UNEQUAL).items()}
+
+
+def test_every_way_equals_one_process(ranks, alone):
+    for name in TRIALS:
+        first = ranks[0][0][name]
+        assert first.differs(alone[name]) < (1e-13 if name == "float64" else 2e-5), name
+        torch.testing.assert_close(first.losses, alone[name].losses, rtol=1e-4, atol=1e-5)
+        assert all(first.differs(ranks[r][0][name]) == 0 for r in ranks), f"{name}: the ranks differ"
+
+
+def test_what_is_not_equal_is_seen_not_to_be(ranks, alone):
+    for name in UNEQUAL: assert ranks[0][0][name].differs(alone[name]) > 1e-4, name
+    assert ranks[0][0]["never"].differs(ranks[1][0]["never"]) > 1e-4, "without averaging the ranks drift apart"
+    assert ranks[0][0]["dropout"].differs(ranks[1][0]["dropout"]) == 0, "dropout's noise is averaged too"
+
+
+def test_messages_and_bytes(ranks):
+    trained, steps, size = ranks[0][0], 3, sum(p.nbytes for p in GluonCNN().parameters())
+    assert trained["each parameter"].messages == 8 * steps and trained["buckets"].messages < trained["each parameter"].messages
+    assert {trained[name].bytes for name in ("each parameter", "buckets", "overlap", "ddp", "accumulated", "accumulated, ddp")} == {steps * size}
+    assert trained["each micro-batch"].bytes == 3 * steps * size and trained["float64"].bytes == 2 * steps * size
+    assert trained["never"].messages == 0
+
+
+def test_the_ring_is_exact_and_sends_what_the_formula_says(ranks):
+    for i, (n, dtype) in enumerate(RINGS):
+        assert all(ranks[r][1][i][1] for r in ranks), (n, dtype)
+        assert sum(ranks[r][1][i][0] for r in ranks) == 2 * (len(ranks) - 1) * n * dtype.itemsize
+
+
+def test_different_models_and_too_few_images_are_refused_on_every_rank(ranks):
+    last = len(ranks) - 1
+    for said, images, _ in (found[2] for found in ranks.values()):
+        assert said.startswith(f"rank {last} has another model than rank 0: classifier.1.weight is (100, 800) there and classifier.1.weight is (512, 800) here")
+        assert images == f"each rank needs an image: 1 are too few for {len(ranks)} ranks"
+
+
+def test_train_ddp_is_the_same_run_at_any_world_size(ranks):
+    losses = [sum(step) / len(ranks) for step in zip(*(found[2][2][0] for found in ranks.values()))]
+    assert {found[2][2][1:] for found in ranks.values()} == {ranks[0][2][2][1:]}
+    torch.manual_seed(0)
+    from mlinfra.data import BatchLoader
+    from mlinfra.training import fit
+    one = fit(GluonCNN(), BatchLoader(dp.first_digits(500), 48, shuffle=True, seed=0), device="cpu", progress=False)
+    torch.testing.assert_close(losses, [step.loss for step in one.steps], rtol=1e-3, atol=1e-3)
+
+
+def test_under_torchrun(tmp_path):
+    (tmp_path / "run.py").write_text("from mlinfra.data_parallel import train_digits\n_losses, accuracy, total = train_digits(300)\nprint(accuracy, total, flush=True)\n")
+    out = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "run.py"], cwd=tmp_path, text=True, capture_output=True,
+                         timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
+    assert out.returncode == 0, out.stderr
+    first, second = out.stdout.split("\n")[:2]
+    assert first == second and 0 < float(first.split()[0]) <= 1
+
+
+# ---- sharing, buckets: laws
+
+@settings(max_examples=60, deadline=None)
+@given(samples=st.integers(1, 60), batch=st.integers(1, 20), world_size=st.integers(1, 7), shuffle=st.booleans())
+def test_shares_make_up_the_batch(samples, batch, world_size, shuffle):
+    loaders = [dp.ShardLoader(TensorDataset(torch.arange(samples)), batch, rank, world_size, shuffle) for rank in range(world_size)]
+    seen = []
+    for parts in zip(*loaders, strict=True):
+        sizes = [len(part[0]) for part in parts]
+        assert max(sizes) - min(sizes) <= 1 and sum(sizes) == loaders[0].whole <= batch
+        seen += torch.cat([part[0] for part in parts]).tolist()
+    assert sorted(seen) == list(range(samples))
+
+
+def test_another_epoch_has_another_order():
+    loader = dp.ShardLoader(TensorDataset(torch.arange(50)), 50, 1, 2, shuffle=True)
+    assert not torch.equal(*(next(iter(loader))[0] for _ in range(2)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=st.lists(st.integers(1, 50), max_size=12), limit=st.integers(1, 300))
+def test_buckets_hold_each_parameter_once(sizes, limit):
+    parameters = [nn.Parameter(torch.zeros(n)) for n in sizes]
+    buckets = dp.make_buckets(parameters, limit)
+    assert [id(p) for b in buckets for p in b] == [id(p) for p in reversed(parameters)]
+    assert all(sum(p.nbytes for p in b[:-1]) < limit for b in buckets) and all(sum(p.nbytes for p in b) >= limit for b in buckets[:-1])
+
+
+def test_averaging_alone_leaves_the_gradients():
+    model = GluonCNN()
+    averager = dp.Averager(model, 1000)
+    model(torch.rand(2, 1, 28, 28)).sum().backward()
+    before = [p.grad.clone() for p in model.parameters()]
+    averager.finish()
+    dp.average_gradients(model)
+    assert all(torch.equal(a, p.grad) for a, p in zip(before, model.parameters()))
+
+
+def test_a_parameter_without_a_gradient_gets_a_zero():
+    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    averager = dp.Averager(model)
+    model[0](torch.ones(1, 2)).sum().backward()
+    averager.finish()
+    assert all((p.grad == 0).all() for p in model[1].parameters()) and model[0].weight.grad.abs().sum() > 0
+
+
+# ---- costs: laws
+
+seconds = st.floats(1e-7, 1e-2)
+rates = st.floats(1e6, 1e12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(latency=seconds, rate=rates, world_size=st.integers(2, 64))
+def test_fitting_finds_the_network(latency, rate, world_size):
+    network = dp.Network("x", rate, latency)
+    sizes = (1, int(100 * latency * rate) + 1000)
+    fitted = dp.fit_network({n: network.all_reduce(n, world_size) for n in sizes}, world_size)
+    assert abs(fitted.bytes_per_s / rate - 1) < 1e-3 and abs(fitted.latency / latency - 1) < 1e-3
+
+
+def test_fitting_refuses_what_says_nothing():
+    for seconds, world_size in (({1: 1.0}, 2), ({1: 1.0, 2: 1.0}, 2), ({1: 2.0, 9: 1.0}, 2), ({1: 1.0, 9: 2.0}, 1)):
+        with pytest.raises(ValueError): dp.fit_network(seconds, world_size)
+
+
+@settings(max_examples=80, deadline=None)
+@given(latency=seconds, rate=rates, bytes=st.integers(0, 10**9), fixed=st.floats(0, 0.1), per_image=st.floats(1e-6, 0.1), batch=st.integers(1, 512), power=st.integers(0, 9))
+def test_scaling_laws(latency, rate, bytes, fixed, per_image, batch, power):
+    job, network, n = dp.Workload("x", bytes, fixed, per_image, 1000, 1), dp.Network("x", rate, latency), 2**power
+    weak, more = job.efficiency(batch, network, n), job.efficiency(batch, network, 2 * n)
+    assert 0 < more <= weak + 1e-12 <= 1 + 1e-9
+    assert job.efficiency(batch, network, n, overlap=False) <= weak + 1e-12
+    assert job.efficiency(batch, network, n, strong=True) <= weak + 1e-9
+    assert job.efficiency(batch, replace(network, bytes_per_s=2 * rate), n) >= weak - 1e-12
+    assert job.efficiency(batch, network, 1) == pytest.approx(1)
+
+
+def test_known_answers():
+    assert dp.ring_bytes(100, 1) == 0 and dp.ring_bytes(100, 2) == 100 and dp.ring_bytes(100, 4) == 150
+    assert LINK.all_reduce(1e6, 4) == pytest.approx(6e-5 + 1.5e-3)
+    job = dp.Workload("x", 60 << 20, 0.01, 0.001, 100, 2)
+    total, last = job.communication(LINK, 2)
+    assert total == pytest.approx(sum(2e-5 + b / 1e9 for b in (25 << 20, 25 << 20, 10 << 20))) and last == pytest.approx(2e-5 + (10 << 20) / 1e9)
+    assert job.exposed(10, LINK, 2) == pytest.approx(total - 2 / 3 * 0.02) and job.exposed(1000, LINK, 2) == pytest.approx(last)
+    crowded = replace(job, cores=2)
+    assert crowded.compute(10, 2) == 0.02 and crowded.compute(10, 4) == 0.04 and crowded.exposed(1000, LINK, 2) == pytest.approx(total), "shared cores hide nothing"
+    assert job.run_seconds(10, LINK, 2) == pytest.approx(2 * 100 / 20 * job.step(10, LINK, 2))
+
+
+def test_the_panel_refuses_empty_shares_and_names_crowding():
+    job = replace(dp.WORKLOADS["ResNet-50, P100"], cores=2)
+    assert "without an image" in dp.describe_scaling(job, LINK, 8, 4, strong=True) and "share 2 cores" in dp.describe_scaling(job, LINK, 8, 4)
+
+
+def test_synced_batch_norm_in_evaluation_is_batch_norm():
+    ours, theirs, x = dp.SyncedBatchNorm(3), nn.BatchNorm2d(3), torch.randn(4, 3, 5, 5)
+    for norm in (ours, theirs): norm(x)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))

@@ -518,18 +518,23 @@ def run_trial(
     torch.manual_seed(0)  # the same weights on every rank
     model = MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
     torch.manual_seed(1 + rank)  # but dropout of its own
-    loader, optimizer = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True), sgd(model, trial.lr)
+    loader = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True)
     with counted() as traffic:
         net, finish, quiet = _averaging(trial.way, model)
         for x, y in loader:
             x = to_float(x).to(next(model.parameters()).dtype)
             losses.append(_micro_steps(trial, net, finish, quiet, list(zip(x.tensor_split(trial.accumulation), y.tensor_split(trial.accumulation))), world_size / loader.whole))
-            optimizer.step()
-            optimizer.zero_grad()
+            _update(model, trial.lr)
     total = torch.stack(losses)
     if world_size > 1: dist.all_reduce(total)
     row = lambda tensors: torch.cat([t.detach().double().flatten() for t in tensors] or [torch.empty(0)])
     return Trained((total / world_size).tolist(), row(model.parameters()), row(model.buffers()), traffic.messages, traffic.bytes)
+
+def _update(model: nn.Module, lr: float) -> None:
+    "Plain SGD, written out: to import PyTorch's optimizers takes each rank seconds."
+    with torch.no_grad():
+        for p in model.parameters(): p.add_(p.grad, alpha=-lr)
+    model.zero_grad()
 
 def _micro_steps(trial: Trial, net: nn.Module, finish: Callable, quiet: Callable, parts: list, scale: float) -> torch.Tensor:
     "Forward and backward of all micro-batches; the sum of this rank's scaled losses."
@@ -625,10 +630,11 @@ def all_reduce_seconds(
     seconds = {size: [] for size in sizes}
     for round in range(repeats + 1):
         for size, tensor in tensors.items():
+            many = min(20, max(1, (1 << 22) // max(size, 1)))  # small ones in a row: to start together costs more than they do
             dist.barrier()
             start = time.perf_counter()
-            act(tensor)
-            if round: seconds[size].append(time.perf_counter() - start)  # the first round warms up
+            for _ in range(many): act(tensor)
+            if round: seconds[size].append((time.perf_counter() - start) / many)  # the first round warms up
     return seconds
 
 def slowest(
@@ -689,12 +695,11 @@ def step_seconds(
 
 def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) -> float:
     "Seconds of one of so many steps."
-    optimizer, start = sgd(model, 0.01), time.perf_counter()
+    start = time.perf_counter()
     with context():
         for _ in range(steps):
             nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            _update(model, 0.01)
     return (time.perf_counter() - start) / steps
 
 # %% ../nbs/11_data_parallel.ipynb #3e1a9a90
@@ -722,7 +727,7 @@ class Workload:
         whole, rest = divmod(self.gradient_bytes, BUCKET)
         buckets = [BUCKET] * whole + [rest] * (rest > 0)
         seconds = [network.all_reduce(bucket, world_size) for bucket in buckets]
-        return sum(seconds), seconds[-1]
+        return sum(seconds), seconds[-1] if seconds else 0.0
 
     def exposed(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
         "Seconds of a step in which compute waits for gradients; backward is two thirds of compute."

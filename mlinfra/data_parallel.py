@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
+import itertools
 import json
 import linecache
 import logging
@@ -30,7 +32,7 @@ from torch import nn
 from .arithmetic import ceil_div, positive_float, positive_int
 from .data import BatchLoader, Images, mnist, to_float
 from .models import GluonCNN
-from .training import History, evaluate, fit, pick_device, sgd
+from .training import History, evaluate, fit, keep_memory, pick_device, sgd
 from .ui import COLORS, Canvas, Job, RunButton, axes, bytes_text, count_text, duration_text, figure, label, median, panel, slider
 from .workers import usable_cores
 
@@ -73,8 +75,9 @@ def _note_error(folder: Path, rank: int, error: BaseException) -> bool:
 def _inside_torch(file: str) -> bool: return f"{os.sep}torch{os.sep}" in file or f"{os.sep}multiprocessing{os.sep}" in file
 
 # %% ../nbs/11_data_parallel.ipynb #775d4c7c
-def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: str) -> bytes:
+def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: str, gpus: bool) -> bytes:
     "What each rank runs: make the process group, call the function, and note what fails."
+    if not gpus: os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nothing has asked for one yet
     place, rank = Path(folder), int(os.environ["RANK"])
     if (place / "stop").exists(): os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a rank even while it waits inside a library
@@ -208,6 +211,7 @@ def run_ranks(
     threads:int=1,               # of each rank
     share_cores:bool=False,      # allow more ranks than cores
     backend:str="gloo",          # "nccl" where each rank has a GPU
+    gpus:bool=False,             # whether ranks see the machine's GPUs; nccl implies it
     report:Callable[[float, str], None]=lambda share, words: None,  # may raise, as a `Job`'s does, to stop
 ) -> dict[int, Any]:             # rank -> what the function returned there
     "Run the function in `world_size` processes that form a process group; `RankError` says which one failed and why. Nothing is left running."
@@ -216,7 +220,7 @@ def run_ranks(
     seconds, payload = positive_float("seconds", seconds), pickle.dumps((function, args))
     with tempfile.TemporaryDirectory(prefix="ranks-", ignore_cleanup_errors=True) as name, _silent():
         folder = Path(name)
-        launch = _Launch(folder, world_size, (name, payload, seconds, threads, backend))
+        launch = _Launch(folder, world_size, (name, payload, seconds, threads, backend, gpus or backend == "nccl"))
         try: _watch(folder, launch, world_size, seconds, report)
         finally:
             (folder / "stop").touch()  # for ranks that have not begun
@@ -285,11 +289,13 @@ def check_same(
         raise ValueError(f"rank {rank} has another model than rank 0: {how}")
 
 # %% ../nbs/11_data_parallel.ipynb #a5af761b
+_digits = functools.cache(mnist)  # many trials of a rank read it once
+
 def first_digits(
     samples:int,  # how many of MNIST's training images
 ) -> Images:
     "The first images of MNIST's training set."
-    digits = mnist()
+    digits = _digits()
     if samples > len(digits): raise ValueError(f"samples must be at most {len(digits):,}, got {samples:,}")
     return Images(digits.images[:samples], digits.labels[:samples])
 
@@ -461,6 +467,7 @@ class Trained:
     statistics:torch.Tensor     # all buffers in one row, such as running means
     messages:int                # all-reduces of this rank
     bytes:int                   # of the tensors in them
+    seconds:list[float]         # of each step of this rank
 
     def differs(self, other: Trained) -> float:
         "The largest difference of a weight, in sizes of the largest weight."
@@ -514,7 +521,7 @@ def run_trial(
     trial:Trial,
 ) -> Trained:
     "Train as one of the ranks, or alone where there is no process group."
-    (rank, world_size), losses = who(), []
+    (rank, world_size), losses, seconds = who(), [], []
     torch.manual_seed(0)  # the same weights on every rank
     model = MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
     torch.manual_seed(1 + rank)  # but dropout of its own
@@ -522,13 +529,15 @@ def run_trial(
     with counted() as traffic:
         net, finish, quiet = _averaging(trial.way, model)
         for x, y in loader:
+            start = time.perf_counter()
             x = to_float(x).to(next(model.parameters()).dtype)
             losses.append(_micro_steps(trial, net, finish, quiet, list(zip(x.tensor_split(trial.accumulation), y.tensor_split(trial.accumulation))), world_size / loader.whole))
             _update(model, trial.lr)
+            seconds.append(time.perf_counter() - start)
     total = torch.stack(losses)
     if world_size > 1: dist.all_reduce(total)
     row = lambda tensors: torch.cat([t.detach().double().flatten() for t in tensors] or [torch.empty(0)])
-    return Trained((total / world_size).tolist(), row(model.parameters()), row(model.buffers()), traffic.messages, traffic.bytes)
+    return Trained((total / world_size).tolist(), row(model.parameters()), row(model.buffers()), traffic.messages, traffic.bytes, seconds)
 
 def _update(model: nn.Module, lr: float) -> None:
     "Plain SGD, written out: to import PyTorch's optimizers takes each rank seconds."
@@ -672,13 +681,9 @@ def step_seconds(
     rounds:int=5,              # figures
 ) -> dict[str, list[float]]:   # seconds of a step: "ddp", "no averaging", and on rank 0 "one process"
     "Training steps of the CNN in turn: averaged, not averaged, and by rank 0 alone with a thread for each rank."
-    from mlinfra.training import keep_memory
-    keep_memory()
     (rank, world_size), threads = who(), torch.get_num_threads()
-    torch.manual_seed(0)
-    x, y = torch.rand(global_batch, 1, 28, 28), torch.randint(0, 10, (global_batch,))
+    (lonely, x, y), shared = _example(global_batch), _example(1)[0]
     mine = x.tensor_split(world_size)[rank], y.tensor_split(world_size)[rank]
-    lonely, shared = GluonCNN(), GluonCNN()
     wrapped = nn.parallel.DistributedDataParallel(shared, gradient_as_bucket_view=True) if world_size > 1 else shared
     quiet = wrapped.no_sync if world_size > 1 else nullcontext
     kinds = {"ddp": (wrapped, mine, nullcontext), "no averaging": (wrapped, mine, quiet), "one process": (lonely, (x, y), nullcontext)}
@@ -692,6 +697,12 @@ def step_seconds(
             if round: seconds[name].append(spent)
     torch.set_num_threads(threads)
     return seconds
+
+def _example(batch: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    "The CNN and a batch, laid out in memory as `fit` has them."
+    keep_memory()
+    torch.manual_seed(0)
+    return GluonCNN().to(memory_format=torch.channels_last), torch.rand(batch, 1, 28, 28).to(memory_format=torch.channels_last), torch.randint(0, 10, (batch,))
 
 def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) -> float:
     "Seconds of one of so many steps."
@@ -779,7 +790,8 @@ def measure_compute(
     try:
         for round in range(rounds + 1):
             for size in batches:
-                spent = _timed_steps(GluonCNN(), (torch.rand(size, 1, 28, 28), torch.randint(0, 10, (size,))), nullcontext, 3)
+                model, *batch = _example(size)
+                spent = _timed_steps(model, batch, nullcontext, 3)
                 if round: seconds[size].append(spent)
     finally: torch.set_num_threads(threads)
     fast, slow = median(seconds[small]), median(seconds[large])
@@ -797,11 +809,11 @@ def plot_scaling(
 ) -> Axes:
     "Predicted efficiency over world sizes, hollow, and measured points, solid."
     ax = axes(ax)
-    for (name, curve), color in zip(curves.items(), ("wait", "forward", "update", "copy", "read", "backward")):
+    for (name, curve), color in zip(curves.items(), itertools.cycle(("wait", "forward", "update", "copy", "read", "backward"))):
         points = [100 * curve(n) for n in WORLDS]
         ax.plot(WORLDS, points, "o-", mfc="none", lw=1, color=COLORS[color])
         ax.annotate(name, (WORLDS[-1], points[-1]), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
-    if measured: ax.plot(list(measured), [100 * e for e in measured.values()], "o", color="black", label="measured")
+    if measured: ax.plot(list(measured), [100 * e for e in measured.values()], "o", color="black")
     ax.set_xscale("log", base=2)
     ax.set(ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
     return label(ax, "ranks", "efficiency (%)")
@@ -883,9 +895,10 @@ def scaling_panel() -> ipywidgets.VBox:
     import ipywidgets as w
     wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
     here, picture, measured = measure_compute(rounds=3), _ScalingPicture(), {}
+    jobs = {job.name: job for job in (*WORKLOADS.values(), here, replace(here, name="CNN on MNIST, machines like this", cores=0))}
     link = w.Dropdown(options=[(name, net) for name, net in NETWORKS.items()], value=NETWORKS["Ethernet, 50 Gbit/s"], description="network", **wide)
     controls = dict(
-        job=w.Dropdown(options=[*WORKLOADS.items(), (here.name, here)], value=WORKLOADS["ResNet-50, P100"], description="job", **wide), network=link,
+        job=w.Dropdown(options=list(jobs.items()), value=WORKLOADS["ResNet-50, P100"], description="job", **wide), network=link,
         world_size=slider("world size (ranks)", WORLDS, 256), batch=slider("batch (images)", [2**n for n in range(14)], 32),
         strong=w.Checkbox(False, description="the batch is of all ranks together", **wide), overlap=w.Checkbox(True, description="messages overlap backward", **wide))
 
@@ -977,6 +990,6 @@ def train_digits(
 ) -> tuple[list[float], float, float]:  # this rank's losses, accuracy of all, a checksum of the weights
     "`train_ddp` on MNIST, as an example that ranks can import."
     torch.manual_seed(0)
-    model, test = GluonCNN(), mnist(train=False)
+    model, test = GluonCNN(), _digits(train=False)
     history, accuracy = train_ddp(model, first_digits(samples), epochs=epochs, batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device="cpu")
     return [step.loss for step in history.steps], accuracy, sum(p.double().abs().sum().item() for p in model.parameters())

@@ -37,13 +37,13 @@ from .ui import COLORS, Canvas, Job, RunButton, axes, bytes_text, count_text, du
 from .workers import usable_cores
 
 # %% auto #0
-__all__ = ['START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'BUCKET', 'NETWORKS', 'RESNET50_BYTES', 'IMAGENET', 'WORKLOADS', 'WORLDS',
-           'RankError', 'check_world', 'run_ranks', 'in_turn', 'who', 'faulty', 'check_same', 'first_digits',
-           'train_seeds', 'ShardLoader', 'average_gradients', 'make_buckets', 'Averager', 'AddedUp', 'SyncedBatchNorm',
-           'Trial', 'Trained', 'Traffic', 'counted', 'ddp', 'run_trial', 'ring_all_reduce', 'ring_bytes', 'try_ring',
-           'Network', 'fit_network', 'all_reduce_seconds', 'slowest', 'plot_all_reduce', 'step_seconds', 'Workload',
-           'measure_compute', 'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling', 'measure_scaling',
-           'scaling_panel', 'process_group', 'train_ddp', 'accuracy_of_ranks', 'train_digits']
+__all__ = ['START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'FIRST_BUCKET', 'BUCKET', 'NETWORKS', 'RESNET50_BYTES', 'IMAGENET',
+           'WORKLOADS', 'WORLDS', 'RankError', 'check_world', 'run_ranks', 'in_turn', 'who', 'faulty', 'check_same',
+           'first_digits', 'train_seeds', 'ShardLoader', 'average_gradients', 'make_buckets', 'Averager', 'AddedUp',
+           'SyncedBatchNorm', 'Trial', 'Trained', 'Traffic', 'counted', 'ddp', 'run_trial', 'ring_all_reduce',
+           'ring_bytes', 'try_ring', 'Network', 'fit_network', 'all_reduce_seconds', 'slowest', 'plot_all_reduce',
+           'step_seconds', 'Workload', 'measure_compute', 'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling',
+           'measure_scaling', 'scaling_panel', 'process_group', 'train_ddp', 'accuracy_of_ranks', 'train_digits']
 
 # %% ../nbs/11_data_parallel.ipynb #9f777583
 if TYPE_CHECKING:
@@ -714,7 +714,7 @@ def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) 
     return (time.perf_counter() - start) / steps
 
 # %% ../nbs/11_data_parallel.ipynb #3e1a9a90
-BUCKET = 25 << 20  # bytes, as in PyTorch's DistributedDataParallel
+FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # bytes, as in DDP: a small one first, so that sending begins early
 
 @dataclass(frozen=True)
 class Workload:
@@ -735,9 +735,9 @@ class Workload:
 
     def communication(self, network: Network, world_size: int) -> tuple[float, float]:
         "Seconds of all buckets, and of the last one."
-        whole, rest = divmod(self.gradient_bytes, BUCKET)
-        buckets = [BUCKET] * whole + [rest] * (rest > 0)
-        seconds = [network.all_reduce(bucket, world_size) for bucket in buckets]
+        first = min(self.gradient_bytes, FIRST_BUCKET)
+        whole, rest = divmod(self.gradient_bytes - first, BUCKET)
+        seconds = [network.all_reduce(bucket, world_size) for bucket in [first] * (first > 0) + [BUCKET] * whole + [rest] * (rest > 0)]
         return sum(seconds), seconds[-1] if seconds else 0.0
 
     def exposed(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
@@ -883,7 +883,7 @@ def measure_scaling(
 ) -> tuple[Network, dict[int, float]]:  # the link between ranks here, and world size -> efficiency
     "Two ranks on this machine: their link, and their step against the step of one that does not average."
     sizes = (2**12, 2**22)
-    calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 5, 5)]
+    calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 10, 5)]
     found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=120)
     seconds = slowest(calls[0] for calls in found.values())
     alone = measure_compute((max(batch // 2, 1), max(batch, 2))).compute(batch)

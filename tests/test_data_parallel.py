@@ -309,7 +309,7 @@ def test_known_answers():
     assert LINK.all_reduce(1e6, 4) == pytest.approx(6e-5 + 1.5e-3)
     job = dp.Workload("x", 60 << 20, 0.01, 0.001, 100, 2)
     total, last = job.communication(LINK, 2)
-    assert total == pytest.approx(sum(2e-5 + b / 1e9 for b in (25 << 20, 25 << 20, 10 << 20))) and last == pytest.approx(2e-5 + (10 << 20) / 1e9)
+    assert total == pytest.approx(sum(2e-5 + b / 1e9 for b in (1 << 20, 25 << 20, 25 << 20, 9 << 20))) and last == pytest.approx(2e-5 + (9 << 20) / 1e9)
     assert job.exposed(10, LINK, 2) == pytest.approx(total - 2 / 3 * 0.02) and job.exposed(1000, LINK, 2) == pytest.approx(last)
     crowded = replace(job, cores=2)
     assert crowded.compute(10, 2) == 0.02 and crowded.compute(10, 4) == 0.04 and crowded.exposed(1000, LINK, 2) == pytest.approx(total), "shared cores hide nothing"

@@ -6,9 +6,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 # %% auto #0
 __all__ = ['train', 'sweep', 'doctor', 'memory', 'parser', 'main']
+
+# %% ../nbs/98_cli.ipynb #1352db7b
+if TYPE_CHECKING:
+    from torch import nn
+    from mlinfra.data import Images
 
 # %% ../nbs/98_cli.ipynb #6bfdafbc
 def _count(text: str) -> int:
@@ -39,15 +45,32 @@ def train(args: argparse.Namespace) -> int:
     from mlinfra.data import BatchLoader, Images, mnist
     from mlinfra import models
     from mlinfra.training import fit, pick_device, sgd
-    torch.manual_seed(args.seed)
+    torch.manual_seed(args.seed)  # with --parallel, too, every rank begins with the same weights
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     digits = Images(digits.images[:args.limit], digits.labels[:args.limit])
     model = models.GluonCNN() if args.model == "gluon" else getattr(models, args.model)(10, "small")
+    if args.parallel != "none": return _train_parallel(args, model, digits, test)
     loader, device = BatchLoader(digits, args.batch_size, shuffle=True, seed=args.seed), pick_device(args.device)
     print(f"{args.model}: {models.count_parameters(model):,} parameters, {len(digits):,} images, {len(loader):,} iterations an epoch, on {device}", flush=True)
     history = fit(model, loader, epochs=args.epochs, valid=test, optimizer=sgd(model.to(device), args.lr, args.momentum), device=device, precision=args.precision, progress=sys.stderr.isatty())
     table = history.table()[["epoch", "iterations", "samples", "seconds", "images_per_s", "loss", "accuracy", "wait_share"]]
     print(table.round(4).to_string(index=False))
+    return 0
+
+def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
+    "The same as one of the ranks that torchrun has started."
+    import pandas as pd
+    from mlinfra.data_parallel import process_group, sum_over_ranks, train_ddp, who
+    from mlinfra.ui import count_text
+    ways = dict(ddp=train_ddp)
+    with process_group(args.device) as device:
+        rank, world_size = who()
+        if rank == 0: print(f"{args.model}, {args.parallel}: {count_text(world_size, 'rank')} of {args.batch_size:,} images, {len(digits):,} images an epoch, on {device}", flush=True)
+        history, accuracy = ways[args.parallel](model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum, valid=test,
+                                                device=device, precision=args.precision, seed=args.seed)
+        losses = sum_over_ranks(epoch.loss / world_size for epoch in history.epochs)
+        rows = [dict(epoch=e.epoch, iterations=e.iterations, samples=len(digits), seconds=e.seconds, images_per_s=len(digits) / e.seconds, loss=loss) for e, loss in zip(history.epochs, losses)]
+        if rank == 0: print(pd.DataFrame(rows).round(4).to_string(index=False), f"accuracy {accuracy:.4f}", sep="\n", flush=True)
     return 0
 
 # %% ../nbs/98_cli.ipynb #fd21ac99
@@ -121,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--lr", type=_rate, default=0.1, help="learning rate of SGD")
     one.add_argument("--momentum", type=float, default=0.0, help="of SGD")
     one.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32", help="of the arithmetic")
+    one.add_argument("--parallel", choices=["none", "ddp"], default="none", help="how the ranks that torchrun has started work together; --batch-size is of each")
     one.set_defaults(run=train)
     many = commands.add_parser("sweep", help="sweep DataLoader workers", description=sweep.__doc__, **show)
     many.add_argument("--workers", type=_counts, default=(0, 2, 4, 6, 8), metavar="N,N,...", help="numbers of workers")

@@ -3,6 +3,7 @@
 # %% ../nbs/11_data_parallel.ipynb #223bf17f
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import functools
 import itertools
@@ -12,7 +13,9 @@ import logging
 import os
 import pickle
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -37,13 +40,15 @@ from .ui import COLORS, Canvas, Job, RunButton, axes, bytes_text, count_text, du
 from .workers import usable_cores
 
 # %% auto #0
-__all__ = ['START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'FIRST_BUCKET', 'BUCKET', 'NETWORKS', 'RESNET50_BYTES', 'IMAGENET',
-           'WORKLOADS', 'WORLDS', 'RankError', 'check_world', 'run_ranks', 'in_turn', 'who', 'faulty', 'check_same',
-           'first_digits', 'train_seeds', 'ShardLoader', 'average_gradients', 'make_buckets', 'Averager', 'AddedUp',
-           'SyncedBatchNorm', 'Trial', 'Trained', 'Traffic', 'counted', 'ddp', 'run_trial', 'ring_all_reduce',
-           'ring_bytes', 'try_ring', 'Network', 'fit_network', 'all_reduce_seconds', 'slowest', 'plot_all_reduce',
-           'step_seconds', 'Workload', 'measure_compute', 'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling',
-           'measure_scaling', 'scaling_panel', 'process_group', 'train_ddp', 'accuracy_of_ranks', 'train_digits']
+__all__ = ['NEW_NETWORK', 'START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'FIRST_BUCKET', 'BUCKET', 'NETWORKS', 'RESNET50_BYTES',
+           'IMAGENET', 'WORKLOADS', 'WORLDS', 'RankError', 'Host', 'check_world', 'run_ranks', 'in_turn', 'who',
+           'faulty', 'check_same', 'first_digits', 'train_seeds', 'ShardLoader', 'average_gradients', 'make_buckets',
+           'Averager', 'AddedUp', 'SyncedBatchNorm', 'Trial', 'Trained', 'Traffic', 'counted', 'ddp', 'run_trial',
+           'ring_all_reduce', 'ring_bytes', 'try_ring', 'Network', 'fit_network', 'all_reduce_seconds', 'slowest',
+           'plot_all_reduce', 'step_seconds', 'limit_host', 'lay_cables', 'why_no_hosts', 'sent_bytes',
+           'step_over_cables', 'plot_cables', 'Workload', 'measure_compute', 'plot_scaling', 'scaled_lr', 'warm_up',
+           'describe_scaling', 'measure_scaling', 'scaling_panel', 'process_group', 'train_ddp', 'sum_over_ranks',
+           'accuracy_of_ranks', 'train_digits']
 
 # %% ../nbs/11_data_parallel.ipynb #9f777583
 if TYPE_CHECKING:
@@ -75,7 +80,7 @@ def _note_error(folder: Path, rank: int, error: BaseException) -> bool:
 def _inside_torch(file: str) -> bool: return f"{os.sep}torch{os.sep}" in file or f"{os.sep}multiprocessing{os.sep}" in file
 
 # %% ../nbs/11_data_parallel.ipynb #775d4c7c
-def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: str, gpus: bool) -> bytes:
+def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: str, gpus: bool, hosts: tuple[Host, ...]) -> bytes:
     "What each rank runs: make the process group, call the function, and note what fails."
     if not gpus: os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nothing has asked for one yet
     place, rank = Path(folder), int(os.environ["RANK"])
@@ -85,7 +90,9 @@ def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: st
     (place / f"{rank}.pid").write_text(str(os.getpid()))
     torch.set_num_threads(threads)
     try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=2 * seconds + 60))
+        if hosts: _move_into(hosts[rank])
+        store = dict(init_method=f"file://{place / 'store'}", rank=rank, world_size=len(hosts)) if hosts else {}  # the launcher's is in another network
+        dist.init_process_group(backend, timeout=timedelta(seconds=2 * seconds + 60), **store)
         function, args = pickle.loads(payload)
         dist.barrier()
         (place / f"{rank}.ready").touch()
@@ -96,6 +103,21 @@ def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: st
         if _note_error(place, rank, error): time.sleep(2)  # the launcher shall see the rank that failed first
         raise
     return value
+
+# %% ../nbs/11_data_parallel.ipynb #8b8be210
+@dataclass(frozen=True)
+class Host:
+    "A network of its own on this machine, in which a rank can live."
+    name:str      # of the network namespace
+    address:str   # that the others reach it by
+
+NEW_NETWORK = 0x40000000  # CLONE_NEWNET of the kernel; Python has a name for it from 3.12 on
+
+def _move_into(host: Host) -> None:
+    "Exchange this process's network for the host's."
+    with open(f"/run/netns/{host.name}") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), NEW_NETWORK): raise OSError(ctypes.get_errno(), f"could not move into the network {host.name}")
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
 
 # %% ../nbs/11_data_parallel.ipynb #0f6c12d2
 _WAITING = re.compile(r"\.wait\(|all_reduce|barrier|broadcast|\.recv\(|\.send\(|all_gather|reduce_scatter|\.backward\(")
@@ -212,15 +234,17 @@ def run_ranks(
     share_cores:bool=False,      # allow more ranks than cores
     backend:str="gloo",          # "nccl" where each rank has a GPU
     gpus:bool=False,             # whether ranks see the machine's GPUs; nccl implies it
+    hosts:Sequence[Host]=(),     # a network for each rank; none: they share the machine's
     report:Callable[[float, str], None]=lambda share, words: None,  # may raise, as a `Job`'s does, to stop
 ) -> dict[int, Any]:             # rank -> what the function returned there
     "Run the function in `world_size` processes that form a process group; `RankError` says which one failed and why. Nothing is left running."
     import torch.distributed.launcher.api  # here, for two threads must not import it at once
     world_size, threads = check_world(function, world_size, share_cores), positive_int("threads", threads)
     seconds, payload = positive_float("seconds", seconds), pickle.dumps((function, args))
+    if len(hosts) not in (0, world_size): raise ValueError(f"hosts must be one for each of {count_text(world_size, 'rank')} or none, got {len(hosts)}")
     with tempfile.TemporaryDirectory(prefix="ranks-", ignore_cleanup_errors=True) as name, _silent():
         folder = Path(name)
-        launch = _Launch(folder, world_size, (name, payload, seconds, threads, backend, gpus or backend == "nccl"))
+        launch = _Launch(folder, world_size, (name, payload, seconds, threads, backend, gpus or backend == "nccl", tuple(hosts)))
         try: _watch(folder, launch, world_size, seconds, report)
         finally:
             (folder / "stop").touch()  # for ranks that have not begun
@@ -713,6 +737,109 @@ def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) 
             _update(model, 0.01)
     return (time.perf_counter() - start) / steps
 
+# %% ../nbs/11_data_parallel.ipynb #2cea180d
+_SERIAL = itertools.count()
+
+def _shell(command: str) -> None:
+    done = subprocess.run(command.split(), capture_output=True, text=True)
+    if done.returncode: raise OSError(f"`{command}` failed: {done.stderr.strip()}")
+
+def limit_host(
+    host:Host,
+    bytes_per_s:float,  # that it may send
+) -> None:
+    "Let no more through the host's cable: tc's token bucket."
+    _shell(f"tc -n {host.name} qdisc replace dev eth0 root tbf rate {8 * positive_float('bytes_per_s', bytes_per_s):.0f}bit burst 256kb latency 100ms")
+
+@contextmanager
+def lay_cables(
+    hosts:int,                # how many
+    bytes_per_s:float=12.5e6, # that each may send
+) -> Iterator[tuple[Host, ...]]:
+    "Hosts around one switch, each on a cable of limited bandwidth; they are gone afterwards. OSError where this machine cannot make them."
+    if why := why_no_hosts(): raise OSError(why)
+    _clear_away()
+    switch = f"mlinfra-{os.getpid()}-{next(_SERIAL)}"
+    laid = tuple(Host(f"{switch}-{i}", f"10.77.0.{i + 1}") for i in range(positive_int("hosts", hosts)))
+    try:
+        for command in (f"ip netns add {switch}", f"ip -n {switch} link add switch type bridge", f"ip -n {switch} link set switch up"): _shell(command)
+        for i, host in enumerate(laid):
+            for command in (f"ip netns add {host.name}", f"ip link add eth0 netns {host.name} type veth peer name port{i} netns {switch}",
+                            f"ip -n {switch} link set port{i} master switch up", f"ip -n {host.name} addr add {host.address}/24 dev eth0",
+                            f"ip -n {host.name} link set eth0 up", f"ip -n {host.name} link set lo up"): _shell(command)
+            limit_host(host, bytes_per_s)
+        yield laid
+    finally:
+        for name in (switch, *(host.name for host in laid)): subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+# %% ../nbs/11_data_parallel.ipynb #d860c6fc
+def why_no_hosts() -> str:
+    "Why this machine cannot lay cables; empty if nothing is known to stand against it."
+    if sys.platform != "linux": return "network namespaces are Linux's"
+    if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]: return f"{' and '.join(missing)} not found: install iproute2"
+    if os.geteuid() != 0: return "to lay cables one must be root"
+    return ""
+
+def _clear_away() -> None:
+    "Remove what a process that was killed has left."
+    for path in Path("/run/netns").glob("mlinfra-*"):
+        if not Path(f"/proc/{path.name.split('-')[1]}").exists(): _shell(f"ip netns del {path.name}")
+
+# %% ../nbs/11_data_parallel.ipynb #e12af40a
+def sent_bytes() -> int:
+    "Bytes that left this process's network by its cable, headers included, as Linux counts them."
+    lines = Path("/proc/self/net/dev").read_text().splitlines()
+    return next((int(line.split()[9]) for line in lines if line.split()[0] == "eth0:"), 0)
+
+def step_over_cables(
+    hosts:Sequence[Host],      # of the ranks
+    rates:Sequence[float],     # bytes that each may send in a second
+    global_batch:int=128,      # images of all ranks
+    rounds:int=3,              # of all rates, in turn
+) -> dict[float, dict[str, list[float]]]:  # rate -> "ddp" and "no averaging": seconds of a step; "sent": bytes of a step with averaging
+    "Training steps of the CNN over cables of each rate, averaged and not."
+    rank, world_size = who()
+    model, x, y = _example(global_batch)
+    mine = x.tensor_split(world_size)[rank], y.tensor_split(world_size)[rank]
+    wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    found = {rate: {"ddp": [], "no averaging": [], "sent": []} for rate in rates}
+    for round in range(rounds + 1):
+        for rate, kinds in found.items():
+            limit_host(hosts[rank], rate)
+            dist.barrier()
+            quiet = _timed_steps(wrapped, mine, wrapped.no_sync, 3)
+            dist.barrier()
+            before = sent_bytes()
+            spent = _timed_steps(wrapped, mine, nullcontext, 3)
+            if round: kinds["sent"].append((sent_bytes() - before) / 3), kinds["ddp"].append(spent), kinds["no averaging"].append(quiet)
+    return found
+
+# %% ../nbs/11_data_parallel.ipynb #f7b655e5
+def plot_cables(
+    found:dict[float, dict[str, list[float]]],  # as from `step_over_cables`
+    latency:float,                              # seconds of a message without bytes
+    ax:Axes|None=None,                          # where to draw
+) -> Axes:
+    "Steps of two ranks over the bandwidth of their cables: measured, solid; predicted with and without overlap, a band."
+    ax, rates = axes(ax), sorted(found)
+    middle, quiet = ([1e3 * median(found[rate][kind]) for rate in rates] for kind in ("ddp", "no averaging"))
+    gradients = sum(p.nbytes for p in GluonCNN().parameters())
+    band = [[1e3 * Workload("", gradients, compute / 1e3, 0.0, 1, 1).step(0, Network("", rate, latency), 2, overlap) for rate, compute in zip(rates, quiet)] for overlap in (True, False)]
+    ax.fill_between(rates, *band, color=COLORS["wait"], alpha=0.25, lw=0, label="predicted, with and without overlap")
+    spread = [[m - 1e3 * min(found[r]["ddp"]) for m, r in zip(middle, rates)], [1e3 * max(found[r]["ddp"]) - m for m, r in zip(middle, rates)]]
+    ax.errorbar(rates, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
+    ax.plot(rates, quiet, "--", color="0.5", label="compute alone")
+    for rate, real, bounds in zip(rates, middle, zip(*band)):
+        error = min(max(real, min(bounds)), max(bounds)) / real - 1  # of the band's nearer edge
+        ax.annotate(f"{error:+.0%}" if error else "inside", (rate, real), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
+    ax.set_xscale("log")
+    ax.set_xticks(rates, [f"{8e-6 * rate:,.0f}" for rate in rates], minor=False)
+    ax.set_xticks([], minor=True)
+    ax.margins(y=0.2)
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False)
+    return label(ax, "cable of each rank (Mbit/s)", "a step (ms)", "two ranks over limited cables")
+
 # %% ../nbs/11_data_parallel.ipynb #3e1a9a90
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # bytes, as in DDP: a small one first, so that sending begins early
 
@@ -969,7 +1096,15 @@ def train_ddp(
         history = fit(wrapped, loader, epochs=epochs, optimizer=sgd(model, lr, momentum), loss_fn=loss, device=place, precision=precision, observers=observers, progress=False)
         return history, None if valid is None else accuracy_of_ranks(model, valid)
 
-# %% ../nbs/11_data_parallel.ipynb #5db054a8
+# %% ../nbs/11_data_parallel.ipynb #0ab0fd12
+def sum_over_ranks(
+    values:Iterable[float],  # as many on every rank
+) -> list[float]:            # the same on every rank
+    "Each value added up over the ranks."
+    total = torch.tensor(list(values), dtype=torch.float64, device="cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu")
+    if who()[1] > 1: dist.all_reduce(total)
+    return total.tolist()
+
 def accuracy_of_ranks(
     model:nn.Module,  # the same on every rank
     data:Images,      # each rank takes its share
@@ -977,10 +1112,8 @@ def accuracy_of_ranks(
     "Accuracy, each rank counting its own share."
     rank, world_size = who()
     images, labels = (t.tensor_split(world_size)[rank] for t in data.tensors)
-    right = evaluate(model, Images(images, labels)) * len(labels) if len(labels) else 0.0
-    count = torch.tensor([right, len(labels)], dtype=torch.float64, device=next(model.parameters()).device if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu")
-    if world_size > 1: dist.all_reduce(count)
-    return (count[0] / count[1]).item()
+    right, seen = sum_over_ranks([evaluate(model, Images(images, labels)) * len(labels) if len(labels) else 0.0, len(labels)])
+    return right / seen
 
 # %% ../nbs/11_data_parallel.ipynb #2b6c98a9
 def train_digits(

@@ -118,6 +118,7 @@ def test_nonsense_is_refused_before_anything_starts():
     with pytest.raises(ValueError, match="must be callable"): dp.run_ranks("who", 1)
     with pytest.raises(ValueError, match="seconds must be"): dp.run_ranks(dp.who, 1, seconds=0)
     with pytest.raises(ValueError, match="threads must be"): dp.run_ranks(dp.who, 1, threads=0)
+    with pytest.raises(ValueError, match="hosts must be one for each of 2 ranks or none, got 1"): dp.run_ranks(dp.who, 2, hosts=[dp.Host("a", "b")], share_cores=True)
     with pytest.raises(ValueError, match="global_batch|batch_size"): dp.ShardLoader(TensorDataset(torch.arange(3)), 0)
     for rank in (-1, 2):
         with pytest.raises(ValueError, match="rank must be 0 to 1"): dp.ShardLoader(TensorDataset(torch.arange(3)), 1, rank, 2)
@@ -222,6 +223,41 @@ def test_what_torchrun_announces_is_enough(monkeypatch):
     for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
     losses, accuracy, _ = dp.train_digits(300)
     assert len(losses) == 10 and 0 < accuracy <= 1 and dp.who() == (0, 1), "the group is gone"
+
+
+# ---- cables
+
+cables = pytest.mark.skipif(bool(dp.why_no_hosts()), reason=dp.why_no_hosts() or "cables can be laid")
+
+
+def networks(): return {path.name for path in Path("/run/netns").glob("mlinfra-*")}
+
+
+def over_the_cable(size):
+    "An all-reduce of so many bytes: what the kernel saw leave."
+    before = dp.sent_bytes()
+    torch.distributed.all_reduce(torch.ones(size // 4))
+    torch.distributed.barrier()
+    return dp.sent_bytes() - before
+
+
+@cables
+def test_the_kernel_counts_what_the_ring_formula_says():
+    before, mine = networks(), os.readlink("/proc/self/ns/net")
+    with dp.lay_cables(2, 1e9) as hosts: found = dp.run_ranks(over_the_cable, 2, 10_000_000, hosts=hosts, share_cores=True)
+    assert all(dp.ring_bytes(10_000_000, 2) < sent < 1.02 * dp.ring_bytes(10_000_000, 2) for sent in found.values()), found
+    assert networks() == before and os.readlink("/proc/self/ns/net") == mine, "this process stayed where it was"
+
+
+@cables
+def test_cables_of_a_process_that_was_killed_are_cleared_away():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    subprocess.run(["ip", "netns", "add", left := f"mlinfra-{ended.pid}-0-1"], check=True)
+    with dp.lay_cables(1): assert left not in networks()
+    with pytest.raises(OSError, match="boom"), dp.lay_cables(2): raise OSError("boom")
+    with pytest.raises(ValueError, match="bytes_per_s must be"), dp.lay_cables(2, 0): pass
+    assert not {name for name in networks() if name.split("-")[1] == str(os.getpid())}
 
 
 # ---- sharing, buckets: laws

@@ -122,11 +122,14 @@ browser() {
     say "Chromium could not be installed (see .venv/chromium.log): the browser tests will be skipped, with that reason"
 }
 
+# For the tests and the chapter that lay cables between network namespaces; who cannot install it skips these.
+cables() { command -v tc >/dev/null || ! can_apt || { say "installing iproute2"; apt_install iproute2; } || true; }
+
 if [[ $want == lab ]]; then is_current lab test && exit; else is_current test && exit; fi
 venv_serves || make_venv
 pip_install
 jupyter_hook
 git_hook
-if [[ $want == test ]]; then browser; fi
+if [[ $want == test ]]; then browser; cables; fi
 state > ".venv/.$want-stamp"  # last: what was interrupted is done again
 say "ready"

@@ -1,0 +1,71 @@
+"""The shell's way to many ranks: torchrun on one machine, and on two hosts that are network namespaces of this one."""
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mlinfra import data_parallel as dp
+from mlinfra.models import GluonCNN
+
+BIN = Path(sys.executable).parent
+TRAIN = ["-m", "mlinfra", "train", "--limit", "640", "--device", "cpu"]  # 10 steps of 64
+GRADIENTS = sum(p.nbytes for p in GluonCNN().parameters())
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen]:
+    "A process that does not outlive its test."
+    process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0" if "netns" in command else "lo"})
+    try: yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def result(process: subprocess.Popen) -> tuple[float, float]:
+    "Loss of the epoch and accuracy, from what was printed."
+    said, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    table, header = re.search(r"\n( *epoch.*)\n(.*)\n", said), said.splitlines()[0]
+    row = dict(zip(table[1].split(), table[2].split()))
+    found = re.search(r"accuracy ([\d.]+)", said)
+    assert row["iterations"] == "10" and ("ranks" not in header or "2 ranks of 32 images" in header)
+    return float(row["loss"]), float(found[1] if found else row["accuracy"])
+
+
+def torchrun(*how: str) -> list[str]: return [BIN / "torchrun", *how, *TRAIN, "--batch-size", "32", "--parallel", "ddp"]
+
+
+def test_torchrun_is_the_run_of_one_process():
+    with started(sys.executable, *TRAIN, "--batch-size", "64") as alone, started(*torchrun("--standalone", "--nproc_per_node", "2")) as two:
+        one, both = result(alone), result(two)
+    assert both == pytest.approx(one, abs=2e-3)
+
+
+def sent(host: dp.Host) -> int:
+    "Bytes that went through the host's cable."
+    shown = subprocess.run(["ip", "-n", host.name, "-j", "-s", "link", "show", "eth0"], capture_output=True, text=True, check=True)
+    return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
+
+
+@pytest.mark.skipif(bool(dp.why_no_hosts()), reason=dp.why_no_hosts() or "cables can be laid")
+def test_two_hosts_and_a_cable_are_the_run_of_one_process():
+    with dp.lay_cables(2, 125e6) as hosts:
+        node = lambda i: ["ip", "netns", "exec", hosts[i].name, *torchrun("--nnodes", "2", "--node_rank", str(i), "--nproc_per_node", "1", "--master_addr", hosts[0].address, "--master_port", "29500")]
+        with started(*node(0)) as first, started(*node(1)) as second, started(sys.executable, *TRAIN, "--batch-size", "64") as alone:
+            one, both = result(alone), result(first)
+            assert second.communicate(timeout=60)[0] == "" and second.returncode == 0, "rank 0 speaks for all"
+        assert 11 * GRADIENTS < sent(hosts[0]) < 13 * GRADIENTS, "the weights once, then the gradients of ten steps"
+    assert both == pytest.approx(one, abs=2e-3)
+    assert not any(path.name == host.name for host in hosts for path in Path("/run/netns").iterdir())
+
+
+def test_without_torchrun_it_says_what_is_missing():
+    done = subprocess.run([sys.executable, *TRAIN, "--parallel", "ddp"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "start this with `torchrun" in done.stderr

@@ -12,6 +12,7 @@ import linecache
 import logging
 import os
 import pickle
+import platform
 import re
 import shutil
 import signal
@@ -28,6 +29,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -40,15 +42,15 @@ from .ui import COLORS, Canvas, Job, RunButton, axes, bytes_text, count_text, du
 from .workers import usable_cores
 
 # %% auto #0
-__all__ = ['NEW_NETWORK', 'START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'FIRST_BUCKET', 'BUCKET', 'NETWORKS', 'RESNET50_BYTES',
-           'IMAGENET', 'WORKLOADS', 'WORLDS', 'RankError', 'Host', 'check_world', 'run_ranks', 'in_turn', 'who',
-           'faulty', 'check_same', 'first_digits', 'train_seeds', 'ShardLoader', 'average_gradients', 'make_buckets',
-           'Averager', 'AddedUp', 'SyncedBatchNorm', 'Trial', 'Trained', 'Traffic', 'counted', 'ddp', 'run_trial',
-           'ring_all_reduce', 'ring_bytes', 'try_ring', 'Network', 'fit_network', 'all_reduce_seconds', 'slowest',
-           'plot_all_reduce', 'step_seconds', 'limit_host', 'lay_cables', 'why_no_hosts', 'sent_bytes',
-           'step_over_cables', 'plot_cables', 'Workload', 'measure_compute', 'plot_scaling', 'scaled_lr', 'warm_up',
-           'describe_scaling', 'measure_scaling', 'scaling_panel', 'process_group', 'train_ddp', 'sum_over_ranks',
-           'accuracy_of_ranks', 'train_digits']
+__all__ = ['NEW_NETWORK', 'START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'HOOKS', 'FIRST_BUCKET', 'BUCKET', 'NETWORKS',
+           'RESNET50_BYTES', 'IMAGENET', 'WORKLOADS', 'WORLDS', 'RankError', 'Host', 'check_world', 'run_ranks',
+           'in_turn', 'who', 'faulty', 'check_same', 'first_digits', 'train_seeds', 'ShardLoader', 'average_gradients',
+           'make_buckets', 'Averager', 'AddedUp', 'SyncedBatchNorm', 'Trial', 'Trained', 'Traffic', 'counted', 'ddp',
+           'run_trial', 'ring_all_reduce', 'ring_bytes', 'try_ring', 'Network', 'fit_network', 'all_reduce_seconds',
+           'slowest', 'plot_all_reduce', 'step_seconds', 'why_not_shared', 'SharedMemory', 'limit_host', 'lay_cables',
+           'why_no_hosts', 'sent_bytes', 'step_over_cables', 'plot_cables', 'Workload', 'measure_compute',
+           'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling', 'measure_scaling', 'scaling_panel',
+           'process_group', 'train_ddp', 'sum_over_ranks', 'accuracy_of_ranks', 'train_digits']
 
 # %% ../nbs/11_data_parallel.ipynb #9f777583
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ def _move_into(host: Host) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
 
 # %% ../nbs/11_data_parallel.ipynb #0f6c12d2
-_WAITING = re.compile(r"\.wait\(|all_reduce|barrier|broadcast|\.recv\(|\.send\(|all_gather|reduce_scatter|\.backward\(")
+_WAITING = re.compile(r"\.wait\(|sched_yield|all_reduce|barrier|broadcast|\.recv\(|\.send\(|all_gather|reduce_scatter|\.backward\(")
 
 def _stack(folder: Path, rank: int) -> tuple[bool, str]:
     "Whether the rank waits for others, and where it is, from the stack it wrote when asked."
@@ -465,7 +467,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }  # what trials train
 
 # %% ../nbs/11_data_parallel.ipynb #df8d931f
-WAYS = ("never", "each parameter", "buckets", "overlap", "ddp", "ddp fp16", "ddp powersgd")
+WAYS = ("never", "each parameter", "buckets", "overlap", "ddp", "ddp fp16", "ddp powersgd", "ddp shared memory")
 
 @dataclass(frozen=True)
 class Trial:
@@ -515,18 +517,22 @@ def counted() -> Iterator[Traffic]:
     try: yield traffic
     finally: dist.all_reduce = real
 
+HOOKS = ("none", "fp16", "powersgd", "shared memory")
+
 def ddp(
     model:nn.Module,             # the same on all ranks
-    compression:str="none",      # of the messages: "none", "fp16" or "powersgd"
+    hook:str="none",             # one of `HOOKS`: what becomes of a bucket
     bucket_megabytes:float=25.0, # PyTorch's own size of a bucket
 ) -> nn.parallel.DistributedDataParallel:
-    "PyTorch's own data parallelism, with a hook whose messages can be counted."
+    "PyTorch's own data parallelism, with a hook in place of its all-reduce."
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-    hooks = dict(none=(None, default_hooks.allreduce_hook), fp16=(None, default_hooks.fp16_compress_hook))
-    if compression == "powersgd": hooks[compression] = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook
-    if compression not in hooks: raise ValueError(f"compression must be none, fp16 or powersgd, got {compression!r}")
-    wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=compression == "none", bucket_cap_mb=bucket_megabytes)
-    wrapped.register_comm_hook(*hooks[compression])
+    if hook not in HOOKS: raise ValueError(f"hook must be one of {', '.join(HOOKS)}, got {hook!r}")
+    state = None
+    if hook == "powersgd": state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
+    if hook == "shared memory": state = SharedMemory([p for p in model.parameters() if p.requires_grad])
+    wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=hook in ("none", "shared memory"), bucket_cap_mb=bucket_megabytes)
+    hooks = dict(zip(HOOKS, (default_hooks.allreduce_hook, default_hooks.fp16_compress_hook, powerSGD_hook.powerSGD_hook, _shared_memory_hook)))
+    wrapped.register_comm_hook(state, hooks[hook])
     return wrapped
 
 # %% ../nbs/11_data_parallel.ipynb #fa38e878
@@ -703,7 +709,7 @@ def step_seconds(
     global_batch:int=128,      # images of all ranks
     steps:int=10,              # in a row, for one figure
     rounds:int=5,              # figures
-) -> dict[str, list[float]]:   # seconds of a step: "ddp", "no averaging", and on rank 0 "one process"
+) -> dict[str, list[float]]:   # seconds of a step: "ddp", "no averaging", on rank 0 "one process", where possible "ddp, shared memory"
     "Training steps of the CNN in turn: averaged, not averaged, and by rank 0 alone with a thread for each rank."
     (rank, world_size), threads = who(), torch.get_num_threads()
     (lonely, x, y), shared = _example(global_batch), _example(1)[0]
@@ -711,6 +717,7 @@ def step_seconds(
     wrapped = nn.parallel.DistributedDataParallel(shared, gradient_as_bucket_view=True) if world_size > 1 else shared
     quiet = wrapped.no_sync if world_size > 1 else nullcontext
     kinds = {"ddp": (wrapped, mine, nullcontext), "no averaging": (wrapped, mine, quiet), "one process": (lonely, (x, y), nullcontext)}
+    if world_size > 1 and not why_not_shared(): kinds["ddp, shared memory"] = ddp(_example(1)[0], "shared memory"), mine, nullcontext
     seconds = {name: [] for name in kinds}
     for round in range(rounds + 1):
         for name, (model, batch, context) in kinds.items():
@@ -736,6 +743,82 @@ def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) 
             nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
             _update(model, 0.01)
     return (time.perf_counter() - start) / steps
+
+# %% ../nbs/11_data_parallel.ipynb #bf4d28bc
+def why_not_shared() -> str:
+    "Why ranks cannot average through shared memory here; empty if they can."
+    if platform.machine().lower() not in ("x86_64", "amd64"): return f"only x86 processors show stores to others in order, and this is {platform.machine()}"
+    return "" if Path("/dev/shm").is_dir() else "there is no /dev/shm on this system"
+
+class SharedMemory:
+    "Rows of memory, one for each rank of this machine, that all of them see. Two sets of rows, taken in turn: nobody writes where another may still read."
+    def __init__(
+        self,
+        parameters:Sequence[nn.Parameter],  # whose gradients will pass through
+        seconds:float=600.0,                # to wait for another rank
+    ):
+        if why := why_not_shared(): raise ValueError(why)
+        if len({p.dtype for p in parameters}) != 1: raise ValueError(f"the parameters must be of one dtype, got {sorted({str(p.dtype) for p in parameters})}")
+        (self.rank, self.world_size), self.seconds, self.step = who(), positive_float("seconds", seconds), 0
+        values, flags = sum(p.numel() for p in parameters), 2 * len(parameters) * self.world_size * 8  # 8: a flag fills a cache line
+        memory = _map_together(8 * flags + 2 * self.world_size * values * parameters[0].element_size())
+        self.flags = memory[:8 * flags].view(np.int64).reshape(2, len(parameters), self.world_size, 8)[..., 0]
+        self.rows = torch.from_numpy(memory[8 * flags:]).view(parameters[0].dtype).view(2, self.world_size, values)
+        self.begin()
+
+    def begin(self) -> None:
+        "A new step."
+        self.step, self.sent, self.futures = self.step + 1, [], []
+
+    def write(self, values: torch.Tensor) -> None:
+        "Put a message of this rank where the others find it."
+        start, half = sum(v.numel() for v in self.sent), self.step % 2
+        self.rows[half, self.rank, start:start + values.numel()] = values
+        self.flags[half, len(self.sent), self.rank] = self.step
+        self.sent.append(values)
+
+    def mean(self) -> list[torch.Tensor]:
+        "The messages of this step, each replaced by its mean over the ranks as soon as all have written it."
+        start, half, sent = 0, self.step % 2, self.sent
+        for message, values in enumerate(sent):
+            self._wait(self.flags[half, message])
+            torch.mean(self.rows[half, :, start:start + values.numel()], 0, out=values)
+            start += values.numel()
+        self.begin()
+        return sent
+
+    def _wait(self, written: np.ndarray) -> None:
+        end, tries = time.monotonic() + self.seconds, 0
+        while (written < self.step).any():
+            tries += 1
+            os.sched_yield() if tries < 200 else time.sleep(5e-5)  # with more ranks than cores, others need this one
+            if time.monotonic() > end: raise RuntimeError(f"rank {int(written.argmin())} wrote nothing for {self.seconds:g} s")
+
+def _map_together(size: int) -> np.ndarray:
+    "So many bytes that all ranks see. OSError on every rank where there is no room."
+    found = [None, None]
+    if who()[0] == 0:
+        try:
+            handle, found[0] = tempfile.mkstemp(dir="/dev/shm", prefix="ranks-")
+            os.posix_fallocate(handle, 0, size)  # now, not by a fault in the middle of a step
+            os.close(handle)
+        except OSError as error: found[1] = f"{bytes_text(size)} of shared memory: {error.strerror}"
+    if who()[1] > 1: dist.broadcast_object_list(found)
+    memory = np.memmap(found[0], np.uint8, "r+", shape=(size,)) if found[1] is None else None
+    if who()[1] > 1: dist.barrier()
+    if who()[0] == 0 and found[0]: os.unlink(found[0])  # it lives on in those who have mapped it
+    if memory is None: raise OSError(found[1])
+    return memory
+
+# %% ../nbs/11_data_parallel.ipynb #58d36bfd
+def _shared_memory_hook(shared, bucket):  # without annotations: DDP reads them, and takes names of types for an error
+    "For `register_comm_hook` of DDP: a future of the bucket's means."
+    shared.write(bucket.buffer())
+    futures = shared.futures
+    futures.append(torch.futures.Future())
+    if bucket.is_last():
+        for future, mean in zip(futures, shared.mean()): future.set_result(mean)
+    return futures[-1]
 
 # %% ../nbs/11_data_parallel.ipynb #2cea180d
 _SERIAL = itertools.count()
@@ -811,6 +894,7 @@ def step_over_cables(
             dist.barrier()
             before = sent_bytes()
             spent = _timed_steps(wrapped, mine, nullcontext, 3)
+            dist.barrier()  # what it sends waits behind all that was sent before
             if round: kinds["sent"].append((sent_bytes() - before) / 3), kinds["ddp"].append(spent), kinds["no averaging"].append(quiet)
     return found
 
@@ -1091,10 +1175,20 @@ def train_ddp(
         if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
         layout = torch.channels_last if any(isinstance(m, nn.Conv2d) for m in model.modules()) else torch.preserve_format
         model.to(place, memory_format=layout)
-        wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        wrapped = _fastest_ddp(model, place)
         loss = lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
         history = fit(wrapped, loader, epochs=epochs, optimizer=sgd(model, lr, momentum), loss_fn=loss, device=place, precision=precision, observers=observers, progress=False)
         return history, None if valid is None else accuracy_of_ranks(model, valid)
+
+# %% ../nbs/11_data_parallel.ipynb #fe23aa2e
+def _fastest_ddp(model: nn.Module, place: torch.device) -> nn.parallel.DistributedDataParallel:
+    "Through shared memory where all ranks are on one machine's processors, and it has room."
+    together = os.environ.get("LOCAL_WORLD_SIZE") == str(who()[1])
+    kinds = {p.dtype for p in model.parameters() if p.requires_grad}
+    if place.type == "cpu" and together and len(kinds) == 1 and not why_not_shared():
+        try: return ddp(model, "shared memory")
+        except OSError as error: logging.getLogger(__name__).warning("%s; gradients go through sockets", error)
+    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
 # %% ../nbs/11_data_parallel.ipynb #0ab0fd12
 def sum_over_ranks(

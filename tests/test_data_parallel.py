@@ -128,6 +128,7 @@ def test_nonsense_is_refused_before_anything_starts():
     with pytest.raises(ValueError, match="samples must be at most"): dp.first_digits(60_001)
     with pytest.raises(ValueError, match="contiguous"): dp.ring_all_reduce(torch.zeros(3, 4).t())
     with pytest.raises(ValueError, match="fault must be"): dp.faulty("sneezes")
+    with pytest.raises(ValueError, match="hook must be one of none, fp16, powersgd, shared memory, got 'gzip'"): dp.ddp(GluonCNN(), "gzip")
 
 
 # ---- real groups: each does much, for starting one takes seconds
@@ -140,7 +141,7 @@ TRIALS = {
     "float64": dp.Trial(samples=300, double=True), "accumulated": dp.Trial(samples=300, accumulation=3),
     "accumulated, ddp": dp.Trial("ddp", samples=300, accumulation=3), "each micro-batch": dp.Trial(samples=300, accumulation=3, sync_each=True),
     "synced batch norm": dp.Trial(model="synced batch norm", samples=300),
-}
+} | ({} if dp.why_not_shared() else {"ddp shared memory": dp.Trial("ddp shared memory", samples=300), "accumulated, ddp shared memory": dp.Trial("ddp shared memory", samples=300, accumulation=3)})
 UNEQUAL = {"never": dp.Trial("never", samples=300), "batch norm": dp.Trial(model="batch norm", samples=300), "dropout": dp.Trial(model="dropout", samples=300)}
 
 
@@ -223,6 +224,39 @@ def test_what_torchrun_announces_is_enough(monkeypatch):
     for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
     losses, accuracy, _ = dp.train_digits(300)
     assert len(losses) == 10 and 0 < accuracy <= 1 and dp.who() == (0, 1), "the group is gone"
+
+
+# ---- shared memory
+
+shared = pytest.mark.skipif(bool(dp.why_not_shared()), reason=dp.why_not_shared() or "memory can be shared")
+
+
+def rooms(): return set(Path("/dev/shm").glob("ranks-*"))
+
+
+@shared
+def test_one_rank_reads_its_own_mean_and_leaves_nothing():
+    before, parameters = rooms(), [nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(5))]
+    memory = dp.SharedMemory(parameters)
+    for step in range(5):
+        for n in (5, 3): memory.write(torch.full((n,), float(n + step)))
+        assert [m.tolist() for m in memory.mean()] == [[5.0 + step] * 5, [3.0 + step] * 3]
+    assert rooms() == before
+
+
+@shared
+def test_shared_memory_refuses_what_it_cannot_do(monkeypatch):
+    with pytest.raises(ValueError, match="of one dtype, got"): dp.SharedMemory([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3).half())])
+    late = dp.SharedMemory([nn.Parameter(torch.zeros(3))], seconds=0.01)
+    late.sent.append(torch.zeros(3))
+    with pytest.raises(RuntimeError, match="rank 0 wrote nothing for 0.01 s"): late.mean()
+    before = rooms()
+    def full(*_): raise OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="of shared memory: No space left"): dp.SharedMemory([nn.Parameter(torch.zeros(3))])
+    assert rooms() == before
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(ValueError, match="this is aarch64"): dp.SharedMemory([nn.Parameter(torch.zeros(3))])
 
 
 # ---- cables

@@ -1,6 +1,12 @@
 """Ranks on this machine: all-reduce over sizes and world sizes with the line that predicts it, and DDP against one process."""
+import json
+import os
+import subprocess
+import sys
+import time
 from typing import Any
 
+from peers import BENCH, ROOT
 from stages import spread
 
 SIZES = [2**n for n in range(10, 27)]  # 1 KiB to 64 MiB
@@ -27,12 +33,106 @@ def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
 
 
 def ddp(rounds: int, iterations: int) -> dict[str, Any]:
-    "A step of two ranks with a thread each over that of one process with two threads, and the share of averaging, in turn in one group."
+    "A step of two ranks with a thread each over that of one process with two threads, and the share of averaging, in turn in one group; whole loops beside."
     from mlinfra.data_parallel import run_ranks, step_seconds
     rows = {}
     for batch in (64, 128, 256):
         seconds = run_ranks(step_seconds, 2, batch, min(20, iterations), 3 * rounds, share_cores=True, seconds=600)[0]
-        ratios = [both / one for both, one in zip(seconds["ddp"], seconds["one process"])]
-        shares = [1 - quiet / sent for quiet, sent in zip(seconds["no averaging"], seconds["ddp"])]
-        rows[f"global batch {batch}"] = spread(ratios) | spread(shares, "averaging_")
-    return rows
+        for way in seconds.keys() - {"one process", "no averaging"}:
+            ratios = [both / one for one, both in zip(seconds["one process"], seconds[way])]
+            shares = [1 - quiet / sent for quiet, sent in zip(seconds["no averaging"], seconds[way])]
+            rows[f"{way}, global batch {batch}"] = spread(ratios) | spread(shares, "averaging_")
+    return rows | peers(rounds, iterations)
+
+
+def peers(rounds: int, iterations: int) -> dict[str, Any]:
+    "Whole training loops of two ranks over ours: `train_ddp`, Lightning's and accelerate's DDP, and one process with two threads, global batch 128."
+    if not BENCH.make(): return {}
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([BENCH.python, __file__, str(min(60, iterations)), str(2 * rounds)], env=env, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {f"loop of {name}": spread([theirs / ours for theirs, ours in zip(times, found["train_ddp"])]) for name, times in found.items() if name != "train_ddp"}
+
+
+# ---- in the peers' environment: every function is one of two ranks
+
+def by_train_ddp(data: Any, steps: int) -> float:
+    from mlinfra.data_parallel import train_ddp
+    from mlinfra.models import GluonCNN
+    return train_ddp(GluonCNN(), data, batch_size=64, device="cpu")[0].epochs[0].seconds / steps
+
+
+def by_one_process(data: Any, steps: int) -> float:
+    import torch
+    from mlinfra.data import BatchLoader
+    from mlinfra.data_parallel import who
+    from mlinfra.models import GluonCNN
+    from mlinfra.training import fit
+    if who()[0]: return 0.0  # it waits at the barrier, asleep
+    torch.set_num_threads(2)
+    try: return fit(GluonCNN(), BatchLoader(data, 128, shuffle=True), device="cpu", progress=False).epochs[0].seconds / steps
+    finally: torch.set_num_threads(1)
+
+
+def shard(data: Any) -> Any:
+    from mlinfra.data_parallel import ShardLoader, who
+    return ShardLoader(data, 128, *who(), shuffle=True)
+
+
+def by_accelerate(data: Any, steps: int) -> float:
+    import torch
+    from accelerate import Accelerator
+    from mlinfra.data import to_float
+    from mlinfra.models import GluonCNN
+    accelerator, net = Accelerator(cpu=True), GluonCNN()
+    model, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), 0.1))
+    start = time.perf_counter()
+    for x, y in shard(data):
+        optimizer.zero_grad()
+        accelerator.backward(torch.nn.functional.cross_entropy(model(to_float(x)), y))
+        optimizer.step()
+    return (time.perf_counter() - start) / steps
+
+
+def by_lightning(data: Any, steps: int) -> float:
+    import lightning as L
+    import torch
+    from mlinfra.data import to_float
+    from mlinfra.models import GluonCNN
+
+    class Module(L.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = GluonCNN()
+
+        def training_step(self, batch, _): return torch.nn.functional.cross_entropy(self.net(to_float(batch[0])), batch[1])
+        def configure_optimizers(self): return torch.optim.SGD(self.parameters(), 0.1)
+        def on_train_epoch_start(self): self.start = time.perf_counter()
+        def on_train_epoch_end(self): self.seconds = time.perf_counter() - self.start
+
+    module = Module()
+    trainer = L.Trainer(max_epochs=1, accelerator="cpu", devices=2, strategy="ddp", use_distributed_sampler=False, logger=False,
+                        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(module, shard(data))
+    return module.seconds / steps
+
+
+LOOPS = {"train_ddp": by_train_ddp, "one process": by_one_process, "accelerate": by_accelerate, "Lightning": by_lightning}
+
+
+def loops(steps: int, rounds: int) -> dict[str, list[float]]:
+    "Seconds of a step in each loop, in turn; the first round warms up."
+    import torch.distributed as dist
+    from mlinfra.data_parallel import first_digits
+    data, found = first_digits(128 * steps), {name: [] for name in LOOPS}
+    for round in range(rounds + 1):
+        for name, loop in LOOPS.items():
+            dist.barrier()
+            seconds = loop(data, steps)
+            if round: found[name].append(seconds)
+    return found
+
+
+if __name__ == "__main__":
+    from mlinfra.data_parallel import run_ranks
+    print(json.dumps(run_ranks(loops, 2, int(sys.argv[1]), int(sys.argv[2]), share_cores=True, seconds=900)[0]))

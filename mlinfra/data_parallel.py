@@ -750,8 +750,9 @@ def why_not_shared() -> str:
     if platform.machine().lower() not in ("x86_64", "amd64"): return f"only x86 processors show stores to others in order, and this is {platform.machine()}"
     return "" if Path("/dev/shm").is_dir() else "there is no /dev/shm on this system"
 
+# %% ../nbs/11_data_parallel.ipynb #3c426e4c
 class SharedMemory:
-    "Rows of memory, one for each rank of this machine, that all of them see. Two sets of rows, taken in turn: nobody writes where another may still read."
+    "Rows of memory, one for each rank of this machine, that all of them see."
     def __init__(
         self,
         parameters:Sequence[nn.Parameter],  # whose gradients will pass through
@@ -794,13 +795,14 @@ class SharedMemory:
             os.sched_yield() if tries < 200 else time.sleep(5e-5)  # with more ranks than cores, others need this one
             if time.monotonic() > end: raise RuntimeError(f"rank {int(written.argmin())} wrote nothing for {self.seconds:g} s")
 
+# %% ../nbs/11_data_parallel.ipynb #8e984531
 def _map_together(size: int) -> np.ndarray:
     "So many bytes that all ranks see. OSError on every rank where there is no room."
     found = [None, None]
     if who()[0] == 0:
         try:
             handle, found[0] = tempfile.mkstemp(dir="/dev/shm", prefix="ranks-")
-            os.posix_fallocate(handle, 0, size)  # now, not by a fault in the middle of a step
+            os.posix_fallocate(handle, 0, size)
             os.close(handle)
         except OSError as error: found[1] = f"{bytes_text(size)} of shared memory: {error.strerror}"
     if who()[1] > 1: dist.broadcast_object_list(found)
@@ -1214,9 +1216,10 @@ def train_digits(
     samples:int=2_000,    # of MNIST
     epochs:int=1,         # passes over them
     batch_size:int=32,    # of each rank
+    device:str="cpu",     # "cuda": a GPU for each rank, or one that they share
 ) -> tuple[list[float], float, float]:  # this rank's losses, accuracy of all, a checksum of the weights
     "`train_ddp` on MNIST, as an example that ranks can import."
     torch.manual_seed(0)
     model, test = GluonCNN(), _digits(train=False)
-    history, accuracy = train_ddp(model, first_digits(samples), epochs=epochs, batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device="cpu")
+    history, accuracy = train_ddp(model, first_digits(samples), epochs=epochs, batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device=device)
     return [step.loss for step in history.steps], accuracy, sum(p.double().abs().sum().item() for p in model.parameters())

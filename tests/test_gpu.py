@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from mlinfra.data import BatchLoader, Images
+from mlinfra.data_parallel import run_ranks, train_digits
 from mlinfra.models import GluonCNN
 from mlinfra.training import PHASES, fit, sgd
 
@@ -82,6 +83,15 @@ class First(nn.Module):
     "Needs all of the batch on the device, and computes on little of it."
     def __init__(self): super().__init__(); self.layer = nn.Linear(1, 2)
     def forward(self, x): return self.layer(x[:, :1])
+
+
+@pytest.mark.parametrize("backend, gpus", [("gloo", 1), pytest.param("nccl", 2, marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU for each rank, and there is one"))])
+def test_two_ranks_train_as_one_does(backend, gpus):
+    found = run_ranks(train_digits, 2, 500, 1, 32, "cuda", backend=backend, gpus=True, share_cores=True, seconds=120)
+    one = run_ranks(train_digits, 1, 500, 1, 64, "cuda", backend=backend, gpus=True, seconds=120)[0]
+    losses = [sum(step) / 2 for step in zip(found[0][0], found[1][0])]
+    torch.testing.assert_close(losses, one[0], rtol=1e-2, atol=1e-2)
+    assert found[0][1:] == found[1][1:], "ranks end with the same weights"
 
 
 def test_the_doctor_sees_the_copy_and_leaves_the_model_where_it_was():

@@ -1141,7 +1141,7 @@ def scaling_panel() -> ipywidgets.VBox:
 def process_group(
     device:str|torch.device|None=None,  # None: a GPU where there is one
 ) -> Iterator[torch.device]:
-    "The group that torchrun announces, or the one that is there; yields this rank's device."
+    "The group that torchrun announces, or the one that is there; yields this rank's device. OSError where the ranks cannot meet."
     made, picked = not dist.is_initialized(), pick_device(device)
     if made and "RANK" not in os.environ:
         raise ValueError("no process group: start this with `torchrun --nproc_per_node=N ...`, or by run_ranks")
@@ -1149,7 +1149,10 @@ def process_group(
         picked = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
         torch.cuda.set_device(picked)
     own_gpu = picked.type == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if made: dist.init_process_group("nccl" if own_gpu else "gloo")  # NCCL refuses two ranks on one GPU
+    try:
+        if made: dist.init_process_group("nccl" if own_gpu else "gloo")  # NCCL refuses two ranks on one GPU
+    except dist.DistNetworkError as error:
+        raise OSError(f"the ranks could not meet at {os.environ.get('MASTER_ADDR')}, port {os.environ.get('MASTER_PORT')}: {str(error).splitlines()[0]}") from error
     try: yield picked
     finally:
         if made: dist.destroy_process_group()

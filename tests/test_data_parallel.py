@@ -159,7 +159,10 @@ def refused_images():
 
 def group(world_size):
     calls = [(dp.run_trial, trial) for trial in (TRIALS | UNEQUAL).values()] + [(dp.try_ring, *ring) for ring in RINGS] + [(other_models,), (refused_images,), (dp.train_digits, 500, 1, 48 // world_size)]
-    found = dp.run_ranks(dp.in_turn, world_size, calls, share_cores=True)
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 29500))  # torchrun's usual port: ours must not mind
+        found = dp.run_ranks(dp.in_turn, world_size, calls, share_cores=True)
     trials, rest = len(TRIALS | UNEQUAL), len(TRIALS | UNEQUAL) + len(RINGS)
     return {r: (dict(zip(TRIALS | UNEQUAL, calls[:trials])), calls[trials:rest], calls[rest:]) for r, calls in found.items()}
 
@@ -292,6 +295,16 @@ def test_cables_of_a_process_that_was_killed_are_cleared_away():
     with pytest.raises(OSError, match="boom"), dp.lay_cables(2): raise OSError("boom")
     with pytest.raises(ValueError, match="bytes_per_s must be"), dp.lay_cables(2, 0): pass
     assert not {name for name in networks() if name.split("-")[1] == str(os.getpid())}
+
+
+def test_a_busy_port_is_told(monkeypatch):
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
+        with pytest.raises(OSError, match=rf"could not meet at 127.0.0.1, port {port}: .*in use"), dp.process_group("cpu"): pass
+    assert dp.who() == (0, 1)
 
 
 # ---- sharing, buckets: laws

@@ -20,7 +20,7 @@ stage "cells (nbdev_test)" env OMP_NUM_THREADS=1 nbdev_test --n_workers 2
 stage "chapters in a kernel (nbmake)" env OMP_NUM_THREADS=1 pytest -n 2 --nbmake --nbmake-timeout=600 nbs/[!_.]*.ipynb
 if (( $# )); then stage tests pytest tests --ignore=tests/bench "$@"
 else
-  stage "tests, two at a time" env OMP_NUM_THREADS=1 pytest -n 2 tests --ignore=tests/bench -m "not alone"
+  stage "tests, two at a time" env OMP_NUM_THREADS=1 pytest -n 2 --dist loadfile tests --ignore=tests/bench -m "not alone"
   stage tests pytest tests --ignore=tests/bench -m alone
 fi
 

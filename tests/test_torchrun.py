@@ -35,17 +35,21 @@ def result(process: subprocess.Popen) -> tuple[float, float]:
     table, header = re.search(r"\n( *epoch.*)\n(.*)\n", said), said.splitlines()[0]
     row = dict(zip(table[1].split(), table[2].split()))
     found = re.search(r"accuracy ([\d.]+)", said)
-    assert row["iterations"] == "10" and ("ranks" not in header or "2 ranks of 32 images" in header)
+    assert row["iterations"] == "10" and ("ranks" not in header or re.search("2 ranks, (each with batches of 32|in a pipeline, batches of 64) images", header))
     return float(row["loss"]), float(found[1] if found else row["accuracy"])
 
 
-def torchrun(*how: str) -> list[str]: return [BIN / "torchrun", *how, *TRAIN, "--batch-size", "32", "--parallel", "ddp"]
+def torchrun(parallel: str, *how: str) -> list[str]: return [BIN / "torchrun", *how, *TRAIN, "--batch-size", "64" if parallel == "pipeline" else "32", "--parallel", parallel]
 
 
-def test_torchrun_is_the_run_of_one_process():
-    with started(sys.executable, *TRAIN, "--batch-size", "64") as alone, started(*torchrun("--standalone", "--nproc_per_node", "2")) as two:
-        one, both = result(alone), result(two)
-    assert both == pytest.approx(one, abs=2e-3)
+@pytest.fixture(scope="module")
+def one():
+    with started(sys.executable, *TRAIN, "--batch-size", "64") as alone: return result(alone)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp", "pipeline"])
+def test_torchrun_is_the_run_of_one_process(parallel, one):
+    with started(*torchrun(parallel, "--standalone", "--nproc_per_node", "2")) as two: assert result(two) == pytest.approx(one, abs=2e-3)
 
 
 def sent(host: dp.Host) -> int:
@@ -55,11 +59,11 @@ def sent(host: dp.Host) -> int:
 
 
 @pytest.mark.skipif(bool(dp.why_no_hosts()), reason=dp.why_no_hosts() or "cables can be laid")
-def test_two_hosts_and_a_cable_are_the_run_of_one_process():
+def test_two_hosts_and_a_cable_are_the_run_of_one_process(one):
     with dp.lay_cables(2, 125e6) as hosts:
-        node = lambda i: ["ip", "netns", "exec", hosts[i].name, *torchrun("--nnodes", "2", "--node_rank", str(i), "--nproc_per_node", "1", "--master_addr", hosts[0].address, "--master_port", "29500")]
-        with started(*node(0)) as first, started(*node(1)) as second, started(sys.executable, *TRAIN, "--batch-size", "64") as alone:
-            one, both = result(alone), result(first)
+        node = lambda i: ["ip", "netns", "exec", hosts[i].name, *torchrun("ddp", "--nnodes", "2", "--node_rank", str(i), "--nproc_per_node", "1", "--master_addr", hosts[0].address, "--master_port", "29500")]
+        with started(*node(0)) as first, started(*node(1)) as second:
+            both = result(first)
             assert second.communicate(timeout=60)[0] == "" and second.returncode == 0, "rank 0 speaks for all"
         assert 11 * GRADIENTS < sent(hosts[0]) < 13 * GRADIENTS, "the weights once, then the gradients of ten steps"
     assert both == pytest.approx(one, abs=2e-3)

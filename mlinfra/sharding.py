@@ -427,7 +427,7 @@ class ShardTrial:
     way:str="stage 3"        # one of `WAYS`
     model:str="cnn"          # one of `MODELS`
     optimizer:str="adam"     # one of `ELEMENTWISE`
-    samples:int=300          # of MNIST, in one epoch
+    samples:int=200          # of MNIST, in one epoch
     global_batch:int=64      # of all ranks together
     double:bool=False        # float64, in which rounding errors are tiny
 
@@ -519,13 +519,13 @@ def plot_timeline(
 ) -> Axes:
     "When each block's whole weights (upper bar) and whole gradients (lower) are held, event by event."
     ax, spans = axes(ax), holdings(events, always)
-    blocks = list(dict.fromkeys(event.block for event in events))
+    blocks = [event.block for event in reversed(events) if event.what == "reduce"]  # backward has them last to first
     for block, kind, begin, end, _ in spans:
         ax.barh(blocks.index(block) + (-0.2 if kind == "weights" else 0.2), end - begin, 0.36, left=begin, color=COLORS["update" if kind == "weights" else "backward"])
     ax.set_yticks(range(len(blocks)), [f"block {name}" for name in blocks], fontsize=8)
     ax.set(ylim=(len(blocks) - 0.5, -0.5), xlim=(0, len(events)))
     most = ", ".join(f"{kind} {bytes_text(most_held(spans, kind))}" for kind in ("weights", "gradients"))
-    return label(ax, f"event; most at once: {most}", "", title)
+    return label(ax, "event", "", f"{title}, at most\n{most}")
 
 # %% ../nbs/12_sharding.ipynb #86fe25b2
 _PARTS = dict(params=("weights", COLORS["update"]), grads=("gradients", COLORS["backward"]), optimizer=("optimizer", COLORS["read"]), activations=("activations", COLORS["forward"]))
@@ -603,7 +603,7 @@ class Offload:
     seconds:list[float]    # of steps
 
 def measure_offload(
-    batch:int=16,                           # images of the CNN
+    batch:int=16,                           # images, for the stack of dense blocks
     optimizer:str="adam",                   # one of memory's `OPTIMIZERS`
     rounds:int=9,                           # steps of each way, in turn
     device:str="cpu",                       # where forward and backward run
@@ -619,7 +619,7 @@ def measure_offload(
 def _offloaded(early: bool | None, batch: int, optimizer: str, device: str) -> tuple[Callable[[], None], nn.Module, Any, list[int]]:
     "A step, its model, its optimizer and the most bytes of gradients that were on the device."
     torch.manual_seed(0)
-    model, x, y, most = GluonCNN().to(device), torch.rand(batch, *_SHAPE, device=device), torch.randint(0, 10, (batch,), device=device), [0]
+    model, x, y, most = MODELS["stack"]().to(device), torch.rand(batch, *_SHAPE, device=device), torch.randint(0, 10, (batch,), device=device), [0]
     def watch(_p: nn.Parameter) -> None: most[0] = max(most[0], storage_bytes(p.grad for p in model.parameters() if p.grad is not None))
     for p in model.parameters(): p.register_post_accumulate_grad_hook(watch)  # before those that send
     own = OPTIMIZERS[optimizer](model.parameters()) if early is None else HostOptimizer(model, optimizer, early)
@@ -658,7 +658,7 @@ def plot_offload(
         middle, guess = 1e3 * median(o.seconds), 1e3 * offload_seconds(alone, o.copied_bytes, bytes_per_s)
         ax.errorbar(o.device_bytes / 2**20, middle, [[middle - 1e3 * min(o.seconds)], [1e3 * max(o.seconds) - middle]], fmt="o", color=COLORS["forward"])
         if i: ax.plot(o.device_bytes / 2**20, guess, "o", ms=11, mfc="none", color=COLORS["wait"])
-        ax.annotate(way + (f": {guess / middle - 1:+.0%}" if i else ""), (o.device_bytes / 2**20, middle), xytext=(9, 0), textcoords="offset points", va="center", fontsize=8)
+        ax.annotate(way + (f": {guess / middle - 1:+.0%}" if i else ""), (o.device_bytes / 2**20, middle), xytext=(9, 6), textcoords="offset points", fontsize=8)
     ax.set(xlim=(0, 1.35 * max(o.device_bytes for o in found.values()) / 2**20), ylim=(0, 1.15e3 * max(max(o.seconds) for o in found.values())))
     return label(ax, "MiB on the device, without activations", "ms a step", f"{bytes_text(bytes_per_s)}/s between device and host")
 
@@ -713,7 +713,7 @@ def draw_stages(
     for _part, (words, color) in colors:
         drawing.box(x, 206, 12, 12, color).text(x + 17, 216, words, size=11)
         x += 34 + 6.2 * len(words)
-    return drawing.text(left, 240, "thin bar under the frame's: measured here by two real ranks" if measured else "predicted", size=11)
+    return drawing.text(left, 240, "thin bar: measured here, the fuller of two real ranks" if measured else "predicted", size=11)
 
 def _draw_measured(drawing: Svg, held: Held, left: float, top: float, scale: float) -> None:
     for part, (_words, color) in _PARTS.items():

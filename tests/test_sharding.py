@@ -17,14 +17,14 @@ from mlinfra.models import GluonCNN
 from mlinfra.training import fit, sgd
 
 SMALL = dict(model="uneven", samples=80, global_batch=33)  # 33, 33, 14: shares that do not divide, sizes neither
-TRIALS = {way: sh.ShardTrial(way, double=True, **SMALL) for way in sh.WAYS if way not in ("whole", "fsdp, bf16") and "hybrid" not in way}
-TRIALS |= {f"{way}, {optimizer}": sh.ShardTrial(way, optimizer=optimizer, double=True, **SMALL) for way in ("stage 1", "stage 2", "stage 3", "fsdp") for optimizer in ("momentum", "sgd", "adamw")
-           if (way, optimizer) != ("fsdp", "sgd")}
-TRIALS |= {f"{way}, an empty share": sh.ShardTrial(way, "uneven", samples=34, global_batch=33, double=True) for way in ("stage 2", "stage 3", "fsdp")}
-TRIALS |= {way: sh.ShardTrial(way, double=True, **SMALL) for way in ("stage 3, hybrid", "fsdp, hybrid")}
+TRIALS = {way: sh.ShardTrial(way, double=True, **SMALL) for way in sh.WAYS if way not in ("whole", "fsdp, bf16")}
+OPTIMIZERS = {f"{way}, {optimizer}": sh.ShardTrial(way, optimizer=optimizer, double=True, **SMALL) for way, optimizer in
+              (("stage 1", "momentum"), ("stage 2", "momentum"), ("stage 3", "momentum"), ("fsdp", "momentum"), ("stage 2", "sgd"), ("stage 3", "adamw"))}
+EMPTY = {f"{way}, an empty share": sh.ShardTrial(way, "uneven", samples=34, global_batch=33, double=True) for way in ("stage 2", "stage 3", "fsdp")}
 SINGLE = {f"{way}, float32": sh.ShardTrial(way, samples=64) for way in ("stage 0", "stage 1", "stage 2", "stage 3", "fsdp", "ZeroRedundancyOptimizer")}
 STACK = {f"{way}, stack": sh.ShardTrial(way, "stack", samples=64) for way in ("stage 1", "stage 2", "stage 3")}
-EVERY = TRIALS | SINGLE | STACK | {"fsdp, bf16": sh.ShardTrial("fsdp, bf16", samples=64)}
+HALF = {"fsdp, bf16": sh.ShardTrial("fsdp, bf16", samples=64)}
+EVERY = {2: TRIALS | OPTIMIZERS | EMPTY | SINGLE | STACK | HALF, 4: TRIALS | EMPTY | SINGLE | HALF}  # ranks that share cores are slow
 
 
 class Partly(nn.Module):
@@ -65,7 +65,7 @@ def wrong_group(): return says(sh.Sharded, GluonCNN(), shard_size=3), says(sh.fs
 
 def group(world_size):
     "Everything in one started group, by name."
-    calls = {name: (sh.run_sharded, trial) for name, trial in EVERY.items()}
+    calls = {name: (sh.run_sharded, trial) for name, trial in EVERY[world_size].items()}
     calls |= {f"partly {stage}": (partly, stage) for stage in range(4)} | {"halves": (sh.try_halves, 7), "few": (few_images,), "other": (other_model,), "wrong group": (wrong_group,)}
     calls |= {"digits": (sh.train_digits_sharded, 200, 48 // world_size, 0.5)}
     found = dp.run_ranks(dp.in_turn, world_size, list(calls.values()), share_cores=True, seconds=120)
@@ -79,14 +79,14 @@ def ranks(request): return group(request.param)
 @pytest.fixture(scope="module")
 def once():
     "What one process does, once for each kind of trial."
-    found = {trial: sh.run_sharded(trial) for trial in {replace(trial, way="whole") for trial in EVERY.values()}}
+    found = {trial: sh.run_sharded(trial) for trial in {replace(trial, way="whole") for trial in EVERY[2].values()}}
     return lambda trial: found[replace(trial, way="whole")]
 
 
 # ---- equal to one process
 
 def test_every_way_equals_one_process(ranks, once):
-    for name, trial in EVERY.items():
+    for name, trial in EVERY[len(ranks)].items():
         first, limit = ranks[0][name], 1e-10 if trial.double else 0.1 if "bf16" in name else 1e-3
         assert first.differs(once(trial)) < limit, name
         torch.testing.assert_close(first.losses, once(trial).losses, rtol=limit, atol=limit)
@@ -124,7 +124,7 @@ def test_each_rank_holds_what_the_estimate_says(ranks):
         for part in ("params", "grads", "optimizer", "activations"):
             real, wanted = max(getattr(h, part) for h in held), getattr(guess, part)
             if name.startswith("Zero") and part == "optimizer": assert sum(h.optimizer for h in held) == pytest.approx(len(ranks) * wanted, abs=64 * len(ranks)) and real > 1.5 * wanted
-            else: assert abs(real - wanted) <= (64 if part == "optimizer" else 0) + (0.02 * wanted if trial.way == "fsdp" else 0), (name, part)
+            else: assert abs(real - wanted) <= (64 if part == "optimizer" else 8 * (len(ranks) - 2)) + (0.02 * wanted if trial.way == "fsdp" else 0), (name, part)
 
 
 def test_padding_is_all_that_uneven_sizes_cost(ranks):
@@ -146,8 +146,8 @@ def test_hybrid_holds_the_share_of_its_group(ranks):
 
 def test_what_is_sent_follows_the_formula(ranks):
     n, weights = len(ranks), sum(p.nbytes for p in GluonCNN().parameters())
-    sent = {name: sum(call.sent for call in ranks[0][name].calls) for name in EVERY}
-    for stage in range(4): assert sent[f"stage {stage}, float32"] == sh.wire_bytes(weights, stage, n)
+    sent = {name: sum(call.sent for call in ranks[0][name].calls) for name in EVERY[n]}
+    for stage in range(4): assert sent[f"stage {stage}, float32"] == pytest.approx(sh.wire_bytes(weights, stage, n), rel=1e-4), "but for padding"
     assert sh.wire_bytes(weights, 3, n) <= sent["fsdp, float32"] < 1.02 * sh.wire_bytes(weights, 3, n)
     assert sent["ZeroRedundancyOptimizer, float32"] == pytest.approx(1.5 * sh.wire_bytes(weights, 1, n))
     bf16 = sh.wire_bytes(weights, 3, n, gathered=weights / 2)
@@ -168,7 +168,9 @@ def test_the_calls_are_those_that_pytorch_counts(ranks):
 
 
 def test_who_holds_what_when(ranks):
-    blocks = {name: 4 * math.ceil(sum(p.numel() for p in own) / len(ranks)) * len(ranks) for name, own in sh.blocks_of(sh.MODELS["stack"]()).items()}
+    if len(ranks) == 4: ranks = [{f"stage {stage}, stack": found[f"stage {stage}"] for stage in (1, 2, 3)} for found in ranks]
+    model, width = ("uneven", 8) if len(ranks) == 4 else ("stack", 4)
+    blocks = {name: width * math.ceil(sum(p.numel() for p in own) / len(ranks)) * len(ranks) for name, own in sh.blocks_of(sh.MODELS[model]()).items()}
     spans = {stage: sh.holdings(ranks[0][f"stage {stage}, stack"].events, stage < 3) for stage in (1, 2, 3)}
     most = {(stage, kind): sh.most_held(spans[stage], kind) for stage in spans for kind in ("weights", "gradients")}
     every, largest = sum(blocks.values()), max(blocks.values())
@@ -211,8 +213,8 @@ def test_what_torchrun_announces_is_enough(monkeypatch):
 # ---- one process: sharing among one, offloading, refusals
 
 def test_offloading_is_exact_and_takes_what_it_says():
-    found, weights = sh.measure_offload(4, rounds=1), sum(p.nbytes for p in GluonCNN().parameters())
-    state, largest = memory.state_bytes(GluonCNN().parameters(), "adam"), max(p.nbytes for p in GluonCNN().parameters())
+    found, weights = sh.measure_offload(4, rounds=1), sum(p.nbytes for p in sh.MODELS["stack"]().parameters())
+    state, largest = memory.state_bytes(sh.MODELS["stack"]().parameters(), "adam"), max(p.nbytes for p in sh.MODELS["stack"]().parameters())
     assert [(o.device_bytes, o.host_bytes, o.copied_bytes) for o in found.values()] == [(2 * weights + state, 0, 0), (2 * weights, 2 * weights + state, 2 * weights), (weights + largest, 2 * weights + state, 2 * weights)]
 
 

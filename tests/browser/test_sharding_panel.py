@@ -50,7 +50,7 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     guess = ShardPlan(**now).footprint(3)
     for words, part in (("weights", guess.params), ("gradients", guess.grads), ("activations", guess.activations)):
         assert f"{words} {bytes_text(part)}, predicted {bytes_text(part)}" in panel.status()
-    assert "measured here by two real ranks" in panel.picture()
+    assert "measured here, the fuller of two real ranks" in panel.picture()
     notebook.shot("sharding_measured")
     panel.press("batch", "ArrowRight")
     says(batch=32)

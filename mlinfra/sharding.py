@@ -524,8 +524,8 @@ def plot_timeline(
         ax.barh(blocks.index(block) + (-0.2 if kind == "weights" else 0.2), end - begin, 0.36, left=begin, color=COLORS["update" if kind == "weights" else "backward"])
     ax.set_yticks(range(len(blocks)), [f"block {name}" for name in blocks], fontsize=8)
     ax.set(ylim=(len(blocks) - 0.5, -0.5), xlim=(0, len(events)))
-    most = ", ".join(f"{kind} {bytes_text(most_held(spans, kind))}" for kind in ("weights", "gradients"))
-    return label(ax, "event", "", f"{title}, at most\n{most}")
+    most = "\n".join(f"{kind}: at most {bytes_text(most_held(spans, kind))}" for kind in ("weights", "gradients"))
+    return label(ax, "event", "", f"{title}\n{most}")
 
 # %% ../nbs/12_sharding.ipynb #86fe25b2
 _PARTS = dict(params=("weights", COLORS["update"]), grads=("gradients", COLORS["backward"]), optimizer=("optimizer", COLORS["read"]), activations=("activations", COLORS["forward"]))
@@ -658,7 +658,7 @@ def plot_offload(
         middle, guess = 1e3 * median(o.seconds), 1e3 * offload_seconds(alone, o.copied_bytes, bytes_per_s)
         ax.errorbar(o.device_bytes / 2**20, middle, [[middle - 1e3 * min(o.seconds)], [1e3 * max(o.seconds) - middle]], fmt="o", color=COLORS["forward"])
         if i: ax.plot(o.device_bytes / 2**20, guess, "o", ms=11, mfc="none", color=COLORS["wait"])
-        ax.annotate(way + (f": {guess / middle - 1:+.0%}" if i else ""), (o.device_bytes / 2**20, middle), xytext=(9, 6), textcoords="offset points", fontsize=8)
+        ax.annotate(way + (f": {guess / middle - 1:+.0%}" if i else ""), (o.device_bytes / 2**20, middle), xytext=(9, -16 if i % 2 else 7), textcoords="offset points", fontsize=8)
     ax.set(xlim=(0, 1.35 * max(o.device_bytes for o in found.values()) / 2**20), ylim=(0, 1.15e3 * max(max(o.seconds) for o in found.values())))
     return label(ax, "MiB on the device, without activations", "ms a step", f"{bytes_text(bytes_per_s)}/s between device and host")
 
@@ -778,7 +778,7 @@ def train_sharded(
         check_same(model)
         loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
         if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
-        net = fsdp(model.to(place), device=place.type)
+        net = fsdp(model, device=place.type)  # moves block after block
         loss = lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
         history = fit(net, loader, epochs=epochs, optimizer=unfused(sgd(net, lr, momentum)), loss_fn=loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
         return history, None if valid is None else sharded_accuracy(net, valid, place)

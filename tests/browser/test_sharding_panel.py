@@ -1,0 +1,62 @@
+"""The sharding panel in a real JupyterLab: by keyboard and mouse, the words against the model, and two real ranks started from it."""
+import pytest
+from lab import Panel, jobs, wait_until
+
+from mlinfra.sharding import ShardPlan, describe_sharding
+from mlinfra.ui import bytes_text
+
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
+CELL = "from mlinfra.sharding import sharding_panel\nprobe = sharding_panel()\nprobe"
+LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
+
+
+def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
+    notebook = open_cells(CELL)
+    panel, now = Panel(notebook, "sharding"), dict(model="Transformer, 12 x 768, 512 tokens", stage=3, world_size=8, precision="fp32", optimizer="adam", batch=8)
+    select = lambda text, value: panel.control(text).locator("select").select_option(value)
+
+    def says(**changes):
+        "The panel's words are the model's for what was just set, and the picture is another one."
+        nonlocal picture
+        now.update(changes)
+        panel.says(describe_sharding(ShardPlan(**now)), 30)
+        picture = panel.changed_from(picture)
+
+    panel.says(describe_sharding(ShardPlan(**now)), 60)
+    picture = panel.picture()
+    notebook.shot("sharding_transformer")
+    panel.press("world size", "ArrowRight")
+    says(world_size=16)
+    select("sharding", "ZeRO 1: optimizer")
+    says(stage=1)
+    select("optimizer", "momentum")
+    says(optimizer="momentum")
+    panel.press("batch", "Home")
+    says(batch=1)
+    select("precision", "bf16")
+    says(precision="bf16")
+    panel.press("world size", "Home")
+    panel.says("nobody to share with")
+    picture = panel.picture()
+    panel.drag("world size", 1.0)
+    says(world_size=1024)
+    panel.press("batch", *["ArrowRight"] * 4)
+    says(batch=16)
+    select("sharding", "ZeRO 3: and weights")
+    says(stage=3)
+    panel.button("Measure two ranks here").click()
+    wait_until(lambda: "predicted" in panel.status(), "two ranks are measured", 120)
+    says(model="GluonCNN, 28 px", world_size=2, precision="fp32")
+    guess = ShardPlan(**now).footprint(3)
+    for words, part in (("weights", guess.params), ("gradients", guess.grads), ("activations", guess.activations)):
+        assert f"{words} {bytes_text(part)}, predicted {bytes_text(part)}" in panel.status()
+    assert "measured here, the fuller of two real ranks" in panel.picture()
+    notebook.shot("sharding_measured")
+    panel.press("batch", "ArrowRight")
+    says(batch=32)
+    assert "measured here" not in picture, "a measurement stands beside its own plan only"
+    panel.button("Measure two ranks here").click()
+    wait_until(lambda: "ranks" in panel.status(), "the ranks start", 60)
+    panel.button("Stop").click()
+    wait_until(lambda: "Stopped" in panel.status(), "the ranks are stopped", 60)
+    assert notebook.value(LEFT) == "[]" and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)

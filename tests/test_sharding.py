@@ -1,0 +1,296 @@
+"""Sharding: every way equals one process at 2 and 4 ranks, holds and sends what was predicted; offloading; laws of the arithmetic."""
+import math
+import socket
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from mlinfra import data_parallel as dp
+from mlinfra import memory
+from mlinfra import sharding as sh
+from mlinfra.data import BatchLoader
+from mlinfra.models import GluonCNN
+from mlinfra.training import fit, sgd
+
+SMALL = dict(model="uneven", samples=80, global_batch=33)  # 33, 33, 14: shares that do not divide, sizes neither
+TRIALS = {way: sh.ShardTrial(way, double=True, **SMALL) for way in sh.WAYS if way not in ("whole", "fsdp, bf16")}
+OPTIMIZERS = {f"{way}, {optimizer}": sh.ShardTrial(way, optimizer=optimizer, double=True, **SMALL) for way, optimizer in
+              (("stage 1", "momentum"), ("stage 2", "momentum"), ("stage 3", "momentum"), ("fsdp", "momentum"), ("stage 2", "sgd"), ("stage 3", "adamw"))}
+EMPTY = {f"{way}, an empty share": sh.ShardTrial(way, "uneven", samples=34, global_batch=33, double=True) for way in ("stage 2", "stage 3", "fsdp")}
+SINGLE = {f"{way}, float32": sh.ShardTrial(way, samples=64) for way in ("stage 0", "stage 1", "stage 2", "stage 3", "fsdp", "ZeroRedundancyOptimizer")}
+STACK = {f"{way}, stack": sh.ShardTrial(way, "stack", samples=64) for way in ("stage 1", "stage 2", "stage 3")}
+HALF = {"fsdp, bf16": sh.ShardTrial("fsdp, bf16", samples=64)}
+EVERY = {2: TRIALS | OPTIMIZERS | EMPTY | SINGLE | STACK | HALF, 4: TRIALS | EMPTY | SINGLE | HALF}  # ranks that share cores are slow
+
+
+class Partly(nn.Module):
+    "A dense layer outside any block, a block, and a layer that is never used."
+    def __init__(self):
+        super().__init__()
+        self.first, self.block, self.unused = nn.Linear(5, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)), nn.Linear(2, 2)
+
+    def forward(self, x): return self.block(self.first(x))
+
+
+def partly(stage, micro_batches=2):
+    "Weights after three steps of a model with a part in no block and an unused one; the gradients of micro-batches pile up."
+    rank, world_size = dp.who()
+    torch.manual_seed(0)
+    model, x = Partly().double(), torch.randn(8, 5, dtype=torch.float64)
+    own = memory.OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
+    for _ in range(3):
+        for part in x.tensor_split(world_size)[rank].tensor_split(micro_batches): (model(part).square().sum() * world_size / 8).backward()
+        own.step()
+        if stage is None: own.zero_grad()
+    if stage is None: return torch.cat([p.detach().flatten() for p in model.parameters()])
+    with own.whole(): weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+    freed = [block.whole.untyped_storage().nbytes() for block in own.blocks]
+    return weights, freed, model(x[:world_size]).detach().sum().item() if stage == 3 else None
+
+
+def says(function, *args, **how):
+    "What the ValueError says."
+    try: function(*args, **how)
+    except ValueError as error: return str(error)
+
+
+def few_images(): return says(sh.train_sharded, GluonCNN(), dp.first_digits(1), device="cpu")
+def other_model(): return says(sh.train_sharded, GluonCNN(hidden=100 + dp.who()[0]), dp.first_digits(40), device="cpu")
+def wrong_group(): return says(sh.Sharded, GluonCNN(), shard_size=3), says(sh.fsdp, GluonCNN(), shard_size=3)
+
+
+def group(world_size):
+    "Everything in one started group, by name."
+    calls = {name: (sh.run_sharded, trial) for name, trial in EVERY[world_size].items()}
+    calls |= {f"partly {stage}": (partly, stage) for stage in range(4)} | {"halves": (sh.try_halves, 7), "few": (few_images,), "other": (other_model,), "wrong group": (wrong_group,)}
+    calls |= {"digits": (sh.train_digits_sharded, 200, 48 // world_size, 0.5)}
+    found = dp.run_ranks(dp.in_turn, world_size, list(calls.values()), share_cores=True, seconds=120)
+    return [dict(zip(calls, values)) for values in found.values()]
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def ranks(request): return group(request.param)
+
+
+@pytest.fixture(scope="module")
+def once():
+    "What one process does, once for each kind of trial."
+    found = {trial: sh.run_sharded(trial) for trial in {replace(trial, way="whole") for trial in EVERY[2].values()}}
+    return lambda trial: found[replace(trial, way="whole")]
+
+
+# ---- equal to one process
+
+def test_every_way_equals_one_process(ranks, once):
+    for name, trial in EVERY[len(ranks)].items():
+        first, limit = ranks[0][name], 1e-10 if trial.double else 0.1 if "bf16" in name else 1e-3
+        assert first.differs(once(trial)) < limit, name
+        torch.testing.assert_close(first.losses, once(trial).losses, rtol=limit, atol=limit)
+        assert all(first.differs(found[name]) == 0 for found in ranks), f"{name}: the ranks differ"
+
+
+def test_without_talking_ranks_are_not_equal(once):
+    alone = once(TRIALS["stage 3"])
+    other = sh.run_sharded(replace(TRIALS["stage 3"], way="whole", global_batch=32))
+    assert other.differs(alone) > 1e-6, "another batch is another run: the comparison can fail"
+
+
+def test_blocks_leftovers_unused_parameters_and_micro_batches(ranks):
+    expected = partly(None)
+    for stage in range(4):
+        weights, freed, output = ranks[0][f"partly {stage}"]
+        torch.testing.assert_close(weights, expected)
+        assert all((size == 0) == (stage == 3) for size in freed) and (output is None) == (stage < 3)
+        assert all(torch.equal(weights, found[f"partly {stage}"][0]) for found in ranks)
+
+
+def test_an_all_reduce_is_two_halves(ranks):
+    for found in ranks:
+        same, calls = found["halves"]
+        assert same and [call.kind for call in calls] == ["all-reduce", "reduce-scatter", "all-gather"]
+        assert {(call.bytes, call.ranks) for call in calls} == {(8 * 7 * len(ranks), len(ranks))}
+        assert calls[0].sent == calls[1].sent + calls[2].sent == dp.ring_bytes(calls[0].bytes, len(ranks))
+
+
+# ---- bytes
+
+def test_each_rank_holds_what_the_estimate_says(ranks):
+    for name, trial in SINGLE.items():
+        guess, held = trial.predicted(len(ranks)), [found[name].held for found in ranks]
+        for part in ("params", "grads", "optimizer", "activations"):
+            real, wanted = max(getattr(h, part) for h in held), getattr(guess, part)
+            if name.startswith("Zero") and part == "optimizer": assert sum(h.optimizer for h in held) == pytest.approx(len(ranks) * wanted, abs=64 * len(ranks)) and real > 1.5 * wanted
+            else: assert abs(real - wanted) <= (64 if part == "optimizer" else 8 * (len(ranks) - 2)) + (0.02 * wanted if trial.way == "fsdp" else 0), (name, part)
+
+
+def test_padding_is_all_that_uneven_sizes_cost(ranks):
+    size = len(ranks)
+    for stage in range(1, 4):
+        trial, held = TRIALS[f"stage {stage}"], ranks[0][f"stage {stage}"].held
+        blocks = [sum(p.numel() for p in own) for own in sh.blocks_of(GluonCNN(channels=(7, 13), hidden=101)).values()]
+        shares = sum(8 * math.ceil(n / size) for n in blocks)
+        assert held.params == (shares if stage == 3 else size * shares) and held.optimizer == 2 * shares + 4 * len(blocks)
+        assert held.grads == (8 * sum(blocks) if stage == 1 else shares) and held.activations <= trial.predicted(size).activations
+
+
+def test_hybrid_holds_the_share_of_its_group(ranks):
+    copies = 2
+    for way in ("stage 3, hybrid", "fsdp, hybrid"):
+        guess, held = TRIALS[way].predicted(len(ranks)), ranks[0][way].held
+        assert held.params == pytest.approx(guess.params, rel=0.03) and held.params > 0.9 * copies * ranks[0][way.split(",")[0]].held.params
+
+
+def test_what_is_sent_follows_the_formula(ranks):
+    n, weights = len(ranks), sum(p.nbytes for p in GluonCNN().parameters())
+    sent = {name: sum(call.sent for call in ranks[0][name].calls) for name in EVERY[n]}
+    for stage in range(4): assert sent[f"stage {stage}, float32"] == pytest.approx(sh.wire_bytes(weights, stage, n), rel=1e-4), "but for padding"
+    assert sh.wire_bytes(weights, 3, n) <= sent["fsdp, float32"] < 1.02 * sh.wire_bytes(weights, 3, n)
+    assert sent["ZeroRedundancyOptimizer, float32"] == pytest.approx(1.5 * sh.wire_bytes(weights, 1, n))
+    bf16 = sh.wire_bytes(weights, 3, n, gathered=weights / 2)
+    assert bf16 <= sent["fsdp, bf16"] < 1.02 * bf16
+    uneven = 8 * sum(p.numel() for p in GluonCNN(channels=(7, 13), hidden=101).parameters())
+    expected = {"stage 1, all-reduce": sh.wire_bytes(uneven, 3, n), "stage 3": sh.wire_bytes(uneven, 3, n), "fsdp": sh.wire_bytes(uneven, 3, n), "fsdp, kept": sh.wire_bytes(uneven, 2, n),
+                "fsdp, on the host": sh.wire_bytes(uneven, 3, n), "stage 3, hybrid": sh.wire_bytes(uneven, 3, n, n // 2), "fsdp, hybrid": sh.wire_bytes(uneven, 3, n, n // 2)}
+    for way, bytes in expected.items(): assert bytes <= sent[way] < 1.08 * bytes, way
+
+
+def test_the_calls_are_those_that_pytorch_counts(ranks):
+    names = {"all-reduce": "allreduce_", "all-gather": "_allgather_base_", "reduce-scatter": "_reduce_scatter_base_"}
+    for way in TRIALS:
+        if way.startswith("Zero"): continue  # DDP's first step is unlike the others
+        run = ranks[0][way]
+        kinds, steps = [call.kind for call in run.calls], len(run.losses)
+        assert {names[kind]: steps * kinds.count(kind) for kind in set(kinds)} == run.debug, way
+
+
+def test_who_holds_what_when(ranks):
+    if len(ranks) == 4: ranks = [{f"stage {stage}, stack": found[f"stage {stage}"] for stage in (1, 2, 3)} for found in ranks]
+    model, width = ("uneven", 8) if len(ranks) == 4 else ("stack", 4)
+    blocks = {name: width * math.ceil(sum(p.numel() for p in own) / len(ranks)) * len(ranks) for name, own in sh.blocks_of(sh.MODELS[model]()).items()}
+    spans = {stage: sh.holdings(ranks[0][f"stage {stage}, stack"].events, stage < 3) for stage in (1, 2, 3)}
+    most = {(stage, kind): sh.most_held(spans[stage], kind) for stage in spans for kind in ("weights", "gradients")}
+    every, largest = sum(blocks.values()), max(blocks.values())
+    assert most == {(1, "weights"): every, (1, "gradients"): every, (2, "weights"): every, (2, "gradients"): largest, (3, "weights"): largest, (3, "gradients"): largest}
+    whats = [(event.block, event.what) for event in ranks[0]["stage 3, stack"].events]
+    for name in blocks: assert [what for block, what in whats if block == name] == ["gather", "free", "gather", "gradients", "reduce", "free"]
+    assert [block for block, what in whats if what == "gather"] == [*blocks, *reversed(blocks)]
+
+
+# ---- train_sharded
+
+def test_train_sharded_is_the_run_of_one_process(ranks):
+    losses = [sum(step) / len(ranks) for step in zip(*(found["digits"][0] for found in ranks))]
+    torch.manual_seed(0)
+    one = GluonCNN()
+    history = fit(one, BatchLoader(dp.first_digits(200), 48, shuffle=True, seed=0), optimizer=sgd(one, 0.05, 0.5), device="cpu", progress=False)
+    torch.testing.assert_close(losses, [step.loss for step in history.steps], rtol=1e-3, atol=1e-3)
+    for found in ranks:
+        assert found["digits"][1] == ranks[0]["digits"][1] and 0 < found["digits"][1] <= 1
+        for name, tensor in one.state_dict().items(): torch.testing.assert_close(found["digits"][2][name], tensor, rtol=1e-2, atol=1e-3)
+
+
+def test_nonsense_on_ranks_is_refused_on_every_rank(ranks):
+    n = len(ranks)
+    for found in ranks:
+        assert found["few"] == f"each rank needs an image: 1 are too few for {n} ranks"
+        assert "rank 1 has another model than rank 0: classifier.1.weight is (101, 800) there" in found["other"]
+        assert found["wrong group"] == (f"shard_size must divide the world size {n}, got 3",) * 2
+
+
+def test_what_torchrun_announces_is_enough(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
+    losses, accuracy, weights = sh.train_digits_sharded(100)
+    assert len(losses) == 4 and 0 < accuracy <= 1 and dp.who() == (0, 1) and all(torch.isfinite(t).all() for t in weights.values())
+
+
+# ---- one process: sharing among one, offloading, refusals
+
+def test_offloading_is_exact_and_takes_what_it_says():
+    found, weights = sh.measure_offload(4, rounds=1), sum(p.nbytes for p in sh.MODELS["stack"]().parameters())
+    state, largest = memory.state_bytes(sh.MODELS["stack"]().parameters(), "adam"), max(p.nbytes for p in sh.MODELS["stack"]().parameters())
+    assert [(o.device_bytes, o.host_bytes, o.copied_bytes) for o in found.values()] == [(2 * weights + state, 0, 0), (2 * weights, 2 * weights + state, 2 * weights), (weights + largest, 2 * weights + state, 2 * weights)]
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("optimizer", list(memory.OPTIMIZERS))
+def test_the_host_optimizer_is_the_optimizer(optimizer, early):
+    def train(own_class):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
+        own, x = own_class(model), torch.randn(6, 4)
+        for _ in range(3):
+            for part in x.split(3): model(part).square().sum().backward()  # two micro-batches
+            own.step()
+            model.zero_grad()
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+    assert torch.equal(train(lambda model: sh.HostOptimizer(model, optimizer, early)), train(lambda model: memory.OPTIMIZERS[optimizer](model.parameters())))
+
+
+def test_nonsense_is_refused():
+    cnn, frozen, mixed = GluonCNN(), GluonCNN(), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    next(frozen.parameters()).requires_grad = False
+    for how, words in ((dict(stage=4), "must be 0, 1, 2 or 3"), (dict(stage=True), "must be 0, 1, 2 or 3"), (dict(optimizer="adafactor"), "must be one of sgd, momentum, adam, adamw"),
+                       (dict(stage=2, all_reduce=True), "a way of stage 1"), (dict(shard_size=2), "must divide the world size 1"), (dict(shard_size=0), "shard_size must be"),
+                       (dict(blocks=["features", "features.0"]), "in two blocks, features and features.0")):
+        assert words in says(sh.Sharded, cnn, **how), how
+    assert "features.0.weight has requires_grad=False" in says(sh.Sharded, frozen) and "one dtype on one device, got torch.float32 on cpu, torch.float64 on cpu" in says(sh.Sharded, mixed)
+    for how in (dict(way="fsdp 3"), dict(model="vgg"), dict(optimizer="adafactor")): assert "must be one of" in says(sh.ShardTrial, **how)
+    for args in ((1, 4, 2), (1, -1, 2), (1, 3, 0), (1, 3, 4, 3), (1, 3, 4, 0)): assert says(sh.wire_bytes, *args), args
+    assert "torchrun" in says(sh.train_sharded, cnn, dp.first_digits(10), device="cpu") and "got 'fp16'" in says(sh.train_sharded, cnn, dp.first_digits(10), precision="fp16")
+    assert says(sh.offload_seconds, 0, 1, 1) and says(sh.offload_seconds, 1, 1, 0) and says(sh.measure_offload, 0)
+    tied = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    tied[1].weight = tied[0].weight
+    assert "in two blocks, 0 and 1" in says(sh.Sharded, tied, blocks=["0", "1"])
+
+
+def test_an_evaluation_between_steps_changes_nothing():
+    torch.manual_seed(0)
+    model, x = GluonCNN(), torch.rand(4, 1, 28, 28)
+    own = sh.Sharded(model, stage=3)
+    with torch.no_grad(): before = model(x)
+    with own.whole(): assert torch.equal(model(x), before)
+    assert own.events == [] and all(block.share.grad is None for block in own.blocks)
+
+
+# ---- laws
+
+@settings(max_examples=80, deadline=None)
+@given(bytes=st.integers(0, 10**12), power=st.integers(0, 10), split=st.integers(0, 10), share=st.floats(0.25, 1))
+def test_laws_of_the_wire(bytes, power, split, share):
+    n, size = 2**power, 2**min(split, power)
+    plain = sh.wire_bytes(bytes, 0, n)
+    assert sh.wire_bytes(bytes, 1, n) == sh.wire_bytes(bytes, 2, n) == pytest.approx(plain) and sh.wire_bytes(bytes, 3, n) == pytest.approx(1.5 * plain)
+    assert sh.wire_bytes(bytes, 3, n, gathered=share * bytes) == pytest.approx((1 + 2 * share) / 2 * plain)
+    assert sh.wire_bytes(bytes, 3, n, size) <= sh.wire_bytes(bytes, 3, n) + 1e-6 * bytes, "a hybrid sends no more"
+    assert sh.wire_bytes(bytes, 3, n, 1) == pytest.approx(plain) and sh.wire_bytes(bytes, 3, n) <= 3 * bytes
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3), min_size=1, max_size=5), size=st.integers(1, 7))
+def test_a_flat_vector_is_its_parameters(shapes, size):
+    parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
+    before, total = [p.detach().clone() for p in parameters], sum(p.numel() for p in parameters)
+    flats = [sh.Flat([nn.Parameter(p.clone()) for p in before], sh.Group(rank, size)) for rank in range(size)]
+    assert all(torch.equal(a, b) for flat in flats for a, b in zip(before, flat.parameters))
+    assert len(flats[0].whole) % size == 0 and total <= len(flats[0].whole) < total + size
+    assert torch.equal(torch.cat([flat.mine(flat.whole) for flat in flats]), flats[0].whole) and (flats[0].whole[total:] == 0).all()
+    for p in flats[0].parameters: p.grad = torch.ones_like(p)
+    gradients = flats[0].take_gradients()
+    assert gradients.sum() == total and gradients[:total].eq(1).all() and all(p.grad is None for p in flats[0].parameters)
+
+
+@settings(max_examples=40, deadline=None)
+@given(stage=st.integers(0, 3), power=st.integers(0, 10), batch=st.integers(1, 512), precision=st.sampled_from(["fp32", "bf16"]), optimizer=st.sampled_from(sh.ELEMENTWISE))
+def test_laws_of_the_panels_plan(stage, power, batch, precision, optimizer):
+    plan = sh.ShardPlan("GluonCNN, 28 px", stage, 2**power, precision, optimizer, batch)
+    standing = [(found := plan.footprint(s)).params + found.grads + found.optimizer for s in range(4)]
+    assert standing == sorted(standing, reverse=True)
+    words, drawn = sh.describe_sharding(plan), str(sh.draw_stages(plan))
+    assert ("nobody to share" in words) == (power == 0) and drawn.count("sends ") == 4 and "NaN" not in drawn

@@ -1,0 +1,51 @@
+"""The pipeline panel in a real JupyterLab: by keyboard and mouse, the words against the simulator."""
+from dataclasses import replace
+
+import pytest
+from lab import Panel
+
+from mlinfra.pipeline import Setup, describe_setup
+
+pytestmark = pytest.mark.browser
+
+
+def test_pipeline_panel_follows_its_controls(open_cells):
+    notebook = open_cells("from mlinfra.pipeline import pipeline_panel\npipeline_panel()")
+    panel, setup = Panel(notebook, "pipeline"), Setup("GPipe", 4, 8)
+    select = lambda value: panel.control("schedule").locator("select").select_option(value)
+
+    def now(**changes):
+        "The setup with what was just set; the panel must say what it says, and draw another picture."
+        nonlocal setup, picture
+        setup = replace(setup, **changes)
+        panel.says(describe_setup(setup))
+        picture = panel.changed_from(picture)
+
+    panel.says(describe_setup(setup))
+    picture = panel.picture()
+    notebook.shot("pipeline_gpipe")
+    panel.press("micro-batches", "ArrowRight", "ArrowRight")
+    now(micro_batches=16)
+    select("1F1B")
+    now(schedule="1F1B")
+    panel.press("ranks", "ArrowLeft", "ArrowLeft")
+    now(ranks=2)
+    panel.press("ranks", "End")
+    now(ranks=8)
+    select("zero-bubble")
+    now(schedule="zero-bubble")
+    notebook.shot("pipeline_zero_bubble")
+    panel.press("stages on a rank", "ArrowRight")
+    now(chunks=2)
+    select("GPipe")
+    panel.says("⚠ chunks must be 1 for GPipe, got 2")
+    assert panel.picture() == picture, "the last picture that could be drawn stays"
+    select("interleaved 1F1B")
+    now(schedule="interleaved 1F1B")
+    panel.drag("last rank", 1.0)
+    now(slow=3.0)
+    panel.press("backward", "End")
+    now(backward=3.0)
+    panel.click_track("micro-batches", 1.0)
+    now(micro_batches=32)
+    notebook.shot("pipeline_largest")

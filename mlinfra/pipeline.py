@@ -7,7 +7,7 @@ import copy
 import functools
 import os
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from torch.nn import functional as F
 from .arithmetic import positive_float, positive_int
 from .memory import state_bytes
 from .models import resnet18
-from .ui import COLORS, Svg, axes, bytes_text, count_text, duration_text, label, median, panel, slider
+from .ui import COLORS, RunButton, Svg, axes, bytes_text, count_text, duration_text, label, panel, slider
 
 # %% auto #0
 __all__ = ['KINDS', 'SCHEDULES', 'Operation', 'weave', 'schedule', 'StageTimes', 'Event', 'Timeline', 'needs', 'simulate',
            'check_timeline', 'draw_schedule', 'bubble', 'chain', 'LayerCost', 'profile_layers', 'kept_bytes',
-           'Partition', 'least_maximum', 'partition', 'least_limit', 'equal_counts', 'Tokens', 'memory_rows',
-           'stage_times', 'HandPipeline', 'Problem', 'Task', 'blocks_problem', 'resnet_problem', 'Recorder',
-           'pipeline_rank', 'run_ranks', 'Run', 'run_pipelines', 'alone', 'gradient_error', 'Wait', 'wait_times',
-           'wait_problem', 'plot_runs', 'Setup', 'describe_setup', 'pipeline_panel']
+           'Partition', 'least_maximum', 'least_limit', 'partition', 'equal_counts', 'Tokens', 'memory_rows',
+           'stage_times', 'Mail', 'HandPipeline', 'Problem', 'blocks_problem', 'resnet_problem', 'Task', 'Recorder',
+           'pipeline_rank', 'run_ranks', 'Run', 'run_pipelines', 'alone', 'gradient_error', 'Wait', 'settled',
+           'wait_problem', 'Setup', 'plot_runs', 'describe_setup', 'run_setup', 'pipeline_panel']
 
 # %% ../nbs/13_pipeline.ipynb #e03caa63
 if TYPE_CHECKING:
@@ -109,6 +109,10 @@ class StageTimes:
     def even(cls, stages: int, forward: float = 1.0, inputs: float = 1.0, weights: float = 1.0) -> StageTimes:
         "The same times for every stage."
         return cls((forward,) * stages, (inputs,) * stages, (weights,) * stages)
+
+    def scaled(self, factor: float) -> StageTimes:
+        "All times by a factor."
+        return StageTimes(*(tuple(factor * t for t in times) for times in (self.forward, self.inputs, self.weights)))
 
     def of(self, kind: str, stage: int) -> float:
         "Seconds of one operation."
@@ -219,16 +223,17 @@ def draw_schedule(
     timeline:Timeline,
     height:float=22,  # pixels of a rank's row
 ) -> Svg:
-    "A row for each rank, a box for each operation; later stages of a rank are framed."
-    drawing, wide = Svg(700, (timeline.ranks + 1) * (height + 4) + 18, "what each rank does"), 640 / timeline.seconds
-    start = min(event.start for event in timeline.events)
-    for rank in range(timeline.ranks): drawing.text(0, rank * (height + 4) + 0.7 * height, f"rank {rank}", size=11)
+    "A row for each rank, a box for each operation with its micro-batch; a rank's later stages have a dark foot."
+    ranks, start = timeline.ranks, min(event.start for event in timeline.events)
+    drawing, wide = Svg(700, (ranks + 1) * (height + 4) + 18, "what each rank does"), 640 / timeline.seconds
+    for rank in range(ranks): drawing.text(0, rank * (height + 4) + 0.7 * height, f"rank {rank}", size=11)
     for event in timeline.events:
         x, y, width = 54 + (event.start - start) * wide, event.rank * (height + 4), (event.end - event.start) * wide
-        drawing.box(x, y, max(width - 0.8, 0.4), height, _LOOK[event.kind])
-        if event.stage >= timeline.ranks: drawing.box(x, y + height - 4, max(width - 0.8, 0.4), 4, "#222222")
-        if width > 13: drawing.text(x + width / 2, y + 0.7 * height, str(event.micro_batch), anchor="middle", size=10, color="white" if event.kind != "B" and event.kind != "I" else "#222")
-    return _legend(drawing, timeline, timeline.ranks * (height + 4) + 6)
+        shown = max(width - 0.8, 0.4)  # a thin line of background between neighbours
+        drawing.box(x, y, shown, height, _LOOK[event.kind])
+        if event.stage >= ranks: drawing.box(x, y + height - 4, shown, 4, "#222222")
+        if width > 9: drawing.text(x + shown / 2, y + 0.7 * height, str(event.micro_batch), anchor="middle", size=9 if width < 14 else 10, color="#222" if event.kind in "BI" else "white")
+    return _legend(drawing, timeline, ranks * (height + 4) + 6)
 
 def _legend(drawing: Svg, timeline: Timeline, y: float) -> Svg:
     "The kinds that occur, in words."
@@ -236,7 +241,8 @@ def _legend(drawing: Svg, timeline: Timeline, y: float) -> Svg:
     for column, kind in enumerate(used):
         drawing.box(54 + 165 * column, y, 12, 12, _LOOK[kind])
         drawing.text(72 + 165 * column, y + 11, KINDS[kind], size=11)
-    if any(event.stage >= timeline.ranks for event in timeline.events): drawing.text(54 + 165 * len(used), y + 11, "dark foot: a later stage", size=11)
+    ranks = timeline.ranks
+    if any(event.stage >= ranks for event in timeline.events): drawing.text(54 + 165 * len(used), y + 11, "dark foot: a later stage", size=11)
     return drawing
 
 # %% ../nbs/13_pipeline.ipynb #eb330984
@@ -413,7 +419,25 @@ def least_maximum(
     for choice in choices[::-1]: bounds.append(choice[bounds[-1]])
     return tuple(bounds[::-1])
 
-# %% ../nbs/13_pipeline.ipynb #1f8ba8ad
+# %% ../nbs/13_pipeline.ipynb #83f2a029
+def _rows(memory: Sequence[Any], stages: int, layers: int) -> list[list[float]]:
+    "Sums of bytes up to each layer, for each stage."
+    rows = [list(row) for row in memory] if isinstance(memory[0], (Sequence, np.ndarray)) else [list(memory)] * stages
+    if [len(row) for row in rows] != [layers] * stages: raise ValueError(f"memory must have {layers} values, or {stages} rows of them, got {[len(row) for row in rows]}")
+    return [list(accumulate((positive_float("memory", b, zero=True) for b in row), initial=0.0)) for row in rows]
+
+def least_limit(
+    memory:Sequence[float]|Sequence[Sequence[float]],  # bytes of each layer; or a row of them for each stage
+    stages:int,
+    layers:int,
+) -> float:  # bytes
+    "The smallest memory limit under which there is a cut."
+    rows = _rows(memory, stages, layers)
+    size = lambda s, i, j: rows[s][j] - rows[s][i]
+    bounds = least_maximum(layers, stages, size, lambda s, i, j: True)
+    return max(size(s, i, j) for s, (i, j) in enumerate(pairwise(bounds)))
+
+# %% ../nbs/13_pipeline.ipynb #71ed73ac
 def partition(
     costs:Sequence[float],                                        # of each layer, such as seconds
     stages:int,
@@ -431,23 +455,6 @@ def partition(
     if bounds is None: raise ValueError(f"no cut into {stages} stages keeps each under {bytes_text(limit)}: the limit must be at least {bytes_text(least_limit(memory, stages, len(costs)))}")
     parts = list(pairwise(bounds))
     return Partition(bounds, tuple(sum(costs[i:j]) for i, j in parts), tuple(rows[s][j] - rows[s][i] for s, (i, j) in enumerate(parts)) if rows else None)
-
-def least_limit(
-    memory:Sequence[float]|Sequence[Sequence[float]],  # bytes of each layer; or a row of them for each stage
-    stages:int,
-    layers:int,
-) -> float:  # bytes
-    "The smallest memory limit under which there is a cut."
-    rows = _rows(memory, stages, layers)
-    size = lambda s, i, j: rows[s][j] - rows[s][i]
-    bounds = least_maximum(layers, stages, size, lambda s, i, j: True)
-    return max(size(s, i, j) for s, (i, j) in enumerate(pairwise(bounds)))
-
-def _rows(memory: Sequence[Any], stages: int, layers: int) -> list[list[float]]:
-    "Sums of bytes up to each layer, for each stage."
-    rows = [list(row) for row in memory] if isinstance(memory[0], (Sequence, np.ndarray)) else [list(memory)] * stages
-    if [len(row) for row in rows] != [layers] * stages: raise ValueError(f"memory must have {layers} values, or {stages} rows of them, got {[len(row) for row in rows]}")
-    return [list(accumulate((positive_float("memory", b, zero=True) for b in row), initial=0.0)) for row in rows]
 
 # %% ../nbs/13_pipeline.ipynb #0d5ec0f4
 def equal_counts(
@@ -491,59 +498,69 @@ def _tag(kind: str, stage: int, micro_batch: int) -> int:
     "A number for a message to `stage`."
     return (2 * stage + (kind == "B")) << 16 | micro_batch
 
+class Mail:
+    "Messages between stages: sends do not wait, receives do; stages of one rank hand over directly."
+    def __init__(self, rank: int, ranks: int): self.rank, self.ranks, self.own, self.sent = rank, ranks, {}, []
+
+    def send(self, tensor: torch.Tensor, stage: int, tag: int) -> None:
+        "To the rank of `stage`."
+        if stage % self.ranks == self.rank: self.own[tag] = tensor
+        else: self.sent.append((dist.isend(tensor := tensor.contiguous(), stage % self.ranks, tag=tag), tensor))  # kept until it has left
+
+    def receive(self, shape: tuple[int, ...], stage: int, tag: int) -> torch.Tensor:
+        "From the rank of `stage`."
+        if stage % self.ranks == self.rank: return self.own.pop(tag)
+        dist.recv(tensor := torch.empty(shape), stage % self.ranks, tag=tag)
+        return tensor
+
+    def finish(self) -> None:
+        "Wait until all that was sent has left."
+        for work, _tensor in self.sent: work.wait()
+        self.sent = []
+
+# %% ../nbs/13_pipeline.ipynb #397ce015
 class HandPipeline:
     "One rank's stages, run by hand in the order of a list."
     def __init__(
         self,
-        stages:dict[int, nn.Module],           # those of this rank
-        shapes:Sequence[tuple[int, ...]],      # of the input of every stage, for one micro-batch
-        loss_fn:Callable,                      # of the last stage's output and the targets
-        rank:int,
-        ranks:int,
-        record:Callable[[str, int, int], Any], # a context that notes when an operation ran
+        stages:dict[int, nn.Module],            # those of this rank
+        shapes:Sequence[tuple[int, ...]],       # of the input of every stage, for one micro-batch
+        loss_fn:Callable,                       # of the last stage's output and the targets
+        mail:Mail,
+        record:Callable[[str, int, int], Any],  # a context that notes when an operation ran
     ):
-        self.stages, self.shapes, self.loss_fn, self.rank, self.ranks, self.record = stages, shapes, loss_fn, rank, ranks, record
-        self.last = len(shapes) - 1
+        self.stages, self.shapes, self.loss_fn, self.mail, self.record, self.last = stages, shapes, loss_fn, mail, record, len(shapes) - 1
 
     def step(self, operations: Iterable[Operation], xs: Sequence[torch.Tensor], ys: Sequence[torch.Tensor]) -> list[float]:
         "Work through the list; returns the losses, where this rank has the last stage."
-        self.xs, self.ys, self.kept, self.mail, self.sent, self.losses = xs, ys, {}, {}, [], []
+        self.xs, self.ys, self.kept, self.losses = xs, ys, {}, []
         act = {"F": self._forward, "B": self._backward, "I": self._inputs, "W": self._weights}
         for kind, stage, i in operations: act[kind](stage, i)
-        for work, _tensor in self.sent: work.wait()
+        self.mail.finish()
         return self.losses
 
-    def _send(self, tensor: torch.Tensor, stage: int, tag: int) -> None:
-        if stage % self.ranks == self.rank: self.mail[tag] = tensor
-        else: self.sent.append((dist.isend(tensor := tensor.contiguous(), stage % self.ranks, tag=tag), tensor))  # kept until it has left
-
-    def _receive(self, shape: tuple[int, ...], stage: int, tag: int) -> torch.Tensor:
-        if stage % self.ranks == self.rank: return self.mail.pop(tag)
-        dist.recv(tensor := torch.empty(shape), stage % self.ranks, tag=tag)
-        return tensor
-
-    def _due(self, s: int, i: int) -> torch.Tensor | None:
-        "The gradient of the stage's output; None where the output is the loss."
-        return self._receive(self.shapes[s + 1], s + 1, _tag("B", s, i)) if s < self.last else None
-
     def _forward(self, s: int, i: int) -> None:
-        x = self._receive(self.shapes[s], s - 1, _tag("F", s, i)).requires_grad_() if s else self.xs[i]
+        x = self.mail.receive(self.shapes[s], s - 1, _tag("F", s, i)).requires_grad_() if s else self.xs[i]
         with self.record("F", s, i):
             y = self.stages[s](x)
             if s == self.last: y = self.loss_fn(y, self.ys[i]) / len(self.xs)
         self.kept[s, i] = x, y
-        if s < self.last: self._send(y.detach(), s + 1, _tag("F", s + 1, i))
+        if s < self.last: self.mail.send(y.detach(), s + 1, _tag("F", s + 1, i))
         else: self.losses.append(y.item())
+
+    def _due(self, s: int, i: int) -> torch.Tensor | None:
+        "The gradient of the stage's output; None where the output is the loss."
+        return self.mail.receive(self.shapes[s + 1], s + 1, _tag("B", s, i)) if s < self.last else None
 
     def _backward(self, s: int, i: int) -> None:
         (x, y), due = self.kept.pop((s, i)), self._due(s, i)
         with self.record("B", s, i): y.backward(due)
-        if s: self._send(x.grad, s - 1, _tag("B", s - 1, i))
+        if s: self.mail.send(x.grad, s - 1, _tag("B", s - 1, i))
 
     def _inputs(self, s: int, i: int) -> None:
         (x, y), due = self.kept.pop((s, i)), self._due(s, i)
-        with self.record("I", s, i):
-            if s: self._send(torch.autograd.grad(y, x, due, retain_graph=True)[0], s - 1, _tag("B", s - 1, i))
+        with self.record("I", s, i): gradient = torch.autograd.grad(y, x, due, retain_graph=True)[0] if s else None
+        if s: self.mail.send(gradient, s - 1, _tag("B", s - 1, i))
         self.kept[s, i] = y, due
 
     def _weights(self, s: int, i: int) -> None:
@@ -557,6 +574,20 @@ class Problem(NamedTuple):
     x:torch.Tensor
     y:torch.Tensor  # classes
 
+def blocks_problem(
+    layers:int=8,   # linear layers with tanh
+    batch:int=16,   # samples
+) -> Problem:
+    "Small equal blocks, to compare gradients."
+    return Problem(nn.Sequential(*[nn.Sequential(nn.Linear(12, 12), nn.Tanh()) for _ in range(layers)]), torch.randn(batch, 12), torch.randint(0, 12, (batch,)))
+
+def resnet_problem(
+    batch:int=32,  # images of 28 x 28 pixels
+) -> Problem:
+    "A ResNet-18 and random digits."
+    return Problem(resnet18(10, "small"), torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
+
+# %% ../nbs/13_pipeline.ipynb #696b719c
 @dataclass(frozen=True)
 class Task:
     "One pipeline to run for real."
@@ -591,20 +622,6 @@ class Task:
 
     def __str__(self) -> str: return f"{self.schedule}, {self.engine}"
 
-# %% ../nbs/13_pipeline.ipynb #84c8facc
-def blocks_problem(
-    layers:int=8,   # linear layers with tanh
-    batch:int=16,   # samples
-) -> Problem:
-    "Small equal blocks, to compare gradients."
-    return Problem(nn.Sequential(*[nn.Sequential(nn.Linear(12, 12), nn.Tanh()) for _ in range(layers)]), torch.randn(batch, 12), torch.randint(0, 12, (batch,)))
-
-def resnet_problem(
-    batch:int=32,  # images of 28 x 28 pixels
-) -> Problem:
-    "A ResNet-18 and random digits."
-    return Problem(resnet18(10, "small"), torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
-
 # %% ../nbs/13_pipeline.ipynb #b8a371d3
 class Recorder:
     "Notes when this rank's operations ran."
@@ -638,7 +655,7 @@ def _recorded_stage() -> type:
 
 _TORCH = {"GPipe": "ScheduleGPipe", "1F1B": "Schedule1F1B", "interleaved 1F1B": "ScheduleInterleaved1F1B", "zero-bubble": "ScheduleInterleavedZeroBubble"}
 
-# %% ../nbs/13_pipeline.ipynb #df8a7e80
+# %% ../nbs/13_pipeline.ipynb #b3e7fc8b
 def _torch_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder) -> Callable[[], list[float]]:
     "A function that runs one step by torch.distributed.pipelining."
     from torch.distributed import pipelining
@@ -656,8 +673,8 @@ def _torch_step(task: Task, stages: dict[int, nn.Module], problem: Problem, reco
 
 def _hand_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder, pieces: nn.Sequential) -> Callable[[], list[float]]:
     "A function that runs one step by hand."
-    xs, ys, ranks = problem.x.chunk(task.micro_batches), problem.y.chunk(task.micro_batches), task.ranks
-    engine = HandPipeline(stages, _shapes(pieces, task.bounds, xs[0]), F.cross_entropy, recorder.rank, ranks, recorder)
+    xs, ys = problem.x.chunk(task.micro_batches), problem.y.chunk(task.micro_batches)
+    engine = HandPipeline(stages, _shapes(pieces, task.bounds, xs[0]), F.cross_entropy, Mail(recorder.rank, task.ranks), recorder)
     return functools.partial(engine.step, task.lists()[recorder.rank], xs, ys)
 
 def _shapes(pieces: nn.Sequential, bounds: Sequence[int], x: torch.Tensor) -> list[tuple[int, ...]]:
@@ -708,9 +725,10 @@ def _start(function: Callable, args: tuple, seconds: float) -> Any:
     try: return function(*args)
     finally: dist.destroy_process_group()
 
-def run_ranks(function: Callable, world_size: int, *args: Any, seconds: float = 60.0, share_cores: bool = False) -> dict[int, Any]:
+def run_ranks(function: Callable, world_size: int, *args: Any, seconds: float = 60.0, share_cores: bool = False, report: Callable = lambda share, words: None) -> dict[int, Any]:
     "Run the function in `world_size` processes that form a process group; rank -> what it returned."
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    report(0.5, f"{world_size} processes")
     config = LaunchConfig(1, 1, world_size, run_id="pipeline", rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="127.0.0.1",
                           max_restarts=0, monitor_interval=0.05, start_method="spawn")
     return elastic_launch(config, _start)(function, args, seconds)
@@ -728,11 +746,12 @@ class Run:
 def run_pipelines(
     tasks:Sequence[Task],  # all for the same number of ranks
     seconds:float=120.0,   # after which ranks that still run have hung
+    report:Callable[[float, str], None]=lambda share, words: None,  # may raise, to stop
 ) -> list[Run]:
     "Start the ranks once, run every task on them, and put together what they did."
     if len({task.ranks for task in tasks}) != 1: raise ValueError(f"tasks must be for the same number of ranks, got {sorted({task.ranks for task in tasks})}")
     for task in tasks: _built(task)  # what is wrong with a task is said here, before anything is started
-    found = run_ranks(pipeline_rank, tasks[0].ranks, list(tasks), seconds=seconds, share_cores=True)
+    found = run_ranks(pipeline_rank, tasks[0].ranks, list(tasks), seconds=seconds, share_cores=True, report=report)
     return [_together(task, [found[rank][number] for rank in range(task.ranks)]) for number, task in enumerate(tasks)]
 
 def _together(task: Task, parts: list[tuple]) -> Run:
@@ -798,24 +817,46 @@ class Wait(nn.Module):
         return _Pause.apply(x, forward, inputs) * _Pause.apply(self.weight, 0.0, weights)
 
 # %% ../nbs/13_pipeline.ipynb #be0993ce
-def wait_times(
-    stages:int,
-    forward:float=0.01,   # seconds of each stage
-    backward:float=0.02,  # seconds of each stage, half of it for the input
+def settled(
+    times:StageTimes,
 ) -> StageTimes:
-    "Even stages, of which the first has no gradient of the input to compute, only of its weights."
-    rest = stages - 1
-    return StageTimes((forward,) * stages, (0.0, *(backward / 2,) * rest), (backward, *(backward / 2,) * rest))
+    "The same times in sum, where the first stage has no gradient of its input to compute, only of its weights."
+    return StageTimes(times.forward, (0.0, *times.inputs[1:]), (times.inputs[0] + times.weights[0], *times.weights[1:]))
 
 def wait_problem(
-    stages:int,
-    forward:float=0.01,   # seconds of each stage
-    backward:float=0.02,  # seconds of each stage
-    batch:int=8,          # samples
+    times:StageTimes,  # as `settled` gives them
+    batch:int=8,       # samples
 ) -> Problem:
-    "A model of layers that wait."
-    times = wait_times(stages, forward, backward)
+    "A model of layers that wait, one for each stage."
     return Problem(nn.Sequential(*map(Wait, times.forward, times.inputs, times.weights)), torch.rand(batch, 4), torch.randint(0, 4, (batch,)))
+
+# %% ../nbs/13_pipeline.ipynb #8d5223cd
+@dataclass(frozen=True)
+class Setup:
+    "A schedule and its times; the unit is a rank's forward for one micro-batch."
+    schedule:str         # one of `SCHEDULES`
+    ranks:int
+    micro_batches:int
+    chunks:int=1         # stages on each rank, of interleaved 1F1B and zero-bubble
+    backward:float=2.0   # units, half of it for the input
+    slow:float=1.0       # the last rank's times, over those of the others
+
+    def times(self) -> StageTimes:
+        "Of every stage, in units."
+        scale = [(self.slow if stage % self.ranks == self.ranks - 1 else 1.0) / self.chunks for stage in range(self.ranks * self.chunks)]
+        return StageTimes(tuple(scale), tuple(self.backward / 2 * s for s in scale), tuple(self.backward / 2 * s for s in scale))
+
+    def timeline(self) -> Timeline:
+        "By simulation, in units."
+        return simulate(schedule(self.schedule, self.ranks, self.micro_batches, self.chunks), self.times())
+
+    def task(self, unit: float = 0.01, repeats: int = 1) -> tuple[Task, Timeline]:
+        "To run for real with layers that wait, a unit being so many seconds; and its prediction."
+        times = settled(self.times().scaled(unit))
+        problem = functools.partial(wait_problem, times, self.micro_batches)
+        engine = "hand" if self.schedule == "naive" or self.micro_batches < self.ranks else "torch"
+        task = Task(problem, tuple(range(len(times.forward) + 1)), self.schedule, self.micro_batches, self.chunks, engine, repeats)
+        return task, task.predict(times)
 
 # %% ../nbs/13_pipeline.ipynb #5f90fe82
 def plot_runs(
@@ -837,25 +878,6 @@ def plot_runs(
     return label(ax, "milliseconds", title=words)
 
 # %% ../nbs/13_pipeline.ipynb #d081eb0d
-@dataclass(frozen=True)
-class Setup:
-    "What the panel's controls say; a unit of time is a rank's forward for one micro-batch."
-    schedule:str         # one of `SCHEDULES`
-    ranks:int
-    micro_batches:int
-    chunks:int=1         # stages on each rank, of interleaved 1F1B and zero-bubble
-    backward:float=2.0   # units, half of it for the input
-    slow:float=1.0       # the last rank's times, over those of the others
-
-    def times(self) -> StageTimes:
-        "Of every stage."
-        scale = [(self.slow if stage % self.ranks == self.ranks - 1 else 1.0) / self.chunks for stage in range(self.ranks * self.chunks)]
-        return StageTimes(tuple(scale), tuple(self.backward / 2 * s for s in scale), tuple(self.backward / 2 * s for s in scale))
-
-    def timeline(self) -> Timeline:
-        "By simulation."
-        return simulate(schedule(self.schedule, self.ranks, self.micro_batches, self.chunks), self.times())
-
 def describe_setup(
     setup:Setup,
 ) -> str:
@@ -866,19 +888,39 @@ def describe_setup(
     return (f"{timeline.seconds:,.4g} units of time for {count_text(setup.micro_batches, 'micro-batch', 'micro-batches')} on {count_text(setup.ranks, 'rank')}, {alone / timeline.seconds:.2f} times as fast as one rank. "
             f"Ranks are idle for {timeline.bubble:.1%} of their time. Rank 0 keeps the activations of at most {kept[0]:g} micro-batches, the last rank of {kept[-1]:g}.")
 
-# %% ../nbs/13_pipeline.ipynb #858d8b2a
+# %% ../nbs/13_pipeline.ipynb #a1010f58
+def run_setup(
+    setup:Setup,
+    unit:float=0.01,  # seconds of a rank's forward
+    most:int=4,       # ranks that may be started
+    report:Callable[[float, str], None]=lambda share, words: None,
+) -> tuple[Run, Timeline]:  # what happened, what was predicted
+    "Run the setup here; ValueError where that would take too many processes or too long."
+    if setup.ranks > most: raise ValueError(f"ranks must be at most {most} to be started here, got {setup.ranks}")
+    task, predicted = setup.task(unit)
+    if predicted.seconds > 5: raise ValueError(f"a step must take at most 5 s to be run here, this one takes {duration_text(predicted.seconds)}: choose fewer micro-batches")
+    return run_pipelines([task], report=report)[0], predicted
+
 def pipeline_panel() -> ipywidgets.VBox:
-    "A panel: a `Setup`'s parts -> what each rank does when, the bubble, the activations kept."
+    "A panel: a `Setup`'s parts -> what each rank does when, the bubble, the activations kept; and a button to run it."
     import ipywidgets as w
     controls = dict(
         schedule=w.Dropdown(options=list(SCHEDULES), value="GPipe", description="schedule", style={"description_width": "150px"}, layout=w.Layout(width="420px")),
         ranks=slider("ranks", range(1, 9), 4), micro_batches=slider("micro-batches", [1, 2, 3, 4, 6, 8, 12, 16, 24, 32], 8), chunks=slider("stages on a rank", [1, 2, 3, 4], 1),
         backward=slider("backward (forwards)", [1.0, 1.5, 2.0, 2.5, 3.0], 2.0), slow=slider("last rank (others)", [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0], 1.0))
+    real = w.HTML()
 
     def update(**values: Any) -> tuple[str, Svg]:
         setup = Setup(**values)
         return describe_setup(setup), draw_schedule(setup.timeline())
 
-    box = panel(controls, update, "pipeline")
-    box.controls = controls
+    def done(found: tuple[Run, Timeline]) -> str:
+        run, predicted = found
+        real.value = str(draw_schedule(run.timeline))
+        return (f"{run.task.schedule} on {count_text(run.task.ranks, 'rank')} with {count_text(run.task.micro_batches, 'micro-batch', 'micro-batches')}: measured {duration_text(run.timeline.seconds)}, predicted {duration_text(predicted.seconds)}; "
+                f"idle {run.timeline.bubble:.1%}, predicted {predicted.bubble:.1%}")
+
+    button = RunButton(lambda job: run_setup(Setup(**{name: control.value for name, control in controls.items()}), report=job.report), done, "Run it here")
+    box = panel(controls, update, "pipeline", [button.widget, real])
+    box.controls, box.button = controls, button
     return box

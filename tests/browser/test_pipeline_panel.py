@@ -2,7 +2,7 @@
 from dataclasses import replace
 
 import pytest
-from lab import Panel
+from lab import Panel, wait_until
 
 from mlinfra.pipeline import Setup, describe_setup
 
@@ -49,3 +49,18 @@ def test_pipeline_panel_follows_its_controls(open_cells):
     panel.click_track("micro-batches", 1.0)
     now(micro_batches=32)
     notebook.shot("pipeline_largest")
+    panel.button("Run it here").click()
+    wait_until(lambda: "ranks must be at most 4 to be started here, got 8" in panel.status(), "too many processes are refused")
+
+
+def test_pipeline_panel_runs_two_ranks(open_cells):
+    notebook = open_cells("from mlinfra.pipeline import pipeline_panel\npipeline_panel()")
+    panel, setup = Panel(notebook, "pipeline"), Setup("GPipe", 4, 8)
+    panel.says(describe_setup(setup))
+    panel.press("ranks", "ArrowLeft", "ArrowLeft")
+    panel.control("schedule").locator("select").select_option("1F1B")
+    panel.says(describe_setup(replace(setup, ranks=2, schedule="1F1B")))
+    panel.button("Run it here").click()
+    wait_until(lambda: "1F1B on 2 ranks with 8 micro-batches: measured" in panel.status(), "two processes run", 120)
+    assert panel.root.locator("svg").count() == 2
+    notebook.shot("pipeline_run")

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -582,7 +582,7 @@ def blocks_problem(
     return Problem(nn.Sequential(*[nn.Sequential(nn.Linear(12, 12), nn.Tanh()) for _ in range(layers)]), torch.randn(batch, 12), torch.randint(0, 12, (batch,)))
 
 def resnet_problem(
-    batch:int=32,  # images of 28 x 28 pixels
+    batch:int=16,  # images of 28 x 28 pixels
 ) -> Problem:
     "A ResNet-18 and random digits."
     return Problem(resnet18(10, "small"), torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
@@ -689,8 +689,9 @@ def _shapes(pieces: nn.Sequential, bounds: Sequence[int], x: torch.Tensor) -> li
 # %% ../nbs/13_pipeline.ipynb #9601762a
 def _built(task: Task) -> tuple[Problem, nn.Sequential]:
     "The task's problem and its chain, the same in every process."
-    torch.manual_seed(0)
-    problem = task.problem()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        problem = task.problem()
     if len(problem.x) % task.micro_batches: raise ValueError(f"the batch must be a multiple of {task.micro_batches} micro-batches, got {len(problem.x)} samples")
     pieces = chain(problem.model).train()
     if task.bounds[0] != 0 or task.bounds[-1] != len(pieces) or list(task.bounds) != sorted(set(task.bounds)): raise ValueError(f"bounds must rise from 0 to the {count_text(len(pieces), 'piece')}, got {task.bounds}")
@@ -781,9 +782,10 @@ def alone(
 
 def gradient_error(
     run:Run,
+    micro_batches:int|None=None,  # of the one process; None: as many as the run's
 ) -> float:
     "The largest difference of any gradient from one process, relative to that parameter's largest gradient."
-    _, reference = alone(run.task)
+    _, reference = alone(run.task if micro_batches is None else replace(run.task, engine="hand", schedule="naive", chunks=1, micro_batches=micro_batches))
     if reference.keys() != run.gradients.keys(): raise ValueError(f"these parameters have a gradient in one of the two only: {sorted(reference.keys() ^ run.gradients.keys())}")
     return max(float(abs(run.gradients[name] - grad).max() / (abs(grad).max() or 1)) for name, grad in reference.items())
 

@@ -46,7 +46,7 @@ def test_pipeline_panel_follows_its_controls(open_cells):
     now(slow=3.0)
     panel.press("backward", "End")
     now(backward=3.0)
-    panel.click_track("micro-batches", 1.0)
+    panel.press("micro-batches", "End")
     now(micro_batches=32)
     notebook.shot("pipeline_largest")
     panel.button("Run it here").click()

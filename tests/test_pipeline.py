@@ -255,15 +255,22 @@ def test_a_wrong_gradient_is_noticed():
 ENGINES = [(name, engine) for engine in ("hand", "torch") for name in SCHEDULES if (engine, name) != ("torch", "naive")]
 
 
+def sentences():
+    "A small transformer that classifies sentences of 6 tokens."
+    blocks = [nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True) for _ in range(3)]
+    return pipeline.Problem(nn.Sequential(nn.Embedding(50, 16), *blocks, nn.Flatten(), nn.Linear(6 * 16, 5)), torch.randint(0, 50, (8, 6)), torch.randint(0, 5, (8,)))
+
+
 @pytest.fixture(scope="module", params=[2, 4], ids=["world 2", "world 4"])
 def runs(request):
-    "Every schedule by both engines, and a ResNet with batch norms, in one start."
+    "Every schedule by both engines, a transformer, and a ResNet with batch norms, in one start."
     ranks = request.param
     tasks = []
     for name, engine in ENGINES:
         for chunks in ((1, 2) if name in CHUNKED else (1,)):
             tasks.append(Task(pipeline.blocks_problem, pipeline.equal_counts(8, ranks * chunks), name, 8, chunks, engine))
     if ranks == 2: tasks += [Task(partial(pipeline.resnet_problem, 8), pipeline.equal_counts(11, ranks), name, 4, 1, engine) for name, engine in (("1F1B", "torch"), ("zero-bubble", "torch"), ("1F1B", "hand"))]
+    tasks += [Task(sentences, pipeline.equal_counts(5, ranks), name, 4, 1, engine) for name, engine in (("1F1B", "torch"), ("zero-bubble", "hand"))]
     return pipeline.run_pipelines(tasks)
 
 

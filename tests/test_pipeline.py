@@ -152,6 +152,15 @@ def test_an_impossible_timeline_is_found(setup, data):
     with pytest.raises(ValueError, match="ran twice"): check_timeline(Timeline((*timeline.events, victim)))
 
 
+@pytest.mark.parametrize("name", ["1F1B", "zero-bubble"])
+def test_every_operation_waits_for_its_input(name):
+    timeline = simulate(schedule(name, 2, 3), StageTimes.even(2))
+    for event in timeline.events:
+        if event.kind == "F" and not event.stage: continue  # the data are there
+        with pytest.raises(ValueError, match=f"{event} started before"):
+            check_timeline(Timeline(tuple(e._replace(start=-3.0, end=-2.0) if e is event else e for e in timeline.events)))
+
+
 def test_two_at_once_are_found():
     with pytest.raises(ValueError, match="rank 0 ran F0 of stage 0 and F1 of stage 0 at once"): check_timeline(Timeline((Event(0, 0, 1, "F", 0, 0), Event(0, 0.5, 1, "F", 0, 1))))
 

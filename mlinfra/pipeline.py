@@ -182,7 +182,7 @@ def simulate(
     "Every operation as early as its rank and its inputs allow; ValueError where ranks wait for each other for ever."
     ended: dict[tuple[str, int, int], tuple[float, int]] = {}  # operation -> when, on which rank
     left, free, events, moved = [list(ops)[::-1] for ops in lists], [0.0] * len(lists), [], True
-    find = lambda kinds, *what: next((ended[kind, *what] for kind in kinds if (kind, *what) in ended), None)
+    find = lambda kinds, *what: next((ended[(kind, *what)] for kind in kinds if (kind, *what) in ended), None)
     while moved:
         moved = False
         for rank, todo in enumerate(left):
@@ -212,7 +212,7 @@ def check_timeline(
             if after.start < before.end - slack: raise ValueError(f"rank {rank} ran {before} and {after} at once")
     for event in timeline.events:
         for kinds, *what in needs(Operation(*event[3:]), last):
-            ready = next((ends[kind, *what] for kind in kinds if (kind, *what) in ends), None)
+            ready = next((ends[(kind, *what)] for kind in kinds if (kind, *what) in ends), None)
             if ready is None or ready > event.start + slack: raise ValueError(f"{event} started before {kinds[-1]}{what[1]} of stage {what[0]} had ended")
     return timeline
 

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,23 +20,26 @@ import torch.distributed as dist
 from torch import fx, nn
 from torch.nn import functional as F
 
-from .arithmetic import positive_float, positive_int
+from .arithmetic import ceil_div, positive_float, positive_int
+from .data import BatchLoader, Images, mnist, to_float
+from .data_parallel import Network, accuracy_of_ranks, check_same, check_world, first_digits, process_group, run_ranks, who
 from .memory import state_bytes
-from .models import resnet18
+from .models import GluonCNN, resnet18
+from .training import History, fit, sgd
 from .ui import COLORS, RunButton, Svg, axes, bytes_text, count_text, duration_text, label, panel, slider
 
-# %% auto #0
-__all__ = ['KINDS', 'SCHEDULES', 'Operation', 'weave', 'schedule', 'StageTimes', 'Event', 'Timeline', 'needs', 'simulate',
-           'check_timeline', 'draw_schedule', 'bubble', 'chain', 'LayerCost', 'profile_layers', 'kept_bytes',
-           'Partition', 'least_maximum', 'least_limit', 'partition', 'equal_counts', 'Tokens', 'memory_rows',
-           'stage_times', 'Mail', 'HandPipeline', 'Problem', 'blocks_problem', 'resnet_problem', 'Task', 'Recorder',
-           'pipeline_rank', 'run_ranks', 'Run', 'run_pipelines', 'alone', 'gradient_error', 'Wait', 'settled',
-           'wait_problem', 'Setup', 'plot_runs', 'describe_setup', 'run_setup', 'pipeline_panel']
-
-# %% ../nbs/13_pipeline.ipynb #e03caa63
 if TYPE_CHECKING:
     import ipywidgets
     from matplotlib.axes import Axes
+
+# %% auto #0
+__all__ = ['KINDS', 'SCHEDULES', 'Operation', 'weave', 'schedule', 'StageTimes', 'Event', 'needs', 'Timeline', 'simulate',
+           'check_timeline', 'draw_schedule', 'bubble', 'chain', 'LayerCost', 'profile_layers', 'kept_bytes',
+           'Partition', 'least_maximum', 'least_limit', 'partition', 'equal_counts', 'Tokens', 'memory_rows',
+           'stage_times', 'message_times', 'Mail', 'HandPipeline', 'Problem', 'blocks_problem', 'resnet_problem',
+           'Task', 'Recorder', 'engine_step', 'pipeline_rank', 'Run', 'run_pipelines', 'together', 'alone',
+           'gradient_error', 'plot_runs', 'Staged', 'agreed_cut', 'train_pipeline', 'train_digits_in_stages', 'Wait',
+           'settled', 'wait_problem', 'Setup', 'describe_setup', 'run_setup', 'pipeline_panel']
 
 # %% ../nbs/13_pipeline.ipynb #3e957497
 KINDS = {"F": "forward", "B": "backward", "I": "backward, inputs only", "W": "backward, weights only"}  # of operations; B is I and W in one
@@ -65,7 +67,7 @@ def weave(
         if lag is not None and turn >= lag: woven.append(Operation("W", *backwards[turn - lag]))
     return woven if lag is None else woven + [Operation("W", *pair) for pair in backwards[max(len(backwards) - lag, 0):]]
 
-# %% ../nbs/13_pipeline.ipynb #ae46d517
+# %% ../nbs/13_pipeline.ipynb #5d993f09
 SCHEDULES = ("naive", "GPipe", "1F1B", "interleaved 1F1B", "zero-bubble")
 
 def schedule(
@@ -79,10 +81,9 @@ def schedule(
     ranks, micro_batches, chunks = positive_int("ranks", ranks), positive_int("micro_batches", micro_batches), positive_int("chunks", chunks)
     if chunks > 1 and name in SCHEDULES[:3]: raise ValueError(f"chunks must be 1 for {name}, got {chunks}: only interleaved 1F1B and zero-bubble give a rank several stages")
     rounds = max(1, micro_batches // ranks)
-    if name in SCHEDULES[3:] and micro_batches % rounds: raise ValueError(f"micro_batches must be a multiple of the {ranks:,} ranks for {name}, got {micro_batches:,}")
+    if name in SCHEDULES[3:] and micro_batches % rounds: raise ValueError(f"micro_batches must make {rounds:,} equal rounds for {name} on {count_text(ranks, 'rank')}, got {micro_batches:,}: take a multiple of the ranks")
     return [_one_rank(name, rank, ranks, micro_batches, chunks, micro_batches // rounds) for rank in range(ranks)]
 
-# %% ../nbs/13_pipeline.ipynb #be78cdba
 def _one_rank(name: str, rank: int, ranks: int, micro_batches: int, chunks: int, group: int) -> list[Operation]:
     "The list of `rank`: with several stages, `group` micro-batches go through one before it turns to the next."
     turns = [(k // group % chunks, k // (group * chunks) * group + k % group) for k in range(micro_batches * chunks)]
@@ -130,6 +131,22 @@ class Event(NamedTuple):
 
     def __str__(self) -> str: return str(Operation(*self[3:]))
 
+def needs(
+    operation:Operation,
+    last:int,  # the number of the last stage
+) -> list[tuple[str, int, int]]:  # (kinds that will do, stage, micro-batch)
+    "What must be done before the operation can start."
+    kind, stage, i = operation
+    if kind == "F": return [("F", stage - 1, i)] if stage else []
+    if kind == "W": return [("I", stage, i)]
+    return [("F", stage, i), *([("BI", stage + 1, i)] if stage < last else [])]
+
+def _borders(transfer: float | Sequence[float], count: int) -> list[float]:
+    "Seconds of a message over each border."
+    rows = list(transfer) if isinstance(transfer, Sequence) else [transfer] * count
+    if len(rows) != count: raise ValueError(f"transfer must be one time, or one for each of the {count_text(count, 'border')}, got {len(rows)}")
+    return [positive_float("transfer", seconds, zero=True) for seconds in rows]
+
 # %% ../nbs/13_pipeline.ipynb #8ea65967
 @dataclass(frozen=True)
 class Timeline:
@@ -163,32 +180,27 @@ class Timeline:
         return most / len({event.stage for event in mine})
 
 # %% ../nbs/13_pipeline.ipynb #08f2d9b8
-def needs(
-    operation:Operation,
-    last:int,  # the number of the last stage
-) -> list[tuple[str, int, int]]:  # (kinds that will do, stage, micro-batch)
-    "What must be done before the operation can start."
-    kind, stage, i = operation
-    if kind == "F": return [("F", stage - 1, i)] if stage else []
-    if kind == "W": return [("I", stage, i)]
-    return [("F", stage, i), *([("BI", stage + 1, i)] if stage < last else [])]
-
-# %% ../nbs/13_pipeline.ipynb #66651629
 def simulate(
     lists:Sequence[Sequence[Operation]],  # of each rank, such as from `schedule`
     times:StageTimes,
-    transfer:float=0.0,                   # seconds from one rank to another
+    transfer:float|Sequence[float]=0.0,   # seconds from one rank to another; or one value for each border between stages
 ) -> Timeline:
     "Every operation as early as its rank and its inputs allow; ValueError where ranks wait for each other for ever."
     ended: dict[tuple[str, int, int], tuple[float, int]] = {}  # operation -> when, on which rank
     left, free, events, moved = [list(ops)[::-1] for ops in lists], [0.0] * len(lists), [], True
-    find = lambda kinds, *what: next((ended[(kind, *what)] for kind in kinds if (kind, *what) in ended), None)
+    borders = _borders(transfer, len(times.forward) - 1)
+
+    def arrival(rank: int, stage: int, kinds: str, source: int, i: int) -> float | None:
+        "When the output is there; None where it has not been made."
+        end, maker = next((ended[kind, source, i] for kind in kinds if (kind, source, i) in ended), (None, rank))
+        return end if end is None or maker == rank else end + borders[min(stage, source)]
+
     while moved:
         moved = False
         for rank, todo in enumerate(left):
-            while todo and None not in (inputs := [find(*need) for need in needs(todo[-1], len(times.forward) - 1)]):
+            while todo and None not in (inputs := [arrival(rank, todo[-1].stage, *need) for need in needs(todo[-1], len(borders))]):
                 operation = todo.pop()
-                start = max([free[rank], *(end + transfer * (source != rank) for end, source in inputs)])
+                start = max([free[rank], *inputs])
                 free[rank] = start + times.of(operation.kind, operation.stage)
                 ended[tuple(operation)] = free[rank], rank
                 events.append(Event(rank, start, free[rank], *operation))
@@ -260,10 +272,10 @@ def bubble(
     work = micro_batches * (forward + inputs + weights)
     lost = (ranks - 1) * (forward + inputs + weights) / chunks
     if name == "naive": lost = (ranks - 1) * work
-    if name == "zero-bubble": lost = (ranks - 1) * max(forward, forward + inputs - min(forward, weights)) / chunks
+    if name == "zero-bubble": lost = (ranks - 1) * max(forward, forward + inputs - min(forward, weights)) / chunks  # longer weights hold up the next forward; and we count to the end of the last rank
     return lost / (work + lost)
 
-# %% ../nbs/13_pipeline.ipynb #c00617cc
+# %% ../nbs/13_pipeline.ipynb #c0f310bf
 def chain(
     model:nn.Module,  # takes one tensor; its layers are shared with the result, not copied
 ) -> nn.Sequential:
@@ -273,13 +285,14 @@ def chain(
     steps = [node for node in traced.graph.nodes if node.op.startswith("call")]
     place = {node: number for number, node in enumerate(steps)}
     used = {node: max((place.get(user, len(steps)) for user in node.users), default=-1) for node in traced.graph.nodes if node.op in ("placeholder", "call_module", "call_function", "call_method")}
-    begins = [number for number, node in enumerate(steps) if number and _has_parameters(traced, node)
-              and sum(until >= number and place.get(earlier, -1) < number for earlier, until in used.items()) == 1]
+    trained = [number for number, node in enumerate(steps) if _has_parameters(traced, node)]
+    begins = [number for number in trained[1:]  # so that the first piece, too, has parameters
+              if sum(until >= number and place.get(earlier, -1) < number for earlier, until in used.items()) == 1]
     piece = {node: sum(number >= begin for begin in begins) for node, number in place.items()}
     parts = split_module(traced, None, lambda node: piece.get(node, 0)).children()
     return nn.Sequential(OrderedDict(zip(_names(steps, piece, traced), parts)))
 
-# %% ../nbs/13_pipeline.ipynb #f194be30
+# %% ../nbs/13_pipeline.ipynb #c00617cc
 class _Tracer(fx.Tracer):
     "Does not look into the layers of a Sequential, whatever they are."
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
@@ -296,7 +309,6 @@ def _traced(model: nn.Module) -> fx.GraphModule:
 def _has_parameters(traced: fx.GraphModule, node: fx.Node) -> bool:
     return node.op == "call_module" and any(True for _ in traced.get_submodule(node.target).parameters())
 
-# %% ../nbs/13_pipeline.ipynb #c8a1fc91
 def _names(steps: list[fx.Node], piece: dict[fx.Node, int], traced: fx.GraphModule) -> list[str]:
     "A name for each piece: what the names of its layers with parameters begin with."
     names: list[str] = []
@@ -317,6 +329,7 @@ class LayerCost:
     weights:float  # seconds for the gradients of its weights
     fixed:int      # bytes of weights, gradients, optimizer state and buffers
     kept:int       # bytes that backward needs of each micro-batch
+    sent:int       # bytes of its output, which a border after it would send
     spread:float   # half the range of the middle half of the totals, relative to their median
 
     @property
@@ -338,25 +351,30 @@ def profile_layers(
     finally: torch.set_num_threads(before)
     totals = passes[..., 0] + passes[..., 2]
     low, middle, high = np.quantile(totals, (0.25, 0.5, 0.75), axis=0)
-    return [LayerCost(name, float(forward), float(inputs), max(float(full - inputs), 0.0), _fixed_bytes(piece, optimizer), size, float((b - a) / 2 / m) if m else 0.0)
-            for (name, piece), (forward, inputs, full), size, a, m, b in zip(pieces.named_children(), np.median(passes, axis=0), kept, low, middle, high)]
+    return [LayerCost(name, float(forward), float(inputs), max(float(full - inputs), 0.0), _fixed_bytes(piece, optimizer), size, int(sent), float((b - a) / 2 / m) if m else 0.0)
+            for (name, piece), (forward, inputs, full, sent), size, a, m, b in zip(pieces.named_children(), np.median(passes, axis=0), kept, low, middle, high)]
 
 # %% ../nbs/13_pipeline.ipynb #f0ef1698
-def _time_pieces(pieces: nn.Sequential, x: torch.Tensor) -> list[tuple[float, float, float]]:
-    "Seconds of each piece for forward, for its input's gradient alone, and for all gradients."
-    rows: list[tuple[float, float, float]] = []
+def _time_pieces(pieces: nn.Sequential, x: torch.Tensor) -> list[tuple[float, float, float, int]]:
+    "Of each piece: seconds for forward, for its input's gradient alone, for all gradients; bytes of its output."
+    rows: list[tuple[float, float, float, int]] = []
     for piece in pieces:
         x = x.detach().requires_grad_(bool(rows))
-        laps = [time.perf_counter()]
+        laps = [_now(x)]
         y = piece(x)
-        laps.append(time.perf_counter())
+        laps.append(_now(x))
         if rows: torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
-        laps.append(time.perf_counter())
+        laps.append(_now(x))
         if y.requires_grad: y.backward(torch.ones_like(y))
-        laps.append(time.perf_counter())
-        rows.append((laps[1] - laps[0], laps[2] - laps[1] if len(rows) else 0.0, laps[3] - laps[2]))
+        laps.append(_now(x))
+        rows.append((laps[1] - laps[0], laps[2] - laps[1] if rows else 0.0, laps[3] - laps[2], y.nbytes))
         x = y  # gradients stay, and are added to: so it is for every micro-batch but the first
     return rows
+
+def _now(x: torch.Tensor) -> float:
+    "The time when all work on the tensor's device is done."
+    if x.is_cuda: torch.cuda.synchronize(x.device)
+    return time.perf_counter()
 
 def _fixed_bytes(piece: nn.Module, optimizer: str) -> int:
     "Weights, gradients, what the optimizer remembers, and buffers."
@@ -464,7 +482,6 @@ def equal_counts(
     if not 1 <= stages <= layers: raise ValueError(f"stages must be from 1 to the {count_text(layers, 'layer')}, got {stages}")
     return tuple(stage * layers // stages for stage in range(stages + 1))
 
-# %% ../nbs/13_pipeline.ipynb #6d245bfd
 class Tokens(nn.Sequential):
     "A small transformer that reads tokens: an embedding, equal blocks, and a score for each word."
     def __init__(
@@ -491,6 +508,15 @@ def stage_times(
     "The times of stages made of these layers."
     total = lambda part: tuple(sum(getattr(cost, part) for cost in costs[i:j]) for i, j in pairwise(bounds))
     return StageTimes(total("forward"), total("inputs"), total("weights"))
+
+# %% ../nbs/13_pipeline.ipynb #87680119
+def message_times(
+    costs:Sequence[LayerCost],
+    bounds:Sequence[int],  # such as of a `Partition`
+    network:Network,       # between the ranks
+) -> tuple[float, ...]:
+    "Seconds of a message over each border."
+    return tuple(network.latency + costs[j - 1].sent / network.bytes_per_s for j in bounds[1:-1])
 
 # %% ../nbs/13_pipeline.ipynb #dbd5ba92
 def _tag(kind: str, stage: int, micro_batch: int) -> int:
@@ -581,7 +607,7 @@ def blocks_problem(
     return Problem(nn.Sequential(*[nn.Sequential(nn.Linear(12, 12), nn.Tanh()) for _ in range(layers)]), torch.randn(batch, 12), torch.randint(0, 12, (batch,)))
 
 def resnet_problem(
-    batch:int=32,  # images of 28 x 28 pixels
+    batch:int=16,  # images of 28 x 28 pixels
 ) -> Problem:
     "A ResNet-18 and random digits."
     return Problem(resnet18(10, "small"), torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
@@ -652,23 +678,27 @@ def _recorded_stage() -> type:
 
     return RecordedStage
 
+def engine_step(
+    engine:Any,            # one of torch.distributed.pipelining's schedules
+    x:torch.Tensor|None,   # the batch, on the rank of the first stage
+    y:torch.Tensor|None,   # the targets, on the rank of the last stage
+) -> list[torch.Tensor]:
+    "Forward and backward of a batch; the losses of the micro-batches, on the rank of the last stage."
+    losses: list[torch.Tensor] = []
+    engine.step(*([] if x is None else [x]), **({} if y is None else dict(target=y, losses=losses)))
+    return losses
+
 _TORCH = {"GPipe": "ScheduleGPipe", "1F1B": "Schedule1F1B", "interleaved 1F1B": "ScheduleInterleaved1F1B", "zero-bubble": "ScheduleInterleavedZeroBubble"}
 
 # %% ../nbs/13_pipeline.ipynb #b3e7fc8b
-def _torch_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder) -> Callable[[], list[float]]:
+def _torch_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder, group: Any) -> Callable[[], list[float]]:
     "A function that runs one step by torch.distributed.pipelining."
     from torch.distributed import pipelining
-    made = [_recorded_stage()(module, s, task.stages, torch.device("cpu")) for s, module in stages.items()]
+    made = [_recorded_stage()(module, s, task.stages, torch.device("cpu"), group=group) for s, module in stages.items()]
     for stage in made: stage.record = recorder
     several = task.schedule in SCHEDULES[3:]
     engine = getattr(pipelining, _TORCH[task.schedule])(made if several else made[0], task.micro_batches, loss_fn=F.cross_entropy)
-    last = task.stages - 1 in stages
-
-    def step() -> list[float]:
-        losses: list[torch.Tensor] = []
-        engine.step(*([problem.x] if 0 in stages else []), **(dict(target=problem.y, losses=losses) if last else {}))
-        return [loss.item() / task.micro_batches for loss in losses]
-    return step
+    return lambda: [loss.item() / task.micro_batches for loss in engine_step(engine, problem.x if 0 in stages else None, problem.y if task.stages - 1 in stages else None)]
 
 def _hand_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder, pieces: nn.Sequential) -> Callable[[], list[float]]:
     "A function that runs one step by hand."
@@ -686,52 +716,44 @@ def _shapes(pieces: nn.Sequential, bounds: Sequence[int], x: torch.Tensor) -> li
     return shapes
 
 # %% ../nbs/13_pipeline.ipynb #9601762a
-def _built(task: Task) -> tuple[Problem, nn.Sequential]:
-    "The task's problem and its chain, the same in every process."
+@functools.lru_cache(maxsize=2)
+def _made(make: Callable[[], Problem]) -> tuple[Problem, nn.Sequential]:
+    "A problem and its model's chain, the same in every process, for all tasks in a row."
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        problem = task.problem()
+        problem = make()
+    return problem, chain(problem.model).train()
+
+def _built(task: Task) -> tuple[Problem, nn.Sequential]:
+    "The task's problem and chain, without gradients; ValueError where the task does not fit them."
+    problem, pieces = _made(task.problem)
+    pieces.zero_grad(set_to_none=True)
     if len(problem.x) % task.micro_batches: raise ValueError(f"the batch must be a multiple of {task.micro_batches} micro-batches, got {len(problem.x)} samples")
-    pieces = chain(problem.model).train()
     if task.bounds[0] != 0 or task.bounds[-1] != len(pieces) or list(task.bounds) != sorted(set(task.bounds)): raise ValueError(f"bounds must rise from 0 to the {count_text(len(pieces), 'piece')}, got {task.bounds}")
     return problem, pieces
 
 def pipeline_rank(
     tasks:Sequence[Task],
 ) -> list[tuple[list[list[Event]], list[float], dict[str, np.ndarray]]]:  # of each task: events of each step, losses, gradients
-    "What every rank runs: all tasks, one after another, each with a first step that does not count."
-    return [_run_task(task) for task in tasks]
+    "What every rank runs: one task after another, each on the first ranks, as many as it needs; others have nothing to tell."
+    rank, world_size = who()
+    most = max(task.ranks for task in tasks)
+    if world_size < most: raise ValueError(f"the tasks need {count_text(most, 'rank')}, got a world size of {world_size}")
+    groups = {n: dist.new_group(range(n)) for n in sorted({task.ranks for task in tasks})}  # made by all ranks, whether in it or not
+    return [_run_task(task, rank, groups[task.ranks]) if rank < task.ranks else ([], [], {}) for task in tasks]
 
-def _run_task(task: Task) -> tuple[list[list[Event]], list[float], dict[str, np.ndarray]]:
-    rank = dist.get_rank()
-    if dist.get_world_size() != task.ranks: raise ValueError(f"world size must be {task.ranks} for this task, got {dist.get_world_size()}")
+def _run_task(task: Task, rank: int, group: Any) -> tuple[list[list[Event]], list[float], dict[str, np.ndarray]]:
+    "A first step that does not count, then those that do."
     (problem, pieces), recorder, steps = _built(task), Recorder(rank), []
     stages = {s: pieces[i:j] for s, (i, j) in enumerate(pairwise(task.bounds)) if s % task.ranks == rank}
-    step = _hand_step(task, stages, problem, recorder, pieces) if task.engine == "hand" else _torch_step(task, stages, problem, recorder)
+    step = _hand_step(task, stages, problem, recorder, pieces) if task.engine == "hand" else _torch_step(task, stages, problem, recorder, group)
     for _ in range(1 + task.repeats):
         for stage in stages.values(): stage.zero_grad(set_to_none=True)
         recorder.events = []
-        dist.barrier()
+        dist.barrier(group)
         losses = step()
         steps.append(recorder.events)
     return steps[1:], losses, {name: p.grad.numpy() for s in stages.values() for name, p in s.named_parameters()}
-
-# %% ../nbs/13_pipeline.ipynb #6af3cc5e
-# A stand-in for mlinfra.data_parallel.run_ranks, with its signature: goes when that chapter is here.
-def _start(function: Callable, args: tuple, seconds: float) -> Any:
-    "What each process runs."
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
-    try: return function(*args)
-    finally: dist.destroy_process_group()
-
-def run_ranks(function: Callable, world_size: int, *args: Any, seconds: float = 60.0, share_cores: bool = False, report: Callable = lambda share, words: None) -> dict[int, Any]:
-    "Run the function in `world_size` processes that form a process group; rank -> what it returned."
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-    report(0.5, f"{world_size} processes")
-    config = LaunchConfig(1, 1, world_size, run_id="pipeline", rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="127.0.0.1",
-                          max_restarts=0, monitor_interval=0.05, start_method="spawn")
-    return elastic_launch(config, _start)(function, args, seconds)
 
 # %% ../nbs/13_pipeline.ipynb #ccffa756
 @dataclass(frozen=True)
@@ -744,18 +766,26 @@ class Run:
     gradients:dict[str, np.ndarray]    # parameter of the chain -> its gradient
 
 def run_pipelines(
-    tasks:Sequence[Task],  # all for the same number of ranks
+    tasks:Sequence[Task],  # the largest decides how many ranks are started
     seconds:float=120.0,   # after which ranks that still run have hung
     report:Callable[[float, str], None]=lambda share, words: None,  # may raise, to stop
 ) -> list[Run]:
     "Start the ranks once, run every task on them, and put together what they did."
-    if len({task.ranks for task in tasks}) != 1: raise ValueError(f"tasks must be for the same number of ranks, got {sorted({task.ranks for task in tasks})}")
-    for task in tasks: _built(task)  # what is wrong with a task is said here, before anything is started
-    found = run_ranks(pipeline_rank, tasks[0].ranks, list(tasks), seconds=seconds, share_cores=True, report=report)
-    return [_together(task, [found[rank][number] for rank in range(task.ranks)]) for number, task in enumerate(tasks)]
+    if not tasks: raise ValueError("tasks must hold at least one task, got none")
+    for task in {(task.problem, task.bounds, task.micro_batches): task for task in tasks}.values():
+        check_world(getattr(task.problem, "func", task.problem), task.ranks, share_cores=True)  # what is wrong with a task is said before anything is started
+        _built(task)
+    found = run_ranks(pipeline_rank, max(task.ranks for task in tasks), list(tasks), seconds=seconds, share_cores=True, report=report)
+    return together(tasks, list(found.values()))
 
-def _together(task: Task, parts: list[tuple]) -> Run:
-    "One run from what each rank returned."
+def together(
+    tasks:Sequence[Task],
+    found:Sequence[list],  # what `pipeline_rank` returned on each rank
+) -> list[Run]:
+    "A run for each task, from the parts that the ranks have of it."
+    return [_one_run(task, [found[rank][number] for rank in range(task.ranks)]) for number, task in enumerate(tasks)]
+
+def _one_run(task: Task, parts: list[tuple]) -> Run:
     timelines = []
     for step in zip(*(events for events, _, _ in parts)):
         events = [event for rank in step for event in rank]
@@ -788,7 +818,120 @@ def gradient_error(
     if reference.keys() != run.gradients.keys(): raise ValueError(f"these parameters have a gradient in one of the two only: {sorted(reference.keys() ^ run.gradients.keys())}")
     return max(float(abs(run.gradients[name] - grad).max() / (abs(grad).max() or 1)) for name, grad in reference.items())
 
-# %% ../nbs/13_pipeline.ipynb #0301dc61
+# %% ../nbs/13_pipeline.ipynb #5f90fe82
+def plot_runs(
+    predicted:Timeline,
+    measured:Timeline,
+    ax:Axes|None=None,  # where to draw
+    title:str="",       # before the error
+) -> Axes:
+    "For each rank the prediction, hollow, above what was recorded, solid."
+    ranks = measured.ranks
+    ax = axes(ax, height=0.9 + 0.5 * ranks)
+    for timeline, base, solid in ((predicted, 0.02, False), (measured, -0.40, True)):
+        for kind in KINDS:
+            for rank in range(ranks):
+                spans = [(1e3 * e.start, 1e3 * (e.end - e.start)) for e in timeline.of(rank) if e.kind == kind]
+                ax.broken_barh(spans, (base - rank, 0.38), facecolor=_LOOK[kind] if solid else "none", edgecolor="white" if solid else _LOOK[kind], linewidth=0.5 if solid else 1.0)
+    ax.set_yticks([-rank for rank in range(ranks)], [f"rank {rank}" for rank in range(ranks)])
+    words = f"{title}{': ' if title else ''}predicted {duration_text(predicted.seconds)} ({predicted.seconds / measured.seconds - 1:+.1%}), measured {duration_text(measured.seconds)}"
+    return label(ax, "milliseconds", title=words)
+
+# %% ../nbs/13_pipeline.ipynb #d081eb0d
+class Staged(nn.Module):
+    "One rank's stage, to be trained by `fit`: `loss` runs a whole step of the pipeline, forward and backward."
+    def __init__(
+        self,
+        stage:nn.Module,      # this rank's layers
+        batch_size:int,       # samples of a step; a smaller batch is filled up
+        micro_batches:int,    # parts of a batch
+        device:torch.device,  # of the stage
+    ):
+        from torch.distributed import pipelining
+        super().__init__()
+        (self.rank, self.world_size), self.stage, self.micro_batches = who(), stage.to(device), micro_batches
+        self.rows, self.samples = ceil_div(batch_size, micro_batches) * micro_batches, batch_size
+        self.engine = pipelining.Schedule1F1B(pipelining.PipelineStage(stage, self.rank, self.world_size, device), micro_batches, loss_fn=self._share)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        "The batch as it is: the stages see it in `loss`."
+        return x
+
+    def _share(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        "A micro-batch's part of the mean loss; the engine divides by the number of micro-batches."
+        return F.cross_entropy(outputs, labels, reduction="sum", ignore_index=-100) * (self.micro_batches / self.samples)
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        "The mean loss of the batch, the same on every rank; the gradients of the stage are there when it returns."
+        self.samples = len(y)
+        x, y = x[torch.arange(self.rows, device=x.device) % len(x)], F.pad(y, (0, self.rows - len(y)), value=-100)
+        losses = engine_step(self.engine, x if self.rank == 0 else None, y if self.rank == self.world_size - 1 else None)
+        mean = sum(losses, torch.zeros((), device=x.device)).detach() / self.micro_batches
+        dist.broadcast(mean, self.world_size - 1)
+        return mean.requires_grad_()  # for `fit`, which calls backward: here that has nothing left to do
+
+# %% ../nbs/13_pipeline.ipynb #858d8b2a
+def agreed_cut(
+    pieces:nn.Sequential,  # as `chain` gives them
+    x:torch.Tensor,        # a micro-batch
+) -> tuple[int, ...]:      # bounds of as many stages as there are ranks, the same on every rank
+    "The best cut by rank 0's profile."
+    rank, world_size = who()
+    equal_counts(len(pieces), world_size)  # more ranks than pieces are refused on every rank
+    found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds if rank == 0 else None]
+    dist.broadcast_object_list(found)
+    return found[0]
+
+def _micro_batches(wanted: int | None, batch_size: int, world_size: int) -> int:
+    "As many as wanted, or four for each rank, where the batch has so many samples."
+    parts = min(4 * world_size, batch_size) if wanted is None else positive_int("micro_batches", wanted)
+    if not world_size <= parts <= batch_size: raise ValueError(f"micro_batches must be from the {count_text(world_size, 'rank')} to the batch of {batch_size:,}, got {parts:,}")
+    return parts
+
+# %% ../nbs/13_pipeline.ipynb #33cb47d3
+def train_pipeline(
+    model:nn.Module,                        # built from the same seed on every rank; trained in place
+    train:Any,                              # a data set with `.tensors`, the same on every rank
+    *,
+    epochs:int=1,                           # passes over `train`
+    batch_size:int=64,                      # of all ranks together: they are one model
+    lr:float=0.1,                           # of SGD
+    momentum:float=0.0,                     # of SGD
+    valid:Any=None,                         # an `Images` data set: evaluated in shares after the last epoch
+    device:str|torch.device|None=None,      # None: a GPU where there is one
+    precision:str="fp32",                   # "fp32" or "tf32"
+    seed:int=0,                             # of the order
+    observers:Iterable[Any]=(),             # as for `fit`, on this rank
+    micro_batches:int|None=None,            # of a batch, at least one for each rank; None: four for each
+) -> tuple[History, float|None]:            # the record, forward and backward of a step both in its forward; and the accuracy
+    "Train by PyTorch's 1F1B schedule and `fit`, as one stage of the model. ValueError where the models differ."
+    if precision not in ("fp32", "tf32"): raise ValueError(f"precision must be fp32 or tf32 for a pipeline, got {precision!r}")
+    with process_group(device) as place:
+        world_size = who()[1]
+        if place.type == "cuda" and dist.get_backend() != "nccl": raise ValueError(f"each of the {world_size} ranks needs a GPU of its own, got {torch.cuda.device_count()}: pass device='cpu'")
+        check_same(model)
+        parts = _micro_batches(micro_batches, positive_int("batch_size", batch_size), world_size)
+        loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model)
+        bounds = agreed_cut(pieces, to_float(train.tensors[0][:ceil_div(batch_size, parts)]))  # on the processor, whatever trains it
+        model.to(place)
+        staged = Staged(pieces[slice(*bounds[who()[0]:][:2])], batch_size, parts, place)
+        history = fit(staged, loader, epochs=epochs, optimizer=sgd(staged, lr, momentum), loss_fn=staged.loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
+        for owner, (i, j) in enumerate(pairwise(bounds)):
+            for tensor in (*pieces[i:j].parameters(), *pieces[i:j].buffers()): dist.broadcast(tensor.data, owner)
+        return history, None if valid is None else accuracy_of_ranks(model, valid)
+
+# %% ../nbs/13_pipeline.ipynb #60ddc12c
+def train_digits_in_stages(
+    samples:int=500,     # of MNIST
+    batch_size:int=48,   # of all ranks together
+) -> tuple[list[float], float, float]:  # losses, accuracy, a checksum of the weights
+    "`train_pipeline` on MNIST, as an example that ranks can import."
+    torch.manual_seed(0)
+    model, test = GluonCNN(), mnist(train=False)
+    history, accuracy = train_pipeline(model, first_digits(samples), batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device="cpu")
+    return [step.loss for step in history.steps], accuracy, sum(p.double().abs().sum().item() for p in model.parameters())
+
+# %% ../nbs/13_pipeline.ipynb #2949f5b5
 class _Pause(torch.autograd.Function):
     "The same values, later."
     @staticmethod
@@ -817,7 +960,7 @@ class Wait(nn.Module):
         forward, inputs, weights = self.times
         return _Pause.apply(x, forward, inputs) * _Pause.apply(self.weight, 0.0, weights)
 
-# %% ../nbs/13_pipeline.ipynb #be0993ce
+# %% ../nbs/13_pipeline.ipynb #f72fdd61
 def settled(
     times:StageTimes,
 ) -> StageTimes:
@@ -831,7 +974,7 @@ def wait_problem(
     "A model of layers that wait, one for each stage."
     return Problem(nn.Sequential(*map(Wait, times.forward, times.inputs, times.weights)), torch.rand(batch, 4), torch.randint(0, 4, (batch,)))
 
-# %% ../nbs/13_pipeline.ipynb #8d5223cd
+# %% ../nbs/13_pipeline.ipynb #f35f1e21
 @dataclass(frozen=True)
 class Setup:
     "A schedule and its times; the unit is a rank's forward for one micro-batch."
@@ -859,34 +1002,15 @@ class Setup:
         task = Task(problem, tuple(range(len(times.forward) + 1)), self.schedule, self.micro_batches, self.chunks, engine, repeats)
         return task, task.predict(times)
 
-# %% ../nbs/13_pipeline.ipynb #5f90fe82
-def plot_runs(
-    predicted:Timeline,
-    measured:Timeline,
-    ax:Axes|None=None,  # where to draw
-    title:str="",       # before the error
-) -> Axes:
-    "For each rank the prediction, hollow, above what was recorded, solid."
-    ranks = measured.ranks
-    ax = axes(ax, height=0.9 + 0.5 * ranks)
-    for timeline, base, solid in ((predicted, 0.02, False), (measured, -0.40, True)):
-        for kind in KINDS:
-            for rank in range(ranks):
-                spans = [(1e3 * e.start, 1e3 * (e.end - e.start)) for e in timeline.of(rank) if e.kind == kind]
-                ax.broken_barh(spans, (base - rank, 0.38), facecolor=_LOOK[kind] if solid else "none", edgecolor="white" if solid else _LOOK[kind], linewidth=0.5 if solid else 1.0)
-    ax.set_yticks([-rank for rank in range(ranks)], [f"rank {rank}" for rank in range(ranks)])
-    words = f"{title}{': ' if title else ''}predicted {duration_text(predicted.seconds)} ({predicted.seconds / measured.seconds - 1:+.1%}), measured {duration_text(measured.seconds)}"
-    return label(ax, "milliseconds", title=words)
-
-# %% ../nbs/13_pipeline.ipynb #d081eb0d
+# %% ../nbs/13_pipeline.ipynb #1febbce0
 def describe_setup(
     setup:Setup,
 ) -> str:
     "Length, bubble and memory, in words."
     timeline = setup.timeline()
-    alone = setup.micro_batches * (1 + setup.backward) * (setup.ranks - 1 + setup.slow)
+    work = setup.micro_batches * (1 + setup.backward) * (setup.ranks - 1 + setup.slow)
     kept = [timeline.peak(rank) for rank in range(setup.ranks)]
-    return (f"{timeline.seconds:,.4g} units of time for {count_text(setup.micro_batches, 'micro-batch', 'micro-batches')} on {count_text(setup.ranks, 'rank')}, {alone / timeline.seconds:.2f} times as fast as one rank. "
+    return (f"{timeline.seconds:,.4g} units of time for {count_text(setup.micro_batches, 'micro-batch', 'micro-batches')} on {count_text(setup.ranks, 'rank')}, {work / timeline.seconds:.2f} times as fast as one rank. "
             f"Ranks are idle for {timeline.bubble:.1%} of their time. Rank 0 keeps the activations of at most {kept[0]:g} micro-batches, the last rank of {kept[-1]:g}.")
 
 # %% ../nbs/13_pipeline.ipynb #a1010f58

@@ -1,6 +1,6 @@
 """Pipeline: the best cut against all cuts, schedules against their laws and formulas, real ranks against one process."""
 import itertools
-from functools import partial
+import socket
 
 import pytest
 import torch
@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mlinfra import pipeline
-from mlinfra.models import GluonCNN, count_parameters, resnet18, resnet50, saved_bytes
+from mlinfra.data import BatchLoader
+from mlinfra.data_parallel import Network, first_digits, in_turn, run_ranks, who
+from mlinfra.models import BasicBlock, GluonCNN, count_parameters, resnet18, resnet50, saved_bytes
 from mlinfra.pipeline import SCHEDULES, Event, Setup, StageTimes, Task, Timeline, bubble, chain, check_timeline, partition, schedule, simulate
+from mlinfra.training import fit
 
 CHUNKED = SCHEDULES[3:]
 
@@ -102,7 +105,7 @@ def test_a_simulated_timeline_can_be(setup, data):
         kinds = "FIW" if name == "zero-bubble" else "FB"
         assert done == {(kind, s, i) for kind in kinds for s in range(stages) for i in range(micro_batches)} and len(found.events) == len(done)
         assert all(event.rank == event.stage % ranks for event in found.events)
-    assert slower.seconds >= timeline.seconds - 1e-9
+    assert slower.seconds >= timeline.seconds - 1e-9 and simulate(schedule(*setup), times, [transfer] * (stages - 1)) == slower
     work = [sum(times.of(k, s) for k in "FIW" for s in range(rank, stages, ranks)) * micro_batches for rank in range(ranks)]
     through = sum(times.forward) + sum(times.inputs)
     assert timeline.seconds >= max(*work, through) - 1e-6 and 0 <= timeline.bubble + 1e-9 and timeline.bubble < 1
@@ -137,6 +140,19 @@ def test_interleaving_shortens_the_bubble_and_keeps_more():
     assert two.bubble < one.bubble and two.peak(0) == 5.5, "eleven stages of half a rank"
 
 
+def test_each_border_has_its_message():
+    timeline = simulate(schedule("GPipe", 3, 2), StageTimes.even(3, 1, 1, 0), [0.25, 2])
+    starts = {str(event): event.start for event in timeline.events}
+    assert [starts[f"F0 of stage {s}"] for s in range(3)] == [0, 1.25, 4.25]
+    assert starts["B0 of stage 1"] == starts["B0 of stage 2"] + 3 and starts["B0 of stage 0"] == starts["B0 of stage 1"] + 1.25
+    around = simulate(schedule("interleaved 1F1B", 2, 2, 2), StageTimes.even(4), [0, 5, 0])
+    assert {str(event): event.start for event in around.events}["F0 of stage 2"] == 2 + 5, "from the last rank back to the first"
+
+
+def test_stages_of_one_rank_hand_over_for_nothing():
+    assert simulate(schedule("interleaved 1F1B", 1, 2, 2), StageTimes.even(2), 9.0).seconds == 2 * 2 * 3
+
+
 def test_lists_that_wait_for_each_other_are_refused():
     lists = [[op for op in ops if op.kind != "F" or op.stage] for ops in schedule("1F1B", 2, 2)]
     with pytest.raises(ValueError, match="rank 0 before B0 of stage 0, rank 1 before F0 of stage 1 waits"): simulate(lists, StageTimes.even(2))
@@ -168,11 +184,13 @@ def test_two_at_once_are_found():
 @pytest.mark.parametrize("call, says", [
     (lambda: schedule("2F2B", 2, 2), "schedule must be one of naive, .*got '2F2B'"), (lambda: schedule("1F1B", 0, 2), "ranks must be"),
     (lambda: schedule("1F1B", 2, 2.5), "micro_batches must be"), (lambda: schedule("naive", 2, 2, 2), "chunks must be 1 for naive, got 2"),
-    (lambda: schedule("interleaved 1F1B", 2, 5), "a multiple of the 2 ranks"), (lambda: StageTimes((1,), (1, 2), (1,)), "got 1, 2, 1 times"),
+    (lambda: schedule("interleaved 1F1B", 2, 5), "must make 2 equal rounds for interleaved 1F1B on 2 ranks, got 5"), (lambda: StageTimes((1,), (1, 2), (1,)), "got 1, 2, 1 times"),
     (lambda: StageTimes((), (), ()), "got 0, 0, 0"), (lambda: StageTimes((-1,), (1,), (1,)), "stage times must be"),
     (lambda: Task(pipeline.blocks_problem, (0, 8), "1F1B", 2, engine="mpi"), "engine must be hand or torch, got 'mpi'"),
     (lambda: Task(pipeline.blocks_problem, (0, 4, 8), "1F1B", 1), "at least the 2 ranks for torch"),
-    (lambda: pipeline.run_pipelines([Task(pipeline.blocks_problem, (0, 8), "1F1B", 2), Task(pipeline.blocks_problem, (0, 4, 8), "1F1B", 2)]), r"same number of ranks, got \[1, 2\]"),
+    (lambda: simulate(schedule("naive", 3, 1), StageTimes.even(3), [1]), "one for each of the 2 borders, got 1"), (lambda: simulate(schedule("naive", 2, 1), StageTimes.even(2), -1), "transfer must be"),
+    (lambda: pipeline.run_pipelines([]), "at least one task"), (lambda: pipeline.run_pipelines([Task(lambda: None, (0, 8), "1F1B", 2)]), "define it in a module"),
+    (lambda: pipeline.train_pipeline(GluonCNN(), first_digits(10), device="cpu"), "no process group"), (lambda: pipeline.train_pipeline(GluonCNN(), first_digits(10), precision="bf16"), "must be fp32 or tf32 for a pipeline, got 'bf16'"),
     (lambda: pipeline.run_pipelines([Task(pipeline.blocks_problem, (0, 4, 9), "1F1B", 2)]), "bounds must rise from 0 to the 8 pieces"),
     (lambda: pipeline.run_pipelines([Task(pipeline.blocks_problem, (0, 4, 8), "1F1B", 5)]), "a multiple of 5 micro-batches, got 16 samples")])
 def test_nonsense_is_refused_before_anything_starts(call, says):
@@ -197,7 +215,8 @@ class Decides(nn.Module):
 @pytest.mark.parametrize("make, x, count", [
     (lambda: resnet18(10, "small"), torch.rand(2, 1, 28, 28), 11), (lambda: resnet50(10), torch.rand(1, 3, 64, 64), 19), (GluonCNN, torch.rand(2, 1, 28, 28), 4), (Skip, torch.rand(3, 4), 3),
     (lambda: nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True)), nn.Dropout(0.5), nn.Linear(4, 2)), torch.rand(3, 4), 2),
-    (lambda: pipeline.Tokens(2, 16, 50), torch.randint(0, 50, (2, 5)), 4)], ids=["resnet18", "resnet50", "cnn", "skip", "nested", "tokens"])
+    (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)), torch.rand(3, 2, 2), 2), (nn.ReLU, torch.rand(3), 1),
+    (lambda: pipeline.Tokens(2, 16, 50), torch.randint(0, 50, (2, 5)), 4)], ids=["resnet18", "resnet50", "cnn", "skip", "nested", "flat first", "no parameters", "tokens"])
 def test_a_chain_computes_the_same(make, x, count):
     model = make().eval()
     pieces = chain(model)
@@ -225,6 +244,7 @@ def test_profiled_times_are_those_of_the_layers(monkeypatch):
     assert [(c.forward, c.inputs, c.weights) for c in found] == [(1, 0, 2), (3, 4, 5), (6, 7, 8)], "the first piece has no gradient of its input"
     assert [c.seconds for c in found] == [3, 12, 21] and [c.spread for c in found] == [0, 0, 0] and all(p.grad is None for p in model.parameters())
     assert pipeline.stage_times(found, (0, 1, 3)) == StageTimes((1, 9), (0, 11), (2, 13))
+    assert [c.sent for c in found] == [4 * 2 * 3] * 3 and pipeline.message_times(found, (0, 1, 3), Network("toy", 12.0, 0.5)) == (0.5 + 24 / 12,)
 
 
 @pytest.mark.parametrize("make, x", [(lambda: resnet18(10, "small"), torch.rand(2, 1, 28, 28)), (GluonCNN, torch.rand(5, 1, 28, 28))])
@@ -270,17 +290,41 @@ def sentences():
     return pipeline.Problem(nn.Sequential(nn.Embedding(50, 16), *blocks, nn.Flatten(), nn.Linear(6 * 16, 5)), torch.randint(0, 50, (8, 6)), torch.randint(0, 5, (8,)))
 
 
-@pytest.fixture(scope="module", params=[2, 4], ids=["world 2", "world 4"])
-def runs(request):
-    "Every schedule by both engines, a transformer, and a ResNet with batch norms, in one start."
-    ranks = request.param
-    tasks = []
+def residual():
+    "A small ResNet: batch norms and shortcuts."
+    blocks = [BasicBlock(4, 4), BasicBlock(4, 8, 2), BasicBlock(8, 8)]
+    return pipeline.Problem(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)), torch.rand(8, 1, 12, 12), torch.randint(0, 5, (8,)))
+
+
+def tasks(ranks):
+    "Every schedule by both engines, a transformer and a ResNet."
     for name, engine in ENGINES:
-        for chunks in ((1, 2) if name in CHUNKED else (1,)):
-            tasks.append(Task(pipeline.blocks_problem, pipeline.equal_counts(8, ranks * chunks), name, 8, chunks, engine))
-    if ranks == 2: tasks += [Task(partial(pipeline.resnet_problem, 8), pipeline.equal_counts(11, ranks), name, 4, 1, engine) for name, engine in (("1F1B", "torch"), ("zero-bubble", "torch"), ("1F1B", "hand"))]
-    tasks += [Task(sentences, pipeline.equal_counts(5, ranks), name, 4, 1, engine) for name, engine in (("1F1B", "torch"), ("zero-bubble", "hand"))]
-    return pipeline.run_pipelines(tasks)
+        chunks = 2 if name in CHUNKED else 1
+        yield Task(pipeline.blocks_problem, pipeline.equal_counts(8, ranks * chunks), name, 8, chunks, engine)
+    for problem, pieces, name, engine in ((sentences, 5, "1F1B", "torch"), (sentences, 5, "zero-bubble", "hand"), (residual, 6, "zero-bubble", "torch"), (residual, 6, "1F1B", "hand")):
+        yield Task(problem, pipeline.equal_counts(pieces, ranks), name, 4, 1, engine)
+
+
+def refusals():
+    "What `train_pipeline` says of too few pieces, of too few micro-batches, of different models."
+    says = []
+    for model, how in ((nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), {}), (GluonCNN(), dict(micro_batches=2)), (GluonCNN(hidden=100 if who()[0] else 512), {})):
+        try: pipeline.train_pipeline(model, first_digits(10), device="cpu", **how)
+        except ValueError as error: says.append(str(error))
+    return says
+
+
+@pytest.fixture(scope="module")
+def four():
+    "All runs of two and of four ranks, the training run and the refusals, in one start."
+    todo = [*tasks(2), *tasks(4)]
+    calls = [(pipeline.pipeline_rank, todo), (pipeline.train_digits_in_stages,), (refusals,)]
+    found = run_ranks(in_turn, 4, calls, share_cores=True)
+    return pipeline.together(todo, [calls[0] for calls in found.values()]), found
+
+
+@pytest.fixture(params=[2, 4], ids=["world 2", "world 4"])
+def runs(request, four): return [run for run in four[0] if run.task.ranks == request.param]
 
 
 def test_gradients_are_those_of_one_process(runs):
@@ -298,6 +342,45 @@ def test_every_rank_did_what_its_list_says(runs):
 
 def test_nothing_started_before_its_input_was_there(runs):
     for run in runs: check_timeline(run.timeline)
+
+
+def test_ranks_without_a_stage_have_nothing_to_tell(four):
+    runs, found = four
+    assert all(found[3][0][number] == ([], [], {}) for number, run in enumerate(runs) if run.task.ranks == 2)
+
+
+def one_process(samples=500, batch_size=48):
+    torch.manual_seed(0)
+    model = GluonCNN()
+    history = fit(model, BatchLoader(first_digits(samples), batch_size, shuffle=True, seed=0), device="cpu", progress=False)
+    return [step.loss for step in history.steps], sum(p.double().abs().sum().item() for p in model.parameters())
+
+
+def same_run(found, losses, weights):
+    torch.testing.assert_close(found[0], losses, rtol=1e-3, atol=1e-4)
+    assert found[2] == pytest.approx(weights, rel=1e-6) and 0 < found[1] <= 1
+
+
+def test_training_in_stages_is_training_by_one_process(four):
+    trained = [found[1] for found in four[1].values()]
+    assert all(each == trained[0] for each in trained)
+    same_run(trained[0], *one_process())
+
+
+def test_one_stage_under_torchrun_is_one_process(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
+    same_run(pipeline.train_digits_in_stages(100, 48), *one_process(100))
+    assert who() == (0, 1), "the group is gone"
+
+
+def test_what_cannot_be_trained_is_refused_on_every_rank(four):
+    for rank, found in four[1].items():
+        pieces, parts, models = found[2]
+        assert pieces == "stages must be from 1 to the 1 layer, got 4" and parts == "micro_batches must be from the 4 ranks to the batch of 64, got 2"
+        assert models.startswith("rank 1 has another model than rank 0"), rank
 
 
 def test_the_picture_shows_every_operation_twice(runs):

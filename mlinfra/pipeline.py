@@ -625,6 +625,7 @@ class Task:
     repeats:int=1                  # steps that count, after one that does not
 
     def __post_init__(self):
+        for name in ("micro_batches", "chunks", "repeats"): positive_int(name, getattr(self, name))
         if self.engine not in ("hand", "torch"): raise ValueError(f"engine must be hand or torch, got {self.engine!r}")
         if self.engine == "torch" and self.schedule == "naive": raise ValueError("engine must be hand for the naive schedule: torch has none")
         if self.engine == "torch" and self.micro_batches < self.ranks: raise ValueError(f"micro_batches must be at least the {self.ranks} ranks for torch's schedules, got {self.micro_batches}")
@@ -641,7 +642,7 @@ class Task:
         "What each rank is to do."
         return schedule(self.schedule, self.ranks, self.micro_batches, self.chunks)
 
-    def predict(self, times: StageTimes, transfer: float = 0.0) -> Timeline:
+    def predict(self, times: StageTimes, transfer: float | Sequence[float] = 0.0) -> Timeline:
         "The timeline by simulation."
         return simulate(self.lists(), times, transfer)
 

@@ -187,6 +187,7 @@ def test_two_at_once_are_found():
     (lambda: schedule("interleaved 1F1B", 2, 5), "must make 2 equal rounds for interleaved 1F1B on 2 ranks, got 5"), (lambda: StageTimes((1,), (1, 2), (1,)), "got 1, 2, 1 times"),
     (lambda: StageTimes((), (), ()), "got 0, 0, 0"), (lambda: StageTimes((-1,), (1,), (1,)), "stage times must be"),
     (lambda: Task(pipeline.blocks_problem, (0, 8), "1F1B", 2, engine="mpi"), "engine must be hand or torch, got 'mpi'"),
+    (lambda: Task(pipeline.blocks_problem, (0, 8), "1F1B", 2, chunks=0), "chunks must be"), (lambda: Task(pipeline.blocks_problem, (0, 8), "1F1B", 2, repeats=0), "repeats must be"),
     (lambda: Task(pipeline.blocks_problem, (0, 4, 8), "1F1B", 1), "at least the 2 ranks for torch"),
     (lambda: simulate(schedule("naive", 3, 1), StageTimes.even(3), [1]), "one for each of the 2 borders, got 1"), (lambda: simulate(schedule("naive", 2, 1), StageTimes.even(2), -1), "transfer must be"),
     (lambda: pipeline.run_pipelines([]), "at least one task"), (lambda: pipeline.run_pipelines([Task(lambda: None, (0, 8), "1F1B", 2)]), "define it in a module"),
@@ -244,7 +245,13 @@ def test_profiled_times_are_those_of_the_layers(monkeypatch):
     assert [(c.forward, c.inputs, c.weights) for c in found] == [(1, 0, 2), (3, 4, 5), (6, 7, 8)], "the first piece has no gradient of its input"
     assert [c.seconds for c in found] == [3, 12, 21] and [c.spread for c in found] == [0, 0, 0] and all(p.grad is None for p in model.parameters())
     assert pipeline.stage_times(found, (0, 1, 3)) == StageTimes((1, 9), (0, 11), (2, 13))
-    assert [c.sent for c in found] == [4 * 2 * 3] * 3 and pipeline.message_times(found, (0, 1, 3), Network("toy", 12.0, 0.5)) == (0.5 + 24 / 12,)
+    assert [c.sent for c in found] == [4 * 2 * 3] * 3
+
+
+def test_bytes_become_messages_and_rows():
+    costs = [pipeline.LayerCost(str(sent), 1, 1, 1, fixed, kept, sent, 0) for sent, fixed, kept in ((10, 5, 1), (20, 6, 2), (40, 7, 3))]
+    assert pipeline.message_times(costs, (0, 1, 2, 3), Network("toy", 10.0, 0.5)) == (0.5 + 1, 0.5 + 2) and pipeline.message_times(costs, (0, 2, 3), Network("toy", 10.0, 0.0)) == (2,)
+    assert pipeline.memory_rows(costs, [1, 3]) == [[6, 8, 10], [8, 12, 16]]
 
 
 @pytest.mark.parametrize("make, x", [(lambda: resnet18(10, "small"), torch.rand(2, 1, 28, 28)), (GluonCNN, torch.rand(5, 1, 28, 28))])

@@ -1,0 +1,66 @@
+"""The pipeline panel in a real JupyterLab: by keyboard and mouse, the words against the simulator, and two real ranks started from it."""
+from dataclasses import replace
+
+import pytest
+from lab import Panel, jobs, wait_until
+
+from mlinfra.pipeline import Setup, describe_setup
+
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
+LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
+
+
+def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
+    notebook = open_cells("from mlinfra.pipeline import pipeline_panel\npipeline_panel()")
+    panel, setup = Panel(notebook, "pipeline"), Setup("GPipe", 4, 8)
+    select = lambda value: panel.control("schedule").locator("select").select_option(value)
+
+    def now(**changes):
+        "The setup with what was just set; the panel must say what it says, and draw another picture."
+        nonlocal setup, picture
+        setup = replace(setup, **changes)
+        panel.says(describe_setup(setup))
+        picture = panel.changed_from(picture)
+
+    panel.says(describe_setup(setup))
+    picture = panel.picture()
+    notebook.shot("pipeline_gpipe")
+    panel.press("micro-batches", "ArrowRight", "ArrowRight")
+    now(micro_batches=16)
+    select("1F1B")
+    now(schedule="1F1B")
+    panel.press("ranks", "ArrowLeft", "ArrowLeft")
+    now(ranks=2)
+    panel.press("ranks", "End")
+    now(ranks=8)
+    select("zero-bubble")
+    now(schedule="zero-bubble")
+    notebook.shot("pipeline_zero_bubble")
+    panel.press("stages on a rank", "ArrowRight")
+    now(chunks=2)
+    select("GPipe")
+    panel.says("⚠ chunks must be 1 for GPipe, got 2")
+    assert panel.picture() == picture, "the last picture that could be drawn stays"
+    select("interleaved 1F1B")
+    now(schedule="interleaved 1F1B")
+    panel.drag("last rank", 1.0)
+    now(slow=3.0)
+    panel.press("backward", "End")
+    now(backward=3.0)
+    panel.press("micro-batches", "End")
+    now(micro_batches=32)
+    notebook.shot("pipeline_largest")
+    panel.button("Run it here").click()
+    wait_until(lambda: "ranks must be at most 4 to be started here, got 8" in panel.status(), "too many processes are refused")
+    panel.press("stages on a rank", "Home")
+    now(chunks=1)
+    select("1F1B")
+    now(schedule="1F1B")
+    panel.press("ranks", "Home", "ArrowRight")
+    now(ranks=2)
+    panel.press("micro-batches", "Home", "ArrowRight", "ArrowRight", "ArrowRight")
+    now(micro_batches=4)
+    panel.button("Run it here").click()
+    wait_until(lambda: "1F1B on 2 ranks with 4 micro-batches: measured" in panel.status(), "two processes run", 120)
+    assert panel.root.locator("svg").count() == 2 and notebook.value(LEFT) == "[]" and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)
+    notebook.shot("pipeline_run")

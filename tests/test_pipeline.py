@@ -1,0 +1,428 @@
+"""Pipeline: the best cut against all cuts, schedules against their laws and formulas, real ranks against one process."""
+import itertools
+import socket
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from mlinfra import pipeline
+from mlinfra.data import BatchLoader
+from mlinfra.data_parallel import Network, first_digits, in_turn, run_ranks, who
+from mlinfra.models import BasicBlock, GluonCNN, count_parameters, resnet18, resnet50, saved_bytes
+from mlinfra.pipeline import SCHEDULES, Event, Setup, StageTimes, Task, Timeline, bubble, chain, check_timeline, partition, schedule, simulate
+from mlinfra.training import fit
+
+CHUNKED = SCHEDULES[3:]
+
+
+# ---- the best cut
+
+def cuts(layers, stages):
+    for inner in itertools.combinations(range(1, layers), stages - 1): yield (0, *inner, layers)
+
+
+def worst(costs, bounds): return max(sum(costs[i:j]) for i, j in itertools.pairwise(bounds))
+
+
+rows = st.lists(st.integers(0, 30), min_size=1, max_size=9)
+
+
+@given(costs=rows, data=st.data())
+def test_no_cut_is_better(costs, data):
+    stages = data.draw(st.integers(1, len(costs)))
+    found = partition(costs, stages)
+    assert found.load == worst(costs, found.bounds) == min(worst(costs, bounds) for bounds in cuts(len(costs), stages))
+    assert found.loads == tuple(sum(costs[i:j]) for i, j in itertools.pairwise(found.bounds)) and len(found.loads) == stages and min(b - a for a, b in itertools.pairwise(found.bounds)) >= 1
+
+
+@given(layers=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=8), limit=st.integers(0, 120), data=st.data())
+def test_no_cut_under_the_limit_is_better(layers, limit, data):
+    costs, memory = zip(*layers)
+    stages = data.draw(st.integers(1, len(costs)))
+    table = [[size * factor for size in memory] for factor in range(stages, 0, -1)]  # the first stages keep more
+    sizes = lambda bounds: max(sum(table[s][i:j]) for s, (i, j) in enumerate(itertools.pairwise(bounds)))
+    possible = [bounds for bounds in cuts(len(costs), stages) if sizes(bounds) <= limit]
+    assert pipeline.least_limit(table, stages, len(costs)) == min(map(sizes, cuts(len(costs), stages)))
+    if not possible:
+        with pytest.raises(ValueError, match="the limit must be at least"): partition(costs, stages, table, limit)
+        return
+    found = partition(costs, stages, table, limit)
+    assert found.load == min(worst(costs, bounds) for bounds in possible) and max(found.memory) == sizes(found.bounds) <= limit
+
+
+@given(costs=rows, data=st.data())
+def test_more_stages_are_never_slower(costs, data):
+    stages = data.draw(st.integers(1, len(costs)))
+    assert partition(costs, len(costs)).load == max(costs) <= partition(costs, stages).load <= partition(costs, 1).load == sum(costs)
+
+
+@given(layers=st.integers(1, 60), data=st.data())
+def test_equal_counts_differ_by_one_at_most(layers, data):
+    stages = data.draw(st.integers(1, layers))
+    counts = [b - a for a, b in itertools.pairwise(pipeline.equal_counts(layers, stages))]
+    assert sum(counts) == layers and len(counts) == stages and max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("how, says", [
+    (dict(costs=[1, 2], stages=3), "at most the 2 layers, got 3"), (dict(costs=[1, -1], stages=1), "costs must be a finite number of at least 0, got -1"),
+    (dict(costs=[1, float("nan")], stages=1), "got nan"), (dict(costs=[1], stages=0), "stages must be a whole number"),
+    (dict(costs=[1, 2], stages=1, memory=[1, 2]), "got no limit"), (dict(costs=[1, 2], stages=1, limit=3), "got no memory"),
+    (dict(costs=[1, 2], stages=2, memory=[1], limit=3), r"memory must have 2 values, or 2 rows of them, got \[1, 1\]"),
+    (dict(costs=[1, 2], stages=1, memory=[3, 4], limit=6), "the limit must be at least 7 B")])
+def test_partition_refuses(how, says):
+    with pytest.raises(ValueError, match=says): partition(**how)
+
+
+# ---- schedules and the simulator
+
+@st.composite
+def setups(draw, names=SCHEDULES):
+    "A schedule that can be: name, ranks, micro-batches, chunks."
+    name, ranks = draw(st.sampled_from(names)), draw(st.integers(1, 5))
+    chunks = draw(st.integers(1, 3)) if name in CHUNKED else 1
+    micro_batches = draw(st.integers(1, 12))
+    assume(name not in CHUNKED or micro_batches % max(1, micro_batches // ranks) == 0)
+    return name, ranks, micro_batches, chunks
+
+
+seconds = st.floats(0.01, 10)
+
+
+@settings(deadline=None)
+@given(setup=setups(), data=st.data())
+def test_a_simulated_timeline_can_be(setup, data):
+    name, ranks, micro_batches, chunks = setup
+    stages = ranks * chunks
+    times = StageTimes(*(tuple(data.draw(st.lists(seconds, min_size=stages, max_size=stages))) for _ in range(3)))
+    transfer = data.draw(st.floats(0, 5))
+    timeline, slower = simulate(schedule(*setup), times), simulate(schedule(*setup), times, transfer)
+    for found in (timeline, slower):
+        check_timeline(found, slack=1e-9)
+        done = {event[3:] for event in found.events}
+        kinds = "FIW" if name == "zero-bubble" else "FB"
+        assert done == {(kind, s, i) for kind in kinds for s in range(stages) for i in range(micro_batches)} and len(found.events) == len(done)
+        assert all(event.rank == event.stage % ranks for event in found.events)
+    assert slower.seconds >= timeline.seconds - 1e-9 and simulate(schedule(*setup), times, [transfer] * (stages - 1)) == slower
+    work = [sum(times.of(k, s) for k in "FIW" for s in range(rank, stages, ranks)) * micro_batches for rank in range(ranks)]
+    through = sum(times.forward) + sum(times.inputs)
+    assert timeline.seconds >= max(*work, through) - 1e-6 and 0 <= timeline.bubble + 1e-9 and timeline.bubble < 1
+    assert abs(timeline.bubble - (1 - sum(work) / ranks / timeline.seconds)) < 1e-6
+
+
+@settings(deadline=None)
+@given(setup=setups(), times=st.tuples(*[st.integers(1, 8)] * 3))
+def test_the_formula_is_what_the_simulator_finds(setup, times):
+    name, ranks, micro_batches, chunks = setup
+    assume(name not in CHUNKED or micro_batches >= ranks)
+    even = StageTimes.even(ranks * chunks, *(t / chunks for t in times))
+    assert simulate(schedule(*setup), even).bubble == pytest.approx(bubble(*setup, *times), abs=1e-9)
+
+
+@given(ranks=st.integers(1, 9), micro_batches=st.integers(1, 40), times=st.tuples(*[st.integers(1, 8)] * 3))
+def test_the_published_bubble(ranks, micro_batches, times):
+    for name in ("GPipe", "1F1B"): assert bubble(name, ranks, micro_batches, 1, *times) == pytest.approx((ranks - 1) / (micro_batches + ranks - 1))
+    assert bubble("naive", ranks, micro_batches, 1, *times) == pytest.approx(1 - 1 / ranks)
+
+
+@pytest.mark.parametrize("ranks, micro_batches", [(1, 1), (2, 2), (4, 4), (4, 12), (3, 2), (8, 16)])
+def test_activations_kept(ranks, micro_batches):
+    peaks = lambda name: [simulate(schedule(name, ranks, micro_batches), StageTimes.even(ranks)).peak(rank) for rank in range(ranks)]
+    assert peaks("naive") == [1] * ranks and peaks("GPipe") == [micro_batches] * ranks
+    assert peaks("1F1B") == [min(micro_batches, ranks - rank) for rank in range(ranks)]
+    if micro_batches >= ranks: assert peaks("zero-bubble") == [ranks] * ranks, "as many as the first rank of 1F1B"
+
+
+def test_interleaving_shortens_the_bubble_and_keeps_more():
+    one, two = (Setup("interleaved 1F1B", 4, 8, chunks).timeline() for chunks in (1, 2))
+    assert two.bubble < one.bubble and two.peak(0) == 5.5, "eleven stages of half a rank"
+
+
+def test_each_border_has_its_message():
+    timeline = simulate(schedule("GPipe", 3, 2), StageTimes.even(3, 1, 1, 0), [0.25, 2])
+    starts = {str(event): event.start for event in timeline.events}
+    assert [starts[f"F0 of stage {s}"] for s in range(3)] == [0, 1.25, 4.25]
+    assert starts["B0 of stage 1"] == starts["B0 of stage 2"] + 3 and starts["B0 of stage 0"] == starts["B0 of stage 1"] + 1.25
+    around = simulate(schedule("interleaved 1F1B", 2, 2, 2), StageTimes.even(4), [0, 5, 0])
+    assert {str(event): event.start for event in around.events}["F0 of stage 2"] == 2 + 5, "from the last rank back to the first"
+
+
+def test_stages_of_one_rank_hand_over_for_nothing():
+    assert simulate(schedule("interleaved 1F1B", 1, 2, 2), StageTimes.even(2), 9.0).seconds == 2 * 2 * 3
+
+
+def test_lists_that_wait_for_each_other_are_refused():
+    lists = [[op for op in ops if op.kind != "F" or op.stage] for ops in schedule("1F1B", 2, 2)]
+    with pytest.raises(ValueError, match="rank 0 before B0 of stage 0, rank 1 before F0 of stage 1 waits"): simulate(lists, StageTimes.even(2))
+
+
+@settings(deadline=None)
+@given(setup=setups(), data=st.data())
+def test_an_impossible_timeline_is_found(setup, data):
+    timeline = simulate(schedule(*setup), StageTimes.even(setup[1] * setup[3]))
+    victim = data.draw(st.sampled_from([event for event in timeline.events if event.kind != "F" or event.stage]))
+    early = victim._replace(start=-3.0, end=victim.end - victim.start - 3.0)  # before everything else
+    with pytest.raises(ValueError, match="started before"): check_timeline(Timeline(tuple(early if event is victim else event for event in timeline.events)))
+    with pytest.raises(ValueError, match="ran twice"): check_timeline(Timeline((*timeline.events, victim)))
+
+
+@pytest.mark.parametrize("name", ["1F1B", "zero-bubble"])
+def test_every_operation_waits_for_its_input(name):
+    timeline = simulate(schedule(name, 2, 3), StageTimes.even(2))
+    for event in timeline.events:
+        if event.kind == "F" and not event.stage: continue  # the data are there
+        with pytest.raises(ValueError, match=f"{event} started before"):
+            check_timeline(Timeline(tuple(e._replace(start=-3.0, end=-2.0) if e is event else e for e in timeline.events)))
+
+
+def test_two_at_once_are_found():
+    with pytest.raises(ValueError, match="rank 0 ran F0 of stage 0 and F1 of stage 0 at once"): check_timeline(Timeline((Event(0, 0, 1, "F", 0, 0), Event(0, 0.5, 1, "F", 0, 1))))
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: schedule("2F2B", 2, 2), "schedule must be one of naive, .*got '2F2B'"), (lambda: schedule("1F1B", 0, 2), "ranks must be"),
+    (lambda: schedule("1F1B", 2, 2.5), "micro_batches must be"), (lambda: schedule("naive", 2, 2, 2), "chunks must be 1 for naive, got 2"),
+    (lambda: schedule("interleaved 1F1B", 2, 5), "must make 2 equal rounds for interleaved 1F1B on 2 ranks, got 5"), (lambda: StageTimes((1,), (1, 2), (1,)), "got 1, 2, 1 times"),
+    (lambda: StageTimes((), (), ()), "got 0, 0, 0"), (lambda: StageTimes((-1,), (1,), (1,)), "stage times must be"),
+    (lambda: Task(pipeline.blocks_problem, (0, 8), "1F1B", 2, engine="mpi"), "engine must be hand or torch, got 'mpi'"),
+    (lambda: Task(pipeline.blocks_problem, (0, 8), "1F1B", 2, chunks=0), "chunks must be"), (lambda: Task(pipeline.blocks_problem, (0, 8), "1F1B", 2, repeats=0), "repeats must be"),
+    (lambda: Task(pipeline.blocks_problem, (0, 4, 8), "1F1B", 1), "at least the 2 ranks for torch"),
+    (lambda: simulate(schedule("naive", 3, 1), StageTimes.even(3), [1]), "one for each of the 2 borders, got 1"), (lambda: simulate(schedule("naive", 2, 1), StageTimes.even(2), -1), "transfer must be"),
+    (lambda: pipeline.run_pipelines([]), "at least one task"), (lambda: pipeline.run_pipelines([Task(lambda: None, (0, 8), "1F1B", 2)]), "define it in a module"),
+    (lambda: pipeline.train_pipeline(GluonCNN(), first_digits(10), device="cpu"), "no process group"), (lambda: pipeline.train_pipeline(GluonCNN(), first_digits(10), precision="bf16"), "must be fp32 or tf32 for a pipeline, got 'bf16'"),
+    (lambda: pipeline.run_pipelines([Task(pipeline.blocks_problem, (0, 4, 9), "1F1B", 2)]), "bounds must rise from 0 to the 8 pieces"),
+    (lambda: pipeline.run_pipelines([Task(pipeline.blocks_problem, (0, 4, 8), "1F1B", 5)]), "a multiple of 5 micro-batches, got 16 samples")])
+def test_nonsense_is_refused_before_anything_starts(call, says):
+    with pytest.raises(ValueError, match=says): call()
+
+
+# ---- a model as a row of pieces
+
+class Skip(nn.Module):
+    "One tensor alive before and after, two within."
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.d = (nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x): return self.d((y := self.a(x)) + self.c(torch.relu(self.b(y))))
+
+
+class Decides(nn.Module):
+    def forward(self, x): return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize("make, x, count", [
+    (lambda: resnet18(10, "small"), torch.rand(2, 1, 28, 28), 11), (lambda: resnet50(10), torch.rand(1, 3, 64, 64), 19), (GluonCNN, torch.rand(2, 1, 28, 28), 4), (Skip, torch.rand(3, 4), 3),
+    (lambda: nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True)), nn.Dropout(0.5), nn.Linear(4, 2)), torch.rand(3, 4), 2),
+    (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)), torch.rand(3, 2, 2), 2), (nn.ReLU, torch.rand(3), 1),
+    (lambda: pipeline.Tokens(2, 16, 50), torch.randint(0, 50, (2, 5)), 4)], ids=["resnet18", "resnet50", "cnn", "skip", "nested", "flat first", "no parameters", "tokens"])
+def test_a_chain_computes_the_same(make, x, count):
+    model = make().eval()
+    pieces = chain(model)
+    assert len(pieces) == count and torch.equal(pieces(x), model(x)) and count_parameters(pieces) == count_parameters(model)
+    assert {id(p) for p in pieces.parameters()} == {id(p) for p in model.parameters()}, "shared, not copied"
+    assert len(chain(pieces)) == count, "a chain is its own chain"
+
+
+def test_a_model_that_decides_by_values_is_refused():
+    with pytest.raises(ValueError, match="Decides cannot be traced .*write it as an nn.Sequential"): chain(Decides())
+    with pytest.raises(ValueError, match="must take one tensor, Bilinear takes 2"): chain(nn.Bilinear(2, 2, 2))
+
+
+class FakeTime:
+    "A clock that only sleep moves."
+    now = 0.0
+    def perf_counter(self): return self.now
+    def sleep(self, seconds): self.now += seconds
+
+
+def test_profiled_times_are_those_of_the_layers(monkeypatch):
+    monkeypatch.setattr(pipeline, "time", FakeTime())
+    model = nn.Sequential(pipeline.Wait(1, 9, 2), pipeline.Wait(3, 4, 5), pipeline.Wait(6, 7, 8))
+    found = pipeline.profile_layers(model, torch.rand(2, 3), repeats=3)
+    assert [(c.forward, c.inputs, c.weights) for c in found] == [(1, 0, 2), (3, 4, 5), (6, 7, 8)], "the first piece has no gradient of its input"
+    assert [c.seconds for c in found] == [3, 12, 21] and [c.spread for c in found] == [0, 0, 0] and all(p.grad is None for p in model.parameters())
+    assert pipeline.stage_times(found, (0, 1, 3)) == StageTimes((1, 9), (0, 11), (2, 13))
+    assert [c.sent for c in found] == [4 * 2 * 3] * 3
+
+
+def test_bytes_become_messages_and_rows():
+    costs = [pipeline.LayerCost(str(sent), 1, 1, 1, fixed, kept, sent, 0) for sent, fixed, kept in ((10, 5, 1), (20, 6, 2), (40, 7, 3))]
+    assert pipeline.message_times(costs, (0, 1, 2, 3), Network("toy", 10.0, 0.5)) == (0.5 + 1, 0.5 + 2) and pipeline.message_times(costs, (0, 2, 3), Network("toy", 10.0, 0.0)) == (2,)
+    assert pipeline.memory_rows(costs, [1, 3]) == [[6, 8, 10], [8, 12, 16]]
+
+
+@pytest.mark.parametrize("make, x", [(lambda: resnet18(10, "small"), torch.rand(2, 1, 28, 28)), (GluonCNN, torch.rand(5, 1, 28, 28))])
+def test_the_pieces_keep_what_the_model_keeps(make, x):
+    threads, model = torch.get_num_threads(), make()
+    found = pipeline.profile_layers(model, x, repeats=1)
+    assert sum(c.kept for c in found) == saved_bytes(model, x) and torch.get_num_threads() == threads
+    weights = sum(p.nbytes for p in model.parameters())
+    assert sum(c.fixed for c in found) == 4 * weights + 4 * len(list(model.parameters())) + sum(b.nbytes for b in model.buffers())
+
+
+# ---- one process
+
+@pytest.mark.parametrize("name, chunks", [(name, chunks) for name in SCHEDULES for chunks in ((1, 2, 4) if name in CHUNKED else (1,))])
+def test_by_hand_on_one_rank(name, chunks):
+    task = Task(pipeline.blocks_problem, pipeline.equal_counts(8, chunks), name, 8, chunks, "hand")
+    problem, pieces = pipeline._built(task)
+    record = pipeline.Recorder(0)
+    step = pipeline._hand_step(task, {s: pieces[i:j] for s, (i, j) in enumerate(itertools.pairwise(task.bounds))}, problem, record, pieces)
+    loss = sum(step())
+    run = pipeline.Run(task, Timeline(tuple(record.events)), (), loss, {n: p.grad.numpy() for n, p in pieces.named_parameters()})
+    assert pipeline.gradient_error(run) < 1e-5 and loss == pytest.approx(pipeline.alone(task)[0], abs=1e-6)
+    assert [event[3:] for event in record.events] == [tuple(op) for op in task.lists()[0]]
+    check_timeline(run.timeline)
+
+
+def test_a_wrong_gradient_is_noticed():
+    task = Task(pipeline.blocks_problem, (0, 8), "naive", 8, 1, "hand")
+    loss, grads = pipeline.alone(task)
+    assert pipeline.gradient_error(pipeline.Run(task, None, (), loss, grads)) == 0
+    assert pipeline.gradient_error(pipeline.Run(task, None, (), loss, grads | {name: 1.01 * grad for name, grad in list(grads.items())[:1]})) > 0.009
+    with pytest.raises(ValueError, match="in one of the two only"): pipeline.gradient_error(pipeline.Run(task, None, (), loss, dict(list(grads.items())[1:])))
+
+
+# ---- several processes
+
+ENGINES = [(name, engine) for engine in ("hand", "torch") for name in SCHEDULES if (engine, name) != ("torch", "naive")]
+
+
+def sentences():
+    "A small transformer that classifies sentences of 6 tokens."
+    blocks = [nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True) for _ in range(3)]
+    return pipeline.Problem(nn.Sequential(nn.Embedding(50, 16), *blocks, nn.Flatten(), nn.Linear(6 * 16, 5)), torch.randint(0, 50, (8, 6)), torch.randint(0, 5, (8,)))
+
+
+def residual():
+    "A small ResNet: batch norms and shortcuts."
+    blocks = [BasicBlock(4, 4), BasicBlock(4, 8, 2), BasicBlock(8, 8)]
+    return pipeline.Problem(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)), torch.rand(8, 1, 12, 12), torch.randint(0, 5, (8,)))
+
+
+def tasks(ranks):
+    "Every schedule by both engines, a transformer and a ResNet."
+    for name, engine in ENGINES:
+        chunks = 2 if name in CHUNKED else 1
+        yield Task(pipeline.blocks_problem, pipeline.equal_counts(8, ranks * chunks), name, 8, chunks, engine)
+    for problem, pieces, name, engine in ((sentences, 5, "1F1B", "torch"), (sentences, 5, "zero-bubble", "hand"), (residual, 6, "zero-bubble", "torch"), (residual, 6, "1F1B", "hand")):
+        yield Task(problem, pipeline.equal_counts(pieces, ranks), name, 4, 1, engine)
+
+
+def refusals():
+    "What `train_pipeline` says of too few pieces, of too few micro-batches, of different models."
+    says = []
+    for model, how in ((nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), {}), (GluonCNN(), dict(micro_batches=2)), (GluonCNN(hidden=100 if who()[0] else 512), {})):
+        try: pipeline.train_pipeline(model, first_digits(10), device="cpu", **how)
+        except ValueError as error: says.append(str(error))
+    return says
+
+
+@pytest.fixture(scope="module")
+def four():
+    "All runs of two and of four ranks, the training run and the refusals, in one start."
+    todo = [*tasks(2), *tasks(4)]
+    calls = [(pipeline.pipeline_rank, todo), (pipeline.train_digits_in_stages,), (refusals,)]
+    found = run_ranks(in_turn, 4, calls, share_cores=True)
+    return pipeline.together(todo, [calls[0] for calls in found.values()]), found
+
+
+@pytest.fixture(params=[2, 4], ids=["world 2", "world 4"])
+def runs(request, four): return [run for run in four[0] if run.task.ranks == request.param]
+
+
+def test_gradients_are_those_of_one_process(runs):
+    for run in runs:
+        assert pipeline.gradient_error(run) < 1e-4, run.task
+        if run.task.problem is pipeline.blocks_problem: assert pipeline.gradient_error(run, 1) < 1e-4, "the whole batch at once"
+        assert run.loss == pytest.approx(pipeline.alone(run.task)[0], abs=1e-5), run.task
+
+
+def test_every_rank_did_what_its_list_says(runs):
+    for run in runs:
+        assert len(run.seconds) == run.task.repeats and run.timeline.ranks == run.task.ranks
+        for rank, todo in enumerate(run.task.lists()): assert [event[3:] for event in run.timeline.of(rank)] == [tuple(op) for op in todo], (run.task, rank)
+
+
+def test_nothing_started_before_its_input_was_there(runs):
+    for run in runs: check_timeline(run.timeline)
+
+
+def test_ranks_without_a_stage_have_nothing_to_tell(four):
+    runs, found = four
+    assert all(found[3][0][number] == ([], [], {}) for number, run in enumerate(runs) if run.task.ranks == 2)
+
+
+def one_process(samples=500, batch_size=48):
+    torch.manual_seed(0)
+    model = GluonCNN()
+    history = fit(model, BatchLoader(first_digits(samples), batch_size, shuffle=True, seed=0), device="cpu", progress=False)
+    return [step.loss for step in history.steps], sum(p.double().abs().sum().item() for p in model.parameters())
+
+
+def same_run(found, losses, weights):
+    torch.testing.assert_close(found[0], losses, rtol=1e-3, atol=1e-4)
+    assert found[2] == pytest.approx(weights, rel=1e-6) and 0 < found[1] <= 1
+
+
+def test_training_in_stages_is_training_by_one_process(four):
+    trained = [found[1] for found in four[1].values()]
+    assert all(each == trained[0] for each in trained)
+    same_run(trained[0], *one_process())
+
+
+def test_one_stage_under_torchrun_is_one_process(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
+    same_run(pipeline.train_digits_in_stages(100, 48), *one_process(100))
+    assert who() == (0, 1), "the group is gone"
+
+
+def test_what_cannot_be_trained_is_refused_on_every_rank(four):
+    for rank, found in four[1].items():
+        pieces, parts, models = found[2]
+        assert pieces == "stages must be from 1 to the 1 layer, got 4" and parts == "micro_batches must be from the 4 ranks to the batch of 64, got 2"
+        assert models.startswith("rank 1 has another model than rank 0"), rank
+
+
+def test_the_picture_shows_every_operation_twice(runs):
+    run = runs[1]
+    ax = pipeline.plot_runs(run.task.predict(StageTimes.even(run.task.stages)), run.timeline)
+    drawn = [len(collection.get_paths()) for collection in ax.collections]
+    assert sum(drawn) == 2 * len(run.timeline.events) and "predicted" in ax.get_title(loc="left")
+
+
+# ---- panel
+
+def test_a_setup_runs_as_it_is_simulated(monkeypatch):
+    monkeypatch.setattr(pipeline, "run_pipelines", lambda tasks, report: [pipeline.Run(tasks[0], tasks[0].predict(pipeline.settled(plan.times().scaled(0.01))), (1.0,), 0.0, {})])
+    plan = Setup("zero-bubble", 2, 4)
+    panel = pipeline.pipeline_panel()
+    for key, value in dict(schedule=plan.schedule, ranks=plan.ranks, micro_batches=plan.micro_batches).items(): panel.controls[key].value = value
+    panel.button.start()
+    assert panel.button.job.join(60).error is None and "zero-bubble on 2 ranks with 4 micro-batches: measured 130 ms, predicted 130 ms" in panel.button.status.value
+    assert "<svg" in panel.children[-1].value
+    for changes, says in ((dict(ranks=8), "at most 4 to be started here, got 8"), (dict(micro_batches=5000), "at most 5 s to be run here")):
+        with pytest.raises(ValueError, match=says): pipeline.run_setup(Setup(**vars(plan) | changes))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_box_for_each_operation(name):
+    timeline = Setup(name, 3, 6).timeline()
+    drawing = str(pipeline.draw_schedule(timeline))
+    kinds = len({event.kind for event in timeline.events})
+    assert drawing.count("<rect") == len(timeline.events) + kinds and all(f">rank {rank}<" in drawing for rank in range(3))
+
+
+@given(setup=setups(), backward=st.sampled_from([1.0, 2.0, 3.0]), slow=st.sampled_from([0.5, 1.0, 3.0]))
+@settings(deadline=None, max_examples=40)
+def test_the_words_say_what_the_timeline_says(setup, backward, slow):
+    plan = Setup(*setup, backward, slow)
+    timeline, said = plan.timeline(), pipeline.describe_setup(plan)
+    assert f"idle for {timeline.bubble:.1%}" in said and f"at most {timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(plan.ranks - 1):g}" in said
+    assert f"{plan.micro_batches * (1 + backward) * (plan.ranks - 1 + slow) / timeline.seconds:.2f} times as fast" in said

@@ -6,8 +6,8 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .arithmetic import positive_float, positive_int
+from .arithmetic import positive_int
 from .data import to_float
 from .data_parallel import NETWORKS, Network, ShardLoader, Trained, all_reduce_seconds, first_digits, fit_network, in_turn, run_ranks, slowest, who
 from .models import GluonCNN, saved_bytes
@@ -293,9 +293,9 @@ def _column_alone() -> nn.Module: return nn.Sequential(nn.Linear(8, 12), nn.Iden
 def _row_alone() -> nn.Module: return nn.Sequential(nn.Identity(), nn.Linear(8, 12))
 def _mlp() -> nn.Module: return nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
 def _convolutions() -> nn.Module: return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 6, 3, stride=2))
-
 def _stack() -> nn.Module: return Stack(16, 4)
 
+_ONE_BLOCK = {f"block0.{layer}": kind for layer, kind in BLOCK_PLAN.items()}
 _THREE_WAYS = {"query": "column", "key": "column", "value": "column", "out": "row"}
 CASES: dict[str, tuple[Callable[[], nn.Module], dict[str, str], tuple[int, ...]]] = {
     "column": (_column_alone, {"0": "column", "1": "join"}, (2, 5, 8)),
@@ -303,8 +303,8 @@ CASES: dict[str, tuple[Callable[[], nn.Module], dict[str, str], tuple[int, ...]]
     "mlp": (_mlp, {"0": "column", "2": "row"}, (2, 4, 8)),
     "attention, three ways in": (lambda: Attention(16, 4), _THREE_WAYS, (2, 4, 16)),
     "convolutions": (_convolutions, {"0": "column", "3": "row"}, (2, 3, 12, 12)),
-    "block": (_stack, block_plan(_stack()), (2, 8, 16)),
-    "block, tokens cut": (_stack, block_plan(_stack(), sequence=True), (2, 8, 16)),
+    "block": (_stack, _ONE_BLOCK, (2, 8, 16)),
+    "block, tokens cut": (_stack, _ONE_BLOCK | {"start": "slice", "end": "join"}, (2, 8, 16)),
 }  # name -> how the whole model is made, its plan, the shape of an input
 
 # %% ../nbs/14_tensor_parallel.ipynb #7a504ff9
@@ -328,7 +328,7 @@ class Compared:
 
 def _apart(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     "The largest difference, in sizes of the largest value of all pairs: some gradients, as that of a key's bias, are zero but for rounding."
-    return (max((a - b).abs().max() for a, b in pairs) / max(b.abs().max() for _, b in pairs)).item()
+    return (torch.stack([(a - b).abs().max() for a, b in pairs]).max() / torch.stack([b.abs().max() for _, b in pairs]).max()).item()
 
 def cuts(
     model:nn.Module,      # after `parallelize`
@@ -343,6 +343,7 @@ def compare(
 ) -> Compared:
     "Forward and backward of a whole model and of its split copy, on this rank."
     from torch.distributed.tensor.debug import CommDebugMode
+    if case not in CASES: raise ValueError(f"case must be one of {', '.join(CASES)}, got {case!r}")
     make, plan, shape = CASES[case]
     torch.manual_seed(0)
     whole = make().double()
@@ -745,13 +746,13 @@ def plot_layer(
 ) -> Axes:
     "Measured medians with their spread, solid, predictions hollow, with the error of those that were not fitted."
     ax = axes(ax, height=3.4)
-    for kind, parts, color, shift in (("whole", 1, "forward", 1.0), ("split", split.parts, "wait", 1.05)):
+    for kind, parts, color, shift in (("whole", 1, "forward", 1.0), ("split", split.parts, "wait", 1.08)):
         for width, times in measured[kind].items():
             real, guess = median(times), replace(split, width=width, parts=parts).seconds()
             ax.errorbar([shift * width], [real], [[real - min(times)], [max(times) - real]], fmt="o", color=COLORS[color])
             ax.plot([shift * width], [guess], "o", ms=11, mfc="none", color=COLORS[color])
             words = "fitted" if parts == 1 and width in fitted else f"{guess / real - 1:+.0%}"
-            ax.annotate(words, (shift * width, guess), xytext=(0, 9 if parts == 1 else -16), textcoords="offset points", ha="center", fontsize=8, color=COLORS[color])
+            ax.annotate(words, (shift * width, max(guess, *times) if parts == 1 else min(guess, *times)), xytext=(0, 7 if parts == 1 else -16), textcoords="offset points", ha="center", fontsize=8, color=COLORS[color])
     ax.set(xscale="log", yscale="log", xticks=list(measured["whole"]), xticklabels=[f"{w:,}" for w in measured["whole"]])
     ax.minorticks_off()
     ax.margins(y=0.2)
@@ -822,7 +823,7 @@ def tensor_panel() -> ipywidgets.VBox:
         width, tokens = min(controls["width"].value, 512), min(controls["tokens"].value, 512)
         device, link, seconds = measure_split(width, tokens, job.report)
         number = len(controls["device"].options) - len(DEVICES) + 1
-        device, link = replace(device, name=f"this machine, {number}"), replace(link, name=f"between ranks here, {number}")
+        device, link = replace(device, name=f"a thread of this machine, {number}"), replace(link, name=f"between ranks here, {number}")
         measured[device.name, width, tokens] = seconds
         for key, found in (("device", device), ("link", link)): controls[key].options = [*controls[key].options, (found.name, found)]
         for key, value in dict(precision="fp32", width=width, tokens=tokens, parts=2, link=link, device=device).items(): controls[key].value = value

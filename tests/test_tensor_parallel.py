@@ -159,6 +159,7 @@ def test_timing_has_a_figure_for_each_round(ranks):
 def test_nonsense_is_refused():
     for wrong, says in (({"query": "diagonal"}, "the plan for query must be one of column"), ({"nobody": "row"}, "names 'nobody', and Attention has no such layer")):
         with pytest.raises(ValueError, match=says): tp.parallelize(tp.Attention(8, 2), wrong)
+    with pytest.raises(ValueError, match="case must be one of column, row, mlp.*got 'moe'"): tp.compare("moe")
     with pytest.raises(ValueError, match="how must be"): tp.split_model(tp.Attention(8, 2), {}, "by magic")
     with pytest.raises(ValueError, match="width must be divisible by heads, got 8 and 3"): tp.Attention(8, 3)
     for conv in (nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect")):
@@ -188,7 +189,7 @@ def test_plans_find_every_block():
     reader = tp.RowReader(16, 2, 3)
     plan = tp.block_plan(reader, sequence=True)
     assert len(plan) == 3 * len(tp.BLOCK_PLAN) + 2 and plan["stack.start"] == "slice" and plan["stack.block2.mlp.2"] == "row"
-    assert "stack.start" not in tp.block_plan(reader)
+    assert "stack.start" not in tp.block_plan(reader) and tp.CASES["block, tokens cut"][1] == tp.block_plan(tp.Stack(16, 4), sequence=True)
     split = tp.parallelize(copy.deepcopy(reader), plan, sequence=1)
     x = torch.rand(3, 1, 28, 28)
     torch.testing.assert_close(split(x), reader(x))

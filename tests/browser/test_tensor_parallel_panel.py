@@ -42,7 +42,7 @@ def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     panel.button("Run two ranks here").click()
     wait_until(lambda: "measured" in panel.status(), "two ranks have run", 120)
     assert panel.status().startswith("Two ranks, width 512, 512 tokens: ") and "predicted" in panel.status()
-    panel.says("A block of width 512, 512 tokens, fp32 on this machine, 1: 2 ranks take")
+    panel.says("A block of width 512, 512 tokens, fp32 on a thread of this machine, 1: 2 ranks take")
     assert "measured" in panel.changed_from(picture)
     notebook.shot("tensor_measured")
     panel.button("Run two ranks here").click()

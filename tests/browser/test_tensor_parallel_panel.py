@@ -1,0 +1,52 @@
+"""The panel of tensor parallelism in a real JupyterLab: by keyboard and mouse, the words against the model, and two real ranks that share a block."""
+from dataclasses import replace
+
+import pytest
+from lab import Panel, jobs, wait_until
+
+from mlinfra.precision import DEVICES
+from mlinfra.tensor_parallel import LINKS, Split, describe_split
+
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
+
+
+def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
+    notebook = open_cells("from mlinfra.tensor_parallel import tensor_panel\nprobe = tensor_panel()\nprobe")
+    panel, split = Panel(notebook, "tensor"), Split(4096, 8192, 8, DEVICES["H100 SXM"], LINKS["NVLink 4 (H100)"])
+    select = lambda text, value: panel.control(text).locator("select").select_option(value)
+
+    def now(**changes):
+        "The split with what was just set; the panel must say what it says, and draw another picture."
+        nonlocal split, picture
+        split = replace(split, **changes)
+        panel.says(describe_split(split), 30)
+        picture = panel.changed_from(picture)
+
+    panel.says(describe_split(split), 60)
+    picture = panel.picture()
+    select("link", "Ethernet, 50 Gbit/s")
+    now(link=LINKS["Ethernet, 50 Gbit/s"])
+    notebook.shot("tensor_slow_link")
+    panel.press("width", "ArrowRight")
+    now(width=8192)
+    panel.press("ranks that share", "ArrowLeft", "ArrowLeft")
+    now(parts=2)
+    panel.drag("tokens", 0.0)
+    now(tokens=64)
+    select("device", "V100 SXM2")
+    panel.says("precision must be one of fp32, fp16 for V100 SXM2, got 'bf16'")
+    select("precision", "fp16")
+    now(device=DEVICES["V100 SXM2"], precision="fp16")
+    panel.drag("tokens", 1.0)
+    now(tokens=65536)
+    panel.button("Run two ranks here").click()
+    wait_until(lambda: "measured" in panel.status(), "two ranks have run", 120)
+    assert panel.status().startswith("Two ranks, width 512, 512 tokens: ") and "predicted" in panel.status()
+    panel.says("A block of width 512, 512 tokens, fp32 on a thread of this machine, 1: 2 ranks take")
+    assert "measured" in panel.changed_from(picture)
+    notebook.shot("tensor_measured")
+    panel.button("Run two ranks here").click()
+    wait_until(lambda: "ranks" in panel.status(), "the ranks start", 60)
+    panel.button("Stop").click()
+    wait_until(lambda: "Stopped" in panel.status(), "the ranks are stopped", 60)
+    assert wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)

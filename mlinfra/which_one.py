@@ -639,36 +639,36 @@ def _divided(devices: int, tensor: int = 1, pipeline: int = 1, zero: int = 0, mi
     "A recipe; those that checkpoint selectively divide norms and dropout, too."
     return Combination(devices // tensor // pipeline, tensor, pipeline, zero, micro, checkpointing, tensor > 1 and checkpointing == "selective", chunks)
 
-_NARAYANAN = [Run(f"Megatron-LM {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, t, p), rate, "TFLOP/s", "Narayanan and others 2021, table 1",
+_NARAYANAN = [Run(f"Megatron-LM {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, t, p), rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 1",
                   "micro-batch 1, no interleaving", True) for size, shape, t, p, devices, batch, rate in (
     ("1.7B", (24, 2304, 24), 1, 1, 32, 512, 137), ("3.6B", (30, 3072, 32), 2, 1, 64, 512, 138), ("7.5B", (36, 4096, 32), 4, 1, 128, 512, 142),
     ("18.4B", (40, 6144, 48), 8, 1, 256, 1024, 135), ("39.1B", (48, 8192, 64), 8, 2, 512, 1536, 138), ("76.1B", (60, 10240, 80), 8, 4, 1024, 1792, 140),
     ("145.6B", (80, 12288, 96), 8, 8, 1536, 2304, 148), ("310.1B", (96, 16384, 128), 8, 16, 1920, 2160, 155),
     ("529.6B", (105, 20480, 128), 8, 35, 2520, 2520, 163), ("1008B", (128, 25600, 160), 8, 64, 3072, 3072, 163))]
 _GPT3 = _gpt("175B", 96, 12288, 96, 1536)
-_AGAINST = [Run(f"{name} {devices}", _GPT3, cluster(nodes=devices // 8), c, rate, "TFLOP/s", "Narayanan and others 2021, table 2") for name, devices, c, rate in (
+_AGAINST = [Run(f"{name} {devices}", _GPT3, cluster(nodes=devices // 8), c, rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 2") for name, devices, c, rate in (
     *(("Megatron-LM 175B on", n, _divided(n, 8, 12), rate) for n, rate in ((384, 153), (768, 149), (1536, 141))),
     *(("ZeRO-3 175B on", n, _divided(n, zero=3, micro=m), rate) for n, m, rate in ((384, 4, 144), (768, 2, 88), (1536, 1, 44))))]
 
 # %% ../nbs/14_which_one.ipynb #93b4f24c
-_KORTHIKANTI = [Run(f"selective {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, 8, p, micro=m, checkpointing="selective", chunks=v), seconds, "s", "Korthikanti and others 2022, tables 3 and 5")
+_KORTHIKANTI = [Run(f"selective {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, 8, p, micro=m, checkpointing="selective", chunks=v), seconds, "s", "Korthikanti and others 2022, arXiv:2205.05198, tables 3 and 5")
     for size, shape, p, v, devices, batch, m, seconds in (("22B", (48, 6144, 64), 1, 1, 8, 4, 4, 1.10), ("175B", (96, 12288, 96), 8, 3, 64, 64, 1, 13.75),
                                                           ("530B", (105, 20480, 128), 35, 3, 280, 280, 1, 37.83), ("1T", (128, 25600, 160), 64, 1, 512, 512, 1, 71.49))]
 _530B = _gpt("530B", 105, 20480, 128, 2240)
 _OTHERS = [
-    Run("selective 530B on 2240", _530B, cluster(nodes=280), _divided(2240, 8, 35, checkpointing="selective", chunks=3), 54.2, "MFU %", "Korthikanti and others 2022, abstract", "batch 2,240: eight copies of the smaller run"),
-    *(Run(f"MT-NLG 530B on {n}", replace(_530B, batch=1920), cluster(nodes=n // 8), _divided(n, 8, 35), seconds, "s", "Smith and others 2022, section 2.4", "micro-batch 1") for n, seconds in ((2240, 60.1), (2800, 50.2), (3360, 44.4))),
+    Run("selective 530B on 2240", _530B, cluster(nodes=280), _divided(2240, 8, 35, checkpointing="selective", chunks=3), 54.2, "MFU %", "Korthikanti and others 2022, arXiv:2205.05198, abstract", "batch 2,240: eight copies of the smaller run"),
+    *(Run(f"MT-NLG 530B on {n}", replace(_530B, batch=1920), cluster(nodes=n // 8), _divided(n, 8, 35), seconds, "s", "Smith and others 2022, arXiv:2201.11990, section 2.4", "micro-batch 1") for n, seconds in ((2240, 60.1), (2800, 50.2), (3360, 44.4))),
     Run("BLOOM 176B", _gpt("176B", 70, 14336, 112, 2048, vocabulary=250_880, dropout=False), cluster(nodes=48, between=Network("Omni-Path, 50 Gbit/s for each device", 6.25e9, 3e-6, "four links of 100 Gbit/s in a node of eight; latency assumed")),
-        _divided(384, 4, 12, 1, 2), 156, "TFLOP/s", "BigScience 2022, section 3.4"),
-    Run("OPT-175B", replace(_GPT3, batch=992), cluster(nodes=124), _divided(992, 8, zero=3, micro=8), 147, "TFLOP/s", "Zhang and others 2022, section 2.5", "2 million tokens as 992 sequences; tensor size 8; the rate counts what is computed again; link of Selene"),
-    Run("GLM-130B", _gpt("130B", 70, 12288, 96, 4224, vocabulary=150_528, feed_forward=32_768, gated=True), cluster("A100 40 GB", nodes=96), _divided(768, 4, 8, 1), 32.5, "MFU %", "Zeng and others 2023, section 2.3", "ZeRO 1, micro-batch 1; link of Selene"),
+        _divided(384, 4, 12, 1, 2), 156, "TFLOP/s", "BigScience 2022 (BLOOM), arXiv:2211.05100"),
+    Run("OPT-175B", replace(_GPT3, batch=992), cluster(nodes=124), _divided(992, 8, zero=3, micro=8), 147, "TFLOP/s", "Zhang and others 2022 (OPT), arXiv:2205.01068", "2 million tokens as 992 sequences; tensor size 8; the rate counts what is computed again; link of Selene"),
+    Run("GLM-130B", _gpt("130B", 70, 12288, 96, 4224, vocabulary=150_528, feed_forward=32_768, gated=True), cluster("A100 40 GB", nodes=96), _divided(768, 4, 8, 1), 32.5, "MFU %", "Zeng and others 2023 (GLM-130B), arXiv:2210.02414", "ZeRO 1, micro-batch 1; link of Selene"),
     Run("GPT-NeoX-20B", _gpt("20B", 44, 6144, 64, 1536, vocabulary=50_432, tied=False, dropout=False), cluster("A100 40 GB", nodes=12, between=Network("InfiniBand HDR, 100 Gbit/s for each device", 12.5e9, 3e-6, "four adapters in a node of eight; latency assumed")),
-        _divided(96, 2, 4, 1, 4), 117, "TFLOP/s", "Black and others 2022, section 2.3"),
+        _divided(96, 2, 4, 1, 4), 117, "TFLOP/s", "Black and others 2022 (GPT-NeoX-20B), arXiv:2204.06745", "adapters of 200 Gbit/s; 1,536 sequences for the 3.15 million tokens"),
     *(Run(f"Llama 3 405B on {n}", Job(name="405B", layers=126, hidden=16384, heads=128, kv_heads=8, feed_forward=53_248, vocabulary=128_256, sequence=8192, batch=2048, gated=True, tied=False, dropout=False, fused_attention=True),
-          cluster("H100 80 GB", nodes=n // 8, between=replace(NETWORKS["InfiniBand NDR, 400 Gbit/s"], name="RoCE, 400 Gbit/s")), Combination(n // 128, 8, 16, 1, 1, "none", True, 8), rate, "MFU %", "Llama team 2024, table 4",
+          cluster("H100 80 GB", nodes=n // 8, between=replace(NETWORKS["InfiniBand NDR, 400 Gbit/s"], name="RoCE, 400 Gbit/s")), Combination(n // 128, 8, 16, 1, 1, "none", True, 8), rate, "MFU %", "Llama team 2024, arXiv:2407.21783, table 4",
           "8 chunks; gradients held as in ZeRO 1") for n, rate in ((8192, 43), (16384, 41))),
     Run("LLaMA-65B", Job(name="65B", layers=80, hidden=8192, heads=64, feed_forward=22_016, vocabulary=32_000, batch=2048, gated=True, tied=False, dropout=False, fused_attention=True), cluster(nodes=256), None, 380, "tokens/s",
-        "Touvron and others 2023, section 2.4", "4 million tokens as 2,048 sequences; link of Selene")]
+        "Touvron and others 2023, arXiv:2302.13971, section 2.4", "4 million tokens as 2,048 sequences; link of Selene")]
 RUNS = (*_NARAYANAN, *_AGAINST, *_KORTHIKANTI, *_OTHERS)
 
 # %% ../nbs/14_which_one.ipynb #a2bf72f2

@@ -31,9 +31,12 @@ def test_parameters_and_flops_are_those_of_the_real_model(parts):
     assert counter.get_total_flops() == 3 * job.batch * job.flops == w.micro_batch(job, Combination(micro_batch=job.batch)).flops
 
 
-@pytest.mark.parametrize("checkpointing, blocks", [("none", False), ("selective", "core"), ("full", "")])
-def test_activations_of_a_whole_model(checkpointing, blocks):
-    job = Job(name="", layers=3, hidden=96, heads=3, batch=2, sequence=80, vocabulary=50, dropout=False, precision="fp32")
+GATED = dict(gated=True, fused_attention=True, feed_forward=200)
+
+
+@pytest.mark.parametrize("checkpointing, blocks, kind", [("none", False, {}), ("selective", "core", {}), ("full", "", {}), ("none", False, GATED), ("full", "", GATED)])
+def test_activations_of_a_whole_model(checkpointing, blocks, kind):
+    job = Job(name="", layers=3, hidden=96, heads=3, batch=2, sequence=80, vocabulary=50, dropout=False, precision="fp32", **kind)
     names = False if blocks is False else [f"blocks.{i}" + (f".{blocks}" if blocks else "") for i in range(job.layers)]
     counted = memory.estimate(w.Transformer(job), 2, (80,), checkpointing=names, input_dtype=torch.long).activations
     kept = job.layers * w.layer_kept(job, Combination(micro_batch=2, checkpointing=checkpointing)) + 2 * 4 * 2 * 80 * 96
@@ -102,6 +105,15 @@ def test_a_pipeline_divides_weights_and_not_activations():
     assert w.activation_bytes(GPT3, Combination(1, 8, 8, chunks=3), 512) > flat[-1] * 1.2
     weights = [w.device_parameters(GPT3, Combination(1, 1, p)) for p in (1, 2, 4, 8)]
     assert weights == sorted(weights, reverse=True) and weights[-1] < weights[0] / 7
+
+
+def test_messages_of_tensor_ranks_and_the_link_they_take():
+    for way, count in (("none", 4), ("selective", 4), ("full", 6)): assert w.micro_batch(GPT3, Combination(tensor=8, checkpointing=way)).messages == count * GPT3.layers
+    step = evaluate(replace(GPT3, batch=8), NODES, Combination(8, 8)).step
+    assert step.tensor == pytest.approx(96 * 4 * (14 * 3e-6 + 2 * 7 / 8 * 2 * 2048 * 12288 / (0.75 * 300e9)))
+    assert evaluate(replace(GPT3, batch=8), NODES, Combination(4, 16)).step.tensor > 5 * step.tensor, "two nodes share one link"
+    seconds = lambda rails: evaluate(replace(GPT3, batch=64), replace(NODES, rails=rails), Combination(64, zero=3)).seconds
+    assert seconds(True) < seconds(False) / 2
 
 
 # ---- lists and refusals

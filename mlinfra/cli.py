@@ -61,13 +61,16 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
     "The same as one of the ranks that torchrun has started."
     import pandas as pd
     from mlinfra.data_parallel import process_group, sum_over_ranks, train_ddp, who
+    from mlinfra.pipeline import train_pipeline
+    from mlinfra.sharding import train_sharded
     from mlinfra.ui import count_text
-    ways = dict(ddp=train_ddp)
+    train_by = dict(ddp=train_ddp, fsdp=train_sharded, pipeline=train_pipeline)[args.parallel]
     with process_group(args.device) as device:
         rank, world_size = who()
-        if rank == 0: print(f"{args.model}, {args.parallel}: {count_text(world_size, 'rank')} of {args.batch_size:,} images, {len(digits):,} images an epoch, on {device}", flush=True)
-        history, accuracy = ways[args.parallel](model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum, valid=test,
-                                                device=device, precision=args.precision, seed=args.seed)
+        each = "in a pipeline, batches" if args.parallel == "pipeline" else "each with batches"
+        if rank == 0: print(f"{args.model}, {args.parallel}: {count_text(world_size, 'rank')}, {each} of {args.batch_size:,} images, {len(digits):,} images an epoch, on {device}", flush=True)
+        history, accuracy = train_by(model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum, valid=test,
+                                     device=device, precision=args.precision, seed=args.seed)
         losses = sum_over_ranks(epoch.loss / world_size for epoch in history.epochs)
         rows = [dict(epoch=e.epoch, iterations=e.iterations, samples=len(digits), seconds=e.seconds, images_per_s=len(digits) / e.seconds, loss=loss) for e, loss in zip(history.epochs, losses)]
         if rank == 0: print(pd.DataFrame(rows).round(4).to_string(index=False), f"accuracy {accuracy:.4f}", sep="\n", flush=True)
@@ -144,7 +147,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--lr", type=_rate, default=0.1, help="learning rate of SGD")
     one.add_argument("--momentum", type=float, default=0.0, help="of SGD")
     one.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32", help="of the arithmetic")
-    one.add_argument("--parallel", choices=["none", "ddp"], default="none", help="how the ranks that torchrun has started work together; --batch-size is of each")
+    one.add_argument("--parallel", choices=["none", "ddp", "fsdp", "pipeline"], default="none", help="how the ranks that torchrun has started work together; --batch-size is of each, in a pipeline of all")
     one.set_defaults(run=train)
     many = commands.add_parser("sweep", help="sweep DataLoader workers", description=sweep.__doc__, **show)
     many.add_argument("--workers", type=_counts, default=(0, 2, 4, 6, 8), metavar="N,N,...", help="numbers of workers")

@@ -60,7 +60,7 @@ def train(args: argparse.Namespace) -> int:
 def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "The same as one of the ranks that torchrun has started."
     import pandas as pd
-    from mlinfra.data_parallel import process_group, sum_over_ranks, train_ddp, who
+    from mlinfra.data_parallel import epoch_losses, process_group, train_ddp, who
     from mlinfra.pipeline import train_pipeline
     from mlinfra.sharding import train_sharded
     from mlinfra.ui import count_text
@@ -71,8 +71,7 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
         if rank == 0: print(f"{args.model}, {args.parallel}: {count_text(world_size, 'rank')}, {each} of {args.batch_size:,} images, {len(digits):,} images an epoch, on {device}", flush=True)
         history, accuracy = train_by(model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum, valid=test,
                                      device=device, precision=args.precision, seed=args.seed)
-        losses = sum_over_ranks(epoch.loss / world_size for epoch in history.epochs)
-        rows = [dict(epoch=e.epoch, iterations=e.iterations, samples=len(digits), seconds=e.seconds, images_per_s=len(digits) / e.seconds, loss=loss) for e, loss in zip(history.epochs, losses)]
+        rows = [dict(epoch=e.epoch, iterations=e.iterations, samples=len(digits), seconds=e.seconds, images_per_s=len(digits) / e.seconds, loss=loss) for e, loss in zip(history.epochs, epoch_losses(history))]
         if rank == 0: print(pd.DataFrame(rows).round(4).to_string(index=False), f"accuracy {accuracy:.4f}", sep="\n", flush=True)
     return 0
 

@@ -44,13 +44,13 @@ from .workers import usable_cores
 # %% auto #0
 __all__ = ['NEW_NETWORK', 'START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'HOOKS', 'FIRST_BUCKET', 'BUCKET', 'NETWORKS',
            'RESNET50_BYTES', 'IMAGENET', 'WORKLOADS', 'WORLDS', 'RankError', 'Host', 'check_world', 'run_ranks',
-           'in_turn', 'who', 'faulty', 'check_same', 'first_digits', 'train_seeds', 'ShardLoader', 'average_gradients',
+           'in_turn', 'who', 'faulty', 'check_same', 'first_digits', 'train_each', 'ShardLoader', 'average_gradients',
            'make_buckets', 'Averager', 'AddedUp', 'SyncedBatchNorm', 'Trial', 'Trained', 'Traffic', 'counted', 'ddp',
            'run_trial', 'ring_all_reduce', 'ring_bytes', 'try_ring', 'Network', 'fit_network', 'all_reduce_seconds',
            'slowest', 'plot_all_reduce', 'step_seconds', 'why_not_shared', 'SharedMemory', 'limit_host', 'lay_cables',
            'why_no_hosts', 'sent_bytes', 'step_over_cables', 'plot_cables', 'Workload', 'measure_compute',
            'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling', 'measure_scaling', 'scaling_panel',
-           'process_group', 'train_ddp', 'sum_over_ranks', 'accuracy_of_ranks', 'train_digits']
+           'process_group', 'train_ddp', 'sum_over_ranks', 'epoch_losses', 'accuracy_of_ranks', 'train_digits']
 
 # %% ../nbs/11_data_parallel.ipynb #9f777583
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def _note_error(folder: Path, rank: int, error: BaseException) -> bool:
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else "outside the function"
     lost = isinstance(error, RuntimeError) and re.search(r"gloo|nccl|connection|recv|peer", str(error), re.I) is not None
     note = dict(rank=rank, time=time.time(), lost=lost, error=f"{type(error).__name__}: {error}", place=place)
-    (folder / f"{rank}.error").write_text(json.dumps(note))
+    (folder / f"{rank}.note").write_text(json.dumps(note))
+    os.replace(folder / f"{rank}.note", folder / f"{rank}.error")  # whole, or not there
     return lost
 
 def _inside_torch(file: str) -> bool: return f"{os.sep}torch{os.sep}" in file or f"{os.sep}multiprocessing{os.sep}" in file
@@ -94,7 +95,7 @@ def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: st
     try:
         if hosts: _move_into(hosts[rank])
         store = dict(init_method=f"file://{place / 'store'}", rank=rank, world_size=len(hosts)) if hosts else {}  # the launcher's is in another network
-        dist.init_process_group(backend, timeout=timedelta(seconds=2 * seconds + 60), **store)
+        dist.init_process_group(backend, timeout=timedelta(seconds=2 * seconds + START_SECONDS + 60), **store)
         function, args = pickle.loads(payload)
         dist.barrier()
         (place / f"{rank}.ready").touch()
@@ -139,13 +140,18 @@ def _ask(folder: Path, pids: dict[int, int]) -> None:
     for pid in pids.values():
         try: os.kill(pid, signal.SIGUSR1)
         except (ProcessLookupError, AttributeError): continue  # it has ended, or this is Windows
-    time.sleep(0.3)
+    end, written = time.monotonic() + 5, lambda: [path.stat().st_size for path in sorted(folder.glob("*.stack"))]
+    before = written()
+    while time.monotonic() < end:  # until every rank has answered and none still writes
+        time.sleep(0.2)
+        if all(now := written()) and now == before: break
+        before = now
 
 def _hung(folder: Path, pids: dict[int, int], seconds: float) -> RankError:
     "Which rank the others waited for."
     _ask(folder, pids)
     places = {rank: _stack(folder, rank) for rank in sorted(pids)}
-    late = [rank for rank, (waits, _) in places.items() if not waits]
+    late = sorted((rank for rank, (waits, _) in places.items() if not waits), key=lambda rank: places[rank][1] == "did not answer")
     told = "; ".join(f"rank {rank} {places[rank][1]}" for rank in sorted(places, key=lambda r: (places[r][0], r)))
     return RankError(late[0] if late else None, "hung", f"after {seconds:g} s {told}" + ("" if late else ": each waits for another"))
 
@@ -187,16 +193,25 @@ def _launch(folder: Path, world_size: int, args: tuple) -> dict[int, bytes]:
                           monitor_interval=0.05, start_method="spawn", logs_specs=DefaultLogsSpecs(log_dir=str(folder)), **limit)
     return elastic_launch(config, _rank)(*args)
 
+_QUIET = dict(lock=threading.Lock(), users=0, levels={}, signals=None)
+
 @contextmanager
 def _silent() -> Iterator[None]:
-    "The launcher's own reports are not shown: ours name the cause."
-    names = [n for n in logging.root.manager.loggerDict if n.startswith(("torch.distributed.elastic", "torch.multiprocessing"))]
-    before = {name: logging.getLogger(name).level for name in names}
-    for name in names: logging.getLogger(name).setLevel(logging.CRITICAL)
+    "The launcher's own reports are not shown: ours name the cause. Two launches may overlap."
+    with _QUIET["lock"]:
+        _QUIET["users"] += 1
+        if _QUIET["users"] == 1:
+            names = [n for n in logging.root.manager.loggerDict if n.startswith(("torch.distributed.elastic", "torch.multiprocessing"))]
+            _QUIET.update(levels={name: logging.getLogger(name).level for name in names}, signals=os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE"))
+            for name in names: logging.getLogger(name).setLevel(logging.CRITICAL)
     try: yield
     finally:
-        for name, level in before.items(): logging.getLogger(name).setLevel(level)
-        os.environ.pop("TORCHELASTIC_SIGNALS_TO_HANDLE", None)  # the launcher's; ranks inherit it no longer
+        with _QUIET["lock"]:
+            _QUIET["users"] -= 1
+            if _QUIET["users"] == 0:
+                for name, level in _QUIET["levels"].items(): logging.getLogger(name).setLevel(level)
+                os.environ.pop("TORCHELASTIC_SIGNALS_TO_HANDLE", None)  # the launcher's; ranks inherit it no longer
+                if _QUIET["signals"] is not None: os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _QUIET["signals"]
 
 class _Launch:
     "A launch in a thread: its result or its error."
@@ -282,7 +297,7 @@ def who() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 # %% ../nbs/11_data_parallel.ipynb #ab9076d4
-FAULTS = ("raises", "is killed", "exits", "hangs", "has another model", "has nothing to do")
+FAULTS = ("raises", "is killed", "exits", "hangs", "has another model")
 
 def faulty(
     fault:str,  # one of `FAULTS`: what the last rank does
@@ -302,13 +317,17 @@ def faulty(
 # %% ../nbs/11_data_parallel.ipynb #e79a125f
 def check_same(
     model:nn.Module,  # this rank's
+    **settings:Any,   # of the run, such as its epochs
 ) -> None:
-    "ValueError on every rank unless all have parameters of the same names, shapes and kinds."
+    "ValueError on every rank unless all have the same settings, and parameters of the same names, shapes and kinds."
     mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in model.named_parameters()]
-    everyone = [None] * who()[1]
-    if len(everyone) == 1: return
-    dist.all_gather_object(everyone, mine)
-    for rank, theirs in enumerate(everyone):
+    found = [None] * who()[1]
+    if len(found) == 1: return
+    dist.all_gather_object(found, (mine, settings))
+    everyone, wanted = [parameters for parameters, _ in found], found[0][1]
+    for rank, (theirs, own) in enumerate(found):
+        if other := next((name for name in wanted if own.get(name) != wanted[name]), None):
+            raise ValueError(f"rank {rank} has {other}={own.get(other)!r}, rank 0 has {other}={wanted[other]!r}: all must run the same")
         if theirs == everyone[0]: continue
         first = next((pair for pair in zip(theirs, everyone[0]) if pair[0] != pair[1]), None)
         how = f"{first[0][0]} is {first[0][1]} there and {first[1][0]} is {first[1][1]} here" if first else f"it has {len(theirs)} parameters, not {len(everyone[0])}"
@@ -325,16 +344,17 @@ def first_digits(
     if samples > len(digits): raise ValueError(f"samples must be at most {len(digits):,}, got {samples:,}")
     return Images(digits.images[:samples], digits.labels[:samples])
 
-def train_seeds(
-    seeds:Sequence[int],    # one run each
-    samples:int=1_000,      # images of an epoch
-) -> dict[int, float]:      # seed -> loss of this rank's runs
+def train_each(
+    runs:Sequence[tuple[int, float]],       # seed and learning rate of each
+    samples:int=1_000,                      # images of an epoch
+) -> dict[tuple[int, float], float]:        # run -> loss of this rank's runs
     "Separate runs, dealt out to the ranks like cards."
     rank, world_size = who()
-    def run(seed: int) -> float:
+    def run(seed: int, lr: float) -> float:
         torch.manual_seed(seed)
-        return fit(GluonCNN(), BatchLoader(first_digits(samples), 50, shuffle=True, seed=seed), progress=False, device="cpu").epochs[0].loss
-    return {seed: run(seed) for seed in seeds[rank::world_size]}
+        model = GluonCNN()
+        return fit(model, BatchLoader(first_digits(samples), 50, shuffle=True, seed=seed), optimizer=sgd(model, lr), progress=False, device="cpu").epochs[0].loss
+    return {(seed, lr): run(seed, lr) for seed, lr in runs[rank::world_size]}
 
 # %% ../nbs/11_data_parallel.ipynb #b552e121
 class ShardLoader(BatchLoader):
@@ -397,7 +417,7 @@ class Averager:
     ):
         self.buckets, self.overlap, self.paused = make_buckets(model.parameters(), bucket_bytes), overlap, False
         self.bucket_of = {p: i for i, bucket in enumerate(self.buckets) for p in bucket}
-        self.hooks = [p.register_post_accumulate_grad_hook(self._arrived) for p in self.bucket_of]
+        for p in self.bucket_of: p.register_post_accumulate_grad_hook(self._arrived)
         self._begin()
 
     def _begin(self) -> None: self.missing, self.sent = [len(bucket) for bucket in self.buckets], []
@@ -748,7 +768,7 @@ def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) 
 def why_not_shared() -> str:
     "Why ranks cannot average through shared memory here; empty if they can."
     if platform.machine().lower() not in ("x86_64", "amd64"): return f"only x86 processors show stores to others in order, and this is {platform.machine()}"
-    return "" if Path("/dev/shm").is_dir() else "there is no /dev/shm on this system"
+    return "" if hasattr(os, "memfd_create") else f"memory without a name is Linux's, and this is {platform.system()}"
 
 # %% ../nbs/11_data_parallel.ipynb #3c426e4c
 class SharedMemory:
@@ -797,20 +817,27 @@ class SharedMemory:
 
 # %% ../nbs/11_data_parallel.ipynb #8e984531
 def _map_together(size: int) -> np.ndarray:
-    "So many bytes that all ranks see. OSError on every rank where there is no room."
-    found = [None, None]
-    if who()[0] == 0:
-        try:
-            handle, found[0] = tempfile.mkstemp(dir="/dev/shm", prefix="ranks-")
-            os.posix_fallocate(handle, 0, size)
-            os.close(handle)
-        except OSError as error: found[1] = f"{bytes_text(size)} of shared memory: {error.strerror}"
-    if who()[1] > 1: dist.broadcast_object_list(found)
-    memory = np.memmap(found[0], np.uint8, "r+", shape=(size,)) if found[1] is None else None
-    if who()[1] > 1: dist.barrier()
-    if who()[0] == 0 and found[0]: os.unlink(found[0])  # it lives on in those who have mapped it
-    if memory is None: raise OSError(found[1])
+    "So many bytes that all ranks see. OSError on every rank where one has no room for them."
+    rank, world_size = who()
+    handle = os.memfd_create("gradients") if rank == 0 else None
+    try:
+        found, memory = [_reserve(handle, size) if rank == 0 else None], None
+        if world_size > 1: dist.broadcast_object_list(found)
+        place, wrong = found[0]
+        try: memory = np.memmap(place, np.uint8, "r+", shape=(size,)) if wrong is None else None
+        except OSError as error: wrong = f"rank {rank}: {error}"
+        words = [wrong] * world_size
+        if world_size > 1: dist.all_gather_object(words, wrong)  # and nobody closes before all have opened
+    finally:
+        if handle is not None: os.close(handle)
+    if wrong := next((said for said in words if said), None): raise OSError(f"{bytes_text(size)} of shared memory: {wrong}")
     return memory
+
+def _reserve(handle: int, size: int) -> tuple[str, str|None]:
+    "Where others find the room, and what went wrong."
+    try: os.posix_fallocate(handle, 0, size)
+    except OSError as error: return "", error.strerror
+    return f"/proc/{os.getpid()}/fd/{handle}", None
 
 # %% ../nbs/11_data_parallel.ipynb #58d36bfd
 def _shared_memory_hook(shared, bucket):  # without annotations: DDP reads them, and takes names of types for an error
@@ -843,6 +870,10 @@ def lay_cables(
 ) -> Iterator[tuple[Host, ...]]:
     "Hosts around one switch, each on a cable of limited bandwidth; they are gone afterwards. OSError where this machine cannot make them."
     if why := why_no_hosts(): raise OSError(why)
+    with _laid(hosts, bytes_per_s) as laid: yield laid
+
+@contextmanager
+def _laid(hosts: int, bytes_per_s: float) -> Iterator[tuple[Host, ...]]:
     _clear_away()
     switch = f"mlinfra-{os.getpid()}-{next(_SERIAL)}"
     laid = tuple(Host(f"{switch}-{i}", f"10.77.0.{i + 1}") for i in range(positive_int("hosts", hosts)))
@@ -858,12 +889,15 @@ def lay_cables(
         for name in (switch, *(host.name for host in laid)): subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 # %% ../nbs/11_data_parallel.ipynb #d860c6fc
+@functools.cache
 def why_no_hosts() -> str:
-    "Why this machine cannot lay cables; empty if nothing is known to stand against it."
+    "Why this machine cannot lay cables; empty if it can, which is tried."
     if sys.platform != "linux": return "network namespaces are Linux's"
     if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]: return f"{' and '.join(missing)} not found: install iproute2"
     if os.geteuid() != 0: return "to lay cables one must be root"
-    return ""
+    try:
+        with _laid(1, 1e6): return ""
+    except OSError as error: return str(error)  # a container without the rights, a kernel without the parts
 
 def _clear_away() -> None:
     "Remove what a process that was killed has left."
@@ -940,6 +974,7 @@ class Workload:
     epochs:int             # of the run
     source:str=""          # of the figures
     cores:int=0            # that all ranks share; 0: each has its own device
+    shrink:float=1.0       # by which a hook makes messages smaller; buckets are cut before
 
     def compute(self, batch: float, world_size: int = 1) -> float:
         "Seconds of forward, backward and update for a rank's batch."
@@ -950,7 +985,7 @@ class Workload:
         "Seconds of all buckets, and of the last one."
         first = min(self.gradient_bytes, FIRST_BUCKET)
         whole, rest = divmod(self.gradient_bytes - first, BUCKET)
-        seconds = [network.all_reduce(bucket, world_size) for bucket in [first] * (first > 0) + [BUCKET] * whole + [rest] * (rest > 0)]
+        seconds = [network.all_reduce(bucket / self.shrink, world_size) for bucket in [first] * (first > 0) + [BUCKET] * whole + [rest] * (rest > 0)]
         return sum(seconds), seconds[-1] if seconds else 0.0
 
     def exposed(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
@@ -980,6 +1015,8 @@ NETWORKS = {network.name: network for network in (
     Network("InfiniBand HDR, 200 Gbit/s", 25e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
     Network("InfiniBand NDR, 400 Gbit/s", 50e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
     Network("PCIe 4.0, 16 lanes", 31.5e9, 5e-6, "16 GT/s with 128b/130b coding; latency assumed"),
+    Network("NVLink 2 (V100)", 150e9, 3e-6, "NVIDIA: 300 GB/s, both ways together; latency assumed"),
+    Network("NVLink 3 (A100)", 300e9, 3e-6, "NVIDIA: 600 GB/s, both ways together; latency assumed"),
     Network("NVLink 4 (H100)", 450e9, 3e-6, "NVIDIA: 900 GB/s, both ways together; latency assumed"),
 )}
 
@@ -994,6 +1031,7 @@ WORKLOADS = {job.name: job for job in (
 def measure_compute(
     batches:tuple[int, int]=(16, 128),  # images, two sizes
     rounds:int=7,                       # of each, in turn; medians count
+    report:Callable[[float, str], None]=lambda share, words: None,  # may raise to stop
 ) -> Workload:
     "The CNN on MNIST as a workload: seconds of a step and of an image, with one thread, on this machine's cores."
     small, large = batches
@@ -1003,6 +1041,7 @@ def measure_compute(
     try:
         for round in range(rounds + 1):
             for size in batches:
+                report(round / (rounds + 1), f"one process, {count_text(size, 'image')}")
                 model, *batch = _example(size)
                 spent = _timed_steps(model, batch, nullcontext, 3)
                 if round: seconds[size].append(spent)
@@ -1095,11 +1134,11 @@ def measure_scaling(
     report:Callable[[float, str], None]=lambda share, words: None,
 ) -> tuple[Network, dict[int, float]]:  # the link between ranks here, and world size -> efficiency
     "Two ranks on this machine: their link, and their step against the step of one that does not average."
-    sizes = (2**12, 2**22)
-    calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 10, 5)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=120)
+    sizes, large = (2**12, 2**22), batch > 512
+    calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 1 if large else max(1, 640 // batch), 2 if large else 5)]
+    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=max(120, batch))
     seconds = slowest(calls[0] for calls in found.values())
-    alone = measure_compute((max(batch // 2, 1), max(batch, 2))).compute(batch)
+    alone = measure_compute((max(batch // 2, 1), max(batch, 2)), 2 if large else 7, report).compute(batch)
     return fit_network({size: median(times) for size, times in seconds.items()}, 2), {1: 1.0, 2: alone / median(found[0][1]["ddp"])}
 
 # %% ../nbs/11_data_parallel.ipynb #9d765025
@@ -1151,7 +1190,7 @@ def process_group(
     own_gpu = picked.type == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     try:
         if made: dist.init_process_group("nccl" if own_gpu else "gloo")  # NCCL refuses two ranks on one GPU
-    except dist.DistNetworkError as error:
+    except (dist.DistNetworkError, dist.DistStoreError) as error:
         raise OSError(f"the ranks could not meet at {os.environ.get('MASTER_ADDR')}, port {os.environ.get('MASTER_PORT')}: {str(error).splitlines()[0]}") from error
     try: yield picked
     finally:
@@ -1172,10 +1211,10 @@ def train_ddp(
     seed:int=0,                             # of the order
     observers:Iterable[Any]=(),             # as for `fit`, on this rank
 ) -> tuple[History, float|None]:            # this rank's record, and the accuracy of all
-    "Train by PyTorch's DistributedDataParallel and `fit`, as one of the ranks. ValueError where the models differ."
+    "Train by PyTorch's DistributedDataParallel and `fit`, as one of the ranks. ValueError where models or settings differ."
     with process_group(device) as place:
         rank, world_size = who()
-        check_same(model)
+        check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision, valid=None if valid is None else len(valid))
         loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
         if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
         layout = torch.channels_last if any(isinstance(m, nn.Conv2d) for m in model.modules()) else torch.preserve_format
@@ -1190,7 +1229,7 @@ def _fastest_ddp(model: nn.Module, place: torch.device) -> nn.parallel.Distribut
     "Through shared memory where all ranks are on one machine's processors, and it has room."
     together = os.environ.get("LOCAL_WORLD_SIZE") == str(who()[1])
     kinds = {p.dtype for p in model.parameters() if p.requires_grad}
-    if place.type == "cpu" and together and len(kinds) == 1 and not why_not_shared():
+    if place.type == "cpu" and together and who()[1] <= 8 and len(kinds) == 1 and not why_not_shared():
         try: return ddp(model, "shared memory")
         except OSError as error: logging.getLogger(__name__).warning("%s; gradients go through sockets", error)
     return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -1203,6 +1242,16 @@ def sum_over_ranks(
     total = torch.tensor(list(values), dtype=torch.float64, device="cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu")
     if who()[1] > 1: dist.all_reduce(total)
     return total.tolist()
+
+def epoch_losses(
+    history:History,  # of this rank
+) -> list[float]:     # of each epoch, the same on every rank
+    "Mean loss over the images of all ranks. A step's loss counts this rank's images, as a share of the mean that the ranks' losses add up to."
+    world_size, steps = who()[1], history.steps
+    found = sum_over_ranks([*(step.loss / world_size for step in steps), *(step.samples for step in steps)])
+    losses, samples = found[:len(steps)], found[len(steps):]
+    of = lambda epoch: [i for i, step in enumerate(steps) if step.epoch == epoch.epoch]
+    return [sum(losses[i] * samples[i] for i in of(epoch)) / sum(samples[i] for i in of(epoch)) for epoch in history.epochs]
 
 def accuracy_of_ranks(
     model:nn.Module,  # the same on every rank

@@ -216,11 +216,12 @@ def activation_bytes(
     c, (middle, end) = combination, _stages(job, combination.pipeline)
     value, tokens, shared = STATE_BYTES[job.precision][0], c.micro_batch * job.sequence, c.tensor if c.sequence_parallel else 1
     each = layer_kept(job, c)
-    flight = min(micro_batches, c.pipeline + (c.pipeline - 1) / c.chunks if c.chunks > 1 else c.pipeline)
+    held = lambda stage: min(micro_batches, c.pipeline + (c.pipeline - 1 - 2 * stage) / c.chunks if c.chunks > 1 else c.pipeline - stage)  # micro-batches at once
+    flight = held(0)
     first = flight * (end * each + job.dropout * tokens * job.hidden / shared)
     output = tokens * (2 * value * job.hidden / shared + 4 * job.vocabulary / c.tensor)  # the last norm's input and output; scores in 32 bits
     last = first + output if c.pipeline == 1 else end * each + output
-    second = min(flight, max(c.pipeline - 1, 1)) * middle * each if c.pipeline > 2 and c.chunks == 1 else 0
+    second = held(1) * middle * each if c.pipeline > 2 else 0
     return max(first, last, second) + _layer_bytes(job, c, True) - each
 
 # %% ../nbs/14_which_one.ipynb #384a1777
@@ -269,7 +270,7 @@ class Cluster:
     "Equal devices in equal nodes."
     device:str                         # for people
     memory:float                       # bytes of a device
-    flops_per_s:float                  # peak of matrix products in the job's precision
+    flops_per_s:float                  # peak of matrix products in 16 bits
     bytes_per_s:float                  # of a device's memory
     inside:Network                     # between devices of a node
     between:Network                    # between nodes, for each device
@@ -295,9 +296,9 @@ class Cluster:
         return Network(self.between.name, self.link_share * rate, self.between.latency)
 
 # %% ../nbs/14_which_one.ipynb #de5301ed
-_NVLINK2, _NVLINK3 = (Network(f"NVLink {n}", rate, 3e-6, "NVIDIA's data sheet, both ways together; latency assumed") for n, rate in ((2, 150e9), (3, 300e9)))
 _ACCELERATORS = {  # name -> name in precision's table, bytes of its memory a second, link inside a node
-    "V100 32 GB": ("V100 SXM2", 900e9, _NVLINK2), "A100 40 GB": ("A100 40 GB", 1555e9, _NVLINK3), "A100 80 GB": ("A100 40 GB", 2039e9, _NVLINK3),
+    "V100 32 GB": ("V100 SXM2", 900e9, NETWORKS["NVLink 2 (V100)"]), "A100 40 GB": ("A100 40 GB", 1555e9, NETWORKS["NVLink 3 (A100)"]),
+    "A100 80 GB": ("A100 40 GB", 2039e9, NETWORKS["NVLink 3 (A100)"]),
     "H100 80 GB": ("H100 SXM", 3350e9, NETWORKS["NVLink 4 (H100)"]), "H200 141 GB": ("H100 SXM", 4800e9, NETWORKS["NVLink 4 (H100)"])}
 ACCELERATORS = tuple(_ACCELERATORS)
 LINKS = {name: net for name, net in NETWORKS.items() if name.startswith(("Ethernet", "InfiniBand"))}  # between nodes
@@ -426,10 +427,11 @@ def problem(
 ) -> str:
     "Why the combination cannot be had, or nothing."
     c = combination
+    if job.precision == "fp32": return "precision must be bf16 or fp16, for which a cluster's peak is given, got fp32"
     if c.devices != cluster.devices: return f"data x tensor x pipeline must be the {cluster.devices:,} devices, got {c.devices:,}"
     if job.batch % (c.data * c.micro_batch): return f"data x micro_batch must divide the batch of {job.batch:,}, got {c.data * c.micro_batch:,}"
     if isinstance(job, PlainJob): return "tensor and pipeline must be 1 and checkpointing none: this model is not described layer by layer" if (c.tensor, c.pipeline, c.checkpointing) != (1, 1, "none") else ""
-    if job.heads % c.tensor: return f"tensor must divide the {job.heads:,} heads, got {c.tensor:,}"
+    if job.kv_heads % c.tensor: return f"tensor must divide the {job.kv_heads:,} heads of keys and values, got {c.tensor:,}"
     if c.pipeline > job.layers or (job.layers % c.pipeline and (job.layers + 2) % c.pipeline): return f"pipeline must divide the {job.layers:,} layers, or two more, got {c.pipeline:,}"
     if c.chunks > 1 and (_stages(job, c.pipeline)[0] % c.chunks or micro_batches(job, c) % c.pipeline): return f"chunks must divide a stage's {_stages(job, c.pipeline)[0]:,} layers, and stages the micro-batches, got {c.chunks:,}"
     if c.zero > 1 and c.pipeline > 1: return f"zero must be 0 or 1 in a pipeline, which needs its weights and gradients for every micro-batch, got {c.zero}"
@@ -456,10 +458,10 @@ def combinations(
     cluster:Cluster,
 ) -> list[Combination]:
     "Every combination that divides; whether it fits is another question."
-    found = []
-    plain = isinstance(job, PlainJob)
+    found, plain = [], isinstance(job, PlainJob)
+    if job.precision == "fp32": raise ValueError("precision must be bf16 or fp16, for which a cluster's peak is given, got fp32")
     ways = ("none",) if plain else ("none", "full") if job.fused_attention else CHECKPOINTING
-    for tensor in (t for t in _divisors(cluster.devices) if t == 1 or not plain and t <= 2 * cluster.node and job.heads % t == 0):
+    for tensor in (t for t in _divisors(cluster.devices) if t == 1 or not plain and t <= 2 * cluster.node and job.kv_heads % t == 0):
         for pipeline in (p for p in _divisors(cluster.devices // tensor) if p == 1 or not plain and p <= job.layers and not (job.layers % p and (job.layers + 2) % p)):
             data = cluster.devices // tensor // pipeline
             if job.batch % data: continue
@@ -530,8 +532,10 @@ def _changes(best: Choice) -> str:
     if cluster.nodes > 1: others["links between nodes a tenth as fast"] = replace(cluster, between=replace(between, bytes_per_s=between.bytes_per_s / 10))
     found, same = [], []
     for words, other in others.items():
-        ranked = rank(_tried(job, other))
-        if not ranked: found.append(f"with {words} nothing fits")
+        options = _tried(job, other)
+        ranked = rank(options)
+        if not options: found.append(f"with {words} no sizes divide the batch, the heads and the layers")
+        elif not ranked: found.append(f"with {words} nothing fits")
         elif (c := ranked[0].combination).tensor == best.combination.tensor and c.pipeline == best.combination.pipeline and c.zero == best.combination.zero: same.append(words)
         else: found.append(f"with {words} it is {c}")
     return "What would change it: " + ("; ".join(found) or "none of what was tried") + "." + (f" The kind stays with {', '.join(same)}." if same else "")
@@ -640,21 +644,23 @@ def _divided(devices: int, tensor: int = 1, pipeline: int = 1, zero: int = 0, mi
     return Combination(devices // tensor // pipeline, tensor, pipeline, zero, micro, checkpointing, tensor > 1 and checkpointing == "selective", chunks)
 
 _NARAYANAN = [Run(f"Megatron-LM {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, t, p), rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 1",
-                  "micro-batch 1, no interleaving", True) for size, shape, t, p, devices, batch, rate in (
+                  "micro-batch 1; the paper interleaves, in how many chunks is not told: priced without", True) for size, shape, t, p, devices, batch, rate in (
     ("1.7B", (24, 2304, 24), 1, 1, 32, 512, 137), ("3.6B", (30, 3072, 32), 2, 1, 64, 512, 138), ("7.5B", (36, 4096, 32), 4, 1, 128, 512, 142),
     ("18.4B", (40, 6144, 48), 8, 1, 256, 1024, 135), ("39.1B", (48, 8192, 64), 8, 2, 512, 1536, 138), ("76.1B", (60, 10240, 80), 8, 4, 1024, 1792, 140),
     ("145.6B", (80, 12288, 96), 8, 8, 1536, 2304, 148), ("310.1B", (96, 16384, 128), 8, 16, 1920, 2160, 155),
     ("529.6B", (105, 20480, 128), 8, 35, 2520, 2520, 163), ("1008B", (128, 25600, 160), 8, 64, 3072, 3072, 163))]
-_GPT3 = _gpt("175B", 96, 12288, 96, 1536)
+_GPT3, _530B = _gpt("175B", 96, 12288, 96, 1536), _gpt("530B", 105, 20480, 128, 2240)
 _AGAINST = [Run(f"{name} {devices}", _GPT3, cluster(nodes=devices // 8), c, rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 2") for name, devices, c, rate in (
     *(("Megatron-LM 175B on", n, _divided(n, 8, 12), rate) for n, rate in ((384, 153), (768, 149), (1536, 141))),
     *(("ZeRO-3 175B on", n, _divided(n, zero=3, micro=m), rate) for n, m, rate in ((384, 4, 144), (768, 2, 88), (1536, 1, 44))))]
+_AGAINST += [Run(f"{name} {devices}", replace(_530B, batch=batch), cluster(nodes=devices // 8), c, rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 2") for name, devices, batch, c, rate in (
+    *(("Megatron-LM 530B on", n, 2240, _divided(n, 8, 35), rate) for n, rate in ((560, 171), (1120, 167), (2240, 159))),
+    *(("ZeRO-3 530B on", n, batch, _divided(n, zero=3, micro=m), rate) for n, batch, m, rate in ((640, 2560, 4, 138), (1120, 2240, 2, 98), (2240, 2240, 1, 48))))]
 
 # %% ../nbs/14_which_one.ipynb #93b4f24c
 _KORTHIKANTI = [Run(f"selective {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, 8, p, micro=m, checkpointing="selective", chunks=v), seconds, "s", "Korthikanti and others 2022, arXiv:2205.05198, tables 3 and 5")
     for size, shape, p, v, devices, batch, m, seconds in (("22B", (48, 6144, 64), 1, 1, 8, 4, 4, 1.10), ("175B", (96, 12288, 96), 8, 3, 64, 64, 1, 13.75),
                                                           ("530B", (105, 20480, 128), 35, 3, 280, 280, 1, 37.83), ("1T", (128, 25600, 160), 64, 1, 512, 512, 1, 71.49))]
-_530B = _gpt("530B", 105, 20480, 128, 2240)
 _OTHERS = [
     Run("selective 530B on 2240", _530B, cluster(nodes=280), _divided(2240, 8, 35, checkpointing="selective", chunks=3), 54.2, "MFU %", "Korthikanti and others 2022, arXiv:2205.05198, abstract", "batch 2,240: eight copies of the smaller run"),
     *(Run(f"MT-NLG 530B on {n}", replace(_530B, batch=1920), cluster(nodes=n // 8), _divided(n, 8, 35), seconds, "s", "Smith and others 2022, arXiv:2201.11990, section 2.4", "micro-batch 1") for n, seconds in ((2240, 60.1), (2800, 50.2), (3360, 44.4))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -79,7 +80,8 @@ class Call:
         "Bytes that a rank sends over a ring, on average; an all-reduce is two rounds, the others are one."
         return ring_bytes(self.bytes, self.ranks) / (1 if self.kind == "all-reduce" else 2)
 
-_KINDS = {"allreduce_": "all-reduce", "_allgather_base_": "all-gather", "_reduce_scatter_base_": "reduce-scatter", "broadcast_": "broadcast"}
+_KINDS = {"allreduce_": "all-reduce", "all_reduce": "all-reduce", "_allgather_base_": "all-gather", "allgather_": "all-gather", "all_gather_into_tensor": "all-gather",
+          "_reduce_scatter_base_": "reduce-scatter", "reduce_scatter_tensor": "reduce-scatter", "broadcast_": "broadcast", "broadcast": "broadcast", "scatter_": "scatter"}
 
 class Wire(TorchDispatchMode):
     "Within it, the collective operations of this process are noted in `calls`."
@@ -88,12 +90,28 @@ class Wire(TorchDispatchMode):
         self.calls: list[Call] = []
 
     def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if any(t.__name__ == "DTensor" for t in types): return NotImplemented  # it goes on to what it is made of, and that comes by here
         result = func(*args, **(kwargs or {}))
-        if func.namespace == "c10d":
-            tensors = [t for t in tree_leaves(args[:2]) if isinstance(t, torch.Tensor)]
-            group = next(dist.ProcessGroup.unbox(a) for a in args if isinstance(a, torch.ScriptObject))
-            self.calls.append(Call(_KINDS.get(func._overloadpacket.__name__, func._overloadpacket.__name__), max(t.nbytes for t in tensors), group.size()))
+        space, name = func._schema.name.split("::")
+        if space in ("c10d", "_c10d_functional") and (kind := _KINDS.get(name)):
+            tensors = [t for t in tree_leaves((args[:2], result)) if isinstance(t, torch.Tensor)]
+            self.calls.append(Call(kind, max(t.nbytes for t in tensors), _ranks_of(args)))
         return result
+
+    @property
+    def counts(self) -> Counter[str]:
+        "Kind -> how many."
+        return Counter(call.kind for call in self.calls)
+
+    @property
+    def sent(self) -> float:
+        "Bytes that a rank sends for all of them."
+        return sum(call.sent for call in self.calls)
+
+def _ranks_of(args: tuple) -> int:
+    "Ranks in the group, which is an object or, for the functional kind, the last name."
+    boxed = next((a for a in args if isinstance(a, torch.ScriptObject)), None)  # the group; how to reduce comes after it
+    return (dist.ProcessGroup.unbox(boxed) if boxed is not None else dist.distributed_c10d._resolve_process_group([a for a in args if isinstance(a, str)][-1])).size()
 
 # %% ../nbs/12_sharding.ipynb #30266c58
 def try_halves(
@@ -203,7 +221,8 @@ class Block(Flat):
     ):
         super().__init__(parameters, within)
         self.name, self.stage, self.across, self.log, self.all_reduce = name, stage, across, log, all_reduce
-        self.keeps, self.freed, self.arrived = stage < 3 or within.size == 1, False, set()
+        self.keeps, self.freed, self.held = stage < 3 or within.size == 1, False, 0  # held: by how many that need all weights
+        self.backward, self.arrived, self.pending = None, set(), False  # a backward pass, whose gradients it brought, and whether any wait to be reduced
         mine = self.mine(self.whole)
         self.share = nn.Parameter(mine if self.keeps else mine.clone())
         for p in self.parameters: p.register_post_accumulate_grad_hook(self._arrive)
@@ -220,17 +239,18 @@ class Block(Flat):
         self._note("gather")
 
     def free(self) -> None:
-        "Keep this rank's share only, in stage 3."
-        if self.freed or self.keeps: return
+        "Keep this rank's share only, in stage 3, unless somebody holds the whole."
+        if self.freed or self.keeps or self.held: return
         self.whole.untyped_storage().resize_(0)
         self.freed = True
         self._note("free")
 
     def _arrive(self, parameter: nn.Parameter) -> None:
-        if parameter in self.arrived: return  # of an earlier micro-batch, and not reduced yet
+        if not self.pending: self._note("gradients")
+        self.pending, backward = True, torch._C._current_graph_task_id()
+        if backward != self.backward: self.backward, self.arrived = backward, set()  # what an earlier micro-batch brought says nothing about this one
         self.arrived.add(parameter)
-        if len(self.arrived) < len(self.parameters): return
-        self._note("gradients")
+        if len(self.arrived) < len(self.parameters): return  # others may still need the weights
         if self.stage >= 2: self.reduce()  # stages 2 and 3 hand them on at once
         self.free()
 
@@ -238,7 +258,7 @@ class Block(Flat):
         "Put this rank's share of the mean gradients in the place of all gradients."
         total = self._sum(self.take_gradients()) / (self.within.size * self.across.size)
         self.share.grad = total if self.share.grad is None else self.share.grad + total
-        self.arrived.clear()
+        self.arrived, self.pending = set(), False
         self._note("reduce")
 
     def _sum(self, flat: torch.Tensor) -> torch.Tensor:
@@ -249,13 +269,14 @@ class Block(Flat):
 # %% ../nbs/12_sharding.ipynb #24f515c8
 def hybrid_groups(
     shard_size:int|None=None,  # neighbouring ranks that share one copy; None: all
+    device:str="cpu",          # where the weights are
 ) -> tuple[Group, Group]:      # the ranks of this copy, and those with the same share of other copies
     "The two groups of this rank."
     every = everyone()
     size = check_shard_size(shard_size, every.size)
     if size == every.size: return every, Group()
     if size == 1: return Group(), every
-    mesh = _mesh("cpu", size)
+    mesh = _mesh(device, size)
     return tuple(Group(mesh.get_local_rank(name), mesh.size(i), mesh.get_group(name)) for i, name in ((1, "shard"), (0, "replicate")))
 
 def _mesh(device: str, shard_size: int) -> Any:
@@ -281,7 +302,8 @@ class Sharded:
         shard(0, 0, 0, stage)  # refuses nonsense
         if optimizer not in ELEMENTWISE: raise ValueError(f"optimizer must be one of {', '.join(ELEMENTWISE)}, which need no shapes, got {optimizer!r}")
         if all_reduce and (stage != 1 or shard_size): raise ValueError(f"all_reduce is a way of stage 1 over all ranks, got stage {stage} and shard_size {shard_size}")
-        within, across = hybrid_groups(shard_size) if stage else hybrid_groups(1)
+        device = next(model.parameters(), torch.empty(0)).device.type
+        within, across = hybrid_groups(shard_size if stage else 1, device)
         self.events: list[Event] = []
         self.blocks = [Block(name, own, stage, within, across, self.events, all_reduce) for name, own in blocks_of(model, blocks).items()]
         self.optimizer = OPTIMIZERS[optimizer]([block.share for block in self.blocks])
@@ -294,20 +316,24 @@ class Sharded:
     def step(self) -> None:
         "Update this rank's shares; in stages 1 and 2, give them to the others."
         for block in reversed(self.blocks):
-            if block.arrived or block.share.grad is None: block.reduce()  # also where parameters were not used
+            if block.pending or block.share.grad is None: block.reduce()  # also where parameters were not used
             block.free()
         self.optimizer.step()
         self.optimizer.zero_grad()
         for block in self.blocks:
-            if block.keeps: block.within.gather(block.whole, block.share.data)
+            if block.keeps or block.held: block.within.gather(block.whole, block.share.data)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        "Within, every rank has all weights, to save or compare them."
-        for block in self.blocks: block.gather()
+        "Within, every rank has all weights, to save or compare them; a forward or a step leaves them there."
+        for block in self.blocks:
+            block.gather()
+            block.held += 1
         try: yield
         finally:
-            for block in self.blocks: block.free()
+            for block in self.blocks:
+                block.held -= 1
+                block.free()
 
 def _enter(block: Block, *_call: Any) -> None: block.gather()
 
@@ -343,8 +369,14 @@ def fsdp(
                offload_policy=CPUOffloadPolicy(pin_memory=device != "cpu") if on_host else OffloadPolicy())
     for name in blocks_of(model, blocks):
         if name: fully_shard(model.get_submodule(name), **how)
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)  # our models do nothing in place
     return fully_shard(model, **how)
+
+@contextmanager
+def _views_are_fine() -> Iterator[None]:
+    "Within, FSDP2 does not warn of blocks that return views: our models change none in place."
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+        yield
 
 def unfused(
     optimizer:torch.optim.Optimizer,  # made with fused=True
@@ -461,7 +493,7 @@ def run_sharded(
     model = MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
     net, optimizer, finish, own = _begin(trial.way, model, trial.optimizer)
     loader = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True)
-    with CommDebugMode() as debug:
+    with CommDebugMode() as debug, _views_are_fine():
         for x, y in loader:
             x, start = to_float(x).to(torch.float64 if trial.double else torch.float32), time.perf_counter()
             if own: own.events.clear()
@@ -727,7 +759,7 @@ def measure_stage(
 ) -> Held:
     "What the fuller of two real ranks holds that train the CNN in float32."
     trial = ShardTrial(f"stage {plan.stage}", "cnn", plan.optimizer, 2 * plan.batch, 2 * plan.batch)
-    return fullest(run.held for run in run_ranks(run_sharded, 2, trial, share_cores=True, report=report).values())
+    return fullest(run.held for run in run_ranks(run_sharded, 2, trial, share_cores=True, report=report, seconds=600).values())
 
 def sharding_panel() -> ipywidgets.VBox:
     "A panel: model, stage, world size, precision, optimizer and batch -> what a rank holds and sends; Run measures two ranks here."
@@ -771,16 +803,17 @@ def train_sharded(
     seed:int=0,                             # of the order
     observers:Iterable[Any]=(),             # as for `fit`, on this rank
 ) -> tuple[History, float|None]:            # this rank's record, and the accuracy of all
-    "Train by PyTorch's fully_shard and `fit`, as one of the ranks; `whole_weights` gives the weights afterwards. ValueError where the models differ."
+    "Train by PyTorch's fully_shard and `fit`, as one of the ranks; `whole_weights` gives the weights afterwards. ValueError where the models or settings differ."
     if precision == "fp16": raise ValueError("precision must be fp32, tf32 or bf16 with sharded weights, got 'fp16': each rank would scale its loss by itself")
     with process_group(device) as place:
         rank, world_size = who()
-        check_same(model)
+        check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision, valid=None if valid is None else len(valid))
         loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
         if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
         net = fsdp(model, device=place.type)  # moves block after block
         loss = lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
-        history = fit(net, loader, epochs=epochs, optimizer=unfused(sgd(net, lr, momentum)), loss_fn=loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
+        with _views_are_fine():
+            history = fit(net, loader, epochs=epochs, optimizer=unfused(sgd(net, lr, momentum)), loss_fn=loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
         return history, None if valid is None else sharded_accuracy(net, valid, place)
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,21 +14,21 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .arithmetic import positive_int
 from .data import to_float
 from .data_parallel import NETWORKS, Network, ShardLoader, Trained, all_reduce_seconds, first_digits, fit_network, in_turn, run_ranks, slowest, who
 from .models import GluonCNN, saved_bytes
 from .precision import DEVICES, Roofline
+from .sharding import Wire
 from .training import keep_memory
 from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, label, median, panel, slider
 
 # %% auto #0
-__all__ = ['BLOCK_PLAN', 'CNN_PLAN', 'KINDS', 'CASES', 'MLP', 'BLOCK', 'LINKS', 'CONTEXT', 'PARTS', 'place_in', 'own_slice',
-           'summed', 'all_gathered', 'reduce_scattered', 'CopyIn', 'AddUp', 'ColumnLinear', 'RowLinear', 'ColumnConv',
-           'RowConv', 'Attention', 'Block', 'Stack', 'block_plan', 'parallelize', 'Wire', 'Compared', 'cuts', 'compare',
-           'styles', 'split_model', 'GatherIn', 'ScatterOut', 'SlicedNorm', 'SliceIn', 'JoinOut', 'Edge', 'kept_values',
+__all__ = ['BLOCK_PLAN', 'CNN_PLAN', 'KINDS', 'CASES', 'MLP', 'BLOCK', 'CONTEXT', 'PARTS', 'place_in', 'own_slice', 'summed',
+           'all_gathered', 'reduce_scattered', 'CopyIn', 'AddUp', 'ColumnLinear', 'RowLinear', 'ColumnConv', 'RowConv',
+           'Attention', 'Block', 'Stack', 'block_plan', 'parallelize', 'Compared', 'cuts', 'compare', 'styles',
+           'split_model', 'GatherIn', 'ScatterOut', 'SlicedNorm', 'SliceIn', 'JoinOut', 'Edge', 'kept_values',
            'RowReader', 'Training', 'train_parts', 'Layer', 'Split', 'crossover', 'plot_efficiency', 'layer_seconds',
            'fit_device', 'plot_layer', 'describe_split', 'draw_split', 'measure_split', 'tensor_panel']
 
@@ -257,37 +257,6 @@ def _part(whole: nn.Module, kind: str, group: dist.ProcessGroup | None, sequence
     if kind in ("slice", "join"): return Edge(kind, group, -1 if sequence is None else sequence)
     return whole
 
-# %% ../nbs/14_tensor_parallel.ipynb #a4f3ff22
-_COLLECTIVES = {"allreduce_": "all-reduce", "all_reduce": "all-reduce", "_allgather_base_": "all-gather", "all_gather_into_tensor": "all-gather",
-                "_reduce_scatter_base_": "reduce-scatter", "reduce_scatter_tensor": "reduce-scatter", "broadcast_": "broadcast", "broadcast": "broadcast",
-                "allgather_": "all-gather", "scatter_": "scatter"}
-
-class Wire(TorchDispatchMode):
-    "Within it, the collectives of this process are counted: kind -> how many, and kind -> bytes of the whole tensors."
-    def __init__(self):
-        super().__init__()
-        self.counts, self.bytes = Counter(), Counter()
-
-    def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        if any(t.__name__ == "DTensor" for t in types): return NotImplemented  # it goes on to what it is made of, and that comes by here
-        result = func(*args, **(kwargs or {}))
-        name = func._schema.name
-        if name.startswith(("c10d::", "_c10d_functional::")) and (kind := _COLLECTIVES.get(name.split("::")[1])): self._note(kind, args, result)
-        return result
-
-    def _note(self, kind: str, args: tuple, result: Any) -> None:
-        "The larger of what goes in and what comes out is the whole tensor."
-        tensors = [t for t in torch.utils._pytree.tree_leaves((args[:2], result)) if isinstance(t, torch.Tensor)]
-        self.counts[kind] += 1
-        self.bytes[kind] += max(t.nbytes for t in tensors)
-
-    def sent(
-        self,
-        parts:int,   # ranks that took part in each
-    ) -> float:
-        "Bytes that a rank sends for all of them, by a ring."
-        return sum((2 if kind == "all-reduce" else 1) * (parts - 1) / parts * size for kind, size in self.bytes.items())
-
 # %% ../nbs/14_tensor_parallel.ipynb #f21854f8
 def _column_alone() -> nn.Module: return nn.Sequential(nn.Linear(8, 12), nn.Identity())
 def _row_alone() -> nn.Module: return nn.Sequential(nn.Identity(), nn.Linear(8, 12))
@@ -358,7 +327,7 @@ def compare(
         with Wire() as back: output.backward(gradient)
     unfinished = sum(any(place.is_partial() for place in getattr(p.grad, "placements", ())) for p in split.parameters())
     return Compared(_apart([(output, expected)]), _apart([(ours.grad, theirs.grad)]), _apart(_pairs(split, whole)), dict(there.counts), dict(back.counts),
-                    there.sent(who()[1]) + back.sent(who()[1]), debug.get_total_counts(), unfinished, kept)
+                    there.sent + back.sent, debug.get_total_counts(), unfinished, kept)
 
 def _pairs(split: nn.Module, whole: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
     "Each gradient of the split model beside what it should be."
@@ -555,7 +524,7 @@ def train_parts(
     dims = cuts(model)
     if hasattr(model, "unshard"): model.unshard()
     whole = [p.full_tensor() if hasattr(p, "full_tensor") else all_gathered(p.detach(), dims[name], group) if name in dims else p for name, p in model.named_parameters()]
-    return Trained((total / groups).tolist(), row(whole), torch.empty(0), sum(wire.counts.values()), sum(wire.bytes.values()), seconds)
+    return Trained((total / groups).tolist(), row(whole), torch.empty(0), len(wire.calls), sum(call.bytes for call in wire.calls), seconds)
 
 # %% ../nbs/14_tensor_parallel.ipynb #6cd02e64
 def _divide(model: nn.Module, training: Training) -> Any:
@@ -598,12 +567,6 @@ class Layer:
 # A norm takes 5, a shortcut 3 and 3, a bias that is added to a sum 2 and 1.
 MLP = Layer("two-layer network", 8, 1, 4 * 5, 3, False)
 BLOCK = Layer("block", 12, 2, 4 * 5 + 12, 2 * (5 + 6 + 3), True)
-
-# %% ../nbs/14_tensor_parallel.ipynb #15db11ee
-LINKS = NETWORKS | {network.name: network for network in (
-    Network("NVLink 2 (V100)", 150e9, 3e-6, "NVIDIA V100 data sheet: 300 GB/s, both ways together; latency assumed"),
-    Network("NVLink 3 (A100)", 300e9, 3e-6, "NVIDIA A100 data sheet: 600 GB/s, both ways together; latency assumed"),
-)}
 
 # %% ../nbs/14_tensor_parallel.ipynb #28a72f6d
 @dataclass(frozen=True)
@@ -727,14 +690,13 @@ def fit_device(
     tokens:int,                # of the batch
     context:int=CONTEXT,       # tokens that a token attends to
 ) -> Roofline:
-    "A device whose arithmetic and memory traffic make up the two times."
+    "A device whose arithmetic and memory traffic make up the two times; where none can, one whose arithmetic makes up the longer width's."
     if len(seconds) != 2: raise ValueError(f"seconds must hold two widths, got {len(seconds)}")
     (small, fast), (large, slow) = sorted(seconds.items())
     flops, values = ([f(d) for d in (small, large)] for f in (lambda d: BLOCK.flops(d, tokens, context), lambda d: 4 * (BLOCK.divided + BLOCK.repeated) * tokens * d))
     ground = flops[0] * values[1] - flops[1] * values[0]
     per_flop, per_byte = (fast * values[1] - slow * values[0]) / ground, (flops[0] * slow - flops[1] * fast) / ground
-    if per_flop <= 0: raise ValueError(f"width {large} must take longer than in proportion to width {small}, got {slow:.3g} s and {fast:.3g} s: measure widths further apart")
-    if per_byte <= 0: per_flop, per_byte = slow / flops[1], 1e-15  # a disturbed machine may say that memory is free
+    if min(per_flop, per_byte) <= 0: per_flop, per_byte = slow / flops[1], 1e-15  # the start of operations, or a disturbed machine, hides one of them: the larger width alone says more
     return Roofline("this machine, one thread", 1 / per_byte, {"fp32": 1 / per_flop}, 0.0, "fitted from two widths")
 
 # %% ../nbs/14_tensor_parallel.ipynb #e40354c0
@@ -794,12 +756,12 @@ def measure_split(
     report:Callable[[float, str], None]=lambda share, words: None,
 ) -> tuple[Roofline, Network, dict[int, float]]:  # one thread here, the link between ranks, and ranks -> seconds
     "A block on one rank and on two, here; device and link are fitted from other widths and from messages."
-    sizes, others = (2**12, 2**20), (96, 384)
-    calls = [(all_reduce_seconds, sizes, 5), (layer_seconds, sorted({width, *others}), tokens, 3, 2)]
+    sizes, others, enough = (2**12, 2**20), (96, 640), max(tokens, 256)  # wide and many, so that arithmetic outweighs starting operations
+    calls = [(all_reduce_seconds, sizes, 5), (layer_seconds, [width], tokens, 3, 2), (layer_seconds, others, enough, 3, 2)]
     found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=120)
-    messages, whole = slowest(calls[0] for calls in found.values()), found[0][1]["whole"]
+    messages, whole, fits = slowest(calls[0] for calls in found.values()), found[0][1]["whole"], found[0][2]["whole"]
     split = slowest(calls[1]["split"] for calls in found.values())
-    device = fit_device({w: median(whole[w]) for w in others}, tokens)
+    device = fit_device({w: median(fits[w]) for w in others}, enough)
     return device, fit_network({size: median(times) for size, times in messages.items()}, 2), {1: median(whole[width]), 2: median(split[width])}
 
 # %% ../nbs/14_tensor_parallel.ipynb #ad0668f3
@@ -810,7 +772,7 @@ def tensor_panel() -> ipywidgets.VBox:
     choose = lambda text, options, value: w.Dropdown(options=options, value=value, description=text, **wide)
     measured: dict[tuple[int, int], dict[int, float]] = {}
     controls = dict(
-        device=choose("device", list(DEVICES.items()), DEVICES["H100 SXM"]), link=choose("link", list(LINKS.items()), LINKS["NVLink 4 (H100)"]),
+        device=choose("device", list(DEVICES.items()), DEVICES["H100 SXM"]), link=choose("link", list(NETWORKS.items()), NETWORKS["NVLink 4 (H100)"]),
         width=slider("width", [2**n for n in range(6, 16)], 4096), parts=slider("ranks that share it", PARTS, 8),
         tokens=slider("tokens", [2**n for n in range(6, 17)], 8192), precision=choose("precision", ["fp32", "tf32", "fp16", "bf16"], "bf16"))
 

@@ -30,6 +30,7 @@ def worst(costs, bounds): return max(sum(costs[i:j]) for i, j in itertools.pairw
 rows = st.lists(st.integers(0, 30), min_size=1, max_size=9)
 
 
+@settings(deadline=None)
 @given(costs=rows, data=st.data())
 def test_no_cut_is_better(costs, data):
     stages = data.draw(st.integers(1, len(costs)))
@@ -38,6 +39,7 @@ def test_no_cut_is_better(costs, data):
     assert found.loads == tuple(sum(costs[i:j]) for i, j in itertools.pairwise(found.bounds)) and len(found.loads) == stages and min(b - a for a, b in itertools.pairwise(found.bounds)) >= 1
 
 
+@settings(deadline=None)
 @given(layers=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=8), limit=st.integers(0, 120), data=st.data())
 def test_no_cut_under_the_limit_is_better(layers, limit, data):
     costs, memory = zip(*layers)
@@ -53,12 +55,14 @@ def test_no_cut_under_the_limit_is_better(layers, limit, data):
     assert found.load == min(worst(costs, bounds) for bounds in possible) and max(found.memory) == sizes(found.bounds) <= limit
 
 
+@settings(deadline=None)
 @given(costs=rows, data=st.data())
 def test_more_stages_are_never_slower(costs, data):
     stages = data.draw(st.integers(1, len(costs)))
     assert partition(costs, len(costs)).load == max(costs) <= partition(costs, stages).load <= partition(costs, 1).load == sum(costs)
 
 
+@settings(deadline=None)
 @given(layers=st.integers(1, 60), data=st.data())
 def test_equal_counts_differ_by_one_at_most(layers, data):
     stages = data.draw(st.integers(1, layers))
@@ -121,6 +125,7 @@ def test_the_formula_is_what_the_simulator_finds(setup, times):
     assert simulate(schedule(*setup), even).bubble == pytest.approx(bubble(*setup, *times), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(ranks=st.integers(1, 9), micro_batches=st.integers(1, 40), times=st.tuples(*[st.integers(1, 8)] * 3))
 def test_the_published_bubble(ranks, micro_batches, times):
     for name in ("GPipe", "1F1B"): assert bubble(name, ranks, micro_batches, 1, *times) == pytest.approx((ranks - 1) / (micro_batches + ranks - 1))
@@ -231,6 +236,49 @@ def test_a_model_that_decides_by_values_is_refused():
     with pytest.raises(ValueError, match="must take one tensor, Bilinear takes 2"): chain(nn.Bilinear(2, 2, 2))
 
 
+class Bare(nn.Module):
+    "A parameter, or a buffer, that no layer owns."
+    def __init__(self, what):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 4), what
+
+    def forward(self, x): return self.layer(x) * self.scale
+
+
+class Nothing(nn.Module):
+    def forward(self, x): return x
+
+
+@pytest.mark.parametrize("model, says", [
+    (Bare(nn.Parameter(torch.ones(4))), "Bare uses scale outside of a layer: put it into a module"), (Bare(nn.Buffer(torch.ones(4))), "Bare uses scale outside of a layer"),
+    (Nothing(), "must compute something, Nothing calls no layer"), (nn.Sequential(), "Sequential calls no layer")])
+def test_a_model_that_cannot_be_cut_is_refused(model, says):
+    with pytest.raises(ValueError, match=says): chain(model)
+
+
+def tied():
+    "The first and the last layer have the same weights."
+    model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6))
+    model[2].weight = model[0].weight
+    return pipeline.Problem(model, torch.rand(4, 6), torch.randint(0, 6, (4,)))
+
+
+def called_twice():
+    "The same layer at two places."
+    model = nn.Sequential(layer := nn.Linear(6, 6), nn.Linear(6, 6), layer)
+    return pipeline.Problem(model, torch.rand(4, 6), torch.randint(0, 6, (4,)))
+
+
+@pytest.mark.parametrize("problem", [tied, called_twice])
+def test_tied_weights_stay_in_one_stage(problem):
+    whole, cut = Task(problem, (0, 3), "1F1B", 2), Task(problem, (0, 1, 3), "1F1B", 2)
+    loss, gradients = pipeline.alone(whole)
+    plain = problem().model
+    assert len(gradients) == len(list(plain.parameters())) and pipeline.gradient_error(pipeline.Run(whole, None, (), loss, gradients)) == 0
+    with pytest.raises(ValueError, match=r"belongs to two of the stages \(0, 1, 3\) \(tied weights\): untie it"): pipeline.run_pipelines([cut])
+    pipeline._check_untied(chain(nn.Sequential(*[nn.Linear(2, 2) for _ in range(3)])), (0, 1, 2, 3))
+
+
 class FakeTime:
     "A clock that only sleep moves."
     now = 0.0
@@ -278,6 +326,21 @@ def test_by_hand_on_one_rank(name, chunks):
     check_timeline(run.timeline)
 
 
+def before_norm():
+    "A bias whose true gradient is zero: batch norm takes the mean away."
+    return pipeline.Problem(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Linear(6, 6)), torch.rand(16, 6), torch.randint(0, 6, (16,)))
+
+
+def test_noise_in_a_gradient_of_zero_is_no_error():
+    task = Task(before_norm, (0, 3), "naive", 2, 1, "hand")
+    loss, grads = pipeline.alone(task)
+    top = max(abs(grad).max() for grad in grads.values())
+    noise = min(grads, key=lambda name: abs(grads[name]).max())
+    assert abs(grads[noise]).max() < 1e-6 * top
+    assert pipeline.gradient_error(pipeline.Run(task, None, (), loss, grads | {noise: -grads[noise]})) < 1e-2
+    assert pipeline.gradient_error(pipeline.Run(task, None, (), loss, grads | {noise: grads[noise] + 0.01 * top})) > 1
+
+
 def test_a_wrong_gradient_is_noticed():
     task = Task(pipeline.blocks_problem, (0, 8), "naive", 8, 1, "hand")
     loss, grads = pipeline.alone(task)
@@ -297,10 +360,16 @@ def sentences():
     return pipeline.Problem(nn.Sequential(nn.Embedding(50, 16), *blocks, nn.Flatten(), nn.Linear(6 * 16, 5)), torch.randint(0, 50, (8, 6)), torch.randint(0, 5, (8,)))
 
 
+def doubles():
+    "Blocks in double precision: messages are as wide as the tensors."
+    problem = pipeline.blocks_problem()
+    return pipeline.Problem(problem.model.double(), problem.x.double(), problem.y)
+
+
 def residual():
     "A small ResNet: batch norms and shortcuts."
     blocks = [BasicBlock(4, 4), BasicBlock(4, 8, 2), BasicBlock(8, 8)]
-    return pipeline.Problem(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)), torch.rand(8, 1, 12, 12), torch.randint(0, 5, (8,)))
+    return pipeline.Problem(nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)), torch.rand(8, 1, 12, 12), torch.randint(0, 5, (8,)))
 
 
 def tasks(ranks):
@@ -310,12 +379,14 @@ def tasks(ranks):
         yield Task(pipeline.blocks_problem, pipeline.equal_counts(8, ranks * chunks), name, 8, chunks, engine)
     for problem, pieces, name, engine in ((sentences, 5, "1F1B", "torch"), (sentences, 5, "zero-bubble", "hand"), (residual, 6, "zero-bubble", "torch"), (residual, 6, "1F1B", "hand")):
         yield Task(problem, pipeline.equal_counts(pieces, ranks), name, 4, 1, engine)
+    yield Task(doubles, pipeline.equal_counts(8, ranks), "1F1B", 8, 1, "hand")
 
 
 def refusals():
-    "What `train_pipeline` says of too few pieces, of too few micro-batches, of different models."
-    says = []
-    for model, how in ((nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), {}), (GluonCNN(), dict(micro_batches=2)), (GluonCNN(hidden=100 if who()[0] else 512), {})):
+    "What `train_pipeline` says of too few pieces, of too few micro-batches, of different models, of tied weights."
+    says, layers = [], [nn.Linear(784, 784, bias=False) for _ in range(4)]
+    layers[3].weight = layers[0].weight
+    for model, how in ((nn.Sequential(nn.Flatten(), *layers), {}), (nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), {}), (GluonCNN(), dict(micro_batches=2)), (GluonCNN(hidden=100 if who()[0] else 512), {})):
         try: pipeline.train_pipeline(model, first_digits(10), device="cpu", **how)
         except ValueError as error: says.append(str(error))
     return says
@@ -326,7 +397,7 @@ def four():
     "All runs of two and of four ranks, the training run and the refusals, in one start."
     todo = [*tasks(2), *tasks(4)]
     calls = [(pipeline.pipeline_rank, todo), (pipeline.train_digits_in_stages,), (refusals,)]
-    found = run_ranks(in_turn, 4, calls, share_cores=True)
+    found = run_ranks(in_turn, 4, calls, share_cores=True, seconds=600)
     return pipeline.together(todo, [calls[0] for calls in found.values()]), found
 
 
@@ -339,6 +410,13 @@ def test_gradients_are_those_of_one_process(runs):
         assert pipeline.gradient_error(run) < 1e-4, run.task
         if run.task.problem is pipeline.blocks_problem: assert pipeline.gradient_error(run, 1) < 1e-4, "the whole batch at once"
         assert run.loss == pytest.approx(pipeline.alone(run.task)[0], abs=1e-5), run.task
+
+
+def test_messages_have_the_type_of_their_tensors(runs):
+    run, = (run for run in runs if run.task.problem is doubles)
+    assert all(grad.dtype == "float64" for grad in run.gradients.values()) and pipeline.gradient_error(run) < 1e-12
+    pieces = chain(nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2)).double())
+    assert pipeline._forms(pieces, (0, 1, 2), torch.zeros(2, 4, dtype=torch.int64)) == [((2, 4), torch.int64), ((2, 4, 3), torch.float64)]
 
 
 def test_every_rank_did_what_its_list_says(runs):
@@ -365,7 +443,7 @@ def one_process(samples=500, batch_size=48):
 
 def same_run(found, losses, weights):
     torch.testing.assert_close(found[0], losses, rtol=1e-3, atol=1e-4)
-    assert found[2] == pytest.approx(weights, rel=1e-6) and 0 < found[1] <= 1
+    assert found[2] == pytest.approx(weights, rel=1e-5) and 0 < found[1] <= 1
 
 
 def test_training_in_stages_is_training_by_one_process(four):
@@ -385,7 +463,8 @@ def test_one_stage_under_torchrun_is_one_process(monkeypatch):
 
 def test_what_cannot_be_trained_is_refused_on_every_rank(four):
     for rank, found in four[1].items():
-        pieces, parts, models = found[2]
+        ties, pieces, parts, models = found[2]
+        assert ties.startswith("a parameter belongs to two of the stages (0, 1, 2, 3, 4) (tied weights)")
         assert pieces == "stages must be from 1 to the 1 layer, got 4" and parts == "micro_batches must be from the 4 ranks to the batch of 64, got 2"
         assert models.startswith("rank 1 has another model than rank 0"), rank
 

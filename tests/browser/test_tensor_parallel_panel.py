@@ -4,15 +4,16 @@ from dataclasses import replace
 import pytest
 from lab import Panel, jobs, wait_until
 
+from mlinfra.data_parallel import NETWORKS
 from mlinfra.precision import DEVICES
-from mlinfra.tensor_parallel import LINKS, Split, describe_split
+from mlinfra.tensor_parallel import Split, describe_split
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 
 def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells("from mlinfra.tensor_parallel import tensor_panel\nprobe = tensor_panel()\nprobe")
-    panel, split = Panel(notebook, "tensor"), Split(4096, 8192, 8, DEVICES["H100 SXM"], LINKS["NVLink 4 (H100)"])
+    panel, split = Panel(notebook, "tensor"), Split(4096, 8192, 8, DEVICES["H100 SXM"], NETWORKS["NVLink 4 (H100)"])
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
 
     def now(**changes):
@@ -25,7 +26,7 @@ def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     panel.says(describe_split(split), 60)
     picture = panel.picture()
     select("link", "Ethernet, 50 Gbit/s")
-    now(link=LINKS["Ethernet, 50 Gbit/s"])
+    now(link=NETWORKS["Ethernet, 50 Gbit/s"])
     notebook.shot("tensor_slow_link")
     panel.press("width", "ArrowRight")
     now(width=8192)

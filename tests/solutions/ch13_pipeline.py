@@ -1,9 +1,7 @@
 import math
-from fractions import Fraction
 
 
 def micro_batches_needed(ranks, share):
-    share = Fraction(str(share))  # exact, where a float would round
     return max(1, math.ceil((ranks - 1) * (1 - share) / share))
 
 

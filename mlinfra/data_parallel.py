@@ -1134,7 +1134,7 @@ def measure_scaling(
     report:Callable[[float, str], None]=lambda share, words: None,
 ) -> tuple[Network, dict[int, float]]:  # the link between ranks here, and world size -> efficiency
     "Two ranks on this machine: their link, and their step against the step of one that does not average."
-    sizes, large = (2**12, 2**22), batch > 512
+    sizes, large = (2**12, 2**24), batch > 512  # far apart, so that noise does not decide
     calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 1 if large else max(1, 640 // batch), 2 if large else 5)]
     found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=max(120, batch))
     seconds = slowest(calls[0] for calls in found.values())

@@ -756,7 +756,7 @@ def measure_split(
     report:Callable[[float, str], None]=lambda share, words: None,
 ) -> tuple[Roofline, Network, dict[int, float]]:  # one thread here, the link between ranks, and ranks -> seconds
     "A block on one rank and on two, here; device and link are fitted from other widths and from messages."
-    sizes, others, enough = (2**12, 2**20), (96, 640), max(tokens, 256)  # wide and many, so that arithmetic outweighs starting operations
+    sizes, others, enough = (2**12, 2**24), (96, 640), max(tokens, 256)  # far apart, wide and many, so that noise does not decide
     calls = [(all_reduce_seconds, sizes, 5), (layer_seconds, [width], tokens, 3, 2), (layer_seconds, others, enough, 3, 2)]
     found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=120)
     messages, whole, fits = slowest(calls[0] for calls in found.values()), found[0][1]["whole"], found[0][2]["whole"]

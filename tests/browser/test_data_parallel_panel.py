@@ -4,7 +4,7 @@ from lab import Panel, jobs, wait_until
 
 from mlinfra.data_parallel import NETWORKS, WORKLOADS, describe_scaling
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 CELL = "from mlinfra.data_parallel import faulty, run_ranks, scaling_panel\nprobe = scaling_panel()\nprobe"
 LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
 

@@ -237,7 +237,7 @@ def test_studio_lives_and_dies_well(open_cells):
     before = panel.changed_from(panel.picture())
     panel.button("Stop").click()
     panel.says("Stopped. Epoch 1")
-    assert panel.button("Stop").is_disabled() and panel.button("Start").is_enabled()
+    wait_until(lambda: panel.button("Stop").is_disabled() and panel.button("Start").is_enabled(), "the buttons follow the words")
     panel.click_track("learning rate", 0.5)
     panel.button("Start").click()
     wait_until(lambda: not panel.words().startswith("Stopped"), "a second run shows itself")

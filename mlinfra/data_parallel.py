@@ -50,7 +50,8 @@ __all__ = ['NEW_NETWORK', 'START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'HOOKS', 
            'slowest', 'plot_all_reduce', 'step_seconds', 'why_not_shared', 'SharedMemory', 'limit_host', 'lay_cables',
            'why_no_hosts', 'sent_bytes', 'step_over_cables', 'plot_cables', 'Workload', 'measure_compute',
            'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling', 'measure_scaling', 'scaling_panel',
-           'process_group', 'train_ddp', 'sum_over_ranks', 'epoch_losses', 'accuracy_of_ranks', 'train_digits']
+           'process_group', 'share_run', 'train_ddp', 'sum_over_ranks', 'epoch_losses', 'accuracy_of_ranks',
+           'train_digits']
 
 # %% ../nbs/11_data_parallel.ipynb #9f777583
 if TYPE_CHECKING:
@@ -1196,7 +1197,23 @@ def process_group(
     finally:
         if made: dist.destroy_process_group()
 
-# %% ../nbs/11_data_parallel.ipynb #d50bbc78
+# %% ../nbs/11_data_parallel.ipynb #f064ce04
+def share_run(
+    model:nn.Module,             # this rank's
+    train:Any,                   # a data set with `.tensors`
+    batch_size:int,              # of each rank
+    seed:int,                    # of the order
+    valid:Any=None,              # a data set, or None
+    **settings:Any,              # that must be the same as well
+) -> tuple[ShardLoader, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
+    "This rank's share of each batch, and the loss to train on. ValueError on every rank where models or settings differ, or images are too few."
+    rank, world_size = who()
+    check_same(model, images=len(train), batch_size=batch_size, seed=seed, valid=None if valid is None else len(valid), **settings)
+    loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
+    if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
+    return loader, lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
+
+# %% ../nbs/11_data_parallel.ipynb #9abb23f8
 def train_ddp(
     model:nn.Module,                        # built from the same seed on every rank; trained in place
     train:Any,                              # a data set with `.tensors`, the same on every rank
@@ -1213,14 +1230,10 @@ def train_ddp(
 ) -> tuple[History, float|None]:            # this rank's record, and the accuracy of all
     "Train by PyTorch's DistributedDataParallel and `fit`, as one of the ranks. ValueError where models or settings differ."
     with process_group(device) as place:
-        rank, world_size = who()
-        check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision, valid=None if valid is None else len(valid))
-        loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
-        if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
+        loader, loss = share_run(model, train, batch_size, seed, valid, epochs=epochs, precision=precision)
         layout = torch.channels_last if any(isinstance(m, nn.Conv2d) for m in model.modules()) else torch.preserve_format
         model.to(place, memory_format=layout)
         wrapped = _fastest_ddp(model, place)
-        loss = lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
         history = fit(wrapped, loader, epochs=epochs, optimizer=sgd(model, lr, momentum), loss_fn=loss, device=place, precision=precision, observers=observers, progress=False)
         return history, None if valid is None else accuracy_of_ranks(model, valid)
 

@@ -924,7 +924,7 @@ def train_pipeline(
     with process_group(device) as place:
         world_size = who()[1]
         if place.type == "cuda" and dist.get_backend() != "nccl": raise ValueError(f"each of the {world_size} ranks needs a GPU of its own, got {torch.cuda.device_count()}: pass device='cpu'")
-        check_same(model)
+        check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision, micro_batches=micro_batches, valid=None if valid is None else len(valid))
         parts = _micro_batches(micro_batches, positive_int("batch_size", batch_size), world_size)
         loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model)
         bounds = agreed_cut(pieces, to_float(train.tensors[0][:ceil_div(batch_size, parts)]))  # on the processor, whatever trains it

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from .arithmetic import ceil_div, positive_float, positive_int
 from .data import Images, mnist, to_float
-from .data_parallel import NETWORKS, ShardLoader, Trained, check_same, ddp, first_digits, process_group, ring_bytes, run_ranks, who
+from .data_parallel import NETWORKS, ShardLoader, Trained, ddp, first_digits, process_group, ring_bytes, run_ranks, share_run, who
 from .memory import OPTIMIZERS, PANEL_MODELS, SHARDING, Footprint, bar_parts, estimate, panel_profile, shard, top_blocks
 from .models import GluonCNN
 from .training import History, fit, sgd
@@ -806,12 +806,8 @@ def train_sharded(
     "Train by PyTorch's fully_shard and `fit`, as one of the ranks; `whole_weights` gives the weights afterwards. ValueError where the models or settings differ."
     if precision == "fp16": raise ValueError("precision must be fp32, tf32 or bf16 with sharded weights, got 'fp16': each rank would scale its loss by itself")
     with process_group(device) as place:
-        rank, world_size = who()
-        check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision, valid=None if valid is None else len(valid))
-        loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
-        if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
+        loader, loss = share_run(model, train, batch_size, seed, valid, epochs=epochs, precision=precision)
         net = fsdp(model, device=place.type)  # moves block after block
-        loss = lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
         with _views_are_fine():
             history = fit(net, loader, epochs=epochs, optimizer=unfused(sgd(net, lr, momentum)), loss_fn=loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
         return history, None if valid is None else sharded_accuracy(net, valid, place)

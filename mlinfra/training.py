@@ -25,7 +25,7 @@ from .engine.measure import median
 from .engine.observers import Observers, Progress
 from .engine.passes import LOG2_LOSS_SCALE, GraphedPass, Pass
 from .engine.setup import by_epoch, check_scheduler, make_optimizer
-from .ui import count_text
+from .engine.widgets import count_text
 
 # %% auto #0
 __all__ = ['PHASES', 'Step', 'Epoch', 'History', 'Run', 'evaluate', 'sgd', 'fit', 'phase_medians', 'recipe']

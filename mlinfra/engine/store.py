@@ -48,7 +48,7 @@ def _free(path: Path) -> int:
     while not path.exists() and path != path.parent: path = path.parent
     return shutil.disk_usage(path).free
 
-# %% ../../nbs/engine/00_store.ipynb #dc1043b3
+# %% ../../nbs/engine/00_store.ipynb #ff5b9071
 def remove_old_parts(
     folder:Path,               # where they may lie
     name:str="*",              # of what was being written; a pattern
@@ -65,14 +65,14 @@ def remove_old_parts(
 def write_whole(
     path:str|os.PathLike,              # where the file shall be
     raw:bytes,                         # what it shall hold
-    beside:str|os.PathLike|None=None,  # the folder, on the same disk, where it lies until it is whole; None: its own
+    beside:str|os.PathLike|None=None,  # the folder, on the same disk, where it lies until it is whole, and where you remove old parts; None: its own
 ) -> None:
     "Write `path` so that it holds all of `raw` or does not change; folders are made. OSError in a sentence."
     path = Path(path)
     folder = path.parent if beside is None else Path(beside)
     with writing(path):
         for needed in {folder, path.parent}: needed.mkdir(parents=True, exist_ok=True)
-        remove_old_parts(folder, path.name)
+        if beside is None: remove_old_parts(folder, path.name)
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=path.name + ".", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file: file.write(raw)

@@ -16,7 +16,8 @@ from ..engine.autocast import supported_precisions
 from ..engine.machine import pick_device
 from ..models import GluonCNN
 from ..training import Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
-from ..ui import COLORS, Canvas, Job, Stopped, axes, figure, label, release_after_cells, slider, status_html
+from ..engine.widgets import COLORS, Canvas, Job, Stopped, axes, figure, label, release_after_cells, slider
+from ..engine.widgets import status_html
 
 # %% auto #0
 __all__ = ['plot_phases', 'plot_loss', 'Studio', 'studio_panel']

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from .arithmetic import Stages
 from .engine.checks import one_of, positive_int, positive_ints, whole_number
-from .engine.hardware import STORAGES, StorageModel
+from .engine.hardware import StorageModel
 from .engine.jpegs import JpegFolder, decode_image, read_file
 from .engine.reads import measure_reads, read_block
 from .engine.shards import image_and_label, list_shards, mixed, shard_share

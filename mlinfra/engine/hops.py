@@ -3,7 +3,6 @@
 # %% ../../nbs/engine/07_hops.ipynb #k0700003
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 from dataclasses import dataclass

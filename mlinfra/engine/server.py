@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .checks import positive_float, positive_int, positive_ints
+from .checks import positive_float, positive_ints
 from .measure import median
 from .queue import Policy, ServiceTime, Stream, in_order, poisson_arrivals, simulate
 from .widgets import Job, count_text

@@ -82,9 +82,11 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
 def sweep(args: argparse.Namespace) -> int:
     "Sweep DataLoader workers over MNIST and print the table and the verdict."
     from mlinfra.data import Images, mnist
+    from mlinfra.engine.checks import writable_file
     from mlinfra.engine.machine import usable_cores
     from mlinfra.engine.sweeps import Blur
     from mlinfra.workers import fit_curve, sweep_workers, verdict
+    if args.csv: writable_file("--csv", args.csv)
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     frame = sweep_workers(Images(digits.images[:args.limit], digits.labels[:args.limit]), args.workers, args.batch_size, test=test,
                           transform=Blur(args.blurs), repeats=args.repeats, seed=args.seed, device=args.device, progress=sys.stderr.isatty())

@@ -177,8 +177,8 @@ def spoiled(folder, root):
 
 def test_a_broken_image_is_copied_then_named_or_skipped(folder, tmp_path):
     root = spoiled(folder, tmp_path)
-    with pytest.raises(ValueError, match=r"shard-00000\d\.tar: 0000000\d\d\.jpg is no whole JPEG"): list(storage.ShardDataset(root))
-    with pytest.warns(UserWarning, match="left out: .*no whole JPEG"): assert len(list(storage.ShardDataset(root, on_error="skip"))) == 22
+    with pytest.raises(ValueError, match=r"shard-00000\d\.tar: 0000000\d\d\.jpg is no "): list(storage.ShardDataset(root))
+    with pytest.warns(UserWarning, match=r"left out: .*\.jpg is no "): assert len(list(storage.ShardDataset(root, on_error="skip"))) == 22
 
 
 @pytest.mark.parametrize("members, says", [([("a.jpg", b"x")], "a must have an image and a .cls"), ([("a.cls", b"1")], "a must have an image"),

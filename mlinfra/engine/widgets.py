@@ -21,8 +21,8 @@ from typing import Any, TYPE_CHECKING
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'panel', 'status_html', 'slider', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
-           'progress_bar', 'RunButton']
+           'panel', 'status_html', 'slider', 'choose', 'Stopped', 'Job', 'release_threads', 'release_after_cells',
+           'stop_jobs', 'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -270,8 +270,22 @@ def slider(
 ) -> ipywidgets.SelectionSlider:
     "A slider over listed values, moved by mouse or arrow keys."
     import ipywidgets as w
-    return w.SelectionSlider(options=[(readout(o), o) for o in options], value=value, description=text,
-                             style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    return w.SelectionSlider(options=[(readout(o), o) for o in options], value=value, description=text, **_wide())
+
+def choose(
+    text:str,               # what it sets
+    options:Iterable[Any],  # words; or a dictionary of words and what they stand for
+    value:Any,              # the one it starts with; of a dictionary, what the word stands for
+) -> ipywidgets.Dropdown:
+    "A list of words to choose from, as wide as a slider."
+    import ipywidgets as w
+    options = list(options.items()) if isinstance(options, dict) else list(options)
+    return w.Dropdown(options=options, value=value, description=text, **_wide())
+
+def _wide() -> dict[str, Any]:
+    "The look that the controls of a panel share."
+    import ipywidgets as w
+    return {"style": {"description_width": "150px"}, "layout": w.Layout(width="420px")}
 
 # %% ../../nbs/engine/00_widgets.ipynb #0c035a4e
 class Stopped(Exception):

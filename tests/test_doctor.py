@@ -67,12 +67,14 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch):
     "Seconds are those of a machine that is never busy; no number of workers is worth a try, for they would not know of it."
-    one = Machine()
+    one, threads = Machine(), torch.get_num_threads()
+    torch.set_num_threads(1)  # threads that wait for each other would only cost real seconds
     for name, clock in dict(perf_counter=one.look, monotonic=one.look, thread_time=lambda: one.cpu, process_time=lambda: one.cpu,
                             sleep=one.sleep).items(): monkeypatch.setattr(time, name, clock)
     for room in (loaders, ablation): monkeypatch.setattr(room, "queued_seconds", lambda: 0.0)
     monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [])
-    return one
+    yield one
+    torch.set_num_threads(threads)
 
 
 class Samples(Dataset):
@@ -112,21 +114,22 @@ def certain(machine):
         def __iter__(self):
             for n in range(100):
                 yield torch.rand(8, 4), torch.zeros(8, dtype=torch.int64)
-                if n % 20 == 19: machine.sleep(2.0)
+                if n % 20 == 19: machine.sleep(8.0)
     def step(net, batch):
-        if next(stalling) % 20 == 19: machine.sleep(2.0)
+        machine.spin(20e-3)
+        if next(stalling) % 20 == 19: machine.sleep(8.0)
         return net(batch[0]).mean()
     return {
-        "storage": (model(1e-3), DataLoader(Fetching(Samples(), slow_read(5e-3, identity)), 8), {}),
-        "preprocessing": (model(1e-3), DataLoader(Samples(transform=lambda x: after(lambda: machine.spin(4e-3), x)), 8), {}),
-        "transfer": (model(1e-3), quick, dict(transfer=SlowBus(8 * 24 / 30e-3))),
-        "compute": (model(30e-3), quick, {}),
-        "loading": (model(1e-3), DataLoader(Samples(reading=lambda: machine.sleep(2e-3)), 8), {}),
-        "storage, named": (model(1e-3), DataLoader(Samples(reading=lambda: machine.sleep(2e-3)), 8), dict(read="__getitem__")),
-        "between": (model(4e-3), quick, dict(between=lambda step: machine.spin(30e-3))),
-        "between, on every 20th step": (model(4e-3), quick, dict(between=every(20, lambda: machine.sleep(2.0)))),
-        "between, in the user's step": (model(4e-3), quick, dict(step=step)),
-        "between, in a loader": (model(4e-3), Stumbling(), {}),
+        "storage": (model(20e-3), DataLoader(Fetching(Samples(), slow_read(50e-3, identity)), 8), {}),
+        "preprocessing": (model(20e-3), DataLoader(Samples(transform=lambda x: after(lambda: machine.spin(50e-3), x)), 8), {}),
+        "transfer": (model(20e-3), quick, dict(transfer=SlowBus(8 * 24 / 300e-3))),
+        "compute": (model(100e-3), quick, {}),
+        "loading": (model(20e-3), DataLoader(Samples(reading=lambda: machine.sleep(50e-3)), 8), {}),
+        "storage, named": (model(20e-3), DataLoader(Samples(reading=lambda: machine.sleep(50e-3)), 8), dict(read="__getitem__")),
+        "between": (model(20e-3), quick, dict(between=lambda step: machine.spin(200e-3))),
+        "between, on every 20th step": (model(20e-3), quick, dict(between=every(20, lambda: machine.sleep(8.0)))),
+        "between, in the user's step": (model(0.0), quick, dict(step=step)),
+        "between, in a loader": (model(20e-3), Stumbling(), {}),
     }
 
 
@@ -137,7 +140,7 @@ CAUSES = ("storage", "preprocessing", "transfer", "compute", "loading", "storage
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_certain_cause_is_found(name, machine):
     model, loader, options = certain(machine)[name]
-    found = diagnose(model, loader, budget_seconds=20, device="cpu", **options)
+    found = diagnose(model, loader, budget_seconds=200, device="cpu", **options)
     assert found.verdict == name.split(",")[0], found
     assert ("cannot be told apart" in str(found)) == (name == "loading")
     if name == "loading": assert 'read="..." names what reads' in str(found)
@@ -145,19 +148,19 @@ def test_a_certain_cause_is_found(name, machine):
 
 
 def test_the_stages_are_the_seconds_that_were_spent(machine):
-    loader = DataLoader(Fetching(Samples(transform=lambda x: after(lambda: machine.spin(2e-3), x)), slow_read(3e-3, identity)), 8)
-    options = dict(transfer=SlowBus(8 * 24 / 7e-3), between=lambda step: machine.spin(5e-3))
-    found = diagnose(Heavy(lambda: machine.spin(10e-3)), loader, budget_seconds=20, device="cpu", **options)
-    right = dict(storage=24e-3, preprocessing=16e-3, worker_transfer=0.0, transfer=7e-3, compute=10e-3, between=5e-3)
+    loader = DataLoader(Fetching(Samples(transform=lambda x: after(lambda: machine.spin(20e-3), x)), slow_read(30e-3, identity)), 8)
+    options = dict(transfer=SlowBus(8 * 24 / 70e-3), between=lambda step: machine.spin(50e-3))
+    found = diagnose(Heavy(lambda: machine.spin(100e-3)), loader, budget_seconds=100, device="cpu", **options)
+    right = dict(storage=240e-3, preprocessing=160e-3, worker_transfer=0.0, transfer=70e-3, compute=100e-3, between=50e-3)
     seconds = {stage: e.value for stage, e in found.stages.items()}
     assert seconds == pytest.approx(right, abs=1e-3), "a look at the clock takes a microsecond, and there are dozens in a batch"
-    assert found.step.value == pytest.approx(sum(right.values()), abs=1e-3) and found.loading.storage == pytest.approx(24e-3, abs=1e-3)
+    assert found.step.value == pytest.approx(sum(right.values()), abs=1e-3) and found.loading.storage == pytest.approx(240e-3, abs=1e-3)
     assert found.table().ms.sum() == pytest.approx(1e3 * found.step.value, abs=0.5)
 
 
 # ---- a budget is kept
 
-@pytest.mark.parametrize("load, step", [(1e-3, 1e-3), (0.2, 1e-3), (1e-3, 0.2), (1.0, 1.0), (2.0, 0.1), (0.1, 3.0), (10.0, 0.1), (0.1, 30.0), (20.0, 20.0)])
+@pytest.mark.parametrize("load, step", [(0.05, 0.05), (0.2, 0.01), (0.01, 0.2), (1.0, 1.0), (2.0, 0.1), (0.1, 3.0), (10.0, 0.1), (0.1, 30.0), (20.0, 20.0)])
 def test_a_budget_is_kept_or_it_is_said_before(load, step, machine):
     "Budgets from a tenth of a step to thousands of steps: kept to a factor of 1.5, or a warning came before the first round."
     loader = DataLoader(Samples(reading=lambda: machine.sleep(load / 8)), 8)

@@ -353,7 +353,7 @@ class Bench:
         "The pace of steps, once warm."
         count = self.count(name, turn)
         with self.training.epoch():
-            self._warm_up(batches, move, warm, most)
+            self._warm_up(name, batches, move, warm, most)
             samples, first, cpu, watch = 0, len(self.steps), time.process_time(), Stopwatch(self.pipe.device)
             for _ in range(count):
                 self.budget.check()
@@ -364,17 +364,17 @@ class Bench:
         seconds -= _beyond_usual(self.steps[first:])
         return Pace(self.note(name, seconds / count), (time.process_time() - cpu) / count, samples / count)
 
-    def _warm_up(self, batches: Iterator, move: Callable, warm: int, most: int) -> None:
+    def _warm_up(self, name: str, batches: Iterator, move: Callable, warm: int, most: int) -> None:
         watch, waited, done = Stopwatch(), 0.0, 0
         while done < warm or done < most and waited < 0.5 * watch.seconds:
             self.budget.check()
             watch.lap()
-            batch = self._next(batches)
+            batch = self._next(batches, name)
             waited, done = waited + watch.lap(), done + 1
             self.train(move(batch))
             watch.lap()
 
-    def _next(self, batches: Iterator, name: str = "") -> Any:
+    def _next(self, batches: Iterator, name: str) -> Any:
         "The next batch; how long it took is kept for the pipeline as it is."
         watch = Stopwatch()
         batch = next_batch(batches)
@@ -406,6 +406,7 @@ class Bench:
         with threads(1 if self.workers else torch.get_num_threads()):
             plain, batch = load_once(self.pipe.loader, self._indices, {})
             watched = load_once(self.pipe.loader, self._indices, self.places)[0] if self.places else plain
+        if self.kind == "other": self.waits.append(plain.load)  # from the same iterator as those of `full`
         share = plain.load / max(watched.load, 1e-12)  # watching takes time: only the proportions count
         return replace(plain, storage=watched.storage * share, unknown=watched.unknown * share), batch
 

@@ -367,7 +367,7 @@ def load_once(
 def _unknown(clock: _Clock, fetch: float, asleep: float, read: int) -> float:
     "Seconds of fetching outside of all callables, if it read or slept there."
     rest, silent = max(fetch - clock.storage - clock.preprocessing, 0.0), max(asleep - clock.storage, 0.0)
-    hints = (read > 65_536 and not clock.reads) or silent > 0.2 * fetch
+    hints = (read > 65_536 and not clock.reads) or silent > max(0.2 * fetch, 1e-4)  # a tenth of a millisecond tells nothing
     return rest if hints and clock.storage < 0.5 * fetch else 0.0
 
 def _samples(loader: Any, dataset: Any, batches: Iterator) -> Any:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 

@@ -31,13 +31,15 @@ def class_loss(
     if outputs.ndim < 2 or outputs.shape[1] < 2:
         raise ValueError(f"cross entropy needs an output for each class, got outputs of shape {tuple(outputs.shape)}: "
                          "pass loss_fn=, such as torch.nn.functional.binary_cross_entropy_with_logits or mse_loss")
-    if targets.is_floating_point():
-        if targets.shape != outputs.shape:
-            raise ValueError(f"targets are {str(targets.dtype).removeprefix('torch.')} of shape {tuple(targets.shape)}, "
-                             f"not classes: pass loss_fn=, such as torch.nn.functional.mse_loss")
-    elif targets.shape == outputs.shape: targets = targets.to(outputs.dtype)
-    elif targets.dtype not in (torch.int64, torch.uint8): targets = targets.long()
+    if targets.dtype != torch.int64 or targets.ndim == outputs.ndim: targets = _class_targets(targets, outputs)
     return F.cross_entropy(outputs, targets)
+
+def _class_targets(targets: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+    "Targets in a form that PyTorch's cross entropy takes."
+    if targets.shape == outputs.shape: return targets.to(outputs.dtype)
+    if not targets.is_floating_point(): return targets.long()
+    raise ValueError(f"targets are {str(targets.dtype).removeprefix('torch.')} of shape {tuple(targets.shape)}, "
+                     "not classes: pass loss_fn=, such as torch.nn.functional.mse_loss")
 
 def _other_outputs(outputs: Any) -> str:
     return (f"the model returns {type(outputs).__name__}, not a tensor: pass loss_fn=, a function of (outputs, targets), "

@@ -126,7 +126,7 @@ class EarlyStopping:
 # %% ../../nbs/engine/04_observers.ipynb #fcd5e5be
 class PrintEpochs:
     "An observer that prints a line for each epoch, with the columns of `History.table`."
-    columns = dict(epoch="5d", iterations="10,d", samples="9,d", seconds="8.2f", images_per_s="12,.0f",
+    columns = dict(epoch="5d", iterations="10d", samples="9d", seconds="8.2f", images_per_s="12.0f",
                    loss="8.4f", valid_loss="10.4f", accuracy="8.4f", metric="8.4f", wait_share="10.3f")
 
     def __init__(
@@ -144,7 +144,7 @@ class PrintEpochs:
         print(*(format(row[name], self.columns[name]).rjust(self._width(name)) for name in self.shown),
               file=self.file or sys.stdout, flush=True)
 
-    def _width(self, name: str) -> int: return max(len(name), int(self.columns[name].split(".")[0].strip("df,")))
+    def _width(self, name: str) -> int: return max(len(name), int(self.columns[name].split(".")[0].strip("df")))
 
 # %% ../../nbs/engine/04_observers.ipynb #4fa8cc1b
 class CsvLog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,8 @@ def _check_kept(args: argparse.Namespace, kept: dict[str, Any]) -> None:
     "ValueError where the saved run cannot go on as asked."
     saved, done = kept["settings"].get("model"), len(kept["epochs"])
     if saved != args.model: raise ValueError(f"{args.resume} holds a run of {saved}: pass --model {saved}")
-    if done >= args.epochs: raise ValueError(f"{args.resume} holds {done} epochs already: ask for more, --epochs {done + 1} or above")
+    if done >= args.epochs:
+        raise ValueError(f"{args.resume} holds {done} epochs already: ask for more, --epochs {done + 1} or above")
 
 # %% ../nbs/98_cli.ipynb #5f0a1c01
 def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images, kept: dict | None) -> int:
@@ -81,12 +83,13 @@ def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test
         resume(kept, model, optimizer, loader)
         history = History([Step(*step) for step in kept["steps"]], [Epoch(**epoch) for epoch in kept["epochs"]])
     keep_memory()
-    observers = [*([SaveRun(args.save, model=args.model)] if args.save else []), PrintEpochs()]  # what is printed is saved
+    saving = [SaveRun(args.save, model=args.model)] if args.save else []
     print(f"{args.model}: {count_parameters(model):,} parameters, {len(digits):,} images, "
           f"{len(loader):,} iterations an epoch, on {device}", flush=True)
     try:
         fit(model, loader, epochs=args.epochs - len(history.epochs), valid=test, optimizer=optimizer, device=device,
-            precision=args.precision, observers=observers, progress=sys.stderr.isatty(), keep_memory=False, history=history)
+            precision=args.precision, observers=[*saving, PrintEpochs()],  # in this order: what is printed is saved
+            progress=sys.stderr.isatty(), keep_memory=False, history=history)
     except KeyboardInterrupt:
         if args.save: print(f"{args.save} holds the run: go on with --resume {args.save}", file=sys.stderr)
         raise
@@ -106,13 +109,15 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
     trainers = dict(ddp=train_ddp, fsdp=train_sharded, pipeline=train_pipeline)
     with process_group(args.device) as device:
         rank, world_size = rank_and_world_size()
+        ranks = count_text(world_size, "rank")
         each = "in a pipeline, batches" if args.parallel == "pipeline" else "each with batches"
         if rank == 0:
-            print(f"{args.model}, {args.parallel}: {count_text(world_size, 'rank')}, {each} of {args.batch_size:,} images, "
+            print(f"{args.model}, {args.parallel}: {ranks}, {each} of {args.batch_size:,} images, "
                   f"{len(digits):,} images an epoch, on {device}", flush=True)
         history, accuracy = trainers[args.parallel](
-            model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum, valid=test,
-            device=device, precision=args.precision, seed=args.seed, observers=[_RankEpochs(rank, len(digits))])
+            model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum,
+            valid=test, device=device, precision=args.precision, seed=args.seed,
+            observers=[_RankEpochs(rank, len(digits))])
         if rank == 0: print(f"accuracy {accuracy:.4f}", flush=True)
     return 0 if history.finite else 1
 
@@ -141,8 +146,8 @@ def sweep(args: argparse.Namespace) -> int:
     if args.csv: writable_file("--csv", args.csv)
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     digits = Images(digits.images[:args.limit], digits.labels[:args.limit])
-    frame = sweep_workers(digits, args.workers, args.batch_size, test=test, transform=Blur(args.blurs), repeats=args.repeats,
-                          seed=args.seed, device=args.device, progress=sys.stderr.isatty())
+    frame = sweep_workers(digits, args.workers, args.batch_size, test=test, transform=Blur(args.blurs),
+                          repeats=args.repeats, seed=args.seed, device=args.device, progress=sys.stderr.isatty())
     print(frame.drop(columns=["note"] if not frame.note.any() else []).round(4).to_string(index=False))
     if args.csv: frame.to_csv(args.csv, index=False)
     if 0 in args.workers and len(args.workers) > 1: print(verdict(frame, fit_curve(frame, usable_cores())))
@@ -154,10 +159,10 @@ def doctor(args: argparse.Namespace) -> int:
     from mlinfra.doctor import diagnose
     from mlinfra.engine.factories import load_factory, made_by
     from mlinfra.engine.widgets import progress_bar
-    model, loader, options = made_by(load_factory(args.factory))
-    own = dict(seconds=args.seconds) | ({} if args.device is None else dict(device=args.device))
+    model, loader, options = made_by(load_factory(args.factory), diagnose)
+    own = dict(budget_seconds=args.seconds) | ({} if args.device is None else dict(device=args.device))
     shown = sys.stderr.isatty()
-    with progress_bar(shown) as report: diagnosis = diagnose(model, loader, **options | own, report=report)
+    with progress_bar(shown) as report: diagnosis = diagnose(model, loader, **options | own | dict(report=report))
     print(diagnosis, flush=True)
     for advice in diagnosis.advice if args.verify else ():
         with progress_bar(shown) as report: found = diagnosis.verify(advice, args.seconds / 2, report)
@@ -170,11 +175,13 @@ def memory(args: argparse.Namespace) -> int:
     from mlinfra.memory import bar_parts, fits_text, profile, this_device
     from mlinfra.engine.widgets import bytes_text
     have = int(args.gb * 1e9) if args.gb else this_device().bytes
-    line = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation)
+    line = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing,
+                   accumulation=args.accumulation)
     how = args.optimizer, args.sharding_stage, args.world_size
     found = line.at(args.batch_size, *how)
     for part, size in (bar_parts(found) | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
-    print(f"batch {args.batch_size:,} {fits_text(found.total, have)} of {bytes_text(have)}; the largest batch that fits is {line.largest(have, *how):,}")
+    print(f"batch {args.batch_size:,} {fits_text(found.total, have)} of {bytes_text(have)}; "
+          f"the largest batch that fits is {line.largest(have, *how):,}")
     return 0
 
 def _model(name: str):
@@ -184,12 +191,13 @@ def _model(name: str):
     from mlinfra.engine.factories import load_factory
     if ":" not in name:
         ours = dict(gluon=models.GluonCNN, resnet18=models.resnet18, resnet50=models.resnet50)
-        if name not in ours: raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")
+        if name not in ours:
+            raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")
         with torch.device("meta"): return ours[name]()
     made = load_factory(name)()
     model = made[0] if isinstance(made, tuple) and made else made
-    if not isinstance(model, torch.nn.Module): raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
-    return model
+    if isinstance(model, torch.nn.Module): return model
+    raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
 
 # %% ../nbs/98_cli.ipynb #a8d0f602
 PRECISIONS = "fp32", "tf32", "bf16", "fp16"  # as in engine.autocast, which would import PyTorch
@@ -224,15 +232,18 @@ def _common_options(common: argparse.ArgumentParser) -> None:
 
 def _train_options(train: argparse.ArgumentParser) -> None:
     add = train.add_argument
-    add("--model", choices=["gluon", "resnet18", "resnet50"], default="gluon", help="what to train; the ResNets with the small stem")
-    add("--epochs", type=_count, default=1, metavar="N", help="passes over the training set, those of a resumed run included")
+    add("--model", choices=["gluon", "resnet18", "resnet50"], default="gluon",
+        help="what to train; the ResNets with the small stem")
+    add("--epochs", type=_count, default=1, metavar="N",
+        help="passes over the training set, those of a resumed run included")
     add("--lr", type=_rate, default=0.1, help="learning rate of SGD")
     add("--momentum", type=float, default=0.0, help="of SGD")
     add("--precision", choices=PRECISIONS, default="fp32", help="of the arithmetic")
     add("--parallel", choices=["none", "ddp", "fsdp", "pipeline"], default="none",
         help="how the ranks that torchrun has started work together; --batch-size is of each, in a pipeline of all")
     add("--save", default=None, metavar="FILE", help="keep the run there after each epoch, and on Ctrl-C")
-    add("--resume", default=None, metavar="FILE", help="go on with a run that --save kept; an epoch that was cut off begins anew")
+    add("--resume", default=None, metavar="FILE",
+        help="go on with a run that --save kept; an epoch that was cut off begins anew")
 
 def _sweep_options(sweep: argparse.ArgumentParser) -> None:
     add = sweep.add_argument
@@ -244,17 +255,20 @@ def _sweep_options(sweep: argparse.ArgumentParser) -> None:
 def _doctor_options(doctor: argparse.ArgumentParser) -> None:
     add = doctor.add_argument
     add("factory", metavar="PACKAGE.MODULE:FUNCTION",
-        help="a function of yours that returns (model, loader), or these and a dict of options for mlinfra.doctor.diagnose")
+        help="a function of yours that returns (model, loader), or these and a dict of options for diagnose")
     add("--seconds", type=_rate, default=30.0, help="to spend")
     add("--verify", action="store_true", help="follow each piece of advice on a copy and measure what it brings")
     add("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
 
 def _memory_options(memory: argparse.ArgumentParser) -> None:
     add = memory.add_argument
-    add("model", metavar="MODEL", help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model")
-    add("--input-shape", type=_shape, default=None, metavar="N,N,...", help="of one sample, such as 3,224,224; known for our models")
+    add("model", metavar="MODEL",
+        help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model")
+    add("--input-shape", type=_shape, default=None, metavar="N,N,...",
+        help="of one sample, such as 3,224,224; known for our models")
     add("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
-    add("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam", help="whose state is counted")
+    add("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam",
+        help="whose state is counted")
     add("--precision", choices=PRECISIONS, default="fp32", help="of the arithmetic")
     add("--checkpointing", action="store_true", help="blocks keep their inputs only and run again in backward")
     add("--accumulation", type=_count, default=1, metavar="N", help="micro-batches in an optimizer step")
@@ -269,9 +283,19 @@ def main(
     "Run a command; returns its exit status."
     args = parser().parse_args(argv)
     try: return args.run(args)
-    except (ValueError, OSError) as error:
-        print(f"mlinfra {args.command}: {error}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print(f"mlinfra {args.command}: interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        if _is_theirs(args, error):
+            traceback.print_exc()
+            return 1
+        if not isinstance(error, (ValueError, OSError)): raise
+        print(f"mlinfra {args.command}: {error}", file=sys.stderr)
+        return 2
+
+def _is_theirs(args: argparse.Namespace, error: Exception) -> bool:
+    "Whether the command works on the user's own code, and the error comes from there: they want to see their lines."
+    if ":" not in getattr(args, "factory", getattr(args, "model", "")): return False
+    from mlinfra.engine.factories import raised_by_user
+    return raised_by_user(error)

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -42,8 +41,8 @@ def _class_targets(targets: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor
                      "not classes: pass loss_fn=, such as torch.nn.functional.mse_loss")
 
 def _other_outputs(outputs: Any) -> str:
-    return (f"the model returns {type(outputs).__name__}, not a tensor: pass loss_fn=, a function of (outputs, targets), "
-            "or step=, a function of (model, batch)")
+    return (f"the model returns {type(outputs).__name__}, not a tensor: "
+            "pass loss_fn=, a function of (outputs, targets), or step=, a function of (model, batch)")
 
 # %% ../../nbs/engine/04_evaluation.ipynb #bf22d380
 def right_answers(
@@ -56,8 +55,9 @@ def right_answers(
         if targets.shape == outputs.shape and outputs.ndim == 2: targets = targets.argmax(1)
         if targets.shape == outputs.shape[:1] + outputs.shape[2:] and not targets.is_floating_point():
             return outputs.argmax(1) == targets
-    raise ValueError("for an accuracy, outputs must be samples x classes and labels samples, "
-                     f"got {tuple(outputs.shape)} and {tuple(targets.shape)}: pass metric=, a function of (outputs, targets)")
+    shapes = f"{tuple(outputs.shape)} and {tuple(targets.shape)}"
+    raise ValueError(f"for an accuracy, outputs must be samples x classes and labels samples, got {shapes}: "
+                     "pass metric=, a function of (outputs, targets)")
 
 # %% ../../nbs/engine/04_evaluation.ipynb #f3898c0f
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def _plain(state: dict[str, Any]) -> dict[str, Any]:
     "The state on the host, each tensor in row-major order."
     return tree_map_only(torch.Tensor, lambda t: t.detach().cpu().contiguous(), state)
 
-# %% ../../nbs/engine/04_snapshot.ipynb #ddec0031
+# %% ../../nbs/engine/04_snapshot.ipynb #a39e2ab5
 def load_run(
     path:str|Path,  # written by `SaveRun`
 ) -> dict[str, Any]:
@@ -77,9 +77,11 @@ def resume(
 ) -> None:
     "Put the model, the optimizer, the loader's order and torch's random generator where they were."
     try: model.load_state_dict(kept["model"])
-    except RuntimeError as error: raise ValueError(f"the saved weights are of another model: {str(error).splitlines()[-1].strip()}") from error
+    except RuntimeError as error:
+        raise ValueError(f"the saved weights are of another model: {str(error).splitlines()[-1].strip()}") from error
     if optimizer is not None: _load_optimizer(optimizer, kept["optimizer"])
-    if getattr(loader, "generator", None) is not None and kept["order"] is not None: loader.generator.set_state(kept["order"])
+    generator = getattr(loader, "generator", None)
+    if generator is not None and kept["order"] is not None: generator.set_state(kept["order"])
     torch.set_rng_state(kept["random"])
 
 def _load_optimizer(optimizer: Any, state: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ class SavedTensors:
     "Within a `with` block, notes what autograd saves for backward; each storage counts once."
     def __init__(
         self,
-        *without:nn.Module|torch.Tensor,                            # modules whose parameters do not count, and tensors that do not
+        *without:nn.Module|torch.Tensor,  # modules whose parameters do not count, and tensors that do not
         on_save:Callable[[torch.Tensor], Any]|None=None,            # called with each tensor that is saved
     ):
         self.without, self.on_save = without, on_save
@@ -38,7 +38,8 @@ class SavedTensors:
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.on_save is not None: self.on_save(tensor)
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._kept and storage._cdata not in self._known(): self._kept[storage._cdata] = storage
+        if storage._cdata not in self._kept and storage._cdata not in self._known():
+            self._kept[storage._cdata] = storage
         return tensor
 
     def _known(self) -> set[int]:

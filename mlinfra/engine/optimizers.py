@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import nn
@@ -12,14 +13,12 @@ from torch import nn
 __all__ = ['OPTIMIZERS', 'held_bytes']
 
 # %% ../../nbs/engine/10_optimizers.ipynb #2871bb2f
-def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: return torch.optim.SGD(parameters, 0.01, fused=True)
-def _momentum(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, 0.01, momentum=0.9, fused=True)
-def _adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: return torch.optim.Adam(parameters, fused=True)
-def _adamw(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: return torch.optim.AdamW(parameters, fused=True)
-
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
-    "sgd": _sgd, "momentum": _momentum, "adam": _adam, "adamw": _adamw, "adafactor": torch.optim.Adafactor,
+    "sgd": partial(torch.optim.SGD, lr=0.01, fused=True),
+    "momentum": partial(torch.optim.SGD, lr=0.01, momentum=0.9, fused=True),
+    "adam": partial(torch.optim.Adam, fused=True),
+    "adamw": partial(torch.optim.AdamW, fused=True),
+    "adafactor": torch.optim.Adafactor,
 }  # name -> how it is made; fused ones update in place, without temporaries
 
 # %% ../../nbs/engine/10_optimizers.ipynb #bad0157e

@@ -14,7 +14,8 @@ import torch
 __all__ = ['is_out_of_memory', 'runs_without_oom']
 
 # %% ../../nbs/engine/10_out_of_memory.ipynb #f6c3de6f
-_SAID = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc", "ALLOC_FAILED")  # by allocators and libraries
+# said by allocators and libraries
+_SAID = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc", "ALLOC_FAILED")
 
 def is_out_of_memory(
     error:BaseException,  # what a step raised
@@ -28,7 +29,7 @@ def runs_without_oom(
     attempt:Callable[[int], Any],  # trains some steps with a batch of this size
     batch_size:int,                # to try
 ) -> bool:
-    "Whether the attempt ends without running out of memory; what it held is free afterwards, any other error is raised."
+    "Whether the attempt ends without running out of memory; what it held is free afterwards. Other errors are raised."
     try: attempt(batch_size)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error): raise

@@ -62,14 +62,15 @@ def checkpointed(
 def _block_names(model: nn.Module, blocks: bool | Iterable[str]) -> list[str]:
     if blocks is False: return []
     names = top_blocks(model) if blocks is True else [blocks] if isinstance(blocks, str) else list(blocks)
-    if not names: raise ValueError(f"{type(model).__name__} has no top-level block of several layers: name the blocks to checkpoint")
-    return names
+    if names: return names
+    raise ValueError(f"{type(model).__name__} has no top-level block of several layers: name the blocks to checkpoint")
 
 def _block(model: nn.Module, name: str) -> nn.Module:
     try: return model.get_submodule(name)
     except AttributeError:
         blocks = ", ".join(top_blocks(model)) or "none"
-        raise ValueError(f"checkpointing must name blocks of the model, got {name!r}; its top-level blocks are {blocks}") from None
+        raise ValueError(f"checkpointing must name blocks of the model, got {name!r}; "
+                         f"its top-level blocks are {blocks}") from None
 
 # %% ../../nbs/engine/10_recompute.ipynb #c8dde1e5
 def segments(
@@ -79,6 +80,7 @@ def segments(
     "The stack as a Sequential of so many `Segment`s, for `checkpointed`."
     blocks = list(blocks)
     count = positive_int("count", count)
-    if not blocks or len(blocks) % count: raise ValueError(f"count must divide the {count_text(len(blocks), 'block')}, got {count}")
+    if not blocks or len(blocks) % count:
+        raise ValueError(f"count must divide the {count_text(len(blocks), 'block')}, got {count}")
     size = len(blocks) // count
     return nn.Sequential(*(Segment(*blocks[i:i + size]) for i in range(0, len(blocks), size)))

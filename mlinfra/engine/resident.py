@@ -51,7 +51,8 @@ class _MallInfo(ctypes.Structure):
 
 def handed_out_bytes() -> int|None:
     "Bytes that the C library has handed out and not got back; None without a glibc of 2.33 or later."
-    if not _has_glibc() or not hasattr(library := ctypes.CDLL(None), "mallinfo2"): return None
+    library = ctypes.CDLL(None)
+    if not _has_glibc() or not hasattr(library, "mallinfo2"): return None
     library.mallinfo2.restype = _MallInfo
     found = library.mallinfo2()
     return found.uordblks + found.hblkhd

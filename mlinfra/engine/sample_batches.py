@@ -30,8 +30,8 @@ def input_shape_of(
         if isinstance(part, ResNet):
             side = 28 if isinstance(part.maxpool, nn.Identity) else 224
             return part.conv1.in_channels, side, side
-    name = type(model).__name__
-    raise ValueError(f"input_shape must be given for {name}, without the batch, such as (3, 224, 224); or sample=, a batch")
+    raise ValueError(f"input_shape must be given for {type(model).__name__}, without the batch, such as (3, 224, 224); "
+                     "or sample=, a batch")
 
 # %% ../../nbs/engine/10_sample_batches.ipynb #161029d8
 def sample_of(
@@ -43,10 +43,13 @@ def sample_of(
     "A batch to take sizes and kinds of numbers from."
     if sample is not None:
         if input_shape is not None: raise ValueError("pass sample= or input_shape=, not both: a sample has its shape")
+        sample = tree_map(_as_tensor, dict(sample) if isinstance(sample, Mapping) else sample)
         samples_in(sample)  # it must hold samples
-        return dict(sample) if isinstance(sample, Mapping) else sample
+        return sample
     shape = input_shape_of(model) if input_shape is None else positive_ints("input_shape", input_shape)
     return torch.empty((1, *shape), dtype=input_dtype, device="meta")
+
+def _as_tensor(leaf: Any) -> Any: return torch.as_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 def resized(
     sample:Any,                 # a batch of any size
@@ -58,7 +61,6 @@ def resized(
     count, batch_size = samples_in(sample), positive_int("batch_size", batch_size)
 
     def fit(leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray): leaf = torch.as_tensor(leaf)
         if not isinstance(leaf, torch.Tensor): return leaf
         grows = leaf.ndim > 0 and len(leaf) == count
         shape = (batch_size, *leaf.shape[1:]) if grows else leaf.shape
@@ -90,14 +92,14 @@ def _are_classes(outputs: Any, targets: Any) -> bool:
     if targets.is_floating_point(): return targets.shape == outputs.shape
     return targets.shape == outputs.shape[:1] + outputs.shape[2:]
 
-# %% ../../nbs/engine/10_sample_batches.ipynb #4fd17710
+# %% ../../nbs/engine/10_sample_batches.ipynb #8d4abbe6
 def run_step(
     model:nn.Module,
     batch:Any,
-    step:Callable[[nn.Module, Any], Any]|None=None,  # of (model, batch): the loss, or outputs; None: `usual_step`
+    step:Callable|None=None,  # of (model, batch): the loss, or outputs; None: `usual_step`
 ) -> list[torch.Tensor]:
     "The tensors to run backward from. ValueError where the model cannot take the batch."
-    try: results = (step or usual_step)(model, batch)
+    try: results = (usual_step if step is None else step)(model, batch)
     except (RuntimeError, ValueError, TypeError, LookupError, AssertionError) as error:
         if is_out_of_memory(error) or type(error).__module__.startswith("torch._subclasses"): raise
         words = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -110,7 +110,8 @@ def record_step(
     handles = [p.register_post_accumulate_grad_hook(finish) for p in wanted]
     try:
         with checkpointed(model, options.checkpointing), books:
-            with autocast(options.precision, device), SavedTensors(on_save=lambda t: books.book(t, "activations")):
+            saved = SavedTensors(on_save=lambda t: books.book(t, "activations"))
+            with autocast(options.precision, device), saved:
                 results = run_step(model, batch, options.step)
             activations = books.live["activations"]
             if results: torch.autograd.backward(results, [torch.ones_like(t) for t in results])
@@ -118,7 +119,8 @@ def record_step(
         for handle in handles: handle.remove()
     shapes = tuple(torch.empty(p.shape, dtype=p.dtype, device="meta") for p in trained)
     standing = [books.live[kind] for kind in _STANDING]
-    return Trace(*standing, activations, largest_block_bytes(model), shapes, np.array(books.moments or [(0, 0, 0)], np.int64))
+    moments = np.array(books.moments or [(0, 0, 0)], np.int64)
+    return Trace(*standing, activations, largest_block_bytes(model), shapes, moments)
 
 def _open_books(books: MemoryTracker, model: nn.Module, batch: Any, accumulation: int) -> list[torch.Tensor]:
     "Book what is there before the step; the parameters that are trained."
@@ -141,7 +143,8 @@ def place(
 
 def _hollow(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     "The same shape, strides and kind without memory; call it inside a FakeTensorMode."
-    if nn.parameter.is_lazy(tensor): raise ValueError("the model has parameters without a shape: run it once on a batch first")
+    if nn.parameter.is_lazy(tensor):
+        raise ValueError("the model has parameters without a shape: run it once on a batch first")
     shell = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
     return nn.Parameter(shell, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else shell
 
@@ -158,7 +161,8 @@ def hollow_copy(
     with mode:
         hollow = {id(t): _hollow(t, device) for t in (*model.parameters(), *model.buffers())}
         batch = resized(sample, batch_size, device, hollow=True)
-    return mode, copy.deepcopy(model, hollow).train(), batch  # deepcopy takes what it finds for these ids, and copies no weight
+    copied = copy.deepcopy(model, hollow)  # it takes what it finds for these ids, and copies no weight
+    return mode, copied.train(), batch
 
 class _Statistics(TorchDispatchMode):
     "Batch norms keep means and deviations in the precision of their weights, as the kernels do."

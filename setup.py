@@ -2,7 +2,7 @@
 from configparser import ConfigParser
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 here = Path(__file__).parent
 config = ConfigParser(delimiters=["="], interpolation=None)
@@ -25,7 +25,8 @@ setup(
                  "Intended Audience :: Education", "Programming Language :: Python :: 3",
                  "Topic :: Scientific/Engineering :: Artificial Intelligence"],
     python_requires=f">={cfg['min_python']}",
-    packages=["mlinfra"],
+    packages=find_packages(include=[cfg["lib_name"], f"{cfg['lib_name']}.*"]),
+    package_data={cfg["lib_name"]: ["**/*.csv", "**/*.json"]},
     install_requires=cfg["requirements"].split(),
     extras_require=extras,
     entry_points={"console_scripts": cfg["console_scripts"].split(),

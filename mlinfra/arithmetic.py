@@ -4,58 +4,15 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .ui import COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label, panel, slider
+from .engine.checks import ceil_div, positive_float, positive_int
+from .engine.widgets import count_text, duration_text
 
 # %% auto #0
-__all__ = ['LARGEST', 'COUNTABLE', 'STAGES', 'DATASETS', 'ceil_div', 'positive_int', 'positive_float', 'Schedule', 'LoopCount',
-           'count_loop', 'images_per_second', 'devices_for', 'Stages', 'timeline', 'plot_overlap', 'run_pipeline',
-           'draw_global_batch', 'describe', 'schedule_panel', 'compare_loop', 'overlap_panel', 'describe_overlap']
-
-# %% ../nbs/01_arithmetic.ipynb #190b6e82
-if TYPE_CHECKING:
-    import ipywidgets
-    from matplotlib.axes import Axes
-
-# %% ../nbs/01_arithmetic.ipynb #75ea8cd4
-def ceil_div(
-    a:int,  # to be divided
-    b:int,  # positive
-) -> int:
-    "`a / b` rounded up, exact for integers of any size."
-    return -(-a // b)
-
-# %% ../nbs/01_arithmetic.ipynb #23228ed9
-LARGEST = 10**30  # far beyond any data set: a typing error, not a plan
-
-def positive_int(
-    name:str,   # the parameter's name, for the message
-    value:Any,  # what the caller gave
-) -> int:
-    "`value` as an int; ValueError unless it is an integer from 1 to `LARGEST`."
-    problem = ValueError(f"{name} must be a whole number from 1 to 10**30, got {value!r}")
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"): raise problem
-    try: number = operator.index(value)
-    except TypeError: raise problem from None
-    if not 1 <= number <= LARGEST: raise problem
-    return number
-
-# %% ../nbs/01_arithmetic.ipynb #1a8be84a
-def positive_float(
-    name:str,         # the parameter's name, for the message
-    value:Any,        # what the caller gave
-    zero:bool=False,  # whether 0 is sensible
-) -> float:
-    "`value` as a finite float; ValueError unless it is above 0 (or at least 0)."
-    problem = ValueError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
-    if isinstance(value, (bool, str, bytes)): raise problem
-    try: number = float(value)
-    except (TypeError, ValueError, OverflowError): raise problem from None
-    if not math.isfinite(number) or number < 0 or (number == 0 and not zero): raise problem
-    return number
+__all__ = ['COUNTABLE', 'STAGES', 'Schedule', 'LoopCount', 'count_loop', 'images_per_second', 'devices_for', 'Stages', 'timeline',
+           'run_pipeline', 'describe']
 
 # %% ../nbs/01_arithmetic.ipynb #dbfae3dc
 @dataclass(frozen=True)
@@ -216,22 +173,6 @@ def timeline(
             spans.append((name, batch, start, ready))
     return spans
 
-# %% ../nbs/01_arithmetic.ipynb #a3b48fe8
-_ROWS = dict(zip(STAGES, (2, 1, 0)))  # stage -> row in the picture
-
-def plot_overlap(
-    stages:Stages,        # seconds of each stage
-    iterations:int=4,     # batches drawn
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "The same batches one after another (above) and as a pipeline (below)."
-    ax = axes(ax, height=2.6)
-    for overlap, base in ((False, 4), (True, 0)):
-        for name, batch, start, end in timeline(stages, iterations, overlap):
-            ax.barh(base + _ROWS[name], end - start, left=start, height=0.85, color=COLORS[name], edgecolor="white")
-    ax.set_yticks([6, 5, 4, 2, 1, 0], 2 * STAGES)
-    return label(ax, "seconds", title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
-
 # %% ../nbs/01_arithmetic.ipynb #f7083182
 def run_pipeline(
     stages:Stages,           # seconds each stage waits
@@ -257,31 +198,6 @@ def run_pipeline(
     for thread in threads: thread.join()
     return time.perf_counter() - start
 
-# %% ../nbs/01_arithmetic.ipynb #4f9b5f32
-DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
-
-def draw_global_batch(
-    schedule:Schedule,  # the plan
-    width:float=700,    # pixels
-) -> Svg:
-    "One iteration as boxes: a row for each rank, a column for each accumulated micro-batch."
-    rows, columns = min(schedule.world_size, 8), min(schedule.accumulation, 16)
-    wide, high = min(70.0, (width - 120) / columns), 22
-    drawing = Svg(width, rows * high + 34, f"one global batch of {schedule.global_batch} samples")
-    for row in range(rows):
-        drawing.text(0, row * high + 15, _row_name(row, rows, schedule.world_size))
-        for column in range(columns):
-            drawing.box(70 + column * wide, row * high + 2, wide - 2, high - 4, COLORS["forward"])
-            if column == columns - 1 < schedule.accumulation - 1: words = f"…{schedule.accumulation:,}"
-            else: words = f"{schedule.batch_size:,}"
-            if wide > 7 * len(words): drawing.text(70 + column * wide + wide / 2 - 1, row * high + 15, words, "middle", 11, "white")
-    sum_ = f"{schedule.batch_size:,} × {schedule.accumulation:,} × {schedule.world_size:,} = {schedule.global_batch:,} samples, then one update"
-    return drawing.text(70, rows * high + 22, sum_)
-
-def _row_name(row: int, rows: int, world_size: int) -> str:
-    "The label of a row; the last one stands for all ranks that are not drawn."
-    return f"rank {row}" if row < rows - 1 or world_size == rows else f"…rank {world_size - 1:,}"
-
 # %% ../nbs/01_arithmetic.ipynb #c524be14
 def describe(
     schedule:Schedule,            # the plan
@@ -291,83 +207,3 @@ def describe(
     return (f"Global batch {schedule.batch_size:,} × {schedule.accumulation:,} × {schedule.world_size:,} = {schedule.global_batch:,}: "
             f"{count_text(schedule.iterations_per_epoch, 'iteration')} an epoch, {schedule.iterations:,} in all, "
             f"{duration_text(schedule.duration(seconds_per_iteration))}.")
-
-# %% ../nbs/01_arithmetic.ipynb #8e1e89dc
-def schedule_panel() -> ipywidgets.VBox:
-    "A panel: data set, batch, accumulation, ranks and epochs -> iterations and time, checked by a real loop."
-    import ipywidgets as w
-    powers = [2**i for i in range(13)]
-    wide = lambda: dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))  # a layout of its own for each control
-    own = w.BoundedIntText(1_280_000, min=1, max=10**12, description="own: samples", **wide())
-    controls = dict(
-        dataset=w.Dropdown(options=[*DATASETS, "own"], value="ImageNet-1K", description="data set", **wide()), samples=own,
-        batch_size=slider("micro-batch (samples)", powers, 32), accumulation=slider("accumulation", powers[:10], 1),
-        world_size=slider("world size (ranks)", powers, 1), epochs=slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
-        seconds=slider("seconds / iteration", [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10], 0.44),
-        drop_last=w.Checkbox(False, description="drop_last"))
-
-    def plan(dataset: str, samples: int, seconds: float, **rest: Any) -> Schedule:
-        own.layout.display = None if dataset == "own" else "none"
-        return Schedule(DATASETS.get(dataset, samples), **rest)
-
-    def update(**values: Any) -> tuple[str, Svg]:
-        schedule = plan(**values)
-        return describe(schedule, values["seconds"]), draw_global_batch(schedule)
-
-    def count(job: Job) -> str:
-        schedule = plan(**{key: control.value for key, control in controls.items()})
-        return compare_loop(schedule, count_loop(schedule, job.report))
-
-    return panel(controls, update, "schedule", [RunButton(count, str, "Count a real loop").widget])
-
-# %% ../nbs/01_arithmetic.ipynb #e7e095d6
-def compare_loop(
-    schedule:Schedule,  # the formula's side
-    counted:LoopCount,  # the loop's side
-) -> str:
-    "Whether formula and loop agree, in words."
-    agree = counted.iterations == schedule.iterations_per_epoch
-    return (f"The loop counted {counted.iterations:,} iterations an epoch, the formula says {schedule.iterations_per_epoch:,}: "
-            f"they {'agree' if agree else 'DISAGREE'}.")
-
-# %% ../nbs/01_arithmetic.ipynb #1dd23205
-def overlap_panel() -> ipywidgets.VBox:
-    "A panel: seconds to read, preprocess and compute -> serial against overlapped, and days for a run."
-    milliseconds = [0, 1, 2, 5, 10, 20, 38, 55, 80, 100, 150, 200, 250, 300, 342, 400, 500]
-    controls = dict(read=slider("read (ms)", milliseconds, 342), preprocess=slider("preprocess (ms)", milliseconds, 38),
-                    compute=slider("compute (ms)", milliseconds, 55), epochs=slider("epochs", [1, 10, 30, 90, 100, 300], 100),
-                    iterations=slider("iterations / epoch", [938, 5_005, 10_010, 20_019, 40_000, 80_073], 40_000))
-    fig, ax = figure(7, 2.6)
-    label(ax, "milliseconds").set(xlim=(0, 4 * 1_000), ylim=(-0.6, 6.6))
-    ax.set_yticks([6, 5, 4, 2, 1, 0], [f"{kind} {name}" for kind in ("serial", "overlapped") for name in STAGES])
-    bars = {(name, overlap, batch): ax.barh(_ROWS[name] + 4 * (not overlap), 1, height=0.85, color=COLORS[name], edgecolor="white")[0]
-            for overlap in (False, True) for batch in range(4) for name in _ROWS}
-    canvas = Canvas(fig, bars.values())
-
-    def update(read: int, preprocess: int, compute: int, epochs: int, iterations: int) -> tuple[str, Canvas]:
-        stages = Stages(read / 1000, preprocess / 1000, compute / 1000)
-        _place(canvas, ax, bars, stages)
-        return describe_overlap(stages, iterations * epochs), canvas
-
-    return panel(controls, update, "overlap")
-
-# %% ../nbs/01_arithmetic.ipynb #f5c88d0c
-def _place(canvas: Any, ax: Axes, bars: dict, stages: Stages) -> None:
-    "Move the bars; draw the axis anew only when the scale has to change."
-    limit = next(x for x in (20, 50, 100, 200, 500, 1_000, 2_000, 4_000, 8_000) if x >= 4_000 * stages.serial)
-    if ax.get_xlim()[1] != limit:
-        ax.set_xlim(0, limit)
-        canvas.redraw()
-    for overlap in (False, True):
-        for name, batch, start, end in timeline(stages, 4, overlap):
-            bars[name, overlap, batch].set(x=start * 1000, width=(end - start) * 1000)
-
-# %% ../nbs/01_arithmetic.ipynb #7cc3190b
-def describe_overlap(
-    stages:Stages,   # seconds of each stage
-    iterations:int,  # of the whole run
-) -> str:
-    "Serial against overlapped, in one sentence."
-    serial, overlapped = (duration_text(positive_int("iterations", iterations) * s) for s in (stages.serial, stages.overlapped))
-    return (f"Serial {stages.serial * 1000:.4g} ms an iteration, {serial} in all; overlapped {stages.overlapped * 1000:.4g} ms, {overlapped}: "
-            f"{stages.serial / stages.overlapped:.2f} times as fast. The slowest stage is {stages.slowest}.")

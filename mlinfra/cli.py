@@ -13,8 +13,8 @@ __all__ = ['train', 'sweep', 'doctor', 'memory', 'parser', 'main']
 
 # %% ../nbs/98_cli.ipynb #1352db7b
 if TYPE_CHECKING:
-    from torch import nn
     from mlinfra.data import Images
+    from torch import nn
 
 # %% ../nbs/98_cli.ipynb #6bfdafbc
 def _count(text: str) -> int:
@@ -34,7 +34,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _rate(text: str) -> float:
     "A finite number above 0."
-    from mlinfra.arithmetic import positive_float
+    from mlinfra.engine.checks import positive_float
     try: return positive_float("it", float(text))
     except ValueError: raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}") from None
 
@@ -44,7 +44,8 @@ def train(args: argparse.Namespace) -> int:
     import torch
     from mlinfra.data import BatchLoader, Images, mnist
     from mlinfra import models
-    from mlinfra.training import fit, pick_device, sgd
+    from mlinfra.engine.machine import pick_device
+    from mlinfra.training import fit, sgd
     torch.manual_seed(args.seed)  # with --parallel, too, every rank begins with the same weights
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     digits = Images(digits.images[:args.limit], digits.labels[:args.limit])
@@ -60,13 +61,15 @@ def train(args: argparse.Namespace) -> int:
 def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "The same as one of the ranks that torchrun has started."
     import pandas as pd
-    from mlinfra.data_parallel import epoch_losses, process_group, train_ddp, who
+    from mlinfra.data_parallel import train_ddp
+    from mlinfra.engine.rank_data import epoch_losses
+    from mlinfra.engine.ranks import process_group, rank_and_world_size
     from mlinfra.pipeline import train_pipeline
     from mlinfra.sharding import train_sharded
-    from mlinfra.ui import count_text
+    from mlinfra.engine.widgets import count_text
     train_by = dict(ddp=train_ddp, fsdp=train_sharded, pipeline=train_pipeline)[args.parallel]
     with process_group(args.device) as device:
-        rank, world_size = who()
+        rank, world_size = rank_and_world_size()
         each = "in a pipeline, batches" if args.parallel == "pipeline" else "each with batches"
         if rank == 0: print(f"{args.model}, {args.parallel}: {count_text(world_size, 'rank')}, {each} of {args.batch_size:,} images, {len(digits):,} images an epoch, on {device}", flush=True)
         history, accuracy = train_by(model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum, valid=test,
@@ -79,7 +82,9 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
 def sweep(args: argparse.Namespace) -> int:
     "Sweep DataLoader workers over MNIST and print the table and the verdict."
     from mlinfra.data import Images, mnist
-    from mlinfra.workers import Blur, fit_curve, sweep_workers, usable_cores, verdict
+    from mlinfra.engine.machine import usable_cores
+    from mlinfra.engine.sweeps import Blur
+    from mlinfra.workers import fit_curve, sweep_workers, verdict
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     frame = sweep_workers(Images(digits.images[:args.limit], digits.labels[:args.limit]), args.workers, args.batch_size, test=test,
                           transform=Blur(args.blurs), repeats=args.repeats, seed=args.seed, device=args.device, progress=sys.stderr.isatty())
@@ -91,8 +96,9 @@ def sweep(args: argparse.Namespace) -> int:
 # %% ../nbs/98_cli.ipynb #b0439cd2
 def doctor(args: argparse.Namespace) -> int:
     "Find the stage that holds a training pipeline back, and what cures would gain."
-    from mlinfra.doctor import diagnose, load_factory, made_by
-    from mlinfra.ui import progress_bar
+    from mlinfra.doctor import diagnose
+    from mlinfra.engine.factories import load_factory, made_by
+    from mlinfra.engine.widgets import progress_bar
     model, loader, options = made_by(load_factory(args.factory))
     own = dict(seconds=args.seconds) | ({} if args.device is None else dict(device=args.device))
     with progress_bar(sys.stderr.isatty()) as report: diagnosis = diagnose(model, loader, **options | own, report=report)
@@ -105,7 +111,7 @@ def doctor(args: argparse.Namespace) -> int:
 def memory(args: argparse.Namespace) -> int:
     "What a training step of a model takes, whether it fits, and the largest batch that does; nothing is trained."
     from mlinfra.memory import bar_parts, fits_text, profile, this_device
-    from mlinfra.ui import bytes_text
+    from mlinfra.engine.widgets import bytes_text
     have = int(args.gb * 1e9) if args.gb else this_device().bytes
     line = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation)
     how = args.optimizer, args.sharding_stage, args.world_size
@@ -118,7 +124,7 @@ def _model(name: str):
     "One of our models, on meta, or what a factory of the user's returns."
     import torch
     from mlinfra import models
-    from mlinfra.doctor import load_factory
+    from mlinfra.engine.factories import load_factory
     if ":" not in name:
         ours = dict(gluon=models.GluonCNN, resnet18=models.resnet18, resnet50=models.resnet50)
         if name not in ours: raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")

@@ -3,41 +3,31 @@
 # %% ../nbs/02_data.ipynb #923c1c92
 from __future__ import annotations
 
-import functools
-import gzip
-import hashlib
-import io
-import json
-import math
 import os
 import struct
-import tempfile
 import time
-import warnings
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING
 
 import torch
 from torch.utils.data import Dataset, Subset
 
-from .arithmetic import ceil_div, positive_int
-from .ui import COLORS, Svg, axes, count_text, figure, label, median, panel, slider
+from .engine.checks import ceil_div, positive_int
+from .engine.idx import MD5, downloaded, embedded, find, read_raw, unpacked
+from .engine.store import cache_dir
+from .engine.jpegs import JpegFolder, make_jpegs
+
+_all_ = ['JpegFolder', 'make_jpegs']
 
 # %% auto #0
-__all__ = ['MD5', 'parse_idx', 'verify', 'read_raw', 'cache_dir', 'embedded', 'write_whole', 'unpacked', 'Images', 'mnist',
-           'plot_images', 'split', 'sample_to_float', 'PerSample', 'to_float', 'as_tensors', 'BatchLoader', 'learn',
-           'plot_learning', 'clouds', 'photo', 'make_jpegs', 'read_file', 'decode_image', 'JpegFolder', 'random_box',
-           'resized', 'RandomCropFlip', 'CenterCrop', 'Normalize', 'make_raw_cache', 'RawCache', 'plot_ladder',
-           'epoch_orders', 'draw_orders', 'order_panel']
+__all__ = ['parse_idx', 'Images', 'mnist', 'split', 'sample_to_float', 'PerSample', 'to_float', 'as_tensors', 'BatchLoader',
+           'learn', 'epoch_orders', 'JpegFolder', 'make_jpegs']
 
 # %% ../nbs/02_data.ipynb #83599443
 if TYPE_CHECKING:
-    import ipywidgets
     import numpy as np
     import pandas as pd
-    from matplotlib.axes import Axes
 
 # %% ../nbs/02_data.ipynb #3df2703f
 def parse_idx(
@@ -55,94 +45,6 @@ def parse_idx(
     expected = start + int(np.prod(shape, dtype=object))
     if len(raw) != expected: raise ValueError(f"{name} has {len(raw):,} bytes, its header promises {expected:,}")
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
-
-# %% ../nbs/02_data.ipynb #978e92e2
-MD5 = {  # file, unpacked -> its md5 sum
-    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
-}
-
-def verify(
-    raw:bytes,      # the unpacked file
-    path:Path,      # where it came from, named in the error
-    expected:str,   # md5 sum, in hexadecimal digits
-) -> bytes:
-    "`raw`, if it has the expected md5 sum; else ValueError naming file and sums."
-    found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
-    if found != expected:
-        raise ValueError(f"{path} was altered or is another data set: md5 {found}, expected {expected}. "
-                         "Fetch it anew, or pass verify=False if it is a data set of your own")
-    return raw
-
-# %% ../nbs/02_data.ipynb #a6f15f10
-def read_raw(
-    path:Path,             # the file, or the file whose name has .gz added
-    md5:str|None=None,     # of the unpacked bytes; None skips the check
-) -> bytes:
-    "The unpacked bytes; FileNotFoundError or a ValueError that names the file and what is wrong."
-    packed = path.with_name(path.name + ".gz")
-    if not path.exists() and not packed.exists(): raise FileNotFoundError(f"neither {path} nor {packed.name} is there")
-    source = path if path.exists() else packed
-    try: raw = source.read_bytes() if source is path else gzip.decompress(source.read_bytes())
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        wanted = f"; the unpacked file should have md5 {md5}" if md5 else ""
-        raise ValueError(f"{source} is truncated or altered: {error}{wanted}") from error
-    return verify(raw, source, md5) if md5 else raw
-
-# %% ../nbs/02_data.ipynb #15deed93
-def cache_dir() -> Path:
-    "Where unpacked files are kept: $MLINFRA_CACHE, or mlinfra in the user's cache folder."
-    if own := os.environ.get("MLINFRA_CACHE"): return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlinfra"
-
-def embedded() -> Path:
-    "The folder of the repository's own MNIST files; absent in a package installed without the repository."
-    return Path(__file__).resolve().parents[1] / "data" / "mnist"
-
-# %% ../nbs/02_data.ipynb #01b4cf9c
-def write_whole(
-    path:Path,   # where the file shall be
-    raw:bytes,   # what it shall hold
-) -> None:
-    "Write `path` so that it holds all of `raw` or does not change."
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for part in path.parent.glob(f"{path.name}.*.part"): _remove_if_old(part)
-    _replace(path, raw, path.parent)
-
-def _replace(path: Path, raw: bytes, beside: Path) -> None:
-    "Put `raw` at `path` in one step; until then it lies in the folder `beside`, on the same disk."
-    handle, temporary = tempfile.mkstemp(dir=beside, prefix=path.name + ".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file: file.write(raw)
-        os.chmod(temporary, 0o644)  # mkstemp makes it private, and a cache may be shared
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-# %% ../nbs/02_data.ipynb #baa6a4f5
-def _remove_if_old(part: Path, older_than: float = 3600.0) -> None:
-    "Remove what a killed process left; a young file may belong to one that is still writing."
-    try:
-        if time.time() - part.stat().st_mtime > older_than: part.unlink()
-    except OSError: return  # someone else removed it, or owns it
-
-# %% ../nbs/02_data.ipynb #90b9a4a2
-def unpacked(
-    name:str,      # a key of `MD5`
-    source:Path,   # the folder with the packed files
-    cache:Path,    # the folder for the unpacked ones
-) -> bytes:
-    "The verified bytes of `name`, from the cache or unpacked into it; a damaged copy in the cache is replaced."
-    if (cache / name).exists():
-        try: return read_raw(cache / name, MD5[name])
-        except (ValueError, OSError) as error: warnings.warn(f"{error}; unpacking it again", stacklevel=2)
-    raw = read_raw(source / name, MD5[name])
-    try: write_whole(cache / name, raw)
-    except OSError as error: warnings.warn(f"{cache} cannot keep {name} ({error.strerror}); it is unpacked each time", stacklevel=2)
-    return raw
 
 # %% ../nbs/02_data.ipynb #fc127a47
 class Images(Dataset):
@@ -179,40 +81,10 @@ def mnist(
 def _read(name: str, root: str | os.PathLike | None, check: bool) -> np.ndarray:
     "One of the four files as an array, from the first place that has it."
     if root is not None:
-        path = _find(Path(root), name)
+        path = find(Path(root), name)
         return parse_idx(read_raw(path, MD5[name] if check else None), str(path))
     if embedded().is_dir(): return parse_idx(unpacked(name, embedded(), cache_dir() / "mnist"), name)
-    return parse_idx(read_raw(_downloaded() / name, MD5[name]), name)
-
-def _find(root: Path, name: str) -> Path:
-    "Where `name` lies below `root`, which may also be the root that torchvision uses."
-    places = [root, root / "raw", root / "MNIST" / "raw"]
-    for place in places:
-        if (place / name).exists() or (place / f"{name}.gz").exists(): return place / name
-    raise FileNotFoundError(f"{name} or {name}.gz is in none of {', '.join(map(str, places))}")
-
-def _downloaded() -> Path:
-    "The folder that torchvision has downloaded MNIST to."
-    from torchvision.datasets import MNIST
-    root = cache_dir() / "torchvision"
-    try: MNIST(root, download=True)
-    except RuntimeError as error: raise ConnectionError(f"MNIST could not be downloaded ({error}); give mnist(root=...) a folder with its four files") from error
-    return root / "MNIST" / "raw"
-
-# %% ../nbs/02_data.ipynb #4ffeb60c
-def plot_images(
-    images:torch.Tensor,          # uint8, samples x 1 x height x width
-    labels:torch.Tensor|None=None,  # written above each image
-    columns:int=10,               # images in a row
-) -> Axes:
-    "The images in a grid; returns the first axes."
-    rows = ceil_div(len(images), columns)
-    fig, grid = figure(7, 0.85 * rows, rows, columns, squeeze=False)
-    for ax in grid.flat: ax.set_axis_off()
-    for i, (ax, image) in enumerate(zip(grid.flat, images)):
-        ax.imshow(image[0], cmap="gray_r", vmin=0, vmax=255)
-        if labels is not None: ax.set_title(int(labels[i]), fontsize=8, pad=2)
-    return grid[0, 0]
+    return parse_idx(read_raw(downloaded() / name, MD5[name]), name)
 
 # %% ../nbs/02_data.ipynb #07f63773
 def split(
@@ -345,370 +217,6 @@ def learn(
             if seen >= budget: break
     return pd.DataFrame(rows, columns=["samples", "seconds", "test_loss"])
 
-# %% ../nbs/02_data.ipynb #bc58b6e0
-def plot_learning(
-    runs:dict[str, pd.DataFrame],  # name -> what `learn` returned
-) -> Axes:
-    "Test loss over samples and over seconds, side by side; returns the first axes."
-    fig, (left, right) = figure(7, 2.8, 1, 2, sharey=True)
-    for (name, run), color in zip(runs.items(), (COLORS["wait"], COLORS["forward"], COLORS["update"])):
-        left.plot(run.samples, run.test_loss, color=color, marker=".", label=name)
-        right.plot(run.seconds, run.test_loss, color=color, marker=".", label=name)
-    right.set_xscale("log")
-    right.legend(frameon=False, fontsize=8)
-    label(left, "samples seen", "test loss (nats)", "per sample")
-    label(right, "seconds of learning (log scale)", title="per second")
-    return left
-
-# %% ../nbs/02_data.ipynb #d129bbfd
-def clouds(
-    width:int,                  # pixels
-    height:int,                 # pixels
-    rng:np.random.Generator,    # gives the phases
-) -> np.ndarray:                # float32, 3 x height x width, each plane of mean 0 and deviation 1
-    "Three planes of noise whose amplitude falls as 1/f."
-    import numpy as np
-    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None], dtype=np.float32)
-    frequency[0, 0] = np.inf  # no constant part
-    phases = rng.random((3, *frequency.shape), np.float32) * np.float32(2 * np.pi)
-    planes = np.fft.irfft2(np.exp(1j * phases) / frequency, s=(height, width))
-    return (planes / planes.std(axis=(1, 2), keepdims=True)).astype(np.float32)
-
-# %% ../nbs/02_data.ipynb #6e2a96fd
-def photo(
-    index:int,                              # which one
-    label:int,                              # its class: hue and corners of the object
-    classes:int=10,                         # that there are
-    size:tuple[int, int]=(500, 375),        # width and height
-    seed:int=0,                             # of the whole set
-) -> np.ndarray:                            # uint8, height x width x 3
-    "A photo-like image, the same for the same arguments."
-    import colorsys
-
-    import numpy as np
-    (width, height), rng = size, np.random.default_rng([seed, index])
-    light, warm, green = clouds(width, height, rng)
-    scene = np.stack([light * 45 + warm * 12, light * 45 - warm * 5 - green * 5, light * 45 + green * 12], -1) + 115
-    color = np.array(colorsys.hsv_to_rgb(label / classes, 0.7, 0.9), np.float32) * 255
-    inside = _polygon(width, height, 3 + label % 5, rng)
-    scene[inside] = 0.45 * scene[inside] + 0.55 * color
-    return scene.clip(0, 255).astype(np.uint8)
-
-def _polygon(width: int, height: int, corners: int, rng: np.random.Generator) -> np.ndarray:
-    "Which pixels lie in a regular polygon of random place, size and turn."
-    import numpy as np
-    radius = rng.uniform(0.25, 0.45) * min(width, height)
-    x0, y0, turn = rng.uniform(radius, width - radius), rng.uniform(radius, height - radius), rng.uniform(0, 2 * np.pi)
-    x, y = (np.arange(width) - x0)[None], (np.arange(height) - y0)[:, None]
-    sides = [x * np.cos(angle) + y * np.sin(angle) for angle in turn + 2 * np.pi * np.arange(corners) / corners]
-    return np.max(sides, axis=0) < radius * np.cos(np.pi / corners)
-
-# %% ../nbs/02_data.ipynb #5cef3c7c
-def make_jpegs(
-    root:str|os.PathLike,               # the folder; made if need be
-    n:int,                              # images in it at the end
-    size:tuple[int, int]=(500, 375),    # width and height, pixels
-    seed:int=0,                         # the same seed gives the same images
-    classes:int=10,                     # folders that the images are spread over
-    quality:int=90,                     # of the JPEG; 90 gives about ImageNet's bytes
-    progress:bool=True,                 # show a bar
-) -> Path:                              # the folder
-    "Write photo-like JPEGs in a folder for each class; resumes what was interrupted. ValueError if the folder holds something else."
-    from tqdm.auto import tqdm
-    n, classes, root = positive_int("n", n), positive_int("classes", classes), Path(root)
-    width, height = (positive_int("each side of size", side) for side in size)
-    if min(width, height) < 16 or max(width, height) > 65_500: raise ValueError(f"each side of size must lie between 16 and 65,500, got {size}")
-    if not 1 <= quality <= 100: raise ValueError(f"quality must lie between 1 and 100, got {quality}")
-    _claim(root, dict(size=[width, height], seed=seed, classes=classes, quality=quality), n)
-    paths = [root / f"class_{i % classes:03}" / f"{i:07}.jpg" for i in range(n)]
-    for i, path in tqdm([(i, path) for i, path in enumerate(paths) if not path.exists()], unit="image", leave=False, disable=not progress):
-        path.parent.mkdir(exist_ok=True)
-        _replace(path, _encode(photo(i, i % classes, classes, (width, height), seed), quality), root)
-    return root
-
-def _encode(pixels: np.ndarray, quality: int) -> bytes:
-    "The pixels as a JPEG file."
-    from PIL import Image
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "jpeg", quality=quality)
-    return file.getvalue()
-
-def _claim(root: Path, made: dict[str, Any], n: int) -> None:
-    "Note in `root` how its images are made; ValueError if it holds other things, or too many."
-    note = root / "made.json"
-    if not note.exists():
-        if root.exists() and any(file for file in root.iterdir() if file.suffix != ".part"): raise ValueError(f"{root} holds files that make_jpegs did not write: give an empty or a new folder")
-        write_whole(note, json.dumps(made).encode())
-    elif (found := json.loads(note.read_text())) != made: raise ValueError(f"{root} was made with {found}, not with {made}: give another folder")
-    for part in root.glob("*.part"): _remove_if_old(part)
-    there = sum(1 for _ in root.glob("class_*/*.jpg"))
-    if there > n: raise ValueError(f"{root} already holds {there:,} images, more than n={n:,}: give another folder")
-
-# %% ../nbs/02_data.ipynb #3efa3eb9
-def read_file(
-    path:str|os.PathLike,  # any file
-) -> torch.Tensor:         # uint8, one for each byte
-    "The bytes of a file."
-    import numpy as np
-    return torch.from_numpy(np.fromfile(path, np.uint8))
-
-def decode_image(
-    raw:torch.Tensor,     # uint8: the bytes of a JPEG, PNG, ... file
-    name:str="bytes",     # named in errors
-) -> torch.Tensor:        # uint8, 3 x height x width
-    "The pixels in RGB, whatever the file's colour space; ValueError if they cannot be decoded."
-    if len(raw) == 0: raise ValueError(f"{name} is empty")
-    if raw[:2].tolist() != [0xFF, 0xD8]: return _decode_any(raw, name)
-    try: return _jpeg_decoder()(raw, name)
-    except RuntimeError as error: raise ValueError(f"{name} is no whole JPEG: {str(error).split(', ', 2)[-1]}") from error
-
-@functools.cache
-def _jpeg_decoder() -> Callable[[torch.Tensor, str], torch.Tensor]:
-    "torchvision's decoder, or Pillow's where torchvision has it no more: 0.29 announced that it will go."
-    try: from torchvision.io import ImageReadMode, decode_jpeg
-    except ImportError: return _decode_any
-    return lambda raw, name: decode_jpeg(raw, ImageReadMode.RGB)
-
-def _decode_any(raw: torch.Tensor, name: str) -> torch.Tensor:
-    "What Pillow makes of a file of any kind."
-    import numpy as np
-    from PIL import Image
-    try: pixels = np.array(Image.open(io.BytesIO(raw.numpy())).convert("RGB"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error: raise ValueError(f"{name} is no readable image: {error}") from error
-    return torch.from_numpy(pixels).permute(2, 0, 1)
-
-# %% ../nbs/02_data.ipynb #64eaf137
-class JpegFolder(Dataset):
-    "Images in a folder for each class: item i is (uint8 tensor of 3 x height x width, int), transformed if you say so."
-    def __init__(
-        self,
-        root:str|os.PathLike,                       # has a folder for each class; the classes are their sorted names
-        transform:Callable|None=None,               # applied to each image, such as `RandomCropFlip()`
-        on_error:str="raise",                       # a file that is no image: "raise" names it, "skip" leaves it out
-        read:Callable[[str], torch.Tensor]=read_file,   # path -> bytes
-        decode:Callable[[torch.Tensor, str], torch.Tensor]=decode_image,  # bytes, name -> pixels
-    ):
-        if on_error not in ("raise", "skip"): raise ValueError(f"on_error must be raise or skip, got {on_error!r}")
-        self.root, self.transform, self.on_error, self.read, self.decode = Path(root), transform, on_error, read, decode
-        self.classes = _class_names(self.root)
-        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
-        self.samples = [(path, i) for i, name in enumerate(self.classes) for path in _files(self.root / name)]
-        if not self.samples: raise FileNotFoundError(f"{self.root} has {count_text(len(self.classes), 'class folder')} and no file in any of them")
-        if on_error == "skip": self._broken = torch.zeros(len(self.samples), dtype=torch.bool).share_memory_()  # workers write it
-
-    def __len__(self) -> int: return len(self.samples)
-
-    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
-        path, label = self.samples[i]
-        image = self.load(path)
-        return (image if self.transform is None else self.transform(image)), label
-
-    def load(self, path: str) -> torch.Tensor:
-        "The image in a file, untransformed; ValueError or OSError naming it."
-        return self.decode(self.read(path), path)
-
-    def __getitems__(self, rows: list[int]) -> list[tuple[torch.Tensor, int]]:
-        "A batch for a DataLoader, without the files that are skipped."
-        if self.on_error == "raise": return [self[i] for i in rows]
-        samples = [sample for i in rows if (sample := self._try(i)) is not None]
-        if not samples: raise ValueError(f"none of the {len(rows)} files of a batch can be read, {self.samples[rows[0]][0]} among them")
-        return samples
-
-    def _try(self, i: int) -> tuple[torch.Tensor, int] | None:
-        try: return self[i]
-        except (ValueError, OSError) as error:
-            if not self._broken[i]: warnings.warn(f"left out: {error}", stacklevel=2)
-            self._broken[i] = True
-            return None
-
-    @property
-    def skipped(self) -> list[str]:
-        "The files left out so far, by this process and its workers."
-        return [self.samples[i][0] for i in self._broken.nonzero().flatten().tolist()] if self.on_error == "skip" else []
-
-def _class_names(root: Path) -> list[str]:
-    "The folders in `root`, sorted."
-    if not root.is_dir(): raise FileNotFoundError(f"{root} is no folder")
-    names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
-    if not names: raise FileNotFoundError(f"{root} has no folders: there must be one for each class, with its images in it")
-    return names
-
-def _files(folder: Path) -> list[str]:
-    "All files below `folder` but hidden ones, in torchvision's order."
-    return [os.path.join(place, name) for place, _, names in sorted(os.walk(folder, followlinks=True)) for name in sorted(names) if not name.startswith(".")]
-
-# %% ../nbs/02_data.ipynb #8dc00b8c
-def random_box(
-    height:int,                                     # of the image
-    width:int,                                      # of the image
-    scale:tuple[float, float]=(0.08, 1.0),          # area of the box, as a share of the image's
-    ratio:tuple[float, float]=(3 / 4, 4 / 3),       # width over height of the box
-) -> tuple[int, int, int, int]:                     # top, left, height, width
-    "A box inside the image, with the draws that torchvision's RandomResizedCrop makes from torch's global generator."
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    for _ in range(10):
-        area = height * width * torch.empty(1).uniform_(*scale).item()
-        aspect = math.exp(torch.empty(1).uniform_(low, high).item())
-        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if 0 < w <= width and 0 < h <= height:
-            return int(torch.randint(0, height - h + 1, (1,))), int(torch.randint(0, width - w + 1, (1,))), h, w
-    w, h = min(width, round(height * ratio[1])), min(height, round(width / ratio[0]))  # none fitted: the largest in the middle
-    return (height - h) // 2, (width - w) // 2, h, w
-
-def resized(
-    image:torch.Tensor,   # uint8, 3 x height x width
-    height:int,           # wanted
-    width:int,            # wanted
-) -> torch.Tensor:        # uint8
-    "The image in another size, bilinear and antialiased."
-    return torch.nn.functional.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
-
-# %% ../nbs/02_data.ipynb #90645656
-class RandomCropFlip:
-    "A transform for training: a random box, resized to a square, mirrored half of the time; bytes in, bytes out."
-    def __init__(
-        self,
-        side:int=224,                               # of the result, pixels
-        scale:tuple[float, float]=(0.08, 1.0),      # area of the box, as a share of the image's
-        ratio:tuple[float, float]=(3 / 4, 4 / 3),   # width over height of the box
-        flip:float=0.5,                             # probability of a mirror image
-    ):
-        self.side, self.scale, self.ratio, self.flip = positive_int("side", side), scale, ratio, flip
-
-    def __call__(self, image: torch.Tensor) -> torch.Tensor:
-        top, left, height, width = random_box(*image.shape[-2:], self.scale, self.ratio)
-        image = resized(image[:, top:top + height, left:left + width], self.side, self.side)
-        return image.flip(-1) if torch.rand(1).item() < self.flip else image
-
-class CenterCrop:
-    "A transform for evaluation: the shorter side resized, then the square in the middle; bytes in, bytes out."
-    def __init__(
-        self,
-        side:int=224,     # of the result, pixels
-        resize:int=256,   # the shorter side before the crop, pixels
-    ):
-        self.side, self.resize = positive_int("side", side), positive_int("resize", resize)
-        if resize < side: raise ValueError(f"resize must be at least side, got {resize} and {side}")
-
-    def __call__(self, image: torch.Tensor) -> torch.Tensor:
-        height, width = image.shape[-2:]
-        short = min(height, width)
-        image = resized(image, int(self.resize * height / short), int(self.resize * width / short))
-        top, left = (round((side - self.side) / 2) for side in image.shape[-2:])
-        return image[:, top:top + self.side, left:left + self.side].contiguous()
-
-# %% ../nbs/02_data.ipynb #45d8d05d
-class Normalize(torch.nn.Module):
-    "A first layer that normalises images: bytes, or floats between 0 and 1, to floats of about mean 0 and deviation 1."
-    def __init__(
-        self,
-        mean:tuple[float, ...]=(0.485, 0.456, 0.406),   # of each channel, between 0 and 1; ImageNet's
-        std:tuple[float, ...]=(0.229, 0.224, 0.225),    # of each channel
-    ):
-        super().__init__()
-        if len(mean) != len(std) or min(std) <= 0: raise ValueError(f"mean and std must be as many, and std above 0, got {mean} and {std}")
-        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
-        self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        "Floats, batch x channels x height x width."
-        if images.dtype == torch.uint8: return images.float().sub_(self.mean * 255).mul_(1 / (255 * self.std))
-        return (images - self.mean) / self.std
-
-# %% ../nbs/02_data.ipynb #89b5579e
-def make_raw_cache(
-    folder:JpegFolder,              # whose images to keep, untransformed
-    path:str|os.PathLike,           # a folder that does not exist yet
-    shorter:int|None=None,          # resize so that the shorter side has so many pixels; None keeps the size
-    progress:bool=True,             # show a bar
-) -> Path:                          # the folder
-    "Decode every image once and write its pixels; a folder appears whole or not at all."
-    import shutil
-
-    import numpy as np
-    from tqdm.auto import tqdm
-    path, rows = Path(path), []
-    if path.exists(): raise ValueError(f"{path} exists: remove it, or open it with RawCache({str(path)!r})")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=path.parent, prefix=path.name + ".", suffix=".part"))
-    try:
-        with open(building / "pixels", "wb") as file:
-            for i in tqdm(range(len(folder)), unit="image", leave=False, disable=not progress):
-                for image, label in _images(folder, i, shorter):
-                    rows.append((file.tell(), *image.shape[1:], label))
-                    file.write(image.permute(1, 2, 0).contiguous().numpy())
-        if not rows: raise ValueError(f"no image of {folder.root} can be read")
-        np.save(building / "index.npy", np.array(rows, np.int64))
-        (building / "classes.json").write_text(json.dumps(folder.classes))
-        os.chmod(building, 0o755)
-        os.rename(building, path)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
-    return path
-
-def _images(folder: JpegFolder, i: int, shorter: int | None) -> Iterator[tuple[torch.Tensor, int]]:
-    "Image i as it is to be kept; nothing where the folder skips it."
-    path, label = folder.samples[i]
-    try: image = folder.load(path)
-    except (ValueError, OSError):
-        if folder.on_error == "raise": raise
-        folder._broken[i] = True
-        return
-    if shorter is not None:
-        short = min(image.shape[1:])
-        image = resized(image, *(max(1, round(side * shorter / short)) for side in image.shape[1:]))
-    yield image, label
-
-# %% ../nbs/02_data.ipynb #85f82c59
-class RawCache(Dataset):
-    "Pixels that `make_raw_cache` wrote: item i is (uint8 tensor of 3 x height x width, int), transformed if you say so."
-    def __init__(
-        self,
-        path:str|os.PathLike,           # the cache's folder
-        transform:Callable|None=None,   # applied to each image
-    ):
-        import numpy as np
-        self.path, self.transform, self._pixels = Path(path), transform, None
-        try: self.index, self.classes = np.load(self.path / "index.npy"), json.loads((self.path / "classes.json").read_text())
-        except OSError as error: raise FileNotFoundError(f"{path} is no cache that make_raw_cache wrote: {error}") from error
-        start, height, width, _ = map(int, self.index[-1])
-        expected, found = start + height * width * 3, (self.path / "pixels").stat().st_size
-        if found != expected: raise ValueError(f"{self.path / 'pixels'} has {found:,} bytes, its index promises {expected:,}: make the cache anew")
-
-    def __len__(self) -> int: return len(self.index)
-
-    def load(self, i: int) -> torch.Tensor:
-        "Image i, untransformed: a view of the mapped file."
-        import numpy as np
-        if self._pixels is None: self._pixels = torch.from_numpy(np.memmap(self.path / "pixels", np.uint8, "c"))
-        start, height, width, _ = map(int, self.index[i])
-        return self._pixels[start:start + height * width * 3].view(height, width, 3).permute(2, 0, 1)
-
-    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
-        image = self.load(i)
-        return (image.clone() if self.transform is None else self.transform(image)), int(self.index[i, 3])  # a view would carry the whole file along
-
-    def __getstate__(self) -> dict[str, Any]: return self.__dict__ | {"_pixels": None}  # a worker maps the file itself
-
-# %% ../nbs/02_data.ipynb #762cf436
-def plot_ladder(
-    seconds:dict[str, list[float]],   # rung -> seconds of a batch; the first is the bare decode
-    images:int,                       # in a batch
-    ax:Axes|None=None,                # where to draw
-) -> Axes:
-    "Milliseconds an image of each rung, with quartiles, and as a multiple of the first."
-    ax, first = axes(ax, height=0.6 + 0.32 * len(seconds)), median(next(iter(seconds.values())))
-    for place, (name, values) in enumerate(seconds.items()):
-        ordered, middle = sorted(v / images * 1000 for v in values), median(values) / images * 1000
-        low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
-        ax.barh(place, middle, xerr=[[middle - low], [high - middle]], color=COLORS["other"] if place == 0 else COLORS["preprocess"], capsize=2)
-        ax.text(high, place, f"  {median(values) / first:.2f} ×", va="center", fontsize=8)
-    ax.set_yticks(range(len(seconds)), list(seconds))
-    ax.invert_yaxis()
-    ax.margins(x=0.12)
-    return label(ax, "milliseconds an image on one core (median and quartiles)")
-
 # %% ../nbs/02_data.ipynb #946ea3fa
 def epoch_orders(
     samples:int,       # in the data set
@@ -721,37 +229,3 @@ def epoch_orders(
     from torch.utils.data import TensorDataset
     loader = BatchLoader(TensorDataset(torch.arange(samples)), batch_size, shuffle, seed=seed)
     return [[i for batch, in loader for i in batch.tolist()] for _ in range(epochs)]
-
-def draw_orders(
-    orders:list[list[int]],  # from `epoch_orders`
-    batch_size:int,          # samples in a batch
-    drop_last:bool,          # whether an incomplete last batch is left out
-) -> Svg:
-    "Epochs as rows of numbered boxes, coloured by batch."
-    colors = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]
-    wide = 620 / len(orders[0])
-    kept = len(orders[0]) // batch_size * batch_size if drop_last else len(orders[0])
-    drawing = Svg(700, 26 * len(orders), "the order of samples in each epoch")
-    for epoch, order in enumerate(orders):
-        drawing.text(0, 26 * epoch + 17, f"epoch {epoch}")
-        for place, sample in enumerate(order):
-            left, out = 70 + place * wide, place >= kept
-            drawing.box(left, 26 * epoch + 2, wide - 2, 22, COLORS["other"] if out else colors[place // batch_size % 6], hollow=out)
-            drawing.text(left + wide / 2 - 1, 26 * epoch + 17, str(sample), "middle", 11, "currentColor" if out else "white")
-    return drawing
-
-# %% ../nbs/02_data.ipynb #77b823aa
-def order_panel() -> ipywidgets.VBox:
-    "A panel: samples, batch, shuffle, drop_last and seed -> the order of three epochs."
-    import ipywidgets as w
-    controls = dict(samples=slider("samples", range(1, 31), 20), batch_size=slider("batch size", range(1, 31), 6), seed=slider("seed", range(10), 0),
-                    shuffle=w.Checkbox(True, description="shuffle"), drop_last=w.Checkbox(False, description="drop_last"))
-
-    def update(samples: int, batch_size: int, seed: int, shuffle: bool, drop_last: bool) -> tuple[str, Svg]:
-        batches = samples // batch_size if drop_last else ceil_div(samples, batch_size)
-        left_out = samples - batches * batch_size if drop_last else 0
-        orders = epoch_orders(samples, batch_size, shuffle, seed)
-        words = f"{count_text(batches, 'batch', 'batches')} an epoch; {count_text(left_out, 'sample')} left out of each."
-        return words, draw_orders(orders, batch_size, drop_last)
-
-    return panel(controls, update, "orders")

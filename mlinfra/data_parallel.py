@@ -3,391 +3,58 @@
 # %% ../nbs/11_data_parallel.ipynb #223bf17f
 from __future__ import annotations
 
-import ctypes
-import faulthandler
-import functools
-import itertools
-import json
-import linecache
 import logging
 import os
-import pickle
-import platform
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from .arithmetic import ceil_div, positive_float, positive_int
-from .data import BatchLoader, Images, mnist, to_float
+from .data import BatchLoader, Images, to_float
+from .engine.checks import ceil_div, positive_float, positive_int
+from .engine.hardware import Network, ring_bytes
+from .engine.machine import keep_memory, usable_cores
+from .engine.measure import median
+from .engine.network import Host, limit_host, sent_bytes
+from .engine.rank_data import accuracy_of_ranks, cached_mnist, first_digits, ShardLoader
+from .engine.ranks import check_same, process_group, rank_and_world_size
+from .engine.shared_memory import why_not_shared, wrap_ddp
+from .engine.trials import TRIAL_MODELS, RankTrialResult
+from .engine.widgets import count_text
 from .models import GluonCNN
-from .training import History, evaluate, fit, keep_memory, pick_device, sgd
-from .ui import COLORS, Canvas, Job, RunButton, axes, bytes_text, count_text, duration_text, figure, label, median, panel, slider
-from .workers import usable_cores
+from .training import fit, History, sgd
 
 # %% auto #0
-__all__ = ['NEW_NETWORK', 'START_SECONDS', 'FAULTS', 'MODELS', 'WAYS', 'HOOKS', 'FIRST_BUCKET', 'BUCKET', 'NETWORKS',
-           'RESNET50_BYTES', 'IMAGENET', 'WORKLOADS', 'WORLDS', 'RankError', 'Host', 'check_world', 'run_ranks',
-           'in_turn', 'who', 'faulty', 'check_same', 'first_digits', 'train_each', 'ShardLoader', 'average_gradients',
-           'make_buckets', 'Averager', 'AddedUp', 'SyncedBatchNorm', 'Trial', 'Trained', 'Traffic', 'counted', 'ddp',
-           'run_trial', 'ring_all_reduce', 'ring_bytes', 'try_ring', 'Network', 'fit_network', 'all_reduce_seconds',
-           'slowest', 'plot_all_reduce', 'step_seconds', 'why_not_shared', 'SharedMemory', 'limit_host', 'lay_cables',
-           'why_no_hosts', 'sent_bytes', 'step_over_cables', 'plot_cables', 'Workload', 'measure_compute',
-           'plot_scaling', 'scaled_lr', 'warm_up', 'describe_scaling', 'measure_scaling', 'scaling_panel',
-           'process_group', 'share_run', 'train_ddp', 'sum_over_ranks', 'epoch_losses', 'accuracy_of_ranks',
+__all__ = ['WAYS', 'FIRST_BUCKET', 'BUCKET', 'RESNET50_BYTES', 'IMAGENET', 'WORKLOADS', 'train_each', 'average_gradients',
+           'make_buckets', 'GradientReducer', 'RankTrial', 'MessageCount', 'count_messages', 'run_trial',
+           'ring_all_reduce', 'try_ring', 'fit_network', 'all_reduce_seconds', 'slowest_rank', 'step_seconds',
+           'step_over_cables', 'Workload', 'measure_compute', 'scaled_lr', 'warm_up', 'share_run', 'train_ddp',
            'train_digits']
 
-# %% ../nbs/11_data_parallel.ipynb #9f777583
-if TYPE_CHECKING:
-    import ipywidgets
-    import pandas as pd
-    from matplotlib.axes import Axes
-
-# %% ../nbs/11_data_parallel.ipynb #3e5e27c5
-class RankError(RuntimeError):
-    "A rank failed, and the others were ended."
-    def __init__(
-        self,
-        rank:int|None,   # which one; None where it cannot be told
-        cause:str,       # "raised", "killed", "hung" or "did not start"
-        words:str,       # all that is known
-    ):
-        super().__init__(words)
-        self.rank, self.cause = rank, cause
-
-def _note_error(folder: Path, rank: int, error: BaseException) -> bool:
-    "Write down what went wrong in this rank; True if that is only the end of another one."
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.name != "_rank" and not _inside_torch(f.filename)]
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else "outside the function"
-    lost = isinstance(error, RuntimeError) and re.search(r"gloo|nccl|connection|recv|peer", str(error), re.I) is not None
-    note = dict(rank=rank, time=time.time(), lost=lost, error=f"{type(error).__name__}: {error}", place=place)
-    (folder / f"{rank}.note").write_text(json.dumps(note))
-    os.replace(folder / f"{rank}.note", folder / f"{rank}.error")  # whole, or not there
-    return lost
-
-def _inside_torch(file: str) -> bool: return f"{os.sep}torch{os.sep}" in file or f"{os.sep}multiprocessing{os.sep}" in file
-
-# %% ../nbs/11_data_parallel.ipynb #775d4c7c
-def _rank(folder: str, payload: bytes, seconds: float, threads: int, backend: str, gpus: bool, hosts: tuple[Host, ...]) -> bytes:
-    "What each rank runs: make the process group, call the function, and note what fails."
-    if not gpus: os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nothing has asked for one yet
-    place, rank = Path(folder), int(os.environ["RANK"])
-    if (place / "stop").exists(): os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a rank even while it waits inside a library
-    if hasattr(faulthandler, "register"): faulthandler.register(signal.SIGUSR1, open(place / f"{rank}.stack", "w"), all_threads=False)
-    (place / f"{rank}.pid").write_text(str(os.getpid()))
-    torch.set_num_threads(threads)
-    try:
-        if hosts: _move_into(hosts[rank])
-        store = dict(init_method=f"file://{place / 'store'}", rank=rank, world_size=len(hosts)) if hosts else {}  # the launcher's is in another network
-        dist.init_process_group(backend, timeout=timedelta(seconds=2 * seconds + START_SECONDS + 60), **store)
-        function, args = pickle.loads(payload)
-        dist.barrier()
-        (place / f"{rank}.ready").touch()
-        value = pickle.dumps(function(*args))
-        dist.barrier()  # nobody hangs up while another still listens
-        dist.destroy_process_group()
-    except BaseException as error:
-        if _note_error(place, rank, error): time.sleep(2)  # the launcher shall see the rank that failed first
-        raise
-    return value
-
-# %% ../nbs/11_data_parallel.ipynb #8b8be210
-@dataclass(frozen=True)
-class Host:
-    "A network of its own on this machine, in which a rank can live."
-    name:str      # of the network namespace
-    address:str   # that the others reach it by
-
-NEW_NETWORK = 0x40000000  # CLONE_NEWNET of the kernel; Python has a name for it from 3.12 on
-
-def _move_into(host: Host) -> None:
-    "Exchange this process's network for the host's."
-    with open(f"/run/netns/{host.name}") as namespace:
-        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), NEW_NETWORK): raise OSError(ctypes.get_errno(), f"could not move into the network {host.name}")
-    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-
-# %% ../nbs/11_data_parallel.ipynb #0f6c12d2
-_WAITING = re.compile(r"\.wait\(|sched_yield|all_reduce|barrier|broadcast|\.recv\(|\.send\(|all_gather|reduce_scatter|\.backward\(")
-
-def _stack(folder: Path, rank: int) -> tuple[bool, str]:
-    "Whether the rank waits for others, and where it is, from the stack it wrote when asked."
-    path = folder / f"{rank}.stack"
-    frames = re.findall(r'File "(.+)", line (\d+) in (\S+)', path.read_text() if path.exists() else "")
-    own = next(((file, int(line), name) for file, line, name in frames if not _inside_torch(file)), None)
-    if own is None: return False, "did not answer"
-    file, line, name = own
-    waits = bool(_WAITING.search(linecache.getline(file, line))) or os.sep + "distributed" + os.sep in frames[0][0]
-    return waits, f"{'waited' if waits else 'was still'} at {Path(file).name}:{line} in {name}"
-
-def _ask(folder: Path, pids: dict[int, int]) -> None:
-    "Have each rank write its stack; one that cannot, will not."
-    for pid in pids.values():
-        try: os.kill(pid, signal.SIGUSR1)
-        except (ProcessLookupError, AttributeError): continue  # it has ended, or this is Windows
-    end, written = time.monotonic() + 5, lambda: [path.stat().st_size for path in sorted(folder.glob("*.stack"))]
-    before = written()
-    while time.monotonic() < end:  # until every rank has answered and none still writes
-        time.sleep(0.2)
-        if all(now := written()) and now == before: break
-        before = now
-
-def _hung(folder: Path, pids: dict[int, int], seconds: float) -> RankError:
-    "Which rank the others waited for."
-    _ask(folder, pids)
-    places = {rank: _stack(folder, rank) for rank in sorted(pids)}
-    late = sorted((rank for rank, (waits, _) in places.items() if not waits), key=lambda rank: places[rank][1] == "did not answer")
-    told = "; ".join(f"rank {rank} {places[rank][1]}" for rank in sorted(places, key=lambda r: (places[r][0], r)))
-    return RankError(late[0] if late else None, "hung", f"after {seconds:g} s {told}" + ("" if late else ": each waits for another"))
-
-# %% ../nbs/11_data_parallel.ipynb #02346d6a
-def _kill(pids: Iterable[int]) -> None:
-    "End these processes and what they started."
-    import psutil
-    for pid in pids:
-        try: family = [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]
-        except psutil.NoSuchProcess: continue
-        for process in family:
-            try: process.kill()
-            except psutil.NoSuchProcess: continue
-
-def _pids(folder: Path) -> dict[int, int]:
-    "Rank -> process, of those that have begun."
-    texts = {path: path.read_text() for path in folder.glob("*.pid")}
-    return {int(path.stem): int(text) for path, text in texts.items() if text}
-
-def _failed(folder: Path, failures: dict[int, Any]) -> RankError:
-    "The first cause, from the ranks' own notes and what the launcher saw."
-    notes = [json.loads(path.read_text()) for path in folder.glob("*.error")]
-    first = min(notes, key=lambda note: (note["lost"], note["time"]), default=None)
-    rank, failure = min(failures.items(), key=lambda item: item[1].timestamp)
-    if first is None or (first["lost"] and rank not in [note["rank"] for note in notes]):
-        if failure.exitcode < 0: return RankError(rank, "killed", f"rank {rank} was killed by {failure.signal_name()}")
-        return RankError(rank, "raised", f"rank {rank} ended with status {failure.exitcode} and no word")
-    return RankError(first["rank"], "raised", f"rank {first['rank']} raised {first['error']} ({first['place']})")
-
-# %% ../nbs/11_data_parallel.ipynb #aca86ee8
-START_SECONDS = 120.0  # that ranks may take to import what they need
-
-def _launch(folder: Path, world_size: int, args: tuple) -> dict[int, bytes]:
-    "PyTorch's launcher, on this machine alone."
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-    limit = dict(shutdown_timeout=3) if "shutdown_timeout" in LaunchConfig.__dataclass_fields__ else {}  # not in older ones
-    config = LaunchConfig(1, 1, world_size, run_id=folder.name, rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="127.0.0.1", max_restarts=0,
-                          monitor_interval=0.05, start_method="spawn", logs_specs=DefaultLogsSpecs(log_dir=str(folder)), **limit)
-    return elastic_launch(config, _rank)(*args)
-
-_QUIET = dict(lock=threading.Lock(), users=0, levels={}, signals=None)
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    "The launcher's own reports are not shown: ours name the cause. Two launches may overlap."
-    with _QUIET["lock"]:
-        _QUIET["users"] += 1
-        if _QUIET["users"] == 1:
-            names = [n for n in logging.root.manager.loggerDict if n.startswith(("torch.distributed.elastic", "torch.multiprocessing"))]
-            _QUIET.update(levels={name: logging.getLogger(name).level for name in names}, signals=os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE"))
-            for name in names: logging.getLogger(name).setLevel(logging.CRITICAL)
-    try: yield
-    finally:
-        with _QUIET["lock"]:
-            _QUIET["users"] -= 1
-            if _QUIET["users"] == 0:
-                for name, level in _QUIET["levels"].items(): logging.getLogger(name).setLevel(level)
-                os.environ.pop("TORCHELASTIC_SIGNALS_TO_HANDLE", None)  # the launcher's; ranks inherit it no longer
-                if _QUIET["signals"] is not None: os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _QUIET["signals"]
-
-class _Launch:
-    "A launch in a thread: its result or its error."
-    def __init__(self, folder: Path, world_size: int, args: tuple):
-        self.result, self.error, self.done = None, None, threading.Event()
-        self.thread = threading.Thread(target=self._run, args=(folder, world_size, args), name="mlinfra-launch", daemon=True)
-        self.thread.start()
-
-    def _run(self, *how: Any) -> None:
-        try: self.result = _launch(*how)
-        except BaseException as error: self.error = error  # raised again by the thread that waits
-        finally: self.done.set()
-
-# %% ../nbs/11_data_parallel.ipynb #5b916ffd
-def check_world(
-    function:Callable,        # to be run by each rank
-    world_size:int,           # how many ranks
-    share_cores:bool=False,   # allow more ranks than cores
-) -> int:
-    "`world_size`; ValueError where it cannot be started here."
-    world_size, cores = positive_int("world_size", world_size), usable_cores()
-    if world_size > cores and not share_cores:
-        raise ValueError(f"world_size must be at most the {count_text(cores, 'usable core')} of this machine, got {world_size}: pass share_cores=True to let ranks take turns")
-    if not callable(function): raise ValueError(f"function must be callable, got {function!r}")
-    name, home = getattr(function, "__qualname__", "<"), getattr(function, "__module__", "__main__")
-    if "<" in name or (home == "__main__" and not hasattr(sys.modules["__main__"], "__file__")):
-        raise ValueError(f"ranks import the function they run, and cannot import {getattr(function, '__qualname__', function)!r} of {home}: define it in a module")
-    return world_size
-
-# %% ../nbs/11_data_parallel.ipynb #3367eb9f
-def run_ranks(
-    function:Callable,           # of a module; each rank calls it
-    world_size:int,              # how many ranks
-    *args:Any,                   # for the function
-    seconds:float=60.0,          # after which ranks that still run have hung
-    threads:int=1,               # of each rank
-    share_cores:bool=False,      # allow more ranks than cores
-    backend:str="gloo",          # "nccl" where each rank has a GPU
-    gpus:bool=False,             # whether ranks see the machine's GPUs; nccl implies it
-    hosts:Sequence[Host]=(),     # a network for each rank; none: they share the machine's
-    report:Callable[[float, str], None]=lambda share, words: None,  # may raise, as a `Job`'s does, to stop
-) -> dict[int, Any]:             # rank -> what the function returned there
-    "Run the function in `world_size` processes that form a process group; `RankError` says which one failed and why. Nothing is left running."
-    import torch.distributed.launcher.api  # here, for two threads must not import it at once
-    world_size, threads = check_world(function, world_size, share_cores), positive_int("threads", threads)
-    seconds, payload = positive_float("seconds", seconds), pickle.dumps((function, args))
-    if len(hosts) not in (0, world_size): raise ValueError(f"hosts must be one for each of {count_text(world_size, 'rank')} or none, got {len(hosts)}")
-    with tempfile.TemporaryDirectory(prefix="ranks-", ignore_cleanup_errors=True) as name, _silent():
-        folder = Path(name)
-        launch = _Launch(folder, world_size, (name, payload, seconds, threads, backend, gpus or backend == "nccl", tuple(hosts)))
-        try: _watch(folder, launch, world_size, seconds, report)
-        finally:
-            (folder / "stop").touch()  # for ranks that have not begun
-            while not launch.done.wait(0.05): _kill(_pids(folder).values())
-            launch.thread.join()
-        return {rank: pickle.loads(value) for rank, value in sorted(launch.result.items())}
-
-# %% ../nbs/11_data_parallel.ipynb #a75dbda9
-def _watch(folder: Path, launch: _Launch, world_size: int, seconds: float, report: Callable[[float, str], None]) -> None:
-    "Until the launch has ended: tell the time, and raise what went wrong."
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    begun, ready = time.monotonic(), None
-    while not launch.done.wait(0.05):
-        if ready is None and len(list(folder.glob("*.ready"))) == world_size: ready = time.monotonic()
-        spent = time.monotonic() - (begun if ready is None else ready)
-        report(0.0 if ready is None else min(spent / seconds, 0.99), f"{count_text(world_size, 'rank')} {'at work' if ready else 'starting'}, {spent:.0f} s")
-        if ready is not None and spent > seconds: raise _hung(folder, _pids(folder), seconds)
-        if ready is None and spent > START_SECONDS:
-            absent = [rank for rank in range(world_size) if not (folder / f"{rank}.ready").exists()]
-            raise RankError(absent[0], "did not start", f"after {spent:.0f} s ranks {absent} had not started")
-    if isinstance(launch.error, ChildFailedError): raise _failed(folder, launch.error.failures) from None
-    if launch.error is not None: raise launch.error
-
-# %% ../nbs/11_data_parallel.ipynb #a832759a
-def in_turn(
-    calls:Iterable[tuple],  # (function, *args) each
-) -> list[Any]:             # what each returned
-    "Call one function after another: starting ranks takes seconds, so they had better do much."
-    return [function(*args) for function, *args in calls]
-
-def who() -> tuple[int, int]:
-    "This process's rank and the world size; (0, 1) where there is no process group."
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-
-# %% ../nbs/11_data_parallel.ipynb #ab9076d4
-FAULTS = ("raises", "is killed", "exits", "hangs", "has another model")
-
-def faulty(
-    fault:str,  # one of `FAULTS`: what the last rank does
-) -> float:     # the world size, if nothing goes wrong
-    "An all-reduce in which the last rank may have a fault."
-    if fault not in FAULTS: raise ValueError(f"fault must be one of {', '.join(FAULTS)}, got {fault!r}")
-    rank, world_size = who()
-    one, sick = torch.ones(1), rank == world_size - 1
-    if sick and fault == "raises": raise KeyError("a label that is not there")
-    if sick and fault == "is killed": os.kill(os.getpid(), signal.SIGKILL)
-    if sick and fault == "exits": os._exit(3)
-    if sick and fault == "hangs": time.sleep(3600)
-    if fault == "has another model": check_same(GluonCNN(hidden=100 if sick else 512))
-    dist.all_reduce(one)
-    return one.item()
-
-# %% ../nbs/11_data_parallel.ipynb #e79a125f
-def check_same(
-    model:nn.Module,  # this rank's
-    **settings:Any,   # of the run, such as its epochs
-) -> None:
-    "ValueError on every rank unless all have the same settings, and parameters of the same names, shapes and kinds."
-    mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in model.named_parameters()]
-    found = [None] * who()[1]
-    if len(found) == 1: return
-    dist.all_gather_object(found, (mine, settings))
-    everyone, wanted = [parameters for parameters, _ in found], found[0][1]
-    for rank, (theirs, own) in enumerate(found):
-        if other := next((name for name in wanted if own.get(name) != wanted[name]), None):
-            raise ValueError(f"rank {rank} has {other}={own.get(other)!r}, rank 0 has {other}={wanted[other]!r}: all must run the same")
-        if theirs == everyone[0]: continue
-        first = next((pair for pair in zip(theirs, everyone[0]) if pair[0] != pair[1]), None)
-        how = f"{first[0][0]} is {first[0][1]} there and {first[1][0]} is {first[1][1]} here" if first else f"it has {len(theirs)} parameters, not {len(everyone[0])}"
-        raise ValueError(f"rank {rank} has another model than rank 0: {how}")
-
 # %% ../nbs/11_data_parallel.ipynb #a5af761b
-_digits = functools.cache(mnist)  # many trials of a rank read it once
-
-def first_digits(
-    samples:int,  # how many of MNIST's training images
-) -> Images:
-    "The first images of MNIST's training set."
-    digits = _digits()
-    if samples > len(digits): raise ValueError(f"samples must be at most {len(digits):,}, got {samples:,}")
-    return Images(digits.images[:samples], digits.labels[:samples])
-
 def train_each(
     runs:Sequence[tuple[int, float]],       # seed and learning rate of each
     samples:int=1_000,                      # images of an epoch
 ) -> dict[tuple[int, float], float]:        # run -> loss of this rank's runs
     "Separate runs, dealt out to the ranks like cards."
-    rank, world_size = who()
+    rank, world_size = rank_and_world_size()
     def run(seed: int, lr: float) -> float:
         torch.manual_seed(seed)
         model = GluonCNN()
         return fit(model, BatchLoader(first_digits(samples), 50, shuffle=True, seed=seed), optimizer=sgd(model, lr), progress=False, device="cpu").epochs[0].loss
     return {(seed, lr): run(seed, lr) for seed, lr in runs[rank::world_size]}
 
-# %% ../nbs/11_data_parallel.ipynb #b552e121
-class ShardLoader(BatchLoader):
-    "This rank's share of every global batch; shares differ by one sample at most, and may be empty."
-    def __init__(
-        self,
-        dataset:Any,             # as for `BatchLoader`
-        global_batch:int,        # samples of all ranks together
-        rank:int=0,              # this one
-        world_size:int=1,        # of how many
-        shuffle:bool=False,      # a new order in every epoch, the same on all ranks
-        drop_last:bool=False,    # leave out an incomplete last batch
-        seed:int=0,              # of the orders: it must be the same on all ranks
-    ):
-        world_size = positive_int("world_size", world_size)
-        if not 0 <= rank < world_size: raise ValueError(f"rank must be 0 to {world_size - 1}, got {rank}")
-        super().__init__(dataset, global_batch, shuffle, drop_last, seed)
-        self.rank, self.world_size, self.whole = rank, world_size, 0
-
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        for rows in self._order().split(self.batch_size):
-            if self.drop_last and len(rows) < self.batch_size: return
-            self.whole = len(rows)  # of the batch that is out: its losses are divided by it
-            mine = rows.tensor_split(self.world_size)[self.rank]
-            yield tuple(tensor.index_select(0, mine) for tensor in self.tensors)
-
 # %% ../nbs/11_data_parallel.ipynb #b914f4f4
 def average_gradients(
     model:nn.Module,  # after backward
 ) -> None:
     "Replace each gradient by its mean over the ranks: one message for each parameter."
-    world_size = who()[1]
+    world_size = rank_and_world_size()[1]
     for p in model.parameters():
         if not p.requires_grad: continue
         if p.grad is None: p.grad = torch.zeros_like(p)  # other ranks may have one
@@ -408,7 +75,7 @@ def make_buckets(
     return buckets if buckets[0] else []
 
 # %% ../nbs/11_data_parallel.ipynb #57eb7d71
-class Averager:
+class GradientReducer:
     "Averages gradients in buckets, and with `overlap` while backward goes on. Call `finish` before the optimizer."
     def __init__(
         self,
@@ -430,7 +97,7 @@ class Averager:
 
     def _send(self) -> None:
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.buckets[len(self.sent)]]
-        flat, world_size = torch.cat([g.flatten() for g in gradients]), who()[1]
+        flat, world_size = torch.cat([g.flatten() for g in gradients]), rank_and_world_size()[1]
         flat /= world_size
         self.sent.append((flat, dist.all_reduce(flat, async_op=True) if world_size > 1 else None))
 
@@ -449,49 +116,11 @@ class Averager:
         try: yield
         finally: self.paused = False
 
-# %% ../nbs/11_data_parallel.ipynb #be4f2353
-class AddedUp(torch.autograd.Function):
-    "The sum of a tensor over all ranks, through which gradients flow: each rank's goes to all."
-    @staticmethod
-    def forward(_context: Any, x: torch.Tensor) -> torch.Tensor:
-        "Add up the values."
-        total = x.clone()
-        if who()[1] > 1: dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(_context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        "Add up the gradients: every rank's loss depends on this rank's values."
-        return AddedUp.forward(None, gradient)
-
-class SyncedBatchNorm(nn.BatchNorm2d):
-    "Batch norm whose mean and variance are those of the global batch."
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.training: return super().forward(x)
-        count = x.new_tensor([x.numel() / x.shape[1]])
-        total, squares, count = AddedUp.apply(torch.cat([x.sum((0, 2, 3)), x.square().sum((0, 2, 3)), count])).split([x.shape[1], x.shape[1], 1])
-        mean, variance = total / count, squares / count - (total / count).square()
-        with torch.no_grad():
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance * count / (count - 1), self.momentum)
-            self.num_batches_tracked += 1
-        scale = self.weight * (variance + self.eps).rsqrt()
-        return x * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
-
-# %% ../nbs/11_data_parallel.ipynb #b6a5fcc8
-def _net(*middle: nn.Module) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(1, 8, 5, stride=2), *middle, nn.ReLU(), nn.Flatten(), nn.Linear(8 * 12 * 12, 10))
-
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "cnn": GluonCNN, "dropout": lambda: _net(nn.Dropout(0.5)), "batch norm": lambda: _net(nn.BatchNorm2d(8)),
-    "synced batch norm": lambda: _net(SyncedBatchNorm(8)),
-}  # what trials train
-
 # %% ../nbs/11_data_parallel.ipynb #df8d931f
 WAYS = ("never", "each parameter", "buckets", "overlap", "ddp", "ddp fp16", "ddp powersgd", "ddp shared memory")
 
 @dataclass(frozen=True)
-class Trial:
+class RankTrial:
     "A short training run, the same on one process and on many."
     way:str="overlap"           # one of `WAYS`: how gradients are averaged
     model:str="cnn"             # one of `MODELS`
@@ -504,33 +133,19 @@ class Trial:
 
     def __post_init__(self):
         if self.way not in WAYS: raise ValueError(f"way must be one of {', '.join(WAYS)}, got {self.way!r}")
-        if self.model not in MODELS: raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
-
-@dataclass(frozen=True)
-class Trained:
-    "What a trial did."
-    losses:list[float]          # of each global batch, before its update
-    weights:torch.Tensor        # all parameters in one row, after the last update
-    statistics:torch.Tensor     # all buffers in one row, such as running means
-    messages:int                # all-reduces of this rank
-    bytes:int                   # of the tensors in them
-    seconds:list[float]         # of each step of this rank
-
-    def differs(self, other: Trained) -> float:
-        "The largest difference of a weight, in sizes of the largest weight."
-        return ((self.weights - other.weights).abs().max() / other.weights.abs().max()).item()
+        if self.model not in TRIAL_MODELS: raise ValueError(f"model must be one of {', '.join(TRIAL_MODELS)}, got {self.model!r}")
 
 # %% ../nbs/11_data_parallel.ipynb #e94c3c8f
 @dataclass
-class Traffic:
+class MessageCount:
     "What was given to all-reduce."
     messages:int=0
     bytes:int=0
 
 @contextmanager
-def counted() -> Iterator[Traffic]:
+def count_messages() -> Iterator[MessageCount]:
     "Within, the all-reduces that this process starts from Python are counted."
-    real, traffic = dist.all_reduce, Traffic()
+    real, traffic = dist.all_reduce, MessageCount()
     def count(tensor: torch.Tensor, *args: Any, **kw: Any) -> Any:
         traffic.messages, traffic.bytes = traffic.messages + 1, traffic.bytes + tensor.nbytes
         return real(tensor, *args, **kw)
@@ -538,46 +153,28 @@ def counted() -> Iterator[Traffic]:
     try: yield traffic
     finally: dist.all_reduce = real
 
-HOOKS = ("none", "fp16", "powersgd", "shared memory")
-
-def ddp(
-    model:nn.Module,             # the same on all ranks
-    hook:str="none",             # one of `HOOKS`: what becomes of a bucket
-    bucket_megabytes:float=25.0, # PyTorch's own size of a bucket
-) -> nn.parallel.DistributedDataParallel:
-    "PyTorch's own data parallelism, with a hook in place of its all-reduce."
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-    if hook not in HOOKS: raise ValueError(f"hook must be one of {', '.join(HOOKS)}, got {hook!r}")
-    state = None
-    if hook == "powersgd": state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
-    if hook == "shared memory": state = SharedMemory([p for p in model.parameters() if p.requires_grad])
-    wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=hook in ("none", "shared memory"), bucket_cap_mb=bucket_megabytes)
-    hooks = dict(zip(HOOKS, (default_hooks.allreduce_hook, default_hooks.fp16_compress_hook, powerSGD_hook.powerSGD_hook, _shared_memory_hook)))
-    wrapped.register_comm_hook(state, hooks[hook])
-    return wrapped
-
 # %% ../nbs/11_data_parallel.ipynb #fa38e878
 def _averaging(way: str, model: nn.Module) -> tuple[nn.Module, Callable[[], None], Callable]:
     "What to call forward, what to call after backward, and the context in which nothing is sent."
-    if way == "never" or who()[1] == 1: return model, lambda: None, nullcontext
+    if way == "never" or rank_and_world_size()[1] == 1: return model, lambda: None, nullcontext
     if way == "each parameter": return model, lambda: average_gradients(model), nullcontext
     if way.startswith("ddp"):
-        wrapped = ddp(model, way[4:] or "none")
+        wrapped = wrap_ddp(model, way[4:] or "none")
         return wrapped, lambda: None, wrapped.no_sync
-    averager = Averager(model, overlap=way == "overlap")
+    averager = GradientReducer(model, overlap=way == "overlap")
     return model, averager.finish, averager.no_sync
 
 # %% ../nbs/11_data_parallel.ipynb #3bbca4ab
 def run_trial(
-    trial:Trial,
-) -> Trained:
+    trial:RankTrial,
+) -> RankTrialResult:
     "Train as one of the ranks, or alone where there is no process group."
-    (rank, world_size), losses, seconds = who(), [], []
+    (rank, world_size), losses, seconds = rank_and_world_size(), [], []
     torch.manual_seed(0)  # the same weights on every rank
-    model = MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
+    model = TRIAL_MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
     torch.manual_seed(1 + rank)  # but dropout of its own
     loader = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True)
-    with counted() as traffic:
+    with count_messages() as traffic:
         net, finish, quiet = _averaging(trial.way, model)
         for x, y in loader:
             start = time.perf_counter()
@@ -588,7 +185,7 @@ def run_trial(
     total = torch.stack(losses)
     if world_size > 1: dist.all_reduce(total)
     row = lambda tensors: torch.cat([t.detach().double().flatten() for t in tensors] or [torch.empty(0)])
-    return Trained((total / world_size).tolist(), row(model.parameters()), row(model.buffers()), traffic.messages, traffic.bytes, seconds)
+    return RankTrialResult((total / world_size).tolist(), row(model.parameters()), row(model.buffers()), traffic.messages, traffic.bytes, seconds)
 
 def _update(model: nn.Module, lr: float) -> None:
     "Plain SGD, written out: to import PyTorch's optimizers takes each rank seconds."
@@ -596,7 +193,7 @@ def _update(model: nn.Module, lr: float) -> None:
         for p in model.parameters(): p.add_(p.grad, alpha=-lr)
     model.zero_grad()
 
-def _micro_steps(trial: Trial, net: nn.Module, finish: Callable, quiet: Callable, parts: list, scale: float) -> torch.Tensor:
+def _micro_steps(trial: RankTrial, net: nn.Module, finish: Callable, quiet: Callable, parts: list, scale: float) -> torch.Tensor:
     "Forward and backward of all micro-batches; the sum of this rank's scaled losses."
     total = torch.zeros(())
     for i, (x, y) in enumerate(parts):
@@ -620,7 +217,7 @@ def ring_all_reduce(
     tensor:torch.Tensor,  # replaced by its sum over the ranks; contiguous
 ) -> int:                 # bytes that this rank has sent
     "Add up over all ranks by sends to the right and receives from the left."
-    rank, world_size = who()
+    rank, world_size = rank_and_world_size()
     if not tensor.is_contiguous(): raise ValueError(f"tensor must be contiguous, got strides {tensor.stride()} for shape {tuple(tensor.shape)}")
     chunks, sent = tensor.view(-1).tensor_split(world_size), 0
     left, right = (rank - 1) % world_size, (rank + 1) % world_size
@@ -634,37 +231,18 @@ def ring_all_reduce(
     return sent
 
 # %% ../nbs/11_data_parallel.ipynb #e1b7ff57
-def ring_bytes(
-    bytes:float,      # of the tensor
-    world_size:int,   # ranks in the ring
-) -> float:           # where the chunks are equal
-    "Bytes that each rank sends."
-    return 2 * (positive_int("world_size", world_size) - 1) / world_size * bytes
-
 def try_ring(
     values:int,                      # in the tensor
     dtype:torch.dtype=torch.int64,   # sums of whole numbers are exact
 ) -> tuple[int, bool]:               # bytes sent, and whether the sum is right
     "The ring beside the library's all-reduce, on this rank."
-    rank, world_size = who()
+    rank, world_size = rank_and_world_size()
     mine = (torch.arange(values) + 1000 * rank).to(dtype)
     right = sum(((torch.arange(values) + 1000 * r).to(dtype) for r in range(world_size)), torch.zeros(values, dtype=dtype))
     sent = ring_all_reduce(mine)
     return sent, torch.equal(mine, right)
 
 # %% ../nbs/11_data_parallel.ipynb #3976de44
-@dataclass(frozen=True)
-class Network:
-    "How ranks are connected."
-    name:str            # for people
-    bytes_per_s:float   # that a rank can send
-    latency:float       # seconds of a message without bytes
-    source:str=""       # of the figures
-
-    def all_reduce(self, bytes: float, world_size: int) -> float:
-        "Seconds to add up so many bytes over a ring."
-        return 2 * (world_size - 1) * self.latency + ring_bytes(bytes, world_size) / self.bytes_per_s
-
 def fit_network(
     seconds:dict[int, float],  # bytes -> seconds of an all-reduce, for two sizes
     world_size:int,            # ranks that took part, at least 2
@@ -697,33 +275,12 @@ def all_reduce_seconds(
             if round: seconds[size].append((time.perf_counter() - start) / many)  # the first round warms up
     return seconds
 
-def slowest(
+def slowest_rank(
     by_rank:Iterable[dict[int, list[float]]],  # what `all_reduce_seconds` returned on each rank
 ) -> dict[int, list[float]]:
     "Seconds until the last rank had its sum, round by round."
     by_rank = list(by_rank)
     return {size: [max(times) for times in zip(*(seconds[size] for seconds in by_rank))] for size in by_rank[0]}
-
-# %% ../nbs/11_data_parallel.ipynb #24dbe386
-def plot_all_reduce(
-    measured:dict[int, list[float]],  # bytes -> seconds, one for each round
-    network:Network,                  # that predicts
-    world_size:int,                   # ranks
-    fitted:Sequence[int],             # sizes from which the network was fitted
-    ax:Axes|None=None,                # where to draw
-) -> Axes:
-    "Measured medians with their spread, solid, and predictions, hollow, with the error of those that were not fitted."
-    ax, sizes = axes(ax), sorted(measured)
-    middle = [median(measured[size]) for size in sizes]
-    spread = [[m - min(measured[s]) for m, s in zip(middle, sizes)], [max(measured[s]) - m for m, s in zip(middle, sizes)]]
-    ax.errorbar(sizes, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
-    guesses = [network.all_reduce(size, world_size) for size in sizes]
-    ax.plot(sizes, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
-    for size, guess, real in zip(sizes, guesses, middle): ax.annotate("fitted" if size in fitted else f"{guess / real - 1:+.0%}", (size, max(guess, real)), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
-    ax.set(xscale="log", yscale="log")
-    ax.margins(y=0.25)
-    ax.legend(frameon=False)
-    return label(ax, "bytes", "seconds", f"all-reduce by {world_size} ranks: {bytes_text(network.bytes_per_s)}/s, latency {duration_text(network.latency)}")
 
 # %% ../nbs/11_data_parallel.ipynb #568026fd
 def step_seconds(
@@ -732,13 +289,13 @@ def step_seconds(
     rounds:int=5,              # figures
 ) -> dict[str, list[float]]:   # seconds of a step: "ddp", "no averaging", on rank 0 "one process", where possible "ddp, shared memory"
     "Training steps of the CNN in turn: averaged, not averaged, and by rank 0 alone with a thread for each rank."
-    (rank, world_size), threads = who(), torch.get_num_threads()
+    (rank, world_size), threads = rank_and_world_size(), torch.get_num_threads()
     (lonely, x, y), shared = _example(global_batch), _example(1)[0]
     mine = x.tensor_split(world_size)[rank], y.tensor_split(world_size)[rank]
     wrapped = nn.parallel.DistributedDataParallel(shared, gradient_as_bucket_view=True) if world_size > 1 else shared
     quiet = wrapped.no_sync if world_size > 1 else nullcontext
     kinds = {"ddp": (wrapped, mine, nullcontext), "no averaging": (wrapped, mine, quiet), "one process": (lonely, (x, y), nullcontext)}
-    if world_size > 1 and not why_not_shared(): kinds["ddp, shared memory"] = ddp(_example(1)[0], "shared memory"), mine, nullcontext
+    if world_size > 1 and not why_not_shared(): kinds["ddp, shared memory"] = wrap_ddp(_example(1)[0], "shared memory"), mine, nullcontext
     seconds = {name: [] for name in kinds}
     for round in range(rounds + 1):
         for name, (model, batch, context) in kinds.items():
@@ -765,152 +322,7 @@ def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) 
             _update(model, 0.01)
     return (time.perf_counter() - start) / steps
 
-# %% ../nbs/11_data_parallel.ipynb #bf4d28bc
-def why_not_shared() -> str:
-    "Why ranks cannot average through shared memory here; empty if they can."
-    if platform.machine().lower() not in ("x86_64", "amd64"): return f"only x86 processors show stores to others in order, and this is {platform.machine()}"
-    return "" if hasattr(os, "memfd_create") else f"memory without a name is Linux's, and this is {platform.system()}"
-
-# %% ../nbs/11_data_parallel.ipynb #3c426e4c
-class SharedMemory:
-    "Rows of memory, one for each rank of this machine, that all of them see."
-    def __init__(
-        self,
-        parameters:Sequence[nn.Parameter],  # whose gradients will pass through
-        seconds:float=600.0,                # to wait for another rank
-    ):
-        if why := why_not_shared(): raise ValueError(why)
-        if len({p.dtype for p in parameters}) != 1: raise ValueError(f"the parameters must be of one dtype, got {sorted({str(p.dtype) for p in parameters})}")
-        (self.rank, self.world_size), self.seconds, self.step = who(), positive_float("seconds", seconds), 0
-        values, flags = sum(p.numel() for p in parameters), 2 * len(parameters) * self.world_size * 8  # 8: a flag fills a cache line
-        memory = _map_together(8 * flags + 2 * self.world_size * values * parameters[0].element_size())
-        self.flags = memory[:8 * flags].view(np.int64).reshape(2, len(parameters), self.world_size, 8)[..., 0]
-        self.rows = torch.from_numpy(memory[8 * flags:]).view(parameters[0].dtype).view(2, self.world_size, values)
-        self.begin()
-
-    def begin(self) -> None:
-        "A new step."
-        self.step, self.sent, self.futures = self.step + 1, [], []
-
-    def write(self, values: torch.Tensor) -> None:
-        "Put a message of this rank where the others find it."
-        start, half = sum(v.numel() for v in self.sent), self.step % 2
-        self.rows[half, self.rank, start:start + values.numel()] = values
-        self.flags[half, len(self.sent), self.rank] = self.step
-        self.sent.append(values)
-
-    def mean(self) -> list[torch.Tensor]:
-        "The messages of this step, each replaced by its mean over the ranks as soon as all have written it."
-        start, half, sent = 0, self.step % 2, self.sent
-        for message, values in enumerate(sent):
-            self._wait(self.flags[half, message])
-            torch.mean(self.rows[half, :, start:start + values.numel()], 0, out=values)
-            start += values.numel()
-        self.begin()
-        return sent
-
-    def _wait(self, written: np.ndarray) -> None:
-        end, tries = time.monotonic() + self.seconds, 0
-        while (written < self.step).any():
-            tries += 1
-            os.sched_yield() if tries < 200 else time.sleep(5e-5)  # with more ranks than cores, others need this one
-            if time.monotonic() > end: raise RuntimeError(f"rank {int(written.argmin())} wrote nothing for {self.seconds:g} s")
-
-# %% ../nbs/11_data_parallel.ipynb #8e984531
-def _map_together(size: int) -> np.ndarray:
-    "So many bytes that all ranks see. OSError on every rank where one has no room for them."
-    rank, world_size = who()
-    handle = os.memfd_create("gradients") if rank == 0 else None
-    try:
-        found, memory = [_reserve(handle, size) if rank == 0 else None], None
-        if world_size > 1: dist.broadcast_object_list(found)
-        place, wrong = found[0]
-        try: memory = np.memmap(place, np.uint8, "r+", shape=(size,)) if wrong is None else None
-        except OSError as error: wrong = f"rank {rank}: {error}"
-        words = [wrong] * world_size
-        if world_size > 1: dist.all_gather_object(words, wrong)  # and nobody closes before all have opened
-    finally:
-        if handle is not None: os.close(handle)
-    if wrong := next((said for said in words if said), None): raise OSError(f"{bytes_text(size)} of shared memory: {wrong}")
-    return memory
-
-def _reserve(handle: int, size: int) -> tuple[str, str|None]:
-    "Where others find the room, and what went wrong."
-    try: os.posix_fallocate(handle, 0, size)
-    except OSError as error: return "", error.strerror
-    return f"/proc/{os.getpid()}/fd/{handle}", None
-
-# %% ../nbs/11_data_parallel.ipynb #58d36bfd
-def _shared_memory_hook(shared, bucket):  # without annotations: DDP reads them, and takes names of types for an error
-    "For `register_comm_hook` of DDP: a future of the bucket's means."
-    shared.write(bucket.buffer())
-    futures = shared.futures
-    futures.append(torch.futures.Future())
-    if bucket.is_last():
-        for future, mean in zip(futures, shared.mean()): future.set_result(mean)
-    return futures[-1]
-
-# %% ../nbs/11_data_parallel.ipynb #2cea180d
-_SERIAL = itertools.count()
-
-def _shell(command: str) -> None:
-    done = subprocess.run(command.split(), capture_output=True, text=True)
-    if done.returncode: raise OSError(f"`{command}` failed: {done.stderr.strip()}")
-
-def limit_host(
-    host:Host,
-    bytes_per_s:float,  # that it may send
-) -> None:
-    "Let no more through the host's cable: tc's token bucket."
-    _shell(f"tc -n {host.name} qdisc replace dev eth0 root tbf rate {8 * positive_float('bytes_per_s', bytes_per_s):.0f}bit burst 256kb latency 100ms")
-
-@contextmanager
-def lay_cables(
-    hosts:int,                # how many
-    bytes_per_s:float=12.5e6, # that each may send
-) -> Iterator[tuple[Host, ...]]:
-    "Hosts around one switch, each on a cable of limited bandwidth; they are gone afterwards. OSError where this machine cannot make them."
-    if why := why_no_hosts(): raise OSError(why)
-    with _laid(hosts, bytes_per_s) as laid: yield laid
-
-@contextmanager
-def _laid(hosts: int, bytes_per_s: float) -> Iterator[tuple[Host, ...]]:
-    _clear_away()
-    switch = f"mlinfra-{os.getpid()}-{next(_SERIAL)}"
-    laid = tuple(Host(f"{switch}-{i}", f"10.77.0.{i + 1}") for i in range(positive_int("hosts", hosts)))
-    try:
-        for command in (f"ip netns add {switch}", f"ip -n {switch} link add switch type bridge", f"ip -n {switch} link set switch up"): _shell(command)
-        for i, host in enumerate(laid):
-            for command in (f"ip netns add {host.name}", f"ip link add eth0 netns {host.name} type veth peer name port{i} netns {switch}",
-                            f"ip -n {switch} link set port{i} master switch up", f"ip -n {host.name} addr add {host.address}/24 dev eth0",
-                            f"ip -n {host.name} link set eth0 up", f"ip -n {host.name} link set lo up"): _shell(command)
-            limit_host(host, bytes_per_s)
-        yield laid
-    finally:
-        for name in (switch, *(host.name for host in laid)): subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-# %% ../nbs/11_data_parallel.ipynb #d860c6fc
-@functools.cache
-def why_no_hosts() -> str:
-    "Why this machine cannot lay cables; empty if it can, which is tried."
-    if sys.platform != "linux": return "network namespaces are Linux's"
-    if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]: return f"{' and '.join(missing)} not found: install iproute2"
-    if os.geteuid() != 0: return "to lay cables one must be root"
-    try:
-        with _laid(1, 1e6): return ""
-    except OSError as error: return str(error)  # a container without the rights, a kernel without the parts
-
-def _clear_away() -> None:
-    "Remove what a process that was killed has left."
-    for path in Path("/run/netns").glob("mlinfra-*"):
-        if not Path(f"/proc/{path.name.split('-')[1]}").exists(): _shell(f"ip netns del {path.name}")
-
 # %% ../nbs/11_data_parallel.ipynb #e12af40a
-def sent_bytes() -> int:
-    "Bytes that left this process's network by its cable, headers included, as Linux counts them."
-    lines = Path("/proc/self/net/dev").read_text().splitlines()
-    return next((int(line.split()[9]) for line in lines if line.split()[0] == "eth0:"), 0)
-
 def step_over_cables(
     hosts:Sequence[Host],      # of the ranks
     rates:Sequence[float],     # bytes that each may send in a second
@@ -918,7 +330,7 @@ def step_over_cables(
     rounds:int=3,              # of all rates, in turn
 ) -> dict[float, dict[str, list[float]]]:  # rate -> "ddp" and "no averaging": seconds of a step; "sent": bytes of a step with averaging
     "Training steps of the CNN over cables of each rate, averaged and not."
-    rank, world_size = who()
+    rank, world_size = rank_and_world_size()
     model, x, y = _example(global_batch)
     mine = x.tensor_split(world_size)[rank], y.tensor_split(world_size)[rank]
     wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -934,32 +346,6 @@ def step_over_cables(
             dist.barrier()  # what it sends waits behind all that was sent before
             if round: kinds["sent"].append((sent_bytes() - before) / 3), kinds["ddp"].append(spent), kinds["no averaging"].append(quiet)
     return found
-
-# %% ../nbs/11_data_parallel.ipynb #f7b655e5
-def plot_cables(
-    found:dict[float, dict[str, list[float]]],  # as from `step_over_cables`
-    latency:float,                              # seconds of a message without bytes
-    ax:Axes|None=None,                          # where to draw
-) -> Axes:
-    "Steps of two ranks over the bandwidth of their cables: measured, solid; predicted with and without overlap, a band."
-    ax, rates = axes(ax), sorted(found)
-    middle, quiet = ([1e3 * median(found[rate][kind]) for rate in rates] for kind in ("ddp", "no averaging"))
-    gradients = sum(p.nbytes for p in GluonCNN().parameters())
-    band = [[1e3 * Workload("", gradients, compute / 1e3, 0.0, 1, 1).step(0, Network("", rate, latency), 2, overlap) for rate, compute in zip(rates, quiet)] for overlap in (True, False)]
-    ax.fill_between(rates, *band, color=COLORS["wait"], alpha=0.25, lw=0, label="predicted, with and without overlap")
-    spread = [[m - 1e3 * min(found[r]["ddp"]) for m, r in zip(middle, rates)], [1e3 * max(found[r]["ddp"]) - m for m, r in zip(middle, rates)]]
-    ax.errorbar(rates, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
-    ax.plot(rates, quiet, "--", color="0.5", label="compute alone")
-    for rate, real, bounds in zip(rates, middle, zip(*band)):
-        error = min(max(real, min(bounds)), max(bounds)) / real - 1  # of the band's nearer edge
-        ax.annotate(f"{error:+.0%}" if error else "inside", (rate, real), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
-    ax.set_xscale("log")
-    ax.set_xticks(rates, [f"{8e-6 * rate:,.0f}" for rate in rates], minor=False)
-    ax.set_xticks([], minor=True)
-    ax.margins(y=0.2)
-    ax.set_ylim(bottom=0)
-    ax.legend(frameon=False)
-    return label(ax, "cable of each rank (Mbit/s)", "a step (ms)", "two ranks over limited cables")
 
 # %% ../nbs/11_data_parallel.ipynb #3e1a9a90
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # bytes, as in DDP: a small one first, so that sending begins early
@@ -1009,20 +395,10 @@ class Workload:
         return self.epochs * self.images / (batch * world_size) * self.step(batch, network, world_size, overlap)
 
 # %% ../nbs/11_data_parallel.ipynb #0742f9f8
-NETWORKS = {network.name: network for network in (
-    Network("Ethernet, 1 Gbit/s", 125e6, 50e-6, "IEEE 802.3; latency assumed"),
-    Network("Ethernet, 10 Gbit/s", 1.25e9, 30e-6, "IEEE 802.3; latency assumed"),
-    Network("Ethernet, 50 Gbit/s", 6.25e9, 20e-6, "IEEE 802.3; latency assumed"),
-    Network("InfiniBand HDR, 200 Gbit/s", 25e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
-    Network("InfiniBand NDR, 400 Gbit/s", 50e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
-    Network("PCIe 4.0, 16 lanes", 31.5e9, 5e-6, "16 GT/s with 128b/130b coding; latency assumed"),
-    Network("NVLink 2 (V100)", 150e9, 3e-6, "NVIDIA: 300 GB/s, both ways together; latency assumed"),
-    Network("NVLink 3 (A100)", 300e9, 3e-6, "NVIDIA: 600 GB/s, both ways together; latency assumed"),
-    Network("NVLink 4 (H100)", 450e9, 3e-6, "NVIDIA: 900 GB/s, both ways together; latency assumed"),
-)}
-
 RESNET50_BYTES = 4 * 25_557_032  # float32 gradients
+
 IMAGENET = 1_281_167             # training images
+
 WORKLOADS = {job.name: job for job in (
     Workload("ResNet-50, one M40", RESNET50_BYTES, 0.0, 14 * 86400 / (90 * IMAGENET), IMAGENET, 90, "You and others 2018: 90 epochs in 14 days"),
     Workload("ResNet-50, P100", RESNET50_BYTES, 0.0, 29 * 3600 * 8 / (90 * IMAGENET), IMAGENET, 90, "Goyal and others 2017: 90 epochs on 8 in 29 hours"),
@@ -1052,25 +428,6 @@ def measure_compute(
     bytes = sum(p.nbytes for p in GluonCNN().parameters())
     return Workload("CNN on MNIST, this machine", bytes, max(fast - small * per_image, 0.0), per_image, 60_000, 10, "measured", usable_cores())
 
-# %% ../nbs/11_data_parallel.ipynb #72650bcd
-WORLDS = tuple(2**n for n in range(11))
-
-def plot_scaling(
-    curves:dict[str, Callable[[int], float]],  # name -> efficiency at a world size
-    measured:dict[int, float]|None=None,       # world size -> efficiency
-    ax:Axes|None=None,                         # where to draw
-) -> Axes:
-    "Predicted efficiency over world sizes, hollow, and measured points, solid."
-    ax = axes(ax)
-    for (name, curve), color in zip(curves.items(), itertools.cycle(("wait", "forward", "update", "copy", "read", "backward"))):
-        points = [100 * curve(n) for n in WORLDS]
-        ax.plot(WORLDS, points, "o-", mfc="none", lw=1, color=COLORS[color])
-        ax.annotate(name, (WORLDS[-1], points[-1]), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
-    if measured: ax.plot(list(measured), [100 * e for e in measured.values()], "o", color="black")
-    ax.set_xscale("log", base=2)
-    ax.set(ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
-    return label(ax, "ranks", "efficiency (%)")
-
 # %% ../nbs/11_data_parallel.ipynb #9112e07a
 def scaled_lr(
     lr:float,              # that is good at `base_batch`
@@ -1092,111 +449,6 @@ def warm_up(
     if iteration >= iterations: return 1.0
     return (1 + (factor - 1) * iteration / iterations) / factor
 
-# %% ../nbs/11_data_parallel.ipynb #854a93d7
-def describe_scaling(
-    job:Workload,
-    network:Network,
-    world_size:int,      # ranks
-    batch:int,           # images of a rank; of all ranks together if `strong`
-    strong:bool=False,   # the global batch stays
-    overlap:bool=True,   # messages travel while backward computes
-) -> str:
-    "Step, waiting, efficiency and the whole run, in words."
-    own = batch / world_size if strong else batch
-    if own < 1: return f"A global batch of {batch:,} leaves some of {world_size:,} ranks without an image: choose a larger batch or fewer ranks."
-    step, waits = job.step(own, network, world_size, overlap), job.exposed(own, network, world_size, overlap)
-    gain = job.efficiency(batch, network, world_size, overlap, strong)
-    crowd = f" The ranks share {count_text(job.cores, 'core')}." if job.cores and world_size > job.cores else ""
-    return (f"{count_text(world_size, 'rank')} of {own:,.4g} images: a step takes {duration_text(step)}, {duration_text(waits)} of it waiting for gradients of {bytes_text(job.gradient_bytes)}. "
-            f"{gain * world_size:,.4g} times as fast as one rank, efficiency {gain:.0%}. {count_text(job.epochs, 'epoch')}: {duration_text(job.run_seconds(own, network, world_size, overlap))}. Global batch {own * world_size:,.0f}.{crowd}")
-
-# %% ../nbs/11_data_parallel.ipynb #2f63da30
-class _ScalingPicture:
-    "Efficiency over world sizes: predicted points hollow, the chosen one filled, measured ones black."
-    def __init__(self):
-        fig, self.ax = figure(7, 3)
-        label(self.ax, "ranks", "efficiency (%)").set_xscale("log", base=2)
-        self.ax.set(xlim=(0.8, 1300), ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
-        self.curve, = self.ax.plot([], [], "o-", mfc="none", lw=1, color=COLORS["wait"])
-        self.chosen, = self.ax.plot([], [], "o", ms=9, color=COLORS["wait"])
-        self.measured, = self.ax.plot([], [], "o", color="black")
-        self.ax.text(1, 1.02, "hollow: predicted   large: chosen   black: measured here", transform=self.ax.transAxes, ha="right", fontsize=8)
-        self.canvas = Canvas(fig, [self.curve, self.chosen, self.measured])
-
-    def place(self, efficiency: Callable[[int], float], worlds: Sequence[int], world_size: int, measured: dict[int, float]) -> Canvas:
-        "Move the points."
-        self.curve.set_data(worlds, [100 * efficiency(n) for n in worlds])
-        self.chosen.set_data([world_size], [100 * efficiency(world_size)] if world_size in worlds else [float("nan")])
-        self.measured.set_data(list(measured), [100 * e for e in measured.values()])
-        return self.canvas
-
-def measure_scaling(
-    batch:int,                  # images of each rank
-    report:Callable[[float, str], None]=lambda share, words: None,
-) -> tuple[Network, dict[int, float]]:  # the link between ranks here, and world size -> efficiency
-    "Two ranks on this machine: their link, and their step against the step of one that does not average."
-    sizes, large = (2**12, 2**24), batch > 512  # far apart, so that noise does not decide
-    calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 1 if large else max(1, 640 // batch), 2 if large else 5)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=max(120, batch))
-    seconds = slowest(calls[0] for calls in found.values())
-    alone = measure_compute((max(batch // 2, 1), max(batch, 2)), 2 if large else 7, report).compute(batch)
-    return fit_network({size: median(times) for size, times in seconds.items()}, 2), {1: 1.0, 2: alone / median(found[0][1]["ddp"])}
-
-# %% ../nbs/11_data_parallel.ipynb #9d765025
-def scaling_panel() -> ipywidgets.VBox:
-    "A panel: a job, a network and a world size -> predicted step, efficiency and run; Run measures two ranks here."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    here, picture, measured = measure_compute(rounds=3), _ScalingPicture(), {}
-    jobs = {job.name: job for job in (*WORKLOADS.values(), here, replace(here, name="CNN on MNIST, machines like this", cores=0))}
-    link = w.Dropdown(options=[(name, net) for name, net in NETWORKS.items()], value=NETWORKS["Ethernet, 50 Gbit/s"], description="network", **wide)
-    controls = dict(
-        job=w.Dropdown(options=list(jobs.items()), value=WORKLOADS["ResNet-50, P100"], description="job", **wide), network=link,
-        world_size=slider("world size (ranks)", WORLDS, 256), batch=slider("batch (images)", [2**n for n in range(14)], 32),
-        strong=w.Checkbox(False, description="the batch is of all ranks together", **wide), overlap=w.Checkbox(True, description="messages overlap backward", **wide))
-
-    def update(job: Workload, network: Network, world_size: int, batch: int, strong: bool, overlap: bool) -> tuple[str, Canvas]:
-        worlds = [n for n in WORLDS if not strong or n <= batch]
-        own = measured.get((job.name, batch), {}) if not strong else {}
-        words = describe_scaling(job, network, world_size, batch, strong, overlap)
-        return words, picture.place(lambda n: job.efficiency(batch, network, n, overlap, strong), worlds, world_size, own)
-
-    def work(job: Job) -> str:
-        batch = controls["batch"].value
-        found, points = measure_scaling(batch, job.report)
-        measured[here.name, batch] = points
-        found = replace(found, name=f"measured here, {len(link.options) - len(NETWORKS) + 1}")
-        link.options = [*link.options, (found.name, found)]
-        controls["job"].value, link.value = here, found
-        box.refresh()
-        return f"Two ranks of {batch:,} images: efficiency {points[2]:.0%} measured, {here.efficiency(batch, found, 2):.0%} predicted; {bytes_text(found.bytes_per_s)}/s between them."
-
-    button = RunButton(work, str, "Measure two ranks here")
-    box = panel(controls, update, "scaling", [button.widget])
-    box.button, box.controls = button, controls
-    return box
-
-# %% ../nbs/11_data_parallel.ipynb #5feb0ac2
-@contextmanager
-def process_group(
-    device:str|torch.device|None=None,  # None: a GPU where there is one
-) -> Iterator[torch.device]:
-    "The group that torchrun announces, or the one that is there; yields this rank's device. OSError where the ranks cannot meet."
-    made, picked = not dist.is_initialized(), pick_device(device)
-    if made and "RANK" not in os.environ:
-        raise ValueError("no process group: start this with `torchrun --nproc_per_node=N ...`, or by run_ranks")
-    if picked.type == "cuda" and picked.index is None:
-        picked = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
-        torch.cuda.set_device(picked)
-    own_gpu = picked.type == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    try:
-        if made: dist.init_process_group("nccl" if own_gpu else "gloo")  # NCCL refuses two ranks on one GPU
-    except (dist.DistNetworkError, dist.DistStoreError) as error:
-        raise OSError(f"the ranks could not meet at {os.environ.get('MASTER_ADDR')}, port {os.environ.get('MASTER_PORT')}: {str(error).splitlines()[0]}") from error
-    try: yield picked
-    finally:
-        if made: dist.destroy_process_group()
-
 # %% ../nbs/11_data_parallel.ipynb #f064ce04
 def share_run(
     model:nn.Module,             # this rank's
@@ -1207,7 +459,7 @@ def share_run(
     **settings:Any,              # that must be the same as well
 ) -> tuple[ShardLoader, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
     "This rank's share of each batch, and the loss to train on. ValueError on every rank where models or settings differ, or images are too few."
-    rank, world_size = who()
+    rank, world_size = rank_and_world_size()
     check_same(model, images=len(train), batch_size=batch_size, seed=seed, valid=None if valid is None else len(valid), **settings)
     loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
     if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
@@ -1240,41 +492,12 @@ def train_ddp(
 # %% ../nbs/11_data_parallel.ipynb #fe23aa2e
 def _fastest_ddp(model: nn.Module, place: torch.device) -> nn.parallel.DistributedDataParallel:
     "Through shared memory where all ranks are on one machine's processors, and it has room."
-    together = os.environ.get("LOCAL_WORLD_SIZE") == str(who()[1])
+    together = os.environ.get("LOCAL_WORLD_SIZE") == str(rank_and_world_size()[1])
     kinds = {p.dtype for p in model.parameters() if p.requires_grad}
-    if place.type == "cpu" and together and who()[1] <= 8 and len(kinds) == 1 and not why_not_shared():
-        try: return ddp(model, "shared memory")
+    if place.type == "cpu" and together and rank_and_world_size()[1] <= 8 and len(kinds) == 1 and not why_not_shared():
+        try: return wrap_ddp(model, "shared memory")
         except OSError as error: logging.getLogger(__name__).warning("%s; gradients go through sockets", error)
     return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-
-# %% ../nbs/11_data_parallel.ipynb #0ab0fd12
-def sum_over_ranks(
-    values:Iterable[float],  # as many on every rank
-) -> list[float]:            # the same on every rank
-    "Each value added up over the ranks."
-    total = torch.tensor(list(values), dtype=torch.float64, device="cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu")
-    if who()[1] > 1: dist.all_reduce(total)
-    return total.tolist()
-
-def epoch_losses(
-    history:History,  # of this rank
-) -> list[float]:     # of each epoch, the same on every rank
-    "Mean loss over the images of all ranks. A step's loss counts this rank's images, as a share of the mean that the ranks' losses add up to."
-    world_size, steps = who()[1], history.steps
-    found = sum_over_ranks([*(step.loss / world_size for step in steps), *(step.samples for step in steps)])
-    losses, samples = found[:len(steps)], found[len(steps):]
-    of = lambda epoch: [i for i, step in enumerate(steps) if step.epoch == epoch.epoch]
-    return [sum(losses[i] * samples[i] for i in of(epoch)) / sum(samples[i] for i in of(epoch)) for epoch in history.epochs]
-
-def accuracy_of_ranks(
-    model:nn.Module,  # the same on every rank
-    data:Images,      # each rank takes its share
-) -> float:           # on all of the data, the same on every rank
-    "Accuracy, each rank counting its own share."
-    rank, world_size = who()
-    images, labels = (t.tensor_split(world_size)[rank] for t in data.tensors)
-    right, seen = sum_over_ranks([evaluate(model, Images(images, labels)) * len(labels) if len(labels) else 0.0, len(labels)])
-    return right / seen
 
 # %% ../nbs/11_data_parallel.ipynb #2b6c98a9
 def train_digits(
@@ -1285,6 +508,6 @@ def train_digits(
 ) -> tuple[list[float], float, float]:  # this rank's losses, accuracy of all, a checksum of the weights
     "`train_ddp` on MNIST, as an example that ranks can import."
     torch.manual_seed(0)
-    model, test = GluonCNN(), _digits(train=False)
+    model, test = GluonCNN(), cached_mnist(train=False)
     history, accuracy = train_ddp(model, first_digits(samples), epochs=epochs, batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device=device)
     return [step.loss for step in history.steps], accuracy, sum(p.double().abs().sum().item() for p in model.parameters())

@@ -4,49 +4,32 @@
 from __future__ import annotations
 
 import copy
-import functools
-import gc
 import math
-import traceback
-import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.checkpoint import checkpoint
 
-from .arithmetic import ceil_div, positive_float, positive_int
-from .models import GluonCNN, ResNet, resnet18, resnet50
-from .training import PRECISIONS, autocast, check_precision, pick_device
-from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, label, panel, slider
+from .engine.autocast import PRECISIONS, autocast, check_precision
+from .engine.batch_search import divide_batch, runs_without_oom, search_down
+from .engine.checks import ceil_div, positive_float, positive_int
+from .engine.hardware import Device
+from .engine.machine import pick_device
+from .engine.optimizers import OPTIMIZERS, held_bytes
+from .engine.recompute import checkpointed, top_blocks
+from .engine.tracker import MemoryTracker
+from .engine.widgets import bytes_text
+from .models import GluonCNN, ResNet
 
 # %% auto #0
-__all__ = ['OPTIMIZERS', 'KINDS', 'DEVICES', 'PANEL_MODELS', 'SHARDING', 'state_bytes', 'held_bytes', 'Ledger', 'top_blocks',
-           'Segment', 'checkpointed', 'shard', 'Footprint', 'Trace', 'input_shape_of', 'trace', 'estimate', 'measure',
-           'Profile', 'profile', 'plot_batches', 'segments', 'is_out_of_memory', 'survives', 'BatchPlan',
-           'divide_batch', 'search_down', 'find_batch_size', 'Device', 'this_device', 'panel_profile', 'Plan',
-           'fits_text', 'describe_plan', 'bar_parts', 'draw_footprint', 'measure_plan', 'memory_panel']
-
-# %% ../nbs/10_memory.ipynb #3095533d
-if TYPE_CHECKING:
-    import ipywidgets
-    from matplotlib.axes import Axes
-
-# %% ../nbs/10_memory.ipynb #2871bb2f
-OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
-    "sgd": lambda parameters: torch.optim.SGD(parameters, 0.01, fused=True),
-    "momentum": lambda parameters: torch.optim.SGD(parameters, 0.01, momentum=0.9, fused=True),
-    "adam": lambda parameters: torch.optim.Adam(parameters, fused=True),
-    "adamw": lambda parameters: torch.optim.AdamW(parameters, fused=True),
-    "adafactor": lambda parameters: torch.optim.Adafactor(parameters),
-}  # name -> how it is made; fused ones update in place, without temporaries
+__all__ = ['state_bytes', 'zero_bytes_per_rank', 'Footprint', 'Trace', 'input_shape_of', 'trace', 'estimate', 'measure',
+           'Profile', 'profile', 'BatchPlan', 'find_batch_size', 'free_bytes', 'this_device', 'fits_text', 'bar_parts']
 
 # %% ../nbs/10_memory.ipynb #325bf4eb
 _COUNT = 4  # bytes of the count of steps that comes with each parameter
@@ -65,13 +48,6 @@ def state_bytes(
     "Bytes that the optimizer remembers between two steps, by arithmetic."
     if optimizer not in OPTIMIZERS: raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {optimizer!r}")
     return sum(_STATE[optimizer](p) for p in parameters)
-
-# %% ../nbs/10_memory.ipynb #bad0157e
-def held_bytes(
-    optimizer:torch.optim.Optimizer,  # after at least one step
-) -> int:
-    "Bytes of all tensors in the optimizer's state, counted."
-    return sum(t.nbytes for state in optimizer.state.values() for t in state.values() if isinstance(t, torch.Tensor))
 
 # %% ../nbs/10_memory.ipynb #8776d646
 def _hollow(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -103,88 +79,10 @@ class _Statistics(TorchDispatchMode):
         if func is not torch.ops.aten.native_batch_norm.default or args[1] is None: return result
         return result[0], *(t.to(args[1].dtype) for t in result[1:])
 
-# %% ../nbs/10_memory.ipynb #fe1b1f73
-KINDS = ("grads", "activations", "temporary")  # what comes and goes during a step
-
-class Ledger(TorchDispatchMode):
-    "Within it, every tensor's memory is booked: its bytes, what they are for, and their end."
-    def __init__(self):
-        super().__init__()
-        self.live = dict.fromkeys(("params", "buffers", "inputs", *KINDS), 0)  # bytes alive now
-        self.moments: list[tuple[int, ...]] = []                               # alive of `KINDS` after each operation
-        self._books: dict[int, tuple[str, int, weakref.ref]] = {}
-
-    def book(self, tensor: torch.Tensor, kind: str = "temporary") -> None:
-        "Enter the tensor's storage; one that was temporary moves to `kind`, any other stays what it is."
-        storage = tensor.untyped_storage()
-        key = storage._cdata  # the address of the storage itself: unlike that of its data, it differs on meta too
-        was, size, ref = self._books.get(key, (None, storage.nbytes(), None))
-        if was not in (None, "temporary"): return
-        if was is None: ref = weakref.ref(storage, functools.partial(self._strike, key))
-        else: self.live[was] -= size
-        self.live[kind] += size
-        self._books[key] = kind, size, ref
-
-    def _strike(self, key: int, _ref: Any) -> None:
-        kind, size, _ = self._books.pop(key)
-        self.live[kind] -= size
-
-    def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor): self.book(tensor)
-        self.moments.append(tuple(self.live[kind] for kind in KINDS))
-        return result
-
-# %% ../nbs/10_memory.ipynb #b85e944b
-def top_blocks(
-    model:nn.Module,  # whose blocks to name
-) -> list[str]:
-    "The outermost blocks of several layers; a plain Sequential or ModuleList of blocks, and whatever holds most of the model, count as the blocks in them."
-    return _blocks(model, "", sum(p.numel() for p in model.parameters()) / 2)
-
-def _blocks(module: nn.Module, path: str, most: float) -> list[str]:
-    names = []
-    for name, child in module.named_children():
-        inner = _blocks(child, f"{path}{name}.", most)
-        open_up = type(child) in (nn.Sequential, nn.ModuleList) or sum(p.numel() for p in child.parameters()) > most
-        if inner and open_up and not isinstance(child, Segment): names += inner
-        elif any(child.children()): names.append(path + name)
-    return names
-
-class Segment(nn.Sequential):
-    "Blocks that are checkpointed as one."
-
-@contextmanager
-def checkpointed(
-    model:nn.Module,                  # changed while the context lasts
-    blocks:bool|Iterable[str]=True,   # True: `top_blocks`; or names as in `named_modules`
-) -> Iterator[nn.Module]:
-    "Within, these blocks keep their inputs only, and run again in backward."
-    chosen = [_block(model, name) for name in _block_names(model, blocks)]
-    before = [vars(block).get("forward") for block in chosen]
-    for block in chosen: block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
-    try: yield model
-    finally:
-        for block, old in zip(chosen, before):
-            del block.forward  # the class's own shows again
-            if old is not None: block.forward = old
-
-# %% ../nbs/10_memory.ipynb #d0456e2f
-def _block_names(model: nn.Module, blocks: bool | Iterable[str]) -> list[str]:
-    if blocks is False: return []
-    names = top_blocks(model) if blocks is True else [blocks] if isinstance(blocks, str) else list(blocks)
-    if not names: raise ValueError(f"{type(model).__name__} has no top-level block of several layers: name the blocks to checkpoint")
-    return names
-
-def _block(model: nn.Module, name: str) -> nn.Module:
-    try: return model.get_submodule(name)
-    except AttributeError: raise ValueError(f"checkpointing must name blocks of the model, got {name!r}; its top-level blocks are {', '.join(top_blocks(model)) or 'none'}") from None
-
 # %% ../nbs/10_memory.ipynb #494457d0
 def _record(model: nn.Module, x: torch.Tensor, precision: str, checkpointing: bool | Iterable[str], accumulation: int) -> Trace:
     "The books of one forward and backward pass."
-    ledger, trained = Ledger(), []
+    ledger, trained = MemoryTracker(), []
     for tensor in model.parameters(): ledger.book(tensor, "params")
     for tensor in model.buffers(): ledger.book(tensor, "buffers")
     ledger.book(x, "inputs")
@@ -220,7 +118,7 @@ def _largest_block(model: nn.Module) -> int:
     return max(*sizes, sum(p.nbytes for p in model.parameters()) - sum(sizes), 0)
 
 # %% ../nbs/10_memory.ipynb #bd7350d9
-def shard(
+def zero_bytes_per_rank(
     params:int,        # bytes
     grads:int,         # bytes
     optimizer:int,     # bytes of its state
@@ -261,7 +159,7 @@ class Trace:
     def footprint(self, optimizer: str = "adam", sharding_stage: int = 0, world_size: int = 1) -> Footprint:
         "The bytes on one rank with this optimizer and sharding."
         grads = sum(p.nbytes for p in self.trained)
-        params, own_grads, state = shard(self.params, grads, state_bytes(self.trained, optimizer), sharding_stage, world_size)
+        params, own_grads, state = zero_bytes_per_rank(self.params, grads, state_bytes(self.trained, optimizer), sharding_stage, world_size)
         alive, kept, temporary = self.moments.T
         if sharding_stage >= 2: alive = -(-alive // world_size)  # each gradient is handed on when it is finished
         gathered = self.largest_block if sharding_stage == 3 and world_size > 1 else 0
@@ -321,7 +219,7 @@ def estimate(
     input_dtype:torch.dtype=torch.float32,        # of the batch
 ) -> Footprint:
     "Bytes of a training step on one rank, before it runs. Nothing is allocated; neither loss nor the update's own temporaries are counted."
-    state_bytes((), optimizer), shard(0, 0, 0, sharding_stage, world_size)  # nonsense is refused before the trace
+    state_bytes((), optimizer), zero_bytes_per_rank(0, 0, 0, sharding_stage, world_size)  # nonsense is refused before the trace
     traced = trace(model, batch_size, input_shape, precision, checkpointing, accumulation, input_dtype)
     return traced.footprint(optimizer, sharding_stage, world_size)
 
@@ -400,71 +298,6 @@ def profile(
     if check and not np.array_equal(line.trace(5).moments, trace(model, 5, shape, **how).moments): raise ValueError(f"the memory of {type(model).__name__} is no straight line in the batch: use estimate")
     return line
 
-# %% ../nbs/10_memory.ipynb #bbea99ec
-def plot_batches(
-    profile:Profile,                # the prediction
-    measured:dict[int, Footprint],  # batch -> of a real step
-    optimizer:str="adam",           # one of `OPTIMIZERS`
-    ax:Axes|None=None,              # where to draw
-) -> Axes:
-    "Total and activations over the batch: predicted as lines and rings, measured as dots with the error beside them."
-    if not measured: raise ValueError("measured must hold at least one batch, got none")
-    ax, batches = axes(ax), sorted(measured)
-    for name, color in (("total", COLORS["wait"]), ("activations", COLORS["forward"])):
-        predicted = [getattr(profile.at(batch, optimizer), name) / 2**20 for batch in batches]
-        real = [getattr(measured[batch], name) / 2**20 for batch in batches]
-        ax.plot(batches, predicted, "o--", ms=11, mfc="none", color=color)
-        ax.plot(batches, real, "o", color=color)
-        for batch, guess, found in zip(batches, predicted, real): ax.annotate(f"{guess / found - 1:+.1%}", (batch, found), (0, 9), textcoords="offset points", ha="center", fontsize=8)
-        ax.annotate(name, (batches[-1], real[-1]), (12, -3), textcoords="offset points", color=color)
-    ax.set(xlim=(0, 1.18 * batches[-1]), ylim=(0, 1.2 * max(profile.at(batches[-1], optimizer).total, measured[batches[-1]].total) / 2**20))
-    return label(ax, "batch (samples)", "MiB", "rings and dashes: predicted   dots: measured")
-
-# %% ../nbs/10_memory.ipynb #c8dde1e5
-def segments(
-    blocks:Iterable[nn.Module],  # of a stack, in order
-    count:int,                   # segments of equal length
-) -> nn.Sequential:
-    "The stack as a Sequential of so many `Segment`s, for `checkpointed`."
-    blocks = list(blocks)
-    count = positive_int("count", count)
-    if not blocks or len(blocks) % count: raise ValueError(f"count must divide the {count_text(len(blocks), 'block')}, got {count}")
-    size = len(blocks) // count
-    return nn.Sequential(*(Segment(*blocks[i:i + size]) for i in range(0, len(blocks), size)))
-
-# %% ../nbs/10_memory.ipynb #f6c3de6f
-_SAID = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc", "ALLOC_FAILED")  # by allocators and libraries
-
-def is_out_of_memory(
-    error:BaseException,  # what a step raised
-) -> bool:
-    "Whether the error says that memory ran out, on a GPU or on the host."
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)): return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _SAID)
-
-# %% ../nbs/10_memory.ipynb #5cd536c7
-def survives(
-    attempt:Callable[[int], Any],  # trains some steps with a batch of this size
-    batch_size:int,                # to try
-) -> bool:
-    "Whether the attempt ends without running out of memory; what it held is free afterwards, any other error is raised."
-    try: attempt(batch_size)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error): raise
-        _let_go(error)
-    else: return True
-    gc.collect()  # here the error itself is gone, which no handler can say
-    if torch.cuda.is_available(): torch.cuda.empty_cache()
-    return False
-
-def _let_go(error: BaseException) -> None:
-    "Empty the frames that the error, and those it came from, hold."
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
-
 # %% ../nbs/10_memory.ipynb #1ae4b290
 @dataclass(frozen=True)
 class BatchPlan:
@@ -479,33 +312,6 @@ class BatchPlan:
     def global_batch(self) -> int:
         "Samples in an optimizer step of all ranks."
         return self.batch_size * self.accumulation * self.world_size
-
-# %% ../nbs/10_memory.ipynb #c97e6a43
-def divide_batch(
-    share:int,    # samples of one rank in an optimizer step
-    largest:int,  # samples that train at once
-) -> tuple[int, int]:
-    "Micro-batch and accumulation: the largest divisor of the share that trains, and how many of them make it up."
-    wanted, largest = positive_int("share", share), positive_int("largest", largest)
-    parts = next(n for n in range(ceil_div(wanted, largest), wanted + 1) if wanted % n == 0)
-    return wanted // parts, parts
-
-def search_down(
-    trains:Callable[[int], bool],                  # whether a batch of this size trains
-    start:int,                                     # the first to try, and the largest
-    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
-) -> tuple[int, list[tuple[int, bool]]]:
-    "The largest size up to `start` that trains, 0 if none does, and what was tried."
-    low, high, gap, tried = 0, positive_int("start", start) + 1, max(1, start // 8), []
-    batch = start
-    while high - low > 1:
-        report(len(tried) / (len(tried) + (high - low).bit_length()), f"batch {batch:,}")
-        tried.append((batch, trains(batch)))
-        if tried[-1][1]: low = batch
-        else: high = batch
-        if low: batch = (low + high) // 2
-        else: batch, gap = max(1, high - gap), 2 * gap
-    return low, tried
 
 # %% ../nbs/10_memory.ipynb #c4dcb8f4
 def find_batch_size(
@@ -529,7 +335,7 @@ def find_batch_size(
     if isinstance(step, nn.Module):
         device, shape = pick_device(device), _shape(step, 1, input_shape)[1:]
         check_precision(precision, device)
-        free = _free_bytes(device) if limit is None else positive_float("limit", limit)
+        free = free_bytes(device) if limit is None else positive_float("limit", limit)
         how = dict(precision=precision, checkpointing=checkpointing, input_dtype=input_dtype)
         fits = lambda accumulation: max(1, profile(step, shape, accumulation=accumulation, **how).largest(free, optimizer))
         if start is None and (start := fits(1)) < (wanted or 1): start = fits(2)
@@ -537,7 +343,7 @@ def find_batch_size(
     else: attempt = step
     if start is None and wanted is None: raise ValueError("start must be the largest batch to try where step is a function and there is no global_batch, got None")
     start = min(size for size in (start, wanted) if size is not None)
-    best, tried = search_down(lambda batch: survives(attempt, batch), start, report)
+    best, tried = search_down(lambda batch: runs_without_oom(attempt, batch), start, report)
     if not best: raise MemoryError(f"not even a batch of 1 trains: {', '.join(str(batch) for batch, _ in tried)} were tried and ran out of memory")
     return BatchPlan(best, *divide_batch(wanted or best, best), tuple(tried), world_size)
 
@@ -562,7 +368,7 @@ def _trial(model: nn.Module, shape: tuple[int, ...], optimizer: str, device: tor
         if device.type == "cuda": torch.cuda.synchronize(device)
     return attempt
 
-def _free_bytes(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
     "What may be taken on the device now; on the host half of what is free, for it has no allocator that refuses."
     if device.type == "cuda": return torch.cuda.mem_get_info(device)[0]
     import psutil
@@ -575,16 +381,6 @@ def _container_bytes(folder: Path = Path("/sys/fs/cgroup")) -> float:
     return math.inf if most == "max" else max(int(most) - int(now), 0)
 
 # %% ../nbs/10_memory.ipynb #dd398370
-@dataclass(frozen=True)
-class Device:
-    "Something with memory to train in."
-    name:str
-    bytes:int
-    source:str  # where the number is from
-
-DEVICES = {name: Device(name, size * 10**9, "NVIDIA's data sheet") for name, size in (
-    ("T4 16 GB", 16), ("V100 16 GB", 16), ("V100 32 GB", 32), ("RTX 4090 24 GB", 24), ("A100 40 GB", 40), ("A100 80 GB", 80), ("H100 80 GB", 80), ("H200 141 GB", 141))}
-
 def this_device() -> Device:
     "The first GPU as its driver describes it, or the host's memory where there is none."
     if torch.cuda.is_available():
@@ -598,64 +394,6 @@ def this_device() -> Device:
     import psutil
     return Device("this machine, its CPU", psutil.virtual_memory().total, "the system")
 
-# %% ../nbs/10_memory.ipynb #b2eab471
-def _vit() -> nn.Module:
-    from torchvision.models import vit_b_16
-    return vit_b_16()
-
-def _transformer() -> nn.Module:
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True), 12, enable_nested_tensor=False)
-
-PANEL_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {  # words -> maker, shape of one input
-    "GluonCNN, 28 px": (GluonCNN, (1, 28, 28)), "ResNet-18, 224 px": (resnet18, (3, 224, 224)), "ResNet-50, 224 px": (resnet50, (3, 224, 224)),
-    "ViT-B/16, 224 px": (_vit, (3, 224, 224)), "Transformer, 12 x 768, 512 tokens": (_transformer, (512, 768))}
-
-# %% ../nbs/10_memory.ipynb #6d841103
-@functools.cache  # a slider passes the same places again and again
-def panel_profile(
-    name:str,            # one of `PANEL_MODELS`
-    precision:str,       # one of training's `PRECISIONS`
-    checkpointing:bool,  # whether blocks keep their inputs only
-    accumulated:bool,    # whether gradients of an earlier micro-batch are there
-) -> Profile:
-    "The profile of one of the panel's models."
-    make, shape = PANEL_MODELS[name]
-    with torch.device("meta"): model = make()
-    return profile(model, shape, check=False, precision=precision, checkpointing=checkpointing, accumulation=2 if accumulated else 1)
-
-# %% ../nbs/10_memory.ipynb #1bea5437
-SHARDING = {"none": 0, "ZeRO 1: optimizer": 1, "ZeRO 2: and gradients": 2, "ZeRO 3: and weights": 3}  # words -> stage
-
-@dataclass(frozen=True)
-class Plan:
-    "What the panel's controls say."
-    model:str            # one of `PANEL_MODELS`
-    precision:str        # "fp32", "bf16" or "fp16"
-    optimizer:str        # one of `OPTIMIZERS`
-    batch_size:int       # samples that one rank takes at once
-    accumulation:int     # micro-batches in an optimizer step
-    checkpointing:bool   # of its blocks
-    sharding_stage:int   # of ZeRO, 0 for none
-    world_size:int       # ranks
-    device:Device        # of each rank
-
-    @property
-    def global_batch(self) -> int:
-        "Samples in an optimizer step of all ranks."
-        return self.batch_size * self.accumulation * self.world_size
-
-    def footprint(self) -> Footprint:
-        "The bytes on one rank."
-        return self._profile().at(self.batch_size, self.optimizer, self.sharding_stage, self.world_size)
-
-    def largest(self) -> int:
-        "The largest batch that fits on one rank; 0 if none does."
-        return self._profile().largest(self.device.bytes, self.optimizer, self.sharding_stage, self.world_size)
-
-    def _profile(self) -> Profile:
-        short = "bf16" if self.precision == "fp16" else self.precision  # as many bytes
-        return panel_profile(self.model, short, self.checkpointing, self.accumulation > 1)
-
 # %% ../nbs/10_memory.ipynb #1fa5c43d
 def fits_text(
     need:int,  # bytes of a step
@@ -664,19 +402,7 @@ def fits_text(
     "Whether it fits, and by how much."
     return f"fits, {bytes_text(have - need)} to spare" if need <= have else f"does not fit, {bytes_text(need - have)} too much"
 
-def describe_plan(
-    plan:Plan,
-) -> str:
-    "Whether it fits, by how much, and the largest batch that does."
-    need, have, largest = plan.footprint().total, plan.device.bytes, plan.largest()
-    most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
-    ranks = f" on each of {plan.world_size:,} ranks" if plan.world_size > 1 else ""
-    return f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have)}: {plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}."
-
 # %% ../nbs/10_memory.ipynb #36d2dda4
-_PARTS = (("params", "weights", COLORS["update"]), ("optimizer", "optimizer", COLORS["read"]), ("grads", "gradients", COLORS["backward"]),
-          ("activations", "activations", COLORS["forward"]), ("rest", "temporary, batch, buffers", COLORS["other"]))
-
 def bar_parts(
     footprint:Footprint,
 ) -> dict[str, int]:
@@ -686,61 +412,3 @@ def bar_parts(
     activations = min(footprint.activations, moving)
     grads = min(footprint.grads, moving - activations)
     return dict(params=footprint.params, optimizer=footprint.optimizer, grads=grads, activations=activations, rest=footprint.total - footprint.params - footprint.optimizer - grads - activations)
-
-def draw_footprint(
-    footprint:Footprint,  # of one rank
-    device:Device,        # to hold it
-) -> Svg:
-    "A bar of what the step takes, part by part, in the frame of the device."
-    drawing, widest = Svg(700, 150, "memory of a training step"), 640 / max(footprint.total, device.bytes)
-    left, parts = 0.0, bar_parts(footprint)
-    for row, (name, words, color) in enumerate(_PARTS):
-        wide = widest * parts[name]
-        drawing.box(left, 24, wide, 34, color)
-        left += wide
-        drawing.box(350 * (row % 2), 76 + 22 * (row // 2), 12, 12, color)
-        drawing.text(350 * (row % 2) + 18, 87 + 22 * (row // 2), f"{words}: {bytes_text(parts[name])}")
-    edge = widest * device.bytes
-    drawing.box(0, 20, edge, 42, COLORS["wait"], hollow=True)
-    return drawing.text(min(edge, 640), 14, f"{device.name}: {bytes_text(device.bytes)}", anchor="end", size=11)
-
-# %% ../nbs/10_memory.ipynb #abc57f4c
-def measure_plan(
-    plan:Plan,
-    limit:float,  # bytes that the trial may take
-) -> str:
-    "One real step of the plan's model here, in words; ValueError where it is too large to try."
-    need = plan.footprint()
-    if plan.sharding_stage and plan.world_size > 1: raise ValueError(f"sharding over {plan.world_size:,} ranks cannot be measured on one: set the world size to 1")
-    if need.total > limit: raise ValueError(f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
-    make, shape = PANEL_MODELS[plan.model]
-    model = make()
-    found = measure(model, plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing, min(plan.accumulation, 2))
-    return f"Measured {bytes_text(found.total)}, predicted {bytes_text(need.total)} ({need.total / found.total - 1:+.1%}); activations {bytes_text(found.activations)}, predicted {bytes_text(need.activations)}."
-
-# %% ../nbs/10_memory.ipynb #25a10c80
-def memory_panel() -> ipywidgets.VBox:
-    "A panel: a `Plan`'s parts -> what a step takes, whether it fits, the largest batch that does."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    choose = lambda text, options, value: w.Dropdown(options=options, value=value, description=text, **wide)
-    devices = [(device.name, device) for device in (this_device(), *DEVICES.values())]
-    controls = dict(
-        model=choose("model", list(PANEL_MODELS), "ResNet-18, 224 px"), precision=choose("precision", ["fp32", "bf16", "fp16"], "fp32"),
-        optimizer=choose("optimizer", list(OPTIMIZERS), "adam"), batch_size=slider("batch (samples)", [2**i for i in range(15)], 64),
-        accumulation=slider("micro-batches", [2**i for i in range(9)], 1), checkpointing=w.Checkbox(False, description="checkpoint the activations", **wide),
-        sharding_stage=choose("sharding", list(SHARDING.items()), 0), world_size=slider("world size (ranks)", [2**i for i in range(11)], 1),
-        device=choose("device of each rank", devices, DEVICES["T4 16 GB"]))
-
-    def update(**values: Any) -> tuple[str, Svg]:
-        plan = Plan(**values)
-        return describe_plan(plan), draw_footprint(plan.footprint(), plan.device)
-
-    def work(job: Job) -> str:
-        job.report(0.1, "one step")
-        return measure_plan(Plan(**{name: control.value for name, control in controls.items()}), min(2e9, _free_bytes(pick_device())))
-
-    button = RunButton(work, str, "Measure a step here")
-    box = panel(controls, update, "memory", [button.widget])
-    box.button, box.controls = button, controls
-    return box

@@ -3,24 +3,21 @@
 # %% ../nbs/03_models.ipynb #c689019f
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from .arithmetic import positive_int
-from .ui import COLORS, Svg, bytes_text, panel, slider
+from .engine.checks import positive_int
 
 # %% auto #0
-__all__ = ['source_cnn', 'conv_side', 'GluonCNN', 'count_parameters', 'layer_flops', 'layer_table', 'saved_bytes', 'draw_layers',
-           'layers_panel', 'BasicBlock', 'Bottleneck', 'ResNet', 'resnet18', 'resnet50']
+__all__ = ['source_cnn', 'conv_side', 'GluonCNN', 'count_parameters', 'layer_flops', 'layer_table', 'saved_bytes', 'BasicBlock',
+           'Bottleneck', 'ResNet', 'resnet18', 'resnet50']
 
 # %% ../nbs/03_models.ipynb #754ab7c7
 if TYPE_CHECKING:
-    import ipywidgets
     import pandas as pd
 
 # %% ../nbs/03_models.ipynb #f4db80f6
@@ -125,44 +122,6 @@ def saved_bytes(
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor): output = model(inputs)
     del output
     return sum(storage.nbytes() for storage in kept.values())
-
-# %% ../nbs/03_models.ipynb #0801d375
-_BILLS = (("parameters", "parameters", "update"), ("flops", "FLOPs, forward", "forward"), ("activation_bytes", "activation bytes", "read"))
-
-def draw_layers(
-    table:pd.DataFrame,  # from `layer_table`
-) -> Svg:
-    "Parameters, FLOPs and activations of each layer as bars, each with its number."
-    shown = table[table.kind != "Flatten"]  # it moves nothing
-    drawing = Svg(700, 30 + 22 * len(shown), "what each layer costs")
-    for column, (name, words, color) in enumerate(_BILLS):
-        left, most = 150 + 185 * column, max(shown[name].max(), 1)
-        drawing.text(left, 14, words)
-        for row, value in enumerate(shown[name]):
-            drawing.box(left, 24 + 22 * row, 100 * value / most, 16, COLORS[color])
-            drawing.text(left + 100 * value / most + 4, 37 + 22 * row, f"{value:,}" if value < 1e6 else f"{value:.3g}", size=10)
-    for row, (kind, layer) in enumerate(zip(shown.kind, shown.layer)): drawing.text(0, 37 + 22 * row, f"{kind} {layer}", size=11)
-    return drawing
-
-# %% ../nbs/03_models.ipynb #0f319a6d
-def layers_panel() -> ipywidgets.VBox:
-    "A panel: widths and batch -> parameters, FLOPs and activations of each layer of the CNN."
-    widths = [1, 2, 5, 10, 20, 50, 100, 200]
-    controls = dict(first=slider("conv. 1 (channels)", widths, 20), second=slider("conv. 2 (channels)", widths, 50),
-                    hidden=slider("dense (units)", [16, 64, 128, 256, 512, 1024, 4096], 512), batch=slider("batch (samples)", [1, 16, 64, 256, 1024, 60_000], 64))
-
-    def update(first: int, second: int, hidden: int, batch: int) -> tuple[str, Svg]:
-        table = _cnn_table(first, second, hidden, batch)
-        total = table[["parameters", "flops", "activation_bytes"]].sum()
-        words = f"{total.parameters:,} parameters, {total.flops:,} FLOPs forward, {bytes_text(total.activation_bytes)} of activations for a batch of {batch:,}."
-        return words, draw_layers(table)
-
-    return panel(controls, update, "layers")
-
-@functools.cache  # a slider passes the same places again and again
-def _cnn_table(first: int, second: int, hidden: int, batch: int) -> pd.DataFrame:
-    "The table of a CNN without memory: only its shapes are needed."
-    with torch.device("meta"): return layer_table(GluonCNN(channels=(first, second), hidden=hidden), (batch, 1, 28, 28))
 
 # %% ../nbs/03_models.ipynb #82c2fe6c
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:

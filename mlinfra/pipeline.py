@@ -5,52 +5,35 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import fx, nn
+from torch import nn
 from torch.nn import functional as F
 
-from .arithmetic import ceil_div, positive_float, positive_int
 from .data import BatchLoader, Images, mnist, to_float
-from .data_parallel import Network, accuracy_of_ranks, check_same, check_world, first_digits, process_group, run_ranks, who
-from .memory import state_bytes
+from .engine.chains import chain, check_untied
+from .engine.checks import ceil_div, positive_float, positive_int
+from .engine.layer_costs import profile_layers
+from .engine.rank_data import accuracy_of_ranks, first_digits
+from .engine.ranks import check_same, check_world, process_group, rank_and_world_size, run_ranks
+from .engine.stages import engine_step, Form, HandPipeline, Mail, recorded_stage, Recorder
+from .engine.timeline import Event, needs, Operation, StageTimes, Timeline
+from .engine.widgets import bytes_text, count_text
 from .models import GluonCNN, resnet18
-from .training import History, fit, sgd
-from .ui import COLORS, RunButton, Svg, axes, bytes_text, count_text, duration_text, label, panel, slider
-
-if TYPE_CHECKING:
-    import ipywidgets
-    from matplotlib.axes import Axes
+from .training import fit, History, sgd
 
 # %% auto #0
-__all__ = ['KINDS', 'SCHEDULES', 'Operation', 'weave', 'schedule', 'StageTimes', 'Event', 'needs', 'Timeline', 'simulate',
-           'check_timeline', 'draw_schedule', 'bubble', 'chain', 'LayerCost', 'profile_layers', 'kept_bytes',
-           'Partition', 'least_maximum', 'least_limit', 'partition', 'equal_counts', 'Tokens', 'memory_rows',
-           'stage_times', 'message_times', 'Form', 'Mail', 'HandPipeline', 'Problem', 'blocks_problem',
-           'resnet_problem', 'Task', 'Recorder', 'engine_step', 'pipeline_rank', 'Run', 'run_pipelines', 'together',
-           'alone', 'gradient_error', 'plot_runs', 'Staged', 'agreed_cut', 'train_pipeline', 'train_digits_in_stages',
-           'Wait', 'settled', 'wait_problem', 'Setup', 'describe_setup', 'run_setup', 'pipeline_panel']
-
-# %% ../nbs/13_pipeline.ipynb #3e957497
-KINDS = {"F": "forward", "B": "backward", "I": "backward, inputs only", "W": "backward, weights only"}  # of operations; B is I and W in one
-
-class Operation(NamedTuple):
-    "What a rank does in one go."
-    kind:str         # one of `KINDS`
-    stage:int        # of the model, from 0
-    micro_batch:int  # of the batch, from 0
-
-    def __str__(self) -> str: return f"{self.kind}{self.micro_batch} of stage {self.stage}"
+__all__ = ['SCHEDULES', 'weave', 'schedule', 'simulate', 'bubble', 'Partition', 'least_maximum', 'least_limit', 'partition',
+           'equal_counts', 'Tokens', 'Problem', 'blocks_problem', 'resnet_problem', 'Task', 'pipeline_rank', 'Run',
+           'run_pipelines', 'together', 'alone', 'gradient_error', 'Staged', 'agreed_cut', 'train_pipeline',
+           'train_digits_in_stages', 'Wait', 'settled', 'wait_problem']
 
 # %% ../nbs/13_pipeline.ipynb #73080347
 def weave(
@@ -93,91 +76,12 @@ def _one_rank(name: str, rank: int, ranks: int, micro_batches: int, chunks: int,
     lead = {"naive": 0, "GPipe": micro_batches, "1F1B": behind, "interleaved 1F1B": circles + 2 * behind, "zero-bubble": circles + behind}[name]
     return weave(forwards, backwards, min(lead, len(forwards)), rank if name == "zero-bubble" else None)
 
-# %% ../nbs/13_pipeline.ipynb #d366b18b
-@dataclass(frozen=True)
-class StageTimes:
-    "Seconds of each stage for one micro-batch."
-    forward:tuple[float, ...]
-    inputs:tuple[float, ...]   # for the gradient of the input
-    weights:tuple[float, ...]  # for the gradient of the weights
-
-    def __post_init__(self):
-        sizes = [len(self.forward), len(self.inputs), len(self.weights)]
-        if len(set(sizes)) > 1 or not sizes[0]: raise ValueError(f"forward, inputs and weights must have one time for each stage, got {', '.join(map(str, sizes))} times")
-        for value in (*self.forward, *self.inputs, *self.weights): positive_float("stage times", value, zero=True)
-
-    @classmethod
-    def even(cls, stages: int, forward: float = 1.0, inputs: float = 1.0, weights: float = 1.0) -> StageTimes:
-        "The same times for every stage."
-        return cls((forward,) * stages, (inputs,) * stages, (weights,) * stages)
-
-    def scaled(self, factor: float) -> StageTimes:
-        "All times by a factor."
-        return StageTimes(*(tuple(factor * t for t in times) for times in (self.forward, self.inputs, self.weights)))
-
-    def of(self, kind: str, stage: int) -> float:
-        "Seconds of one operation."
-        return {"F": self.forward, "I": self.inputs, "W": self.weights}[kind][stage] if kind != "B" else self.inputs[stage] + self.weights[stage]
-
 # %% ../nbs/13_pipeline.ipynb #bd48a8b1
-class Event(NamedTuple):
-    "An operation and when it ran."
-    rank:int
-    start:float  # seconds
-    end:float    # seconds
-    kind:str
-    stage:int
-    micro_batch:int
-
-    def __str__(self) -> str: return str(Operation(*self[3:]))
-
-def needs(
-    operation:Operation,
-    last:int,  # the number of the last stage
-) -> list[tuple[str, int, int]]:  # (kinds that will do, stage, micro-batch)
-    "What must be done before the operation can start."
-    kind, stage, i = operation
-    if kind == "F": return [("F", stage - 1, i)] if stage else []
-    if kind == "W": return [("I", stage, i)]
-    return [("F", stage, i), *([("BI", stage + 1, i)] if stage < last else [])]
-
 def _borders(transfer: float | Sequence[float], count: int) -> list[float]:
     "Seconds of a message over each border."
     rows = list(transfer) if isinstance(transfer, Sequence) else [transfer] * count
     if len(rows) != count: raise ValueError(f"transfer must be one time, or one for each of the {count_text(count, 'border')}, got {len(rows)}")
     return [positive_float("transfer", seconds, zero=True) for seconds in rows]
-
-# %% ../nbs/13_pipeline.ipynb #8ea65967
-@dataclass(frozen=True)
-class Timeline:
-    "What every rank did, and when: simulated or recorded."
-    events:tuple[Event, ...]
-
-    @property
-    def ranks(self) -> int: return 1 + max(event.rank for event in self.events)
-
-    @property
-    def seconds(self) -> float:
-        "From the first start to the last end."
-        return max(event.end for event in self.events) - min(event.start for event in self.events)
-
-    @property
-    def bubble(self) -> float:
-        "The share of all ranks' time in which they do nothing."
-        return 1 - sum(event.end - event.start for event in self.events) / (self.ranks * self.seconds)
-
-    def of(self, rank: int) -> list[Event]:
-        "The events of one rank, in order."
-        return sorted((event for event in self.events if event.rank == rank), key=lambda event: event.start)
-
-    def peak(self, rank: int) -> float:
-        "The most micro-batches of activations that the rank ever keeps; one stage of several counts as its share."
-        mine, held, most = self.of(rank), 0, 0
-        last = "W" if any(event.kind == "W" for event in mine) else "B"
-        for event in mine:
-            held += (event.kind == "F") - (event.kind == last)
-            most = max(most, held)
-        return most / len({event.stage for event in mine})
 
 # %% ../nbs/13_pipeline.ipynb #08f2d9b8
 def simulate(
@@ -209,54 +113,6 @@ def simulate(
     if stuck: raise ValueError(f"these lists never end: {', '.join(stuck)} waits for what nobody does")
     return Timeline(tuple(events))
 
-# %% ../nbs/13_pipeline.ipynb #6bb98d20
-def check_timeline(
-    timeline:Timeline,
-    slack:float=0.0,   # seconds by which clocks may disagree
-) -> Timeline:
-    "The timeline, if it can be; ValueError with the first thing that cannot."
-    last, ends = max(event.stage for event in timeline.events), {}
-    for event in timeline.events:
-        if event[3:] in ends: raise ValueError(f"{event} ran twice")
-        ends[event[3:]] = event.end
-    for rank in range(timeline.ranks):
-        for before, after in pairwise(timeline.of(rank)):
-            if after.start < before.end - slack: raise ValueError(f"rank {rank} ran {before} and {after} at once")
-    for event in timeline.events:
-        for kinds, *what in needs(Operation(*event[3:]), last):
-            ready = next((ends[(kind, *what)] for kind in kinds if (kind, *what) in ends), None)
-            if ready is None or ready > event.start + slack: raise ValueError(f"{event} started before {kinds[-1]}{what[1]} of stage {what[0]} had ended")
-    return timeline
-
-# %% ../nbs/13_pipeline.ipynb #333ef5c1
-_LOOK = {"F": COLORS["forward"], "B": COLORS["backward"], "I": COLORS["backward"], "W": COLORS["update"]}
-
-def draw_schedule(
-    timeline:Timeline,
-    height:float=22,  # pixels of a rank's row
-) -> Svg:
-    "A row for each rank, a box for each operation with its micro-batch; a rank's later stages have a dark foot."
-    ranks, start = timeline.ranks, min(event.start for event in timeline.events)
-    drawing, wide = Svg(700, (ranks + 1) * (height + 4) + 18, "what each rank does"), 640 / timeline.seconds
-    for rank in range(ranks): drawing.text(0, rank * (height + 4) + 0.7 * height, f"rank {rank}", size=11)
-    for event in timeline.events:
-        x, y, width = 54 + (event.start - start) * wide, event.rank * (height + 4), (event.end - event.start) * wide
-        shown = max(width - 0.8, 0.4)  # a thin line of background between neighbours
-        drawing.box(x, y, shown, height, _LOOK[event.kind])
-        if event.stage >= ranks: drawing.box(x, y + height - 4, shown, 4, "#222222")
-        if width > 9: drawing.text(x + shown / 2, y + 0.7 * height, str(event.micro_batch), anchor="middle", size=9 if width < 14 else 10, color="#222" if event.kind in "BI" else "white")
-    return _legend(drawing, timeline, ranks * (height + 4) + 6)
-
-def _legend(drawing: Svg, timeline: Timeline, y: float) -> Svg:
-    "The kinds that occur, in words."
-    used = [kind for kind in KINDS if any(event.kind == kind for event in timeline.events)]
-    for column, kind in enumerate(used):
-        drawing.box(54 + 165 * column, y, 12, 12, _LOOK[kind])
-        drawing.text(72 + 165 * column, y + 11, KINDS[kind], size=11)
-    ranks = timeline.ranks
-    if any(event.stage >= ranks for event in timeline.events): drawing.text(54 + 165 * len(used), y + 11, "dark foot: a later stage", size=11)
-    return drawing
-
 # %% ../nbs/13_pipeline.ipynb #eb330984
 def bubble(
     name:str,             # one of `SCHEDULES`
@@ -274,139 +130,6 @@ def bubble(
     if name == "naive": lost = (ranks - 1) * work
     if name == "zero-bubble": lost = (ranks - 1) * max(forward, forward + inputs - min(forward, weights)) / chunks  # longer weights hold up the next forward; and we count to the end of the last rank
     return lost / (work + lost)
-
-# %% ../nbs/13_pipeline.ipynb #c0f310bf
-def chain(
-    model:nn.Module,  # takes one tensor; its layers are shared with the result, not copied
-) -> nn.Sequential:
-    "The model as a row of pieces that hand one tensor on, as many as there can be."
-    from torch.fx.passes.split_module import split_module
-    traced = _traced(model)
-    steps = [node for node in traced.graph.nodes if node.op.startswith("call")]
-    place = {node: number for number, node in enumerate(steps)}
-    used = {node: max((place.get(user, len(steps)) for user in node.users), default=-1) for node in traced.graph.nodes if node.op in ("placeholder", "call_module", "call_function", "call_method")}
-    trained = [number for number, node in enumerate(steps) if _has_parameters(traced, node)]
-    begins = [number for number in trained[1:]  # so that the first piece, too, has parameters
-              if sum(until >= number and place.get(earlier, -1) < number for earlier, until in used.items()) == 1]
-    piece = {node: sum(number >= begin for begin in begins) for node, number in place.items()}
-    parts = split_module(traced, None, lambda node: piece.get(node, 0)).children()
-    return nn.Sequential(OrderedDict(zip(_names(steps, piece, traced), parts)))
-
-# %% ../nbs/13_pipeline.ipynb #c00617cc
-class _Tracer(fx.Tracer):
-    "Does not look into the layers of a Sequential, whatever they are."
-    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        return super().is_leaf_module(module, name) or (isinstance(self.root, nn.Sequential) and "." not in name and not isinstance(module, nn.Sequential))
-
-def _traced(model: nn.Module) -> fx.GraphModule:
-    "The model and the graph of what it computes."
-    try: graph = _Tracer().trace(model)
-    except Exception as error: raise ValueError(f"{type(model).__name__} cannot be traced ({type(error).__name__}: {error}): write it as an nn.Sequential") from error
-    name, inputs = type(model).__name__, sum(node.op == "placeholder" for node in graph.nodes)
-    if inputs != 1: raise ValueError(f"the model must take one tensor, {name} takes {inputs}")
-    if bare := [node.target for node in graph.nodes if node.op == "get_attr"]: raise ValueError(f"{name} uses {bare[0]} outside of a layer: put it into a module")
-    if not any(node.op.startswith("call") for node in graph.nodes): raise ValueError(f"the model must compute something, {name} calls no layer")
-    return fx.GraphModule(model, graph)
-
-def _has_parameters(traced: fx.GraphModule, node: fx.Node) -> bool:
-    return node.op == "call_module" and any(True for _ in traced.get_submodule(node.target).parameters())
-
-def _names(steps: list[fx.Node], piece: dict[fx.Node, int], traced: fx.GraphModule) -> list[str]:
-    "A name for each piece: what the names of its layers with parameters begin with."
-    names: list[str] = []
-    for number in range(1 + max(piece.values())):
-        paths = [node.target.split(".") for node in steps if piece[node] == number and _has_parameters(traced, node)] or [[f"piece{number}"]]
-        shared = os.path.commonprefix(paths) or paths[0]
-        name = "_".join(shared)
-        names.append(name if name not in names else f"{name}_{number}")
-    return names
-
-def _check_untied(pieces: nn.Sequential, bounds: Sequence[int]) -> None:
-    "ValueError where two stages would train a parameter each for itself."
-    owned = [{id(p) for p in pieces[i:j].parameters()} for i, j in pairwise(bounds)]
-    if sum(map(len, owned)) > len(set().union(*owned)): raise ValueError(f"a parameter belongs to two of the stages {tuple(bounds)} (tied weights): untie it, or keep its pieces in one stage")
-
-# %% ../nbs/13_pipeline.ipynb #e4e5df4d
-@dataclass(frozen=True)
-class LayerCost:
-    "What one piece of a chain takes for one micro-batch."
-    name:str
-    forward:float  # seconds, median
-    inputs:float   # seconds for the gradient of its input; 0 for the first piece, whose input is data
-    weights:float  # seconds for the gradients of its weights
-    fixed:int      # bytes of weights, gradients, optimizer state and buffers
-    kept:int       # bytes that backward needs of each micro-batch
-    sent:int       # bytes of its output, which a border after it would send
-    spread:float   # half the range of the middle half of the totals, relative to their median
-
-    @property
-    def seconds(self) -> float: return self.forward + self.inputs + self.weights
-
-# %% ../nbs/13_pipeline.ipynb #71c39501
-def profile_layers(
-    model:nn.Module,        # left as it is
-    batch:torch.Tensor,     # one micro-batch
-    repeats:int=5,          # passes that count, after one that does not
-    optimizer:str="adam",   # for the bytes, one of memory's `OPTIMIZERS`
-    threads:int=1,          # of the processor
-) -> list[LayerCost]:
-    "Time and memory of each piece of the model's chain."
-    pieces, before = chain(copy.deepcopy(model)).train(), torch.get_num_threads()
-    kept = kept_bytes(pieces, batch)
-    torch.set_num_threads(positive_int("threads", threads))
-    try: passes = np.array([_time_pieces(pieces, batch) for _ in range(1 + positive_int("repeats", repeats))])[1:]
-    finally: torch.set_num_threads(before)
-    totals = passes[..., 0] + passes[..., 2]
-    low, middle, high = np.quantile(totals, (0.25, 0.5, 0.75), axis=0)
-    return [LayerCost(name, float(forward), float(inputs), max(float(full - inputs), 0.0), _fixed_bytes(piece, optimizer), size, int(sent), float((b - a) / 2 / m) if m else 0.0)
-            for (name, piece), (forward, inputs, full, sent), size, a, m, b in zip(pieces.named_children(), np.median(passes, axis=0), kept, low, middle, high)]
-
-# %% ../nbs/13_pipeline.ipynb #f0ef1698
-def _time_pieces(pieces: nn.Sequential, x: torch.Tensor) -> list[tuple[float, float, float, int]]:
-    "Of each piece: seconds for forward, for its input's gradient alone, for all gradients; bytes of its output."
-    rows: list[tuple[float, float, float, int]] = []
-    for piece in pieces:
-        x = x.detach().requires_grad_(bool(rows))
-        laps = [_now(x)]
-        y = piece(x)
-        laps.append(_now(x))
-        if rows: torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
-        laps.append(_now(x))
-        if y.requires_grad: y.backward(torch.ones_like(y))
-        laps.append(_now(x))
-        rows.append((laps[1] - laps[0], laps[2] - laps[1] if rows else 0.0, laps[3] - laps[2], y.nbytes))
-        x = y  # gradients stay, and are added to: so it is for every micro-batch but the first
-    return rows
-
-def _now(x: torch.Tensor) -> float:
-    "The time when all work on the tensor's device is done."
-    if x.is_cuda: torch.cuda.synchronize(x.device)
-    return time.perf_counter()
-
-def _fixed_bytes(piece: nn.Module, optimizer: str) -> int:
-    "Weights, gradients, what the optimizer remembers, and buffers."
-    weights = list(piece.parameters())
-    return 2 * sum(p.nbytes for p in weights) + state_bytes(weights, optimizer) + sum(b.nbytes for b in piece.buffers())
-
-# %% ../nbs/13_pipeline.ipynb #fdc0d5db
-def kept_bytes(
-    pieces:nn.Sequential,  # run once
-    batch:torch.Tensor,    # one micro-batch
-) -> list[int]:            # for each piece
-    "Bytes that autograd keeps for backward; what two pieces keep is counted where it is kept first."
-    own, seen, counts = {p.untyped_storage()._cdata for p in pieces.parameters()}, {}, []
-    for piece in pieces:
-        new: dict[int, torch.UntypedStorage] = {}
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            storage = tensor.untyped_storage()
-            if storage._cdata not in own and storage._cdata not in seen: new[storage._cdata] = storage
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor): batch = piece(batch)
-        seen |= new
-        counts.append(sum(storage.nbytes() for storage in new.values()))
-    return counts
 
 # %% ../nbs/13_pipeline.ipynb #a6b0cbdd
 @dataclass(frozen=True)
@@ -500,110 +223,6 @@ class Tokens(nn.Sequential):
         layers = [nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True) for _ in range(blocks)]
         super().__init__(nn.Embedding(words, width), *layers, nn.Linear(width, words))
 
-# %% ../nbs/13_pipeline.ipynb #a25fb1c9
-def memory_rows(
-    costs:Sequence[LayerCost],
-    in_flight:Iterable[float],  # micro-batches that each stage keeps at most, such as `Timeline.peak`
-) -> list[list[float]]:
-    "Bytes of each layer, in each stage."
-    return [[cost.fixed + count * cost.kept for cost in costs] for count in in_flight]
-
-def stage_times(
-    costs:Sequence[LayerCost],
-    bounds:Sequence[int],  # such as of a `Partition`
-) -> StageTimes:
-    "The times of stages made of these layers."
-    total = lambda part: tuple(sum(getattr(cost, part) for cost in costs[i:j]) for i, j in pairwise(bounds))
-    return StageTimes(total("forward"), total("inputs"), total("weights"))
-
-# %% ../nbs/13_pipeline.ipynb #87680119
-def message_times(
-    costs:Sequence[LayerCost],
-    bounds:Sequence[int],  # such as of a `Partition`
-    network:Network,       # between the ranks
-) -> tuple[float, ...]:
-    "Seconds of a message over each border."
-    return tuple(network.latency + costs[j - 1].sent / network.bytes_per_s for j in bounds[1:-1])
-
-# %% ../nbs/13_pipeline.ipynb #dbd5ba92
-def _tag(kind: str, stage: int, micro_batch: int) -> int:
-    "A number for a message to `stage`."
-    return (2 * stage + (kind == "B")) << 16 | micro_batch
-
-class Form(NamedTuple):
-    "What a receiver must know before the message is there."
-    shape:tuple[int, ...]
-    dtype:torch.dtype
-
-class Mail:
-    "Messages between stages: sends do not wait, receives do; stages of one rank hand over directly."
-    def __init__(self, rank: int, ranks: int): self.rank, self.ranks, self.own, self.sent = rank, ranks, {}, []
-
-    def send(self, tensor: torch.Tensor, stage: int, tag: int) -> None:
-        "To the rank of `stage`."
-        if stage % self.ranks == self.rank: self.own[tag] = tensor
-        else: self.sent.append((dist.isend(tensor := tensor.contiguous(), stage % self.ranks, tag=tag), tensor))  # kept until it has left
-
-    def receive(self, form: Form, stage: int, tag: int) -> torch.Tensor:
-        "From the rank of `stage`, a tensor of this shape and type."
-        if stage % self.ranks == self.rank: return self.own.pop(tag)
-        dist.recv(tensor := torch.empty(form.shape, dtype=form.dtype), stage % self.ranks, tag=tag)
-        return tensor
-
-    def finish(self) -> None:
-        "Wait until all that was sent has left."
-        for work, _tensor in self.sent: work.wait()
-        self.sent = []
-
-# %% ../nbs/13_pipeline.ipynb #397ce015
-class HandPipeline:
-    "One rank's stages, run by hand in the order of a list."
-    def __init__(
-        self,
-        stages:dict[int, nn.Module],            # those of this rank
-        forms:Sequence[Form],                   # of the input of every stage, for one micro-batch
-        loss_fn:Callable,                       # of the last stage's output and the targets
-        mail:Mail,
-        record:Callable[[str, int, int], Any],  # a context that notes when an operation ran
-    ):
-        self.stages, self.forms, self.loss_fn, self.mail, self.record, self.last = stages, forms, loss_fn, mail, record, len(forms) - 1
-
-    def step(self, operations: Iterable[Operation], xs: Sequence[torch.Tensor], ys: Sequence[torch.Tensor]) -> list[float]:
-        "Work through the list; returns the losses, where this rank has the last stage."
-        self.xs, self.ys, self.kept, self.losses = xs, ys, {}, []
-        act = {"F": self._forward, "B": self._backward, "I": self._inputs, "W": self._weights}
-        for kind, stage, i in operations: act[kind](stage, i)
-        self.mail.finish()
-        return self.losses
-
-    def _forward(self, s: int, i: int) -> None:
-        x = self.mail.receive(self.forms[s], s - 1, _tag("F", s, i)).requires_grad_() if s else self.xs[i]
-        with self.record("F", s, i):
-            y = self.stages[s](x)
-            if s == self.last: y = self.loss_fn(y, self.ys[i]) / len(self.xs)
-        self.kept[s, i] = x, y
-        if s < self.last: self.mail.send(y.detach(), s + 1, _tag("F", s + 1, i))
-        else: self.losses.append(y.item())
-
-    def _due(self, s: int, i: int) -> torch.Tensor | None:
-        "The gradient of the stage's output; None where the output is the loss."
-        return self.mail.receive(self.forms[s + 1], s + 1, _tag("B", s, i)) if s < self.last else None
-
-    def _backward(self, s: int, i: int) -> None:
-        (x, y), due = self.kept.pop((s, i)), self._due(s, i)
-        with self.record("B", s, i): y.backward(due)
-        if s: self.mail.send(x.grad, s - 1, _tag("B", s - 1, i))
-
-    def _inputs(self, s: int, i: int) -> None:
-        (x, y), due = self.kept.pop((s, i)), self._due(s, i)
-        with self.record("I", s, i): gradient = torch.autograd.grad(y, x, due, retain_graph=True)[0] if s else None
-        if s: self.mail.send(gradient, s - 1, _tag("B", s - 1, i))
-        self.kept[s, i] = y, due
-
-    def _weights(self, s: int, i: int) -> None:
-        y, due = self.kept.pop((s, i))
-        with self.record("W", s, i): y.backward(due, inputs=list(self.stages[s].parameters()))
-
 # %% ../nbs/13_pipeline.ipynb #9e81e133
 class Problem(NamedTuple):
     "A model and one batch for it."
@@ -660,54 +279,14 @@ class Task:
 
     def __str__(self) -> str: return f"{self.schedule}, {self.engine}"
 
-# %% ../nbs/13_pipeline.ipynb #b8a371d3
-class Recorder:
-    "Notes when this rank's operations ran."
-    def __init__(self, rank: int): self.rank, self.events = rank, []
-
-    @contextmanager
-    def __call__(self, kind: str, stage: int, micro_batch: int) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.events.append(Event(self.rank, start, time.perf_counter(), kind, stage, micro_batch))
-
 # %% ../nbs/13_pipeline.ipynb #31d6b908
-@functools.cache
-def _recorded_stage() -> type:
-    "torch's PipelineStage, with its operations noted."
-    from torch.distributed.pipelining import PipelineStage
-
-    class RecordedStage(PipelineStage):
-        record: Recorder
-
-        def forward_one_chunk(self, i: int, *args: Any, **kw: Any) -> Any:
-            with self.record("F", self.stage_index, i): return super().forward_one_chunk(i, *args, **kw)
-
-        def backward_one_chunk(self, i: int, *args: Any, full_backward: bool = True, **kw: Any) -> Any:
-            with self.record("B" if full_backward else "I", self.stage_index, i): return super().backward_one_chunk(i, *args, full_backward=full_backward, **kw)
-
-        def backward_weight_one_chunk(self, i: int, *args: Any, **kw: Any) -> Any:
-            with self.record("W", self.stage_index, i): return super().backward_weight_one_chunk(i, *args, **kw)
-
-    return RecordedStage
-
-def engine_step(
-    engine:Any,            # one of torch.distributed.pipelining's schedules
-    x:torch.Tensor|None,   # the batch, on the rank of the first stage
-    y:torch.Tensor|None,   # the targets, on the rank of the last stage
-) -> list[torch.Tensor]:
-    "Forward and backward of a batch; the losses of the micro-batches, on the rank of the last stage."
-    losses: list[torch.Tensor] = []
-    engine.step(*([] if x is None else [x]), **({} if y is None else dict(target=y, losses=losses)))
-    return losses
-
 _TORCH = {"GPipe": "ScheduleGPipe", "1F1B": "Schedule1F1B", "interleaved 1F1B": "ScheduleInterleaved1F1B", "zero-bubble": "ScheduleInterleavedZeroBubble"}
 
 # %% ../nbs/13_pipeline.ipynb #b3e7fc8b
 def _torch_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder, group: Any) -> Callable[[], list[float]]:
     "A function that runs one step by torch.distributed.pipelining."
     from torch.distributed import pipelining
-    made = [_recorded_stage()(module, s, task.stages, torch.device("cpu"), group=group) for s, module in stages.items()]
+    made = [recorded_stage()(module, s, task.stages, torch.device("cpu"), group=group) for s, module in stages.items()]
     for stage in made: stage.record = recorder
     several = task.schedule in SCHEDULES[3:]
     engine = getattr(pipelining, _TORCH[task.schedule])(made if several else made[0], task.micro_batches, loss_fn=F.cross_entropy)
@@ -743,14 +322,14 @@ def _built(task: Task) -> tuple[Problem, nn.Sequential]:
     pieces.zero_grad(set_to_none=True)
     if len(problem.x) % task.micro_batches: raise ValueError(f"the batch must be a multiple of {task.micro_batches} micro-batches, got {len(problem.x)} samples")
     if task.bounds[0] != 0 or task.bounds[-1] != len(pieces) or list(task.bounds) != sorted(set(task.bounds)): raise ValueError(f"bounds must rise from 0 to the {count_text(len(pieces), 'piece')}, got {task.bounds}")
-    _check_untied(pieces, task.bounds)
+    check_untied(pieces, task.bounds)
     return problem, pieces
 
 def pipeline_rank(
     tasks:Sequence[Task],
 ) -> list[tuple[list[list[Event]], list[float], dict[str, np.ndarray]]]:  # of each task: events of each step, losses, gradients
     "What every rank runs: one task after another, each on the first ranks, as many as it needs; others have nothing to tell."
-    rank, world_size = who()
+    rank, world_size = rank_and_world_size()
     most = max(task.ranks for task in tasks)
     if world_size < most: raise ValueError(f"the tasks need {count_text(most, 'rank')}, got a world size of {world_size}")
     groups = {n: dist.new_group(range(n)) for n in sorted({task.ranks for task in tasks})}  # made by all ranks, whether in it or not
@@ -833,25 +412,6 @@ def gradient_error(
     floor = 1e-3 * max(abs(grad).max() for grad in reference.values()) or 1.0  # a gradient of zero is noise: what a bias before batch norm has
     return max(float(abs(run.gradients[name] - grad).max() / max(abs(grad).max(), floor)) for name, grad in reference.items())
 
-# %% ../nbs/13_pipeline.ipynb #5f90fe82
-def plot_runs(
-    predicted:Timeline,
-    measured:Timeline,
-    ax:Axes|None=None,  # where to draw
-    title:str="",       # before the error
-) -> Axes:
-    "For each rank the prediction, hollow, above what was recorded, solid."
-    ranks = measured.ranks
-    ax = axes(ax, height=0.9 + 0.5 * ranks)
-    for timeline, base, solid in ((predicted, 0.02, False), (measured, -0.40, True)):
-        for kind in KINDS:
-            for rank in range(ranks):
-                spans = [(1e3 * e.start, 1e3 * (e.end - e.start)) for e in timeline.of(rank) if e.kind == kind]
-                ax.broken_barh(spans, (base - rank, 0.38), facecolor=_LOOK[kind] if solid else "none", edgecolor="white" if solid else _LOOK[kind], linewidth=0.5 if solid else 1.0)
-    ax.set_yticks([-rank for rank in range(ranks)], [f"rank {rank}" for rank in range(ranks)])
-    words = f"{title}{': ' if title else ''}predicted {duration_text(predicted.seconds)} ({predicted.seconds / measured.seconds - 1:+.1%}), measured {duration_text(measured.seconds)}"
-    return label(ax, "milliseconds", title=words)
-
 # %% ../nbs/13_pipeline.ipynb #d081eb0d
 class Staged(nn.Module):
     "One rank's stage, to be trained by `fit`: `loss` runs a whole step of the pipeline, forward and backward."
@@ -864,7 +424,7 @@ class Staged(nn.Module):
     ):
         from torch.distributed import pipelining
         super().__init__()
-        (self.rank, self.world_size), self.stage, self.micro_batches = who(), stage.to(device), micro_batches
+        (self.rank, self.world_size), self.stage, self.micro_batches = rank_and_world_size(), stage.to(device), micro_batches
         self.rows, self.samples = ceil_div(batch_size, micro_batches) * micro_batches, batch_size
         self.engine = pipelining.Schedule1F1B(pipelining.PipelineStage(stage, self.rank, self.world_size, device), micro_batches, loss_fn=self._share)
 
@@ -891,7 +451,7 @@ def agreed_cut(
     x:torch.Tensor,        # a micro-batch
 ) -> tuple[int, ...]:      # bounds of as many stages as there are ranks, the same on every rank
     "The best cut by rank 0's profile."
-    rank, world_size = who()
+    rank, world_size = rank_and_world_size()
     equal_counts(len(pieces), world_size)  # more ranks than pieces are refused on every rank
     found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds if rank == 0 else None]
     dist.broadcast_object_list(found)
@@ -922,15 +482,15 @@ def train_pipeline(
     "Train by PyTorch's 1F1B schedule and `fit`, as one stage of the model. ValueError where the models differ."
     if precision not in ("fp32", "tf32"): raise ValueError(f"precision must be fp32 or tf32 for a pipeline, got {precision!r}")
     with process_group(device) as place:
-        world_size = who()[1]
+        world_size = rank_and_world_size()[1]
         if place.type == "cuda" and dist.get_backend() != "nccl": raise ValueError(f"each of the {world_size} ranks needs a GPU of its own, got {torch.cuda.device_count()}: pass device='cpu'")
         check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision, micro_batches=micro_batches, valid=None if valid is None else len(valid))
         parts = _micro_batches(micro_batches, positive_int("batch_size", batch_size), world_size)
         loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model)
         bounds = agreed_cut(pieces, to_float(train.tensors[0][:ceil_div(batch_size, parts)]))  # on the processor, whatever trains it
-        _check_untied(pieces, bounds)
+        check_untied(pieces, bounds)
         model.to(place)
-        staged = Staged(pieces[slice(*bounds[who()[0]:][:2])], batch_size, parts, place)
+        staged = Staged(pieces[slice(*bounds[rank_and_world_size()[0]:][:2])], batch_size, parts, place)
         history = fit(staged, loader, epochs=epochs, optimizer=sgd(staged, lr, momentum), loss_fn=staged.loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
         for owner, (i, j) in enumerate(pairwise(bounds)):
             for tensor in (*pieces[i:j].parameters(), *pieces[i:j].buffers()): dist.broadcast(tensor.data, owner)
@@ -989,79 +549,3 @@ def wait_problem(
 ) -> Problem:
     "A model of layers that wait, one for each stage."
     return Problem(nn.Sequential(*map(Wait, times.forward, times.inputs, times.weights)), torch.rand(batch, 4), torch.randint(0, 4, (batch,)))
-
-# %% ../nbs/13_pipeline.ipynb #f35f1e21
-@dataclass(frozen=True)
-class Setup:
-    "A schedule and its times; the unit is a rank's forward for one micro-batch."
-    schedule:str         # one of `SCHEDULES`
-    ranks:int
-    micro_batches:int
-    chunks:int=1         # stages on each rank, of interleaved 1F1B and zero-bubble
-    backward:float=2.0   # units, half of it for the input
-    slow:float=1.0       # the last rank's times, over those of the others
-
-    def times(self) -> StageTimes:
-        "Of every stage, in units."
-        scale = [(self.slow if stage % self.ranks == self.ranks - 1 else 1.0) / self.chunks for stage in range(self.ranks * self.chunks)]
-        return StageTimes(tuple(scale), tuple(self.backward / 2 * s for s in scale), tuple(self.backward / 2 * s for s in scale))
-
-    def timeline(self) -> Timeline:
-        "By simulation, in units."
-        return simulate(schedule(self.schedule, self.ranks, self.micro_batches, self.chunks), self.times())
-
-    def task(self, unit: float = 0.01, repeats: int = 1) -> tuple[Task, Timeline]:
-        "To run for real with layers that wait, a unit being so many seconds; and its prediction."
-        times = settled(self.times().scaled(unit))
-        problem = functools.partial(wait_problem, times, self.micro_batches)
-        engine = "hand" if self.schedule == "naive" or self.micro_batches < self.ranks else "torch"
-        task = Task(problem, tuple(range(len(times.forward) + 1)), self.schedule, self.micro_batches, self.chunks, engine, repeats)
-        return task, task.predict(times)
-
-# %% ../nbs/13_pipeline.ipynb #1febbce0
-def describe_setup(
-    setup:Setup,
-) -> str:
-    "Length, bubble and memory, in words."
-    timeline = setup.timeline()
-    work = setup.micro_batches * (1 + setup.backward) * (setup.ranks - 1 + setup.slow)
-    kept = [timeline.peak(rank) for rank in range(setup.ranks)]
-    return (f"{timeline.seconds:,.4g} units of time for {count_text(setup.micro_batches, 'micro-batch', 'micro-batches')} on {count_text(setup.ranks, 'rank')}, {work / timeline.seconds:.2f} times as fast as one rank. "
-            f"Ranks are idle for {timeline.bubble:.1%} of their time. Rank 0 keeps the activations of at most {kept[0]:g} micro-batches, the last rank of {kept[-1]:g}.")
-
-# %% ../nbs/13_pipeline.ipynb #a1010f58
-def run_setup(
-    setup:Setup,
-    unit:float=0.01,  # seconds of a rank's forward
-    most:int=4,       # ranks that may be started
-    report:Callable[[float, str], None]=lambda share, words: None,
-) -> tuple[Run, Timeline]:  # what happened, what was predicted
-    "Run the setup here; ValueError where that would take too many processes or too long."
-    if setup.ranks > most: raise ValueError(f"ranks must be at most {most} to be started here, got {setup.ranks}")
-    task, predicted = setup.task(unit)
-    if predicted.seconds > 5: raise ValueError(f"a step must take at most 5 s to be run here, this one takes {duration_text(predicted.seconds)}: choose fewer micro-batches")
-    return run_pipelines([task], report=report)[0], predicted
-
-def pipeline_panel() -> ipywidgets.VBox:
-    "A panel: a `Setup`'s parts -> what each rank does when, the bubble, the activations kept; and a button to run it."
-    import ipywidgets as w
-    controls = dict(
-        schedule=w.Dropdown(options=list(SCHEDULES), value="GPipe", description="schedule", style={"description_width": "150px"}, layout=w.Layout(width="420px")),
-        ranks=slider("ranks", range(1, 9), 4), micro_batches=slider("micro-batches", [1, 2, 3, 4, 6, 8, 12, 16, 24, 32], 8), chunks=slider("stages on a rank", [1, 2, 3, 4], 1),
-        backward=slider("backward (forwards)", [1.0, 1.5, 2.0, 2.5, 3.0], 2.0), slow=slider("last rank (others)", [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0], 1.0))
-    real = w.HTML()
-
-    def update(**values: Any) -> tuple[str, Svg]:
-        setup = Setup(**values)
-        return describe_setup(setup), draw_schedule(setup.timeline())
-
-    def done(found: tuple[Run, Timeline]) -> str:
-        run, predicted = found
-        real.value = str(draw_schedule(run.timeline))
-        return (f"{run.task.schedule} on {count_text(run.task.ranks, 'rank')} with {count_text(run.task.micro_batches, 'micro-batch', 'micro-batches')}: measured {duration_text(run.timeline.seconds)}, predicted {duration_text(predicted.seconds)}; "
-                f"idle {run.timeline.bubble:.1%}, predicted {predicted.bubble:.1%}")
-
-    button = RunButton(lambda job: run_setup(Setup(**{name: control.value for name, control in controls.items()}), report=job.report), done, "Run it here")
-    box = panel(controls, update, "pipeline", [button.widget, real])
-    box.controls, box.button = controls, button
-    return box

@@ -3,40 +3,28 @@
 # %% ../nbs/09_precision.ipynb #7c452b9d
 from __future__ import annotations
 
-import copy
-import itertools
 import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from .arithmetic import positive_float, positive_int
-from .inference import fit_service
-from .models import count_parameters, layer_table, saved_bytes
-from .training import PRECISIONS, Run, autocast, check_precision, evaluate, fit, keep_memory, matmul_precision, pick_device, sgd, supported_precisions
-from .ui import COLORS, Svg, axes, label, median, panel, slider
+from .engine.checks import positive_float, positive_int
+from .training import Run
 
 # %% auto #0
-__all__ = ['FORMATS', 'DEVICES', 'INSTRUCTIONS', 'Format', 'rounded', 'spacing', 'unit_roundoff', 'formats_table',
-           'describe_value', 'draw_value', 'formats_panel', 'quantize', 'running_sum', 'stalls_at', 'plot_sums', 'dot',
-           'error_bound', 'Exponents', 'GradientExponents', 'plot_gradients', 'plot_scaling', 'LossScaler',
-           'autocast_table', 'CastMode', 'stuck_share', 'MasterWeights', 'accuracy_by_seed', 'Roofline',
-           'layer_traffic', 'forward_seconds', 'measure_roofline', 'short_instructions', 'compare_precisions',
-           'measure_layers', 'plot_roofline', 'step_work', 'least_costs', 'calibration_layers', 'StepCosts',
-           'measure_costs', 'check_predictions', 'plot_predictions']
+__all__ = ['FORMATS', 'INSTRUCTIONS', 'Format', 'rounded', 'spacing', 'unit_roundoff', 'formats_table', 'quantize', 'running_sum',
+           'stagnation_point', 'dot', 'error_bound', 'Exponents', 'GradientExponents', 'LossScaler', 'CastMode',
+           'stuck_share', 'MasterWeights', 'short_instructions']
 
 # %% ../nbs/09_precision.ipynb #9e827ebd
 if TYPE_CHECKING:
-    import ipywidgets
     import pandas as pd
-    from matplotlib.axes import Axes
 
 # %% ../nbs/09_precision.ipynb #a98a8a4c
 @dataclass(frozen=True)
@@ -113,103 +101,6 @@ def formats_table() -> pd.DataFrame:  # bits, exponent_bits, mantissa_bits, larg
                  smallest_normal=f.decode(2**f.mantissa_bits), smallest=f.decode(1), spacing_at_1=spacing(f, 1.0)) for f in FORMATS.values()]
     return pd.DataFrame(rows).set_index("format")
 
-# %% ../nbs/09_precision.ipynb #9191386e
-def _no_nan(value: float) -> None:
-    if math.isnan(value): raise ValueError("the value must be a number, got nan: NaN has no neighbours")
-
-def describe_value(
-    format:Format,   # such as `FORMATS["fp16"]`
-    value:float,     # any number but NaN
-) -> str:
-    "What becomes of `value` in `format`."
-    _no_nan(value)
-    stored, largest = rounded(format, value), format.decode(format.last_code)
-    if not math.isfinite(stored):
-        becomes = "NaN, for it has no infinity (a conversion that saturates gives its largest number)" if format.finite else "infinity"
-        return f"{value:.6g} overflows {format.name} and becomes {becomes}: the largest is {largest:.6g}."
-    if stored == 0 and value: return f"{value:.6g} underflows to 0 in {format.name}: its smallest number above 0 is {format.decode(1):.3g}, and half of that or less is lost."
-    gap = f"the numbers around it are {spacing(format, stored):.3g} apart"
-    kind = " It is subnormal: the nearer to zero, the fewer digits." if 0 < abs(stored) < format.decode(2**format.mantissa_bits) else ""
-    if stored == value: return f"{value:.9g} is a number of {format.name}; {gap}.{kind}"
-    return f"{value:.9g} becomes {stored!r} in {format.name}, a relative error of {abs(stored - value) / abs(value):.2g}; {gap}.{kind}"
-
-# %% ../nbs/09_precision.ipynb #d04e4699
-def draw_value(
-    format:Format,   # such as `FORMATS["fp16"]`
-    value:float,     # any number but NaN
-) -> Svg:
-    "The bits of `value` in `format`, its neighbours, and where it lies in the range of each format."
-    _no_nan(value)
-    drawing = Svg(700, 250, f"{value:g} in {format.name}")
-    _draw_bits(drawing, format, format.encode(value))
-    _draw_neighbours(drawing, format, value)
-    _draw_ranges(drawing, format, value)
-    return drawing
-
-def _draw_bits(drawing: Svg, format: Format, code: int) -> None:
-    "A box for each bit, and the fields named below."
-    width, left = min(30, 680 / format.bits), 10.0
-    digits, first = f"{code:0{format.bits}b}", 1 + format.exponent_bits
-    for i, digit in enumerate(digits):
-        color = COLORS["other"] if i == 0 else COLORS["forward"] if i < first else COLORS["update"]
-        drawing.box(left + i * width, 8, width - 2, 24, color).text(left + (i + 0.5) * width - 1, 25, digit, "middle", color="white")
-    field, mantissa = int(digits[1:first], 2), int(digits[first:], 2)
-    drawing.text(left, 48, "sign", size=10).text(left + width * (1 + format.exponent_bits / 2), 48, f"exponent {field}", "middle", 10)
-    drawing.text(left + width * (first + format.mantissa_bits / 2), 48, f"mantissa {mantissa}", "middle", 10)
-
-# %% ../nbs/09_precision.ipynb #13b08f3c
-def _neighbours(format: Format, value: float, reach: int = 2) -> list[float]:
-    "Numbers of `format` in a row, `value` among them or beside them."
-    index = min(format.encode(abs(value)), format.last_code) * (-1 if value < 0 else 1)
-    indices = (i for i in range(index - reach, index + reach + 1) if abs(i) <= format.last_code)
-    return [math.copysign(format.decode(abs(i)), i) for i in indices]
-
-def _draw_neighbours(drawing: Svg, format: Format, value: float) -> None:
-    "A number line with the neighbours, and the value on it."
-    numbers = _neighbours(format, value)
-    low, high = numbers[0], numbers[-1]
-    place = lambda x: 60 + 580 * min(max((x - low) / (high - low), -0.08), 1.08)
-    drawing.line(10, 92, 690, 92)
-    digits = math.ceil((format.mantissa_bits + 1) * math.log10(2)) + 2
-    for x in numbers: drawing.line(place(x), 85, place(x), 99).text(place(x), 113, f"{x:.{digits}g}", "middle", 10)
-    beyond = " →" if value > high else " ←" if value < low else ""  # it lies outside the picture
-    drawing.box(place(value) - 2, 68, 4, 24, COLORS["read"]).text(min(max(place(value), 45), 645), 64, f"{value:.7g}{beyond}", "middle", 11)
-
-def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
-    "A bar for the range of each format, over powers of two from -152 to 130."
-    place = lambda exponent: 90 + 590 * (min(max(exponent, -152), 130) + 152) / 282
-    for row, f in enumerate(FORMATS.values()):
-        y, normal = 132 + 16 * row, 1 - f.bias
-        color = COLORS["forward"] if f == format else COLORS["other"]
-        drawing.text(10, y + 10, f.name, size=11).box(place(normal), y, place(math.log2(f.decode(f.last_code))) - place(normal), 12, color)
-        drawing.box(place(normal - f.mantissa_bits), y, place(normal) - place(normal - f.mantissa_bits), 12, color, hollow=True)
-    for power in (-150, -100, -50, 0, 50, 100): drawing.text(place(power), 242, f"2^{power}", "middle", 10)
-    if value: drawing.box(place(math.log2(abs(value)) if math.isfinite(value) else 130) - 1, 126, 2, 104, COLORS["read"])
-
-# %% ../nbs/09_precision.ipynb #652c4bba
-def formats_panel() -> ipywidgets.VBox:
-    "A panel: format and value, by exponent and mantissa or typed in -> bits, neighbours, rounding error, overflow and underflow."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    controls = dict(name=w.Dropdown(options=list(FORMATS), value="fp16", description="format", **wide),
-                    exponent=slider("exponent (power of 2)", range(-152, 131), -4),
-                    mantissa=slider("mantissa (1 to 2)", [1 + i / 100 for i in range(100)], 1.6, "{:.2f}".format),
-                    typed=w.Text(placeholder="such as 0.1, then Enter", description="or a number", continuous_update=False, **wide))
-
-    def update(name: str, exponent: int, mantissa: float, typed: str) -> tuple[str, Svg]:
-        value = _typed_number(typed) if typed.strip() else math.ldexp(mantissa, exponent)
-        return describe_value(FORMATS[name], value), draw_value(FORMATS[name], value)
-
-    box = panel(controls, update, "formats")
-    for name in ("exponent", "mantissa"): controls[name].observe(lambda _: setattr(controls["typed"], "value", ""), names="value")
-    box.controls = controls
-    return box
-
-def _typed_number(text: str) -> float:
-    "The number that was typed; ValueError says what would be one."
-    try: return float(text)
-    except ValueError: raise ValueError(f"type a number such as 0.1 or 1e-8, got {text.strip()!r}") from None
-
 # %% ../nbs/09_precision.ipynb #7590e1f3
 def quantize(
     tensor:torch.Tensor,   # of floats; float32 or less, so that float64 holds them exactly
@@ -240,7 +131,7 @@ def running_sum(
     return sums
 
 # %% ../nbs/09_precision.ipynb #a48474be
-def stalls_at(
+def stagnation_point(
     value:float,     # positive, added again and again
     format:Format,   # of the sum
 ) -> float:
@@ -251,22 +142,6 @@ def stalls_at(
     power = exponent - (mantissa == 0.5) + format.mantissa_bits + 1  # from there on, the spacing is at least twice the value
     stall = math.ldexp(1.0, power)
     return stall if stall <= format.decode(format.last_code) else math.inf
-
-# %% ../nbs/09_precision.ipynb #49e81574
-def plot_sums(
-    sums:dict[str, list[float]],  # name -> sums after each addition
-    exact:float,                  # the last sum in exact arithmetic
-    ax:Axes|None=None,            # where to draw
-) -> Axes:
-    "Running sums over the number of additions, with the exact one hollow."
-    ax = axes(ax, height=2.6)
-    for (name, run), color in zip(sums.items(), ("update", "forward", "wait", "copy")):
-        ax.plot(range(1, len(run) + 1), run, color=COLORS[color], linewidth=2)
-        ax.annotate(f"{name}: {run[-1]:.6g}", (len(run), run[-1]), (6, 0), textcoords="offset points", va="center", fontsize=9)
-    count = max(map(len, sums.values()))
-    ax.plot([0, count], [0, exact], "--", color=COLORS["other"], linewidth=1)
-    ax.set_xlim(0, count * 1.18)
-    return label(ax, "additions", "sum")
 
 # %% ../nbs/09_precision.ipynb #8d5502f9
 def dot(
@@ -374,45 +249,6 @@ class GradientExponents:
                 for (layer, kind), e in self.found.items()]
         return pd.DataFrame(rows).set_index(["layer", "kind"]).sort_index(level="kind", sort_remaining=False)
 
-# %% ../nbs/09_precision.ipynb #a97fdd42
-def plot_gradients(
-    watch:GradientExponents,                 # after a run
-    kind:str="output",                       # "output" or "parameters"
-    formats:Iterable[str]=("fp16", "fp8 e5m2", "fp8 e4m3"),  # whose underflow is marked
-    ax:Axes|None=None,                       # where to draw
-) -> Axes:
-    "A histogram of exponents for each layer, and below which exponent each format has only zero."
-    ax = axes(ax, height=3.0)
-    kinds = {layer: counts for (layer, k), counts in watch.found.items() if k == kind and counts.total}
-    if not kinds: raise ValueError(f"kind must be output or parameters and the run must have had a step, got {kind!r}")
-    for (layer, counts), color in zip(sorted(kinds.items()), ("wait", "copy", "forward", "backward", "update", "read", "other") * len(kinds)):
-        exponents = range(min(counts.counts) - 1, max(counts.counts) + 2)
-        shares = [100 * counts.counts.get(e, 0) / counts.total for e in exponents]
-        ax.step(exponents, shares, where="mid", color=COLORS[color], linewidth=1.5, label=layer)
-    for name in formats:
-        edge = -FORMATS[name].bias - FORMATS[name].mantissa_bits - 0.5  # between the exponents that are lost and those that are kept
-        ax.axvline(edge, color="#444444", linestyle=":", linewidth=1)
-        ax.annotate(f"{name} ", (edge, 1), xycoords=("data", "axes fraction"), ha="right", va="top", rotation=90, fontsize=8)
-    ax.legend(loc="upper left", fontsize=8, frameon=False)
-    return label(ax, "exponent: gradients between 2^e and 2^(e+1)", f"% of a layer's gradients ({kind})")
-
-# %% ../nbs/09_precision.ipynb #b74964dd
-def plot_scaling(
-    exponents:Exponents,                            # of the gradients
-    formats:Iterable[str]=("fp16", "fp8 e5m2", "fp8 e4m3"),
-    powers:Iterable[int]=range(0, 41),              # the loss is multiplied by 2 to these
-    ax:Axes|None=None,                              # where to draw
-) -> Axes:
-    "What underflows (solid) and what overflows (dashed) over the loss scale."
-    ax, powers = axes(ax, height=2.8), list(powers)
-    for name, color in zip(formats, ("forward", "wait", "update")):
-        under, over = ([100 * share(FORMATS[name], 2.0**p) for p in powers] for share in (exponents.underflow, exponents.overflow))
-        ax.plot(powers, under, color=COLORS[color], label=name)
-        ax.plot(powers, over, "--", color=COLORS[color])
-    ax.set_ylim(0, max(5, ax.get_ylim()[1]))
-    ax.legend(title="solid: underflow, dashed: overflow", title_fontsize=8, fontsize=8, frameon=False, loc="upper center")
-    return label(ax, "loss scale, as a power of two", "% of gradients lost")
-
 # %% ../nbs/09_precision.ipynb #5d38a083
 class LossScaler:
     "Dynamic loss scaling: skip the update and shrink on overflow, grow after a row of good updates."
@@ -446,30 +282,6 @@ class LossScaler:
         if self.good == self.interval:
             self.good = 0
             if self.scale * self.growth <= FORMATS["fp32"].decode(FORMATS["fp32"].last_code): self.scale *= self.growth
-
-# %% ../nbs/09_precision.ipynb #15931223
-_OPERATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {  # each gets a 4 x 4 tensor
-    "matmul": lambda x: x @ x, "linear": lambda x: F.linear(x, torch.eye(4, device=x.device)),
-    "conv2d": lambda x: F.conv2d(x[None, None], torch.ones(1, 1, 2, 2, device=x.device)),
-    "add": lambda x: x + x, "multiply": lambda x: x * x, "relu": F.relu, "gelu": F.gelu, "sigmoid": torch.sigmoid,
-    "max_pool2d": lambda x: F.max_pool2d(x[None, None], 2), "avg_pool2d": lambda x: F.avg_pool2d(x[None, None], 2),
-    "batch_norm": lambda x: F.batch_norm(x, torch.zeros(4, device=x.device), torch.ones(4, device=x.device), training=True),
-    "layer_norm": lambda x: F.layer_norm(x, (4,)), "softmax": lambda x: F.softmax(x, 1), "log_softmax": lambda x: F.log_softmax(x, 1),
-    "exp": torch.exp, "sum": torch.sum, "prod": torch.prod, "mse_loss": lambda x: F.mse_loss(x, x),
-    "cross_entropy": lambda x: F.cross_entropy(x, torch.arange(4, device=x.device))}
-
-def autocast_table(
-    device:str|torch.device|None=None,     # None: a GPU where there is one
-    dtype:torch.dtype=torch.bfloat16,      # the short format
-) -> pd.DataFrame:                         # index operation; from_fp32, from_short, rule
-    "The dtype of each operation's result under autocast, for an input in fp32 and in `dtype`: found by running it."
-    import pandas as pd
-    device, rows = pick_device(device), []
-    for name, operation in _OPERATIONS.items():
-        with torch.autocast(device.type, dtype): found = [operation(torch.ones(4, 4, device=device, dtype=d)).dtype for d in (torch.float32, dtype)]
-        rule = {(dtype, dtype): "short", (torch.float32, torch.float32): "fp32"}.get(tuple(found), "as it comes")
-        rows.append((name, *(str(d).removeprefix("torch.") for d in found), rule))
-    return pd.DataFrame(rows, columns=["operation", "from_fp32", "from_short", "rule"]).set_index("operation")
 
 # %% ../nbs/09_precision.ipynb #1520d88c
 class CastMode(TorchFunctionMode):
@@ -526,132 +338,6 @@ class MasterWeights:
             for parameter, copied in zip(self.parameters, self.copies): parameter.copy_(copied)
         for parameter in self.parameters: parameter.grad = None
 
-# %% ../nbs/09_precision.ipynb #1a9ef7a1
-def accuracy_by_seed(
-    make_model:Callable[[], nn.Module],    # a fresh classifier
-    loader:Callable[[int], Iterable],      # seed -> batches of one epoch
-    test:Any,                              # data set or loader to judge by
-    precisions:Iterable[str],              # to compare
-    seeds:Iterable[int]=range(3),          # of weights and order
-    device:str|torch.device|None=None,     # None: a GPU where there is one
-) -> pd.DataFrame:                         # a row for each seed, a column for each precision; accuracy from 0 to 1
-    "Test accuracy after an epoch of SGD at 0.1, same seeds in each precision."
-    import pandas as pd
-    device, names, rows = pick_device(device), list(precisions), {}
-    for name in names: check_precision(name, device)
-    for seed in seeds:
-        rows[seed] = {}
-        for name in names:
-            torch.manual_seed(seed)
-            model = make_model()
-            fit(model, loader(seed), precision=name, device=device, progress=False)
-            rows[seed][name] = evaluate(model, test)
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("seed")
-
-# %% ../nbs/09_precision.ipynb #81fa08cf
-@dataclass(frozen=True)
-class Roofline:
-    "What a device does at most: memory traffic, matrix arithmetic, and the least time of one operation."
-    name:str                        # for people
-    bytes_per_s:float               # between memory and processor
-    flops_per_s:dict[str, float]    # precision -> rate of matrix products
-    launch:float                    # seconds of the smallest operation
-    source:str                      # where the figures come from
-
-    def __post_init__(self):
-        positive_float("bytes_per_s", self.bytes_per_s)
-        positive_float("launch", self.launch, zero=True)
-        for name, rate in self.flops_per_s.items(): positive_float(f"flops_per_s[{name!r}]", rate)
-
-    def rate(self, precision: str) -> float:
-        "FLOPs a second; ValueError if it is not known for this precision."
-        if precision not in self.flops_per_s: raise ValueError(f"precision must be one of {', '.join(self.flops_per_s)} for {self.name}, got {precision!r}")
-        return self.flops_per_s[precision]
-
-    def ridge(self, precision: str) -> float:
-        "FLOPs for each byte, from which on arithmetic and not memory is the limit."
-        return self.rate(precision) / self.bytes_per_s
-
-    def attainable(self, intensity: float, precision: str) -> float:
-        "FLOPs a second at so many FLOPs for each byte."
-        return min(self.rate(precision), positive_float("intensity", intensity) * self.bytes_per_s)
-
-    def seconds(self, flops: float, bytes: float, precision: str) -> float:
-        "Time of one operation: the slowest of arithmetic, memory and launch."
-        return max(flops / self.rate(precision), bytes / self.bytes_per_s, self.launch)
-
-# %% ../nbs/09_precision.ipynb #b240f295
-def layer_traffic(
-    model:nn.Module,               # left as it is
-    input_shape:tuple[int, ...],   # of one batch, samples first
-    precision:str="fp32",          # fp16 and bf16 take 2 bytes a value, the others 4
-) -> pd.DataFrame:                 # layer, kind, flops, bytes, intensity
-    "Operations and bytes of each layer's forward pass, by arithmetic; nothing is allocated."
-    if precision not in PRECISIONS: raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    table = layer_table(model, input_shape)
-    values = [inputs + math.prod(shape) + parameters for inputs, shape, parameters in zip(_input_values(model, input_shape), table.output_shape, table.parameters)]
-    table = table[["layer", "kind", "flops"]].assign(bytes=[v * (2 if precision in _SHORT else 4) for v in values])
-    return table.assign(intensity=table.flops / table.bytes)
-
-_SHORT = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions in which autocast runs
-
-def _input_values(model: nn.Module, input_shape: tuple[int, ...]) -> list[int]:
-    "Values in the input of each layer without children, in the order of `layer_table`."
-    ghost, counts = copy.deepcopy(model).to("meta"), []
-    for layer in ghost.modules():
-        if not any(layer.children()): layer.register_forward_pre_hook(lambda _layer, inputs: counts.append(inputs[0].numel()))
-    with torch.no_grad(): ghost(torch.empty(input_shape, device="meta"))
-    return counts
-
-# %% ../nbs/09_precision.ipynb #34d44373
-def forward_seconds(
-    roofline:Roofline,       # of a device
-    traffic:pd.DataFrame,    # from `layer_traffic`, for this precision
-    precision:str="fp32",    # one that the roofline knows
-) -> float:
-    "What the roofline says of a forward pass, operation after operation."
-    return math.fsum(roofline.seconds(flops, bytes, precision) for flops, bytes in zip(traffic.flops, traffic.bytes))
-
-DEVICES = {device.name: device for device in (
-    Roofline("V100 SXM2", 900e9, {"fp32": 15.7e12, "fp16": 125e12}, 1e-5, "NVIDIA V100 data sheet; 10 µs for an operation is our assumption"),
-    Roofline("A100 40 GB", 1555e9, {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12}, 1e-5, "NVIDIA A100 data sheet, dense; 10 µs for an operation is our assumption"),
-    Roofline("H100 SXM", 3350e9, {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12}, 1e-5, "NVIDIA H100 data sheet, half of the figures with sparsity; 10 µs for an operation is our assumption"),
-)}  # name -> published peaks, which no program reaches
-
-# %% ../nbs/09_precision.ipynb #c2549ce6
-def _once(action: Callable[[], Any], device: torch.device) -> float:
-    "Seconds of an action."
-    if device.type == "cuda": torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    action()
-    if device.type == "cuda": torch.cuda.synchronize(device)
-    return time.perf_counter() - start
-
-def _time(action: Callable[[], Any], device: torch.device, rounds: int) -> float:
-    "Median seconds of an action, after one to warm up."
-    return median([_once(action, device) for _ in range(rounds + 1)][1:])
-
-def measure_roofline(
-    device:str|torch.device|None=None,     # None: a GPU where there is one
-    precisions:Iterable[str]|None=None,    # None: all that the device has
-    side:int|None=None,                    # of the square matrices; None: 512 on a CPU, 8192 on a GPU
-    rounds:int=5,                          # of each measurement
-) -> Roofline:
-    "Bandwidth, matrix rates and launch of this device; medians."
-    device = pick_device(device)
-    names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
-    side, rounds = positive_int("side", (8192 if device.type == "cuda" else 512) if side is None else side), positive_int("rounds", rounds)
-    source, one = torch.ones(64 << 20, device=device), torch.ones(1, device=device)  # 256 MiB
-    target = torch.empty_like(source)
-    bandwidth = 2 * source.nbytes / _time(lambda: target.copy_(source), device, rounds)
-    launch = _time(lambda: [one.add_(0) for _ in range(1_000)], device, rounds) / 1_000
-    del source, target
-    return Roofline("this device", bandwidth, {p: _matrix_rate(device, p, side, rounds) for p in names}, launch, "measured here")
-
-def _matrix_rate(device: torch.device, precision: str, side: int, rounds: int) -> float:
-    a, b = (torch.rand(side, side, device=device).to(_SHORT.get(precision, torch.float32)) for _ in range(2))
-    with matmul_precision(precision, device): return 2 * side**3 / _time(lambda: F.linear(a, b), device, rounds)
-
 # %% ../nbs/09_precision.ipynb #7a4e39a4
 INSTRUCTIONS = {"avx512_bf16": "bf16 on vectors", "amx_bf16": "bf16 on matrix tiles", "avx512_fp16": "fp16 on vectors", "amx_fp16": "fp16 on matrix tiles",
                 "bf16": "bf16 on Arm", "asimdhp": "fp16 on Arm"}  # flag in /proc/cpuinfo -> what it gives
@@ -664,276 +350,3 @@ def short_instructions(
     except OSError: return None
     flags = next((line.partition(":")[2].split() for line in lines if line.split(":")[0].strip() in ("flags", "Features")), None)
     return None if flags is None else [name for name in INSTRUCTIONS if name in flags]
-
-# %% ../nbs/09_precision.ipynb #9402a958
-def compare_precisions(
-    make_model:Callable[[], nn.Module],            # a fresh model; `lambda: torch.compile(...)` for a compiled one
-    batch:tuple[torch.Tensor, torch.Tensor],       # inputs (floats) and labels, used in every step
-    precisions:Iterable[str]|None=None,            # None: all that the device has
-    channels_last:Iterable[bool]=(False, True),    # memory formats
-    steps:int=8,                                   # of a round; the first is left out
-    rounds:int=3,                                  # each runs every kind once
-    device:str|torch.device|None=None,             # None: a GPU where there is one
-    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
-) -> pd.DataFrame:                                 # index precision, channels_last; step_seconds, ratio, low, high, bytes
-    "Seconds of a training step in each precision, the ratio to the first row of the same round with its spread, and bytes."
-    import pandas as pd
-    device, steps, rounds = pick_device(device), positive_int("steps", steps), positive_int("rounds", rounds)
-    names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
-    trained = {(name, last): make_model().to(device) for name in names for last in channels_last}
-    if not trained: raise ValueError("there is nothing to compare: give at least one precision and one memory format")
-    seconds: dict[tuple[str, bool], list[float]] = {kind: [] for kind in trained}
-    for i in range(rounds):
-        for j, (kind, model) in enumerate(trained.items()):
-            report((i + j / len(trained)) / rounds, f"{kind[0]}, round {i + 1} of {rounds}")
-            run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=kind[0], channels_last=kind[1], device=device, progress=False)
-            seconds[kind].append(median(step.seconds for step in run.steps[1:] or run.steps))
-    first = next(iter(seconds.values()))
-    rows = []
-    for kind, times in seconds.items():
-        ratios = [t / base for t, base in zip(times, first)]
-        rows.append(dict(precision=kind[0], channels_last=kind[1], step_seconds=median(times), ratio=median(ratios), low=min(ratios), high=max(ratios),
-                         bytes=_step_bytes(trained[kind], batch, kind, device)))
-    return pd.DataFrame(rows).set_index(["precision", "channels_last"])
-
-def _step_bytes(model: nn.Module, batch: tuple, kind: tuple[str, bool], device: torch.device) -> int:
-    "What a step keeps: the peak of a GPU, or what autograd saves on a CPU."
-    name, last = kind
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        fit(model, [batch], optimizer=sgd(model, 1e-3), precision=name, channels_last=last, device=device, progress=False)
-        return torch.cuda.max_memory_allocated(device)
-    with torch.autocast(device.type, _SHORT.get(name, torch.bfloat16), enabled=name in _SHORT): return saved_bytes(model, batch[0])
-
-# %% ../nbs/09_precision.ipynb #fa94f0af
-def measure_layers(
-    model:nn.Module,        # left as it is, on the device of `inputs`
-    inputs:torch.Tensor,    # one batch
-    rounds:int=5,           # of each layer
-) -> pd.DataFrame:          # as `layer_traffic`, for layers with FLOPs; and flops_per_s
-    "The rate at which each convolution and each linear layer runs alone, in fp32."
-    seen, hooks = [], []
-    for layer in model.modules():
-        if not any(layer.children()): hooks.append(layer.register_forward_pre_hook(lambda layer, args: seen.append((layer, args[0].clone()))))
-    try:
-        with torch.no_grad(): model(inputs)
-    finally:
-        for hook in hooks: hook.remove()
-    table = layer_traffic(model, tuple(inputs.shape))
-    with torch.no_grad(): rates = [f / _time(lambda: layer(x), inputs.device, rounds) if f else 0.0 for f, (layer, x) in zip(table.flops, seen)]
-    return table.assign(flops_per_s=rates)[table.flops > 0]
-
-def plot_roofline(
-    roofline:Roofline,                  # of the device on which the layers were measured
-    layers:dict[str, pd.DataFrame],     # name -> from `measure_layers`
-    ax:Axes|None=None,                  # where to draw
-) -> Axes:
-    "The roof of each precision, and each layer in fp32: hollow what the roof allows, solid what was measured."
-    ax = axes(ax, height=3.4)
-    ends = (0.5, max(2 * max(table.intensity.max() for table in layers.values()), 4 * max(map(roofline.ridge, roofline.flops_per_s))))
-    for name in roofline.flops_per_s:
-        line = [ends[0], *([roofline.ridge(name)] if roofline.ridge(name) > ends[0] else []), ends[1]]
-        ax.plot(line, [roofline.attainable(i, name) / 1e9 for i in line], color=COLORS["other"], linewidth=1.2)
-    groups: list[list[str]] = []
-    for name in sorted(roofline.flops_per_s, key=roofline.rate):  # names of roofs that nearly coincide share a label
-        if groups and roofline.rate(name) < 1.4 * roofline.rate(groups[-1][0]): groups[-1].append(name)
-        else: groups.append([name])
-    for names in groups: ax.annotate(" " + ", ".join(names), (ends[1], roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
-    for (name, table), color in zip(layers.items(), ("forward", "wait", "update")):
-        ax.plot(table.intensity, [roofline.attainable(i, "fp32") / 1e9 for i in table.intensity], "o", color=COLORS[color], fillstyle="none", ms=6)
-        ax.plot(table.intensity, table.flops_per_s / 1e9, "o", color=COLORS[color], ms=5, label=name)
-    ax.set(xscale="log", yscale="log", xlim=(ends[0], 2.2 * ends[1]))
-    ax.legend(fontsize=8, frameon=False, ncols=len(layers), loc="lower left", bbox_to_anchor=(0, 1))
-    return label(ax, "FLOPs for each byte", "GFLOP/s")
-
-# %% ../nbs/09_precision.ipynb #50d6a55a
-def step_work(
-    model:nn.Module,               # left as it is
-    input_shape:tuple[int, ...],   # of one batch, samples first
-) -> pd.DataFrame:                 # layer, kind, flops, backward_flops, bytes, weight_bytes, backward
-    "What each layer does in a training step, by arithmetic; `backward` is False where no gradient passes."
-    table, layers, trained, rows = layer_table(model, input_shape), dict(model.named_modules()), False, []
-    for row, traffic in zip(table.itertuples(), layer_traffic(model, input_shape).bytes):
-        own = any(p.requires_grad for p in layers[row.layer].parameters())
-        rows.append(dict(layer=row.layer, kind=_cost_kind(layers[row.layer]), flops=row.flops, backward_flops=row.flops * (own + trained), bytes=traffic,
-                         weight_bytes=4 * row.parameters, backward=own or trained))
-        trained = trained or own
-    import pandas as pd
-    return pd.DataFrame(rows, columns=["layer", "kind", "flops", "backward_flops", "bytes", "weight_bytes", "backward"])
-
-def _cost_kind(layer: nn.Module) -> str:
-    "Which price list is for this layer."
-    if isinstance(layer, nn.modules.conv._ConvNd): return "convolution" if layer.in_channels // layer.groups >= 8 else "narrow convolution"
-    if isinstance(layer, nn.Linear): return "linear"
-    if isinstance(layer, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)): return "norm"
-    if "Pool" in type(layer).__name__: return "pool"
-    return "view" if isinstance(layer, (nn.Identity, nn.Flatten)) else "pointwise"
-
-# %% ../nbs/09_precision.ipynb #ddb47125
-def least_costs(
-    amounts:Iterable[Iterable[float]],  # a row for each measurement: how much of each thing
-    seconds:Iterable[float],            # what it took
-) -> list[float]:                       # seconds for one of each thing, none negative
-    "Prices with the least sum of squared relative errors."
-    t = torch.tensor(list(seconds), dtype=torch.float64)
-    a = torch.tensor([list(row) for row in amounts], dtype=torch.float64)
-    if a.ndim != 2 or len(a) != len(t) or not (t > 0).all(): raise ValueError(f"amounts must be a row for each of the seconds, all above 0, got {len(a)} rows and {t.tolist()}")
-    a = a / t[:, None]
-    used, best, least = [i for i in range(a.shape[1]) if a[:, i].any()], [0.0] * a.shape[1], math.inf
-    for chosen in itertools.chain.from_iterable(itertools.combinations(used, n) for n in range(1, len(used) + 1)):
-        columns = a[:, chosen]
-        scale = columns.norm(dim=0)
-        prices = torch.linalg.lstsq(columns / scale, torch.ones(len(t), 1, dtype=torch.float64), driver="gelsd").solution[:, 0] / scale
-        error = float(((columns @ prices - 1) ** 2).sum())
-        if (prices >= 0).all() and error < least * (1 - 1e-9): best, least = [dict(zip(chosen, prices.tolist())).get(i, 0.0) for i in range(a.shape[1])], error
-    return best
-
-# %% ../nbs/09_precision.ipynb #13afe977
-_CONVOLUTIONS = (  # inputs, outputs, kernel, stride, side of the image, samples
-    (16, 32, 3, 1, 28, 4), (32, 32, 1, 1, 28, 4), (24, 48, 5, 1, 14, 8), (48, 96, 3, 2, 28, 4), (96, 96, 3, 1, 14, 4), (96, 192, 3, 1, 7, 4), (192, 192, 3, 1, 7, 2),
-    (192, 384, 3, 1, 4, 4), (384, 384, 3, 1, 2, 8), (384, 768, 3, 1, 2, 2), (96, 384, 1, 1, 14, 4), (384, 96, 1, 1, 14, 4), (384, 768, 1, 2, 7, 2), (48, 48, 3, 1, 56, 1),
-    (96, 192, 1, 2, 14, 4), (1, 16, 5, 1, 28, 32), (3, 32, 7, 2, 112, 1), (3, 48, 3, 1, 32, 8), (1, 32, 3, 2, 28, 8), (2, 16, 3, 1, 28, 16))
-_LINEAR = ((256, 256, 8), (1024, 512, 8), (1024, 256, 128), (384, 10, 16), (1536, 1000, 2), (512, 384, 64))  # inputs, outputs, samples
-_IMAGES = ((4, 32, 56, 56), (8, 16, 14, 14), (4, 128, 14, 14), (8, 256, 4, 4), (4, 512, 2, 2), (2, 48, 112, 112))  # for the other kinds
-
-def calibration_layers() -> list[tuple[nn.Module, tuple[int, ...]]]:  # layer and shape of its input
-    "Fresh layers of every kind and of many sizes."
-    found = [(nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), (n, i, side, side)) for i, o, kernel, stride, side, n in _CONVOLUTIONS]
-    found += [(nn.Linear(i, o), (n, i)) for i, o, n in _LINEAR]
-    return found + [(layer, shape) for shape in _IMAGES for layer in (nn.BatchNorm2d(shape[1]), nn.ReLU(), nn.MaxPool2d(2))]
-
-# %% ../nbs/09_precision.ipynb #fc241a0b
-@dataclass(frozen=True)
-class StepCosts:
-    "What layers cost on a device in a precision: prices by kind and phase."
-    precision:str                                   # in which they ran
-    prices:dict[tuple[str, str], list[float]]       # (kind, phase) -> seconds for a call, a FLOP, a byte, a byte of weights; ("parameters", "update") -> for a call, -, a tensor, a byte
-
-    def phases(
-        self,
-        model:nn.Module,               # of convolutions, dense layers, norms, pools, activations
-        input_shape:tuple[int, ...],   # of one batch, samples first
-    ) -> dict[str, float]:             # phase -> seconds
-        "Seconds of forward, backward and update of a training step: it is never run."
-        work, found = step_work(model, input_shape), dict(forward=[], backward=[])
-        for row in work[work.kind != "view"].itertuples():
-            found["forward"].append(self._cost(row.kind, "forward", (1, row.flops, row.bytes, row.weight_bytes)))
-            if row.backward: found["backward"].append(self._cost(row.kind, "backward", (1, row.backward_flops, row.bytes, row.weight_bytes)))
-        sizes = [4 * p.numel() for p in model.parameters() if p.requires_grad]
-        return {phase: math.fsum(seconds) for phase, seconds in found.items()} | dict(update=self._cost("parameters", "update", (1, 0, len(sizes), sum(sizes))))
-
-    def seconds(self, model: nn.Module, input_shape: tuple[int, ...]) -> float:
-        "Seconds of a training step."
-        return math.fsum(self.phases(model, input_shape).values())
-
-    def _cost(self, kind: str, phase: str, amounts: tuple[float, ...]) -> float:
-        if (kind, phase) not in self.prices: raise ValueError(f"there is no price for {phase} of {kind}: the calibration has {', '.join(sorted({k for k, _ in self.prices}))}")
-        return math.fsum(price * amount for price, amount in zip(self.prices[kind, phase], amounts))
-
-# %% ../nbs/09_precision.ipynb #186b10db
-class _Probe:
-    "A layer to be timed alone, forward and backward, in the memory format in which `fit` trains."
-    def __init__(self, layer: nn.Module, shape: tuple[int, ...], precision: str, device: torch.device):
-        x, self.layer, self.kind = torch.rand(shape, device=device), layer, _cost_kind(layer)
-        if x.ndim == 4: x, self.layer = x.contiguous(memory_format=torch.channels_last), layer.to(memory_format=torch.channels_last)
-        inner = self.kind != "narrow convolution"  # these come first in a network
-        x.requires_grad_(inner)
-
-        def forward() -> torch.Tensor:
-            with autocast(precision, device): return layer(x)
-
-        y, wanted = forward(), [*([x] if inner else []), *layer.parameters()]
-        gradient = torch.ones_like(y)
-        self.actions = dict(forward=forward, backward=lambda: torch.autograd.grad(y, wanted, gradient, retain_graph=True))
-        row = step_work(nn.Sequential(layer), shape).iloc[0]
-        self.amounts = dict(forward=(1, row.flops, row.bytes, row.weight_bytes), backward=(1, row.flops * (1 + inner), row.bytes, row.weight_bytes))
-
-class _UpdateProbe:
-    "An update of the parameters of copies of some layers."
-    kind = "parameters"
-
-    def __init__(self, layers: list[nn.Module], make_optimizer: Callable[[nn.Module], torch.optim.Optimizer]):
-        model = copy.deepcopy(nn.ModuleList(layers))  # the probes' graphs need their weights as they were
-        optimizer, parameters = make_optimizer(model), list(model.parameters())
-
-        def prepare() -> None:
-            for p in parameters: p.grad = torch.full_like(p, 1e-6)
-
-        def update() -> None:
-            optimizer.step()
-            optimizer.zero_grad()
-
-        self.actions = dict(prepare=prepare, update=update)
-        self.amounts = dict(update=(1, 0, len(parameters), sum(4 * p.numel() for p in parameters)))
-
-# %% ../nbs/09_precision.ipynb #26060007
-def measure_costs(
-    precision:str="fp32",                   # in which layers run
-    device:str|torch.device|None=None,      # None: a GPU where there is one
-    rounds:int=4,                           # each runs every layer once
-    make_optimizer:Callable[[nn.Module], torch.optim.Optimizer]=sgd,  # of the training that is to be predicted
-) -> StepCosts:
-    "Prices of layers, forward and backward, and of the update, from `calibration_layers`."
-    device, rounds = pick_device(device), positive_int("rounds", rounds)
-    check_precision(precision, device)
-    if device.type == "cpu": keep_memory()  # as `fit` does
-    probes = [_Probe(layer.to(device), shape, precision, device) for layer, shape in calibration_layers()]
-    own = sorted((p.layer for p in probes if any(True for _ in p.layer.parameters())), key=count_parameters)
-    probes += [_UpdateProbe(layers, make_optimizer) for layers in (own, own[:len(own) // 2], own[::3], own[-3:])]  # many tensors, small ones, large ones
-    times: dict[tuple[int, str], list[float]] = {}
-    with matmul_precision(precision, device):
-        for _ in range(rounds + 1):
-            for i, probe in enumerate(probes):
-                for phase, action in probe.actions.items(): times.setdefault((i, phase), []).append(_once(action, device))
-    found: dict[tuple[str, str], tuple[list, list]] = {}
-    for (i, phase), seconds in times.items():
-        if phase not in probes[i].amounts: continue
-        amounts, medians = found.setdefault((probes[i].kind, phase), ([], []))
-        amounts.append(probes[i].amounts[phase])
-        medians.append(median(seconds[1:]))
-    return StepCosts(precision, {what: least_costs(*points) for what, points in found.items()})
-
-# %% ../nbs/09_precision.ipynb #5897f6e8
-def check_predictions(
-    costs:StepCosts,                                    # of this device
-    make_model:Callable[[], nn.Module],                 # a fresh model
-    sample_shape:tuple[int, ...],                       # of one input
-    batches:Iterable[int],                              # sizes, at least two
-    steps:int=4,                                        # of a round; the first is left out
-    rounds:int=2,                                       # each runs every size
-    device:str|torch.device|None=None,                  # None: a GPU where there is one
-) -> pd.DataFrame:                                      # index batch; never_run, run_twice, measured, low, high in seconds; never_run_error, run_twice_error
-    "Seconds of a training step: from the costs of layers, from a line through the smallest batch and the last but one, and measured."
-    import pandas as pd
-    device, steps, rounds, sizes = pick_device(device), positive_int("steps", steps), positive_int("rounds", rounds), sorted({positive_int("batches", b) for b in batches})
-    if len(sizes) < 2: raise ValueError(f"batches must hold two sizes for a line, got {sizes}")
-    model, times = make_model().to(device), {b: [] for b in sizes}
-    predicted = [costs.seconds(model, (b, *sample_shape)) for b in sizes]  # before anything runs
-    for _ in range(rounds):
-        for b in sizes:
-            batch = torch.rand(b, *sample_shape), torch.zeros(b, dtype=torch.long)
-            run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=costs.precision, device=device, progress=False)
-            times[b].append(median(step.seconds for step in run.steps[1:] or run.steps))
-    measured = {b: median(seconds) for b, seconds in times.items()}
-    known = (sizes[0], sizes[-2]) if len(sizes) > 2 else tuple(sizes)
-    line = fit_service(known, [measured[b] for b in known])
-    rows = pd.DataFrame(dict(never_run=predicted, run_twice=[math.nan if b in known else line.seconds(b) for b in sizes], measured=list(measured.values()),
-                             low=[min(t) for t in times.values()], high=[max(t) for t in times.values()]), index=pd.Index(sizes, name="batch"))
-    return rows.assign(never_run_error=rows.never_run / rows.measured - 1, run_twice_error=rows.run_twice / rows.measured - 1)
-
-# %% ../nbs/09_precision.ipynb #ca2df7ff
-def plot_predictions(
-    checked:dict[str, pd.DataFrame],  # name -> from `check_predictions`
-    ax:Axes|None=None,                # where to draw
-) -> Axes:
-    "Seconds of a step over the batch: measured solid, never run hollow, the line through two batches dotted; the larger error of never run beside the name."
-    ax = axes(ax, height=3.6)
-    for (name, table), color in zip(checked.items(), ("forward", "wait", "update", "copy", "backward", "read") * len(checked)):
-        ax.plot(table.index, 1e3 * table.never_run, "o-", color=COLORS[color], fillstyle="none", ms=8, linewidth=0.8)
-        ax.plot(table.index, 1e3 * table.run_twice.fillna(table.measured), ":", color=COLORS[color], linewidth=1.5)
-        ax.plot(table.index, 1e3 * table.measured, "o", color=COLORS[color], ms=4.5)
-        worst = max(table.never_run_error, key=abs)
-        ax.annotate(f" {name} ({worst:+.0%})", (table.index[-1], 1e3 * table.measured.iloc[-1]), (5, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
-    sizes = [b for table in checked.values() for b in table.index]
-    ax.set(xscale="log", yscale="log", xlim=(min(sizes) / 1.3, max(sizes) * 5))
-    return label(ax, "images in a batch", "ms of a training step")

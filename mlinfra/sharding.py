@@ -5,123 +5,48 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .arithmetic import ceil_div, positive_float, positive_int
 from .data import Images, mnist, to_float
-from .data_parallel import NETWORKS, ShardLoader, Trained, ddp, first_digits, process_group, ring_bytes, run_ranks, share_run, who
-from .memory import OPTIMIZERS, PANEL_MODELS, SHARDING, Footprint, bar_parts, estimate, panel_profile, shard, top_blocks
+from .data_parallel import share_run
+from .engine.checks import ceil_div, positive_float
+from .engine.collectives import all_ranks, Collective, CollectiveLog
+from .engine.hardware import ring_bytes
+from .engine.holdings import SHARD_INPUT, SHARD_MODELS, gradient_tensors, Held, kept_for_backward
+from .engine.holdings import optimizer_tensors, storage_bytes, trained_tensors
+from .engine.optimizers import OPTIMIZERS
+from .engine.rank_data import first_digits, ShardLoader
+from .engine.ranks import process_group, rank_and_world_size
+from .engine.shared_memory import wrap_ddp
+from .engine.trials import RankTrialResult
+from .engine.zero import BlockEvent, blocks_of, check_shard_size, hybrid_groups, shard_mesh, ShardedBlock
+from .memory import estimate, Footprint, zero_bytes_per_rank
 from .models import GluonCNN
-from .training import History, fit, sgd
-from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, interleave, label, median, panel, slider
+from .training import fit, History, sgd
 
 # %% auto #0
-__all__ = ['ELEMENTWISE', 'MODELS', 'WAYS', 'Group', 'everyone', 'Call', 'Wire', 'try_halves', 'wire_bytes', 'check_shard_size',
-           'blocks_of', 'Event', 'Flat', 'Block', 'hybrid_groups', 'Sharded', 'fsdp', 'unfused', 'storage_bytes',
-           'kept_for_backward', 'Held', 'ShardTrial', 'ShardedRun', 'run_sharded', 'holdings', 'most_held',
-           'plot_timeline', 'part_sum', 'fullest', 'plot_held', 'HostOptimizer', 'Offload', 'measure_offload',
-           'offload_seconds', 'plot_offload', 'ShardPlan', 'describe_sharding', 'draw_stages', 'measure_stage',
-           'sharding_panel', 'train_sharded', 'sharded_accuracy', 'whole_weights', 'train_digits_sharded']
-
-# %% ../nbs/12_sharding.ipynb #849926a6
-if TYPE_CHECKING:
-    import ipywidgets
-    from matplotlib.axes import Axes
-
-# %% ../nbs/12_sharding.ipynb #4a860289
-@dataclass(frozen=True)
-class Group:
-    "Ranks that talk among themselves; this process is one of them."
-    rank:int=0       # its number in the group
-    size:int=1       # how many they are
-    handle:Any=None  # torch.distributed's name for them; None: all ranks
-
-    def gather(self, whole: torch.Tensor, share: torch.Tensor) -> None:
-        "Fill `whole` with the shares of all, in order."
-        if self.size > 1: dist.all_gather_into_tensor(whole, share, group=self.handle)
-        else: whole.copy_(share)
-
-    def reduce_scatter(self, whole: torch.Tensor) -> torch.Tensor:
-        "This rank's share of the sum; `whole` must divide evenly."
-        if self.size == 1: return whole
-        share = whole.new_empty(len(whole) // self.size)
-        dist.reduce_scatter_tensor(share, whole, group=self.handle)
-        return share
-
-    def all_reduce(self, tensor: torch.Tensor) -> None:
-        "Replace the tensor by its sum."
-        if self.size > 1: dist.all_reduce(tensor, group=self.handle)
-
-def everyone() -> Group:
-    "All ranks; in a process without a group, that process."
-    return Group(*who())
-
-# %% ../nbs/12_sharding.ipynb #f6a0ec11
-@dataclass(frozen=True)
-class Call:
-    "One collective operation of one rank."
-    kind:str    # "all-reduce", "all-gather", "reduce-scatter" or "broadcast"
-    bytes:int   # of the whole tensor, not of a share
-    ranks:int   # in its group
-
-    @property
-    def sent(self) -> float:
-        "Bytes that a rank sends over a ring, on average; an all-reduce is two rounds, the others are one."
-        return ring_bytes(self.bytes, self.ranks) / (1 if self.kind == "all-reduce" else 2)
-
-_KINDS = {"allreduce_": "all-reduce", "all_reduce": "all-reduce", "_allgather_base_": "all-gather", "allgather_": "all-gather", "all_gather_into_tensor": "all-gather",
-          "_reduce_scatter_base_": "reduce-scatter", "reduce_scatter_tensor": "reduce-scatter", "broadcast_": "broadcast", "broadcast": "broadcast", "scatter_": "scatter"}
-
-class Wire(TorchDispatchMode):
-    "Within it, the collective operations of this process are noted in `calls`."
-    def __init__(self):
-        super().__init__()
-        self.calls: list[Call] = []
-
-    def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        if any(t.__name__ == "DTensor" for t in types): return NotImplemented  # it goes on to what it is made of, and that comes by here
-        result = func(*args, **(kwargs or {}))
-        space, name = func._schema.name.split("::")
-        if space in ("c10d", "_c10d_functional") and (kind := _KINDS.get(name)):
-            tensors = [t for t in tree_leaves((args[:2], result)) if isinstance(t, torch.Tensor)]
-            self.calls.append(Call(kind, max(t.nbytes for t in tensors), _ranks_of(args)))
-        return result
-
-    @property
-    def counts(self) -> Counter[str]:
-        "Kind -> how many."
-        return Counter(call.kind for call in self.calls)
-
-    @property
-    def sent(self) -> float:
-        "Bytes that a rank sends for all of them."
-        return sum(call.sent for call in self.calls)
-
-def _ranks_of(args: tuple) -> int:
-    "Ranks in the group, which is an object or, for the functional kind, the last name."
-    boxed = next((a for a in args if isinstance(a, torch.ScriptObject)), None)  # the group; how to reduce comes after it
-    return (dist.ProcessGroup.unbox(boxed) if boxed is not None else dist.distributed_c10d._resolve_process_group([a for a in args if isinstance(a, str)][-1])).size()
+__all__ = ['ELEMENTWISE', 'WAYS', 'try_halves', 'wire_bytes', 'Sharded', 'fsdp', 'unfused', 'ShardTrial', 'ShardedRun',
+           'run_sharded', 'offload_seconds', 'train_sharded', 'sharded_accuracy', 'whole_weights',
+           'train_digits_sharded']
 
 # %% ../nbs/12_sharding.ipynb #30266c58
 def try_halves(
     length:int,                 # values in each rank's share
-) -> tuple[bool, list[Call]]:   # whether both ways agree, and what was sent
+) -> tuple[bool, list[Collective]]:   # whether both ways agree, and what was sent
     "An all-reduce, then the same sum as a reduce-scatter and an all-gather."
-    group = everyone()
+    group = all_ranks()
     mine = torch.arange(length * group.size) * (group.rank + 1)
     once, twice = mine.clone(), torch.empty_like(mine)
-    with Wire() as wire:
+    with CollectiveLog() as wire:
         group.all_reduce(once)
         group.gather(twice, group.reduce_scatter(mine))
     return torch.equal(once, twice), wire.calls
@@ -135,155 +60,11 @@ def wire_bytes(
     gathered:float|None=None,  # bytes of all weights as they are gathered; None: as many as of gradients
 ) -> float:
     "Bytes that each rank sends in one step; padding is not counted."
-    shard(0, 0, 0, stage, world_size)  # refuses nonsense
+    zero_bytes_per_rank(0, 0, 0, stage, world_size)  # refuses nonsense
     if stage == 0: return ring_bytes(gradients, world_size)
     size = check_shard_size(shard_size, world_size)
     gathers = (2 if stage == 3 else 1) * (gradients if gathered is None else gathered)
     return ring_bytes(gradients + gathers, size) / 2 + ring_bytes(gradients / size, world_size // size)
-
-def check_shard_size(
-    shard_size:int|None,  # ranks that share one copy; None: all
-    world_size:int,       # ranks
-) -> int:                 # never None
-    "The size of a shard group; ValueError unless it divides the world size."
-    size = world_size if shard_size is None else positive_int("shard_size", shard_size)
-    if world_size % size: raise ValueError(f"shard_size must divide the world size {world_size:,}, got {size:,}")
-    return size
-
-# %% ../nbs/12_sharding.ipynb #689ba772
-def blocks_of(
-    model:nn.Module,                  # whose parameters to divide into blocks
-    names:Iterable[str]|None=None,    # of the blocks; None: memory's `top_blocks`
-) -> dict[str, list[nn.Parameter]]:
-    "Block -> its parameters; those in no block come under '', first. ValueError where one is in two blocks, or frozen."
-    found, owner = {}, {}
-    for name in top_blocks(model) if names is None else names:
-        for p in (own := list(model.get_submodule(name).parameters())):
-            if id(p) in owner: raise ValueError(f"a parameter of shape {tuple(p.shape)} is in two blocks, {owner[id(p)]} and {name}: put both into one")
-            owner[id(p)] = name
-        if own: found[name] = own
-    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    if frozen: raise ValueError(f"every parameter must be trained, but {frozen[0]} has requires_grad=False")
-    rest = [p for p in model.parameters() if id(p) not in owner]
-    return ({"": rest} if rest else {}) | found
-
-# %% ../nbs/12_sharding.ipynb #d160203f
-@dataclass(frozen=True)
-class Event:
-    "What happened to a block on this rank."
-    block:str   # its name
-    what:str    # whole weights: "gather" and "free"; whole gradients: "gradients" and "reduce"
-    bytes:int   # that are held from now on, or no longer
-
-# %% ../nbs/12_sharding.ipynb #1102ea99
-class Flat:
-    "Parameters as views of one vector, padded so that it divides into equal shares."
-    def __init__(
-        self,
-        parameters:Sequence[nn.Parameter],  # from now on views of `whole`
-        within:Group,                       # ranks that share the vector
-    ):
-        kinds = sorted({f"{p.dtype} on {p.device}" for p in parameters})
-        if len(kinds) > 1: raise ValueError(f"the parameters of a block must be of one dtype on one device, got {', '.join(kinds)}")
-        self.parameters, self.within, self.sizes = list(parameters), within, [p.numel() for p in parameters]
-        length = ceil_div(sum(self.sizes), within.size)
-        self.whole = parameters[0].detach().new_zeros(length * within.size)
-        for p, view in zip(self.parameters, self.views(self.whole)): p.data = view.copy_(p.data)
-
-    def mine(self, vector: torch.Tensor) -> torch.Tensor:
-        "This rank's share of a vector as long as `whole`."
-        return vector.chunk(self.within.size)[self.within.rank]
-
-    def views(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        "The parts of such a vector in the shapes of the parameters."
-        return [part.view(p.shape) for part, p in zip(vector[:sum(self.sizes)].split(self.sizes), self.parameters)]
-
-    def take_gradients(self) -> torch.Tensor:
-        "All gradients in one vector; the parameters have none any more."
-        flat = torch.zeros_like(self.whole)
-        for p, view in zip(self.parameters, self.views(flat)):
-            if p.grad is not None: view.copy_(p.grad)
-            p.grad = None
-        return flat
-
-# %% ../nbs/12_sharding.ipynb #4db1787a
-class Block(Flat):
-    "A block of which this rank trains a share; the rest is gathered and freed as the stage says."
-    def __init__(
-        self,
-        name:str,                              # for the log
-        parameters:Sequence[nn.Parameter],     # as for `Flat`
-        stage:int,                             # of ZeRO
-        within:Group,                          # ranks that share one copy
-        across:Group,                          # ranks with the same share of other copies
-        log:list[Event],                       # to write to
-        all_reduce:bool=False,                 # the naive stage 1: sum up everything, use a share
-    ):
-        super().__init__(parameters, within)
-        self.name, self.stage, self.across, self.log, self.all_reduce = name, stage, across, log, all_reduce
-        self.keeps, self.freed, self.held = stage < 3 or within.size == 1, False, 0  # held: by how many that need all weights
-        self.backward, self.arrived, self.pending = None, set(), False  # a backward pass, whose gradients it brought, and whether any wait to be reduced
-        mine = self.mine(self.whole)
-        self.share = nn.Parameter(mine if self.keeps else mine.clone())
-        for p in self.parameters: p.register_post_accumulate_grad_hook(self._arrive)
-        self.free()
-
-    def _note(self, what: str) -> None: self.log.append(Event(self.name, what, self.whole.nbytes))
-
-    def gather(self) -> None:
-        "Have the whole weights, if they were freed."
-        if not self.freed: return
-        self.whole.untyped_storage().resize_(self.whole.nbytes)
-        self.within.gather(self.whole, self.share.data)
-        self.freed = False
-        self._note("gather")
-
-    def free(self) -> None:
-        "Keep this rank's share only, in stage 3, unless somebody holds the whole."
-        if self.freed or self.keeps or self.held: return
-        self.whole.untyped_storage().resize_(0)
-        self.freed = True
-        self._note("free")
-
-    def _arrive(self, parameter: nn.Parameter) -> None:
-        if not self.pending: self._note("gradients")
-        self.pending, backward = True, torch._C._current_graph_task_id()
-        if backward != self.backward: self.backward, self.arrived = backward, set()  # what an earlier micro-batch brought says nothing about this one
-        self.arrived.add(parameter)
-        if len(self.arrived) < len(self.parameters): return  # others may still need the weights
-        if self.stage >= 2: self.reduce()  # stages 2 and 3 hand them on at once
-        self.free()
-
-    def reduce(self) -> None:
-        "Put this rank's share of the mean gradients in the place of all gradients."
-        total = self._sum(self.take_gradients()) / (self.within.size * self.across.size)
-        self.share.grad = total if self.share.grad is None else self.share.grad + total
-        self.arrived, self.pending = set(), False
-        self._note("reduce")
-
-    def _sum(self, flat: torch.Tensor) -> torch.Tensor:
-        total = flat if self.all_reduce else self.within.reduce_scatter(flat)
-        (self.within if self.all_reduce else self.across).all_reduce(total)
-        return self.mine(total) if self.all_reduce else total
-
-# %% ../nbs/12_sharding.ipynb #24f515c8
-def hybrid_groups(
-    shard_size:int|None=None,  # neighbouring ranks that share one copy; None: all
-    device:str="cpu",          # where the weights are
-) -> tuple[Group, Group]:      # the ranks of this copy, and those with the same share of other copies
-    "The two groups of this rank."
-    every = everyone()
-    size = check_shard_size(shard_size, every.size)
-    if size == every.size: return every, Group()
-    if size == 1: return Group(), every
-    mesh = _mesh(device, size)
-    return tuple(Group(mesh.get_local_rank(name), mesh.size(i), mesh.get_group(name)) for i, name in ((1, "shard"), (0, "replicate")))
-
-def _mesh(device: str, shard_size: int) -> Any:
-    "All ranks in a table: a row shares one copy; with one row, the row."
-    from torch.distributed.device_mesh import init_device_mesh
-    copies = who()[1] // shard_size
-    return init_device_mesh(device, (copies, shard_size), mesh_dim_names=("replicate", "shard")) if copies > 1 else init_device_mesh(device, (shard_size,))
 
 # %% ../nbs/12_sharding.ipynb #fb2c3d0a
 ELEMENTWISE = ("sgd", "momentum", "adam", "adamw")  # optimizers that treat each value by itself, so that a share is enough
@@ -299,13 +80,13 @@ class Sharded:
         shard_size:int|None=None,         # ranks that share one copy; None: all
         all_reduce:bool=False,            # the naive stage 1
     ):
-        shard(0, 0, 0, stage)  # refuses nonsense
+        zero_bytes_per_rank(0, 0, 0, stage)  # refuses nonsense
         if optimizer not in ELEMENTWISE: raise ValueError(f"optimizer must be one of {', '.join(ELEMENTWISE)}, which need no shapes, got {optimizer!r}")
         if all_reduce and (stage != 1 or shard_size): raise ValueError(f"all_reduce is a way of stage 1 over all ranks, got stage {stage} and shard_size {shard_size}")
         device = next(model.parameters(), torch.empty(0)).device.type
         within, across = hybrid_groups(shard_size if stage else 1, device)
-        self.events: list[Event] = []
-        self.blocks = [Block(name, own, stage, within, across, self.events, all_reduce) for name, own in blocks_of(model, blocks).items()]
+        self.events: list[BlockEvent] = []
+        self.blocks = [ShardedBlock(name, own, stage, within, across, self.events, all_reduce) for name, own in blocks_of(model, blocks).items()]
         self.optimizer = OPTIMIZERS[optimizer]([block.share for block in self.blocks])
         if stage < 3: return
         for block in self.blocks:
@@ -335,22 +116,13 @@ class Sharded:
                 block.held -= 1
                 block.free()
 
-def _enter(block: Block, *_call: Any) -> None: block.gather()
+def _enter(block: ShardedBlock, *_call: Any) -> None: block.gather()
 
-def _leave(block: Block, _module: nn.Module, _inputs: Any, outputs: Any) -> None:
+def _leave(block: ShardedBlock, _module: nn.Module, _inputs: Any, outputs: Any) -> None:
     "Forward is done; gather again when backward brings the first gradient of an output."
     for tensor in tree_leaves(outputs):
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad: tensor.register_hook(partial(_enter, block))
     block.free()
-
-# %% ../nbs/12_sharding.ipynb #ae3e1c73
-def _dense(inputs: int, outputs: int) -> nn.Sequential: return nn.Sequential(nn.Linear(inputs, outputs), nn.Tanh())
-
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "cnn": GluonCNN, "uneven": lambda: GluonCNN(channels=(7, 13), hidden=101),
-    "stack": lambda: nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), _dense(196, 256), *(_dense(256, 256) for _ in range(4)), _dense(256, 10)),
-}  # what trials train
-_SHAPE = (1, 28, 28)
 
 # %% ../nbs/12_sharding.ipynb #cd363ded
 def fsdp(
@@ -364,7 +136,7 @@ def fsdp(
 ) -> nn.Module:
     "The model with its blocks wrapped by PyTorch's fully_shard."
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-    how = dict(mesh=_mesh(device, check_shard_size(shard_size, who()[1])), reshard_after_forward=reshard,
+    how = dict(mesh=shard_mesh(device, check_shard_size(shard_size, rank_and_world_size()[1])), reshard_after_forward=reshard,
                mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if half else MixedPrecisionPolicy(),
                offload_policy=CPUOffloadPolicy(pin_memory=device != "cpu") if on_host else OffloadPolicy())
     for name in blocks_of(model, blocks):
@@ -391,66 +163,21 @@ WAYS = ("whole", "stage 0", "stage 1, all-reduce", "stage 1", "stage 2", "stage 
 
 def _begin(way: str, model: nn.Module, optimizer: str) -> tuple[nn.Module, torch.optim.Optimizer, Callable[[], None], Sharded | None]:
     if way.startswith("stage"):
-        own = Sharded(model, optimizer, int(way[6]), shard_size=who()[1] // 2 if "hybrid" in way else None, all_reduce="all-reduce" in way)
+        own = Sharded(model, optimizer, int(way[6]), shard_size=rank_and_world_size()[1] // 2 if "hybrid" in way else None, all_reduce="all-reduce" in way)
         return model, own.optimizer, own.step, own
     net, optim = model, OPTIMIZERS[optimizer]
     if way.startswith("fsdp"):
-        net = fsdp(model, way != "fsdp, kept", "bf16" in way, "host" in way, who()[1] // 2 if "hybrid" in way else None)
+        net = fsdp(model, way != "fsdp, kept", "bf16" in way, "host" in way, rank_and_world_size()[1] // 2 if "hybrid" in way else None)
         made = unfused(optim(net.parameters())) if optimizer == "momentum" else optim(net.parameters())
     elif way == "ZeroRedundancyOptimizer":
         from torch.distributed.optim import ZeroRedundancyOptimizer
-        net, made = ddp(model), ZeroRedundancyOptimizer(model.parameters(), optimizer_class=optim)
+        net, made = wrap_ddp(model), ZeroRedundancyOptimizer(model.parameters(), optimizer_class=optim)
     else: made = optim(model.parameters())
 
     def step() -> None:
         made.step()
         made.zero_grad()
     return net, made, step, None
-
-# %% ../nbs/12_sharding.ipynb #706778da
-def storage_bytes(
-    tensors:Iterable[torch.Tensor],  # of this process; of DTensors, the local part counts
-) -> int:
-    "Bytes of the memory behind the tensors, each piece once."
-    storages = [_local(t).untyped_storage() for t in tensors]
-    return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
-
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad(): return tensor.to_local() if hasattr(tensor, "to_local") else tensor
-
-@contextmanager
-def kept_for_backward(
-    model:nn.Module,      # whose weights do not count
-    inputs:torch.Tensor,  # which do not count either
-) -> Iterator[Callable[[], int]]:
-    "Within, what autograd saves is noted; yields what tells its bytes."
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        known = {_local(t).untyped_storage()._cdata for t in (*model.parameters(), inputs)}  # anew, for weights are exchanged
-        storage = tensor.untyped_storage()
-        if storage._cdata not in known: kept[storage._cdata] = storage
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor): yield lambda: sum(storage.nbytes() for storage in kept.values())
-
-# %% ../nbs/12_sharding.ipynb #b7883220
-@dataclass(frozen=True)
-class Held:
-    "Bytes that one rank holds."
-    params:int        # after the step
-    grads:int         # between backward and the step
-    optimizer:int     # its state
-    activations:int   # between forward and backward
-
-def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [*model.parameters(), *(p for group in optimizer.param_groups for p in group["params"])]
-
-def _gradients(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [p.grad for p in _tensors(model, optimizer) if p.grad is not None]
-
-def _state(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [t for state in getattr(optimizer, "optim", optimizer).state.values() for t in state.values() if isinstance(t, torch.Tensor)]
 
 # %% ../nbs/12_sharding.ipynb #8ec3d0ce
 @dataclass(frozen=True)
@@ -464,22 +191,22 @@ class ShardTrial:
     double:bool=False        # float64, in which rounding errors are tiny
 
     def __post_init__(self):
-        for name, allowed in (("way", WAYS), ("model", tuple(MODELS)), ("optimizer", ELEMENTWISE)):
+        for name, allowed in (("way", WAYS), ("model", tuple(SHARD_MODELS)), ("optimizer", ELEMENTWISE)):
             if getattr(self, name) not in allowed: raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 
     def predicted(self, world_size: int) -> Footprint:
         "Chapter 10's estimate of one rank; FSDP2 is stage 3, ZeroRedundancyOptimizer stage 1."
         stage = dict(w=0, s=int(self.way[6]) if self.way.startswith("stage") else 0, Z=1, f=3)[self.way[0]]
         size = world_size // 2 if "hybrid" in self.way else world_size
-        found = estimate(MODELS[self.model](), ceil_div(self.global_batch, world_size), _SHAPE, self.optimizer, sharding_stage=stage, world_size=size)
+        found = estimate(SHARD_MODELS[self.model](), ceil_div(self.global_batch, world_size), SHARD_INPUT, self.optimizer, sharding_stage=stage, world_size=size)
         return replace(found, **{part: 2 * getattr(found, part) for part in ("params", "grads", "optimizer", "activations")}) if self.double else found
 
 @dataclass(frozen=True)
-class ShardedRun(Trained):
+class ShardedRun(RankTrialResult):
     "What a trial did."
     held:Held                # in a step; activations of the first, which has a full batch
-    calls:list[Call]         # of the last step
-    events:list[Event]       # of the last step, where the sharding is ours
+    calls:list[Collective]         # of the last step
+    events:list[BlockEvent]       # of the last step, where the sharding is ours
     debug:dict[str, int]     # the calls of all steps as PyTorch's CommDebugMode counts them
 
 # %% ../nbs/12_sharding.ipynb #d69651f1
@@ -488,26 +215,26 @@ def run_sharded(
 ) -> ShardedRun:
     "Train as one of the ranks, or alone where there is no process group."
     from torch.distributed.tensor.debug import CommDebugMode
-    (rank, world_size), losses, seconds, activations = who(), [], [], 0
+    (rank, world_size), losses, seconds, activations = rank_and_world_size(), [], [], 0
     torch.manual_seed(0)  # the same weights on every rank
-    model = MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
+    model = SHARD_MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
     net, optimizer, finish, own = _begin(trial.way, model, trial.optimizer)
     loader = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True)
     with CommDebugMode() as debug, _views_are_fine():
         for x, y in loader:
             x, start = to_float(x).to(torch.float64 if trial.double else torch.float32), time.perf_counter()
             if own: own.events.clear()
-            with Wire() as wire:
+            with CollectiveLog() as wire:
                 with kept_for_backward(model, x) if not losses else nullcontext(int) as saved: outputs = net(x)
                 activations = activations or saved()
                 loss = nn.functional.cross_entropy(outputs, y, reduction="sum") * (world_size / loader.whole)
                 loss.backward()
-                grads = storage_bytes(_gradients(model, optimizer))
+                grads = storage_bytes(gradient_tensors(model, optimizer))
                 finish()
             losses.append(loss.detach())
             seconds.append(time.perf_counter() - start)
     events = list(own.events) if own else []  # before the weights are gathered to be compared
-    held = Held(storage_bytes(_tensors(model, optimizer)), grads, storage_bytes(_state(optimizer)), activations)
+    held = Held(storage_bytes(trained_tensors(model, optimizer)), grads, storage_bytes(optimizer_tensors(optimizer)), activations)
     total = torch.stack(losses)
     if world_size > 1: dist.all_reduce(total)
     counts = {str(name).split(".")[-1]: count for name, count in debug.get_comm_counts().items()}
@@ -519,157 +246,6 @@ def _row(model: nn.Module, own: Sharded | None) -> torch.Tensor:
     with own.whole() if own else nullcontext():
         return torch.cat([(p.full_tensor() if hasattr(p, "full_tensor") else p).detach().flatten() for p in model.parameters()])
 
-# %% ../nbs/12_sharding.ipynb #d64883d7
-def holdings(
-    events:Sequence[Event],  # of one step
-    always:bool,             # whole weights are there from the beginning, and stay
-) -> list[tuple[str, str, int, int, int]]:  # block, "weights" or "gradients", first event, event after the last, bytes
-    "From when to when each block's whole weights and whole gradients were held."
-    found, since = [], {}
-    ends = dict(free=("weights", "gather"), reduce=("gradients", "gradients"))
-    for i, event in enumerate(events):
-        if event.what in ends:
-            kind, begins = ends[event.what]
-            found.append((event.block, kind, since.pop((event.block, begins), 0), i, event.bytes))
-        else: since[event.block, event.what] = i
-    sizes = {event.block: event.bytes for event in events}
-    return found + [(block, "weights", 0, len(events), size) for block, size in sizes.items() if always]
-
-def most_held(
-    spans:Sequence[tuple[str, str, int, int, int]],  # from `holdings`
-    kind:str,                                        # "weights" or "gradients"
-) -> int:
-    "The most bytes of that kind at one time."
-    times = {begin for _, what, begin, _, _ in spans if what == kind}
-    return max((sum(size for _, what, begin, end, size in spans if what == kind and begin <= t < end) for t in times), default=0)
-
-def plot_timeline(
-    events:Sequence[Event],  # of one step
-    always:bool,             # as for `holdings`
-    title:str="",            # of the picture
-    ax:Axes|None=None,       # where to draw
-) -> Axes:
-    "When each block's whole weights (upper bar) and whole gradients (lower) are held, event by event."
-    ax, spans = axes(ax), holdings(events, always)
-    blocks = [event.block for event in reversed(events) if event.what == "reduce"]  # backward has them last to first
-    for block, kind, begin, end, _ in spans:
-        ax.barh(blocks.index(block) + (-0.2 if kind == "weights" else 0.2), end - begin, 0.36, left=begin, color=COLORS["update" if kind == "weights" else "backward"])
-    ax.set_yticks(range(len(blocks)), [f"block {name}" for name in blocks], fontsize=8)
-    ax.set(ylim=(len(blocks) - 0.5, -0.5), xlim=(0, len(events)))
-    most = "\n".join(f"{kind}: at most {bytes_text(most_held(spans, kind))}" for kind in ("weights", "gradients"))
-    return label(ax, "event", "", f"{title}\n{most}")
-
-# %% ../nbs/12_sharding.ipynb #86fe25b2
-_PARTS = dict(params=("weights", COLORS["update"]), grads=("gradients", COLORS["backward"]), optimizer=("optimizer", COLORS["read"]), activations=("activations", COLORS["forward"]))
-
-def part_sum(
-    found:Held|Footprint,  # measured or predicted
-) -> int:
-    "Bytes of weights, gradients, optimizer state and activations together."
-    return sum(getattr(found, part) for part in _PARTS)
-
-def fullest(
-    ranks:Iterable[Held],  # what each rank holds
-) -> Held:
-    "The rank that holds most."
-    return max(ranks, key=part_sum)
-
-def plot_held(
-    predicted:dict[str, Footprint],  # way -> the estimate of one rank
-    measured:dict[str, Held],        # way -> what a rank held
-    ax:Axes|None=None,               # where to draw
-) -> Axes:
-    "Bytes of a rank by what they are for: predicted hollow, measured solid, with the error of the sum."
-    ax = axes(ax, height=0.5 + 0.5 * len(measured))
-    for row, (way, found) in enumerate(measured.items()):
-        for shift, source, hollow in ((-0.2, predicted[way], True), (0.2, found, False)):
-            left = 0.0
-            for part, (_words, color) in _PARTS.items():
-                wide = getattr(source, part) / 2**20
-                ax.barh(row + shift, wide, 0.34, left=left, facecolor="none" if hollow else color, edgecolor=color)
-                left += wide
-        ax.annotate(f"{part_sum(predicted[way]) / part_sum(found) - 1:+.1%}", (part_sum(found) / 2**20, row), xytext=(6, -4), textcoords="offset points", fontsize=8)
-    for (words, color), at in zip(_PARTS.values(), (0.0, 0.16, 0.35, 0.53)): ax.text(at, 1.02, words, transform=ax.transAxes, color=color, fontsize=9)
-    ax.set_yticks(range(len(measured)), list(measured), fontsize=8)
-    ax.set(ylim=(len(measured) - 0.5, -0.5))
-    ax.margins(x=0.1)
-    return label(ax, "MiB on one rank; hollow: predicted, solid: measured")
-
-# %% ../nbs/12_sharding.ipynb #1637e3ff
-class HostOptimizer:
-    "An optimizer that lives on the host: gradients go to it, new weights come back. Call `step` after backward."
-    def __init__(
-        self,
-        model:nn.Module,         # on any device
-        optimizer:str="adam",    # one of memory's `OPTIMIZERS`
-        early:bool=True,         # send each gradient when it is finished, and free it
-    ):
-        self.hosts = {p: nn.Parameter(p.detach().to("cpu", copy=True)) for p in model.parameters() if p.requires_grad}
-        self.optimizer, self.copied = OPTIMIZERS[optimizer](list(self.hosts.values())), 0
-        if not early: return
-        for p in self.hosts: p.register_post_accumulate_grad_hook(self._send)
-
-    def _send(self, p: nn.Parameter) -> None:
-        host, gradient = self.hosts[p], p.grad.to("cpu", copy=True)
-        host.grad = gradient if host.grad is None else host.grad.add_(gradient)
-        self.copied += gradient.nbytes
-        p.grad = None
-
-    def step(self) -> None:
-        "Update on the host, and copy the weights back."
-        for p in self.hosts:
-            if p.grad is not None: self._send(p)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        with torch.no_grad():
-            for p, host in self.hosts.items(): p.copy_(host)
-        self.copied += sum(host.nbytes for host in self.hosts.values())
-
-# %% ../nbs/12_sharding.ipynb #f46ed6d4
-@dataclass(frozen=True)
-class Offload:
-    "What a way of offloading takes."
-    device_bytes:int       # weights, the most gradients at once, and state that is not on the host
-    host_bytes:int         # weights, gradients and state on the host
-    copied_bytes:int       # between the two in a step
-    seconds:list[float]    # of steps
-
-def measure_offload(
-    batch:int=16,                           # images, for the stack of dense blocks
-    optimizer:str="adam",                   # one of memory's `OPTIMIZERS`
-    rounds:int=9,                           # steps of each way, in turn
-    device:str="cpu",                       # where forward and backward run
-) -> dict[str, Offload]:
-    "Bytes and seconds of a step: all on the device, the optimizer on the host, and gradients sent early."
-    ways = {"all on the device": None, "optimizer on the host": False, "and gradients early": True}
-    made = {way: _offloaded(early, positive_int("batch", batch), optimizer, device) for way, early in ways.items()}
-    for step, *_ in made.values(): step()
-    bytes = {way: _offload_bytes(*parts) for way, parts in made.items()}
-    seconds = interleave({way: step for way, (step, *_) in made.items()}, rounds)
-    return {way: Offload(*bytes[way], seconds[way]) for way in ways}
-
-def _offloaded(early: bool | None, batch: int, optimizer: str, device: str) -> tuple[Callable[[], None], nn.Module, Any, list[int]]:
-    "A step, its model, its optimizer and the most bytes of gradients that were on the device."
-    torch.manual_seed(0)
-    model, x, y, most = MODELS["stack"]().to(device), torch.rand(batch, *_SHAPE, device=device), torch.randint(0, 10, (batch,), device=device), [0]
-    def watch(_p: nn.Parameter) -> None: most[0] = max(most[0], storage_bytes(p.grad for p in model.parameters() if p.grad is not None))
-    for p in model.parameters(): p.register_post_accumulate_grad_hook(watch)  # before those that send
-    own = OPTIMIZERS[optimizer](model.parameters()) if early is None else HostOptimizer(model, optimizer, early)
-
-    def step() -> None:
-        nn.functional.cross_entropy(model(x), y).backward()
-        own.step()
-        model.zero_grad()
-        if x.is_cuda: torch.cuda.synchronize()
-    return step, model, own, most
-
-def _offload_bytes(step: Callable[[], None], model: nn.Module, own: Any, most: list[int]) -> tuple[int, int, int]:
-    weights = storage_bytes(model.parameters())
-    if not isinstance(own, HostOptimizer): return weights + most[0] + storage_bytes(_state(own)), 0, 0
-    before = own.copied
-    step()
-    return weights + most[0], 2 * storage_bytes(own.hosts.values()) + storage_bytes(_state(own.optimizer)), own.copied - before
-
 # %% ../nbs/12_sharding.ipynb #020d81a4
 def offload_seconds(
     step:float,          # seconds with everything on the device
@@ -678,115 +254,6 @@ def offload_seconds(
 ) -> float:
     "Seconds of a step if nothing overlaps and the host updates as fast as the device."
     return positive_float("step", step) + copied / positive_float("bytes_per_s", bytes_per_s)
-
-def plot_offload(
-    found:dict[str, Offload],  # from `measure_offload`; the first has all on the device
-    bytes_per_s:float,         # between device and host, measured
-    ax:Axes|None=None,         # where to draw
-) -> Axes:
-    "Seconds of a step over bytes on the device: measured medians with their spread solid, predictions hollow with their error."
-    ax, alone = axes(ax), median(next(iter(found.values())).seconds)
-    for i, (way, o) in enumerate(found.items()):
-        middle, guess = 1e3 * median(o.seconds), 1e3 * offload_seconds(alone, o.copied_bytes, bytes_per_s)
-        ax.errorbar(o.device_bytes / 2**20, middle, [[middle - 1e3 * min(o.seconds)], [1e3 * max(o.seconds) - middle]], fmt="o", color=COLORS["forward"])
-        if i: ax.plot(o.device_bytes / 2**20, guess, "o", ms=11, mfc="none", color=COLORS["wait"])
-        ax.annotate(way + (f": {guess / middle - 1:+.0%}" if i else ""), (o.device_bytes / 2**20, middle), xytext=(9, -16 if i % 2 else 7), textcoords="offset points", fontsize=8)
-    ax.set(xlim=(0, 1.35 * max(o.device_bytes for o in found.values()) / 2**20), ylim=(0, 1.15e3 * max(max(o.seconds) for o in found.values())))
-    return label(ax, "MiB on the device, without activations", "ms a step", f"{bytes_text(bytes_per_s)}/s between device and host")
-
-# %% ../nbs/12_sharding.ipynb #8e26c6cd
-@dataclass(frozen=True)
-class ShardPlan:
-    "What the panel's controls say."
-    model:str         # one of memory's `PANEL_MODELS`
-    stage:int         # of ZeRO
-    world_size:int    # ranks
-    precision:str     # "fp32" or "bf16"
-    optimizer:str     # one of `ELEMENTWISE`
-    batch:int         # samples of each rank
-
-    def footprint(self, stage: int) -> Footprint:
-        "Bytes of a rank in this stage."
-        return panel_profile(self.model, self.precision, False, False).at(self.batch, self.optimizer, stage, self.world_size)
-
-    def sent(self, stage: int) -> float:
-        "Bytes that a rank sends in a step; in bf16 stage 3 gathers two bytes a weight, all else is float32."
-        weights = self.footprint(0).params
-        return wire_bytes(weights, stage, self.world_size, gathered=weights / 2 if stage == 3 and self.precision == "bf16" else None)
-
-def describe_sharding(
-    plan:ShardPlan,
-) -> str:
-    "What a rank holds and sends, and what that is against plain data parallelism."
-    total, plain, sent = plan.footprint(plan.stage).total, plan.footprint(0).total, plan.sent(plan.stage)
-    if plan.world_size == 1: return f"One rank has nobody to share with: it holds {bytes_text(plain)} and sends nothing."
-    link = NETWORKS["Ethernet, 10 Gbit/s"]
-    return (f"Each of {plan.world_size:,} ranks holds {bytes_text(total)} at the busiest moment, {total / plain:.0%} of what it would without sharding, and sends {bytes_text(sent)} in a step, "
-            f"{sent / plan.sent(0):.2g} times as much as plain data parallelism. Over {link.name} that takes at least {duration_text(sent / link.bytes_per_s)}. Global batch {plan.batch * plan.world_size:,}.")
-
-# %% ../nbs/12_sharding.ipynb #0ec4abef
-def draw_stages(
-    plan:ShardPlan,
-    measured:Held|None=None,  # of a rank in the chosen stage
-) -> Svg:
-    "Bars of what a rank holds in each stage, with the bytes that it sends; the chosen stage is framed, a measurement drawn under it."
-    found = {stage: plan.footprint(stage) for stage in SHARDING.values()}
-    drawing, scale, left = Svg(760, 250, "memory of one rank in each stage of ZeRO"), 470 / max(f.total for f in found.values()), 130.0
-    colors = [*_PARTS.items(), ("rest", ("temporary, batch, buffers", COLORS["other"]))]
-    for row, (words, stage) in enumerate(SHARDING.items()):
-        top, x, parts = 12 + 46 * row, left, bar_parts(found[stage])
-        for part, (_words, color) in colors:
-            drawing.box(x, top, scale * parts[part], 24, color)
-            x += scale * parts[part]
-        if stage == plan.stage: drawing.box(left - 3, top - 4, scale * found[stage].total + 6, 42 if measured else 32, COLORS["wait"], hollow=True)
-        drawing.text(left - 8, top + 16, words, anchor="end", size=11).text(x + 8, top + 11, bytes_text(found[stage].total), size=11).text(x + 8, top + 25, f"sends {bytes_text(plan.sent(stage))}", size=11)
-        if stage == plan.stage and measured: _draw_measured(drawing, measured, left, top + 27, scale)
-    x = left
-    for _part, (words, color) in colors:
-        drawing.box(x, 206, 12, 12, color).text(x + 17, 216, words, size=11)
-        x += 34 + 6.2 * len(words)
-    return drawing.text(left, 240, "thin bar: measured here, the fuller of two real ranks" if measured else "predicted", size=11)
-
-def _draw_measured(drawing: Svg, held: Held, left: float, top: float, scale: float) -> None:
-    for part, (_words, color) in _PARTS.items():
-        drawing.box(left, top, scale * getattr(held, part), 7, color)
-        left += scale * getattr(held, part)
-
-# %% ../nbs/12_sharding.ipynb #ac9cf46b
-def measure_stage(
-    plan:ShardPlan,  # of which stage, optimizer and batch count
-    report:Callable[[float, str], None]=lambda share, words: None,
-) -> Held:
-    "What the fuller of two real ranks holds that train the CNN in float32."
-    trial = ShardTrial(f"stage {plan.stage}", "cnn", plan.optimizer, 2 * plan.batch, 2 * plan.batch)
-    return fullest(run.held for run in run_ranks(run_sharded, 2, trial, share_cores=True, report=report, seconds=600).values())
-
-def sharding_panel() -> ipywidgets.VBox:
-    "A panel: model, stage, world size, precision, optimizer and batch -> what a rank holds and sends; Run measures two ranks here."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    choose = lambda text, options, value: w.Dropdown(options=options, value=value, description=text, **wide)
-    controls, measured = dict(
-        model=choose("model", list(PANEL_MODELS), "Transformer, 12 x 768, 512 tokens"), stage=choose("sharding", list(SHARDING.items()), 3),
-        world_size=slider("world size (ranks)", [2**i for i in range(11)], 8), precision=choose("precision", ["fp32", "bf16"], "fp32"),
-        optimizer=choose("optimizer", list(ELEMENTWISE), "adam"), batch=slider("batch (samples)", [2**i for i in range(11)], 8)), {}
-
-    def update(**values: Any) -> tuple[str, Svg]:
-        plan = ShardPlan(**values)
-        return describe_sharding(plan), draw_stages(plan, measured.get(plan))
-
-    def work(job: Job) -> str:
-        now = {name: control.value for name, control in controls.items()}
-        plan = ShardPlan(**now | dict(model="GluonCNN, 28 px", world_size=2, precision="fp32"))
-        measured[plan] = held = measure_stage(plan, job.report)
-        for name in ("model", "world_size", "precision", "stage", "optimizer", "batch"): controls[name].value = getattr(plan, name)
-        box.refresh()
-        return "; ".join(f"{words} {bytes_text(getattr(held, part))}, predicted {bytes_text(getattr(plan.footprint(plan.stage), part))}" for part, (words, _color) in _PARTS.items()) + "."
-
-    button = RunButton(work, str, "Measure two ranks here")
-    box = panel(controls, update, "sharding", [button.widget])
-    box.button, box.controls = button, controls
-    return box
 
 # %% ../nbs/12_sharding.ipynb #10d2f01c
 def train_sharded(
@@ -820,10 +287,10 @@ def sharded_accuracy(
     batch_size:int=1024,          # of all ranks
 ) -> float:                       # on all of the data, the same on every rank
     "Accuracy, with as many forward passes on every rank."
-    right, loader = torch.zeros(1, device=device), ShardLoader(data, batch_size, *who())
+    right, loader = torch.zeros(1, device=device), ShardLoader(data, batch_size, *rank_and_world_size())
     model.eval()
     for x, y in loader: right += (model(to_float(x).to(device)).argmax(1) == y.to(device)).sum()
-    if who()[1] > 1: dist.all_reduce(right)
+    if rank_and_world_size()[1] > 1: dist.all_reduce(right)
     return right.item() / len(data)
 
 def whole_weights(

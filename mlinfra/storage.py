@@ -3,187 +3,35 @@
 # %% ../nbs/07_storage.ipynb #91725833
 from __future__ import annotations
 
-import ctypes
-import io
 import itertools
-import json
-import math
-import mmap
 import os
 import random
-import sys
-import tarfile
-import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING
 
 import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, get_worker_info, IterableDataset
 
-from .arithmetic import Stages, ceil_div, positive_float, positive_int
-from .data import JpegFolder, decode_image, read_file
-from .ui import COLORS, Canvas, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, figure, label, panel, slider
+from .arithmetic import Stages
+from .engine.checks import positive_int
+from .engine.hardware import StorageModel
+from .engine.jpegs import decode_image, JpegFolder, read_file
+from .engine.reads import measure_reads, read_block
+from .engine.shards import image_and_label, listed, mixed, read_shard, shard_share
+from .engine.widgets import count_text
 
 # %% auto #0
-__all__ = ['STORAGES', 'LOCK_SECONDS', 'PCIE_4_X16', 'LAYOUTS', 'cached_share', 'drop_cache', 'Reads', 'measure_reads',
-           'sweep_blocks', 'plot_blocks', 'StorageModel', 'read_block', 'SimulatedStorage', 'sweep_in_flight',
-           'plot_in_flight', 'ReadAhead', 'write_shards', 'shard_share', 'read_shard', 'ShardDataset', 'loaded_step',
-           'plot_cures', 'Hop', 'HostPath', 'host_path', 'draw_path', 'images_per_s', 'describe_storage',
-           'measure_storage', 'storage_panel']
+__all__ = ['LOCK_SECONDS', 'sweep_blocks', 'SimulatedStorage', 'sweep_in_flight', 'ReadAhead', 'ShardDataset', 'loaded_step']
 
 # %% ../nbs/07_storage.ipynb #1cf58b3f
 if TYPE_CHECKING:
-    import ipywidgets
     import pandas as pd
-    from matplotlib.axes import Axes
-
-# %% ../nbs/07_storage.ipynb #e344c6ed
-def cached_share(
-    path:str|os.PathLike,  # a file, or a folder: all files below it
-) -> float:                # between 0 and 1
-    "Share of the pages that lie in the page cache; OSError where the system cannot tell. Linux tells only a file's owner."
-    counts = [_cached_pages(file) for file in _files_of(path)]
-    pages = sum(total for _, total in counts)
-    return sum(cached for cached, _ in counts) / pages if pages else 0.0
-
-def _files_of(path: str | os.PathLike) -> list[Path]:
-    "The file itself, or all files below a folder."
-    path = Path(path)
-    if not path.exists(): raise FileNotFoundError(f"{path} is neither a file nor a folder")
-    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-
-def _cached_pages(file: Path) -> tuple[int, int]:
-    "Pages of a file in the page cache, and all of its pages."
-    import numpy as np
-    if sys.platform == "win32": raise OSError("Windows has no mincore: the share in the cache is not to be had here")
-    size = file.stat().st_size
-    if size == 0: return 0, 0
-    with open(file, "rb") as opened, mmap.mmap(opened.fileno(), size, prot=mmap.PROT_READ) as mapped:
-        pages = np.zeros(ceil_div(size, mmap.PAGESIZE), np.uint8)
-        view = np.frombuffer(mapped, np.uint8)
-        failed = ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(size), pages.ctypes.data_as(ctypes.c_void_p))
-        del view  # else the map cannot be closed
-    if failed: raise OSError(ctypes.get_errno(), f"mincore failed: {os.strerror(ctypes.get_errno())}", str(file))
-    return int((pages & 1).sum()), len(pages)
-
-# %% ../nbs/07_storage.ipynb #99772202
-def drop_cache(
-    path:str|os.PathLike,  # a file, or a folder: all files below it
-) -> float:                # between 0 and 1
-    "Ask the kernel to forget the files; returns the share that is cached all the same. Names and sizes of files stay known."
-    if not hasattr(os, "posix_fadvise"): raise OSError("this system has no posix_fadvise: cold reads are not to be had here")
-    for file in _files_of(path):
-        with open(file, "rb") as opened:
-            os.fsync(opened.fileno())  # a page not yet written cannot be dropped
-            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return cached_share(path)
-
-# %% ../nbs/07_storage.ipynb #b8b47bf6
-@dataclass(frozen=True)
-class Reads:
-    "Reads of one size from one file, timed."
-    latencies:tuple[float, ...]  # seconds of each read, in the order in which they ended
-    block:int                    # bytes of a read
-    bytes:int                    # of all reads
-    seconds:float                # wall clock
-    pattern:str                  # "random" or "sequential"
-    cold:bool                    # whether the cache was dropped before
-    cached:float                 # share of the file in the cache before the first read
-    in_flight:int                # threads that read
-
-    @property
-    def bytes_per_s(self) -> float:
-        "Throughput."
-        return self.bytes / self.seconds
-
-    @property
-    def operations_per_s(self) -> float:
-        "Reads a second."
-        return len(self.latencies) / self.seconds
-
-    @property
-    def overlap(self) -> float:
-        "Reads that were on their way at a time, on average."
-        return math.fsum(self.latencies) / self.seconds
-
-    def percentile(self, q: float) -> float:
-        "The latency in seconds that `q` percent of the reads do not exceed."
-        if not 0 <= q <= 100: raise ValueError(f"q must lie between 0 and 100 percent, got {q}")
-        return sorted(self.latencies)[max(math.ceil(q / 100 * len(self.latencies)) - 1, 0)]
-
-# %% ../nbs/07_storage.ipynb #12576da3
-def measure_reads(
-    path:str|os.PathLike,            # the file
-    block:int,                       # bytes of a read
-    pattern:str="random",            # "random" or "sequential"
-    reads:int=200,                   # at most; cold reads end with the file
-    cold:bool=True,                  # drop the file from the cache first; False reads it once before
-    in_flight:int=1,                 # threads that read at once
-    seed:int=0,                      # of the random places
-    read:Callable[[str, int, int], Any]|None=None,   # path, start, bytes; None: pread
-    seconds:float=math.inf,          # stop after so long
-    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
-) -> Reads:
-    "Time reads of a file. Whole blocks only, each once before any comes again."
-    block, reads, in_flight = positive_int("block", block), positive_int("reads", reads), positive_int("in_flight", in_flight)
-    places = _places(os.path.getsize(path), block, pattern, reads, cold, seed)
-    cached = drop_cache(path) if cold else _read_through(path)
-    with open(path, "rb", buffering=0) as file:
-        action = (lambda start: _pread(file.fileno(), block, start)) if read is None else (lambda start: read(os.fspath(path), start, block))
-        latencies, wall = _timed(action, places, in_flight, seconds, report)
-    return Reads(tuple(latencies), block, block * len(latencies), wall, pattern, cold, cached, in_flight)
-
-# %% ../nbs/07_storage.ipynb #2ed6450a
-def _places(size: int, block: int, pattern: str, reads: int, cold: bool, seed: int) -> list[int]:
-    "Where to read."
-    if pattern not in ("random", "sequential"): raise ValueError(f"pattern must be random or sequential, got {pattern!r}")
-    if size < block: raise ValueError(f"block must be at most the file's {size:,} bytes, got {block:,}")
-    blocks = range(size // block)
-    once = min(reads, len(blocks))
-    order = random.Random(seed).sample(blocks, once) if pattern == "random" else blocks
-    return [order[i % once] * block for i in range(once if cold else reads)]
-
-def _read_through(path: str | os.PathLike) -> float:
-    "Read the whole file; returns the share in the cache then."
-    with open(path, "rb", buffering=0) as file:
-        while file.read(1 << 20): pass
-    return cached_share(path)
-
-def _pread(handle: int, block: int, start: int) -> None:
-    got = len(os.pread(handle, block, start))
-    if got < block: raise OSError(f"the file ended while it was read: {got:,} of {block:,} bytes at {start:,}")
-
-# %% ../nbs/07_storage.ipynb #d1e6d59c
-def _timed(action: Callable[[int], Any], places: list[int], in_flight: int, seconds: float, report: Callable) -> tuple[list[float], float]:
-    "Seconds of each action, several at once, and of all of them."
-    todo, turn, stop, latencies = iter(places), threading.Lock(), threading.Event(), []
-
-    def work() -> None:
-        while not stop.is_set():
-            with turn: place = next(todo, None)
-            if place is None: return
-            start = time.perf_counter()
-            action(place)
-            latencies.append(time.perf_counter() - start)
-
-    with ThreadPoolExecutor(in_flight) as pool:
-        start = time.perf_counter()
-        threads = [pool.submit(work) for _ in range(in_flight)]
-        try:
-            while wait(threads, 0.05, FIRST_EXCEPTION).not_done and not any(t.done() and t.exception() for t in threads):
-                report(len(latencies) / len(places), f"{len(latencies):,} reads")
-                if time.perf_counter() - start > seconds: stop.set()
-        finally: stop.set()
-        for thread in threads: thread.result()
-        return latencies, time.perf_counter() - start
 
 # %% ../nbs/07_storage.ipynb #c587c5fa
 def sweep_blocks(
@@ -198,80 +46,6 @@ def sweep_blocks(
     results = [measure_reads(path, block, pattern, max(reads, (8 << 20) // block), cold, in_flight) for cold, pattern, block in kinds]
     return pd.DataFrame([dict(cache="cold" if r.cold else "warm", pattern=r.pattern, block_bytes=r.block, bytes_per_s=r.bytes_per_s,
                               operations_per_s=r.operations_per_s, p50_seconds=r.percentile(50), p99_seconds=r.percentile(99), cached_share=r.cached) for r in results])
-
-def plot_blocks(
-    frame:pd.DataFrame,   # from `sweep_blocks`
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "Throughput over block size, both axes logarithmic; warm reads in grey, random ones dashed."
-    ax = axes(ax, height=3.2)
-    last = frame[frame.block_bytes == frame.block_bytes.max()].groupby("cache").bytes_per_s.max()
-    for (cache, pattern), rows in frame.groupby(["cache", "pattern"]):
-        up = 6 if rows.bytes_per_s.iloc[-1] == last[cache] else -6  # the two labels of a cache keep apart
-        color, style = COLORS["read" if cache == "cold" else "other"], "o-" if pattern == "sequential" else "o--"
-        ax.plot(rows.block_bytes, rows.bytes_per_s / 1e6, style, color=color, ms=4)
-        ax.annotate(f"{cache}, {pattern}", (rows.block_bytes.iloc[-1], rows.bytes_per_s.iloc[-1] / 1e6), (6, up), textcoords="offset points", va="center", fontsize=8)
-    ax.set(xscale="log", yscale="log", xlim=(frame.block_bytes.min() / 1.4, frame.block_bytes.max() * 8))
-    ticks = sorted(frame.block_bytes.unique())
-    ax.set_xticks(ticks, [bytes_text(t).replace(".00", "") for t in ticks], fontsize=8)
-    ax.minorticks_off()
-    return label(ax, "block", "MB / s")
-
-# %% ../nbs/07_storage.ipynb #22523b4f
-@dataclass(frozen=True)
-class StorageModel:
-    "A device or service that data are read from."
-    name:str                 # for people
-    latency:float            # seconds that a read is on its way, besides occupying the device
-    operations_per_s:float   # reads that it can serve in a second
-    bytes_per_s:float        # bytes that it can deliver in a second
-    source:str               # where the figures come from
-
-    def __post_init__(self):
-        object.__setattr__(self, "latency", positive_float("latency", self.latency, zero=True))
-        for name in ("operations_per_s", "bytes_per_s"): object.__setattr__(self, name, positive_float(name, getattr(self, name)))
-
-    def service(self, bytes: int) -> float:
-        "Seconds for which a read of so many bytes occupies the device."
-        return max(1 / self.operations_per_s, positive_float("bytes", bytes, zero=True) / self.bytes_per_s)
-
-    def alone(self, bytes: int) -> float:
-        "Seconds of one read while no other is in flight."
-        return self.latency + self.service(bytes)
-
-    def throughput(self, bytes: int, in_flight: int) -> float:
-        "Reads a second of so many bytes each, by Little's law, capped by operations and bandwidth."
-        return min(positive_int("in_flight", in_flight) / self.alone(bytes), 1 / self.service(bytes))
-
-    def in_flight_needed(self, bytes: int, reads_per_s: float) -> int:
-        "The fewest reads in flight that give so many reads a second; ValueError if the device cannot."
-        most = 1 / self.service(bytes)
-        if positive_float("reads_per_s", reads_per_s) > most * (1 + 1e-9): raise ValueError(f"reads_per_s must be at most the {most:,.4g} that {self.name} can serve at {bytes:,} bytes, got {reads_per_s:,.4g}")
-        return max(1, math.ceil(reads_per_s * self.alone(bytes) * (1 - 1e-9)))
-
-    def limit(self, bytes: int, in_flight: int) -> str:
-        "What keeps the throughput from being higher: latency, operations or bandwidth."
-        if in_flight < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
-        return "operations" if 1 / self.operations_per_s >= bytes / self.bytes_per_s else "bandwidth"
-
-# %% ../nbs/07_storage.ipynb #4840d0f1
-STORAGES = {model.name: model for model in (
-    StorageModel("NVMe", 82e-6, 930_000, 7.0e9, "Intel SSD D7-P5510 7.68 TB, product specifications: read latency 82 µs, 930,000 random reads/s, 7,000 MB/s"),
-    StorageModel("network block volume", 1e-3, 3_000, 125 * 2**20, "Amazon EBS gp3, user guide: baseline of 3,000 operations/s and 125 MiB/s, single-digit milliseconds, of which we take 1"),
-    StorageModel("NFS", 4 * 250e-6, 35_000 / 4, 500 * 2**20, "Amazon EFS, user guide, One Zone bursting: reads as low as 250 µs, 35,000 operations/s, 500 MiB/s a client; we take 4 round trips for a file"),
-    StorageModel("spinning disk", 4.16e-3, 170, 270e6, "Seagate Exos X18, data sheet: rotation 4.16 ms on average, 170 random reads/s at 16 in flight, 270 MB/s"),
-    StorageModel("object store", 0.1, 5_500, 1.25e9, "Amazon S3, performance guide: first byte after 100 to 200 ms, 5,500 GET/s a prefix; the bandwidth is a 10 Gbit/s link's"),
-)}  # name -> typical device, simulated
-
-# %% ../nbs/07_storage.ipynb #ba9b3352
-def read_block(
-    path:str|os.PathLike,   # any file
-    start:int=0,            # first byte
-    size:int|None=None,     # bytes; None: to the end
-) -> torch.Tensor:          # uint8
-    "Some bytes of a file."
-    import numpy as np
-    return torch.from_numpy(np.fromfile(path, np.uint8, -1 if size is None else size, offset=start))
 
 # %% ../nbs/07_storage.ipynb #5fd2cbae
 LOCK_SECONDS = 10.0  # nobody holds the device longer, unless it died
@@ -342,22 +116,6 @@ def sweep_in_flight(
     frame = pd.DataFrame(rows, columns=["in_flight", "predicted_per_s", "measured_per_s"])
     return frame.assign(error=frame.predicted_per_s / frame.measured_per_s - 1)
 
-def plot_in_flight(
-    frame:pd.DataFrame,   # from `sweep_in_flight`
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "Reads a second over reads in flight: measured solid, predicted hollow, the error in percent."
-    ax = axes(ax)
-    ax.plot(frame.in_flight, frame.measured_per_s, "o-", color=COLORS["read"], label="measured")
-    ax.plot(frame.in_flight, frame.predicted_per_s, "o", ms=11, mfc="none", color=COLORS["wait"], label="Little's law")
-    for n, top, error in zip(frame.in_flight, frame[["predicted_per_s", "measured_per_s"]].max(axis=1), frame.error):
-        ax.annotate(f"{error:+.0%}", (n, top), (0, 9), textcoords="offset points", ha="center", fontsize=8)
-    ax.set(xscale="log", ylim=(0, 1.3 * frame.predicted_per_s.max()))
-    ax.set_xticks(list(frame.in_flight), [str(n) for n in frame.in_flight])
-    ax.minorticks_off()
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    return label(ax, "reads in flight", "reads / s")
-
 # %% ../nbs/07_storage.ipynb #c1aa9328
 class ReadAhead(Dataset):
     "A `JpegFolder` whose batches are read by several threads, while one decodes."
@@ -383,113 +141,6 @@ class ReadAhead(Dataset):
         image, transform = self.folder.decode(raw, path), self.folder.transform
         return image if transform is None else transform(image)
 
-# %% ../nbs/07_storage.ipynb #28b52903
-def write_shards(
-    folder:JpegFolder,             # whose files to copy; they are not decoded
-    root:str|os.PathLike,          # a folder that is empty or does not exist
-    samples_per_shard:int=1000,    # images in a shard
-    progress:bool=True,            # show a bar
-    seed:int|None=0,               # mix the classes once and for all; None keeps the folder's order
-) -> list[Path]:                   # the shards
-    "Copy the images into tar shards that webdataset reads; the same bytes for the same arguments. The set appears whole or not at all."
-    import shutil
-
-    from tqdm.auto import tqdm
-    root, per = Path(root), positive_int("samples_per_shard", samples_per_shard)
-    if root.exists() and (not root.is_dir() or any(root.iterdir())): raise ValueError(f"{root} must be an empty folder or none at all: it holds {next(iter(root.iterdir())).name if root.is_dir() else 'a file'}")
-    if root.is_mount(): raise ValueError(f"{root} must not be a mount point: give a folder in it")
-    order = list(range(len(folder)))
-    if seed is not None: random.Random(seed).shuffle(order)
-    root.parent.mkdir(parents=True, exist_ok=True)
-    building, shards = Path(tempfile.mkdtemp(dir=root.parent, prefix=root.name + ".", suffix=".part")), []
-    try:
-        with tqdm(total=len(order), unit="image", leave=False, disable=not progress) as bar:
-            for first in range(0, len(order), per):
-                path = building / f"shard-{first // per:06}.tar"
-                samples = _write_shard(path, folder, order[first:first + per], first, bar)
-                shards.append(dict(url=path.name, nsamples=samples, filesize=path.stat().st_size))
-        (building / "index.json").write_text(json.dumps(dict(shardlist=shards, classes=folder.classes)))
-        os.chmod(building, 0o755)
-        os.rename(building, root)  # replaces an empty folder
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
-    return [root / shard["url"] for shard in shards]
-
-# %% ../nbs/07_storage.ipynb #3d10bcd5
-def _write_shard(path: Path, folder: JpegFolder, rows: list[int], first: int, bar: Any) -> int:
-    "One shard; returns the samples in it, for a file that cannot be read is left out where the folder skips such files."
-    samples = 0
-    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for number, i in enumerate(rows, first):
-            source, label = folder.samples[i]
-            bar.update()
-            try: raw = folder.read(source)
-            except OSError as error:
-                if folder.on_error == "raise": raise
-                warnings.warn(f"left out: {error}", stacklevel=3)
-                continue
-            _add_member(tar, f"{number:09}{Path(source).suffix.lower() or '.bin'}", raw.numpy().tobytes())
-            _add_member(tar, f"{number:09}.cls", str(label).encode())
-            samples += 1
-    return samples
-
-def _add_member(tar: tarfile.TarFile, name: str, raw: bytes) -> None:
-    "A file in a tar; no date and no owner, so that the same data give the same bytes."
-    member = tarfile.TarInfo(name)
-    member.size = len(raw)
-    tar.addfile(member, io.BytesIO(raw))
-
-# %% ../nbs/07_storage.ipynb #269693e3
-def shard_share(
-    shards:int,  # in the set
-    slot:int,    # which reader, from 0
-    slots:int,   # ranks x workers
-) -> list[tuple[int, int, int]]:   # (shard, part, parts): samples part, part + parts, ... of a shard
-    "What one slot reads. All slots together read every sample once."
-    shards, slots = positive_int("shards", shards), positive_int("slots", slots)
-    if not 0 <= slot < slots: raise ValueError(f"slot must lie between 0 and {slots - 1}, got {slot}")
-    if slots <= shards: return [(shard, 0, 1) for shard in range(slot, shards, slots)]
-    shard = slot % shards
-    return [(shard, slot // shards, len(range(shard, slots, shards)))]
-
-# %% ../nbs/07_storage.ipynb #843554e6
-class _Blocks:
-    "A file for tarfile that can only go forward: each read goes through the reading layer."
-    def __init__(self, path: str, read: Callable[[str, int, int], torch.Tensor]):
-        self.path, self._read, self.place, self.size = path, read, 0, os.path.getsize(path)
-
-    def read(self, size: int) -> bytes:
-        size = min(size, self.size - self.place)
-        if size <= 0: return b""
-        raw = self._read(self.path, self.place, size)
-        self.place += size
-        return raw.numpy().tobytes()
-
-def read_shard(
-    path:str|os.PathLike,                                       # a tar in webdataset's format
-    read:Callable[[str, int, int], torch.Tensor]=read_block,    # path, start, bytes -> bytes
-    block:int=4 << 20,                                          # bytes of a read
-) -> Iterator[tuple[str, dict[str, bytes]]]:                    # key, extension -> bytes
-    "The samples of a shard, in order; ValueError if it is no whole tar."
-    path, key, sample = os.fspath(path), None, {}
-    try:
-        with tarfile.open(fileobj=_Blocks(path, read), mode="r|", bufsize=positive_int("block", block)) as tar:
-            for member in tar:
-                if not member.isfile(): continue
-                folder, slash, file = member.name.rpartition("/")
-                stem, _, extension = file.partition(".")
-                if not stem or not extension: continue  # no part of a sample
-                name = folder + slash + stem
-                if name != key and sample:
-                    yield key, sample
-                    sample = {}
-                key, sample[extension.lower()] = name, tar.extractfile(member).read()
-            rest = tar.fileobj.read(1 << 30)  # an archive ends with two empty blocks; tarfile stops at the first, or at anything it cannot read
-    except (tarfile.TarError, EOFError) as error: raise ValueError(f"{path} is truncated or no tar file: {error}. Write or fetch it anew") from error
-    if len(rest) < 512 or rest.strip(b"\0"): raise ValueError(f"{path} is truncated or damaged: it does not end as a tar file does. Write or fetch it anew")
-    if sample: yield key, sample
-
 # %% ../nbs/07_storage.ipynb #2ab7d6a1
 class ShardDataset(IterableDataset):
     "Images in tar shards: yields (uint8 tensor of 3 x height x width, int), each sample once an epoch over all ranks and workers."
@@ -511,7 +162,7 @@ class ShardDataset(IterableDataset):
         if not 0 <= rank < world_size: raise ValueError(f"rank must lie between 0 and {world_size - 1}, got {rank}")
         if on_error not in ("raise", "skip"): raise ValueError(f"on_error must be raise or skip, got {on_error!r}")
         self.root, self.transform, self.shuffle, self.seed, self.rank, self.on_error, self.read, self.decode = Path(root), transform, shuffle, seed, rank, on_error, read, decode
-        self.shards, self.classes = _listed(self.root)
+        self.shards, self.classes = listed(self.root)
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # workers that persist read it
 
     def set_epoch(self, epoch: int) -> None:
@@ -531,7 +182,7 @@ class ShardDataset(IterableDataset):
         if self.shuffle: self._rng(-1).shuffle(order)
         own = shard_share(len(order), slot, self.world_size * workers)
         samples = (sample for shard, part, parts in own for sample in itertools.islice(self._samples(*order[shard]), part, None, parts))
-        for path, key, sample in _mixed(samples, self.buffer, self._rng(slot)) if self.shuffle else samples: yield from self._decoded(path, key, sample)
+        for path, key, sample in mixed(samples, self.buffer, self._rng(slot)) if self.shuffle else samples: yield from self._decoded(path, key, sample)
 
     def _rng(self, slot: int) -> random.Random: return random.Random(f"{self.seed} {int(self._epoch)} {slot}")
 
@@ -544,45 +195,12 @@ class ShardDataset(IterableDataset):
 
     def _decoded(self, path: str, key: str, sample: dict[str, bytes]) -> Iterator[tuple[torch.Tensor, int]]:
         "The image and its label; nothing where it is skipped."
-        try: pixels, label = _image_and_label(path, key, sample, self.decode)
+        try: pixels, label = image_and_label(path, key, sample, self.decode)
         except ValueError as error:
             if self.on_error == "raise": raise
             warnings.warn(f"left out: {error}", stacklevel=2)
             return
         yield pixels if self.transform is None else self.transform(pixels), label
-
-# %% ../nbs/07_storage.ipynb #cbe80d71
-def _listed(root: Path) -> tuple[list[tuple[str, int | None, int | None]], list[str] | None]:
-    "Path, samples and bytes of each shard, and the names of the classes; None for what no index tells."
-    if not root.is_dir(): raise FileNotFoundError(f"{root} is no folder")
-    index = root / "index.json"
-    if not index.exists():
-        shards = [(os.fspath(path), None, None) for path in sorted(root.glob("*.tar"))]
-        if not shards: raise FileNotFoundError(f"{root} holds no .tar file")
-        return shards, None
-    noted = json.loads(index.read_text())
-    shards = [(os.fspath(root / shard["url"]), shard.get("nsamples"), shard.get("filesize")) for shard in noted["shardlist"]]
-    missing = [path for path, _, _ in shards if not os.path.exists(path)]
-    if missing or not shards: raise FileNotFoundError(f"{count_text(len(missing), 'shard')} of {len(shards)} that {index} lists are not there{': ' + missing[0] if missing else ''}")
-    return shards, noted.get("classes")
-
-def _image_and_label(path: str, key: str, sample: dict[str, bytes], decode: Callable) -> tuple[torch.Tensor, int]:
-    "What the two members of a sample hold; ValueError naming shard and key."
-    kind = next((kind for kind in sample if kind not in ("cls", "json", "txt")), None)
-    if kind is None or not sample.get("cls", b"").strip().isdigit(): raise ValueError(f"{path}: {key} must have an image and a .cls with a number, it has {', '.join(sample)}")
-    return decode(torch.frombuffer(bytearray(sample[kind]), dtype=torch.uint8) if sample[kind] else torch.zeros(0, dtype=torch.uint8), f"{path}: {key}.{kind}"), int(sample["cls"])
-
-def _mixed(samples: Iterable[Any], size: int, rng: random.Random) -> Iterator[Any]:
-    "The samples in random order, as far as a buffer of `size` reaches."
-    held = []
-    for sample in samples:
-        held.append(sample)
-        if len(held) < size: continue
-        pick = rng.randrange(len(held))
-        held[pick], held[-1] = held[-1], held[pick]
-        yield held.pop()
-    rng.shuffle(held)
-    yield from held
 
 # %% ../nbs/07_storage.ipynb #d8cc41d2
 def loaded_step(
@@ -593,224 +211,3 @@ def loaded_step(
     "Seconds from step to step, in the steady state."
     if workers == 0: return stages.serial
     return max(stages.compute, (stages.read + stages.preprocess) / positive_int("workers", workers), stages.preprocess / min(workers, positive_int("cores", cores)))
-
-# %% ../nbs/07_storage.ipynb #72e9ad56
-def plot_cures(
-    frame:pd.DataFrame,   # cure, predicted_seconds, measured_seconds; the first row is the case as found
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "Seconds of a step: measured solid, predicted as a hollow bar, with the prediction's error and the gain over the first."
-    ax = axes(ax, height=0.7 + 0.42 * len(frame))
-    longest = frame[["predicted_seconds", "measured_seconds"]].max(axis=None)
-    for row, cure in enumerate(frame.itertuples()):
-        ax.barh(row, cure.measured_seconds * 1000, height=0.5, color=COLORS["read"])
-        ax.barh(row, cure.predicted_seconds * 1000, height=0.75, fill=False, edgecolor=COLORS["wait"], linestyle="--")
-        words = f"  {frame.measured_seconds[0] / cure.measured_seconds:.1f} times as fast; predicted {cure.predicted_seconds / cure.measured_seconds - 1:+.0%}"
-        ax.text(max(cure.predicted_seconds, cure.measured_seconds) * 1000, row, words, va="center", fontsize=8)
-    ax.set_yticks(range(len(frame)), list(frame.cure))
-    ax.set_xlim(0, 1.7 * longest * 1000)
-    ax.invert_yaxis()
-    return label(ax, "milliseconds a step (solid: measured, dashed: predicted)")
-
-# %% ../nbs/07_storage.ipynb #dc6c1f91
-PCIE_4_X16 = 16e9 * 16 * 128 / 130 / 8  # bytes/s in each direction: 16 GT/s on 16 lanes, 128 bits of 130 are data (PCI-SIG)
-
-@dataclass(frozen=True)
-class Hop:
-    "One piece of the way from storage to the device."
-    start:str                  # where from
-    end:str                    # where to
-    bytes_per_s:float|None     # None where there is no figure
-    basis:str                  # "measured", "stated" or "not here"
-    note:str                   # how it was measured, or who states it
-
-@dataclass(frozen=True)
-class HostPath:
-    "The way from storage to the device on this machine."
-    hops:tuple[Hop, ...]              # in the order in which bytes pass them
-    nodes:tuple[tuple[int, str], ...] # NUMA nodes, each with its CPUs
-    gpu:str                           # its name, or "" where there is none
-    gpu_node:int|None                 # the NUMA node that it hangs on, where the system tells
-
-    @property
-    def slowest(self) -> Hop:
-        "The measured or stated hop with the least bandwidth."
-        return min((hop for hop in self.hops if hop.bytes_per_s is not None), key=lambda hop: hop.bytes_per_s)
-
-# %% ../nbs/07_storage.ipynb #cb8517c6
-def host_path(
-    folder:str|os.PathLike|None=None,   # on the disk in question; None: the folder for temporary files
-    bytes:int=64 << 20,                 # moved in each measurement
-) -> HostPath:
-    "Bandwidth of every hop, measured where it can be. A file is written, read and removed."
-    bytes = max(positive_int("bytes", bytes), 1 << 20)
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        path = Path(place, "probe")
-        path.write_bytes(os.urandom(bytes))
-        disk, warm = _disk_hop(path), measure_reads(path, 1 << 20, "sequential", bytes >> 20, cold=False)
-    cuda = torch.cuda.is_available()
-    device = _device_hops(bytes) if cuda else [Hop("batch", "device", PCIE_4_X16, "stated", "PCIe 4.0 x16 (PCI-SIG); there is no GPU here")]
-    hops = (disk, Hop("page cache", "process", warm.bytes_per_s, "measured", "warm, in order, blocks of 1 MiB"),
-            Hop("process", "batch", _copy_rate(bytes), "measured", "one copy in memory, as collating makes"), *device)
-    return HostPath(hops, _numa_nodes(), torch.cuda.get_device_name() if cuda else "", _gpu_node() if cuda else None)
-
-def _disk_hop(path: Path) -> Hop:
-    "The first hop, measured where the system can make a read cold."
-    try: cold = measure_reads(path, 1 << 20, "sequential", path.stat().st_size >> 20)
-    except OSError as error: return Hop("storage", "page cache", None, "not here", str(error))
-    if cold.cached > 0.1: return Hop("storage", "page cache", None, "not here", f"{cold.cached:.0%} stayed in the cache")
-    return Hop("storage", "page cache", cold.bytes_per_s, "measured", "cold, in order, blocks of 1 MiB")
-
-# %% ../nbs/07_storage.ipynb #fce741e0
-def _copy_rate(bytes: int) -> float:
-    "Bytes a second of a copy in memory."
-    source, target = torch.ones(bytes, dtype=torch.uint8), torch.empty(bytes, dtype=torch.uint8)
-    return bytes / min(_seconds_of(lambda: target.copy_(source)) for _ in range(5))
-
-def _seconds_of(action: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-def _device_hops(bytes: int) -> list[Hop]:
-    "Copies to the GPU from pageable and from pinned memory."
-    target, hops = torch.empty(bytes, dtype=torch.uint8, device="cuda"), []
-    for kind, source in (("pageable", torch.ones(bytes, dtype=torch.uint8)), ("pinned", torch.ones(bytes, dtype=torch.uint8).pin_memory())):
-        def copy(source: torch.Tensor = source) -> None:
-            target.copy_(source, non_blocking=True)
-            torch.cuda.synchronize()
-        copy()
-        hops.append(Hop(f"{kind} batch", "device", bytes / min(_seconds_of(copy) for _ in range(5)), "measured", f"from {kind} memory"))
-    return hops
-
-# %% ../nbs/07_storage.ipynb #b94fe878
-def _numa_nodes(root: str = "/sys/devices/system/node") -> tuple[tuple[int, str], ...]:
-    "NUMA nodes and their CPUs; none where the system does not tell."
-    nodes = sorted((int(path.parent.name[4:]), path) for path in Path(root).glob("node[0-9]*/cpulist"))
-    return tuple((number, path.read_text().strip()) for number, path in nodes)
-
-def _gpu_node(root: str = "/sys/bus/pci/devices") -> int | None:
-    "The NUMA node of the current GPU; None where it is not told."
-    gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    try: address = f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"
-    except AttributeError: return None  # an older PyTorch
-    try: node = int(Path(root, address, "numa_node").read_text())
-    except (OSError, ValueError): return None
-    return node if node >= 0 else None  # -1: the firmware does not say
-
-# %% ../nbs/07_storage.ipynb #8e86d1f5
-def draw_path(
-    path:HostPath,  # from `host_path`
-) -> Svg:
-    "A row for each hop: its bar is the time of 1 GiB, hollow where the bandwidth is only stated."
-    drawing = Svg(700, 58 + 30 * len(path.hops), "the path from storage to the device")
-    times = [2**30 / hop.bytes_per_s if hop.bytes_per_s else 0.0 for hop in path.hops]
-    drawing.text(210, 14, "time of 1 GiB", size=11)
-    for row, (hop, seconds) in enumerate(zip(path.hops, times)):
-        top, wide = 24 + 30 * row, 250 * seconds / max([*times, 1e-9])
-        drawing.text(0, top + 15, f"{hop.start} → {hop.end}")
-        if seconds: drawing.box(210, top, wide, 20, COLORS["copy" if hop.end == "device" else "read"], hollow=hop.basis != "measured")
-        drawing.text(216 + wide, top + 10, f"{hop.bytes_per_s / 1e9:.2f} GB/s, {hop.basis}" if seconds else f"not here: {hop.note}", size=11)
-        if seconds: drawing.text(216 + wide, top + 22, hop.note, size=9)
-    nodes = "; ".join(f"NUMA node {number}: CPUs {cpus}" for number, cpus in path.nodes) or "NUMA nodes: not told"
-    gpu = f"{path.gpu} on node {'unknown' if path.gpu_node is None else path.gpu_node}" if path.gpu else "no GPU"
-    return drawing.text(0, 46 + 30 * len(path.hops), f"{nodes}; {gpu}", size=11)
-
-# %% ../nbs/07_storage.ipynb #67513f42
-LAYOUTS = {"a file for each image": None, "shards, read 4 MiB at a time": 4 << 20}  # words -> bytes of a read; None: an image
-
-def images_per_s(
-    model:StorageModel,      # the device
-    image:int,               # bytes of an image
-    in_flight:int,           # reads at once
-    layout:str="a file for each image",   # one of `LAYOUTS`
-) -> float:
-    "Images a second that the device delivers."
-    read = _read_bytes(layout, image)
-    return model.throughput(read, in_flight) * read / image
-
-def _read_bytes(layout: str, image: int) -> int:
-    "Bytes of one read."
-    if layout not in LAYOUTS: raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
-    return LAYOUTS[layout] or positive_int("image", image)
-
-def describe_storage(
-    model:StorageModel,      # the device
-    image:int,               # bytes of an image
-    in_flight:int,           # reads at once
-    layout:str,              # one of `LAYOUTS`
-) -> str:
-    "The prediction in words: Little's law, what limits, and how many reads are enough."
-    read = _read_bytes(layout, image)
-    limit, enough = model.limit(read, in_flight), model.in_flight_needed(read, 1 / model.service(read))
-    rate, per_read = images_per_s(model, image, in_flight, layout), max(read / image, 1)
-    law = f"{count_text(in_flight, 'read')} in flight / {duration_text(model.alone(read))}" + (f" x {per_read:,.0f} images a read" if per_read > 1 else "")
-    why = f"{law} = {rate:,.0f} images/s (Little's law); latency limits" if limit == "latency" else f"{rate:,.0f} images/s; {limit} {'limit' if limit == 'operations' else 'limits'}"
-    return f"Simulated {model.name}: {why}. {count_text(enough, 'read')} in flight {'is' if enough == 1 else 'are'} enough to saturate it. Figures: {model.source}."
-
-# %% ../nbs/07_storage.ipynb #bd481e93
-_FLIGHTS = tuple(2**i for i in range(9))
-
-class _StoragePicture:
-    "Images a second over reads in flight: predicted dashed and hollow, measured solid."
-    def __init__(self):
-        fig, ax = figure(7, 3)
-        label(ax, "reads in flight", "images / s").set(xscale="log", yscale="log", xlim=(0.8, 600), ylim=(1, 3e6))
-        ax.set_xticks(_FLIGHTS, [str(n) for n in _FLIGHTS])
-        ax.minorticks_off()
-        self.curve, = ax.plot([], [], "--", color=COLORS["wait"])
-        self.chosen, = ax.plot([], [], "o", ms=12, mfc="none", color=COLORS["wait"])
-        self.measured, = ax.plot([], [], "o", color=COLORS["read"])
-        self.notes = [ax.text(n, 1, "", fontsize=8, va="center") for n in _FLIGHTS]
-        ax.text(1, 1, "dashed, hollow: predicted   solid: measured, and how far the prediction is off", transform=ax.transAxes, ha="right", va="bottom", fontsize=8)
-        self.canvas = Canvas(fig, [self.curve, self.chosen, self.measured, *self.notes])
-
-    def place(self, predicted: Callable[[int], float], in_flight: int, points: dict[int, float]) -> Canvas:
-        "Move everything to a setting and its measured points."
-        self.curve.set_data(_FLIGHTS, [predicted(n) for n in _FLIGHTS])
-        self.chosen.set_data([in_flight], [predicted(in_flight)])
-        self.measured.set_data(list(points), list(points.values()))
-        for n, note in zip(_FLIGHTS, self.notes): note.set(x=1.12 * n, y=0.7 * points.get(n, 1), text=f"{predicted(n) / points[n] - 1:+.0%}" if n in points else "")
-        return self.canvas
-
-# %% ../nbs/07_storage.ipynb #e1b01e36
-def measure_storage(
-    model:StorageModel,      # simulated
-    image:int,               # bytes of an image
-    in_flight:int,           # reads at once
-    layout:str,              # one of `LAYOUTS`
-    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
-) -> float:                  # images a second
-    "A few hundred reads through the simulated device, two seconds at most."
-    size = _read_bytes(layout, image)
-    reads = ceil_div(400, in_flight) * in_flight  # whole rounds
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place, "images")
-        path.write_bytes(os.urandom(max(4 * size, 4 << 20)))
-        measured = measure_reads(path, size, reads=reads, cold=False, in_flight=in_flight, read=SimulatedStorage(model), seconds=2.0, report=report)
-    return measured.operations_per_s * size / image
-
-# %% ../nbs/07_storage.ipynb #11b90824
-def storage_panel() -> ipywidgets.VBox:
-    "A panel: storage, image size, reads in flight and layout -> predicted images a second; Run measures them with real reads, delayed."
-    import ipywidgets as w
-    choose = lambda text, options, value: w.Dropdown(options=list(options), value=value, description=text, style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    controls = dict(name=choose("storage (simulated)", STORAGES, "network block volume"), layout=choose("layout", LAYOUTS, next(iter(LAYOUTS))),
-                    image=slider("image (bytes)", [4_096, 16_384, 65_536, 110_000, 262_144, 1_048_576], 110_000), in_flight=slider("reads in flight", _FLIGHTS, 8))
-    picture, points = _StoragePicture(), {}
-
-    def update(name: str, layout: str, image: int, in_flight: int) -> tuple[str, Canvas]:
-        model = STORAGES[name]
-        return describe_storage(model, image, in_flight, layout), picture.place(lambda n: images_per_s(model, image, n, layout), in_flight, dict(points.get((name, layout, image), {})))
-
-    def work(job: Job) -> str:
-        name, layout, image, in_flight = (controls[key].value for key in ("name", "layout", "image", "in_flight"))
-        rate = measure_storage(STORAGES[name], image, in_flight, layout, job.report)
-        points.setdefault((name, layout, image), {})[in_flight] = rate
-        box.refresh()
-        return f"Measured {rate:,.0f} images/s, predicted {images_per_s(STORAGES[name], image, in_flight, layout):,.0f}."
-
-    button = RunButton(work, str, "Measure")
-    box = panel(controls, update, "storage", [button.widget])
-    box.button, box.controls = button, controls
-    return box

@@ -7,42 +7,37 @@ import copy
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from .arithmetic import positive_int
 from .data import to_float
-from .data_parallel import NETWORKS, Network, ShardLoader, Trained, all_reduce_seconds, first_digits, fit_network, in_turn, run_ranks, slowest, who
+from .engine.checks import positive_int
+from .engine.collectives import CollectiveLog
+from .engine.machine import keep_memory
+from .engine.rank_data import first_digits, ShardLoader
+from .engine.ranks import rank_and_world_size
+from .engine.tensor_costs import CONTEXT
+from .engine.trials import RankTrialResult
 from .models import GluonCNN, saved_bytes
-from .precision import DEVICES, Roofline
-from .sharding import Wire
-from .training import keep_memory
-from .ui import COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, label, median, panel, slider
 
 # %% auto #0
-__all__ = ['BLOCK_PLAN', 'CNN_PLAN', 'KINDS', 'CASES', 'MLP', 'BLOCK', 'CONTEXT', 'PARTS', 'place_in', 'own_slice', 'summed',
-           'all_gathered', 'reduce_scattered', 'CopyIn', 'AddUp', 'ColumnLinear', 'RowLinear', 'ColumnConv', 'RowConv',
-           'Attention', 'Block', 'Stack', 'block_plan', 'parallelize', 'Compared', 'cuts', 'compare', 'styles',
-           'split_model', 'GatherIn', 'ScatterOut', 'SlicedNorm', 'SliceIn', 'JoinOut', 'Edge', 'kept_values',
-           'RowReader', 'Training', 'train_parts', 'Layer', 'Split', 'crossover', 'plot_efficiency', 'layer_seconds',
-           'fit_device', 'plot_layer', 'describe_split', 'draw_split', 'measure_split', 'tensor_panel']
-
-# %% ../nbs/14_tensor_parallel.ipynb #87a3c244
-if TYPE_CHECKING:
-    import ipywidgets
-    from matplotlib.axes import Axes
+__all__ = ['BLOCK_PLAN', 'CNN_PLAN', 'KINDS', 'CASES', 'place_in', 'own_slice', 'summed', 'all_gathered', 'reduce_scattered',
+           'CopyIn', 'AddUp', 'ColumnLinear', 'RowLinear', 'ColumnConv', 'RowConv', 'Attention', 'Block', 'Stack',
+           'block_plan', 'parallelize', 'Compared', 'cuts', 'compare', 'styles', 'split_model', 'GatherIn',
+           'ScatterOut', 'SlicedNorm', 'SliceIn', 'JoinOut', 'Edge', 'RowReader', 'Training', 'train_parts',
+           'layer_seconds']
 
 # %% ../nbs/14_tensor_parallel.ipynb #3b3ebebb
 def place_in(
     group:dist.ProcessGroup|None=None,  # None: all ranks
 ) -> tuple[int, int]:
     "This rank's number in the group, and the group's size; (0, 1) where there is no process group."
-    return (dist.get_rank(group), dist.get_world_size(group)) if group is not None else who()
+    return (dist.get_rank(group), dist.get_world_size(group)) if group is not None else rank_and_world_size()
 
 def own_slice(
     tensor:torch.Tensor,                # the same on all ranks
@@ -323,8 +318,8 @@ def compare(
     expected.backward(gradient)
     kept = saved_bytes(split, ours) if how == "by hand" else 0
     with CommDebugMode() as debug:
-        with Wire() as there: output = split(ours)
-        with Wire() as back: output.backward(gradient)
+        with CollectiveLog() as there: output = split(ours)
+        with CollectiveLog() as back: output.backward(gradient)
     unfinished = sum(any(place.is_partial() for place in getattr(p.grad, "placements", ())) for p in split.parameters())
     return Compared(_apart([(output, expected)]), _apart([(ours.grad, theirs.grad)]), _apart(_pairs(split, whole)), dict(there.counts), dict(back.counts),
                     there.sent + back.sent, debug.get_total_counts(), unfinished, kept)
@@ -365,7 +360,7 @@ def split_model(
     if how == "by hand": return parallelize(model, plan, None if mesh is None else mesh.get_group(), 1 if sequence else None)
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import parallelize_module
-    return parallelize_module(model, init_device_mesh("cpu", (who()[1],)) if mesh is None else mesh, styles(plan, sequence))
+    return parallelize_module(model, init_device_mesh("cpu", (rank_and_world_size()[1],)) if mesh is None else mesh, styles(plan, sequence))
 
 # %% ../nbs/14_tensor_parallel.ipynb #b6d12a73
 class GatherIn(torch.autograd.Function):
@@ -456,18 +451,6 @@ class Edge(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor: return self.way.apply(x, self.dim, self.group)
 
-# %% ../nbs/14_tensor_parallel.ipynb #9890c592
-def kept_values(
-    width:int,            # of the block
-    tokens:int,           # of the batch
-    heads:int,            # of attention
-    parts:int=1,          # ranks that share the block
-    sequence:bool=False,  # whether tokens are cut outside of the split parts
-) -> float:               # of one rank
-    "Values that a `Block` keeps for backward: inputs of norms with two statistics, inputs of split parts; query, key, value, attention with its sums, and the hidden ones."
-    norms = (2 * width + 4) / (parts if sequence else 1)
-    return tokens * (norms + 2 * width + (12 * width + heads) / parts)
-
 # %% ../nbs/14_tensor_parallel.ipynb #01011f72
 class RowReader(nn.Module):
     "A transformer that reads digits row by row."
@@ -503,7 +486,7 @@ class Training:
 # %% ../nbs/14_tensor_parallel.ipynb #6c518a02
 def train_parts(
     training:Training,
-) -> Trained:
+) -> RankTrialResult:
     "Train as one of the ranks, or whole where there is no process group; the weights that come back are whole."
     torch.manual_seed(0)
     kind = torch.float64 if training.double else torch.float32
@@ -512,7 +495,7 @@ def train_parts(
     column, group, groups = (None, None, 1) if mesh is None else (mesh["data"].get_group(), mesh["tensor"].get_group(), training.data)
     loader = ShardLoader(first_digits(training.samples), training.batch, place_in(column)[0] if column else 0, groups, shuffle=True)
     losses, seconds = [], []
-    with Wire() as wire:
+    with CollectiveLog() as wire:
         for x, y in loader:
             start = time.perf_counter()
             loss = F.cross_entropy(model(to_float(x).to(kind)), y, reduction="sum") * (groups / loader.whole)
@@ -524,12 +507,12 @@ def train_parts(
     dims = cuts(model)
     if hasattr(model, "unshard"): model.unshard()
     whole = [p.full_tensor() if hasattr(p, "full_tensor") else all_gathered(p.detach(), dims[name], group) if name in dims else p for name, p in model.named_parameters()]
-    return Trained((total / groups).tolist(), row(whole), torch.empty(0), len(wire.calls), sum(call.bytes for call in wire.calls), seconds)
+    return RankTrialResult((total / groups).tolist(), row(whole), torch.empty(0), len(wire.calls), sum(call.bytes for call in wire.calls), seconds)
 
 # %% ../nbs/14_tensor_parallel.ipynb #6cd02e64
 def _divide(model: nn.Module, training: Training) -> Any:
     "Split the model over a mesh of all ranks, which comes back; None and nothing where there is one."
-    world_size = who()[1]
+    world_size = rank_and_world_size()[1]
     if not dist.is_initialized(): return None
     if world_size % training.data: raise ValueError(f"data must divide the {world_size} ranks, got {training.data}")
     from torch.distributed.device_mesh import init_device_mesh
@@ -548,114 +531,7 @@ def _step(model: nn.Module, column: dist.ProcessGroup | None, groups: int) -> No
             p.add_(p.grad, alpha=-0.1)
     model.zero_grad()
 
-# %% ../nbs/14_tensor_parallel.ipynb #41248488
-@dataclass(frozen=True)
-class Layer:
-    "What a step of a layer costs, for each token: counts for width d."
-    name:str          # for people
-    weights:int       # of its products, in d²
-    messages:int      # all-reduces forward, and as many backward
-    divided:int       # values read or written apart from the products, in d: by all ranks together
-    repeated:int      # the same, by every rank
-    attends:bool      # whether tokens look at each other
-
-    def flops(self, width: int, tokens: int, context: int) -> float:
-        "Of a step: a product forward, two backward. Each token attends to `context` others."
-        return 6 * tokens * (self.weights * width**2 + (2 * context * width if self.attends else 0))
-
-# GELU reads 1 and writes 1 forward, reads 2 and writes 1 backward, on 4 d; attention's core reads 3, writes 1, reads 5, writes 3.
-# A norm takes 5, a shortcut 3 and 3, a bias that is added to a sum 2 and 1.
-MLP = Layer("two-layer network", 8, 1, 4 * 5, 3, False)
-BLOCK = Layer("block", 12, 2, 4 * 5 + 12, 2 * (5 + 6 + 3), True)
-
-# %% ../nbs/14_tensor_parallel.ipynb #28a72f6d
-@dataclass(frozen=True)
-class Split:
-    "A layer divided among devices: predicted seconds of its forward and backward."
-    width:int                 # of the layer
-    tokens:int                # of the batch, the same for all ranks
-    parts:int                 # ranks that share the layer
-    device:Roofline           # each of them
-    link:Network              # between them
-    precision:str="bf16"      # of products and messages
-    layer:Layer=BLOCK         # what is divided
-    context:int=1024          # tokens that a token attends to
-    sequence:bool=False       # tokens are cut outside of the split parts
-
-    def __post_init__(self):
-        for name in ("width", "tokens", "parts", "context"): positive_int(name, getattr(self, name))
-        self.device.rate(self.precision)
-
-    @property
-    def value_bytes(self) -> int:
-        "Of a value in memory and in a message."
-        return 2 if self.precision in ("bf16", "fp16") else 4
-
-    @property
-    def message(self) -> int:
-        "Bytes of one all-reduce."
-        return self.tokens * self.width * self.value_bytes
-
-    def compute(self) -> float:
-        "Seconds of products, and of the memory traffic of everything else."
-        flops = self.layer.flops(self.width, self.tokens, self.context) / self.parts
-        values = self.layer.divided / self.parts + self.layer.repeated / (self.parts if self.sequence else 1)
-        return flops / self.device.rate(self.precision) + values * self.message / self.device.bytes_per_s
-
-    def communication(self) -> float:
-        "Seconds of all messages; compute waits for each. A reduce-scatter and an all-gather take what an all-reduce does."
-        return 2 * self.layer.messages * self.link.all_reduce(self.message, self.parts) if self.parts > 1 else 0.0
-
-    def seconds(self) -> float:
-        "Of a step of the layer."
-        return self.compute() + self.communication()
-
-    def speedup(self) -> float:
-        "How many times as fast as one device."
-        return replace(self, parts=1).seconds() / self.seconds()
-
-    def efficiency(self) -> float:
-        "Speed-up for each device."
-        return self.speedup() / self.parts
-
-# %% ../nbs/14_tensor_parallel.ipynb #18eb7f37
-def crossover(
-    split:Split,            # its width does not matter
-    efficiency:float=0.5,   # to be reached
-) -> float:                 # a width; 0 for one device
-    "The width at which the efficiency is reached: the positive root of a quadratic equation."
-    if not 0 < efficiency < 1: raise ValueError(f"efficiency must be between 0 and 1, got {efficiency}")
-    n, one = split.parts, replace(split, width=1)
-    if n == 1: return 0.0
-    rate, memory = split.device.rate(split.precision), one.message / split.device.bytes_per_s
-    square = 6 * split.tokens * split.layer.weights / rate
-    shared = (12 * split.tokens * split.context / rate if split.layer.attends else 0) + split.layer.divided * memory
-    own, calls = split.layer.repeated * memory, 2 * split.layer.messages
-    if split.sequence: shared, own = shared + own, 0.0
-    talk, fixed = calls * (split.link.all_reduce(one.message, n) - split.link.all_reduce(0, n)), calls * split.link.all_reduce(0, n)
-    a, b, c = square * (1 - efficiency), shared + own - efficiency * (shared + n * (own + talk)), -efficiency * n * fixed
-    return (-b + (b * b - 4 * a * c) ** 0.5) / (2 * a)
-
-# %% ../nbs/14_tensor_parallel.ipynb #6a17283a
-def plot_efficiency(
-    splits:dict[str, Split],      # name -> a split; its width is replaced
-    widths:Sequence[int]=tuple(2**n for n in range(8, 18)),
-    ax:Axes|None=None,            # where to draw
-) -> Axes:
-    "Predicted efficiency over widths, hollow, with the line of a half."
-    ax = axes(ax)
-    for (name, split), color in zip(splits.items(), ("update", "forward", "read", "wait", "copy", "backward")):
-        points = [100 * replace(split, width=width).efficiency() for width in widths]
-        ax.plot(widths, points, "o-", mfc="none", lw=1, color=COLORS[color])
-        ax.annotate(name, (widths[-1], points[-1]), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
-    ax.axhline(50, color="#999999", lw=0.8, ls="--")
-    ax.set_xscale("log", base=2)
-    ax.set(ylim=(0, 102), xticks=widths, xticklabels=[f"{w:,}" if w < 1024 else f"{w // 1024}K" for w in widths])
-    return label(ax, "width", "efficiency (%)")
-
 # %% ../nbs/14_tensor_parallel.ipynb #80f668a1
-CONTEXT = 64  # tokens of a sequence, where blocks are timed
-
 def layer_seconds(
     widths:Sequence[int],   # of blocks, each divisible by 16
     tokens:int=256,         # of the batch, divisible by 64
@@ -664,12 +540,12 @@ def layer_seconds(
 ) -> dict[str, dict[int, list[float]]]:  # "whole", on rank 0, and "split" -> width -> seconds of a step
     "Forward and backward of blocks in turn: whole on rank 0 while the others wait, and divided among all ranks."
     keep_memory()
-    rank, seconds = who()[0], {"whole": {width: [] for width in widths}, "split": {width: [] for width in widths}}
+    rank, seconds = rank_and_world_size()[0], {"whole": {width: [] for width in widths}, "split": {width: [] for width in widths}}
     examples = {width: _timed_example(width, tokens) for width in widths}
     for round in range(rounds + 1):
         for width, (whole, split, x) in examples.items():
             for kind, model in (("whole", whole), ("split", split)):
-                if who()[1] > 1: dist.barrier()
+                if rank_and_world_size()[1] > 1: dist.barrier()
                 if kind == "whole" and rank: continue  # it waits at the next barrier
                 start = time.perf_counter()
                 for _ in range(steps): model(x).backward(x.detach())
@@ -683,117 +559,3 @@ def _timed_example(width: int, tokens: int) -> tuple[nn.Module, nn.Module, torch
     torch.manual_seed(0)
     block = Block(width, width // 16)
     return block, parallelize(copy.deepcopy(block), block_plan(block)), torch.randn(tokens // CONTEXT, CONTEXT, width, requires_grad=True)
-
-# %% ../nbs/14_tensor_parallel.ipynb #00bd4546
-def fit_device(
-    seconds:dict[int, float],  # width -> seconds of a whole block, for two widths
-    tokens:int,                # of the batch
-    context:int=CONTEXT,       # tokens that a token attends to
-) -> Roofline:
-    "A device whose arithmetic and memory traffic make up the two times; where none can, one whose arithmetic makes up the longer width's."
-    if len(seconds) != 2: raise ValueError(f"seconds must hold two widths, got {len(seconds)}")
-    (small, fast), (large, slow) = sorted(seconds.items())
-    flops, values = ([f(d) for d in (small, large)] for f in (lambda d: BLOCK.flops(d, tokens, context), lambda d: 4 * (BLOCK.divided + BLOCK.repeated) * tokens * d))
-    ground = flops[0] * values[1] - flops[1] * values[0]
-    per_flop, per_byte = (fast * values[1] - slow * values[0]) / ground, (flops[0] * slow - flops[1] * fast) / ground
-    if min(per_flop, per_byte) <= 0: per_flop, per_byte = slow / flops[1], 1e-15  # the start of operations, or a disturbed machine, hides one of them: the larger width alone says more
-    return Roofline("this machine, one thread", 1 / per_byte, {"fp32": 1 / per_flop}, 0.0, "fitted from two widths")
-
-# %% ../nbs/14_tensor_parallel.ipynb #e40354c0
-def plot_layer(
-    measured:dict[str, dict[int, list[float]]],  # as from `layer_seconds`
-    split:Split,                                 # predicts; its width is replaced
-    fitted:Sequence[int],                        # widths from which the device was fitted
-    ax:Axes|None=None,                           # where to draw
-) -> Axes:
-    "Measured medians with their spread, solid, predictions hollow, with the error of those that were not fitted."
-    ax = axes(ax, height=3.4)
-    for kind, parts, color, shift in (("whole", 1, "forward", 1.0), ("split", split.parts, "wait", 1.08)):
-        for width, times in measured[kind].items():
-            real, guess = median(times), replace(split, width=width, parts=parts).seconds()
-            ax.errorbar([shift * width], [real], [[real - min(times)], [max(times) - real]], fmt="o", color=COLORS[color])
-            ax.plot([shift * width], [guess], "o", ms=11, mfc="none", color=COLORS[color])
-            words = "fitted" if parts == 1 and width in fitted else f"{guess / real - 1:+.0%}"
-            ax.annotate(words, (shift * width, max(guess, *times) if parts == 1 else min(guess, *times)), xytext=(0, 7 if parts == 1 else -16), textcoords="offset points", ha="center", fontsize=8, color=COLORS[color])
-    ax.set(xscale="log", yscale="log", xticks=list(measured["whole"]), xticklabels=[f"{w:,}" for w in measured["whole"]])
-    ax.minorticks_off()
-    ax.margins(y=0.2)
-    return label(ax, "width", "seconds of a block", f"blue: whole, one rank   orange: split, {split.parts} ranks   hollow: predicted")
-
-# %% ../nbs/14_tensor_parallel.ipynb #914f6c98
-PARTS = (1, 2, 4, 8, 16, 32)
-
-def describe_split(
-    split:Split,
-) -> str:
-    "Step, messages, speed-up and crossover, in words."
-    told = f"A {split.layer.name} of width {split.width:,}, {split.tokens:,} tokens, {split.precision} on {split.device.name}: "
-    if split.parts == 1: return told + f"one rank takes {duration_text(split.seconds())}, and says nothing."
-    return (told + f"{split.parts} ranks take {duration_text(split.seconds())}, {duration_text(split.communication())} of it in {2 * split.layer.messages} all-reduces of {bytes_text(split.message)}. "
-            f"{split.speedup():.2f} times as fast as one rank, efficiency {split.efficiency():.0%}. Half would be reached at width {crossover(split):,.0f}.")
-
-def draw_split(
-    split:Split,
-    measured:dict[int, float]|None=None,  # ranks -> seconds
-) -> Svg:
-    "Predicted seconds by group size, dashed; measured ones solid."
-    drawing, cases = Svg(700, 34 * len(PARTS) + 26, "seconds of a layer by group size"), [replace(split, parts=n) for n in PARTS]
-    scale = 400 / max([case.seconds() for case in cases] + list((measured or {}).values()))
-    for row, case in enumerate(cases):
-        y, compute, talk = 34 * row + 6, scale * case.compute(), scale * case.communication()
-        drawing.text(72, y + 13, f"{'▶ ' if case.parts == split.parts else ''}{count_text(case.parts, 'rank')}", "end")
-        drawing.box(80, y, compute, 16, COLORS["forward"], hollow=True).box(80 + compute, y, talk, 16, COLORS["wait"], hollow=True)
-        drawing.text(86 + compute + talk, y + 13, f"{duration_text(case.seconds())}, efficiency {case.efficiency():.0%}", size=11)
-        if measured and case.parts in measured:
-            drawing.box(80, y + 18, scale * measured[case.parts], 8, COLORS["update"])
-            drawing.text(86 + scale * measured[case.parts], y + 27, f"measured {duration_text(measured[case.parts])}", size=10)
-    return drawing.text(80, 34 * len(PARTS) + 18, "dashed: predicted arithmetic (blue) and messages (orange); solid: measured here", size=11)
-
-# %% ../nbs/14_tensor_parallel.ipynb #c0389ef5
-def measure_split(
-    width:int,                   # of the block, divisible by 16
-    tokens:int,                  # of the batch, divisible by 64
-    report:Callable[[float, str], None]=lambda share, words: None,
-) -> tuple[Roofline, Network, dict[int, float]]:  # one thread here, the link between ranks, and ranks -> seconds
-    "A block on one rank and on two, here; device and link are fitted from other widths and from messages."
-    sizes, others, enough = (2**12, 2**24), (96, 640), max(tokens, 256)  # far apart, wide and many, so that noise does not decide
-    calls = [(all_reduce_seconds, sizes, 5), (layer_seconds, [width], tokens, 3, 2), (layer_seconds, others, enough, 3, 2)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=120)
-    messages, whole, fits = slowest(calls[0] for calls in found.values()), found[0][1]["whole"], found[0][2]["whole"]
-    split = slowest(calls[1]["split"] for calls in found.values())
-    device = fit_device({w: median(fits[w]) for w in others}, enough)
-    return device, fit_network({size: median(times) for size, times in messages.items()}, 2), {1: median(whole[width]), 2: median(split[width])}
-
-# %% ../nbs/14_tensor_parallel.ipynb #ad0668f3
-def tensor_panel() -> ipywidgets.VBox:
-    "A panel: device, link, width, group size, tokens and precision -> seconds of a block and efficiency; Run divides one among two ranks here."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    choose = lambda text, options, value: w.Dropdown(options=options, value=value, description=text, **wide)
-    measured: dict[tuple[int, int], dict[int, float]] = {}
-    controls = dict(
-        device=choose("device", list(DEVICES.items()), DEVICES["H100 SXM"]), link=choose("link", list(NETWORKS.items()), NETWORKS["NVLink 4 (H100)"]),
-        width=slider("width", [2**n for n in range(6, 16)], 4096), parts=slider("ranks that share it", PARTS, 8),
-        tokens=slider("tokens", [2**n for n in range(6, 17)], 8192), precision=choose("precision", ["fp32", "tf32", "fp16", "bf16"], "bf16"))
-
-    def update(device: Roofline, **chosen: Any) -> tuple[str, Svg]:
-        here = device not in DEVICES.values()
-        split = Split(device=device, context=CONTEXT if here else 1024, **chosen)
-        return describe_split(split), draw_split(split, measured.get((device.name, split.width, split.tokens)) if here else None)
-
-    def work(job: Job) -> str:
-        width, tokens = min(controls["width"].value, 512), min(controls["tokens"].value, 512)
-        device, link, seconds = measure_split(width, tokens, job.report)
-        number = len(controls["device"].options) - len(DEVICES) + 1
-        device, link = replace(device, name=f"a thread of this machine, {number}"), replace(link, name=f"between ranks here, {number}")
-        measured[device.name, width, tokens] = seconds
-        for key, found in (("device", device), ("link", link)): controls[key].options = [*controls[key].options, (found.name, found)]
-        for key, value in dict(precision="fp32", width=width, tokens=tokens, parts=2, link=link, device=device).items(): controls[key].value = value
-        box.refresh()
-        guess = Split(width, tokens, 2, device, link, "fp32", context=CONTEXT).seconds()
-        return f"Two ranks, width {width}, {tokens} tokens: {duration_text(seconds[2])} measured, {duration_text(guess)} predicted ({guess / seconds[2] - 1:+.0%}); one rank took {duration_text(seconds[1])}."
-
-    button = RunButton(work, str, "Run two ranks here")
-    box = panel(controls, update, "tensor", [button.widget])
-    box.button, box.controls = button, controls
-    return box

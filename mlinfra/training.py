@@ -3,39 +3,35 @@
 # %% ../nbs/04_training.ipynb #3d2dbaef
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
-import sys
-import threading
 import time
-import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from .arithmetic import positive_float, positive_int
-from .data import BatchLoader, Images, mnist, to_float
-from .models import GluonCNN, source_cnn
-from .ui import COLORS, Canvas, Job, Stopped, axes, count_text, figure, label, median, release_after_cells, slider, status_html
+from .engine.autocast import check_precision
+from .engine.batches import Feed, image_dims, make_loader, samples_in
+from .engine.checks import fraction, nonnegative_float, positive_int
+from .engine.clocks import CudaClock, HostClock, Reading
+from .engine.evaluation import Measures, Scores, class_loss, first_batch, iter_is_self, scores
+from .engine.layout import ChannelsLast, first_step
+from .engine.machine import keep_memory as keep_freed_memory, pick_device
+from .engine.measure import median
+from .engine.observers import Observers, Progress
+from .engine.passes import LOG2_LOSS_SCALE, GraphedPass, Pass
+from .engine.setup import by_epoch, check_scheduler, make_optimizer
+from .engine.widgets import count_text
 
 # %% auto #0
-__all__ = ['PHASES', 'PRECISIONS', 'EVENTS', 'LOSS_SCALE', 'Step', 'HostClock', 'CudaClock', 'Epoch', 'History',
-           'check_precision', 'matmul_precision', 'autocast', 'pick_device', 'keep_memory', 'MemoryCost', 'memory_cost',
-           'Observers', 'Run', 'evaluate', 'sgd', 'Progress', 'fit', 'phase_medians', 'plot_phases', 'recipe',
-           'plot_loss', 'Studio', 'supported_precisions', 'studio_panel']
+__all__ = ['PHASES', 'Step', 'Epoch', 'History', 'Run', 'evaluate', 'sgd', 'fit', 'phase_medians', 'recipe']
 
 # %% ../nbs/04_training.ipynb #05f025ff
 if TYPE_CHECKING:
-    import ipywidgets
     import pandas as pd
-    from matplotlib.axes import Axes
 
 # %% ../nbs/04_training.ipynb #65be79e6
 PHASES = ("wait", "copy", "forward", "backward", "update")
@@ -58,61 +54,6 @@ class Step:
         "All five phases."
         return self.wait + self.copy + self.forward + self.backward + self.update
 
-# %% ../nbs/04_training.ipynb #bef8c354
-class HostClock:
-    "Phase times by the host's clock."
-    def __init__(self): self._steps: deque[Step] = deque()
-
-    def start(self) -> None:
-        "Begin a step."
-        self._seconds, self._last = dict.fromkeys(PHASES, 0.0), time.perf_counter()
-
-    def lap(self, phase: str) -> None:
-        "Book the time since the last call to `phase`."
-        now = time.perf_counter()
-        self._seconds[phase] += now - self._last
-        self._last = now
-
-    def finish(self, epoch: int, iteration: int, samples: int, loss: torch.Tensor) -> None:
-        "End the step."
-        self._steps.append(Step(epoch, iteration, samples, loss.item(), **self._seconds))
-
-    def ready(self, wait: bool = False) -> Iterator[Step]:
-        "Steps whose times are known, oldest first."
-        while self._steps: yield self._steps.popleft()
-
-# %% ../nbs/04_training.ipynb #f4b726ed
-class CudaClock:
-    "Phase times by CUDA events; never makes the host wait for the GPU inside an epoch."
-    def __init__(self): self._pending: deque[tuple] = deque()
-
-    def _event(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def start(self) -> None:
-        "Begin a step."
-        self._laps = [("", self._event())]
-
-    def lap(self, phase: str) -> None:
-        "Book the device's time since the last call to `phase`; a busy device hides the host's waiting."
-        self._laps.append((phase, self._event()))
-
-    def finish(self, epoch: int, iteration: int, samples: int, loss: torch.Tensor) -> None:
-        "End the step."
-        on_host = torch.empty((), pin_memory=True).copy_(loss.float(), non_blocking=True)
-        self._pending.append((self._laps, self._event(), on_host, (epoch, iteration, samples)))
-
-    def ready(self, wait: bool = False) -> Iterator[Step]:
-        "Steps whose times are known, oldest first; `wait` for all of them."
-        while self._pending and (wait or self._pending[0][1].query()):
-            laps, end, loss, what = self._pending.popleft()
-            end.synchronize()
-            seconds = dict.fromkeys(PHASES, 0.0)
-            for (_, before), (phase, after) in zip(laps, laps[1:]): seconds[phase] += before.elapsed_time(after) / 1000
-            yield Step(*what, float(loss), **seconds)
-
 # %% ../nbs/04_training.ipynb #0ba2d956
 @dataclass(frozen=True)
 class Epoch:
@@ -124,6 +65,8 @@ class Epoch:
     loss:float                       # mean over the samples
     accuracy:float|None=None         # on the validation data, if there are any
     evaluation_seconds:float|None=None
+    valid_loss:float|None=None       # mean over the validation samples, in evaluation mode
+    metric:float|None=None           # of the user's own, on the validation data
 
 # %% ../nbs/04_training.ipynb #7a977cd5
 @dataclass
@@ -134,159 +77,47 @@ class History:
     remarks:list[str]=field(default_factory=list)   # such as a detached observer
     stopped:bool=False                              # ended before its last epoch on request
 
+    @property
+    def finite(self) -> bool:
+        "Whether the loss was a number in every step."
+        return all(math.isfinite(step.loss) for step in self.steps)
+
     def phase_seconds(self, skip: int = 0) -> dict[str, float]:
         "Seconds in each phase over all steps but the first `skip`."
         return {phase: math.fsum(getattr(step, phase) for step in self.steps[skip:]) for phase in PHASES}
 
+    def row(self, epoch: Epoch) -> dict[str, Any]:
+        "What `table` says of one epoch."
+        steps = [step for step in self.steps if step.epoch == epoch.epoch]
+        own = {phase: math.fsum(getattr(step, phase) for step in steps) for phase in PHASES}
+        speed = dict(images_per_s=epoch.samples / epoch.seconds, wait_share=own["wait"] / math.fsum(own.values()))
+        return asdict(epoch) | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
+
     def table(self) -> pd.DataFrame:
-        "A row for each epoch: iterations, samples, seconds, images_per_s, loss, accuracy, wait_share and the phases' seconds."
+        "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, the phases' seconds."
         import pandas as pd
-        rows = []
-        for epoch in self.epochs:
-            own = {phase: math.fsum(getattr(s, phase) for s in self.steps if s.epoch == epoch.epoch) for phase in PHASES}
-            total = math.fsum(own.values())
-            rows.append(vars(epoch) | dict(images_per_s=epoch.samples / epoch.seconds, wait_share=own["wait"] / total) | {f"{p}_seconds": s for p, s in own.items()})
-        return pd.DataFrame(rows)
-
-# %% ../nbs/04_training.ipynb #c12dd353
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-
-def check_precision(
-    precision:str,          # one of `PRECISIONS`
-    device:torch.device,    # where it shall run
-) -> str:
-    "`precision`; ValueError if it is unknown or this device lacks it."
-    if precision not in PRECISIONS: raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if precision == "tf32" and device.type != "cuda":
-        raise ValueError(f"precision tf32 needs a CUDA device, this is {device.type}: use fp32, bf16 or fp16")
-    if precision in ("tf32", "bf16") and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
-        raise ValueError(f"precision {precision} needs compute capability 8.0, {torch.cuda.get_device_name(device)} is older: use fp32 or fp16")
-    return precision
-
-# %% ../nbs/04_training.ipynb #6bfd5deb
-@contextmanager
-def matmul_precision(
-    precision:str,          # one of `PRECISIONS`
-    device:torch.device,    # where the products run; nothing changes on a CPU
-) -> Iterator[None]:
-    "TF32 on for tf32 and off for everything else, for matrix products and convolutions, and back as it was."
-    if device.type != "cuda":
-        yield
-        return
-    before, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    try:
-        with cudnn.flags(enabled=cudnn.enabled, benchmark=True, deterministic=cudnn.deterministic, allow_tf32=precision == "tf32"): yield
-    finally: torch.set_float32_matmul_precision(before)
-
-def autocast(
-    precision:str,          # one of `PRECISIONS`
-    device:torch.device,    # where forward runs
-) -> Any:
-    "The context in which forward runs: PyTorch's autocast for bf16 and fp16, nothing for the others."
-    if precision not in ("bf16", "fp16"): return nullcontext()
-    caching = device.type != "cuda" or not torch.cuda.is_current_stream_capturing()  # a recording must hold every cast
-    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16, cache_enabled=caching)
-
-# %% ../nbs/04_training.ipynb #741e881e
-def pick_device(
-    device:str|torch.device|None=None,  # None picks a GPU where there is one
-) -> torch.device:
-    "The device to train on; ValueError if it is not there."
-    if device is None: return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try: picked = torch.device(device)
-    except (RuntimeError, TypeError): raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
-    if picked.type not in ("cpu", "cuda"): raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    if picked.type == "cuda" and not torch.cuda.is_available(): raise ValueError("device cuda was asked for, but PyTorch sees no GPU: use cpu")
-    return picked
-
-# %% ../nbs/04_training.ipynb #195688de
-def keep_memory() -> bool:
-    "Tell glibc to keep freed buffers up to 32 MiB for reuse; False where there is no glibc. It holds until the process ends."
-    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc": return False
-    trim, top_pad, mmap = -1, -2, -3  # parameters of mallopt(3)
-    mallopt = ctypes.CDLL(None).mallopt
-    return all([mallopt(mmap, 32 << 20), mallopt(trim, 1 << 30), mallopt(top_pad, 64 << 20)])
-
-# %% ../nbs/04_training.ipynb #a3bfc788
-@dataclass(frozen=True)
-class MemoryCost:
-    "What a training step of the source's network costs the memory system."
-    seconds:float      # wall clock of one step
-    cpu_seconds:float  # of all threads
-    page_faults:float  # pages that the system had to hand out
-
-# %% ../nbs/04_training.ipynb #60ac9b25
-def memory_cost(
-    keep:bool,       # call `keep_memory` first
-    steps:int=40,    # measured, after 5 to warm up
-) -> MemoryCost:
-    "The cost of a step, measured in this process. Use a fresh process: what is kept stays kept."
-    import resource
-    if keep: keep_memory()
-    torch.manual_seed(0)
-    model = source_cnn()
-    images, labels = torch.rand(64, 1, 28, 28), torch.randint(0, 10, (64,))
-    faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for i in range(steps + 5):
-        if i == 5: before = time.perf_counter(), time.process_time(), faults()
-        model.zero_grad()
-        nn.functional.cross_entropy(model(images), labels).backward()
-    return MemoryCost(*((now - then) / steps for now, then in zip((time.perf_counter(), time.process_time(), faults()), before)))
-
-# %% ../nbs/04_training.ipynb #25aa310d
-EVENTS = ("on_start", "on_backward", "on_step", "on_epoch", "on_end")
-
-class Observers:
-    "Calls observers; one that raises is reported and detached, and training goes on."
-    def __init__(
-        self,
-        observers:Iterable[Any],  # functions of a step, or objects with methods named in `EVENTS`
-        remarks:list[str],        # gets a line for each observer detached
-    ):
-        self.remarks = remarks
-        self.hooks: dict[str, list[tuple[Any, Callable]]] = {event: [] for event in EVENTS}
-        for observer in observers: self._attach(observer)
-
-    def _attach(self, observer: Any) -> None:
-        own = [event for event in EVENTS if callable(getattr(observer, event, None))]
-        if not own and not callable(observer):
-            raise ValueError(f"an observer must be callable or have one of {', '.join(EVENTS)}, got {observer!r}")
-        for event in own: self.hooks[event].append((observer, getattr(observer, event)))
-        if not own: self.hooks["on_step"].append((observer, lambda _run, step: observer(step)))
-
-    def tell(self, event: str, *args: Any) -> None:
-        "Call the observers of `event`."
-        for observer, hook in tuple(self.hooks[event]):
-            try: hook(*args)
-            except Exception as error:  # whatever an observer does, the run must survive
-                self._detach(observer, f"observer {_name(observer)} was detached: {event} raised {type(error).__name__}: {error}")
-
-    def _detach(self, observer: Any, remark: str) -> None:
-        self.remarks.append(remark)
-        warnings.warn(remark, stacklevel=3)
-        for hooks in self.hooks.values(): hooks[:] = [pair for pair in hooks if pair[0] is not observer]
-
-def _name(observer: Any) -> str: return getattr(observer, "__qualname__", type(observer).__qualname__)
+        return pd.DataFrame([self.row(epoch) for epoch in self.epochs])
 
 # %% ../nbs/04_training.ipynb #4778109e
 @dataclass
 class Run:
-    "A training run in progress, as its observers see it."
+    "A training run in progress, as its observers and its pass see it."
     model:nn.Module
     loader:Iterable
-    optimizer:torch.optim.Optimizer
-    loss_fn:Callable
+    optimizer:Any
+    step:Callable                   # the mean loss, of (model, batch)
     device:torch.device
     precision:str                   # read anew at the start of each epoch
     observers:Observers
     history:History
+    passes:Pass                     # how forward, backward and update run
+    feed:Feed                       # brings batches to the device
     scheduler:Any=None              # stepped after each update
     accumulation:int=1              # micro-batches in an optimizer step
-    channels_last:bool=False        # memory format of 4-D inputs
     epochs:int=1                    # planned
-    cuda_graph:bool=False           # replay forward and backward
     stopping:bool=False             # set by `stop`
+    iteration:int=0                 # the next one
+    layout:ChannelsLast|None=None   # to be tried in the first step
 
     def stop(self) -> None:
         "End the run after the current step."
@@ -298,177 +129,80 @@ class Run:
         try: return self.epochs * math.ceil(len(self.loader) / self.accumulation)
         except TypeError: return None
 
-# %% ../nbs/04_training.ipynb #8160f947
-class _Eager:
-    "Forward and backward, kernel by kernel."
-    def __init__(self, run: Run, scaler: Any): self.run, self.scaler = run, scaler
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        "The mean loss."
-        with autocast(self.run.precision, self.run.device): return self.run.loss_fn(self.run.model(x), y)
-
-    def backward(self, loss: torch.Tensor) -> None:
-        "Gradients of the scaled loss."
-        self.scaler.scale(loss).backward()
-
-# %% ../nbs/04_training.ipynb #b8a68fd4
-class _Graphed(_Eager):
-    "Forward and backward as two CUDA graphs, for batches shaped like the first."
-    warm_up = 3  # eager steps before the recording
-
-    def __init__(self, run: Run, scaler: Any):
-        super().__init__(run, scaler)
-        self.shape, self.played, self.replaying, self.graphs = None, 0, False, None
-        self.parameters = [p for p in run.model.parameters() if p.requires_grad]
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        "The mean loss; the tensor is overwritten by the next replay."
-        self.shape = self.shape or x.shape
-        self.played += x.shape == self.shape
-        self.replaying = x.shape == self.shape and self.played > self.warm_up
-        if not self.replaying: return super().forward(x, y)
-        if self.graphs is None: self._record(x, y)
-        self.x.copy_(x)
-        self.y.copy_(y)
-        self.graphs[0].replay()
-        return self.loss
-
-    def backward(self, loss: torch.Tensor) -> None:
-        "Gradients, where they were when recorded."
-        if not self.replaying: return super().backward(loss)
-        self.graphs[1].replay()
-        for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
-
-    def _record(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        self.x, self.y, self.graphs = x.clone(), y.clone(), (torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph())
-        how = dict(pool=torch.cuda.graph_pool_handle(), stream=torch.cuda.current_stream(),
-                   capture_error_mode="thread_local")  # a loader's thread may pin memory meanwhile
-        self.run.optimizer.zero_grad()  # so that backward writes gradients, and does not add to old ones
-        with torch.cuda.graph(self.graphs[0], **how): loss = super().forward(self.x, self.y)
-        with torch.cuda.graph(self.graphs[1], **how): super().backward(loss)
-        self.loss, self.gradients = loss.detach(), [parameter.grad for parameter in self.parameters]
-
-# %% ../nbs/04_training.ipynb #e0b46256
-@contextmanager
-def _on_device(run: Run, side: torch.cuda.Stream | None) -> Iterator[None]:
-    "The run's GPU as the current one, and `side` as its stream if graphs are recorded: CUDA cannot record its default stream."
-    if run.device.type != "cuda":
-        yield
-        return
-    with torch.cuda.device(run.device):
-        if side is None:
-            yield
-            return
-        main = torch.cuda.current_stream()
-        side.wait_stream(main)
-        try:
-            with torch.cuda.stream(side): yield
-        finally: main.wait_stream(side)
-
 # %% ../nbs/04_training.ipynb #845abb32
-LOSS_SCALE = 16  # fp16: the loss is multiplied by 2 to this, and by half of it after each overflow (chapter 9)
+def _train_epoch(run: Run, epoch: int) -> Epoch:
+    "Train on every batch of the loader."
+    first, start = len(run.history.steps), time.perf_counter()
+    clock = (CudaClock if run.device.type == "cuda" else HostClock)(PHASES)
+    check_precision(run.precision, run.device)
+    run.model.train()
+    with run.passes.epoch():
+        batches = iter(run.loader)
+        while not run.stopping and _step(run, batches, clock, epoch): _deliver(run, clock.ready())
+        _deliver(run, clock.ready(wait=True))
+    steps = run.history.steps[first:]
+    if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: give one that can be iterated anew for each epoch")
+    samples = sum(step.samples for step in steps)
+    loss = math.fsum(step.loss * step.samples for step in steps) / samples
+    return Epoch(epoch, len(steps), samples, time.perf_counter() - start, loss)
 
-class _Loop:
-    "Runs the epochs of a run and delivers their steps."
-    def __init__(self, run: Run):
-        self.run, self.count = run, len(run.history.steps)
-        self.passes: dict[str, _Eager] = {}  # by precision: a scaler remembers its scale, a graph its recording
-        self.side = torch.cuda.Stream(run.device) if run.cuda_graph else None
+def _step(run: Run, batches: Iterator, clock: Any, epoch: int) -> bool:
+    "One optimizer step; False when the loader has nothing left."
+    clock.start()
+    group = list(islice(batches, run.accumulation))
+    if not group: return False
+    clock.lap("wait")
+    group = [run.feed(batch) for batch in group]
+    clock.lap("copy")
+    loss = run.passes.step(group, clock.lap) if run.layout is None else _try_layout(run, group, clock)
+    run.passes.update()
+    clock.lap("update")
+    clock.finish((epoch, run.iteration, sum(map(samples_in, group))), loss)
+    run.iteration += 1
+    return True
 
-    def epoch(self, epoch: int) -> tuple[int, int, float]:
-        "Train on every batch of the loader; returns iterations, samples and the mean loss."
-        run, first = self.run, len(self.run.history.steps)
-        clock = CudaClock() if run.device.type == "cuda" else HostClock()
-        run.model.train()
-        with matmul_precision(check_precision(run.precision, run.device), run.device), _on_device(run, self.side):
-            passes, batches = self._passes(), iter(run.loader)
-            while not run.stopping and self._step(batches, clock, passes, epoch): self._deliver(clock.ready())
-            self._deliver(clock.ready(wait=True))
-        steps = run.history.steps[first:]
-        if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: give one that can be iterated anew for each epoch")
-        samples = sum(step.samples for step in steps)
-        return len(steps), samples, math.fsum(step.loss * step.samples for step in steps) / samples
+def _deliver(run: Run, readings: Iterable[Reading]) -> None:
+    "Record steps whose times are known, and tell the observers."
+    for reading in readings:
+        step = Step(*reading.what, reading.loss, **reading.seconds)
+        run.history.steps.append(step)
+        if not math.isfinite(step.loss): _remark(run.history, "the loss is not a finite number", f"first in iteration {step.iteration}")
+        run.observers.tell("on_step", run, step)
 
-    def _passes(self) -> _Eager:
-        run = self.run
-        if run.precision not in self.passes:
-            scaler = torch.amp.GradScaler(run.device.type, 2.0**LOSS_SCALE, enabled=run.precision == "fp16")
-            self.passes[run.precision] = (_Graphed if run.cuda_graph else _Eager)(run, scaler)
-        return self.passes[run.precision]
+def _remark(history: History, words: str, where: str) -> None:
+    "Say it once."
+    if not any(remark.startswith(words) for remark in history.remarks): history.remarks.append(f"{words}, {where}")
 
-    def _step(self, batches: Iterator, clock: Any, passes: _Eager, epoch: int) -> bool:
-        "One optimizer step; False when the loader has nothing left."
-        clock.start()
-        group = list(islice(batches, self.run.accumulation))
-        if not group: return False
-        clock.lap("wait")
-        group = [self._to_device(batch) for batch in group]
-        clock.lap("copy")
-        samples, total = sum(len(x) for x, _ in group), 0.0
-        for x, y in group:
-            loss = passes.forward(x, y)
-            if len(group) > 1: loss = loss * (len(x) / samples)
-            clock.lap("forward")
-            passes.backward(loss)
-            clock.lap("backward")
-            total = total + loss.detach()
-        self._update(passes.scaler)
-        clock.lap("update")
-        self.count += 1
-        clock.finish(epoch, self.count - 1, samples, total)
-        return True
+# %% ../nbs/04_training.ipynb #9f2c6a01
+def _try_layout(run: Run, group: list[Any], clock: Any) -> torch.Tensor:
+    "The first step in channels_last; again in the model's own layout if that fails."
+    layout, run.layout = run.layout, None
 
-    def _update(self, scaler: Any) -> None:
-        run = self.run
-        if run.observers.hooks["on_backward"]:
-            scaler.unscale_(run.optimizer)
-            run.observers.tell("on_backward", run)
-        scaler.step(run.optimizer)
-        scaler.update()
+    def fall_back() -> None:
+        layout.restore()
         run.optimizer.zero_grad()
-        if run.scheduler is not None: run.scheduler.step()
+        run.feed.channels_last = False
+        group[:] = [run.feed(batch) for batch in group]
 
-    def overflows(self) -> int:
-        "At least so many updates were skipped: how often the loss scale was halved and not doubled again."
-        scales = [passes.scaler.get_scale() for passes in self.passes.values() if passes.scaler.is_enabled()]
-        return max((LOSS_SCALE - round(math.log2(max(scale, 2.0**-149))) for scale in scales), default=0)  # the scale of a run that overflows for ever ends at zero
-
-    def _to_device(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-            raise ValueError(f"the loader must yield (inputs, targets), got {type(batch).__name__}{f' of {len(batch)}' if hasattr(batch, '__len__') else ''}")
-        x, y = (tensor.to(self.run.device, non_blocking=True) for tensor in batch)
-        if x.dtype == torch.uint8: x = to_float(x)
-        return (x.contiguous(memory_format=torch.channels_last) if self.run.channels_last and x.ndim == 4 else x), y
-
-    def _deliver(self, steps: Iterable[Step]) -> None:
-        for step in steps:
-            self.run.history.steps.append(step)
-            self.run.observers.tell("on_step", self.run, step)
+    loss, error = first_step(lambda: run.passes.step(group, clock.lap), fall_back, run.model)
+    if error: run.history.remarks.append(f"trained without channels_last, which the model does not take: {error}")
+    return loss
 
 # %% ../nbs/04_training.ipynb #8a49dc0f
 def evaluate(
-    model:nn.Module,                        # a classifier
-    data:Any,                               # an `Images` data set, or any loader of (inputs, labels)
+    model:nn.Module,
+    data:Any,                               # a loader of (inputs, targets), or a data set
     batch_size:int=1_000,                   # for a data set
     device:str|torch.device|None=None,      # None: where the model's parameters are
-) -> float:                                 # 0 to 1
-    "Accuracy: the share of samples that the model classifies correctly."
-    loader = data if hasattr(data, "__iter__") else BatchLoader(data, batch_size)
-    device = device or next((p.device for p in model.parameters()), torch.device("cpu"))
-    was_training, right, total = model.training, 0, 0
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for x, y in loader:
-                x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-                outputs = model(to_float(x) if x.dtype == torch.uint8 else x)
-                if outputs.ndim != 2 or y.shape != outputs.shape[:1]:
-                    raise ValueError(f"outputs must be samples x classes and labels samples, got {tuple(outputs.shape)} and {tuple(y.shape)}")
-                right = right + (outputs.argmax(1) == y).sum()
-                total += len(y)
-    finally: model.train(was_training)
-    if total == 0: raise ValueError("there is nothing to evaluate: the data have no samples")
-    return int(right) / total
+    metric:Callable|None=None,              # the mean over a batch, of (outputs, targets); None: accuracy
+    scale_images:bool|None=None,            # uint8 inputs become floats between 0 and 1; None: where they are images
+) -> float:
+    "Accuracy, the share of samples that the model classifies correctly, or the mean of `metric`."
+    if device is None: device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    feed = Feed(pick_device(device), image_dims=image_dims(model, scale_images))
+    loader = make_loader(data, positive_int("batch_size", batch_size))
+    found = scores(model, loader, feed, Measures(accuracy=metric is None, metric=metric))
+    return found.accuracy if metric is None else found.metric
 
 # %% ../nbs/04_training.ipynb #86d9edb4
 def sgd(
@@ -477,88 +211,126 @@ def sgd(
     momentum:float=0.0,    # 0 is the source's recipe
 ) -> torch.optim.SGD:
     "The source's optimizer, with all parameters updated by one fused kernel."
-    lr, momentum = positive_float("lr", lr, zero=True), positive_float("momentum", momentum, zero=True)
+    lr, momentum = nonnegative_float("lr", lr), nonnegative_float("momentum", momentum)
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
-    return torch.optim.SGD(parameters, lr, momentum, fused=all(p.is_floating_point() for p in parameters))
-
-# %% ../nbs/04_training.ipynb #1d74e2d4
-class Progress:
-    "An observer that shows a progress bar with the loss."
-    def on_start(self, run: Run) -> None:
-        "Open the bar."
-        from tqdm.auto import tqdm
-        self.bar = tqdm(total=run.iterations, unit="it", leave=False, mininterval=0.2)
-
-    def on_step(self, run: Run, step: Step) -> None:
-        "Move the bar, and say the loss when it is redrawn."
-        if self.bar.update(): self.bar.set_postfix(loss=f"{step.loss:.3f}", refresh=False)
-
-    def on_end(self, run: Run) -> None:
-        "Close the bar."
-        self.bar.close()
+    sparse = any(getattr(m, "sparse", False) for m in model.modules())  # gradients of some embeddings: not fused
+    return torch.optim.SGD(parameters, lr, momentum, fused=not sparse and all(p.is_floating_point() for p in parameters))
 
 # %% ../nbs/04_training.ipynb #e0050c3a
 def fit(
     model:nn.Module,                            # trained in place
-    train:Any,                                  # a loader of (inputs, targets), or a data set with `.tensors`
+    train:Any,                                  # a loader of (inputs, targets), or a data set
     *,
     epochs:int=1,                               # passes over `train`
-    optimizer:torch.optim.Optimizer|None=None,  # None: `sgd(model)`
+    optimizer:Any=None,                         # None: `sgd(model)`; or "adam", "adamw", a function of the parameters
     loss_fn:Callable|None=None,                 # mean loss of (outputs, targets); None: cross entropy
+    step:Callable|None=None,                    # mean loss of (model, batch), for batches of any other form
     device:str|torch.device|None=None,          # None: a GPU where there is one
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
-    observers:Iterable[Any]=(),                 # see `Observers`
-    valid:Any=None,                             # evaluated after each epoch: a data set or a loader
-    batch_size:int=64,                          # used where `train` is a data set
+    observers:Iterable[Any]=(),                 # see `mlinfra.engine.observers`
+    valid:Any=None,                             # evaluated after each epoch: a loader or a data set
+    metric:Callable|None=None,                  # measured on `valid`: mean of (outputs, targets), or of (model, batch) with `step`
+    batch_size:int=64,                          # where `train` is a data set
+    workers:int=0,                              # loading processes, where `train` is a data set without `.tensors`
     scheduler:Any=None,                         # a learning-rate scheduler, stepped after each update
     accumulation:int=1,                         # micro-batches in one optimizer step
-    channels_last:bool|None=None,               # None: where the model has 2-D convolutions
+    channels_last:bool|None=None,               # None: tried where the model has 2-D convolutions
+    scale_images:bool|None=None,                # uint8 inputs become floats between 0 and 1; None: where they are images
     keep_memory:bool=True,                      # have the C library keep freed buffers (Linux, CPU)
-    cuda_graph:bool=False,                      # replay forward and backward: the model's Python and hooks then run for the first batches only
+    cuda_graph:bool=False,                      # replay forward and backward: the model's Python then runs for the first batches only
+    passes:Pass|None=None,                      # another way to run forward, backward and update
     progress:bool=True,                         # show a bar
     history:History|None=None,                  # continue this record; it keeps its steps if the run is interrupted
 ) -> History:
-    "Train `model` and return the record of every step. ValueError on nonsense, TypeError on data it cannot batch, before anything runs."
+    "Train `model` and return the record of every step. ValueError or TypeError on nonsense, before anything runs."
     device = pick_device(device)
     check_precision(precision, device)
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)
-    if cuda_graph and (device.type != "cuda" or accumulation > 1):
-        raise ValueError(f"cuda_graph=True needs a CUDA device and accumulation 1, got {device.type} and {accumulation}")
-    if not hasattr(train, "__iter__"): train = BatchLoader(train, batch_size, shuffle=True)
-    if channels_last is None: channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
-    model.to(device, memory_format=torch.channels_last if channels_last else torch.preserve_format)
-    history = history if history is not None else History()
-    kept = "glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)"
-    if keep_memory and device.type == "cpu" and _keep() and kept not in history.remarks: history.remarks.append(kept)
+    if history is None: history = History()
+    if not isinstance(history, History): raise TypeError(f"history must be a History, got {type(history).__name__}")
+    if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both: step returns the loss")
+    if passes is not None and cuda_graph: raise ValueError("pass passes= or cuda_graph=True, not both")
+    loader = make_loader(train, positive_int("batch_size", batch_size), True, workers)
+    model.to(device)
+    scheduled, given = scheduler is not None, optimizer is not None
+    optimizer = sgd(model) if optimizer is None or optimizer == "sgd" else make_optimizer(model, optimizer)
+    if scheduled: check_scheduler(scheduler, optimizer, given, valid is not None)
     watchers = Observers([*observers, *([Progress()] if progress else [])], history.remarks)
-    run = Run(model, train, optimizer or sgd(model), loss_fn or nn.functional.cross_entropy, device, precision,
-              watchers, history, scheduler, accumulation, channels_last, epochs, cuda_graph)
-    return _run(run, valid)
+    feed = Feed(device, step is None, image_dims(model, scale_images))
+    run = Run(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers, history,
+              passes or (GraphedPass() if cuda_graph else Pass()), feed, None if by_epoch(scheduler) else scheduler,
+              accumulation, epochs, iteration=len(history.steps))
+    check = _validation(run, valid, loss_fn, step, metric)
+    run.passes.start(run)
+    kept = "glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)"
+    if keep_memory and device.type == "cpu" and keep_freed_memory() and kept not in history.remarks: history.remarks.append(kept)
+    return _run(run, check, scheduler if by_epoch(scheduler) else None, channels_last)
 
-_keep = keep_memory  # `fit` has a parameter of that name
+def _supervised(loss_fn: Callable) -> Callable:
+    "The usual step: outputs of the inputs, and their loss against the targets."
+    def step(model: nn.Module, batch: Any) -> torch.Tensor:
+        inputs, targets = batch
+        return loss_fn(model(inputs), targets)
+    return step
+
+# %% ../nbs/04_training.ipynb #9f2c6a02
+def _validation(run: Run, valid: Any, loss_fn: Any, step: Any, metric: Any) -> Callable[[], Scores] | None:
+    "A function that evaluates the run's model; tried on the first batch at once."
+    if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
+    if valid is None: return None
+    if iter_is_self(valid) and run.epochs > 1:
+        raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
+    loader, feed = make_loader(valid, 1_000), Feed(run.device, run.feed.supervised, run.feed.image_dims)
+    sample = first_batch(make_loader(valid, 2))
+    accuracy = step is None and (loss_fn is None or sample is not None and _has_accuracy(run.model, feed, sample))
+    measures = Measures(loss_fn or class_loss, step, accuracy, metric)
+    if sample is not None: scores(run.model, [sample], feed, measures)
+    return lambda: scores(run.model, loader, feed, measures)
+
+def _has_accuracy(model: nn.Module, feed: Feed, batch: Any) -> bool:
+    try: scores(model, [batch], feed, Measures(accuracy=True))
+    except ValueError: return False
+    return True
 
 # %% ../nbs/04_training.ipynb #bfebf09e
-def _run(run: Run, valid: Any) -> History:
-    "All epochs of `run`, with evaluation; observers hear of the end however it comes."
+def _run(run: Run, check: Callable | None, plateau: Any, channels_last: bool | None) -> History:
+    "All epochs of `run`, with evaluation; observers hear of the end however it comes, and the model has its layout back."
     first = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
-    loop = _Loop(run)
-    run.observers.tell("on_start", run)
+    layout = ChannelsLast(run.model, run.optimizer)
     try:
+        if channels_last or channels_last is None and any(isinstance(m, nn.Conv2d) for m in run.model.modules()):
+            layout.apply()
+            run.feed.channels_last, run.layout = True, layout if channels_last is None else None
+        run.optimizer.zero_grad()  # gradients left over from elsewhere are not this run's
+        run.observers.tell("on_start", run)
         for epoch in range(first, first + run.epochs):
-            start = time.perf_counter()
-            iterations, samples, loss = loop.epoch(epoch)
-            seconds, accuracy, evaluation = time.perf_counter() - start, None, None
-            if valid is not None and not run.stopping:
-                accuracy = evaluate(run.model, valid)
-                evaluation = time.perf_counter() - start - seconds
-            run.history.epochs.append(Epoch(epoch, iterations, samples, seconds, loss, accuracy, evaluation))
-            run.observers.tell("on_epoch", run, run.history.epochs[-1])
+            done = _train_epoch(run, epoch)
+            if check is not None and not run.stopping: done = _evaluated(done, check)
+            run.history.epochs.append(done)
+            run.observers.tell("on_epoch", run, done)
+            if plateau is not None: plateau.step(_watched(plateau, done))
             if run.stopping: break
-    finally: run.observers.tell("on_end", run)
+    finally:
+        run.observers.tell("on_end", run)
+        run.passes.end()
+        layout.restore()
     run.history.stopped = run.stopping
-    if (skipped := loop.overflows()) > 0: run.history.remarks.append(f"gradients overflowed in fp16: at least {count_text(skipped, 'update')} skipped, the loss scale is 2^{LOSS_SCALE - skipped} now")
+    if (skipped := run.passes.skipped_updates()) > 0:
+        run.history.remarks.append(f"gradients overflowed in fp16: at least {count_text(skipped, 'update')} skipped, "
+                                   f"the loss scale is 2^{LOG2_LOSS_SCALE - skipped} now")
     return run.history
+
+def _evaluated(epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
+    start = time.perf_counter()
+    found = check()
+    return replace(epoch, accuracy=found.accuracy, evaluation_seconds=time.perf_counter() - start,
+                   valid_loss=found.loss, metric=found.metric)
+
+def _watched(plateau: Any, epoch: Epoch) -> float:
+    "What ReduceLROnPlateau watches: the validation loss or the training loss, or what is better the higher it is."
+    if plateau.mode == "max": return epoch.accuracy if epoch.metric is None else epoch.metric
+    return epoch.loss if epoch.valid_loss is None else epoch.valid_loss
 
 # %% ../nbs/04_training.ipynb #36509b61
 def phase_medians(
@@ -569,21 +341,6 @@ def phase_medians(
     steps = history.steps[skip:] or history.steps
     return {phase: median(getattr(s, phase) for s in steps) for phase in PHASES}
 
-# %% ../nbs/04_training.ipynb #51e532b7
-def plot_phases(
-    histories:dict[str, History],  # name -> run, one bar each
-    ax:Axes|None=None,             # where to draw
-) -> Axes:
-    "A bar for each run, divided into the median milliseconds of each phase."
-    ax = axes(ax, height=0.9 + 0.5 * len(histories))
-    for name, history in histories.items():
-        left, medians = 0.0, phase_medians(history)
-        for phase, seconds in medians.items():
-            ax.barh(name, seconds * 1000, left=left, color=COLORS[phase], label=phase)
-            if seconds > 0.06 * sum(medians.values()): ax.text(left + seconds * 500, name, phase, ha="center", va="center", color="white", fontsize=8)
-            left += seconds * 1000
-    return label(ax, "milliseconds a step (median)")
-
 # %% ../nbs/04_training.ipynb #92cae4f9
 def recipe(
     model:nn.Module,         # to be trained
@@ -593,206 +350,10 @@ def recipe(
 ) -> tuple[torch.optim.Optimizer, Any]:
     "AdamW and a scheduler for `fit`: warm up, then fall to zero in a straight line."
     iterations = positive_int("iterations", iterations)
-    if not 0 < warmup < 1: raise ValueError(f"warmup must lie between 0 and 1, got {warmup}")
+    warmup = fraction("warmup", warmup, zero=False, one=False)
+    if any(getattr(m, "sparse", False) for m in model.modules()):
+        raise ValueError("AdamW takes no sparse gradients: build the embeddings with sparse=False, or train with sgd(model)")
     optimizer = torch.optim.AdamW(model.parameters(), lr, betas=(0.9, 0.99), weight_decay=0.01, fused=True)
     rise = warmup * iterations
     factor = lambda i: min(0.1 + 0.9 * i / rise, max(0.0, (1 - i / iterations) / (1 - warmup)))
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-# %% ../nbs/04_training.ipynb #14c6ca53
-def plot_loss(
-    history:History,      # of a run
-    window:int=20,        # steps averaged into one point
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "The training loss over samples, on a log scale."
-    ax, seen, points = axes(ax), 0, []
-    for start in range(0, len(history.steps), window):
-        group = history.steps[start:start + window]
-        seen += sum(step.samples for step in group)
-        points.append((seen / 1000, sum(step.loss for step in group) / len(group)))
-    ax.plot(*zip(*points), color=COLORS["forward"])
-    ax.set_yscale("log")
-    return label(ax, "thousand samples seen", "training loss (nats)")
-
-# %% ../nbs/04_training.ipynb #9fd66c41
-class _StudioView:
-    "The studio's widgets: sliders, buttons, words, picture."
-    def __init__(self, canvas: _StudioPicture):
-        import ipywidgets as w
-        wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-        self.controls = dict(
-            lr=w.FloatLogSlider(0.1, min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate", **wide),
-            momentum=w.FloatSlider(0.0, min=0, max=0.99, step=0.01, description="momentum", **wide),
-            batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
-            precision=w.Dropdown(options=supported_precisions(pick_device()), description="precision (next epoch)", **wide),
-            epochs=w.IntSlider(3, min=1, max=20, description="epochs", **wide))
-        self.start, self.pause, self.stop = (w.Button(description=text, layout=w.Layout(width="90px")) for text in ("Start", "Pause", "Stop"))
-        self.start.button_style = "primary"
-        self.words = w.HTML(status_html("Press Start."))
-        self.words.add_class("mlinfra-words")
-        self.picture = w.Image(value=canvas.png(), format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
-        self.widget = w.VBox([w.Box(list(self.controls.values()), layout=w.Layout(flex_flow="row wrap")),
-                              w.HBox([self.start, self.pause, self.stop]), self.words, self.picture])
-        self.widget.add_class("mlinfra-panel").add_class("mlinfra-studio")
-        self.set_buttons(busy=False, paused=False)
-
-    def set_buttons(self, busy: bool, paused: bool) -> None:
-        "Enable what makes sense now."
-        self.start.disabled, self.pause.disabled, self.stop.disabled = busy, not busy, not busy
-        self.pause.description = "Resume" if paused else "Pause"
-        self.controls["epochs"].disabled = busy
-
-# %% ../nbs/04_training.ipynb #e9f574dd
-class Studio:
-    "Live training on MNIST: Start, Pause, Stop, and sliders that act on the run."
-    def __init__(
-        self,
-        train:Images,           # to learn from
-        test:Images,            # to measure accuracy on
-    ):
-        self.train, self.test, self.job = train, test, None
-        self.paused, self._clicks = threading.Event(), threading.RLock()  # two clicks may come in two threads
-        self.canvas = _StudioPicture()
-        self.view = _StudioView(self.canvas)
-        self.controls, self.words, self.widget = self.view.controls, self.view.words, self.view.widget
-        self.view.start.on_click(lambda _: self.on_start_clicked())
-        self.view.pause.on_click(lambda _: self.on_pause_clicked())
-        self.view.stop.on_click(lambda _: self.on_stop_clicked())
-        self.widget.studio = self
-        release_after_cells()
-
-    def on_start_clicked(self) -> None:
-        "Train a fresh model, unless one is training."
-        with self._clicks:
-            if self.job and self.job.running: return
-            if self.job: self.job.join()  # its last words come before ours
-            self.paused.clear()
-            self.canvas.reset(self.controls["epochs"].value * len(self.train) / 1000)
-            self.job = Job(self._train, on_end=self._ended)
-            self.view.set_buttons(busy=True, paused=False)
-            self.job.start()
-
-    def on_pause_clicked(self) -> None:
-        "Hold the run between two steps, or let it go on."
-        with self._clicks:
-            if not (self.job and self.job.running): return
-            self.paused.clear() if self.paused.is_set() else self.paused.set()
-            self.view.set_buttons(busy=True, paused=self.paused.is_set())
-
-    def on_stop_clicked(self) -> None:
-        "End the run after its current step; harmless when there is none."
-        if self.job: self.job.stop()
-
-    def _train(self, job: Job) -> History:
-        torch.manual_seed(0)
-        value = {key: control.value for key, control in self.controls.items()}
-        model, loader = GluonCNN(), BatchLoader(self.train, value["batch_size"], shuffle=True, seed=0)
-        return fit(model, loader, epochs=value["epochs"], optimizer=sgd(model.to(pick_device()), value["lr"], value["momentum"]),
-                   precision=value["precision"], observers=[_StudioObserver(self, job, loader)], progress=False)
-
-    def _ended(self, job: Job) -> None:
-        if job.error is not None and not isinstance(job.error, Stopped): self.say(f"⚠ {type(job.error).__name__}: {job.error}")
-        elif isinstance(job.error, Stopped) or job.result.stopped: self.say("Stopped. " + self.canvas.words)
-        else: self.say("Done. " + self.canvas.words)
-        self.paused.clear()
-        self.view.set_buttons(busy=False, paused=False)
-
-    def say(self, words: str) -> None:
-        "Show the line of words."
-        self.words.value = status_html(words)
-
-def supported_precisions(
-    device:torch.device,    # to be asked
-) -> list[str]:
-    "Those of `PRECISIONS` that the device has."
-    def has(precision: str) -> bool:
-        try: return bool(check_precision(precision, device))
-        except ValueError: return False
-    return [precision for precision in PRECISIONS if has(precision)]
-
-# %% ../nbs/04_training.ipynb #f84ba28b
-class _StudioPicture:
-    "Loss and test accuracy over the samples seen."
-    def __init__(self):
-        fig, (self.left, self.right) = figure(8, 2.8, 1, 2)
-        label(self.left, "thousand samples seen", "training loss (nats)").set(yscale="log", ylim=(1e-3, 10))
-        label(self.right, "thousand samples seen", "test accuracy (%)").set(ylim=(80, 100))
-        self.loss, = self.left.plot([], [], color=COLORS["forward"])
-        self.accuracy, = self.right.plot([], [], color=COLORS["update"], marker=".")
-        self.canvas, self.words = Canvas(fig, [self.loss, self.accuracy]), ""
-        self.reset(1.0)
-
-    def reset(self, thousands: float) -> None:
-        "Empty axes for a run over so many thousand samples."
-        self.losses, self.accuracies, self.words = [], [], ""
-        for ax in (self.left, self.right): ax.set_xlim(0, thousands)
-        self.canvas.redraw()
-
-    def png(self) -> bytes:
-        "The picture as it stands."
-        for line, points in ((self.loss, self.losses), (self.accuracy, self.accuracies)):
-            low, high = line.axes.get_ylim()
-            line.set_data([x for x, _ in points], [min(max(y, low), high) if math.isfinite(y) else high for _, y in points])
-        return self.canvas.png()
-
-# %% ../nbs/04_training.ipynb #16f9ac0e
-class _StudioObserver:
-    "Carries the sliders' values into the run, and the run's into the picture."
-    def __init__(self, studio: Studio, job: Job, loader: BatchLoader):
-        self.studio, self.job, self.loader = studio, job, loader
-        self.seen, self.recent, self.shown, self.accuracy = 0, deque(maxlen=20), 0.0, math.nan
-        self.quick = Images(studio.test.images[:1_000], studio.test.labels[:1_000])
-
-    def on_step(self, run: Run, step: Step) -> None:
-        "Apply learning rate and momentum, show what is new, hold while paused, stop when asked."
-        self.seen, controls = self.seen + step.samples, self.studio.controls
-        self.recent.append(step)
-        for group in run.optimizer.param_groups: group["lr"], group["momentum"] = controls["lr"].value, controls["momentum"].value
-        if step.iteration % 10 == 9: self.studio.canvas.losses.append((self.seen / 1000, sum(s.loss for s in self.recent) / len(self.recent)))
-        if step.iteration % 100 == 99: self._measure(evaluate(run.model, self.quick))
-        if time.monotonic() - self.shown > 0.25: self._show(run, step)
-        self._obey(run)
-
-    def on_epoch(self, run: Run, epoch: Epoch) -> None:
-        "Measure on the whole test set; apply batch size and precision."
-        if not run.stopping: self._measure(evaluate(run.model, self.studio.test))
-        self.loader.batch_size, run.precision = self.studio.controls["batch_size"].value, self.studio.controls["precision"].value
-        self._show(run, run.history.steps[-1])
-
-    def _measure(self, accuracy: float) -> None:
-        self.accuracy = accuracy
-        self.studio.canvas.accuracies.append((self.seen / 1000, 100 * accuracy))
-
-    def _show(self, run: Run, step: Step) -> None:
-        self.shown, canvas = time.monotonic(), self.studio.canvas
-        seconds, samples = sum(s.seconds for s in self.recent), sum(s.samples for s in self.recent)
-        accuracy = "" if math.isnan(self.accuracy) else f"test accuracy {self.accuracy:.1%}, "
-        sick = "" if math.isfinite(step.loss) else " The loss is no longer a number: Stop, lower the learning rate, Start."
-        canvas.words = (f"Epoch {step.epoch + 1} of {run.epochs}, iteration {step.iteration + 1:,}: loss {step.loss:.3f}, {accuracy}"
-                        f"{samples / seconds:,.0f} images/s, waiting {sum(s.wait for s in self.recent) / seconds:.1%} of the time. "
-                        f"Batch {self.recent[-1].samples}, {run.precision}.{sick}")
-        self.studio.say(canvas.words)
-        self.studio.view.picture.value = canvas.png()
-
-    def _obey(self, run: Run) -> None:
-        try:
-            self.job.report(0.0)
-            while self.studio.paused.is_set():
-                time.sleep(0.05)
-                self.job.report(0.0)
-        except Stopped: run.stop()
-
-# %% ../nbs/04_training.ipynb #0ab9ed6a
-_STUDIOS: list[Studio] = []
-
-def studio_panel(
-    train:Images|None=None,  # None: MNIST's training set
-    test:Images|None=None,   # None: MNIST's test set
-) -> ipywidgets.VBox:
-    "A panel that trains live: Start, Pause, Stop, and sliders that act while it runs."
-    while _STUDIOS: _STUDIOS.pop().on_stop_clicked()
-    train, test = mnist() if train is None else train, mnist(train=False) if test is None else test
-    if not len(train) or not len(test): raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
-    _STUDIOS.append(Studio(train, test))
-    return _STUDIOS[-1].widget

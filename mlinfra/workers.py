@@ -3,210 +3,28 @@
 # %% ../nbs/06_workers.ipynb #44f031e6
 from __future__ import annotations
 
-import math
-import os
-import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+from torch.utils.data import Dataset
 
-from .arithmetic import positive_int
-from .data import Images, PerSample, mnist, sample_to_float, split
-from .models import GluonCNN
-from .training import History, Run, Step, evaluate, fit, pick_device, sgd
-from .ui import COLORS, Canvas, Job, RunButton, Stopped, axes, duration_text, figure, label, median, panel, progress_bar, slider
+from .engine.sweeps import summarise, sweep_rows
+from .engine.widgets import progress_bar
 
 # %% auto #0
-__all__ = ['PUBLISHED', 'which_worker', 'usable_cores', 'Blur', 'SweepRow', 'measure_workers', 'check_workers', 'sweep_rows',
-           'summarise', 'sweep_workers', 'WorkerCurve', 'fit_curve', 'error_text', 'plot_sweep', 'verdict', 'heavier',
-           'blur_cost', 'workers_panel']
+__all__ = ['PUBLISHED', 'sweep_workers', 'WorkerCurve', 'fit_curve', 'verdict', 'heavier']
 
 # %% ../nbs/06_workers.ipynb #82792060
 if TYPE_CHECKING:
-    import ipywidgets
     import pandas as pd
-    from matplotlib.axes import Axes
 
 # %% ../nbs/06_workers.ipynb #9257cdeb
 PUBLISHED = {  # workers -> (train seconds, evaluation seconds); Gluon on a p3.2xlarge, 2018; accuracy 0.98
     0: (12.96, 4.154), 2: (6.167, 2.499), 4: (4.04, 2.589), 6: (3.765, 2.61), 8: (3.94, 2.666),
 }
 
-# %% ../nbs/06_workers.ipynb #e26562f7
-def which_worker(
-    image:torch.Tensor,  # ignored
-) -> int:
-    "A transform that returns the number of the worker it runs in, or -1 in the training process."
-    info = get_worker_info()
-    return -1 if info is None else info.id
-
-# %% ../nbs/06_workers.ipynb #89e11eba
-def usable_cores() -> int:
-    "Cores that this process may use: affinity and the container's quota counted, at least 1."
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.floor(min(cores, _quota("/sys/fs/cgroup"))))
-
-def _quota(
-    root:str,  # where the control groups are mounted
-) -> float:    # cores, or infinity
-    "The container's CPU quota, in cores."
-    v2, v1 = Path(root, "cpu.max"), Path(root, "cpu")
-    try:
-        if v2.exists(): quota, period = v2.read_text().split()
-        else: quota, period = ((v1 / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
-    except (OSError, ValueError): return math.inf  # no control groups here
-    return math.inf if quota in ("max", "-1") else int(quota) / int(period)
-
-# %% ../nbs/06_workers.ipynb #5788eecb
-class Blur:
-    "A per-sample transform of adjustable cost: bytes to floats, then so many 3 x 3 blurs."
-    def __init__(
-        self,
-        times:int=0,  # blurs; each is a pass over the image
-    ):
-        if isinstance(times, bool) or not isinstance(times, int) or times < 0: raise ValueError(f"times must be a whole number of at least 0, got {times!r}")
-        self.times = times
-
-    def __call__(self, image: torch.Tensor) -> torch.Tensor:
-        image = sample_to_float(image)
-        for _ in range(self.times): image = nn.functional.avg_pool2d(image, 3, 1, 1)
-        return image
-
-# %% ../nbs/06_workers.ipynb #608758cf
-@dataclass(frozen=True)
-class SweepRow:
-    "One run of the sweep."
-    workers:int            # processes that load
-    train_seconds:float    # all epochs, start-up included
-    eval_seconds:float     # one pass over the evaluation data
-    accuracy:float         # on the evaluation data
-    wait_share:float       # of the steady state: time waiting for the loader
-    startup_seconds:float  # until the first batch, beyond a usual wait
-    wait_seconds:float     # of a usual step
-    busy_seconds:float     # of a usual step: copy, forward, backward, update
-    cpu_seconds:float      # of a usual step, in the training process
-    iterations:int         # optimizer steps
-
-# %% ../nbs/06_workers.ipynb #ef395f7d
-class _Reporter:
-    "An observer that passes progress on, and stops the run when the receiver raises `Stopped`."
-    def __init__(self, report: Callable[[float, str], None], words: str):
-        self.report, self.words, self.stopped, self.cpu = report, words, None, []
-
-    def cpu_per_step(self) -> float:
-        "CPU seconds of this process from step to step, start-up left out."
-        return (self.cpu[-1] - self.cpu[0]) / (len(self.cpu) - 1) if len(self.cpu) > 1 else 0.0
-
-    def on_step(self, run: Run, step: Step) -> None:
-        "Note the CPU time and report the share of iterations done."
-        self.cpu.append(time.process_time())
-        try: self.report((step.iteration + 1) / (run.iterations or math.inf), self.words)
-        except Stopped as stopped:
-            self.stopped = stopped
-            run.stop()
-
-# %% ../nbs/06_workers.ipynb #fc6d5a7f
-class _Loader(DataLoader):
-    "A DataLoader that leaves it to the sweep to say that the workers exceed the cores."
-    def check_worker_number_rationality(self) -> None: pass
-
-# %% ../nbs/06_workers.ipynb #6d614ea4
-def measure_workers(
-    train:Dataset,                        # map-style, of (input, label)
-    test:Dataset,                         # to evaluate on
-    workers:int,                          # loading processes
-    batch_size:int=64,                    # samples in a batch
-    model:Callable[[], nn.Module]=GluonCNN,  # makes a fresh model
-    epochs:int=1,                         # passes over `train`
-    seed:int=0,                           # of weights and order
-    device:str|torch.device|None=None,    # None: a GPU where there is one
-    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress of this run; may raise `Stopped`
-) -> SweepRow:
-    "Train and evaluate once with so many workers."
-    torch.manual_seed(seed)
-    net, reporter = model(), _Reporter(report, f"{workers} workers")
-    device = pick_device(device)
-    loader = lambda data, shuffle: _Loader(data, batch_size, shuffle, num_workers=workers, pin_memory=device.type == "cuda")
-    start = time.perf_counter()
-    history = fit(net, loader(train, True), epochs=epochs, optimizer=sgd(net.to(device)), device=device, observers=[reporter], progress=False)
-    train_seconds, start = time.perf_counter() - start, time.perf_counter()
-    if reporter.stopped: raise reporter.stopped
-    accuracy = evaluate(net, loader(test, False))
-    return _row(workers, history, train_seconds, time.perf_counter() - start, accuracy, reporter.cpu_per_step())
-
-# %% ../nbs/06_workers.ipynb #21d2c418
-def _row(workers: int, history: History, train_seconds: float, eval_seconds: float, accuracy: float, cpu: float) -> SweepRow:
-    "Start-up and steady state told apart: the first wait of an epoch against the usual one."
-    firsts = {epoch: next(s for s in history.steps if s.epoch == epoch) for epoch in {s.epoch for s in history.steps}}
-    steady = [s for s in history.steps if s is not firsts[s.epoch]] or history.steps
-    wait = math.fsum(s.wait for s in steady) / len(steady)
-    busy = math.fsum(s.seconds - s.wait for s in steady) / len(steady)
-    startup = math.fsum(max(0.0, s.wait - wait) for s in firsts.values())
-    return SweepRow(workers, train_seconds, eval_seconds, accuracy, wait / (wait + busy), startup, wait, busy, cpu, len(history.steps))
-
-# %% ../nbs/06_workers.ipynb #ec6c0f79
-def check_workers(
-    workers:Iterable[int],  # numbers of loading processes
-    warn:bool=True,         # where they exceed the usable cores
-) -> tuple[int, ...]:
-    "The numbers, checked; ValueError on nonsense and a warning where they exceed the usable cores."
-    workers = tuple(workers)
-    if not workers: raise ValueError("workers must name at least one number of workers, got none")
-    for n in workers:
-        if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= 256: raise ValueError(f"workers must be whole numbers from 0 to 256, got {n!r}")
-    if len(set(workers)) < len(workers): raise ValueError(f"workers must be distinct, got {workers}; use repeats for more runs of each")
-    cores = usable_cores()
-    if warn and max(workers) > cores: warnings.warn(f"{max(workers)} workers on {cores} usable cores: they will share cores with each other and with training", stacklevel=3)
-    return workers
-
-# %% ../nbs/06_workers.ipynb #13b4bc37
-def sweep_rows(
-    dataset:Dataset,                      # map-style, of (input, label)
-    workers:Iterable[int]=(0, 2, 4, 6, 8),  # numbers of loading processes
-    batch_size:int=64,                    # samples in a batch
-    test:Dataset|None=None,               # to evaluate on; None holds a seventh of `dataset` out
-    transform:Callable|None=None,         # for each sample: height x width x channels in bytes -> floats
-    repeats:int=1,                        # rounds
-    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
-    warn:bool=True,                       # where the workers exceed the usable cores
-    **run:Any,                            # model, epochs, seed, device of `measure_workers`
-) -> Iterator[SweepRow]:
-    "The runs of a sweep, as they are measured."
-    workers = check_workers(workers, warn)
-    if test is None: dataset, test = split(dataset, max(1, len(dataset) // 7))
-    if transform is not None: dataset, test = PerSample(dataset, transform), PerSample(test, transform)
-    total = positive_int("repeats", repeats) * len(workers)
-    _warm_up(dataset, batch_size, run)
-    for done in range(total):
-        n = workers[done % len(workers)]
-        yield measure_workers(dataset, test, n, batch_size, **run, report=lambda f, words: report((done + f) / total, words))
-
-# %% ../nbs/06_workers.ipynb #223fad95
-def _warm_up(dataset: Dataset, batch_size: int, run: dict[str, Any]) -> None:
-    "Two steps that are not measured: the first optimizer and the first convolution of a process cost seconds."
-    batch = default_collate([dataset[i] for i in range(min(batch_size, len(dataset)))])
-    fit(run.get("model", GluonCNN)(), [batch, batch], device=run.get("device"), progress=False)
-
 # %% ../nbs/06_workers.ipynb #d29d3779
-def summarise(
-    rows:Iterable[SweepRow],  # at least one
-) -> pd.DataFrame:
-    "A row for each number of workers: medians over the repeats, and the spread of train_seconds."
-    import pandas as pd
-    frame = pd.DataFrame([vars(row) for row in rows])
-    groups = frame.groupby("workers", sort=True)
-    result = groups.median()
-    result["repeats"], result["train_low"], result["train_high"] = groups.size(), groups.train_seconds.min(), groups.train_seconds.max()
-    cores = usable_cores()
-    result["note"] = ["" if n <= cores else f"more than the {cores} usable cores" for n in result.index]
-    return result.reset_index()
-
 def sweep_workers(
     dataset:Dataset,                        # map-style, of (input, label)
     workers:Iterable[int]=(0, 2, 4, 6, 8),  # numbers of loading processes
@@ -280,38 +98,6 @@ def _contention(curve: WorkerCurve, workers: int, computing: float) -> float:
     "The contention, to a hundredth, at which computing takes as long as it was seen to."
     return min((i / 100 for i in range(101)), key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
 
-# %% ../nbs/06_workers.ipynb #2dbe4306
-def error_text(
-    predicted:float,  # seconds
-    measured:float,   # seconds
-    fitted:bool,      # whether the curve was made from this point
-) -> str:
-    "How far the prediction is off, in percent; what remains of the error even where the curve was fitted is told too."
-    error = f"{predicted / measured - 1:+.0%}"
-    if not fitted: return error
-    return "fitted" if error in ("+0%", "-0%") else f"fitted, {error}"
-
-# %% ../nbs/06_workers.ipynb #cebb93a1
-def plot_sweep(
-    frame:pd.DataFrame,            # from `sweep_workers`
-    curve:WorkerCurve|None=None,   # drawn hollow, with its error
-    ax:Axes|None=None,             # where to draw
-) -> Axes:
-    "Seconds of training over workers: measured solid, with its spread, predicted hollow."
-    ax = axes(ax)
-    spread = [frame.train_seconds - frame.train_low, frame.train_high - frame.train_seconds]
-    ax.errorbar(frame.workers, frame.train_seconds, spread, color=COLORS["forward"], marker="o", capsize=3, label="measured")
-    if curve is not None:
-        guesses = [curve.train_seconds(n) for n in frame.workers]
-        ax.plot(frame.workers, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
-        for i, (n, guess, real) in enumerate(zip(frame.workers, guesses, frame.train_seconds)):
-            words = error_text(guess, real, fitted=i < 2)
-            ax.annotate(words, (n, max(guess, real)), (0, 10), textcoords="offset points", ha="center", fontsize=8)
-    ax.set_ylim(0, 1.25 * max([*frame.train_high, *(guesses if curve else [])]))
-    ax.set_xticks(list(frame.workers))
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    return label(ax, "workers", "training (seconds)")
-
 # %% ../nbs/06_workers.ipynb #cfdaf94a
 def verdict(
     frame:pd.DataFrame,  # of a sweep that includes 0 workers
@@ -336,126 +122,3 @@ def heavier(
     "The curve when each batch takes so much longer to load."
     load = max(curve.load + extra_seconds, 0.0)
     return replace(curve, load=load)
-
-# %% ../nbs/06_workers.ipynb #0e0c12dc
-class _SweepPicture:
-    "Measured points, solid, and predicted ones, hollow, over workers."
-    def __init__(self, workers: Iterable[int]):
-        self.workers = tuple(workers)
-        fig, self.ax = figure(7, 3)
-        label(self.ax, "workers", "training (seconds)").set(xlim=(-0.5, max(self.workers) + 0.5), ylim=(0, 10), xticks=self.workers)
-        self.published, = self.ax.plot([], [], "--", lw=1, color=COLORS["other"])
-        self.predicted, = self.ax.plot([], [], "o", ms=11, mfc="none", color=COLORS["wait"])
-        self.measured, = self.ax.plot([], [], "o-", color=COLORS["forward"])
-        self.notes = [self.ax.text(n, 0, "", ha="center", fontsize=8) for n in self.workers]
-        words = f"solid: measured   hollow: predicted from {self.workers[0]} and {self.workers[1]} workers   dashed: as published, scaled to 0 workers here"
-        self.ax.text(1, 1, words, transform=self.ax.transAxes, ha="right", va="bottom", fontsize=8)
-        self.canvas = Canvas(fig, [self.published, self.measured, self.predicted, *self.notes])
-
-    def place(self, curve: WorkerCurve | None, rows: Iterable[SweepRow]) -> Canvas:
-        "Move the points; the axis grows when they would leave it."
-        real = {row.workers: row.train_seconds for row in rows}
-        guess = {n: curve.train_seconds(n) for n in self.workers} if curve else {}
-        self.measured.set_data(list(real), list(real.values()))
-        self.predicted.set_data(list(guess), list(guess.values()))
-        alone = real.get(0) or guess.get(0) or math.nan
-        self.published.set_data(list(PUBLISHED), [alone * train / PUBLISHED[0][0] for train, _ in PUBLISHED.values()])
-        for n, note in zip(self.workers, self.notes):
-            both = n in real and n in guess
-            words = error_text(guess[n], real[n], n in self.workers[:2]) if both else ""
-            note.set(text=words, y=1.06 * max(guess[n], real[n]) if both else 0)
-        self._grow(1.2 * max([*real.values(), *guess.values(), 0.8]))
-        return self.canvas
-
-    def _grow(self, needed: float) -> None:
-        limit = next(x * 10**e for e in range(6) for x in (1, 2, 5) if x * 10**e >= needed)
-        if self.ax.get_ylim()[1] != limit:
-            self.ax.set_ylim(0, limit)
-            self.canvas.redraw()
-
-# %% ../nbs/06_workers.ipynb #8f0f3423
-@dataclass(frozen=True)
-class _Swept:
-    "What a sweep has measured so far."
-    blurs:int                      # of its images
-    images:int                     # in an epoch
-    blur_seconds:float             # of one blur of one image
-    rows:tuple[SweepRow, ...]=()   # so far
-    curve:WorkerCurve|None=None    # once two rows are there
-
-    def curve_at(self, blurs: int, images: int) -> WorkerCurve:
-        "The curve for another cost of a sample and another number of images."
-        return replace(heavier(self.curve, (blurs - self.blurs) * self.blur_seconds * 64), iterations=math.ceil(images / 64))
-
-    def evaluation(self) -> str:
-        "What workers do to evaluation, in words."
-        seconds = {row.workers: row.eval_seconds for row in self.rows}
-        best = min(seconds, key=seconds.get)
-        return f"Evaluation takes {duration_text(seconds[0])} without workers, least with {best}: {duration_text(seconds[best])}."
-
-# %% ../nbs/06_workers.ipynb #bc9b3352
-class _Sweep:
-    "Runs the panel's sweeps and shows the last one."
-    def __init__(self, train: Images, test: Images, workers: tuple[int, ...]):
-        self.train, self.test, self.workers, self.picture, self.last = train, test, workers, _SweepPicture(workers), None
-
-    def show(self, blurs: int, images: int) -> tuple[str, Canvas]:
-        "Words and picture for a slider position."
-        last, images = self.last, min(images, len(self.train))
-        if last is None or last.curve is None:
-            return (f"Press Run: it measures {self.workers[0]} and {self.workers[1]} workers, predicts the rest, then measures them too. "
-                    f"This machine has {usable_cores()} usable cores; more workers than that share them."), self.picture.place(None, last.rows if last else ())
-        curve, same = last.curve_at(blurs, images), (blurs, images) == (last.blurs, last.images)
-        best = curve.best(max(self.workers))
-        words = (f"Predicted: {duration_text(curve.train_seconds(0))} without workers, best with {best} "
-                 f"({curve.train_seconds(0) / curve.train_seconds(best):.2f} times as fast); loading is {curve.load / (curve.load + curve.compute):.0%} of a step.")
-        if same and len(last.rows) == len(self.workers): words = f"{verdict(summarise(last.rows), last.curve)} {last.evaluation()}"
-        return words, self.picture.place(curve, last.rows if same else ())
-
-    def run(self, job: Job, blurs: int, images: int, refresh: Callable[[], None]) -> str:
-        "Measure 0 and 2 workers, fit, then measure the rest; the picture follows."
-        images = min(images, len(self.train))
-        self.last = _Swept(blurs, images, blur_cost(self.train))
-        part = Images(self.train.images[:images], self.train.labels[:images])
-        for row in sweep_rows(part, self.workers, test=self.test, transform=Blur(blurs), report=job.report, warn=False):  # the words tell the cores
-            rows = (*self.last.rows, row)
-            self.last = replace(self.last, rows=rows, curve=fit_curve(summarise(rows[:2]), usable_cores()) if len(rows) > 1 else None)
-            refresh()
-        return f"{len(self.last.rows)} runs on {usable_cores()} usable cores."
-
-def blur_cost(
-    dataset:Images,  # its first image is blurred
-) -> float:          # seconds
-    "What one blur of one image costs here, measured."
-    image = dataset.images[0].permute(1, 2, 0)
-    def seconds(times: int) -> float:
-        start = time.perf_counter()
-        Blur(times)(image)
-        return time.perf_counter() - start
-    return max(median(seconds(100) for _ in range(9)) - median(seconds(0) for _ in range(9)), 0.0) / 100
-
-# %% ../nbs/06_workers.ipynb #d9443cd7
-def workers_panel(
-    train:Images|None=None,                      # None: MNIST's training set
-    test:Images|None=None,                       # None: 2,000 of MNIST's test images
-    workers:tuple[int, ...]=(0, 2, 4, 6, 8),     # the first two fit the curve
-) -> ipywidgets.VBox:
-    "A panel: cost of a sample and number of images -> predicted curve; Run measures it."
-    workers = check_workers(sorted(workers), warn=False)
-    if len(workers) < 2 or workers[0] != 0: raise ValueError(f"workers must be 0 and at least one more, got {workers}")
-    if test is None:
-        test = mnist(train=False)
-        test = Images(test.images[:2_000], test.labels[:2_000])
-    if train is None: train = mnist()
-    if not len(train) or not len(test): raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
-    sweep = _Sweep(train, test, workers)
-    controls = dict(blurs=slider("work per image (blurs)", [0, 1, 2, 5, 10, 20, 50, 100, 200], 0),
-                    images=slider("images", [640, 3_200, 6_400, 12_800, 30_000, 60_000], 6_400))
-
-    def work(job: Job) -> str:
-        return sweep.run(job, controls["blurs"].value, controls["images"].value, lambda: box.refresh())
-
-    button = RunButton(work, str, "Run the sweep")
-    box = panel(controls, sweep.show, "workers", [button.widget])
-    box.button, box.sweep = button, sweep
-    return box

@@ -22,13 +22,16 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from mlinfra.engine import hardware, network as network_room, rank_data, ranks as ranks_room, shared_memory
+from mlinfra.engine import synced_norm
+from mlinfra.views import data_parallel as data_parallel_views
 from mlinfra import data_parallel as dp
 from mlinfra.data import BatchLoader
 from mlinfra.models import GluonCNN
 from mlinfra.training import fit
 
 ROOT = Path(__file__).parents[1]
-LINK = dp.Network("toy", 1e9, 1e-5)
+LINK = hardware.Network("toy", 1e9, 1e-5)
 
 
 # ---- nothing is left behind
@@ -63,7 +66,7 @@ def nothing_left(tmp_path, monkeypatch):
     ("is killed", 1, "killed", "rank 1 was killed by SIGKILL"), ("exits", 1, "raised", "rank 1 ended with status 3 and no word"),
     ("hangs", 1, "hung", "after 1 s rank 1 was still at data_parallel.py:")])
 def test_a_fault_is_told(fault, rank, cause, says, nothing_left):
-    with pytest.raises(dp.RankError) as caught: dp.run_ranks(dp.faulty, 2, fault, seconds=1 if fault == "hangs" else 60, share_cores=True)
+    with pytest.raises(ranks_room.RankError) as caught: ranks_room.run_ranks(ranks_room.faulty, 2, fault, seconds=1 if fault == "hangs" else 60, share_cores=True)
     assert (caught.value.rank, caught.value.cause) == (rank, cause) and str(caught.value).startswith(says)
     if fault == "hangs": assert "rank 0 waited at data_parallel.py:" in str(caught.value) and "in faulty" in str(caught.value)
 
@@ -78,7 +81,7 @@ def test_the_first_cause_is_told_not_what_followed(tmp_path, notes, failed, says
     for rank, (lost, error) in notes.items():
         (tmp_path / f"{rank}.error").write_text(json.dumps(dict(rank=rank, time=float(rank), lost=lost, error=error, place="a.py:1 in f")))
     rank, exitcode = failed
-    assert str(dp._failed(tmp_path, {rank: SimpleNamespace(exitcode=exitcode, timestamp=0, signal_name=lambda: "SIGKILL")})) == says
+    assert str(ranks_room._failed(tmp_path, {rank: SimpleNamespace(exitcode=exitcode, timestamp=0, signal_name=lambda: "SIGKILL")})) == says
 
 
 def at_work(act):
@@ -90,7 +93,7 @@ def at_work(act):
 
 def test_an_interrupt_ends_the_ranks(nothing_left):
     with pytest.raises(KeyboardInterrupt):
-        dp.run_ranks(dp.faulty, 2, "hangs", share_cores=True, report=at_work(lambda: signal.raise_signal(signal.SIGINT)))
+        ranks_room.run_ranks(ranks_room.faulty, 2, "hangs", share_cores=True, report=at_work(lambda: signal.raise_signal(signal.SIGINT)))
 
 
 KERNEL = """
@@ -117,22 +120,22 @@ def test_ranks_end_with_a_kernel_that_is_killed():
 
 def test_nonsense_is_refused_before_anything_starts():
     for world_size in (0, -1, 1.5, True, 10**6):
-        with pytest.raises(ValueError, match="world_size must be"): dp.run_ranks(dp.who, world_size)
-    with pytest.raises(ValueError, match="define it in a module"): dp.run_ranks(lambda: 1, 1)
-    with pytest.raises(ValueError, match="must be callable"): dp.run_ranks("who", 1)
-    with pytest.raises(ValueError, match="seconds must be"): dp.run_ranks(dp.who, 1, seconds=0)
-    with pytest.raises(ValueError, match="threads must be"): dp.run_ranks(dp.who, 1, threads=0)
-    with pytest.raises(ValueError, match="hosts must be one for each of 2 ranks or none, got 1"): dp.run_ranks(dp.who, 2, hosts=[dp.Host("a", "b")], share_cores=True)
-    with pytest.raises(ValueError, match="global_batch|batch_size"): dp.ShardLoader(TensorDataset(torch.arange(3)), 0)
+        with pytest.raises(ValueError, match="world_size must be"): ranks_room.run_ranks(ranks_room.rank_and_world_size, world_size)
+    with pytest.raises(ValueError, match="define it in a module"): ranks_room.run_ranks(lambda: 1, 1)
+    with pytest.raises(ValueError, match="must be callable"): ranks_room.run_ranks("who", 1)
+    with pytest.raises(ValueError, match="seconds must be"): ranks_room.run_ranks(ranks_room.rank_and_world_size, 1, seconds=0)
+    with pytest.raises(ValueError, match="threads must be"): ranks_room.run_ranks(ranks_room.rank_and_world_size, 1, threads=0)
+    with pytest.raises(ValueError, match="hosts must be one for each of 2 ranks or none, got 1"): ranks_room.run_ranks(ranks_room.rank_and_world_size, 2, hosts=[network_room.Host("a", "b")], share_cores=True)
+    with pytest.raises(ValueError, match="global_batch|batch_size"): rank_data.ShardLoader(TensorDataset(torch.arange(3)), 0)
     for rank in (-1, 2):
-        with pytest.raises(ValueError, match="rank must be 0 to 1"): dp.ShardLoader(TensorDataset(torch.arange(3)), 1, rank, 2)
+        with pytest.raises(ValueError, match="rank must be 0 to 1"): rank_data.ShardLoader(TensorDataset(torch.arange(3)), 1, rank, 2)
     for how in (dict(way="sometimes"), dict(model="vgg")):
-        with pytest.raises(ValueError, match="must be one of"): dp.Trial(**how)
-    with pytest.raises(ValueError, match="torchrun"): dp.train_ddp(GluonCNN(), dp.first_digits(10), device="cpu")
-    with pytest.raises(ValueError, match="samples must be at most"): dp.first_digits(60_001)
+        with pytest.raises(ValueError, match="must be one of"): dp.RankTrial(**how)
+    with pytest.raises(ValueError, match="torchrun"): dp.train_ddp(GluonCNN(), rank_data.first_digits(10), device="cpu")
+    with pytest.raises(ValueError, match="samples must be at most"): rank_data.first_digits(60_001)
     with pytest.raises(ValueError, match="contiguous"): dp.ring_all_reduce(torch.zeros(3, 4).t())
-    with pytest.raises(ValueError, match="fault must be"): dp.faulty("sneezes")
-    with pytest.raises(ValueError, match="hook must be one of none, fp16, powersgd, shared memory, got 'gzip'"): dp.ddp(GluonCNN(), "gzip")
+    with pytest.raises(ValueError, match="fault must be"): ranks_room.faulty("sneezes")
+    with pytest.raises(ValueError, match="hook must be one of none, fp16, powersgd, shared memory, got 'gzip'"): shared_memory.wrap_ddp(GluonCNN(), "gzip")
 
 
 # ---- real groups: each does much, for starting one takes seconds
@@ -140,35 +143,35 @@ def test_nonsense_is_refused_before_anything_starts():
 DTYPES = (torch.int64, torch.int32, torch.float64, torch.float32, torch.uint8)
 RINGS = [(n, DTYPES[i % len(DTYPES)]) for i, n in enumerate((0, 1, 2, 3, 4, 5, 7, 64, 999, 10_007))]
 TRIALS = {
-    "each parameter": dp.Trial("each parameter", samples=300), "buckets": dp.Trial("buckets", samples=300), "overlap": dp.Trial("overlap", samples=300),
-    "ddp": dp.Trial("ddp", samples=300), "one image left": dp.Trial(samples=257), "one image left, ddp": dp.Trial("ddp", samples=257),
-    "float64": dp.Trial(samples=300, double=True), "accumulated": dp.Trial(samples=300, accumulation=3),
-    "accumulated, ddp": dp.Trial("ddp", samples=300, accumulation=3), "each micro-batch": dp.Trial(samples=300, accumulation=3, sync_each=True),
-    "synced batch norm": dp.Trial(model="synced batch norm", samples=300),
-} | ({} if dp.why_not_shared() else {"ddp shared memory": dp.Trial("ddp shared memory", samples=300), "accumulated, ddp shared memory": dp.Trial("ddp shared memory", samples=300, accumulation=3)})
-UNEQUAL = {"never": dp.Trial("never", samples=300), "batch norm": dp.Trial(model="batch norm", samples=300), "dropout": dp.Trial(model="dropout", samples=300)}
+    "each parameter": dp.RankTrial("each parameter", samples=300), "buckets": dp.RankTrial("buckets", samples=300), "overlap": dp.RankTrial("overlap", samples=300),
+    "ddp": dp.RankTrial("ddp", samples=300), "one image left": dp.RankTrial(samples=257), "one image left, ddp": dp.RankTrial("ddp", samples=257),
+    "float64": dp.RankTrial(samples=300, double=True), "accumulated": dp.RankTrial(samples=300, accumulation=3),
+    "accumulated, ddp": dp.RankTrial("ddp", samples=300, accumulation=3), "each micro-batch": dp.RankTrial(samples=300, accumulation=3, sync_each=True),
+    "synced batch norm": dp.RankTrial(model="synced batch norm", samples=300),
+} | ({} if shared_memory.why_not_shared() else {"ddp shared memory": dp.RankTrial("ddp shared memory", samples=300), "accumulated, ddp shared memory": dp.RankTrial("ddp shared memory", samples=300, accumulation=3)})
+UNEQUAL = {"never": dp.RankTrial("never", samples=300), "batch norm": dp.RankTrial(model="batch norm", samples=300), "dropout": dp.RankTrial(model="dropout", samples=300)}
 
 
 def other_models():
     "What `check_same` says of two different models, and of the same one."
-    try: dp.faulty("has another model")
+    try: ranks_room.faulty("has another model")
     except ValueError as error: return str(error)
 
 
 def refused_settings():
     "What `train_ddp` says where one rank has another setting, for each of some settings."
-    last, said = dp.who()[0] == dp.who()[1] - 1, []
+    last, said = ranks_room.rank_and_world_size()[0] == ranks_room.rank_and_world_size()[1] - 1, []
     for own in (dict(batch_size=8), dict(epochs=2), dict(seed=1), dict(precision="bf16")):
-        try: dp.train_ddp(GluonCNN(), dp.first_digits(50), device="cpu", **(own if last else {}))
+        try: dp.train_ddp(GluonCNN(), rank_data.first_digits(50), device="cpu", **(own if last else {}))
         except ValueError as error: said.append(str(error))
-    try: dp.train_ddp(GluonCNN(), dp.first_digits(40 if last else 50), device="cpu")
+    try: dp.train_ddp(GluonCNN(), rank_data.first_digits(40 if last else 50), device="cpu")
     except ValueError as error: said.append(str(error))
     return said
 
 
 def refused_images():
     "What `train_ddp` says of fewer images than ranks."
-    try: dp.train_ddp(GluonCNN(), dp.first_digits(1), device="cpu")
+    try: dp.train_ddp(GluonCNN(), rank_data.first_digits(1), device="cpu")
     except ValueError as error: return str(error)
 
 
@@ -178,7 +181,7 @@ def group(world_size):
         with suppress(OSError):  # taken by another, which will do
             busy.bind(("127.0.0.1", 29500))  # torchrun's usual port: ours must not mind
             busy.listen()
-        found = dp.run_ranks(dp.in_turn, world_size, calls, share_cores=True, seconds=600)
+        found = ranks_room.run_ranks(ranks_room.in_turn, world_size, calls, share_cores=True, seconds=600)
     trials, rest = len(TRIALS | UNEQUAL), len(TRIALS | UNEQUAL) + len(RINGS)
     return {r: (dict(zip(TRIALS | UNEQUAL, calls[:trials])), calls[trials:rest], calls[rest:]) for r, calls in found.items()}
 
@@ -236,9 +239,9 @@ def test_other_settings_are_refused_on_every_rank(ranks):
 def losses_of_two_epochs(batch_size=None):
     "Mean losses of 97 images: the last batch has one, so that all ranks but one have none. Alone, what `fit` says."
     torch.manual_seed(0)
-    model, digits = GluonCNN(), dp.first_digits(97)
+    model, digits = GluonCNN(), rank_data.first_digits(97)
     if batch_size is None: return [epoch.loss for epoch in fit(model, BatchLoader(digits, 48, shuffle=True, seed=0), epochs=2, device="cpu", progress=False).epochs]
-    return dp.epoch_losses(dp.train_ddp(model, digits, epochs=2, batch_size=batch_size, device="cpu")[0])
+    return rank_data.epoch_losses(dp.train_ddp(model, digits, epochs=2, batch_size=batch_size, device="cpu")[0])
 
 
 def test_an_epochs_loss_counts_each_image_once(ranks):
@@ -249,7 +252,7 @@ def test_train_ddp_is_the_same_run_at_any_world_size(ranks):
     losses = [sum(step) / len(ranks) for step in zip(*(found[2][2][0] for found in ranks.values()))]
     assert {found[2][2][1:] for found in ranks.values()} == {ranks[0][2][2][1:]}
     torch.manual_seed(0)
-    one = fit(GluonCNN(), BatchLoader(dp.first_digits(500), 48, shuffle=True, seed=0), device="cpu", progress=False)
+    one = fit(GluonCNN(), BatchLoader(rank_data.first_digits(500), 48, shuffle=True, seed=0), device="cpu", progress=False)
     torch.testing.assert_close(losses, [step.loss for step in one.steps], rtol=1e-3, atol=1e-3)
 
 
@@ -259,12 +262,12 @@ def test_what_torchrun_announces_is_enough(monkeypatch):
         port = taken.getsockname()[1]
     for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
     losses, accuracy, _ = dp.train_digits(300)
-    assert len(losses) == 10 and 0 < accuracy <= 1 and dp.who() == (0, 1), "the group is gone"
+    assert len(losses) == 10 and 0 < accuracy <= 1 and ranks_room.rank_and_world_size() == (0, 1), "the group is gone"
 
 
 # ---- shared memory
 
-shared = pytest.mark.skipif(bool(dp.why_not_shared()), reason=dp.why_not_shared() or "memory can be shared")
+shared = pytest.mark.skipif(bool(shared_memory.why_not_shared()), reason=shared_memory.why_not_shared() or "memory can be shared")
 
 
 def handles(): return len(os.listdir("/proc/self/fd"))
@@ -273,7 +276,7 @@ def handles(): return len(os.listdir("/proc/self/fd"))
 @shared
 def test_one_rank_reads_its_own_mean_and_leaves_nothing():
     before, parameters = handles(), [nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(5))]
-    memory = dp.SharedMemory(parameters)
+    memory = shared_memory.SharedMemory(parameters)
     for step in range(5):
         for n in (5, 3): memory.write(torch.full((n,), float(n + step)))
         assert [m.tolist() for m in memory.mean()] == [[5.0 + step] * 5, [3.0 + step] * 3]
@@ -284,8 +287,8 @@ def test_one_rank_reads_its_own_mean_and_leaves_nothing():
 
 @shared
 def test_shared_memory_refuses_what_it_cannot_do(monkeypatch):
-    with pytest.raises(ValueError, match="of one dtype, got"): dp.SharedMemory([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3).half())])
-    late = dp.SharedMemory([nn.Parameter(torch.zeros(3))], seconds=0.01)
+    with pytest.raises(ValueError, match="of one dtype, got"): shared_memory.SharedMemory([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3).half())])
+    late = shared_memory.SharedMemory([nn.Parameter(torch.zeros(3))], seconds=0.01)
     late.sent.append(torch.zeros(3))
     with pytest.raises(RuntimeError, match="rank 0 wrote nothing for 0.01 s"): late.mean()
     del late
@@ -293,15 +296,15 @@ def test_shared_memory_refuses_what_it_cannot_do(monkeypatch):
     before = handles()
     def full(*_): raise OSError(28, "No space left on device")
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="of shared memory: No space left"): dp.SharedMemory([nn.Parameter(torch.zeros(3))])
+    with pytest.raises(OSError, match="of shared memory: No space left"): shared_memory.SharedMemory([nn.Parameter(torch.zeros(3))])
     assert handles() == before
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    with pytest.raises(ValueError, match="this is aarch64"): dp.SharedMemory([nn.Parameter(torch.zeros(3))])
+    with pytest.raises(ValueError, match="this is aarch64"): shared_memory.SharedMemory([nn.Parameter(torch.zeros(3))])
 
 
 # ---- cables
 
-cables = pytest.mark.skipif(bool(dp.why_no_hosts()), reason=dp.why_no_hosts() or "cables can be laid")
+cables = pytest.mark.skipif(bool(network_room.why_no_hosts()), reason=network_room.why_no_hosts() or "cables can be laid")
 
 
 def networks(): return {path.name for path in Path("/run/netns").glob(f"mlinfra-{os.getpid()}-*")}
@@ -309,17 +312,17 @@ def networks(): return {path.name for path in Path("/run/netns").glob(f"mlinfra-
 
 def over_the_cable(size):
     "An all-reduce of so many bytes: what the kernel saw leave."
-    before = dp.sent_bytes()
+    before = network_room.sent_bytes()
     torch.distributed.all_reduce(torch.ones(size // 4))
     torch.distributed.barrier()
-    return dp.sent_bytes() - before
+    return network_room.sent_bytes() - before
 
 
 @cables
 def test_the_kernel_counts_what_the_ring_formula_says():
     before, mine = networks(), os.readlink("/proc/self/ns/net")
-    with dp.lay_cables(2, 1e9) as hosts: found = dp.run_ranks(over_the_cable, 2, 10_000_000, hosts=hosts, share_cores=True)
-    assert all(dp.ring_bytes(10_000_000, 2) < sent < 1.2 * dp.ring_bytes(10_000_000, 2) for sent in found.values()), found
+    with network_room.lay_cables(2, 1e9) as hosts: found = ranks_room.run_ranks(over_the_cable, 2, 10_000_000, hosts=hosts, share_cores=True)
+    assert all(hardware.ring_bytes(10_000_000, 2) < sent < 1.2 * hardware.ring_bytes(10_000_000, 2) for sent in found.values()), found
     assert networks() == before and os.readlink("/proc/self/ns/net") == mine, "this process stayed where it was"
 
 
@@ -328,9 +331,9 @@ def test_cables_of_a_process_that_was_killed_are_cleared_away():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     subprocess.run(["ip", "netns", "add", left := f"mlinfra-{ended.pid}-0-1"], check=True)
-    with dp.lay_cables(1): assert not Path("/run/netns", left).exists()
-    with pytest.raises(OSError, match="boom"), dp.lay_cables(2): raise OSError("boom")
-    with pytest.raises(ValueError, match="bytes_per_s must be"), dp.lay_cables(2, 0): pass
+    with network_room.lay_cables(1): assert not Path("/run/netns", left).exists()
+    with pytest.raises(OSError, match="boom"), network_room.lay_cables(2): raise OSError("boom")
+    with pytest.raises(ValueError, match="bytes_per_s must be"), network_room.lay_cables(2, 0): pass
     assert not networks()
 
 
@@ -340,8 +343,8 @@ def test_a_busy_port_is_told(monkeypatch):
         busy.listen()
         port = busy.getsockname()[1]
         for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
-        with pytest.raises(OSError, match=rf"could not meet at 127.0.0.1, port {port}: .*in use"), dp.process_group("cpu"): pass
-    assert dp.who() == (0, 1)
+        with pytest.raises(OSError, match=rf"could not meet at 127.0.0.1, port {port}: .*in use"), ranks_room.process_group("cpu"): pass
+    assert ranks_room.rank_and_world_size() == (0, 1)
 
 
 # ---- sharing, buckets: laws
@@ -349,7 +352,7 @@ def test_a_busy_port_is_told(monkeypatch):
 @settings(max_examples=60, deadline=None)
 @given(samples=st.integers(1, 60), batch=st.integers(1, 20), world_size=st.integers(1, 7), shuffle=st.booleans())
 def test_shares_make_up_the_batch(samples, batch, world_size, shuffle):
-    loaders = [dp.ShardLoader(TensorDataset(torch.arange(samples)), batch, rank, world_size, shuffle) for rank in range(world_size)]
+    loaders = [rank_data.ShardLoader(TensorDataset(torch.arange(samples)), batch, rank, world_size, shuffle) for rank in range(world_size)]
     seen = []
     for parts in zip(*loaders, strict=True):
         sizes = [len(part[0]) for part in parts]
@@ -359,7 +362,7 @@ def test_shares_make_up_the_batch(samples, batch, world_size, shuffle):
 
 
 def test_another_epoch_has_another_order():
-    loader = dp.ShardLoader(TensorDataset(torch.arange(50)), 50, 1, 2, shuffle=True)
+    loader = rank_data.ShardLoader(TensorDataset(torch.arange(50)), 50, 1, 2, shuffle=True)
     assert not torch.equal(*(next(iter(loader))[0] for _ in range(2)))
 
 
@@ -374,7 +377,7 @@ def test_buckets_hold_each_parameter_once(sizes, limit):
 
 def test_averaging_alone_leaves_the_gradients():
     model = GluonCNN()
-    averager = dp.Averager(model, 1000)
+    averager = dp.GradientReducer(model, 1000)
     model(torch.rand(2, 1, 28, 28)).sum().backward()
     before = [p.grad.clone() for p in model.parameters()]
     averager.finish()
@@ -384,7 +387,7 @@ def test_averaging_alone_leaves_the_gradients():
 
 def test_a_parameter_without_a_gradient_gets_a_zero():
     model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
-    averager = dp.Averager(model)
+    averager = dp.GradientReducer(model)
     model[0](torch.ones(1, 2)).sum().backward()
     averager.finish()
     assert all((p.grad == 0).all() for p in model[1].parameters()) and model[0].weight.grad.abs().sum() > 0
@@ -399,7 +402,7 @@ rates = st.floats(1e6, 1e12)
 @settings(max_examples=60, deadline=None)
 @given(latency=seconds, rate=rates, world_size=st.integers(2, 64))
 def test_fitting_finds_the_network(latency, rate, world_size):
-    network = dp.Network("x", rate, latency)
+    network = hardware.Network("x", rate, latency)
     sizes = (1, int(100 * latency * rate) + 1000)
     fitted = dp.fit_network({n: network.all_reduce(n, world_size) for n in sizes}, world_size)
     assert abs(fitted.bytes_per_s / rate - 1) < 1e-3 and abs(fitted.latency / latency - 1) < 1e-3
@@ -413,7 +416,7 @@ def test_fitting_refuses_what_says_nothing():
 @settings(max_examples=80, deadline=None)
 @given(latency=seconds, rate=rates, bytes=st.integers(0, 10**9), fixed=st.floats(0, 0.1), per_image=st.floats(1e-6, 0.1), batch=st.integers(1, 512), power=st.integers(0, 9))
 def test_scaling_laws(latency, rate, bytes, fixed, per_image, batch, power):
-    job, network, n = dp.Workload("x", bytes, fixed, per_image, 1000, 1), dp.Network("x", rate, latency), 2**power
+    job, network, n = dp.Workload("x", bytes, fixed, per_image, 1000, 1), hardware.Network("x", rate, latency), 2**power
     weak, more = job.efficiency(batch, network, n), job.efficiency(batch, network, 2 * n)
     assert 0 < more <= weak + 1e-12 <= 1 + 1e-9
     assert job.efficiency(batch, network, n, overlap=False) <= weak + 1e-12
@@ -423,7 +426,7 @@ def test_scaling_laws(latency, rate, bytes, fixed, per_image, batch, power):
 
 
 def test_known_answers():
-    assert dp.ring_bytes(100, 1) == 0 and dp.ring_bytes(100, 2) == 100 and dp.ring_bytes(100, 4) == 150
+    assert hardware.ring_bytes(100, 1) == 0 and hardware.ring_bytes(100, 2) == 100 and hardware.ring_bytes(100, 4) == 150
     assert LINK.all_reduce(1e6, 4) == pytest.approx(6e-5 + 1.5e-3)
     job = dp.Workload("x", 60 << 20, 0.01, 0.001, 100, 2)
     total, last = job.communication(LINK, 2)
@@ -436,10 +439,10 @@ def test_known_answers():
 
 def test_the_panel_refuses_empty_shares_and_names_crowding():
     job = replace(dp.WORKLOADS["ResNet-50, P100"], cores=2)
-    assert "without an image" in dp.describe_scaling(job, LINK, 8, 4, strong=True) and "share 2 cores" in dp.describe_scaling(job, LINK, 8, 4)
+    assert "without an image" in data_parallel_views.describe_scaling(job, LINK, 8, 4, strong=True) and "share 2 cores" in data_parallel_views.describe_scaling(job, LINK, 8, 4)
 
 
 def test_synced_batch_norm_in_evaluation_is_batch_norm():
-    ours, theirs, x = dp.SyncedBatchNorm(3), nn.BatchNorm2d(3), torch.randn(4, 3, 5, 5)
+    ours, theirs, x = synced_norm.SyncedBatchNorm(3), nn.BatchNorm2d(3), torch.randn(4, 3, 5, 5)
     for norm in (ours, theirs): norm(x)
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))

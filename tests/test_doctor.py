@@ -16,10 +16,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from mlinfra.engine import ablation, remedies
 from mlinfra import doctor
 from mlinfra.data import BatchLoader, Images
-from mlinfra.doctor import Fetching, SlowBus, slow_read, diagnose, keep
-from mlinfra.ui import Stopped
+from mlinfra.doctor import diagnose
+from mlinfra.engine.loaders import keep
+from mlinfra.engine.patients import Fetching, SlowBus, slow_read
+from mlinfra.engine.widgets import Stopped
 
 FAST = dict(seconds=4, device="cpu")
 pytestmark = pytest.mark.alone
@@ -142,10 +145,10 @@ def test_no_more_workers_than_cores(monkeypatch):
 
 
 def test_workers_that_lose_in_a_trial_are_not_advised(monkeypatch):
-    monkeypatch.setattr(doctor, "_candidates", lambda m, now, cores: [1])
-    monkeypatch.setattr(doctor, "_coupled", lambda m: m["full"] / 10)  # a prediction that is far too good
-    bench = doctor.Bench(doctor.make_pipeline(Heavy(20e-3), DataLoader(Samples(), 8), device="cpu"), visit=0.1, pilot=1.0)
-    assert doctor.worker_advice(bench, doctor.measure_rounds(bench, 1.0), 2) == []
+    monkeypatch.setattr(remedies, "_candidates", lambda m, now, cores: [1])
+    monkeypatch.setattr(remedies, "_coupled", lambda m: m["full"] / 10)  # a prediction that is far too good
+    bench = ablation.Bench(ablation.make_pipeline(Heavy(20e-3), DataLoader(Samples(), 8), device="cpu"), visit=0.1, pilot=1.0)
+    assert remedies.worker_advice(bench, doctor.measure_rounds(bench, 1.0), 2) == []
 
 
 def test_nothing_is_advised_where_nothing_helps():
@@ -187,7 +190,7 @@ def test_workers_that_stay_are_not_started():
 def test_layers_in_evaluation_stay_so():
     model = Heavy(1e-4).train()
     model.norm.eval()
-    pipe = doctor.make_pipeline(model, DataLoader(Samples(), 8), device="cpu")
+    pipe = ablation.make_pipeline(model, DataLoader(Samples(), 8), device="cpu")
     assert pipe.model.training and not pipe.model.norm.training and pipe.model is not model
 
 

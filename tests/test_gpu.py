@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from mlinfra.data import BatchLoader, Images
-from mlinfra.data_parallel import run_ranks, train_digits
+from mlinfra.data_parallel import train_digits
+from mlinfra.engine.ranks import run_ranks
 from mlinfra.models import GluonCNN
 from mlinfra.training import PHASES, fit, sgd
 

@@ -25,50 +25,117 @@ spec.loader.exec_module(tool := importlib.util.module_from_spec(spec))
 CFG = tool.settings()
 LIB = CFG["lib_name"]
 GENERATED = {"__init__", "_modidx"}  # nbdev's own
-MODULES = sorted(p.stem for p in (ROOT / LIB).glob("*.py") if p.stem not in GENERATED)
+ROOMS = ("engine", "views")  # folders of nbs/ and of the package; what lies beside them are the lessons
+FLOORS = {"engine": 0, "lesson": 1, "views": 2}
+MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
+                 if p.stem not in GENERATED)  # "training", "engine.measure", "views.training"
 
 
-# ---- the table of contents is the architecture
+# ---- the file names are the architecture: number, then engine, lesson, view
+
+def place(path, nbs=ROOT / "nbs"):
+    "(number, floor) of a notebook; None for one without a number, such as the index."
+    number = re.match(r"\d+", path.name)
+    folder = path.relative_to(nbs).parts[0] if path.parent != nbs else "lesson"
+    return (int(number[0]), FLOORS[folder]) if number else None
+
 
 @cache
-def chapters():
-    "Module -> number of the notebook that exports it."
+def rooms():
+    "Module -> (number, floor) of the notebook that exports it."
     found = {}
     for path in tool.notebooks():
-        number = re.match(r"\d+", path.name)
-        if not number: continue  # index.ipynb
         for cell in tool.load(path).cells:
-            for word, module in re.findall(r"^#\s*\|\s*(default_exp|exports?|exporti)\s+(\w+)", cell.source, flags=re.M):
-                found[module] = int(number[0])
+            for _, module in re.findall(r"^#\s*\|\s*(default_exp|exports?|exporti)\s+([\w.]+)", cell.source, flags=re.M):
+                found[module] = place(path)
     return found
 
 
-def imported(source):
-    "The modules of our package that `source` imports, at its top or in a function."
+def imported(source, package=""):
+    "(module, name) of each import from our package in `source`, at its top or in a function; `package` is where it lies."
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith(f"{LIB}."))
+            yield from ((a.name.removeprefix(f"{LIB}."), "") for a in node.names if a.name.startswith(f"{LIB}."))
         elif isinstance(node, ast.ImportFrom):
-            names = ((node.module or "").split(".") if node.level else
-                     (node.module or "").split(".")[1:] if (node.module or "").split(".")[0] == LIB else None)
-            if names is None: continue
-            if names and names[0]: yield names[0]
-            else: yield from (a.name for a in node.names)
+            base = absolute(node, package)
+            if base is None: continue
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".removeprefix(".")
+                yield (inner, "") if inner in MODULES or not base or base in ROOMS else (base, alias.name)
 
 
-@pytest.mark.parametrize("source, modules", [
-    ("import mlinfra.data", ["data"]), ("from mlinfra.data import x", ["data"]), ("from .data import x", ["data"]),
-    ("from . import data, ui", ["data", "ui"]), ("from mlinfra import data", ["data"]),
-    ("def f():\n    from .data import x", ["data"]), ("import torch\nfrom torch.data import x", [])])
-def test_imported_sees_every_form(source, modules): assert list(imported(source)) == modules
+def absolute(node, package):
+    "What an import names, without the package's own name: '' for the package itself, None for another's."
+    if not node.level:
+        top, _, rest = (node.module or "").partition(".")
+        return rest if top == LIB else None
+    folders = package.split(".") if package else []
+    return ".".join([*folders[:len(folders) - node.level + 1], *filter(None, [node.module])])
+
+
+@pytest.mark.parametrize("source, package, found", [
+    ("import mlinfra.data", "", [("data", "")]), ("from mlinfra.data import x", "", [("data", "x")]),
+    ("from .data import x", "", [("data", "x")]), ("from . import data, cli", "", [("data", ""), ("cli", "")]),
+    ("from mlinfra import data", "", [("data", "")]), ("def f():\n    from .data import x", "", [("data", "x")]),
+    ("from ..data import x", "views", [("data", "x")]), ("from .checks import x", "engine", [("engine.checks", "x")]),
+    ("from .engine import checks", "", [("engine.checks", "")]), ("from mlinfra.views.data import x", "", [("views.data", "x")]),
+    ("import torch\nfrom torch.data import x", "", [])])
+def test_imported_sees_every_form(source, package, found): assert list(imported(source, package)) == found
+
+
+def source_of(module): return (ROOT / LIB / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+def folder_of(module): return module.rpartition(".")[0]
+
+
+def arrows(module): return {m for m, _ in imported(source_of(module), folder_of(module)) if m in MODULES and m != module}
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_from_earlier_chapters(module):
-    number = chapters()[module]
-    later = {m for m in imported((ROOT / LIB / f"{module}.py").read_text(encoding="utf-8"))
-             if m not in GENERATED and m != module and chapters().get(m, 99) > number}
-    assert not later, f"{module} (chapter {number:02}) imports from later chapters: {', '.join(sorted(later))}"
+def test_imports_go_down(module):
+    own, up = rooms()[module], []
+    for other in sorted(arrows(module)):
+        if rooms()[other] > own: up.append(f"{other} {rooms()[other]}")
+    assert not up, f"{module} {own} imports from rooms above it: {', '.join(up)}"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("views.")])
+def test_only_views_import_views(module):
+    seen = sorted(m for m in arrows(module) if m.startswith("views."))
+    assert not seen, f"{module} imports {', '.join(seen)}: the lesson's notebook shows pictures, its module does not know them"
+
+
+def test_there_is_no_circle():
+    left = {module: arrows(module) for module in MODULES}
+    while free := [module for module, needs in left.items() if not needs & left.keys()]:
+        for module in free: del left[module]
+    assert not left, f"these import one another in a circle: {', '.join(sorted(left))}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_private_name_of_another_room(module):
+    tree, taken = ast.parse(source_of(module)), []
+    names = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
+             if absolute(n, folder_of(module)) is not None and f"{absolute(n, folder_of(module))}.{a.name}".removeprefix(".") in MODULES}
+    taken += [name for other, name in imported(source_of(module), folder_of(module)) if is_private(name) and other != module]
+    taken += [f"{n.value.id}.{n.attr}" for n in ast.walk(tree) if isinstance(n, ast.Attribute)
+              and isinstance(n.value, ast.Name) and n.value.id in names and is_private(n.attr)]
+    assert not taken, f"{module} takes private names: {', '.join(taken)}"
+
+
+def is_private(name): return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_two_lessons_share_a_number():
+    numbers = [place(p)[0] for p in tool.notebooks() if p.parent == ROOT / "nbs" and place(p)]
+    assert sorted(set(numbers)) == sorted(numbers)
+
+
+def test_every_room_has_a_number_and_its_folder():
+    for path in tool.notebooks():
+        if path.name == "index.ipynb": continue
+        assert place(path) is not None, f"{path.name} carries no number"
+        module = next(m for c in tool.load(path).cells for m in re.findall(r"^#\s*\|\s*default_exp\s+([\w.]+)", c.source, flags=re.M))
+        assert folder_of(module) == ("" if path.parent == ROOT / "nbs" else path.parent.name), f"{path} exports {module}"
 
 
 # ---- a machine without a browser, and a quick start
@@ -97,7 +164,7 @@ json.dump(report, sys.stdout)
 @cache
 def loaded():
     "Module -> what went wrong when it was imported, in a process that has nothing of Jupyter; '' for nothing."
-    names = [LIB, *(f"{LIB}.{m}" for m in sorted(MODULES, key=lambda m: chapters()[m]) if m != "__main__")]
+    names = [LIB, *(f"{LIB}.{m}" for m in sorted(MODULES, key=rooms().get) if m != "__main__")]
     out = subprocess.run([sys.executable, "-c", LOAD_EACH], input=json.dumps([NOTEBOOK_ONLY, SLOW, names]), cwd=ROOT,
                          text=True, capture_output=True, timeout=300)
     assert out.returncode == 0, out.stderr
@@ -239,7 +306,7 @@ def test_a_wheel_imports_outside_the_repository(installed, tmp_path):
             f"for name in {MODULES}: print(importlib.import_module(f'{LIB}.{{name}}').__file__)")
     out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(installed)},
                          text=True, capture_output=True, check=True).stdout
-    assert out.split() == [CFG["version"], *(str(installed / LIB / f"{name}.py") for name in MODULES)]
+    assert out.split() == [CFG["version"], *(f"{installed / LIB / name.replace('.', '/')}.py" for name in MODULES)]
 
 
 def test_readers_have_what_the_chapters_import():
@@ -261,7 +328,8 @@ def test_a_wheel_says_what_settings_ini_says(installed):
     assert dist.metadata["Requires-Python"] == f">={CFG['min_python']}"
     required = {str(Requirement(r)) for r in dist.requires if "extra ==" not in r}
     assert required == {str(Requirement(r)) for r in CFG["requirements"].split()}
-    assert {p.name for p in (installed / LIB).glob("*.py")} == {p.name for p in (ROOT / LIB).glob("*.py")}
+    held = lambda folder: {p.relative_to(folder) for p in (folder / LIB).rglob("*") if p.suffix in (".py", ".csv", ".json")}
+    assert held(installed) == held(ROOT)
 
 
 def test_constraints_fit_the_requirements():
@@ -315,7 +383,7 @@ def test_a_cut_off_install_starts_afresh(install, tmp_path):
     assert "there is no no-python: install Python 3.10 or later" in install("lab")[0]  # it went to make a new .venv
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "nbs").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", tool.notebooks(), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_prose_is_not_written_as_comments(path):
     for cell in nbformat.read(path, 4).cells:
         lines = [line for line in cell.source.splitlines() if line]

@@ -10,11 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from mlinfra.engine import drift, server
+from mlinfra.views import inference as inference_views
 from mlinfra import inference
 from mlinfra.data import Images
-from mlinfra.inference import Policy, Predictor, ServiceTime, highest_rate, mean_wait, poisson_arrivals, serve, simulate
+from mlinfra.engine.queue import Policy, ServiceTime, mean_wait, poisson_arrivals, simulate
+from mlinfra.engine.server import serve
+from mlinfra.inference import Predictor, highest_rate
 from mlinfra.models import GluonCNN
-from mlinfra.ui import Stopped
+from mlinfra.engine.widgets import Stopped
 
 IMAGES = torch.randint(0, 256, (50, 1, 28, 28), dtype=torch.uint8)
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")]
@@ -39,13 +43,13 @@ def no_thread_is_left():
 @given(fixed=st.floats(1e-6, 10), slope=st.floats(1e-6, 10), sizes=st.lists(st.integers(1, 512), min_size=2, max_size=8, unique=True))
 def test_a_line_is_found_again(fixed, slope, sizes):
     line = ServiceTime(fixed, slope)
-    found = inference.fit_service(sizes, [line.seconds(b) for b in sizes])
+    found = server.fit_service(sizes, [line.seconds(b) for b in sizes])
     for b in (1, 64, 512): assert found.seconds(b) == pytest.approx(line.seconds(b), rel=1e-5)
 
 
 @given(seconds=st.lists(st.floats(1e-6, 10), min_size=3, max_size=3))
 def test_no_part_is_negative(seconds):
-    found = inference.fit_service((1, 8, 64), seconds)
+    found = server.fit_service((1, 8, 64), seconds)
     assert found.fixed >= 0 and found.slope >= 0
 
 
@@ -146,12 +150,12 @@ class Held:
 
 def submits(monkeypatch, after=lambda number: None, looking=lambda: None):
     "Have `after` called when a request has been submitted, and `looking` whenever the sender is blocked."
-    original = inference._Line.submit
+    original = server._Line.submit
     def submit(line, number, due, look):
         result = original(line, number, due, lambda: (looking(), look()))
         after(number)
         return result
-    monkeypatch.setattr(inference._Line, "submit", submit)
+    monkeypatch.setattr(server._Line, "submit", submit)
 
 
 def test_requests_beyond_the_queue_are_shed(monkeypatch):
@@ -311,33 +315,33 @@ KNOWN = ServiceTime(0.003, 0.002, 0.004)
 @pytest.fixture
 def known_server(monkeypatch):
     "In place of the real one: a server that takes as long as `service` says."
-    def use(service, draws=iter(range(1_000))): monkeypatch.setattr(inference, "serve", lambda predictor, images, due, policy: simulate(due, service, policy, next(draws)))
+    def use(service, draws=iter(range(1_000))): monkeypatch.setattr(server, "serve", lambda predictor, images, due, policy: simulate(due, service, policy, next(draws)))
     return use
 
 
 def test_calibration_finds_a_known_server(known_server):
     known_server(KNOWN)
-    service = inference.calibrate(None, IMAGES)
+    service = server.calibrate(None, IMAGES)
     assert (service.fixed, service.slope, service.pause) == pytest.approx((0.003, 0.002, 0.004)) and service.variation == pytest.approx(0, abs=1e-9)
 
 
 def test_calibration_finds_the_spread_of_an_irregular_server(known_server):
     known_server(ServiceTime(0.003, 0.002, 0.004, (0.9, 0.9, 1.0, 1.2)))
-    service = inference.calibrate(None, IMAGES, seconds=5)
+    service = server.calibrate(None, IMAGES, seconds=5)
     assert service.seconds(1) == pytest.approx(0.005, rel=0.06) and service.seconds(8) == pytest.approx(0.019, rel=0.06) and service.variation == pytest.approx(0.122, rel=0.3)
 
 
 @pytest.mark.parametrize("policy", [Policy(queue=2_000), Policy(8, queue=2_000)])
 def test_an_irregular_server_is_predicted(known_server, policy):
     known_server(ServiceTime(0.003, 0.002, 0.004, (0.8, 0.9, 1.0, 1.3)))
-    for trial in inference.try_loads(None, IMAGES, (0.3, 0.7), policy, seconds=6):
+    for trial in server.try_loads(None, IMAGES, (0.3, 0.7), policy, seconds=6):
         assert trial.drift == pytest.approx(1, abs=0.1) and abs(trial.error("p50_seconds")) < 0.2 and abs(trial.error("p95_seconds")) < 0.3
 
 
 def test_hindsight_takes_the_drift_away():
     slower, policy = ServiceTime(0.0036, 0.0024, 0.0048), Policy(queue=2_000)
     due = poisson_arrivals(100, 400)
-    trial = inference.Trial(0.5, KNOWN, (simulate(due, KNOWN, policy),), simulate(due, slower, policy))
+    trial = server.Trial(0.5, KNOWN, (simulate(due, KNOWN, policy),), simulate(due, slower, policy))
     assert trial.drift == pytest.approx(1.2) and trial.error("p95_seconds") < -0.15
     assert trial.hindsight(policy).drift == pytest.approx(1) and trial.hindsight(policy).error("p95_seconds") == pytest.approx(0, abs=1e-9)
 
@@ -365,7 +369,7 @@ def test_without_its_last_batch_a_stream_is_whole(seed, max_batch, max_wait, que
 
 @given(values=st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=9))
 def test_limits_hold_the_values(values):
-    low, high = inference.limits(values)
+    low, high = inference_views.limits(values)
     assert low < min(values) and max(values) < high and low > min(values) / 3 and high < 3 * max(values)
 
 
@@ -381,7 +385,7 @@ def same(a, b): return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def test_online_takes_one_step_of_sgd_on_each_mini_batch():
-    learner, by_hand = inference.Online(linear(), lr=0.2, batch_size=4), linear()
+    learner, by_hand = drift.Online(linear(), lr=0.2, batch_size=4), linear()
     data = chunks(3)
     for images, labels in data: learner.learn(images, labels)
     for images, labels in (half for images, labels in data for half in zip(images.split(4), labels.split(4))):
@@ -394,7 +398,7 @@ def test_retraining_comes_in_its_time_and_on_what_was_kept(monkeypatch):
     trained = []
     fit = inference.fit
     monkeypatch.setattr(inference, "fit", lambda model, loader, **options: (trained.append((len(loader.tensors[0]), options["epochs"])), fit(model, loader, **options)))
-    learner, changed = inference.Retrained(linear(), every=3, keep=2, epochs=2), []
+    learner, changed = drift.Retrained(linear(), every=3, keep=2, epochs=2), []
     for images, labels in chunks(7):
         before = weights(learner.model)
         learner.learn(images, labels)
@@ -402,12 +406,12 @@ def test_retraining_comes_in_its_time_and_on_what_was_kept(monkeypatch):
     assert changed == [False, False, True, False, False, True, False] and trained == [(16, 2), (16, 2)]
 
 
-@pytest.mark.parametrize("kind", [inference.Frozen, inference.Online, inference.Retrained])
+@pytest.mark.parametrize("kind", [drift.Frozen, drift.Online, drift.Retrained])
 def test_learners_leave_the_model_they_are_given_alone(kind):
     model = linear()
     before, learner = weights(model), kind(model)
     for images, labels in chunks(10): learner.learn(images, labels)
-    assert same(before, weights(model)) and same(before, weights(learner.model)) == (kind is inference.Frozen)
+    assert same(before, weights(model)) and same(before, weights(learner.model)) == (kind is drift.Frozen)
 
 
 def test_answers_come_before_labels_and_count_against_the_truth(monkeypatch):
@@ -415,8 +419,8 @@ def test_answers_come_before_labels_and_count_against_the_truth(monkeypatch):
     learner = SimpleNamespace(model="model", learn=lambda images, labels: told.append(labels))
     monkeypatch.setattr(inference, "evaluate", lambda model, data: (len(told), data.labels))
     images = torch.zeros(2, 1, 2, 2)
-    stream = [inference.Chunk(images, torch.tensor([i, i]), torch.tensor([10 + i, 10 + i])) for i in range(2)]
-    results = inference.answer_then_learn(learner, stream)
+    stream = [drift.Chunk(images, torch.tensor([i, i]), torch.tensor([10 + i, 10 + i])) for i in range(2)]
+    results = drift.answer_then_learn(learner, stream)
     assert [(heard, labels.tolist()) for heard, labels in results] == [(0, [0, 0]), (1, [1, 1])] and [t.tolist() for t in told] == [[10, 10], [11, 11]]
 
 
@@ -426,7 +430,7 @@ def test_a_stream_of_chunks_can_be_stopped():
     seen = []
     learner = SimpleNamespace(model=linear(), learn=lambda images, labels: seen.append(1))
     data = Images(IMAGES, torch.zeros(50, dtype=torch.int64))
-    with pytest.raises(Stopped): inference.answer_then_learn(learner, inference.drifting_stream(data, 5, 10, at=1, burst=range(0)), report)
+    with pytest.raises(Stopped): drift.answer_then_learn(learner, drift.drifting_stream(data, 5, 10, at=1, burst=range(0)), report)
     assert len(seen) == 2
 
 

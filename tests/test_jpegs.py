@@ -16,26 +16,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from mlinfra import data
+from mlinfra.engine import jpegs, rawcache
 
 SMALL = dict(size=(32, 24), classes=3, progress=False)
 
 
 @pytest.fixture
-def photos(tmp_path): return data.make_jpegs(tmp_path / "photos", 12, **SMALL)
+def photos(tmp_path): return jpegs.make_jpegs(tmp_path / "photos", 12, **SMALL)
 
 
 def files(root): return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def test_the_same_arguments_give_the_same_files(photos, tmp_path):
-    assert files(data.make_jpegs(tmp_path / "again", 12, **SMALL)) == files(photos)
-    assert files(data.make_jpegs(tmp_path / "other", 12, seed=1, **SMALL)) != files(photos)
+    assert files(jpegs.make_jpegs(tmp_path / "again", 12, **SMALL)) == files(photos)
+    assert files(jpegs.make_jpegs(tmp_path / "other", 12, seed=1, **SMALL)) != files(photos)
 
 
 WRITE = """
 import sys
-from mlinfra.data import make_jpegs
+from mlinfra.engine.jpegs import make_jpegs
 print("ready", flush=True)
 make_jpegs(sys.argv[1], 5_000, size=(64, 48), progress=False)
 """
@@ -47,10 +47,10 @@ def test_a_killed_writer_leaves_whole_files_and_is_resumed(tmp_path):
         process.stdout.readline()
         while sum(1 for _ in root.glob("*/*.jpg")) < 20: assert process.poll() is None
         process.send_signal(signal.SIGKILL)
-    for path in root.glob("*/*.jpg"): data.decode_image(data.read_file(path), str(path))
+    for path in root.glob("*/*.jpg"): jpegs.decode_image(jpegs.read_file(path), str(path))
     count = sum(1 for _ in root.glob("*/*.jpg"))
-    data.make_jpegs(root, count + 5, size=(64, 48), progress=False)
-    assert len(data.JpegFolder(root)) == count + 5
+    jpegs.make_jpegs(root, count + 5, size=(64, 48), progress=False)
+    assert len(jpegs.JpegFolder(root)) == count + 5
 
 
 @pytest.mark.parametrize("what", ["make_jpegs({root!r}, 9, size=(64, 48), progress=False)",
@@ -65,13 +65,13 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, photos, w
 
 
 def test_a_folder_that_vanishes_is_named(photos):
-    loader = DataLoader(data.JpegFolder(photos), 4, num_workers=1)
+    loader = DataLoader(jpegs.JpegFolder(photos), 4, num_workers=1)
     shutil.rmtree(photos / "class_001")
     with pytest.raises(FileNotFoundError, match="class_001"): list(loader)
 
 
 def test_a_file_that_cannot_be_read_is_named(photos):
-    folder = data.JpegFolder(photos)
+    folder = jpegs.JpegFolder(photos)
     path = Path(folder.samples[5][0])
     path.unlink()
     path.mkdir()  # root may read any file, but nobody a folder
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read_is_named(photos):
 @settings(max_examples=25, deadline=None)
 @given(broken=st.sets(st.integers(0, 11), max_size=10), batch=st.integers(1, 13), workers=st.sampled_from([0, 0, 0, 2]))
 def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, batch, workers, tmp_path_factory):
-    folder = data.JpegFolder(data.make_jpegs(tmp_path_factory.mktemp("photos"), 12, **SMALL), on_error="skip")
+    folder = jpegs.JpegFolder(jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 12, **SMALL), on_error="skip")
     for i in broken: Path(folder.samples[i][0]).write_bytes(b"\xff\xd8 broken")
     with pytest.warns() if broken and not workers else nullcontext():
         try: seen = Counter(int(image.long().sum()) for images, _ in DataLoader(folder, batch, num_workers=workers) for image in images)
@@ -93,7 +93,7 @@ def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, bat
 
 
 def test_a_raw_cache_travels_to_workers_as_a_path(photos, tmp_path):
-    cache = data.RawCache(data.make_raw_cache(data.JpegFolder(photos), tmp_path / "raw", progress=False))
+    cache = rawcache.RawCache(rawcache.make_raw_cache(jpegs.JpegFolder(photos), tmp_path / "raw", progress=False))
     cache[0]
     assert len(pickle.dumps(cache)) < 5_000
     loader = DataLoader(cache, 4, num_workers=1, multiprocessing_context="spawn")
@@ -101,6 +101,6 @@ def test_a_raw_cache_travels_to_workers_as_a_path(photos, tmp_path):
 
 
 def test_a_cut_cache_is_refused(photos, tmp_path):
-    path = data.make_raw_cache(data.JpegFolder(photos), tmp_path / "raw", progress=False)
+    path = rawcache.make_raw_cache(jpegs.JpegFolder(photos), tmp_path / "raw", progress=False)
     with open(path / "pixels", "r+b") as file: file.truncate(100)
-    with pytest.raises(ValueError, match="promises"): data.RawCache(path)
+    with pytest.raises(ValueError, match="promises"): rawcache.RawCache(path)

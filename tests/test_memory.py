@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torchvision.models import VisionTransformer
 
+from mlinfra.engine import batch_search, hardware, optimizers, recompute, tracker
+from mlinfra.views import memory as memory_views
 from mlinfra import memory
 from mlinfra.models import GluonCNN, resnet18, resnet50, saved_bytes
-from mlinfra.ui import Stopped
+from mlinfra.engine.widgets import Stopped
 
 ZOO = {
     "cnn": (GluonCNN, (1, 28, 28)), "resnet18": (lambda: resnet18(10), (3, 32, 32)), "resnet50": (lambda: resnet50(10), (3, 32, 32)),
@@ -48,7 +50,7 @@ def test_with_every_means_of_saving(how):
     assert guess.activations == real.activations and abs(guess.total / real.total - 1) < 0.01
 
 
-@pytest.mark.parametrize("optimizer", memory.OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", optimizers.OPTIMIZERS)
 def test_the_state_is_what_the_optimizer_holds(optimizer):
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Flatten(), nn.Linear(20, 7))
     assert memory.measure(model, 2, (3, 4, 4), optimizer, device="cpu").optimizer == memory.estimate(model, 2, (3, 4, 4), optimizer).optimizer
@@ -100,7 +102,7 @@ def test_memory_is_a_straight_line_in_the_batch(lines, name):
 
 
 @settings(max_examples=60, deadline=None)
-@given(limit=st.integers(0, 1 << 28), optimizer=st.sampled_from(list(memory.OPTIMIZERS)), stage=st.integers(0, 3), world=st.integers(1, 9))
+@given(limit=st.integers(0, 1 << 28), optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)), stage=st.integers(0, 3), world=st.integers(1, 9))
 def test_the_largest_batch_fits_and_one_more_does_not(limit, optimizer, stage, world):
     line, how = _line(), (optimizer, stage, world)
     most = line.largest(limit, *how)
@@ -115,7 +117,7 @@ def _line(cache=[]):
 
 @given(sizes=st.tuples(*[st.integers(0, 10**12)] * 3), stage=st.integers(0, 3), world=st.integers(1, 5_000))
 def test_shares_hold_the_whole_and_no_more_than_a_byte_each_beyond(sizes, stage, world):
-    for whole, share, first in zip(sizes, memory.shard(*sizes, stage, world), (3, 2, 1)):
+    for whole, share, first in zip(sizes, memory.zero_bytes_per_rank(*sizes, stage, world), (3, 2, 1)):
         if stage < first: assert share == whole
         else: assert whole <= share * world < whole + world
 
@@ -138,7 +140,7 @@ def test_each_stage_takes_no_more_than_the_one_before():
 def test_the_root_of_n_is_the_best_number_of_segments(blocks):
     unit, needs = 4 * 32 * 64, {}
     for count in (n for n in range(1, blocks + 1) if blocks % n == 0):
-        found = memory.estimate(memory.segments([pair(32) for _ in range(blocks)], count), 64, (32,), "sgd", checkpointing=True)
+        found = memory.estimate(recompute.segments([pair(32) for _ in range(blocks)], count), 64, (32,), "sgd", checkpointing=True)
         assert found.activations == (count - 1) * unit
         needs[count] = found.activations + found.temporary
     assert min(needs, key=needs.get) == blocks ** 0.5
@@ -226,9 +228,9 @@ def test_integers_as_input():
 def test_blocks_are_found_below_what_holds_most_of_the_model():
     from torchvision.models import VisionTransformer
     vit = VisionTransformer(32, 8, 3, 4, 64, 128)
-    assert memory.top_blocks(vit) == [f"encoder.layers.encoder_layer_{i}" for i in range(3)] + ["heads"]
-    stack = memory.segments([nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(4)], 2)
-    assert memory.top_blocks(stack) == ["0", "1"], "a segment is one block"
+    assert recompute.top_blocks(vit) == [f"encoder.layers.encoder_layer_{i}" for i in range(3)] + ["heads"]
+    stack = recompute.segments([nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(4)], 2)
+    assert recompute.top_blocks(stack) == ["0", "1"], "a segment is one block"
 
 
 class Decides(nn.Module):
@@ -269,7 +271,7 @@ def test_a_model_that_pairs_samples_has_no_line():
 # ---- the ledger
 
 def test_the_ledger_forgets_what_has_died():
-    with memory.Ledger() as ledger:
+    with tracker.MemoryTracker() as ledger:
         for _ in range(20): torch.zeros(1000) + 1
     assert ledger.live["temporary"] == 0 and max(m[2] for m in ledger.moments) == 8_000
 
@@ -319,13 +321,13 @@ def test_out_of_memory_is_survived_without_a_leak(error):
 @settings(max_examples=60, deadline=None)
 @given(most=st.integers(1, 3_000), start=st.integers(1, 3_000))
 def test_the_search_finds_the_largest(most, start):
-    found, tried = memory.search_down(lambda batch: batch <= most, start)
+    found, tried = batch_search.search_down(lambda batch: batch <= most, start)
     assert found == min(most, start) and len(tried) <= 4 + 2 * start.bit_length() and len({batch for batch, _ in tried}) == len(tried)
 
 
 @given(largest=st.integers(1, 500), wanted=st.integers(1, 5_000))
 def test_the_global_batch_is_kept(largest, wanted):
-    micro, parts = memory.divide_batch(wanted, largest)
+    micro, parts = batch_search.divide_batch(wanted, largest)
     assert micro * parts == wanted and micro <= largest
     assert not any(wanted % size == 0 for size in range(micro + 1, largest + 1))
 
@@ -417,17 +419,17 @@ def test_a_process_that_really_runs_out():
 # ---- words and picture
 
 def test_the_panel_says_what_the_estimate_says():
-    plan = memory.Plan("GluonCNN, 28 px", "bf16", "adamw", 128, 1, False, 2, 4, memory.DEVICES["T4 16 GB"])
+    plan = memory_views.MemoryPlan("GluonCNN, 28 px", "bf16", "adamw", 128, 1, False, 2, 4, hardware.DEVICES["T4 16 GB"])
     assert plan.footprint() == memory.estimate(GluonCNN(), 128, optimizer="adamw", precision="bf16", sharding_stage=2, world_size=4)
-    assert "on each of 4 ranks and fits" in memory.describe_plan(plan) and "global batch is 512." in memory.describe_plan(plan)
+    assert "on each of 4 ranks and fits" in memory_views.describe_plan(plan) and "global batch is 512." in memory_views.describe_plan(plan)
     every = replace(plan, precision="fp16", checkpointing=True, accumulation=8)
     assert every.footprint() == memory.estimate(GluonCNN(), 128, None, "adamw", "fp16", 2, 4, checkpointing=True, accumulation=8)
-    with pytest.raises(ValueError, match="set the world size to 1"): memory.measure_plan(plan, 1e9)
-    with pytest.raises(ValueError, match="choose a smaller batch"): memory.measure_plan(replace(plan, world_size=1), 1e3)
+    with pytest.raises(ValueError, match="set the world size to 1"): memory_views.measure_plan(plan, 1e9)
+    with pytest.raises(ValueError, match="choose a smaller batch"): memory_views.measure_plan(replace(plan, world_size=1), 1e3)
 
 
 @settings(max_examples=30, deadline=None)
-@given(batch=st.integers(1, 10_000), optimizer=st.sampled_from(list(memory.OPTIMIZERS)), stage=st.integers(0, 3), world=st.integers(1, 64))
+@given(batch=st.integers(1, 10_000), optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)), stage=st.integers(0, 3), world=st.integers(1, 64))
 def test_the_bars_parts_add_up(batch, optimizer, stage, world):
     found = _line().at(batch, optimizer, stage, world)
     parts = memory.bar_parts(found)
@@ -440,7 +442,7 @@ def test_the_driver_is_asked_where_there_is_a_gpu(monkeypatch):
                                  nvmlDeviceGetMemoryInfo=lambda h: types.SimpleNamespace(total=123))
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert memory.this_device() == memory.Device("this Test GPU", 123, "the driver")
+    assert memory.this_device() == hardware.Device("this Test GPU", 123, "the driver")
 
 
 # ---- on a GPU

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from mlinfra.engine import idx
 from mlinfra import data
 
-FILES = [f"{name}.gz" for name in data.MD5]
+FILES = [f"{name}.gz" for name in idx.MD5]
 TRAIN = "train-images-idx3-ubyte"
 
 
 @pytest.fixture
 def own(tmp_path):
     "A folder with the four packed files, to be damaged."
-    for name in FILES: shutil.copy(data.embedded() / name, tmp_path)
+    for name in FILES: shutil.copy(idx.embedded() / name, tmp_path)
     return tmp_path
 
 
@@ -42,7 +43,7 @@ def test_nothing_is_written_into_the_readers_folder(own):
 def test_truncated_gzip_is_named_with_its_sum(own, keep):
     packed = own / f"{TRAIN}.gz"
     packed.write_bytes(packed.read_bytes()[:keep])
-    with pytest.raises(ValueError, match=f"{TRAIN}.*{data.MD5[TRAIN]}"): data.mnist(root=own)
+    with pytest.raises(ValueError, match=f"{TRAIN}.*{idx.MD5[TRAIN]}"): data.mnist(root=own)
 
 
 def test_altered_gzip_is_named(own):
@@ -58,7 +59,7 @@ def test_altered_pixels_in_a_sound_gzip_are_named_with_both_sums(own):
     raw = bytearray(gzip.decompress(packed.read_bytes()))
     raw[1_000] ^= 1
     packed.write_bytes(gzip.compress(raw, 1))
-    with pytest.raises(ValueError, match=rf"{TRAIN}.*md5 [0-9a-f]{{32}}, expected {data.MD5[TRAIN]}"): data.mnist(root=own)
+    with pytest.raises(ValueError, match=rf"{TRAIN}.*md5 [0-9a-f]{{32}}, expected {idx.MD5[TRAIN]}"): data.mnist(root=own)
     assert len(data.mnist(root=own, verify=False)) == 60_000
 
 
@@ -78,7 +79,7 @@ def test_unpacked_once_and_left_clean(cache):
 
 def test_damaged_source_leaves_nothing_in_the_cache(own, cache, monkeypatch):
     (own / f"{TRAIN}.gz").write_bytes((own / f"{TRAIN}.gz").read_bytes()[:50_000])
-    monkeypatch.setattr(data, "embedded", lambda: own)
+    monkeypatch.setattr(idx, "embedded", lambda: own)
     with pytest.raises(ValueError, match=TRAIN): data.mnist()
     assert not cache.exists() or os.listdir(cache) == []
 
@@ -132,7 +133,7 @@ def test_full_disk(tmp_path, monkeypatch):
 def test_without_the_repository_and_without_a_network(cache, tmp_path, monkeypatch):
     import torchvision
     def refuse(*_args, **_kw): raise RuntimeError("Error downloading train-images-idx3-ubyte.gz")
-    monkeypatch.setattr(data, "embedded", lambda: tmp_path / "absent")
+    monkeypatch.setattr(idx, "embedded", lambda: tmp_path / "absent")
     monkeypatch.setattr(torchvision.datasets.MNIST, "download", refuse)
     with pytest.raises(ConnectionError, match=r"could not be downloaded.*mnist\(root="): data.mnist()
 
@@ -143,7 +144,7 @@ def test_without_the_repository_torchvisions_download_is_used(cache, tmp_path, m
         raw = Path(self.raw_folder)
         raw.mkdir(parents=True, exist_ok=True)
         for name in FILES: (raw / name.removesuffix(".gz")).write_bytes(gzip.decompress((repository / name).read_bytes()))
-    repository = data.embedded()
-    monkeypatch.setattr(data, "embedded", lambda: tmp_path / "absent")
+    repository = idx.embedded()
+    monkeypatch.setattr(idx, "embedded", lambda: tmp_path / "absent")
     monkeypatch.setattr(torchvision.datasets.MNIST, "download", download)
     assert len(data.mnist()) == 60_000

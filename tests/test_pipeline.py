@@ -8,11 +8,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from mlinfra.engine import chains, layer_costs, stages as stages_room
+from mlinfra.views import pipeline as pipeline_views
 from mlinfra import pipeline
 from mlinfra.data import BatchLoader
-from mlinfra.data_parallel import Network, first_digits, in_turn, run_ranks, who
+from mlinfra.engine.hardware import Network
+from mlinfra.engine.rank_data import first_digits
+from mlinfra.engine.ranks import in_turn, run_ranks, rank_and_world_size
 from mlinfra.models import BasicBlock, GluonCNN, count_parameters, resnet18, resnet50, saved_bytes
-from mlinfra.pipeline import SCHEDULES, Event, Setup, StageTimes, Task, Timeline, bubble, chain, check_timeline, partition, schedule, simulate
+from mlinfra.engine.chains import chain
+from mlinfra.engine.timeline import Event, StageTimes, Timeline, check_timeline
+from mlinfra.pipeline import SCHEDULES, Task, bubble, partition, schedule, simulate
+from mlinfra.views.pipeline import Setup
 from mlinfra.training import fit
 
 CHUNKED = SCHEDULES[3:]
@@ -276,7 +283,7 @@ def test_tied_weights_stay_in_one_stage(problem):
     plain = problem().model
     assert len(gradients) == len(list(plain.parameters())) and pipeline.gradient_error(pipeline.Run(whole, None, (), loss, gradients)) == 0
     with pytest.raises(ValueError, match=r"belongs to two of the stages \(0, 1, 3\) \(tied weights\): untie it"): pipeline.run_pipelines([cut])
-    pipeline._check_untied(chain(nn.Sequential(*[nn.Linear(2, 2) for _ in range(3)])), (0, 1, 2, 3))
+    chains.check_untied(chain(nn.Sequential(*[nn.Linear(2, 2) for _ in range(3)])), (0, 1, 2, 3))
 
 
 class FakeTime:
@@ -289,23 +296,23 @@ class FakeTime:
 def test_profiled_times_are_those_of_the_layers(monkeypatch):
     monkeypatch.setattr(pipeline, "time", FakeTime())
     model = nn.Sequential(pipeline.Wait(1, 9, 2), pipeline.Wait(3, 4, 5), pipeline.Wait(6, 7, 8))
-    found = pipeline.profile_layers(model, torch.rand(2, 3), repeats=3)
+    found = layer_costs.profile_layers(model, torch.rand(2, 3), repeats=3)
     assert [(c.forward, c.inputs, c.weights) for c in found] == [(1, 0, 2), (3, 4, 5), (6, 7, 8)], "the first piece has no gradient of its input"
     assert [c.seconds for c in found] == [3, 12, 21] and [c.spread for c in found] == [0, 0, 0] and all(p.grad is None for p in model.parameters())
-    assert pipeline.stage_times(found, (0, 1, 3)) == StageTimes((1, 9), (0, 11), (2, 13))
+    assert layer_costs.stage_times(found, (0, 1, 3)) == StageTimes((1, 9), (0, 11), (2, 13))
     assert [c.sent for c in found] == [4 * 2 * 3] * 3
 
 
 def test_bytes_become_messages_and_rows():
-    costs = [pipeline.LayerCost(str(sent), 1, 1, 1, fixed, kept, sent, 0) for sent, fixed, kept in ((10, 5, 1), (20, 6, 2), (40, 7, 3))]
-    assert pipeline.message_times(costs, (0, 1, 2, 3), Network("toy", 10.0, 0.5)) == (0.5 + 1, 0.5 + 2) and pipeline.message_times(costs, (0, 2, 3), Network("toy", 10.0, 0.0)) == (2,)
-    assert pipeline.memory_rows(costs, [1, 3]) == [[6, 8, 10], [8, 12, 16]]
+    costs = [layer_costs.LayerCost(str(sent), 1, 1, 1, fixed, kept, sent, 0) for sent, fixed, kept in ((10, 5, 1), (20, 6, 2), (40, 7, 3))]
+    assert layer_costs.message_times(costs, (0, 1, 2, 3), Network("toy", 10.0, 0.5)) == (0.5 + 1, 0.5 + 2) and layer_costs.message_times(costs, (0, 2, 3), Network("toy", 10.0, 0.0)) == (2,)
+    assert layer_costs.memory_rows(costs, [1, 3]) == [[6, 8, 10], [8, 12, 16]]
 
 
 @pytest.mark.parametrize("make, x", [(lambda: resnet18(10, "small"), torch.rand(2, 1, 28, 28)), (GluonCNN, torch.rand(5, 1, 28, 28))])
 def test_the_pieces_keep_what_the_model_keeps(make, x):
     threads, model = torch.get_num_threads(), make()
-    found = pipeline.profile_layers(model, x, repeats=1)
+    found = layer_costs.profile_layers(model, x, repeats=1)
     assert sum(c.kept for c in found) == saved_bytes(model, x) and torch.get_num_threads() == threads
     weights = sum(p.nbytes for p in model.parameters())
     assert sum(c.fixed for c in found) == 4 * weights + 4 * len(list(model.parameters())) + sum(b.nbytes for b in model.buffers())
@@ -317,7 +324,7 @@ def test_the_pieces_keep_what_the_model_keeps(make, x):
 def test_by_hand_on_one_rank(name, chunks):
     task = Task(pipeline.blocks_problem, pipeline.equal_counts(8, chunks), name, 8, chunks, "hand")
     problem, pieces = pipeline._built(task)
-    record = pipeline.Recorder(0)
+    record = stages_room.Recorder(0)
     step = pipeline._hand_step(task, {s: pieces[i:j] for s, (i, j) in enumerate(itertools.pairwise(task.bounds))}, problem, record, pieces)
     loss = sum(step())
     run = pipeline.Run(task, Timeline(tuple(record.events)), (), loss, {n: p.grad.numpy() for n, p in pieces.named_parameters()})
@@ -386,7 +393,7 @@ def refusals():
     "What `train_pipeline` says of too few pieces, of too few micro-batches, of different models, of tied weights."
     says, layers = [], [nn.Linear(784, 784, bias=False) for _ in range(4)]
     layers[3].weight = layers[0].weight
-    for model, how in ((nn.Sequential(nn.Flatten(), *layers), {}), (nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), {}), (GluonCNN(), dict(micro_batches=2)), (GluonCNN(hidden=100 if who()[0] else 512), {})):
+    for model, how in ((nn.Sequential(nn.Flatten(), *layers), {}), (nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), {}), (GluonCNN(), dict(micro_batches=2)), (GluonCNN(hidden=100 if rank_and_world_size()[0] else 512), {})):
         try: pipeline.train_pipeline(model, first_digits(10), device="cpu", **how)
         except ValueError as error: says.append(str(error))
     return says
@@ -458,7 +465,7 @@ def test_one_stage_under_torchrun_is_one_process(monkeypatch):
         port = taken.getsockname()[1]
     for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
     same_run(pipeline.train_digits_in_stages(100, 48), *one_process(100))
-    assert who() == (0, 1), "the group is gone"
+    assert rank_and_world_size() == (0, 1), "the group is gone"
 
 
 def test_what_cannot_be_trained_is_refused_on_every_rank(four):
@@ -471,7 +478,7 @@ def test_what_cannot_be_trained_is_refused_on_every_rank(four):
 
 def test_the_picture_shows_every_operation_twice(runs):
     run = runs[1]
-    ax = pipeline.plot_runs(run.task.predict(StageTimes.even(run.task.stages)), run.timeline)
+    ax = pipeline_views.plot_runs(run.task.predict(StageTimes.even(run.task.stages)), run.timeline)
     drawn = [len(collection.get_paths()) for collection in ax.collections]
     assert sum(drawn) == 2 * len(run.timeline.events) and "predicted" in ax.get_title(loc="left")
 
@@ -481,19 +488,19 @@ def test_the_picture_shows_every_operation_twice(runs):
 def test_a_setup_runs_as_it_is_simulated(monkeypatch):
     monkeypatch.setattr(pipeline, "run_pipelines", lambda tasks, report: [pipeline.Run(tasks[0], tasks[0].predict(pipeline.settled(plan.times().scaled(0.01))), (1.0,), 0.0, {})])
     plan = Setup("zero-bubble", 2, 4)
-    panel = pipeline.pipeline_panel()
+    panel = pipeline_views.pipeline_panel()
     for key, value in dict(schedule=plan.schedule, ranks=plan.ranks, micro_batches=plan.micro_batches).items(): panel.controls[key].value = value
     panel.button.start()
     assert panel.button.job.join(60).error is None and "zero-bubble on 2 ranks with 4 micro-batches: measured 130 ms, predicted 130 ms" in panel.button.status.value
     assert "<svg" in panel.children[-1].value
     for changes, says in ((dict(ranks=8), "at most 4 to be started here, got 8"), (dict(micro_batches=5000), "at most 5 s to be run here")):
-        with pytest.raises(ValueError, match=says): pipeline.run_setup(Setup(**vars(plan) | changes))
+        with pytest.raises(ValueError, match=says): pipeline_views.run_setup(Setup(**vars(plan) | changes))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_box_for_each_operation(name):
     timeline = Setup(name, 3, 6).timeline()
-    drawing = str(pipeline.draw_schedule(timeline))
+    drawing = str(pipeline_views.draw_schedule(timeline))
     kinds = len({event.kind for event in timeline.events})
     assert drawing.count("<rect") == len(timeline.events) + kinds and all(f">rank {rank}<" in drawing for rank in range(3))
 
@@ -502,6 +509,6 @@ def test_a_box_for_each_operation(name):
 @settings(deadline=None, max_examples=40)
 def test_the_words_say_what_the_timeline_says(setup, backward, slow):
     plan = Setup(*setup, backward, slow)
-    timeline, said = plan.timeline(), pipeline.describe_setup(plan)
+    timeline, said = plan.timeline(), pipeline_views.describe_setup(plan)
     assert f"idle for {timeline.bubble:.1%}" in said and f"at most {timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(plan.ranks - 1):g}" in said
     assert f"{plan.micro_batches * (1 + backward) * (plan.ranks - 1 + slow) / timeline.seconds:.2f} times as fast" in said

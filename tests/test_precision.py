@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from mlinfra.engine import casting, comparison, costs as costs_room, hardware, roofline
+from mlinfra.views import precision as precision_views
 from mlinfra import models, precision
 from mlinfra.data import BatchLoader, Images
 from mlinfra.precision import FORMATS
-from mlinfra.training import PRECISIONS, check_precision, fit, supported_precisions
-from mlinfra.ui import Stopped
+from mlinfra.engine.autocast import PRECISIONS, check_precision, supported_precisions
+from mlinfra.training import fit
+from mlinfra.engine.widgets import Stopped
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "fp8 e4m3": torch.float8_e4m3fn, "fp8 e5m2": torch.float8_e5m2}
 CPU = dict(device="cpu", progress=False)
@@ -85,16 +88,16 @@ def test_a_float_beyond_fp32_rounds_like_any_other():
     (lambda: precision.Format("x", 0, 3), "exponent_bits must be a whole number"), (lambda: precision.Format("x", 8, 52), "at most 10 exponent and 24 mantissa bits"),
     (lambda: FORMATS["fp8 e5m2"].decode(256), "a code of fp8 e5m2 lies between 0 and 255, got 256"), (lambda: FORMATS["fp16"].decode(-1), "got -1"),
     (lambda: precision.spacing(FORMATS["fp16"], 1e5), "within fp16's range of ±65504"), (lambda: precision.spacing(FORMATS["fp16"], math.nan), "got nan"),
-    (lambda: precision.describe_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"), (lambda: precision.draw_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
-    (lambda: precision.quantize(torch.tensor([1]), FORMATS["fp16"]), "tensor must hold floats"), (lambda: precision.stalls_at(0, FORMATS["fp16"]), "value must be a finite number above 0"),
+    (lambda: precision_views.describe_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"), (lambda: precision_views.draw_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
+    (lambda: precision.quantize(torch.tensor([1]), FORMATS["fp16"]), "tensor must hold floats"), (lambda: precision.stagnation_point(0, FORMATS["fp16"]), "value must be a finite number above 0"),
     (lambda: precision.Exponents().underflow(FORMATS["fp16"], 3.0), "scale must be a power of two"), (lambda: precision.LossScaler(growth=1.0), "growth must be above 1"),
     (lambda: precision.LossScaler(scale=math.nan), "scale must be a finite number"), (lambda: precision.GradientExponents(every=0), "every must be a whole number"),
-    (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"), (lambda: precision.layer_traffic(nn.ReLU(), (1,), "fp64"), "precision must be one of"),
-    (lambda: precision.DEVICES["V100 SXM2"].rate("bf16"), "must be one of fp32, fp16 for V100 SXM2, got 'bf16'"), (lambda: precision.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
-    (lambda: precision.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"), (lambda: precision.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
-    (lambda: precision.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
-    (lambda: precision.least_costs([(1, 2)], [0.0]), "all above 0, got 1 rows and [0.0]"), (lambda: precision.least_costs([(1, 2)], [1.0, 2.0]), "a row for each of the seconds"),
-    (lambda: precision.measure_costs("fp64", "cpu"), "precision must be one of"), (lambda: precision.measure_costs("fp32", "cpu", rounds=0), "rounds must be a whole number")])
+    (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"), (lambda: roofline.layer_traffic(nn.ReLU(), (1,), "fp64"), "precision must be one of"),
+    (lambda: hardware.ROOFLINES["V100 32 GB"].rate("bf16"), "must be one of fp32, fp16 for V100 32 GB, got 'bf16'"), (lambda: hardware.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
+    (lambda: comparison.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"), (lambda: comparison.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
+    (lambda: precision_views.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
+    (lambda: costs_room.least_costs([(1, 2)], [0.0]), "all above 0, got 1 rows and [0.0]"), (lambda: costs_room.least_costs([(1, 2)], [1.0, 2.0]), "a row for each of the seconds"),
+    (lambda: costs_room.measure_costs("fp64", "cpu"), "precision must be one of"), (lambda: costs_room.measure_costs("fp32", "cpu", rounds=0), "rounds must be a whole number")])
 def test_nonsense_is_refused_with_the_value(wrong, says):
     with pytest.raises(ValueError) as raised: wrong()
     assert says in str(raised.value)
@@ -126,7 +129,7 @@ def test_errors_keep_within_the_bound(values, f, seed):
 @settings(max_examples=30, deadline=None)
 @given(value=st.floats(2**-8, 16), f=st.sampled_from([FORMATS[n] for n in ("bf16", "fp8 e4m3", "fp8 e5m2")]))
 def test_a_sum_stalls_where_the_formula_says(value, f):
-    value, stall = precision.rounded(f, value), precision.stalls_at(value, f)
+    value, stall = precision.rounded(f, value), precision.stagnation_point(value, f)
     run = precision.running_sum([value] * 600, f)
     assert run[-1] == run[-2] == stall
 
@@ -237,7 +240,7 @@ def test_the_mode_ends_with_its_block():
 
 
 def test_what_autocast_does_is_found_by_running():
-    table = precision.autocast_table("cpu", torch.float16)
+    table = casting.autocast_table("cpu", torch.float16)
     assert table.loc["matmul"].tolist() == ["float16", "float16", "short"] and table.loc["relu"].tolist() == ["float32", "float16", "as it comes"]
 
 
@@ -270,11 +273,11 @@ rates = st.floats(1e6, 1e15)
 
 @given(memory=rates, arithmetic=rates, intensity=st.floats(1e-3, 1e5), more=st.floats(1, 10))
 def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
-    roof = precision.Roofline("x", memory, {"fp32": arithmetic}, 0.0, "")
+    roof = hardware.Roofline("x", memory, {"fp32": arithmetic}, 0.0, "")
     low, high = roof.attainable(intensity, "fp32"), roof.attainable(intensity * more, "fp32")
     assert low <= high <= arithmetic and roof.attainable(roof.ridge("fp32") * 1.001, "fp32") == pytest.approx(arithmetic)
     assert roof.seconds(intensity * 1e6, 1e6, "fp32") == pytest.approx(intensity * 1e6 / low)
-    assert precision.Roofline("x", memory, {"fp32": arithmetic}, 1e3, "").seconds(1.0, 1.0, "fp32") == 1e3, "no operation is over before it is launched"
+    assert hardware.Roofline("x", memory, {"fp32": arithmetic}, 1e3, "").seconds(1.0, 1.0, "fp32") == 1e3, "no operation is over before it is launched"
 
 
 @settings(max_examples=4, deadline=None)
@@ -282,22 +285,22 @@ def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
 def test_traffic_is_what_goes_through_the_layers(batch, stem):
     side, channels = (28, 1) if stem == "small" else (64, 3)
     with torch.device("meta"): model = models.resnet18(10, stem)
-    table, moved = precision.layer_traffic(model, (batch, channels, side, side)), []
+    table, moved = roofline.layer_traffic(model, (batch, channels, side, side)), []
     for layer in model.modules():
         if not any(layer.children()): layer.register_forward_hook(lambda layer, x, out: moved.append(4 * (x[0].numel() + out.numel() + sum(p.numel() for p in layer.parameters()))))
     model(torch.empty(batch, channels, side, side, device="meta"))
     expected = list(moved)  # later runs append to it
     assert list(table.bytes) == expected and table.flops.sum() == models.layer_table(model, (batch, channels, side, side)).flops.sum()
-    assert list(precision.layer_traffic(model, (batch, channels, side, side), "bf16").bytes * 2) == expected
+    assert list(roofline.layer_traffic(model, (batch, channels, side, side), "bf16").bytes * 2) == expected
 
 
 def test_rooflines_and_layers_are_measured_here():
-    roof = precision.measure_roofline("cpu", ["fp32"], side=64, rounds=1)
+    roof = roofline.measure_roofline("cpu", ["fp32"], side=64, rounds=1)
     assert roof.bytes_per_s > 0 and roof.rate("fp32") > 0 and roof.launch > 0
     model = models.GluonCNN(channels=(2, 2), hidden=8)
-    layers = precision.measure_layers(model, torch.rand(2, 1, 28, 28), rounds=1)
+    layers = roofline.measure_layers(model, torch.rand(2, 1, 28, 28), rounds=1)
     assert list(layers.kind) == ["Conv2d", "Conv2d", "Linear", "Linear"] and (layers.flops_per_s > 0).all() and not any(m._forward_pre_hooks for m in model.modules())
-    assert len(precision.plot_roofline(roof, {"a": layers}).lines) == 3
+    assert len(precision_views.plot_roofline(roof, {"a": layers}).lines) == 3
 
 
 def test_instructions_are_read_as_linux_writes_them(tmp_path):
@@ -320,17 +323,17 @@ def test_prices_are_found_again_and_none_is_negative(prices, seed):
     generator = torch.Generator().manual_seed(seed)
     amounts = torch.rand(8, 3, generator=generator, dtype=torch.float64).add(0.1)
     exact = amounts @ torch.tensor(prices, dtype=torch.float64)
-    assert precision.least_costs(amounts.tolist(), exact.tolist()) == pytest.approx(prices, abs=1e-6)
+    assert costs_room.least_costs(amounts.tolist(), exact.tolist()) == pytest.approx(prices, abs=1e-6)
     noisy = exact * torch.rand(8, generator=generator).add(0.5)
-    assert min(precision.least_costs(amounts.tolist(), noisy.tolist())) >= 0
+    assert min(costs_room.least_costs(amounts.tolist(), noisy.tolist())) >= 0
 
 
 def test_prices_minimise_the_relative_error():
-    assert precision.least_costs([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), "an unused thing has no price"
+    assert costs_room.least_costs([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), "an unused thing has no price"
 
 
 def test_no_layer_of_the_predicted_networks_is_in_the_calibration():
-    calibrated = {(layer.weight.shape, shape[1:]) for layer, shape in precision.calibration_layers() if hasattr(layer, "weight") and layer.weight.ndim > 1}
+    calibrated = {(layer.weight.shape, shape[1:]) for layer, shape in costs_room.calibration_layers() if hasattr(layer, "weight") and layer.weight.ndim > 1}
     for make, shape in ((models.GluonCNN, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28)), (models.resnet18, (2, 3, 224, 224)), (models.resnet50, (2, 3, 224, 224))):
         found = []
         with torch.device("meta"): model = make()
@@ -343,14 +346,14 @@ def test_no_layer_of_the_predicted_networks_is_in_the_calibration():
 def test_frozen_layers_cost_no_gradient():
     model = models.GluonCNN()
     model.features.requires_grad_(False)
-    work = precision.step_work(model, (4, 1, 28, 28))
+    work = costs_room.step_work(model, (4, 1, 28, 28))
     per_flop = (work.backward_flops / work.flops)[work.flops > 0].tolist()
     assert per_flop == [0, 0, 1, 2] and work.backward.tolist() == [False] * 7 + [True] * 3
     assert (models.layer_table(model, (4, 1, 28, 28)).flops == work.flops).all()
 
 
 def test_a_step_is_the_sum_of_its_layers():
-    made = precision.StepCosts("fp32", {("linear", "forward"): [1, 0, 0, 0], ("linear", "backward"): [10, 0, 0, 0], ("pointwise", "forward"): [0, 0, 1, 0],
+    made = costs_room.StepCosts("fp32", {("linear", "forward"): [1, 0, 0, 0], ("linear", "backward"): [10, 0, 0, 0], ("pointwise", "forward"): [0, 0, 1, 0],
                                         ("pointwise", "backward"): [100, 0, 0, 0], ("parameters", "update"): [7, 0, 0.5, 0.25]})
     model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
     assert made.phases(model, (5, 3)) == dict(forward=4 * 5 * (3 + 3) + 1 + 4 * 5 * (2 + 2) + 1, backward=10 + 100 + 10, update=7 + 0.5 * 4 + 0.25 * 4 * (8 + 6))
@@ -364,17 +367,17 @@ def test_costs_are_fitted_to_what_the_layers_take(monkeypatch):
         action()
         calls.append(action)
         return {"forward": 3.0, "<lambda>": 5.0, "update": 2.0, "prepare": 99.0}[action.__name__] * (1000 if calls.count(action) == 1 else 1)
-    monkeypatch.setattr(precision, "calibration_layers", lambda: layers)
-    monkeypatch.setattr(precision, "_once", once)
-    costs = precision.measure_costs("bf16", "cpu", 1, lambda model: torch.optim.Adam(model.parameters()))
+    monkeypatch.setattr(costs_room, "calibration_layers", lambda: layers)
+    monkeypatch.setattr(roofline, "once", once)
+    costs = costs_room.measure_costs("bf16", "cpu", 1, lambda model: torch.optim.Adam(model.parameters()))
     assert costs.precision == "bf16" and set(costs.prices) == {("linear", "forward"), ("linear", "backward"), ("parameters", "update")}
     assert costs.phases(nn.Sequential(nn.Linear(8, 8)), (2, 8)) == pytest.approx(dict(forward=3, backward=5, update=2), rel=0.6), "the warm-up does not count"
 
 
 def test_the_calibration_covers_every_kind():
-    kinds = {precision._cost_kind(layer) for layer, _ in precision.calibration_layers()}
+    kinds = {costs_room._cost_kind(layer) for layer, _ in costs_room.calibration_layers()}
     assert kinds == {"convolution", "narrow convolution", "linear", "norm", "pool", "pointwise"}
-    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))): assert set(precision.step_work(make(), shape).kind) <= kinds | {"view"}
+    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))): assert set(costs_room.step_work(make(), shape).kind) <= kinds | {"view"}
 
 
 def test_predictions_stand_beside_what_fit_records(monkeypatch):
@@ -383,12 +386,12 @@ def test_predictions_stand_beside_what_fit_records(monkeypatch):
         return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=2.0 + size)] * (len(batches) - 1))
     monkeypatch.setattr(precision, "fit", fake)
     costs = SimpleNamespace(precision="fp32", seconds=lambda _model, shape: 3.0 * shape[0])
-    table = precision.check_predictions(costs, small, (1, 28, 28), (8, 2, 4), steps=2, rounds=1, device="cpu")
+    table = costs_room.check_predictions(costs, small, (1, 28, 28), (8, 2, 4), steps=2, rounds=1, device="cpu")
     assert table.index.tolist() == [2, 4, 8] and table.measured.tolist() == [4, 6, 10] and table.never_run.tolist() == [6, 12, 24]
     assert table.run_twice.isna().tolist() == [True, True, False] and table.run_twice[8] == pytest.approx(10)
     assert table.never_run_error.tolist() == pytest.approx([0.5, 1.0, 1.4]) and table.run_twice_error[8] == pytest.approx(0)
-    assert len(precision.plot_predictions({"a": table}).lines) == 3
-    with pytest.raises(ValueError, match=r"two sizes for a line, got \[4\]"): precision.check_predictions(costs, small, (1, 28, 28), (4, 4), device="cpu")
+    assert len(precision_views.plot_predictions({"a": table}).lines) == 3
+    with pytest.raises(ValueError, match=r"two sizes for a line, got \[4\]"): costs_room.check_predictions(costs, small, (1, 28, 28), (4, 4), device="cpu")
 
 
 # ---- fit, in every precision that a CPU has
@@ -437,7 +440,7 @@ def test_steps_are_compared_in_turn_with_their_spread(monkeypatch):
         order.append((precision, channels_last))
         return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=seconds[precision] * len(order))] * (len(batches) - 1))
     monkeypatch.setattr(precision, "fit", fake)
-    table = precision.compare_precisions(small, batch(), ("fp32", "bf16"), (False,), steps=4, rounds=2, device="cpu")
+    table = comparison.compare_precisions(small, batch(), ("fp32", "bf16"), (False,), steps=4, rounds=2, device="cpu")
     assert order == [("fp32", False), ("bf16", False)] * 2
     assert table.step_seconds.tolist() == [4.0, 9.0] and table.ratio["fp32", False] == 1
     assert (table.low["bf16", False], table.high["bf16", False]) == (12 / 6, 6 / 2) and table.ratio["bf16", False] == 2.5
@@ -447,12 +450,12 @@ def test_steps_are_compared_in_turn_with_their_spread(monkeypatch):
 def test_a_comparison_can_be_stopped():
     def stop(fraction, words):
         if fraction > 0: raise Stopped(words)
-    with pytest.raises(Stopped): precision.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, rounds=1, device="cpu", report=stop)
+    with pytest.raises(Stopped): comparison.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, rounds=1, device="cpu", report=stop)
 
 
 def test_accuracy_has_a_row_for_each_seed_and_repeats():
     loader, test = (lambda seed: BatchLoader(tiny(), 16, shuffle=True, seed=seed)), tiny()
-    first, again = (precision.accuracy_by_seed(small, loader, test, ("fp32", "bf16"), range(2), device="cpu") for _ in range(2))
+    first, again = (comparison.accuracy_by_seed(small, loader, test, ("fp32", "bf16"), range(2), device="cpu") for _ in range(2))
     assert first.equals(again) and first.shape == (2, 2) and list(first.columns) == ["fp32", "bf16"]
 
 
@@ -467,11 +470,11 @@ class TestGpu:
         assert all(abs(loss - losses["fp32"]) < 0.2 for loss in losses.values())
 
     def test_rates_steps_and_bytes_are_measured(self):
-        roof = precision.measure_roofline("cuda", side=1024, rounds=2)
+        roof = roofline.measure_roofline("cuda", side=1024, rounds=2)
         assert roof.bytes_per_s > 0 and all(rate > 0 for rate in roof.flops_per_s.values())
-        table = precision.compare_precisions(models.GluonCNN, batch(), steps=3, rounds=1, device="cuda")
+        table = comparison.compare_precisions(models.GluonCNN, batch(), steps=3, rounds=1, device="cuda")
         assert (table.bytes > 0).all() and (table.step_seconds > 0).all()
 
     def test_autocast_makes_more_in_fp32_than_on_a_cpu(self):
-        rule = precision.autocast_table("cuda", torch.float16).rule
+        rule = casting.autocast_table("cuda", torch.float16).rule
         assert rule["softmax"] == rule["exp"] == rule["sum"] == "fp32" and rule["matmul"] == "short"

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from mlinfra import data_parallel as dp
+from mlinfra.engine import collectives, hardware, holdings, offload, optimizers, rank_data, ranks as ranks_room, zero
+from mlinfra.views import sharding as sharding_views
 from mlinfra import memory
 from mlinfra import sharding as sh
 from mlinfra.data import BatchLoader
@@ -40,10 +41,10 @@ class Partly(nn.Module):
 
 def partly(stage, micro_batches=2):
     "Weights after three steps of a model with a part in no block and an unused one; the gradients of micro-batches pile up."
-    rank, world_size = dp.who()
+    rank, world_size = ranks_room.rank_and_world_size()
     torch.manual_seed(0)
     model, x = Partly().double(), torch.randn(8, 5, dtype=torch.float64)
-    own = memory.OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
+    own = optimizers.OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
     for _ in range(3):
         for part in x.tensor_split(world_size)[rank].tensor_split(micro_batches): (model(part).square().sum() * world_size / 8).backward()
         own.step()
@@ -73,10 +74,10 @@ class Pair(nn.Module):
 
 def sometimes(stage, together=False):
     "Weights after three steps, whose first micro-batch uses one layer of the block and whose second uses both; backward after each, or after both."
-    rank, world_size = dp.who()
+    rank, world_size = ranks_room.rank_and_world_size()
     torch.manual_seed(0)
     model, x = Sometimes().double(), torch.randn(8, 5, dtype=torch.float64)
-    own = memory.OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
+    own = optimizers.OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
     for _ in range(3):
         losses, parts = [], [half.tensor_split(world_size)[rank] for half in x.tensor_split(2)]
         for part, both in zip(parts, (False, True)):
@@ -112,7 +113,7 @@ def quiet():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         sh.run_sharded(sh.ShardTrial("fsdp", samples=8, global_batch=8))
-        sh.train_sharded(GluonCNN(), dp.first_digits(8), batch_size=8 // dp.who()[1], device="cpu")
+        sh.train_sharded(GluonCNN(), rank_data.first_digits(8), batch_size=8 // ranks_room.rank_and_world_size()[1], device="cpu")
     return alone, [str(w.message) for w in seen if "returned a view" in str(w.message)]
 
 
@@ -122,12 +123,12 @@ def says(function, *args, **how):
     except ValueError as error: return str(error)
 
 
-def few_images(): return says(sh.train_sharded, GluonCNN(), dp.first_digits(1), device="cpu")
-def other_model(): return says(sh.train_sharded, GluonCNN(hidden=100 + dp.who()[0]), dp.first_digits(40), device="cpu")
+def few_images(): return says(sh.train_sharded, GluonCNN(), rank_data.first_digits(1), device="cpu")
+def other_model(): return says(sh.train_sharded, GluonCNN(hidden=100 + ranks_room.rank_and_world_size()[0]), rank_data.first_digits(40), device="cpu")
 def other_settings():
-    rank, images = dp.who()[0], dp.first_digits(40)
-    ways = dict(images=dict(train=dp.first_digits(40 + rank)), batch_size=dict(batch_size=8 + rank), epochs=dict(epochs=1 + rank), seed=dict(seed=rank), precision=dict(precision=("fp32", "bf16")[rank % 2]),
-                valid=dict(valid=dp.first_digits(8 + rank)))
+    rank, images = ranks_room.rank_and_world_size()[0], rank_data.first_digits(40)
+    ways = dict(images=dict(train=rank_data.first_digits(40 + rank)), batch_size=dict(batch_size=8 + rank), epochs=dict(epochs=1 + rank), seed=dict(seed=rank), precision=dict(precision=("fp32", "bf16")[rank % 2]),
+                valid=dict(valid=rank_data.first_digits(8 + rank)))
     return {name: says(sh.train_sharded, GluonCNN(), **(dict(train=images, device="cpu") | how)) for name, how in ways.items()}
 
 
@@ -141,7 +142,7 @@ def group(world_size):
     calls |= {f"sometimes {stage}": (sometimes, stage) for stage in range(4)} | {f"sometimes {stage}, together": (sometimes, stage, True) for stage in (1, 3)}
     calls |= {f"inside {stage}": (inside, stage) for stage in (1, 3)} | {"quiet": (quiet,), "other settings": (other_settings,)}
     calls |= {"digits": (sh.train_digits_sharded, 200, 48 // world_size, 0.5)}
-    found = dp.run_ranks(dp.in_turn, world_size, list(calls.values()), share_cores=True, seconds=600)
+    found = ranks_room.run_ranks(ranks_room.in_turn, world_size, list(calls.values()), share_cores=True, seconds=600)
     return [dict(zip(calls, values)) for values in found.values()]
 
 
@@ -197,7 +198,7 @@ def test_a_layer_that_only_some_micro_batches_use(ranks):
 def test_a_block_waits_for_gradients_of_one_backward():
     torch.manual_seed(0)
     pair, log, waiting = Pair(), [], []
-    block = sh.Block("pair", list(pair.parameters()), 2, sh.everyone(), sh.everyone(), log)
+    block = zero.ShardedBlock("pair", list(pair.parameters()), 2, collectives.all_ranks(), collectives.all_ranks(), log)
     what = lambda: [event.what for event in log]
     x = torch.ones(1, 6)
     pair(x, False).sum().backward()
@@ -226,7 +227,7 @@ def test_an_all_reduce_is_two_halves(ranks):
         same, calls = found["halves"]
         assert same and [call.kind for call in calls] == ["all-reduce", "reduce-scatter", "all-gather"]
         assert {(call.bytes, call.ranks) for call in calls} == {(8 * 7 * len(ranks), len(ranks))}
-        assert calls[0].sent == calls[1].sent + calls[2].sent == dp.ring_bytes(calls[0].bytes, len(ranks))
+        assert calls[0].sent == calls[1].sent + calls[2].sent == hardware.ring_bytes(calls[0].bytes, len(ranks))
 
 
 # ---- bytes
@@ -244,7 +245,7 @@ def test_padding_is_all_that_uneven_sizes_cost(ranks):
     size = len(ranks)
     for stage in range(1, 4):
         trial, held = TRIALS[f"stage {stage}"], ranks[0][f"stage {stage}"].held
-        blocks = [sum(p.numel() for p in own) for own in sh.blocks_of(GluonCNN(channels=(7, 13), hidden=101)).values()]
+        blocks = [sum(p.numel() for p in own) for own in zero.blocks_of(GluonCNN(channels=(7, 13), hidden=101)).values()]
         shares = sum(8 * math.ceil(n / size) for n in blocks)
         assert held.params == (shares if stage == 3 else size * shares) and held.optimizer == 2 * shares + 4 * len(blocks)
         assert held.grads == (8 * sum(blocks) if stage == 1 else shares) and held.activations <= trial.predicted(size).activations
@@ -283,9 +284,9 @@ def test_the_calls_are_those_that_pytorch_counts(ranks):
 def test_who_holds_what_when(ranks):
     if len(ranks) == 4: ranks = [{f"stage {stage}, stack": found[f"stage {stage}"] for stage in (1, 2, 3)} for found in ranks]
     model, width = ("uneven", 8) if len(ranks) == 4 else ("stack", 4)
-    blocks = {name: width * math.ceil(sum(p.numel() for p in own) / len(ranks)) * len(ranks) for name, own in sh.blocks_of(sh.MODELS[model]()).items()}
-    spans = {stage: sh.holdings(ranks[0][f"stage {stage}, stack"].events, stage < 3) for stage in (1, 2, 3)}
-    most = {(stage, kind): sh.most_held(spans[stage], kind) for stage in spans for kind in ("weights", "gradients")}
+    blocks = {name: width * math.ceil(sum(p.numel() for p in own) / len(ranks)) * len(ranks) for name, own in zero.blocks_of(holdings.SHARD_MODELS[model]()).items()}
+    spans = {stage: zero.holdings(ranks[0][f"stage {stage}, stack"].events, stage < 3) for stage in (1, 2, 3)}
+    most = {(stage, kind): zero.most_held(spans[stage], kind) for stage in spans for kind in ("weights", "gradients")}
     every, largest = sum(blocks.values()), max(blocks.values())
     assert most == {(1, "weights"): every, (1, "gradients"): every, (2, "weights"): every, (2, "gradients"): largest, (3, "weights"): largest, (3, "gradients"): largest}
     whats = [(event.block, event.what) for event in ranks[0]["stage 3, stack"].events]
@@ -299,7 +300,7 @@ def test_train_sharded_is_the_run_of_one_process(ranks):
     losses = [sum(step) / len(ranks) for step in zip(*(found["digits"][0] for found in ranks))]
     torch.manual_seed(0)
     one = GluonCNN()
-    history = fit(one, BatchLoader(dp.first_digits(200), 48, shuffle=True, seed=0), optimizer=sgd(one, 0.05, 0.5), device="cpu", progress=False)
+    history = fit(one, BatchLoader(rank_data.first_digits(200), 48, shuffle=True, seed=0), optimizer=sgd(one, 0.05, 0.5), device="cpu", progress=False)
     torch.testing.assert_close(losses, [step.loss for step in history.steps], rtol=1e-3, atol=1e-3)
     for found in ranks:
         assert found["digits"][1] == ranks[0]["digits"][1] and 0 < found["digits"][1] <= 1
@@ -322,19 +323,19 @@ def test_what_torchrun_announces_is_enough(monkeypatch):
         port = taken.getsockname()[1]
     for name, value in dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port).items(): monkeypatch.setenv(name, str(value))
     losses, accuracy, weights = sh.train_digits_sharded(100)
-    assert len(losses) == 4 and 0 < accuracy <= 1 and dp.who() == (0, 1) and all(torch.isfinite(t).all() for t in weights.values())
+    assert len(losses) == 4 and 0 < accuracy <= 1 and ranks_room.rank_and_world_size() == (0, 1) and all(torch.isfinite(t).all() for t in weights.values())
 
 
 # ---- one process: sharing among one, offloading, refusals
 
 def test_offloading_is_exact_and_takes_what_it_says():
-    found, weights = sh.measure_offload(4, rounds=1), sum(p.nbytes for p in sh.MODELS["stack"]().parameters())
-    state, largest = memory.state_bytes(sh.MODELS["stack"]().parameters(), "adam"), max(p.nbytes for p in sh.MODELS["stack"]().parameters())
+    found, weights = offload.measure_offload(4, rounds=1), sum(p.nbytes for p in holdings.SHARD_MODELS["stack"]().parameters())
+    state, largest = memory.state_bytes(holdings.SHARD_MODELS["stack"]().parameters(), "adam"), max(p.nbytes for p in holdings.SHARD_MODELS["stack"]().parameters())
     assert [(o.device_bytes, o.host_bytes, o.copied_bytes) for o in found.values()] == [(2 * weights + state, 0, 0), (2 * weights, 2 * weights + state, 2 * weights), (weights + largest, 2 * weights + state, 2 * weights)]
 
 
 @pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize("optimizer", list(memory.OPTIMIZERS))
+@pytest.mark.parametrize("optimizer", list(optimizers.OPTIMIZERS))
 def test_the_host_optimizer_is_the_optimizer(optimizer, early):
     def train(own_class):
         torch.manual_seed(0)
@@ -345,7 +346,7 @@ def test_the_host_optimizer_is_the_optimizer(optimizer, early):
             own.step()
             model.zero_grad()
         return torch.cat([p.detach().flatten() for p in model.parameters()])
-    assert torch.equal(train(lambda model: sh.HostOptimizer(model, optimizer, early)), train(lambda model: memory.OPTIMIZERS[optimizer](model.parameters())))
+    assert torch.equal(train(lambda model: offload.HostOptimizer(model, optimizer, early)), train(lambda model: optimizers.OPTIMIZERS[optimizer](model.parameters())))
 
 
 def test_nonsense_is_refused():
@@ -358,8 +359,8 @@ def test_nonsense_is_refused():
     assert "features.0.weight has requires_grad=False" in says(sh.Sharded, frozen) and "one dtype on one device, got torch.float32 on cpu, torch.float64 on cpu" in says(sh.Sharded, mixed)
     for how in (dict(way="fsdp 3"), dict(model="vgg"), dict(optimizer="adafactor")): assert "must be one of" in says(sh.ShardTrial, **how)
     for args in ((1, 4, 2), (1, -1, 2), (1, 3, 0), (1, 3, 4, 3), (1, 3, 4, 0)): assert says(sh.wire_bytes, *args), args
-    assert "torchrun" in says(sh.train_sharded, cnn, dp.first_digits(10), device="cpu") and "got 'fp16'" in says(sh.train_sharded, cnn, dp.first_digits(10), precision="fp16")
-    assert says(sh.offload_seconds, 0, 1, 1) and says(sh.offload_seconds, 1, 1, 0) and says(sh.measure_offload, 0)
+    assert "torchrun" in says(sh.train_sharded, cnn, rank_data.first_digits(10), device="cpu") and "got 'fp16'" in says(sh.train_sharded, cnn, rank_data.first_digits(10), precision="fp16")
+    assert says(sh.offload_seconds, 0, 1, 1) and says(sh.offload_seconds, 1, 1, 0) and says(offload.measure_offload, 0)
     tied = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     tied[1].weight = tied[0].weight
     assert "in two blocks, 0 and 1" in says(sh.Sharded, tied, blocks=["0", "1"])
@@ -380,7 +381,7 @@ def test_the_groups_of_a_hybrid_are_made_where_the_weights_are(monkeypatch):
         asked.append((device, shard_size))
         raise RuntimeError("enough")
     monkeypatch.setattr(sh, "who", lambda: (0, 4))
-    monkeypatch.setattr(sh, "_mesh", mesh)
+    monkeypatch.setattr(zero, "shard_mesh", mesh)
     for model in (GluonCNN(), GluonCNN().to("meta")):
         with pytest.raises(RuntimeError, match="enough"): sh.Sharded(model, shard_size=2)
     assert asked == [("cpu", 2), ("meta", 2)]
@@ -404,7 +405,7 @@ def test_laws_of_the_wire(bytes, power, split, share):
 def test_a_flat_vector_is_its_parameters(shapes, size):
     parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
     before, total = [p.detach().clone() for p in parameters], sum(p.numel() for p in parameters)
-    flats = [sh.Flat([nn.Parameter(p.clone()) for p in before], sh.Group(rank, size)) for rank in range(size)]
+    flats = [zero.FlatParameters([nn.Parameter(p.clone()) for p in before], collectives.Group(rank, size)) for rank in range(size)]
     assert all(torch.equal(a, b) for flat in flats for a, b in zip(before, flat.parameters))
     assert len(flats[0].whole) % size == 0 and total <= len(flats[0].whole) < total + size
     assert torch.equal(torch.cat([flat.mine(flat.whole) for flat in flats]), flats[0].whole) and (flats[0].whole[total:] == 0).all()
@@ -416,8 +417,8 @@ def test_a_flat_vector_is_its_parameters(shapes, size):
 @settings(max_examples=40, deadline=None)
 @given(stage=st.integers(0, 3), power=st.integers(0, 10), batch=st.integers(1, 512), precision=st.sampled_from(["fp32", "bf16"]), optimizer=st.sampled_from(sh.ELEMENTWISE))
 def test_laws_of_the_panels_plan(stage, power, batch, precision, optimizer):
-    plan = sh.ShardPlan("GluonCNN, 28 px", stage, 2**power, precision, optimizer, batch)
+    plan = sharding_views.ShardPlan("GluonCNN, 28 px", stage, 2**power, precision, optimizer, batch)
     standing = [(found := plan.footprint(s)).params + found.grads + found.optimizer for s in range(4)]
     assert standing == sorted(standing, reverse=True)
-    words, drawn = sh.describe_sharding(plan), str(sh.draw_stages(plan))
+    words, drawn = sharding_views.describe_sharding(plan), str(sharding_views.draw_stages(plan))
     assert ("nobody to share" in words) == (power == 0) and drawn.count("sends ") == 4 and "NaN" not in drawn

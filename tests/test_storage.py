@@ -16,21 +16,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from mlinfra import data, storage
-from mlinfra.ui import Stopped
+from mlinfra.engine import hardware, hops, jpegs, page_cache, reads as reads_room, shards as shards_room
+from mlinfra.views import storage as storage_views
+from mlinfra import storage
+from mlinfra.engine.widgets import Stopped
 
-SLOW = storage.StorageModel("slow", 0.002, 200, 1e9, "for tests")  # 5 ms of the device for each read
+SLOW = hardware.StorageModel("slow", 0.002, 200, 1e9, "for tests")  # 5 ms of the device for each read
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return data.JpegFolder(data.make_jpegs(tmp_path_factory.mktemp("photos"), 23, size=(32, 24), classes=3, progress=False))
+    return jpegs.JpegFolder(jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 23, size=(32, 24), classes=3, progress=False))
 
 
 @pytest.fixture(scope="module")
 def shards(folder, tmp_path_factory):
     "Five shards of at most five images."
-    return storage.write_shards(folder, tmp_path_factory.mktemp("sets") / "shards", 5, progress=False)
+    return shards_room.write_shards(folder, tmp_path_factory.mktemp("sets") / "shards", 5, progress=False)
 
 
 def number(pixels): return int(pixels.long().sum())
@@ -41,14 +43,14 @@ def fingerprints(samples): return Counter((number(image), label) for image, labe
 
 @given(shards=st.integers(1, 40), slots=st.integers(1, 70), samples=st.integers(0, 30))
 def test_slots_share_every_sample_once(shards, slots, samples):
-    seen = Counter((shard, place) for slot in range(slots) for shard, part, parts in storage.shard_share(shards, slot, slots)
+    seen = Counter((shard, place) for slot in range(slots) for shard, part, parts in shards_room.shard_share(shards, slot, slots)
                    for place in range(part, samples, parts))
     assert seen == Counter((shard, place) for shard in range(shards) for place in range(samples))
 
 
 @given(shards=st.integers(1, 40), slots=st.integers(1, 40))
 def test_whole_shards_are_spread_evenly(shards, slots):
-    counts = [len(storage.shard_share(shards, slot, slots)) for slot in range(slots)]
+    counts = [len(shards_room.shard_share(shards, slot, slots)) for slot in range(slots)]
     assert max(counts) - min(counts) <= 1 and min(counts) >= 1
 
 
@@ -88,19 +90,19 @@ def test_the_order_depends_on_the_seed(shards):
 
 def test_shards_of_others_are_read(folder, tmp_path):
     "Long names, folders in the archive, GNU and pax headers, no index, capital extensions."
-    raw = bytes(data.read_file(folder.samples[0][0]).numpy())
+    raw = bytes(jpegs.read_file(folder.samples[0][0]).numpy())
     for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         with tarfile.open(tmp_path / f"{kind}.tar", "w", format=kind) as tar:
             for key in ("train/" + "x" * 150 + "/a", "train/é"):
-                for extension, content in (("JPG", raw), ("cls", b"7\n"), ("json", b"{}")): storage._add_member(tar, f"{key}.{extension}", content)
+                for extension, content in (("JPG", raw), ("cls", b"7\n"), ("json", b"{}")): shards_room._add_member(tar, f"{key}.{extension}", content)
     samples = list(dataset := storage.ShardDataset(tmp_path))
     assert len(samples) == 4 and {label for _, label in samples} == {7} and dataset.samples is None and dataset.classes is None
     assert all(torch.equal(image, folder[0][0]) for image, _ in samples)
 
 
 def test_what_is_written_depends_on_the_arguments_only(folder, shards, tmp_path):
-    again = storage.write_shards(folder, tmp_path / "again", 5, progress=False)
-    other = storage.write_shards(folder, tmp_path / "other", 5, progress=False, seed=1)
+    again = shards_room.write_shards(folder, tmp_path / "again", 5, progress=False)
+    other = shards_room.write_shards(folder, tmp_path / "other", 5, progress=False, seed=1)
     assert [p.read_bytes() for p in again] == [p.read_bytes() for p in shards] != [p.read_bytes() for p in other]
     assert (again[0].parent / "index.json").read_bytes() == (shards[0].parent / "index.json").read_bytes()
 
@@ -130,7 +132,7 @@ def test_a_shard_cut_between_two_samples_is_noticed_without_an_index(copied):
     with tarfile.open(path) as tar: end = tar.getmembers()[4].offset
     path.write_bytes(path.read_bytes()[:end])
     with tarfile.open(path) as tar: assert len(tar.getmembers()) == 4, "tarfile itself says nothing"
-    with pytest.raises(ValueError, match=r"shard-000001\.tar is truncated or damaged"): list(storage.read_shard(path))
+    with pytest.raises(ValueError, match=r"shard-000001\.tar is truncated or damaged"): list(shards_room.read_shard(path))
 
 
 def test_a_damaged_header_in_the_middle_is_noticed(copied):
@@ -157,7 +159,7 @@ def test_a_shard_that_vanishes_during_an_epoch_is_named_by_workers_too(copied):
 def test_a_folder_that_vanishes_during_an_epoch(folder, tmp_path):
     import shutil
     photos = Path(shutil.copytree(folder.root, tmp_path / "photos"))
-    for dataset in (data.JpegFolder(photos), storage.ReadAhead(data.JpegFolder(photos), 4)):
+    for dataset in (jpegs.JpegFolder(photos), storage.ReadAhead(jpegs.JpegFolder(photos), 4)):
         loader = iter(DataLoader(dataset, 4, num_workers=0))
         next(loader)
         photos.rename(tmp_path / "gone")
@@ -170,7 +172,7 @@ def spoiled(folder, root):
     import shutil
     photos = Path(shutil.copytree(folder.root, root / "photos"))
     (photos / "class_000" / "0000000.jpg").write_bytes(b"\xff\xd8 no image")
-    return storage.write_shards(data.JpegFolder(photos), root / "shards", 5, progress=False)[0].parent
+    return shards_room.write_shards(jpegs.JpegFolder(photos), root / "shards", 5, progress=False)[0].parent
 
 
 def test_a_broken_image_is_copied_then_named_or_skipped(folder, tmp_path):
@@ -183,7 +185,7 @@ def test_a_broken_image_is_copied_then_named_or_skipped(folder, tmp_path):
                                            ([("a.jpg", b"x"), ("a.cls", b"cat")], "a must have an image and a .cls with a number"), ([("a.jpg", b""), ("a.cls", b"1")], "a.jpg is empty")])
 def test_a_sample_that_is_none_is_named(tmp_path, members, says):
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
-        for name, raw in members: storage._add_member(tar, name, raw)
+        for name, raw in members: shards_room._add_member(tar, name, raw)
     with pytest.raises(ValueError, match=rf"x\.tar: {says}"): list(storage.ShardDataset(tmp_path))
 
 
@@ -192,13 +194,13 @@ def test_a_sample_that_is_none_is_named(tmp_path, members, says):
 def test_an_unreadable_file_leaves_nothing_behind(folder, tmp_path):
     import shutil
     photos = Path(shutil.copytree(folder.root, tmp_path / "photos"))
-    strict, tolerant = data.JpegFolder(photos), data.JpegFolder(photos, on_error="skip")
+    strict, tolerant = jpegs.JpegFolder(photos), jpegs.JpegFolder(photos, on_error="skip")
     (photos / "class_001" / "0000001.jpg").unlink()  # listed, but gone
     (photos / "class_002" / "0000002.jpg").unlink()
     (photos / "class_002" / "0000002.jpg").mkdir()   # unreadable even for root
-    with pytest.raises(OSError, match="000000[12]"): storage.write_shards(strict, tmp_path / "set", 5, progress=False)
+    with pytest.raises(OSError, match="000000[12]"): shards_room.write_shards(strict, tmp_path / "set", 5, progress=False)
     assert sorted(os.listdir(tmp_path)) == ["photos"]
-    with pytest.warns(UserWarning, match="left out"): storage.write_shards(tolerant, tmp_path / "set", 5, progress=False)
+    with pytest.warns(UserWarning, match="left out"): shards_room.write_shards(tolerant, tmp_path / "set", 5, progress=False)
     assert storage.ShardDataset(tmp_path / "set").samples == len(list(storage.ShardDataset(tmp_path / "set"))) == 21
 
 
@@ -207,25 +209,25 @@ def test_a_stop_leaves_nothing_behind(folder, tmp_path):
     def read(path):
         calls.append(path)
         if len(calls) == 12: raise KeyboardInterrupt
-        return data.read_file(path)
-    with pytest.raises(KeyboardInterrupt): storage.write_shards(data.JpegFolder(folder.root, read=read), tmp_path / "set", 5, progress=False)
+        return jpegs.read_file(path)
+    with pytest.raises(KeyboardInterrupt): shards_room.write_shards(jpegs.JpegFolder(folder.root, read=read), tmp_path / "set", 5, progress=False)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_root_that_holds_something_is_refused_and_kept(folder, tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "mine").write_text("precious")
-    with pytest.raises(ValueError, match="must be an empty folder.*mine"): storage.write_shards(folder, tmp_path / "set", progress=False)
+    with pytest.raises(ValueError, match="must be an empty folder.*mine"): shards_room.write_shards(folder, tmp_path / "set", progress=False)
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(ValueError, match="must be an empty folder.*a file"): storage.write_shards(folder, tmp_path / "file", progress=False)
+    with pytest.raises(ValueError, match="must be an empty folder.*a file"): shards_room.write_shards(folder, tmp_path / "file", progress=False)
     assert sorted(os.listdir(tmp_path)) == ["file", "set"] and os.listdir(tmp_path / "set") == ["mine"]
     (tmp_path / "empty").mkdir()
-    assert len(storage.write_shards(folder, tmp_path / "empty", progress=False)) == 1
+    assert len(shards_room.write_shards(folder, tmp_path / "empty", progress=False)) == 1
 
 
 FULL = """
 import os, resource, signal, sys
-from mlinfra import data, storage
+from mlinfra import storage
 folder = data.JpegFolder(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then a write beyond the limit fails as on a full disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -246,8 +248,8 @@ def test_a_small_disk(folder, tmp_path):
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", small], capture_output=True).returncode:
         pytest.skip("a small disk needs root and the right to mount a tmpfs")
     try:
-        with pytest.raises(ValueError, match="mount point"): storage.write_shards(folder, small, progress=False)
-        with pytest.raises(OSError, match="No space left"): storage.write_shards(folder, small / "set", progress=False)
+        with pytest.raises(ValueError, match="mount point"): shards_room.write_shards(folder, small, progress=False)
+        with pytest.raises(OSError, match="No space left"): shards_room.write_shards(folder, small / "set", progress=False)
         assert os.listdir(small) == []
     finally: subprocess.run(["umount", small], check=True)
 
@@ -271,21 +273,21 @@ def test_operations_are_limited_over_all_processes(folder, method):
 
 
 def test_latencies_overlap_but_no_read_is_early(folder):
-    far = storage.StorageModel("far", 0.2, 1e6, 1e12, "for tests")
-    reads = storage.measure_reads(folder.samples[0][0], 10, reads=16, cold=False, in_flight=16, read=storage.SimulatedStorage(far))
+    far = hardware.StorageModel("far", 0.2, 1e6, 1e12, "for tests")
+    reads = reads_room.measure_reads(folder.samples[0][0], 10, reads=16, cold=False, in_flight=16, read=storage.SimulatedStorage(far))
     assert min(reads.latencies) >= 0.2 and reads.overlap > 4, "sixteen waits of 0.2 s, side by side"
 
 
 def test_bandwidth_is_limited(folder):
-    thin = storage.StorageModel("thin", 0, 1e6, 10_000, "for tests")
-    reads = storage.measure_reads(folder.samples[0][0], 100, reads=20, cold=False, in_flight=10, read=storage.SimulatedStorage(thin))
+    thin = hardware.StorageModel("thin", 0, 1e6, 10_000, "for tests")
+    reads = reads_room.measure_reads(folder.samples[0][0], 100, reads=20, cold=False, in_flight=10, read=storage.SimulatedStorage(thin))
     assert reads.seconds >= 20 * 100 / 10_000
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_loader_workers_share_the_device(folder, method):
     device = storage.SimulatedStorage(SLOW)
-    dataset = data.JpegFolder(folder.root, read=device)
+    dataset = jpegs.JpegFolder(folder.root, read=device)
     start = time.monotonic()
     seen = fingerprints((image, int(label)) for images, labels in DataLoader(dataset, 1, num_workers=2, multiprocessing_context=method) for image, label in zip(images, labels))
     assert seen == fingerprints(folder) and device.reads == 23 and time.monotonic() - start >= 23 * SLOW.service(1)
@@ -300,7 +302,7 @@ def test_shards_are_read_in_large_blocks(shards):
 def die(image): os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("make", [lambda f, s, d: data.JpegFolder(f.root, die, read=d), lambda f, s, d: storage.ShardDataset(s[0].parent, die, read=d)], ids=["files", "shards"])
+@pytest.mark.parametrize("make", [lambda f, s, d: jpegs.JpegFolder(f.root, die, read=d), lambda f, s, d: storage.ShardDataset(s[0].parent, die, read=d)], ids=["files", "shards"])
 def test_a_killed_worker_is_an_error_and_no_hang(folder, shards, make):
     device = storage.SimulatedStorage(SLOW)
     with pytest.raises(RuntimeError, match="killed by signal: Killed|exited unexpectedly"): list(DataLoader(make(folder, shards, device), 1, num_workers=2))
@@ -322,7 +324,7 @@ def test_a_process_that_died_holding_the_device_is_no_hang(folder, monkeypatch):
 def test_places_are_whole_blocks_each_once_before_any_again(block, reads, pattern, cold, seed):
     size = 10_007
     if block > size: return
-    places = storage._places(size, block, pattern, reads, cold, seed)
+    places = reads_room._places(size, block, pattern, reads, cold, seed)
     assert all(place % block == 0 and place + block <= size for place in places)
     rounds = Counter(places).values()
     assert max(rounds) - min(rounds) <= 1 and (max(rounds) == 1 or not cold) and len(places) == (min(reads, size // block) if cold else reads)
@@ -335,22 +337,22 @@ def test_a_read_that_fails_ends_the_measurement_with_its_error(folder):
         calls.append(start)
         if len(calls) == 5: raise OSError(f"no luck with {size}")
         time.sleep(0.01)
-    with pytest.raises(OSError, match="no luck with 10"): storage.measure_reads(folder.samples[0][0], 10, reads=5_000, cold=False, in_flight=4, read=fail_once)
+    with pytest.raises(OSError, match="no luck with 10"): reads_room.measure_reads(folder.samples[0][0], 10, reads=5_000, cold=False, in_flight=4, read=fail_once)
     assert len(calls) < 5_000, "the other threads stop as well"
 
 
 def test_a_stop_ends_the_measurement(folder):
     def stop(fraction, words): raise Stopped
-    far, start = storage.StorageModel("far", 0.1, 1e6, 1e12, "for tests"), time.monotonic()
-    with pytest.raises(Stopped): storage.measure_reads(folder.samples[0][0], 10, reads=10_000, cold=False, read=storage.SimulatedStorage(far), report=stop)
+    far, start = hardware.StorageModel("far", 0.1, 1e6, 1e12, "for tests"), time.monotonic()
+    with pytest.raises(Stopped): reads_room.measure_reads(folder.samples[0][0], 10, reads=10_000, cold=False, read=storage.SimulatedStorage(far), report=stop)
     assert time.monotonic() - start < 60, "of 1,000 s"
 
 
 def test_a_file_that_shrinks_is_an_error(tmp_path, monkeypatch):
     path = tmp_path / "file"
     path.write_bytes(bytes(10_000))
-    monkeypatch.setattr(storage, "drop_cache", lambda path: os.truncate(path, 500) or 0.0)
-    with pytest.raises(OSError, match="ended while it was read"): storage.measure_reads(path, 1_000, "sequential")
+    monkeypatch.setattr(page_cache, "drop_cache", lambda path: os.truncate(path, 500) or 0.0)
+    with pytest.raises(OSError, match="ended while it was read"): reads_room.measure_reads(path, 1_000, "sequential")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the page cache is asked about on Linux")
@@ -360,15 +362,15 @@ def test_a_file_in_memory_stays_cached_and_that_is_said(tmp_path):
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(bytes(1 << 20))
         file.flush()
-        if storage.cached_share(file.name) < 1: pytest.skip("/dev/shm is no tmpfs here")
-        assert storage.drop_cache(file.name) == 1.0
-        assert storage.measure_reads(file.name, 4096, reads=5).cached == 1.0
+        if page_cache.cached_share(file.name) < 1: pytest.skip("/dev/shm is no tmpfs here")
+        assert page_cache.drop_cache(file.name) == 1.0
+        assert reads_room.measure_reads(file.name, 4096, reads=5).cached == 1.0
 
 
 def test_empty_and_missing_files(tmp_path):
     (tmp_path / "empty").touch()
-    assert storage.cached_share(tmp_path / "empty") == storage.drop_cache(tmp_path) == 0.0
-    for action in (storage.cached_share, storage.drop_cache):
+    assert page_cache.cached_share(tmp_path / "empty") == page_cache.drop_cache(tmp_path) == 0.0
+    for action in (page_cache.cached_share, page_cache.drop_cache):
         with pytest.raises(FileNotFoundError, match="nowhere"): action(tmp_path / "nowhere")
 
 
@@ -376,8 +378,8 @@ def test_nothing_is_left_open(folder, shards):
     def handles(): return len(os.listdir("/proc/self/fd"))
     if not os.path.isdir("/proc/self/fd"): pytest.skip("no /proc here")
     def use():
-        storage.measure_reads(folder.samples[0][0], 10, reads=5, in_flight=3)
-        storage.cached_share(folder.root)
+        reads_room.measure_reads(folder.samples[0][0], 10, reads=5, in_flight=3)
+        page_cache.cached_share(folder.root)
         dataset = storage.ShardDataset(shards[0].parent)
         for samples in (iter(dataset), iter(dataset)): next(samples)  # given up half-way
         del samples, dataset
@@ -392,19 +394,19 @@ def test_nothing_is_left_open(folder, shards):
 
 def test_without_cold_reads_the_disk_is_not_here(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fadvise")
-    path = storage.host_path(tmp_path, 1 << 20)
+    path = hops.host_path(tmp_path, 1 << 20)
     assert path.hops[0].basis == "not here" and "posix_fadvise" in path.hops[0].note and path.slowest.start != "storage"
-    assert "not here" in str(storage.draw_path(path)) and os.listdir(tmp_path) == []
+    assert "not here" in str(storage_views.draw_path(path)) and os.listdir(tmp_path) == []
 
 
 def test_a_cache_that_stays_is_no_measurement_of_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "drop_cache", lambda path: 1.0)
-    assert storage.host_path(tmp_path, 1 << 20).hops[0].note == "100% stayed in the cache"
+    monkeypatch.setattr(page_cache, "drop_cache", lambda path: 1.0)
+    assert hops.host_path(tmp_path, 1 << 20).hops[0].note == "100% stayed in the cache"
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_both_ways_to_the_gpu_are_measured():
-    path = storage.host_path()
+    path = hops.host_path()
     assert [hop.start for hop in path.hops[-2:]] == ["pageable batch", "pinned batch"] and all(hop.basis == "measured" for hop in path.hops[-2:])
     assert path.gpu and (path.gpu_node is None or path.gpu_node in dict(path.nodes))

@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from mlinfra.engine import tensor_costs
+from mlinfra.views import tensor_parallel as tensor_parallel_views
 from mlinfra import tensor_parallel as tp
-from mlinfra.data_parallel import NETWORKS, Network, in_turn, ring_bytes, run_ranks, who
+from mlinfra.engine.hardware import NETWORKS, Network, ring_bytes
+from mlinfra.engine.ranks import in_turn, run_ranks, rank_and_world_size
 from mlinfra.models import saved_bytes
-from mlinfra.precision import DEVICES, Roofline
-from mlinfra.sharding import Wire
+from mlinfra.engine.hardware import ROOFLINES, Roofline
+from mlinfra.engine.collectives import CollectiveLog
 
 LIBRARY = {2: ["mlp", "attention, three ways in", "block", "block, tokens cut"], 4: ["block, tokens cut"]}
 TRAININGS = {
@@ -30,18 +33,18 @@ def said_of_nonsense():
     def refusal(f, *args):
         try: f(*args)
         except ValueError as error: return str(error)
-    n = who()[1]
+    n = rank_and_world_size()[1]
     return [refusal(tp.ColumnLinear, nn.Linear(4, n + 1)), refusal(tp.RowLinear, nn.Linear(n + 1, 4)), refusal(tp.reduce_scattered, torch.zeros(2, n + 1), 1),
             refusal(tp.train_parts, tp.Training(data=3))]
 
 
 def collectives(dim):
     "Whether each of the four equals what one process computes from all ranks' tensors, and what was counted."
-    rank, n = who()
+    rank, n = rank_and_world_size()
     everyone = [torch.arange(24, dtype=torch.float64).view(4, 6).roll(r) for r in range(n)]
     everyone = [torch.cat([t] * n, dim) for t in everyone]
     total = sum(everyone)
-    with Wire() as wire:
+    with CollectiveLog() as wire:
         equal = [torch.equal(tp.summed(everyone[rank]), total), torch.equal(tp.all_gathered(everyone[rank], dim), torch.cat(everyone, dim)),
                  torch.equal(tp.reduce_scattered(everyone[rank], dim), total.chunk(n, dim)[rank]), torch.equal(tp.own_slice(total, dim), total.chunk(n, dim)[rank])]
     size = total.nbytes
@@ -114,8 +117,8 @@ def test_cut_tokens_send_no_more_inside_of_the_block(ranks):
 
 def test_kept_activations_are_those_of_the_formula(ranks):
     n = len(ranks)
-    assert ranks[0]["by hand", "block"].kept == 8 * tp.kept_values(16, 16, 4, n)
-    assert ranks[0]["by hand", "block, tokens cut"].kept == 8 * tp.kept_values(16, 16, 4, n, sequence=True) < ranks[0]["by hand", "block"].kept
+    assert ranks[0]["by hand", "block"].kept == 8 * tensor_costs.kept_values(16, 16, 4, n)
+    assert ranks[0]["by hand", "block, tokens cut"].kept == 8 * tensor_costs.kept_values(16, 16, 4, n, sequence=True) < ranks[0]["by hand", "block"].kept
 
 
 def test_training_equals_one_process_after_every_step(ranks):
@@ -169,12 +172,12 @@ def test_nonsense_is_refused():
     for how in (dict(model="vgg"), dict(how="magic"), dict(model="cnn", how="dtensor"), dict(model="cnn", sequence=True)):
         with pytest.raises(ValueError): tp.Training(**how)
     with pytest.raises(ValueError, match="divisible by 16 and tokens by 64, got 100 and 64"): tp.layer_seconds([100], 64)
-    with pytest.raises(ValueError, match="precision must be one of fp32, fp16"): tp.Split(64, 64, 2, DEVICES["V100 SXM2"], LINK)
-    with pytest.raises(ValueError, match="parts must be"): tp.Split(64, 64, 0, H100, LINK)
+    with pytest.raises(ValueError, match="precision must be one of fp32, fp16"): tensor_costs.Split(64, 64, 2, ROOFLINES["V100 32 GB"], LINK)
+    with pytest.raises(ValueError, match="parts must be"): tensor_costs.Split(64, 64, 0, H100, LINK)
     for efficiency in (0, 1, -1, 2):
-        with pytest.raises(ValueError, match="efficiency must be between 0 and 1"): tp.crossover(tp.Split(64, 64, 2, H100, LINK), efficiency)
+        with pytest.raises(ValueError, match="efficiency must be between 0 and 1"): tensor_costs.crossover(tensor_costs.Split(64, 64, 2, H100, LINK), efficiency)
     for seconds in ({64: 1.0}, {64: 1.0, 128: 2.0, 256: 9.0}):
-        with pytest.raises(ValueError, match="two widths, got"): tp.fit_device(seconds, 64)
+        with pytest.raises(ValueError, match="two widths, got"): tensor_costs.fit_device(seconds, 64)
 
 
 @settings(max_examples=15, deadline=None)
@@ -202,16 +205,16 @@ def test_plans_find_every_block():
 @given(heads=st.integers(1, 4), head=st.integers(1, 8), samples=st.integers(1, 3), length=st.integers(1, 12))
 def test_what_a_block_keeps(heads, head, samples, length):
     width = heads * head
-    assert saved_bytes(tp.Block(width, heads), torch.randn(samples, length, width)) == 4 * tp.kept_values(width, samples * length, heads)
+    assert saved_bytes(tp.Block(width, heads), torch.randn(samples, length, width)) == 4 * tensor_costs.kept_values(width, samples * length, heads)
 
 
 # ---- costs: laws
 
-LINK, H100 = Network("toy", 1e9, 1e-5), DEVICES["H100 SXM"]
-splits = st.builds(lambda width, tokens, parts, rate, memory, link, latency, layer, sequence, context: tp.Split(
+LINK, H100 = Network("toy", 1e9, 1e-5), ROOFLINES["H100 80 GB"]
+splits = st.builds(lambda width, tokens, parts, rate, memory, link, latency, layer, sequence, context: tensor_costs.Split(
     width, tokens, parts, Roofline("x", memory, {"fp32": rate}, 0.0, "x"), Network("x", link, latency), "fp32", layer, context, sequence),
     st.integers(16, 20_000), st.integers(1, 100_000), st.integers(2, 64), st.floats(1e9, 1e15), st.floats(1e9, 1e13), st.floats(1e6, 1e12), st.floats(0, 1e-3),
-    st.sampled_from([tp.MLP, tp.BLOCK]), st.booleans(), st.integers(1, 8192))
+    st.sampled_from([tensor_costs.MLP, tensor_costs.BLOCK]), st.booleans(), st.integers(1, 8192))
 
 
 @settings(max_examples=100, deadline=None)
@@ -230,7 +233,7 @@ def test_laws_of_splitting(split):
 @settings(max_examples=100, deadline=None)
 @given(split=splits, efficiency=st.floats(0.05, 0.6))
 def test_at_the_crossover_the_efficiency_is_reached(split, efficiency):
-    width = tp.crossover(split, efficiency)
+    width = tensor_costs.crossover(split, efficiency)
     if width > 1000: assert replace(split, width=round(width)).efficiency() == pytest.approx(efficiency, rel=2e-2)
     else: assert width >= 0 and replace(split, width=int(width) + 1).efficiency() >= efficiency - 1e-9
 
@@ -239,23 +242,23 @@ def test_at_the_crossover_the_efficiency_is_reached(split, efficiency):
 @given(rate=st.floats(1e9, 1e14), memory=st.floats(1e9, 1e12), tokens=st.integers(1, 10_000))
 def test_fitting_finds_the_device(rate, memory, tokens):
     device = Roofline("x", memory, {"fp32": rate}, 0.0, "x")
-    at = {width: tp.Split(width, tokens, 1, device, LINK, "fp32", context=64).seconds() for width in (64, 512)}
-    found = tp.fit_device(at, tokens)
+    at = {width: tensor_costs.Split(width, tokens, 1, device, LINK, "fp32", context=64).seconds() for width in (64, 512)}
+    found = tensor_costs.fit_device(at, tokens)
     assert found.flops_per_s["fp32"] == pytest.approx(rate, rel=1e-3) and found.bytes_per_s == pytest.approx(memory, rel=1e-3)
 
 
 @settings(max_examples=60, deadline=None)
 @given(fast=st.floats(1e-2, 10.0), ratio=st.floats(0.5, 1000), tokens=st.integers(1, 10_000))
 def test_fitting_always_finds_a_device_that_takes_the_longer_time(fast, ratio, tokens):
-    found = tp.fit_device({64: fast, 512: fast * ratio}, tokens)
+    found = tensor_costs.fit_device({64: fast, 512: fast * ratio}, tokens)
     assert found.flops_per_s["fp32"] > 0 and found.bytes_per_s > 0
-    assert tp.Split(512, tokens, 1, found, LINK, "fp32", context=64).seconds() == pytest.approx(fast * ratio, rel=1e-3)
+    assert tensor_costs.Split(512, tokens, 1, found, LINK, "fp32", context=64).seconds() == pytest.approx(fast * ratio, rel=1e-3)
 
 
 @pytest.mark.parametrize("tokens, enough", [(64, 256), (512, 512)])
 def test_a_run_here_is_fitted_from_enough_work_at_other_widths(monkeypatch, tokens, enough):
     device, asked = Roofline("x", 1e10, {"fp32": 1e11}, 0.0, "x"), []
-    at = lambda width, tokens, parts: tp.Split(width, tokens, parts, device, LINK, "fp32", context=64).seconds()
+    at = lambda width, tokens, parts: tensor_costs.Split(width, tokens, parts, device, LINK, "fp32", context=64).seconds()
 
     def timed(call, *arguments):
         if call is tp.all_reduce_seconds: return {size: [LINK.all_reduce(size, 2)] for size in arguments[0]}
@@ -268,7 +271,7 @@ def test_a_run_here_is_fitted_from_enough_work_at_other_widths(monkeypatch, toke
         return {rank: done for rank in range(ranks)}
 
     monkeypatch.setattr(tp, "run_ranks", here)
-    found, link, seconds = tp.measure_split(512, tokens)
+    found, link, seconds = tensor_parallel_views.measure_split(512, tokens)
     assert asked[0] == ([512], tokens) and asked[1][1] == enough and not set(asked[1][0]) & {2**n for n in range(16)}, "the panel's widths are powers of two"
     assert max(asked[1][0]) >= 512 and all(width % 32 == 0 for width in asked[1][0]), "two ranks share the heads"
     assert found.flops_per_s["fp32"] == pytest.approx(1e11, rel=1e-3) and found.bytes_per_s == pytest.approx(1e10, rel=1e-3)
@@ -276,28 +279,28 @@ def test_a_run_here_is_fitted_from_enough_work_at_other_widths(monkeypatch, toke
 
 
 def test_weak_scaling_is_above_the_published_figure():
-    v100 = replace(DEVICES["V100 SXM2"], flops_per_s={"fp16": 39e12})
-    eight = tp.Split(3072, 8 * 1024, 8, v100, NETWORKS["NVLink 2 (V100)"], "fp16")
+    v100 = replace(ROOFLINES["V100 32 GB"], flops_per_s={"fp16": 39e12})
+    eight = tensor_costs.Split(3072, 8 * 1024, 8, v100, NETWORKS["NVLink 2 (V100)"], "fp16")
     rate = lambda split: split.layer.flops(split.width, split.tokens, split.context) / split.parts / split.seconds()
     assert 0.77 < rate(eight) / rate(replace(eight, width=1536, parts=1)) < 0.9, "Shoeybi and others 2019: 77% of the arithmetic per device"
 
 
 def test_known_answers():
-    mlp = tp.Split(1000, 500, 4, Roofline("x", 1e30, {"fp32": 1e12}, 0.0, "x"), Network("x", 1e9, 0.0), "fp32", tp.MLP)
+    mlp = tensor_costs.Split(1000, 500, 4, Roofline("x", 1e30, {"fp32": 1e12}, 0.0, "x"), Network("x", 1e9, 0.0), "fp32", tensor_costs.MLP)
     assert mlp.compute() == pytest.approx(6 * 500 * 8e6 / 4 / 1e12) and mlp.communication() == pytest.approx(2 * 1.5 * 500 * 1000 * 4 / 1e9)
-    assert tp.crossover(mlp) == pytest.approx(3 * 4 * 1e12 / (12 * 1e9)), "(n - 1) b F / 12 B"
-    block = replace(mlp, layer=tp.BLOCK, context=250)
+    assert tensor_costs.crossover(mlp) == pytest.approx(3 * 4 * 1e12 / (12 * 1e9)), "(n - 1) b F / 12 B"
+    block = replace(mlp, layer=tensor_costs.BLOCK, context=250)
     assert block.compute() == pytest.approx(6 * 500 * (12e6 + 2 * 250 * 1000) / 4 / 1e12) and block.communication() == pytest.approx(2 * mlp.communication())
     assert replace(block, device=Roofline("x", 1e30, {"bf16": 1e12}, 0.0, "x"), precision="bf16").message == block.message / 2
     memory = replace(mlp, device=Roofline("x", 1e9, {"fp32": 1e30}, 0.0, "x"))
     assert memory.compute() == pytest.approx((20 / 4 + 3) * 500 * 1000 * 4 / 1e9) and replace(memory, sequence=True).compute() == pytest.approx(23 / 4 * 500 * 1000 * 4 / 1e9)
-    assert tp.crossover(replace(mlp, parts=1)) == 0 and NETWORKS["NVLink 3 (A100)"].bytes_per_s == 300e9
+    assert tensor_costs.crossover(replace(mlp, parts=1)) == 0 and NETWORKS["NVLink 3 (A100)"].bytes_per_s == 300e9
 
 
 def test_words_and_picture_follow_the_model():
-    split = tp.Split(4096, 8192, 8, H100, NETWORKS["NVLink 4 (H100)"])
-    words = tp.describe_split(split)
-    assert f"efficiency {split.efficiency():.0%}" in words and f"width {tp.crossover(split):,.0f}." in words and "says nothing" in tp.describe_split(replace(split, parts=1))
-    drawing, measured = str(tp.draw_split(split)), str(tp.draw_split(split, {1: 1.0, 2: 0.7}))
-    assert drawing.count("<rect") == 2 * len(tp.PARTS) and drawing.count("stroke-dasharray") == 2 * len(tp.PARTS)
-    assert measured.count("<rect") == 2 * len(tp.PARTS) + 2 and "measured 700 ms" in measured and "▶ 8 ranks" in drawing
+    split = tensor_costs.Split(4096, 8192, 8, H100, NETWORKS["NVLink 4 (H100)"])
+    words = tensor_parallel_views.describe_split(split)
+    assert f"efficiency {split.efficiency():.0%}" in words and f"width {tensor_costs.crossover(split):,.0f}." in words and "says nothing" in tensor_parallel_views.describe_split(replace(split, parts=1))
+    drawing, measured = str(tensor_parallel_views.draw_split(split)), str(tensor_parallel_views.draw_split(split, {1: 1.0, 2: 0.7}))
+    assert drawing.count("<rect") == 2 * len(tensor_parallel_views.PARTS) and drawing.count("stroke-dasharray") == 2 * len(tensor_parallel_views.PARTS)
+    assert measured.count("<rect") == 2 * len(tensor_parallel_views.PARTS) + 2 and "measured 700 ms" in measured and "▶ 8 ranks" in drawing

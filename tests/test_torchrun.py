@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlinfra import data_parallel as dp
+from mlinfra.engine import network
 from mlinfra.models import GluonCNN
 
 TRAIN = ["-m", "mlinfra", "train", "--limit", "641", "--device", "cpu"]  # 10 steps of 64, and one of a single image
@@ -53,15 +53,15 @@ def test_torchrun_is_the_run_of_one_process(parallel, one):
     with started(*torchrun(parallel, "--standalone", "--nproc_per_node", "2")) as two: assert result(two) == pytest.approx(one, abs=2e-3)
 
 
-def sent(host: dp.Host) -> int:
+def sent(host: network.Host) -> int:
     "Bytes that went through the host's cable."
     shown = subprocess.run(["ip", "-n", host.name, "-j", "-s", "link", "show", "eth0"], capture_output=True, text=True, check=True)
     return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
 
 
-@pytest.mark.skipif(bool(dp.why_no_hosts()), reason=dp.why_no_hosts() or "cables can be laid")
+@pytest.mark.skipif(bool(network.why_no_hosts()), reason=network.why_no_hosts() or "cables can be laid")
 def test_two_hosts_and_a_cable_are_the_run_of_one_process(one):
-    with dp.lay_cables(2, 125e6) as hosts:
+    with network.lay_cables(2, 125e6) as hosts:
         node = lambda i: ["ip", "netns", "exec", hosts[i].name, *torchrun("ddp", "--nnodes", "2", "--node_rank", str(i), "--nproc_per_node", "1", "--master_addr", hosts[0].address, "--master_port", "29500")]
         with started(*node(0)) as first, started(*node(1)) as second:
             both = result(first)

@@ -10,7 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.data import BatchLoader, Images
 from mlinfra import training
-from mlinfra.training import EVENTS, History, check_precision, fit
+from mlinfra.engine.autocast import check_precision
+from mlinfra.engine.observers import EVENTS
+from mlinfra.training import History, fit
 
 QUIET = dict(progress=False, keep_memory=False, device="cpu")
 

@@ -3,7 +3,7 @@
     python tools/notebooks.py check               say what is not clean, stale or too big
     python tools/notebooks.py clean [NOTEBOOK...] rewrite notebooks in the form in which they are committed
     python tools/notebooks.py run [NOTEBOOK...]   execute in a fresh kernel and keep the outputs
-    python tools/notebooks.py export              nbs/*.ipynb -> mlinfra/*.py
+    python tools/notebooks.py export              nbs/**/*.ipynb -> mlinfra/**/*.py
     python tools/notebooks.py readme              nbs/index.ipynb -> README.md
 """
 import argparse
@@ -40,8 +40,12 @@ def settings(root=ROOT):
 
 
 def notebooks(root=ROOT):
-    "The book in reading order; nbdev, too, leaves out names that start with _ or a dot."
-    return sorted(p for p in (root / "nbs").glob("*.ipynb") if p.name[0] not in "_.")
+    "The book in reading order: by number, and in each number engine room, lesson, views; no name starts with _ or a dot."
+    found = (p.relative_to(root / "nbs") for p in (root / "nbs").rglob("*.ipynb"))
+    kept = [p for p in found if not any(part[0] in "_." for part in p.parts)]
+    floors = {"engine": 0, "": 1, "views": 2}
+    def place(path): return path.name[:2], floors.get("" if len(path.parts) == 1 else path.parts[0], 3), path.name
+    return [root / "nbs" / p for p in sorted(kept, key=place)]
 
 
 def load(path): return rejoin_lines(nbformat.from_dict(json.loads(path.read_text(encoding="utf-8"))))
@@ -100,7 +104,7 @@ def clean_output(output):
 def pre_save(model, path, contents_manager, **_):
     "Jupyter's hook: a chapter is clean from the moment it is saved (tools/install.sh registers it)."
     if model["type"] != "notebook" or model["content"]["nbformat"] != 4: return
-    if (Path(contents_manager.root_dir) / path.strip("/")).resolve().parent == ROOT / "nbs":
+    if (Path(contents_manager.root_dir) / path.strip("/")).resolve().is_relative_to(ROOT / "nbs"):
         model["content"] = clean(model["content"])
 
 
@@ -148,9 +152,11 @@ def stale_export(root):
     lib = settings(root)["lib_name"]
     with tempfile.TemporaryDirectory() as tmp:
         fresh = Path(tmp)
-        (fresh / "nbs").mkdir()
         shutil.copy(root / "settings.ini", fresh)
-        for path in notebooks(root): shutil.copy(path, fresh / "nbs")
+        for path in notebooks(root):
+            copied = fresh / path.relative_to(root)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copied)
         try: export(fresh)
         except subprocess.CalledProcessError as error:
             yield f"nbdev_export fails: {error.output.strip().splitlines()[-1]}"

@@ -15,7 +15,8 @@ PRESSES, WARM_UP = 20, 3
 INTERACT = """\
 import matplotlib.pyplot as plt
 from ipywidgets import SelectionSlider, interact
-from mlinfra.arithmetic import Stages, plot_overlap
+from mlinfra.arithmetic import Stages
+from mlinfra.views.arithmetic import plot_overlap
 
 def draw(read):
     _, ax = plt.subplots(figsize=(7, 2.6))
@@ -29,11 +30,11 @@ interact(draw, read=SelectionSlider(options=milliseconds, value=342));
 # panel -> kind of picture, selector, label of the slider that is moved, cell
 PANELS = {
     "interact": ("interact + plt.show()", ".widget-interact", "read", INTERACT),
-    "overlap": ("matplotlib", ".mlinfra-overlap", "read", "from mlinfra.arithmetic import overlap_panel\noverlap_panel()"),
-    "workers": ("matplotlib", ".mlinfra-workers", "work per image", "from mlinfra.workers import workers_panel\nworkers_panel()"),
-    "schedule": ("SVG", ".mlinfra-schedule", "micro-batch", "from mlinfra.arithmetic import schedule_panel\nschedule_panel()"),
-    "order": ("SVG", ".mlinfra-orders", "seed", "from mlinfra.data import order_panel\norder_panel()"),
-    "layers": ("SVG", ".mlinfra-layers", "dense", "from mlinfra.models import layers_panel\nlayers_panel()"),
+    "overlap": ("matplotlib", ".mlinfra-overlap", "read", "from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()"),
+    "workers": ("matplotlib", ".mlinfra-workers", "work per image", "from mlinfra.views.workers import workers_panel\nworkers_panel()"),
+    "schedule": ("SVG", ".mlinfra-schedule", "micro-batch", "from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"),
+    "order": ("SVG", ".mlinfra-orders", "seed", "from mlinfra.views.data import order_panel\norder_panel()"),
+    "layers": ("SVG", ".mlinfra-layers", "dense", "from mlinfra.views.models import layers_panel\nlayers_panel()"),
 }
 
 # Waits for another picture under `root`: another element, or another source of the same image. decode() ends when the
@@ -114,7 +115,7 @@ def measure(notebook: Notebook) -> list[dict[str, float]]:
 
 
 def summary(panel: str, turns: list[dict[str, float]]) -> dict[str, Any]:
-    from mlinfra.ui import median
+    from mlinfra.engine.measure import median
     ratio = spread([turn[panel] / turn["interact"] for turn in turns])
     return dict(kind=PANELS[panel][0], ratio_to_interact=ratio["ratio"], low=ratio["low"], high=ratio["high"],
                 milliseconds=median(turn[panel] for turn in turns))

@@ -16,6 +16,7 @@ from typing import Any
 
 from peers import BENCH, ROOT
 from stages import FULL
+from mlinfra.views import memory as memory_views
 
 CNNS, OTHERS = {"GluonCNN, 28 px": (256, 1024), "ResNet-18, 224 px": (8, 32), "ResNet-50, 224 px": (4, 16)}, {"ViT-B/16, 224 px": (4, 16), "Transformer, 12 x 768, 512 tokens": (2, 8)}
 STEPS = [(name, batch, "fp32") for name, batches in (CNNS | OTHERS).items() for batch in batches]
@@ -50,7 +51,7 @@ def thumb(name: str, precision: str) -> dict[str, int]:
 def step(name: str, batch: int, precision: str) -> dict[str, int]:
     "The bytes of the step by estimate, by the books of a real step, and by the operating system."
     from mlinfra import memory, models
-    make, shape = memory.PANEL_MODELS[name]
+    make, shape = memory_views.PANEL_MODELS[name]
     real = lambda samples: train(make(), shape, samples, precision)
     real(1)  # what libraries keep for ever is there before the counting begins
     resident = rise(lambda: real(batch))
@@ -64,8 +65,8 @@ def step(name: str, batch: int, precision: str) -> dict[str, int]:
 def train(model: Any, shape: tuple[int, ...], batch: int, precision: str) -> None:
     "Two steps with Adam: in the second its state is there during backward."
     import torch
-    from mlinfra.memory import OPTIMIZERS
-    from mlinfra.training import autocast
+    from mlinfra.engine.optimizers import OPTIMIZERS
+    from mlinfra.engine.autocast import autocast
     optimizer, x = OPTIMIZERS["adam"](model.parameters()), torch.rand(batch, *shape)
     for _ in range(2):
         with autocast(precision, torch.device("cpu")): outputs = model(x)
@@ -94,7 +95,7 @@ def by_accelerate(name: str, precision: str) -> dict[str, int]:
     import torch
     from accelerate.commands.estimate import estimate_training_usage
     from accelerate.utils import calculate_maximum_sizes
-    from mlinfra.memory import PANEL_MODELS
+    from mlinfra.views.memory import PANEL_MODELS
     with torch.device("meta"): model = PANEL_MODELS[name][0]()
     total, _ = calculate_maximum_sizes(model)
     return dict(accelerate_bytes=max(estimate_training_usage(total, {"fp32": "float32", "bf16": "bfloat16"}[precision]).values()))

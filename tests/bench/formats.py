@@ -19,7 +19,7 @@ def precision(rounds: int, iterations: int) -> dict[str, Any]:
 def predictions(rounds: int, short: bool) -> dict[str, dict]:
     "A row for each network, precision and batch: the seconds of a step, predicted without and with running the model, and measured."
     import torch
-    from mlinfra.precision import measure_costs
+    from mlinfra.engine.costs import measure_costs
     torch.manual_seed(0)
     rows = {}
     for kind in ("fp32", "bf16"):
@@ -43,7 +43,7 @@ def predicted(kind: str) -> list[tuple[tuple, tuple[int, ...]]]:
 
 def checked(name: str, costs: Any, make: Callable, shape: tuple[int, ...], batches: tuple[int, ...], rounds: int, short: bool) -> dict[str, dict]:
     "A row for each batch: predicted without and with running the model, measured, and the errors."
-    from mlinfra.precision import check_predictions
+    from mlinfra.engine.costs import check_predictions
     table = check_predictions(costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, rounds=rounds, device="cpu")
     return {f"{name}, batch {batch}": row.dropna().to_dict() for batch, row in table.iterrows()}
 
@@ -51,7 +51,8 @@ def checked(name: str, costs: Any, make: Callable, shape: tuple[int, ...], batch
 def steps(rounds: int, iterations: int) -> dict[str, dict]:
     "Seconds of a step, its ratio to fp32 without channels_last in the same round, the roofline's prediction for forward, and the bytes that autograd keeps."
     import torch
-    from mlinfra.precision import compare_precisions, forward_seconds, layer_traffic, measure_roofline
+    from mlinfra.engine.comparison import compare_precisions
+    from mlinfra.engine.roofline import forward_seconds, layer_traffic, measure_roofline
     torch.manual_seed(0)
     roof, rows = measure_roofline("cpu"), {}
     for (name, make, shape), batch, count in zip(networks(), (64, 4), (8, 4)):
@@ -80,7 +81,7 @@ def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
 def accuracy(short: bool) -> dict[str, dict]:
     "Test accuracy after an epoch of a few digits, three seeds in fp32 and in bf16."
     from mlinfra import data
-    from mlinfra.precision import accuracy_by_seed
+    from mlinfra.engine.comparison import accuracy_by_seed
     digits, test, rows = data.mnist(), data.mnist(train=False), {}
     for (name, make, _), samples, batch in zip(networks(), (3_840, 256), (32, 8)):
         part = data.Images(digits.images[:32 if short else samples], digits.labels[:32 if short else samples])
@@ -94,7 +95,7 @@ def resnet50(rounds: int, iterations: int) -> dict[str, Any]:
     "Images a second of ResNet-50 at batch 256, compiled, channels_last: `fit` in each precision beside a bare loop on torchvision's in bf16."
     import torch
     from mlinfra import models
-    from mlinfra.precision import forward_seconds, layer_traffic, measure_roofline
+    from mlinfra.engine.roofline import forward_seconds, layer_traffic, measure_roofline
     if not torch.cuda.is_available():
         print("  no CUDA device: nothing is measured")
         return {}

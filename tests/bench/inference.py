@@ -31,7 +31,7 @@ def inference(rounds: int, iterations: int) -> dict[str, Any]:
 
 def way_row(rows: Any, plain: Any) -> dict[str, Any]:
     "One way of answering with one model."
-    from mlinfra.inference import fit_service
+    from mlinfra.engine.server import fit_service
     if rows.note.iloc[0]: return dict(note=rows.note.iloc[0])
     p50 = rows.p50_seconds
     line = fit_service(FITTED, [p50[b] for b in FITTED])
@@ -45,7 +45,9 @@ def streams(rounds: int, iterations: int) -> dict[str, Any]:
     "Model, policy and load -> latency and wait, predicted before the stream and measured in it: medians over the rounds."
     import torch
     from mlinfra.data import mnist
-    from mlinfra.inference import Policy, Predictor, try_loads
+    from mlinfra.engine.queue import Policy
+    from mlinfra.engine.server import try_loads
+    from mlinfra.inference import Predictor
     images, found = mnist(train=False).images, {}
     policies = {"alone": Policy(queue=2_000), "up to 8": Policy(8, queue=2_000)}
     torch.manual_seed(0)
@@ -61,7 +63,7 @@ def streams(rounds: int, iterations: int) -> dict[str, Any]:
 
 def stream_row(trials: list[tuple[Any, Any]]) -> dict[str, float]:
     "Errors are medians over the rounds of how far off each was; drift is the worker's time relative to what calibration said."
-    from mlinfra.ui import median
+    from mlinfra.engine.measure import median
     row = dict(requests=len(trials[0][0].measured.due), drift=median(t.drift for t, _ in trials), drift_low=min(t.drift for t, _ in trials), drift_high=max(t.drift for t, _ in trials))
     for name in ("p50", "p95", "mean", "mean_wait"):
         key = f"{name}_seconds"

@@ -16,13 +16,14 @@ WORLDS = (2, 4)
 
 def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
     "Milliseconds of each size, the spread of the rounds to their median, what the line of two sizes says, and the ring written in the book."
-    from mlinfra.data_parallel import all_reduce_seconds, fit_network, in_turn, run_ranks, slowest
-    from mlinfra.ui import median
+    from mlinfra.data_parallel import all_reduce_seconds, fit_network, slowest_rank
+    from mlinfra.engine.ranks import in_turn, run_ranks
+    from mlinfra.engine.measure import median
     rows, repeats = {}, max(3, min(3 * rounds, iterations))
     for world_size in WORLDS:
         calls = [(all_reduce_seconds, SIZES, repeats), (all_reduce_seconds, SIZES[::4], repeats, "ring")]
         found = run_ranks(in_turn, world_size, calls, share_cores=True, seconds=600).values()
-        library, ring = (slowest(calls[i] for calls in found) for i in (0, 1))
+        library, ring = (slowest_rank(calls[i] for calls in found) for i in (0, 1))
         network = fit_network({size: median(library[size]) for size in ENDS}, world_size)
         for size, times in library.items():
             middle = median(times)
@@ -34,7 +35,8 @@ def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
 
 def ddp(rounds: int, iterations: int) -> dict[str, Any]:
     "A step of two ranks with a thread each over that of one process with two threads, and the share of averaging, in turn in one group; whole loops beside."
-    from mlinfra.data_parallel import run_ranks, step_seconds
+    from mlinfra.data_parallel import step_seconds
+    from mlinfra.engine.ranks import run_ranks
     rows = {}
     for batch in (64, 128, 256):
         seconds = run_ranks(step_seconds, 2, batch, min(20, iterations), 3 * rounds, share_cores=True, seconds=600)[0]
@@ -65,18 +67,19 @@ def by_train_ddp(data: Any, steps: int) -> float:
 def by_one_process(data: Any, steps: int) -> float:
     import torch
     from mlinfra.data import BatchLoader
-    from mlinfra.data_parallel import who
+    from mlinfra.engine.ranks import rank_and_world_size
     from mlinfra.models import GluonCNN
     from mlinfra.training import fit
-    if who()[0]: return 0.0  # it waits at the barrier, asleep
+    if rank_and_world_size()[0]: return 0.0  # it waits at the barrier, asleep
     torch.set_num_threads(2)
     try: return fit(GluonCNN(), BatchLoader(data, 128, shuffle=True), device="cpu", progress=False).epochs[0].seconds / steps
     finally: torch.set_num_threads(1)
 
 
 def shard(data: Any) -> Any:
-    from mlinfra.data_parallel import ShardLoader, who
-    return ShardLoader(data, 128, *who(), shuffle=True)
+    from mlinfra.engine.rank_data import ShardLoader
+    from mlinfra.engine.ranks import rank_and_world_size
+    return ShardLoader(data, 128, *rank_and_world_size(), shuffle=True)
 
 
 def by_accelerate(data: Any, steps: int) -> float:
@@ -123,7 +126,7 @@ LOOPS = {"train_ddp": by_train_ddp, "one process": by_one_process, "accelerate":
 def loops(steps: int, rounds: int) -> dict[str, list[float]]:
     "Seconds of a step in each loop, in turn; the first round warms up."
     import torch.distributed as dist
-    from mlinfra.data_parallel import first_digits
+    from mlinfra.engine.rank_data import first_digits
     data, found = first_digits(128 * steps), {name: [] for name in LOOPS}
     for round in range(rounds + 1):
         for name, loop in LOOPS.items():
@@ -134,5 +137,5 @@ def loops(steps: int, rounds: int) -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
-    from mlinfra.data_parallel import run_ranks
+    from mlinfra.engine.ranks import run_ranks
     print(json.dumps(run_ranks(loops, 2, int(sys.argv[1]), int(sys.argv[2]), share_cores=True, seconds=900)[0]))

@@ -15,10 +15,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from mlinfra.data import BatchLoader, JpegFolder, PerSample, RandomCropFlip, make_jpegs, mnist, to_float
-from mlinfra.doctor import Fetching, Patient, SlowBus, SlowCollate, slow_read, keep
+from mlinfra.data import BatchLoader, PerSample, mnist, to_float
+from mlinfra.engine.crops import RandomCropFlip
+from mlinfra.engine.jpegs import JpegFolder, make_jpegs
+from mlinfra.engine.loaders import keep
+from mlinfra.engine.patients import Fetching, Patient, SlowBus, SlowCollate, slow_read
 from mlinfra.models import GluonCNN, resnet18
-from mlinfra.workers import Blur
+from mlinfra.engine.sweeps import Blur
 
 
 @cache

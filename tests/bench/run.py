@@ -74,7 +74,7 @@ def prepare(with_gpu: bool) -> None:
 
 def hardware() -> str:
     import psutil
-    from mlinfra.workers import usable_cores
+    from mlinfra.engine.machine import usable_cores
     return ", ".join([*gpu_names(), cpu_model(), f"{usable_cores()} cores", f"{psutil.virtual_memory().total / 2**30:.0f} GiB", system()])
 
 

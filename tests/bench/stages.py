@@ -27,7 +27,7 @@ def first(data: Any, iterations: int) -> Any:
 
 def spread(ratios: list[float], name: str = "") -> dict[str, float]:
     "The median, the least and the greatest of the rounds."
-    from mlinfra.ui import median
+    from mlinfra.engine.measure import median
     return {f"{name}ratio": median(ratios), f"{name}low": min(ratios), f"{name}high": max(ratios)}
 
 
@@ -47,7 +47,9 @@ def epoch(rounds: int, iterations: int) -> dict[str, Any]:
 
 def raw_files(folder: Path) -> Path:
     "A root such as torchvision uses, linked to our unpacked files."
-    from mlinfra.data import MD5, cache_dir, mnist
+    from mlinfra.data import mnist
+    from mlinfra.engine.idx import MD5
+    from mlinfra.engine.store import cache_dir
     mnist(train=True), mnist(train=False)  # unpacks them
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
@@ -57,7 +59,7 @@ def raw_files(folder: Path) -> Path:
 
 def run_contender(name: str, root: Path, iterations: int) -> dict[str, float] | None:
     "Its times, or None and a line of why."
-    from mlinfra.workers import usable_cores
+    from mlinfra.engine.machine import usable_cores
     python = PEERS[name].python if name in PEERS else sys.executable
     # the same cores for all, and no allocator settings but those that a contender makes itself
     env = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
@@ -76,7 +78,7 @@ def run_contender(name: str, root: Path, iterations: int) -> dict[str, float] | 
 
 def compare(own: list[dict[str, float]], floor: list[dict[str, float]]) -> dict[str, float]:
     "Ratios round by round; medians of everything else that was measured."
-    from mlinfra.ui import median
+    from mlinfra.engine.measure import median
     row: dict[str, float] = {}
     for kind in ("wall", "cpu"): row |= spread([mine[kind] / its[kind] for mine, its in zip(own, floor)], f"{kind}_")
     names = {"wall": "wall_seconds", "cpu": "cpu_seconds"}
@@ -155,7 +157,8 @@ def selection(rounds: int, iterations: int) -> dict[str, Any]:
 def sweep(rounds: int, iterations: int) -> dict[str, Any]:
     "The 2018 experiment on all images: rows, and the verdict."
     from mlinfra.data import mnist, sample_to_float
-    from mlinfra.workers import fit_curve, sweep_workers, usable_cores, verdict
+    from mlinfra.engine.machine import usable_cores
+    from mlinfra.workers import fit_curve, sweep_workers, verdict
     train, test = (first(mnist(train=part), iterations) for part in (True, False))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the rows' notes say what is beyond the cores
@@ -169,7 +172,7 @@ def sweep(rounds: int, iterations: int) -> dict[str, Any]:
 
 def imports(rounds: int, iterations: int) -> dict[str, float]:
     "Seconds that each import adds to `import torch`: medians over fresh processes, in turn."
-    from mlinfra.ui import median
+    from mlinfra.engine.measure import median
     modules = ("mlinfra", "mlinfra.training", "mlinfra.workers")
     found: dict[str, list[float]] = {module: [] for module in modules}
     for i in range(1 + max(rounds, 5)):
@@ -199,8 +202,8 @@ def real_step() -> tuple[Callable[[], None], float]:
     import torch
     from mlinfra.data import BatchLoader, mnist, to_float
     from mlinfra.models import GluonCNN
-    from mlinfra.training import keep_memory
-    from mlinfra.ui import interleave, median
+    from mlinfra.engine.machine import keep_memory
+    from mlinfra.engine.measure import interleave, median
     keep_memory()
     model, (x, y) = GluonCNN().to(memory_format=torch.channels_last), next(iter(BatchLoader(mnist(), BATCH)))
     work = lambda: torch.nn.functional.cross_entropy(model(to_float(x).contiguous(memory_format=torch.channels_last)), y).backward()
@@ -211,7 +214,9 @@ class Bookkeeping:
     "What `fit` does beside computing, with a bar and no other observer."
     def __init__(self, iterations: int):
         import torch
-        from mlinfra.training import History, HostClock, Observers, Progress
+        from mlinfra.engine.clocks import HostClock
+        from mlinfra.engine.observers import Observers, Progress
+        from mlinfra.training import History
         self.clock, self.observers, self.history, self.bar = HostClock(), Observers([], []), History(), Progress()
         self.run, self.loss = SimpleNamespace(iterations=iterations), torch.tensor(0.5)
 

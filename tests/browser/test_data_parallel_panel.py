@@ -2,10 +2,12 @@
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.data_parallel import NETWORKS, WORKLOADS, describe_scaling
+from mlinfra.data_parallel import WORKLOADS
+from mlinfra.engine.hardware import NETWORKS
+from mlinfra.views.data_parallel import describe_scaling
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
-CELL = "from mlinfra.data_parallel import faulty, run_ranks, scaling_panel\nprobe = scaling_panel()\nprobe"
+CELL = "from mlinfra.engine.ranks import faulty, run_ranks; from mlinfra.views.data_parallel import scaling_panel\nprobe = scaling_panel()\nprobe"
 LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
 
 
@@ -56,7 +58,7 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
 
 
 def test_ranks_from_a_cell_and_an_interrupt(open_cells, page):
-    notebook = open_cells("from mlinfra.data_parallel import faulty, run_ranks, who\nfound = run_ranks(who, 2, share_cores=True)",
+    notebook = open_cells("from mlinfra.engine.ranks import faulty, run_ranks, rank_and_world_size as who\nfound = run_ranks(who, 2, share_cores=True)",
                           "try: run_ranks(faulty, 2, 'hangs', share_cores=True, report=lambda share, words: __import__('_thread').interrupt_main() if 'at work' in words else None)\n"
                           "except KeyboardInterrupt: ended = 'interrupted'")
     assert notebook.value("found") == "{0: (0, 2), 1: (1, 2)}" and notebook.value("ended") == "'interrupted'"

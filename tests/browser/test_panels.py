@@ -4,17 +4,19 @@ import re
 import pytest
 from lab import Notebook, Panel, jobs, wait_until
 
-from mlinfra.arithmetic import Schedule, Stages, describe, describe_overlap
+from mlinfra.arithmetic import Schedule, Stages, describe
+from mlinfra.views.arithmetic import describe_overlap
 from mlinfra.models import GluonCNN, count_parameters
-from mlinfra.storage import LAYOUTS, STORAGES, describe_storage
-from mlinfra.ui import duration_text
+from mlinfra.engine.hardware import STORAGES
+from mlinfra.views.storage import LAYOUTS, describe_storage
+from mlinfra.engine.widgets import duration_text
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
 IMAGENET = 1_281_167
 
 
 def test_schedule_panel_by_keyboard_and_mouse(open_cells):
-    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
     panel.says(describe(Schedule(IMAGENET, 32, epochs=90), 0.44))
     before = panel.picture()
     panel.press("micro-batch", "ArrowRight", "ArrowRight")
@@ -29,7 +31,7 @@ def test_schedule_panel_by_keyboard_and_mouse(open_cells):
 
 
 def test_schedule_panel_at_its_extremes(open_cells):
-    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
     for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "End")
     panel.says(describe(Schedule(IMAGENET, 4096, epochs=300, accumulation=512, world_size=4096), 0.44))
     panel.root.get_by_text("drop_last").click()
@@ -39,7 +41,7 @@ def test_schedule_panel_at_its_extremes(open_cells):
 
 
 def test_schedule_panel_counts_a_real_loop(open_cells):
-    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
     panel.root.locator("select").select_option("MNIST")
     panel.press("world size", "ArrowRight")
     plan = Schedule(60_000, 32, epochs=90, world_size=2)
@@ -50,7 +52,7 @@ def test_schedule_panel_counts_a_real_loop(open_cells):
 
 
 def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
-    panel = Panel(open_cells("from mlinfra.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
+    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
     panel.press("micro-batch", "Home")
     panel.press("world size", "End")
     panel.says("4,096 = 4,096")
@@ -68,7 +70,7 @@ def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
 
 
 def test_overlap_panel(open_cells):
-    panel = Panel(open_cells("from mlinfra.arithmetic import overlap_panel\noverlap_panel()"), "overlap")
+    panel = Panel(open_cells("from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()"), "overlap")
     panel.says(describe_overlap(Stages(0.342, 0.038, 0.055), 4_000_000))
     before = panel.picture()
     panel.press("read", "ArrowLeft")
@@ -84,7 +86,7 @@ def test_overlap_panel(open_cells):
 
 
 def test_order_panel(open_cells):
-    panel = Panel(open_cells("from mlinfra.data import order_panel\norder_panel()"), "orders")
+    panel = Panel(open_cells("from mlinfra.views.data import order_panel\norder_panel()"), "orders")
     panel.says("4 batches an epoch; 0 samples left out")
     before = panel.picture()
     panel.press("seed", "ArrowRight")
@@ -100,7 +102,7 @@ def test_order_panel(open_cells):
 
 
 def test_layers_panel(open_cells):
-    panel = Panel(open_cells("from mlinfra.models import layers_panel\nlayers_panel()"), "layers")
+    panel = Panel(open_cells("from mlinfra.views.models import layers_panel\nlayers_panel()"), "layers")
     panel.says(f"{count_parameters(GluonCNN()):,} parameters")
     before = panel.picture()
     panel.press("dense", "End")
@@ -114,7 +116,7 @@ def test_layers_panel(open_cells):
 
 
 def test_prediction_is_locked_for_the_session(open_cells):
-    cells = "from mlinfra.ui import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
+    cells = "from mlinfra.engine.lesson import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
     notebook = open_cells(cells, "1")
     panel = Panel(notebook, "predict")
     panel.press("your answer", "ArrowRight")
@@ -131,7 +133,7 @@ def alone(curve, extra):
 
 
 def test_workers_panel_predicts_measures_and_stops(open_cells):
-    notebook = open_cells("from mlinfra.workers import workers_panel\nbox = workers_panel()\nbox")
+    notebook = open_cells("from mlinfra.views.workers import workers_panel\nbox = workers_panel()\nbox")
     panel = Panel(notebook, "workers")
     panel.says("usable cores")
     panel.press("images", "Home")
@@ -157,7 +159,7 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
 
 
 def test_storage_panel_predicts_measures_and_stops(open_cells):
-    panel = Panel(open_cells("from mlinfra.storage import storage_panel\nstorage_panel()"), "storage")
+    panel = Panel(open_cells("from mlinfra.views.storage import storage_panel\nstorage_panel()"), "storage")
     volume, files, shards = STORAGES["network block volume"], *LAYOUTS
     panel.says(describe_storage(volume, 110_000, 8, files))
     before = panel.picture()
@@ -194,7 +196,7 @@ def diagnose_patiently(panel, most=4):
 
 
 def test_doctor_panel_from_guess_to_cure(open_cells):
-    notebook = open_cells("from mlinfra.doctor import doctor_panel\nbox = doctor_panel(seconds=6)\nbox")
+    notebook = open_cells("from mlinfra.views.doctor import doctor_panel\nbox = doctor_panel(seconds=6)\nbox")
     panel = Panel(notebook, "doctor")
     panel.says("Guess what holds this pipeline back, then press Diagnose.")
     panel.root.locator("select").nth(0).select_option("copy-bound")
@@ -222,7 +224,7 @@ def test_doctor_panel_from_guess_to_cure(open_cells):
 
 
 def test_studio_lives_and_dies_well(open_cells):
-    panel = Panel(open_cells("from mlinfra.training import studio_panel\nstudio_panel()"), "studio")
+    panel = Panel(open_cells("from mlinfra.views.training import studio_panel\nstudio_panel()"), "studio")
     before = panel.picture()
     panel.press("epochs", "End")
     panel.button("Start").click()
@@ -247,7 +249,7 @@ def test_studio_lives_and_dies_well(open_cells):
 
 
 def test_studio_survives_an_infinite_loss(open_cells):
-    cell = "from mlinfra.training import studio_panel\nbox = studio_panel()\nbox.studio.controls['lr'].max = 8\nbox.studio.controls['lr'].value = 1e8\nbox"
+    cell = "from mlinfra.views.training import studio_panel\nbox = studio_panel()\nbox.studio.controls['lr'].max = 8\nbox.studio.controls['lr'].value = 1e8\nbox"
     panel = Panel(open_cells(cell), "studio")
     panel.button("Start").click()
     panel.says("no longer a number", 60)
@@ -256,7 +258,7 @@ def test_studio_survives_an_infinite_loss(open_cells):
 
 
 def test_studio_and_a_restarted_kernel(open_cells):
-    notebook = open_cells("from mlinfra.training import studio_panel\nstudio_panel()")
+    notebook = open_cells("from mlinfra.views.training import studio_panel\nstudio_panel()")
     panel = Panel(notebook, "studio")
     blank = panel.picture()
     panel.button("Start").click()
@@ -271,7 +273,7 @@ def test_studio_and_a_restarted_kernel(open_cells):
 
 
 def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
-    notebook = open_cells("from mlinfra.training import studio_panel\nstudio_panel()")
+    notebook = open_cells("from mlinfra.views.training import studio_panel\nstudio_panel()")
     panel = Panel(notebook, "studio")
     panel.press("epochs", "Home")
     panel.button("Start").click()
@@ -289,7 +291,7 @@ def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
     context.close()
 
 
-@pytest.mark.parametrize("chapter", ["index", "00_ui", "01_arithmetic", "02_data", "03_models"])
+@pytest.mark.parametrize("chapter", ["index", "01_arithmetic", "02_data", "03_models"])
 def test_a_whole_chapter_runs_in_the_browser(page, server, chapter):
     url, token, _ = server
     notebook = Notebook(page, url, token, f"nbs/{chapter}.ipynb").run_all(240)

@@ -4,14 +4,14 @@ from dataclasses import replace
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.pipeline import Setup, describe_setup
+from mlinfra.views.pipeline import Setup, describe_setup
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
 LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
 
 
 def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
-    notebook = open_cells("from mlinfra.pipeline import pipeline_panel\npipeline_panel()")
+    notebook = open_cells("from mlinfra.views.pipeline import pipeline_panel\npipeline_panel()")
     panel, setup = Panel(notebook, "pipeline"), Setup("GPipe", 4, 8)
     select = lambda value: panel.control("schedule").locator("select").select_option(value)
 

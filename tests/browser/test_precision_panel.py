@@ -4,13 +4,14 @@ import math
 import pytest
 from lab import Panel
 
-from mlinfra.precision import FORMATS, describe_value
+from mlinfra.precision import FORMATS
+from mlinfra.views.precision import describe_value
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 
 def test_formats_panel(open_cells):
-    panel = Panel(open_cells("from mlinfra.precision import formats_panel\nformats_panel()"), "formats")
+    panel = Panel(open_cells("from mlinfra.views.precision import formats_panel\nformats_panel()"), "formats")
     panel.says(describe_value(FORMATS["fp16"], 0.1))
     before = panel.picture()
     panel.press("exponent", "ArrowRight")
@@ -30,7 +31,7 @@ def test_formats_panel(open_cells):
 
 
 def test_a_typed_number_counts_until_a_slider_moves(open_cells):
-    panel = Panel(open_cells("from mlinfra.precision import formats_panel\nformats_panel()"), "formats")
+    panel = Panel(open_cells("from mlinfra.views.precision import formats_panel\nformats_panel()"), "formats")
     field = panel.root.locator("input[type=text]").first
     def enter(text):
         field.fill(text)

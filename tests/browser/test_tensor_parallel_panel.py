@@ -4,16 +4,17 @@ from dataclasses import replace
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.data_parallel import NETWORKS
-from mlinfra.precision import DEVICES
-from mlinfra.tensor_parallel import Split, describe_split
+from mlinfra.engine.hardware import NETWORKS
+from mlinfra.engine.hardware import ROOFLINES
+from mlinfra.engine.tensor_costs import Split
+from mlinfra.views.tensor_parallel import describe_split
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 
 def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
-    notebook = open_cells("from mlinfra.tensor_parallel import tensor_panel\nprobe = tensor_panel()\nprobe")
-    panel, split = Panel(notebook, "tensor"), Split(4096, 8192, 8, DEVICES["H100 SXM"], NETWORKS["NVLink 4 (H100)"])
+    notebook = open_cells("from mlinfra.views.tensor_parallel import tensor_panel\nprobe = tensor_panel()\nprobe")
+    panel, split = Panel(notebook, "tensor"), Split(4096, 8192, 8, ROOFLINES["H100 80 GB"], NETWORKS["NVLink 4 (H100)"])
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
 
     def now(**changes):
@@ -34,10 +35,10 @@ def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     now(parts=2)
     panel.drag("tokens", 0.0)
     now(tokens=64)
-    select("device", "V100 SXM2")
-    panel.says("precision must be one of fp32, fp16 for V100 SXM2, got 'bf16'")
+    select("device", "V100 32 GB")
+    panel.says("precision must be one of fp32, fp16 for V100 32 GB, got 'bf16'")
     select("precision", "fp16")
-    now(device=DEVICES["V100 SXM2"], precision="fp16")
+    now(device=ROOFLINES["V100 32 GB"], precision="fp16")
     panel.drag("tokens", 1.0)
     now(tokens=65536)
     panel.button("Run two ranks here").click()

@@ -4,13 +4,14 @@ from dataclasses import replace
 import pytest
 from lab import Panel
 
-from mlinfra.which_one import JOBS, cluster, recommend
+from mlinfra.engine.clusters import cluster
+from mlinfra.planner import JOBS, recommend
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 
-def test_which_one_panel_recommends(open_cells):
-    notebook = open_cells("from mlinfra.which_one import which_one_panel\nwhich_one_panel()")
+def test_planner_panel_recommends(open_cells):
+    notebook = open_cells("from mlinfra.views.planner import planner_panel\nplanner_panel()")
     panel, now = Panel(notebook, "which-one"), dict(job="LLaMA-like, 70B", device="A100 80 GB", batch=1024, nodes=8, node=8, between="InfiniBand HDR, 200 Gbit/s")
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
 
@@ -23,7 +24,7 @@ def test_which_one_panel_recommends(open_cells):
 
     picture = ""
     says()
-    notebook.shot("which_one")
+    notebook.shot("planner")
     select("link between nodes", "Ethernet, 1 Gbit/s")
     says(between="Ethernet, 1 Gbit/s")
     panel.press("batch", "ArrowRight")
@@ -35,7 +36,7 @@ def test_which_one_panel_recommends(open_cells):
     panel.press("nodes", "Home")
     says(nodes=1)
     panel.says("Nothing fits")
-    notebook.shot("which_one_nothing_fits")
+    notebook.shot("planner_nothing_fits")
     select("job", "ResNet-50")
     says(job="ResNet-50")
     panel.drag("nodes", 1.0)

@@ -17,7 +17,9 @@ import signal
 import sys
 import threading
 import warnings
+from collections import defaultdict
 from contextlib import contextmanager
+from datetime import timedelta
 from fnmatch import fnmatch
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -26,6 +28,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 import torch.distributed.launcher.api
 from torch import nn
 
@@ -55,22 +58,27 @@ class Target(NamedTuple):
 MANY = {"Sequence", "Iterable", "Collection", "list", "tuple"}
 
 
-def number_of(annotation):
-    "(int or float, whether many) of an annotation; None where it is no number."
-    if annotation in (int, float): return annotation, False
+def members_of(annotation):
+    "The syntax trees of an annotation's alternatives."
     text = getattr(annotation, "__forward_arg__", annotation)
-    if not isinstance(text, str): return None
-    try: tree = ast.parse(text, mode="eval").body
-    except SyntaxError: return None
-    members = [tree]
+    if inspect.isclass(text): text = text.__name__
+    try: members = [ast.parse(str(text), mode="eval").body]
+    except SyntaxError: return []
     while any(isinstance(m, ast.BinOp) for m in members):
         members = [side for m in members for side in ((m.left, m.right) if isinstance(m, ast.BinOp) else (m,))]
-    scalars = {m.id for m in members if isinstance(m, ast.Name)} & {"int", "float"}
-    if scalars: return (float if "float" in scalars else int), False
-    for member in members:
+    return members
+
+
+def number_of(annotation):
+    "(int or float, whether many) of an annotation; None where it is no number."
+    scalars = {m.id for m in members_of(annotation) if isinstance(m, ast.Name)}
+    for kind in (float, int):
+        if kind.__name__ in scalars: return kind, False
+    for member in members_of(annotation):
         if not isinstance(member, ast.Subscript) or ast.unparse(member.value).split(".")[-1] not in MANY: continue
         inner = member.slice.elts[0] if isinstance(member.slice, ast.Tuple) and member.slice.elts else member.slice
-        if isinstance(inner, ast.Name) and inner.id in ("int", "float"): return {"int": int, "float": float}[inner.id], True
+        for kind in (int, float):
+            if isinstance(inner, ast.Name) and inner.id == kind.__name__: return kind, True
     return None
 
 
@@ -103,11 +111,65 @@ def targets():
 
 # ---- what is meaningful although it looks like nonsense
 
-RESULTS = {  # made by the package and handed to its user: their numbers are measured or computed
-}
+RESULTS = {  # made by the package and handed to its user: their numbers are measured or computed, not brought
+    "Advice", "BatchPlan", "Collective", "Compared", "DeviceBytes", "Diagnosis", "Epoch", "Estimate", "Event", "Exponents",
+    "Footprint", "Held", "Hop", "HostPath", "LatencyRow", "LayerCost", "Line", "LoopCount", "Machine", "MemoryCost",
+    "MessageCount", "MicroBatchCost", "Offload", "Partition", "Question", "RankError", "RankTrialResult", "Reading", "Reads",
+    "BlockEvent", "Recorder", "Reveal", "Run", "Scores", "ShardedRun", "StateBytes", "Step", "StepSeconds", "Stream", "SweepRow", "Trace",
+    "Verification", "WorkerCurve"}
+
+ANY = "zero negative nan infinite half absurd"
+INNER = "ablation batch_search batches chains loaders passes remedies server.batch_of server.Trial shards.read_shard " \
+        "shards.mixed stages store timeline.Timeline timeline.needs timeline.StageTimes.of zero layer_costs"
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
-    ("*.seed", "zero negative", "any integer is a seed"),
+    ("*.seed", ANY, "torch and numpy refuse what is no seed in words of their own"),
+    ("*.workers", "zero", "the loader's own process"),
+    ("*.rank", "zero", "ranks are counted from 0"),
+    ("*.*stage", "zero", "a ZeRO stage, or the first stage of a pipeline"),
+    ("*.slot", "zero", "slots are counted from 0"),
+    ("*.lr", "zero", "a step of nothing, which torch takes"),
+    ("*.momentum", "zero", "none"),
+    ("*.dropout", "zero", "none"),
+    ("*.padding", "zero", "none"),
+    ("*.warm_up", "zero", "none"),
+    ("*.skip", "zero", "none"),
+    ("*.min_change", "zero", "any change is one"),
+    ("*.latency*", "zero", "an ideal link"),
+    ("*.launch_seconds", "zero", "an ideal device"),
+    ("*.transfer", "zero", "an ideal link"),
+    ("*.memory_passes", "zero", "an ideal device"),
+    ("*.budget_seconds", "infinite", "no limit"),
+    ("*.max_wait", "zero", "a batch starts at once"),
+    ("*.due", "zero", "a request at the start"),
+    ("*.extra_seconds", "zero", "nothing more"),
+    ("arithmetic.Stages.*", "zero", "a stage that costs nothing"),
+    ("engine.queue.ServiceTime.*", "zero", "a server that costs nothing"),
+    ("engine.queue.mean_wait.spread", "zero", "every batch takes as long"),
+    ("engine.patients.slow_*.*", "zero", "not slowed"),
+    ("engine.sweeps.Blur.times", "zero", "not slowed"),
+    ("engine.specs.ModelSpec.*", "zero", "a model that costs nothing"),
+    ("engine.hardware.*bytes", "zero", "an empty message"),
+    ("engine.hardware.StorageModel.*.bytes", "half", "a mean of sizes"),
+    ("engine.hardware.Roofline.seconds.flops", "zero", "a copy"),
+    ("*.wire_bytes.*", "zero", "an empty message"),
+    ("memory.zero_bytes_per_rank.*", "zero", "a model without, such as an optimizer without state"),
+    ("precision.Format.decode.code", "zero", "the code of 0"),
+    ("*precision.*value", ANY, "what the reader wants to see rounded, NaN and infinity included"),
+    ("precision.*.values", ANY, "what is added up, NaN and infinity included"),
+    ("precision.error_bound.terms", ANY, "what is added up"),
+    ("engine.measure.median.values", ANY, "any numbers have a median"),
+    ("engine.measure.percentile.values", ANY, "any numbers have percentiles"),
+    ("engine.measure.percentile.percent", "zero", "the smallest"),
+    ("engine.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    ("views.precision.plot_*", ANY, "any numbers can be drawn"),
+    ("views.*.draw_*.width", ANY, "the picture's, by code"),
+    ("views.*.draw_*.height", ANY, "the picture's, by code"),
+    ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
+    ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
+    ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
+    *((f"engine.{room}.*", ANY, "called by functions that have checked their numbers") for room in INNER.split()),
+    *((f"engine.{room}", ANY, "called by functions that have checked their numbers") for room in INNER.split()),
 ]
 
 
@@ -136,7 +198,7 @@ def valid_number(number, owner=""):
 
 class Objects:
     "Small valid objects, by annotation."
-    def __init__(self, folder): self.folder = folder
+    def __init__(self, folder): self.folder, self.strings = folder, {}
 
     @cached_property
     def images(self):
@@ -144,39 +206,49 @@ class Objects:
         return data.Images(torch.randint(0, 256, (8, 1, 28, 28), dtype=torch.uint8), torch.arange(8) % 10)
 
     def of(self, annotation, name, module):
-        text = str(getattr(annotation, "__forward_arg__", annotation))
-        for word in re.findall(r"[\w.]+", text):
-            if (made := self.named(word.split(".")[-1], name, module)) is not None: return made
-        if name in ("train", "valid", "test", "data", "dataset"): return self.images
-        if name == "loader": return [(torch.rand(4, 1, 28, 28), torch.arange(4))]
-        return MagicMock(name=name)  # a function that checks its numbers first does not look at it
+        "An object for a parameter; a mock where this file has none: a function that checks its numbers first does not look."
+        for member in members_of(annotation):
+            subscript = isinstance(member, ast.Subscript)
+            word = ast.unparse(member.value if subscript else member).split(".")[-1]
+            if word in MANY and subscript and word != "tuple": return [self.of(ast.unparse(member.slice), name, module)]
+            if (made := self.named(word, name, module)) is not None: return made
+        return self.images if name in ("train", "valid", "test", "data", "dataset") else MagicMock(name=name)
 
     def named(self, word, name, module):
-        if word == "str" and name in ("path", "root", "folder"): return str(self.folder / "x")
-        if word == "str": return STRINGS.get(name, "x")
-        if word == "Path": return self.folder / "x"
-        if word == "bool": return False
-        if word == "Module": return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-        if word == "Tensor": return torch.rand(4, 1, 28, 28)
-        if word == "Images" or word == "Dataset": return self.images
-        if word == "device": return torch.device("cpu")
-        if word == "Callable": return lambda *args: 1.0
-        if word == "dtype": return torch.float32
+        if word == "str": return str(self.folder / "x") if name in ("path", "root", "folder") else self.strings.get(name, "x")
+        makers = {"Path": lambda: self.folder / "x", "bool": lambda: False, "int": lambda: 4, "float": lambda: 0.5,
+                  "dict": lambda: defaultdict(lambda: 0.5), "Module": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
+                  "Tensor": lambda: torch.rand(4, 1, 28, 28), "Images": lambda: self.images, "Dataset": lambda: self.images,
+                  "device": lambda: torch.device("cpu"), "dtype": lambda: torch.float32, "Callable": lambda: lambda *_: 1.0}
+        if word in makers: return makers[word]()
         thing = vars(module).get(word)
         return self.instance(thing) if inspect.isclass(thing) and thing.__module__.startswith("mlinfra") else None
 
     def instance(self, thing):
         "An object of a class of ours; an empty one where its arguments are hard to have."
-        try: return thing(**self.arguments(thing))
+        try: return self.make(thing, {})
         except Exception: return thing.__new__(thing)
+
+    def make(self, function, changes, before=()):
+        "Call it; the strings it takes are learnt from what it says."
+        arguments = self.arguments(function, len(before)) | changes
+        for _ in range(3):
+            try: return function(*before, **arguments)
+            except ValueError as error:
+                found = re.search(r"must be one of ([^,]+), .*got 'x'$", str(error))
+                wrong = [name for name, value in arguments.items() if isinstance(value, str) and value == "x"]
+                if not found or not wrong: raise
+                self.strings[wrong[0]] = arguments[wrong[0]] = found[1]
+        return function(*before, **arguments)
 
     def arguments(self, function, skip=0):
         "The required arguments of a function."
         found = {}
-        for parameter in list(inspect.signature(function).parameters.values())[skip:]:
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.default is not parameter.empty: continue
-            kind = number_of(parameter.annotation)
-            found[parameter.name] = valid_number(Number(parameter.name, *kind, None)) if kind else self.of(parameter.annotation, parameter.name, sys.modules[function.__module__])
+        for p in list(inspect.signature(function).parameters.values())[skip:]:
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.default is not p.empty: continue
+            number = number_of(p.annotation)
+            found[p.name] = (valid_number(Number(p.name, *number, None)) if number
+                             else self.of(p.annotation, p.name, sys.modules[function.__module__]))
         return found
 
 
@@ -196,6 +268,7 @@ def held_back():
         patch.setattr(multiprocessing.process.BaseProcess, "start", begins)
         patch.setattr(torch.distributed.launcher.api.elastic_launch, "__call__", begins)
         patch.setattr(threading.Thread, "start", begins)
+        for name in ("send", "recv", "isend", "irecv"): patch.setattr(dist, name, begins)  # to a rank that is none: a crash
         yield
 
 
@@ -212,10 +285,9 @@ def limit(seconds):
 
 def call(target, objects, changes=()):
     instance = () if target.owner is None else (objects.instance(target.owner),)
-    arguments = {**objects.arguments(target.function, skip=len(instance)), **dict(changes)}
     with limit(1.0), held_back(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return target.function(*instance, **arguments)
+        return objects.make(target.function, dict(changes), instance)
 
 
 def outcome(target, objects, number, word):
@@ -244,7 +316,10 @@ def taken_nonsense(target, objects):
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory):
     import torch._dynamo  # else an optimizer's first use imports it within the time limit of a call
-    return Objects(tmp_path_factory.mktemp("numbers"))
+    folder = tmp_path_factory.mktemp("numbers")
+    dist.init_process_group("gloo", init_method=(folder / "group").as_uri(), rank=0, world_size=1, timeout=timedelta(seconds=1))
+    yield Objects(folder)
+    dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("target", targets(), ids=str)

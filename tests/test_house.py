@@ -356,7 +356,7 @@ def install(tmp_path):
 
     def run(want):
         calls.write_text("")
-        out = subprocess.run(["tools/install.sh", want], cwd=tmp_path, env={"PATH": os.environ["PATH"], "PYTHON": "no-python"},
+        out = subprocess.run(["tools/install.sh", want], cwd=tmp_path, env={"PATH": os.environ["PATH"], "PYTHON": "no-python", "UV": str(tmp_path / "uv")},
                              text=True, capture_output=True, timeout=20)
         return out.stdout + out.stderr, [c for c in calls.read_text().splitlines() if c != "-V"]
     return run
@@ -368,6 +368,16 @@ def test_a_second_install_does_nothing(install, tmp_path):
     assert install("lab") == ("", [])
     (tmp_path / ".venv/.lab-stamp").rename(tmp_path / ".venv/.test-stamp")
     assert install("lab") == ("", []), "what `make test` installed holds what `make lab` needs"
+
+
+@pytest.mark.parametrize("status, by_pip", [(0, False), (1, True)])
+def test_uv_installs_where_it_is_present_and_can(install, tmp_path, status, by_pip):
+    uv, said = tmp_path / "uv", tmp_path / "uv-calls"
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {said}\nexit {status}\n')
+    uv.chmod(0o755)
+    calls = install("lab")[1]
+    assert said.read_text() == "pip install --python .venv/bin/python -e .[lab] -c constraints.txt\n"
+    assert any("pip install" in c for c in calls) == by_pip
 
 
 @pytest.mark.parametrize("name", ["settings.ini", "constraints.txt", "setup.py", "pyproject.toml"])

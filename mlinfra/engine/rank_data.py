@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,10 +14,12 @@ from torch import nn
 from ..data import BatchLoader, Images, mnist
 from .checks import positive_int
 from .ranks import rank_and_world_size, sum_over_ranks
+from ..models import GluonCNN
 from ..training import evaluate, History
 
 # %% auto #0
-__all__ = ['cached_mnist', 'first_digits', 'ShardLoader', 'epoch_losses', 'accuracy_of_ranks']
+__all__ = ['cached_mnist', 'first_digits', 'ShardLoader', 'epoch_losses', 'accuracy_of_ranks', 'DigitsRun', 'InDouble',
+           'train_digits']
 
 # %% ../../nbs/engine/11_rank_data.ipynb #602a922a
 cached_mnist = functools.cache(mnist)  # many trials of a rank read it once
@@ -74,3 +77,33 @@ def accuracy_of_ranks(
     images, labels = (t.tensor_split(world_size)[rank] for t in data.tensors)
     right, seen = sum_over_ranks([evaluate(model, Images(images, labels)) * len(labels) if len(labels) else 0.0, len(labels)])
     return right / seen
+
+# %% ../../nbs/engine/11_rank_data.ipynb #c41e0002
+@dataclass(frozen=True)
+class DigitsRun:
+    "What a rank saw of a training run on MNIST."
+    losses:list[float]                # of its steps
+    accuracy:float                    # of all ranks, on 1,001 test images
+    weights:dict[str, torch.Tensor]   # after the last step
+
+class InDouble(nn.Module):
+    "A model that computes in float64, whatever its inputs are."
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model.double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor: return self.model(x.double())
+
+def train_digits(
+    train:Callable,       # of model and data set, such as a chapter's trainer; returns the history and the accuracy
+    samples:int=500,      # of MNIST
+    double:bool=False,    # in float64
+    device:str="cpu",
+    **options:Any,        # of the trainer
+) -> DigitsRun:
+    "Train the CNN of lesson 3 on MNIST, the same on every rank."
+    torch.manual_seed(0)
+    model, test = InDouble(GluonCNN()) if double else GluonCNN(), cached_mnist(train=False)
+    some = Images(test.images[:1_001], test.labels[:1_001])
+    history, accuracy = train(model, first_digits(samples), valid=some, device=device, **options)
+    return DigitsRun([step.loss for step in history.steps], accuracy, {name: p.detach() for name, p in model.named_parameters()})

@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TYPE_CHECKING
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'panel', 'status_html', 'slider', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
+           'panel', 'status_html', 'image_widget', 'widgets_library', 'slider', 'choose', 'checkbox',
+           'whole_number_field', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
            'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
@@ -194,12 +196,16 @@ class Svg:
     def box(self, x: float, y: float, width: float, height: float, color: str, hollow: bool = False) -> Svg:
         "Add a rectangle; `hollow` marks a prediction. Returns the drawing."
         look = f'fill="none" stroke="{color}" stroke-dasharray="4 2"' if hollow else f'fill="{color}"'
-        self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" {look}/>')
+        size = f'width="{max(width, 0):.2f}" height="{max(height, 0):.2f}"'
+        self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" {size} {look}/>')
         return self
 
-    def text(self, x: float, y: float, words: str, anchor: str = "start", size: int = 12, color: str = "currentColor") -> Svg:
+    def text(
+        self, x: float, y: float, words: str, anchor: str = "start", size: int = 12, color: str = "currentColor",
+    ) -> Svg:
         "Add words with their baseline at `y`; `anchor` is start, middle or end. Returns the drawing."
-        self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" font-size="{size}" fill="{color}">{escape(words)}</text>')
+        look = f'text-anchor="{anchor}" font-size="{size}" fill="{color}"'
+        self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" {look}>{escape(words)}</text>')
         return self
 
     def line(self, x1: float, y1: float, x2: float, y2: float, color: str = "currentColor") -> Svg:
@@ -223,7 +229,7 @@ def panel(
     extras:Iterable[ipywidgets.Widget]=(),            # shown under the picture, such as a `RunButton`'s widget
 ) -> ipywidgets.VBox:
     "Controls bound to words and a picture; the last value set is the one shown."
-    import ipywidgets as w
+    w = widgets_library()
     words, picture = w.HTML(), w.HTML()
     words.add_class("mlinfra-words")
     box = w.VBox([w.Box(list(controls.values()), layout=w.Layout(flex_flow="row wrap")), words, picture, *extras])
@@ -252,26 +258,69 @@ def status_html(
 # %% ../../nbs/engine/00_widgets.ipynb #f680dd99
 def _show(drawn: Svg | Canvas, widget: ipywidgets.Widget) -> ipywidgets.Widget:
     "`widget` showing `drawn`; another widget only when the kind of picture changes."
-    import ipywidgets as w
+    w = widgets_library()
     if isinstance(drawn, Svg):
         if not isinstance(widget, w.HTML): widget = w.HTML()
         widget.value = str(drawn)
         return widget
-    if not isinstance(widget, w.Image): widget = w.Image(format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
+    if not isinstance(widget, w.Image): widget = image_widget()
     widget.value = drawn.png()
     return widget
 
+def image_widget(
+    png:bytes=b"",  # what it shows first
+) -> ipywidgets.Image:
+    "A picture that shrinks with the page and keeps its shape."
+    w = widgets_library()
+    return w.Image(value=png, format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
+
 # %% ../../nbs/engine/00_widgets.ipynb #d7fb6bd0
+def widgets_library() -> ModuleType:
+    "ipywidgets; ImportError with the command that installs it."
+    try: import ipywidgets
+    except ImportError as error: raise ImportError('panels need ipywidgets: pip install "mlinfra[lab]"') from error
+    return ipywidgets
+
+def _labelled(kind: str, text: str, **traits: Any) -> ipywidgets.Widget:
+    "A control with its text on the left; all are equally wide, so that they stand in columns."
+    w = widgets_library()
+    look = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    return getattr(w, kind)(description=text, **look, **traits)
+
+def _plain(value: Any) -> str: return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
 def slider(
     text:str,                 # what it sets, with its unit
     options:Iterable[Any],    # the values it can take, in order
     value:Any,                # the one it starts with
-    readout:Callable[[Any], str]=lambda v: f"{v:,}" if isinstance(v, int) else f"{v:g}",
+    readout:Callable[[Any], str]=_plain,
 ) -> ipywidgets.SelectionSlider:
     "A slider over listed values, moved by mouse or arrow keys."
-    import ipywidgets as w
-    return w.SelectionSlider(options=[(readout(o), o) for o in options], value=value, description=text,
-                             style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    return _labelled("SelectionSlider", text, options=[(readout(o), o) for o in options], value=value)
+
+def choose(
+    text:str,                 # what it sets
+    options:Iterable[Any],    # the values it can take, or (words, value) pairs; a dictionary gives its keys' values
+    value:Any,                # the one it starts with
+) -> ipywidgets.Dropdown:
+    "A list to choose one value from."
+    pairs = list(options.items() if isinstance(options, dict) else options)
+    return _labelled("Dropdown", text, options=pairs, value=value)
+
+def checkbox(
+    text:str,            # what it switches on
+    value:bool=False,    # how it starts
+) -> ipywidgets.Checkbox:
+    "A switch."
+    return _labelled("Checkbox", text, value=value)
+
+def whole_number_field(
+    text:str,     # what it sets, with its unit
+    value:int,    # the one it starts with
+    most:int,     # largest value; the smallest is 1
+) -> ipywidgets.BoundedIntText:
+    "A field for a whole number."
+    return _labelled("BoundedIntText", text, min=1, max=most, value=value)
 
 # %% ../../nbs/engine/00_widgets.ipynb #0c035a4e
 class Stopped(Exception):
@@ -328,7 +377,7 @@ class Job:
 
 # %% ../../nbs/engine/00_widgets.ipynb #1a608ad6
 def release_threads() -> bool:
-    "Disband the OpenMP team of this thread, so that another thread computes at full speed; False where there is no GNU OpenMP."
+    "Disband this thread's OpenMP team, so that another thread computes at full speed; False without GNU OpenMP."
     try: maps = Path("/proc/self/maps").read_text()
     except OSError: return False  # not Linux
     found = re.search(r"/\S*libgomp\S*", maps)
@@ -380,7 +429,7 @@ class RunButton:
         done:Callable[[Any], str],                   # result -> what the status line says
         text:str="Run",                              # on the button
     ):
-        import ipywidgets as w
+        w = widgets_library()
         self.work, self.done, self.job, self._shown, self._clicks = work, done, None, 0.0, threading.Lock()
         release_after_cells()
         self.run = w.Button(description=text, button_style="primary", layout=w.Layout(width="auto", flex="0 0 auto"))

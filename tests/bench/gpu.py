@@ -106,6 +106,6 @@ def arithmetic_floor(iterations: int) -> float:
     product = lambda: [a @ a for _ in range(times)]
     timed(product)
     rate = 2 * side**3 * times / timed(product)
-    table = layer_table(GluonCNN(), (BATCH, 1, 28, 28))
+    table = layer_table(GluonCNN(), (1, 28, 28), BATCH)
     backward = 2 * table.flops.sum() - table.flops.iloc[0]  # the first layer needs no gradient for its input
     return float(iterations * (table.flops.sum() + backward) / rate)

@@ -1,5 +1,4 @@
 """The environments of the peers: made when they are missing, and what is in them."""
-import configparser
 import json
 import subprocess
 import sys
@@ -8,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools"))
+from notebooks import settings
 
 
 def bench_requirements() -> tuple[str, ...]:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "settings.ini")
-    return tuple(config["DEFAULT"]["bench_requirements"].split())
+    return tuple(settings()["bench_requirements"].split())
 
 
 @dataclass(frozen=True)

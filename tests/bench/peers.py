@@ -52,11 +52,26 @@ class Environment:
 
     def versions(self) -> dict[str, str]:
         "Package -> version."
-        ask = "import sys, json; from importlib.metadata import version; print(json.dumps({p: version(p) for p in sys.argv[1:]}))"
-        return json.loads(subprocess.run([self.python, "-c", ask, *self.packages], check=True, capture_output=True, text=True).stdout)
+        ask = "\n".join(("import sys, json", "from importlib.metadata import version",
+                         "print(json.dumps({p: version(p) for p in sys.argv[1:]}))"))
+        return json.loads(
+            subprocess.run([self.python, "-c", ask, *self.packages], check=True, capture_output=True, text=True).stdout
+        )
 
 
-BENCH = Environment(ROOT / ".venv-bench", bench_requirements(), ("lightning", "keras", "tensorflow-cpu", "accelerate"), ("torch", "lightning", "keras", "tensorflow", "accelerate"), True)
+BENCH = Environment(
+    ROOT / ".venv-bench",
+    bench_requirements(),
+    ("lightning", "keras", "tensorflow-cpu", "accelerate"),
+    ("torch", "lightning", "keras", "tensorflow", "accelerate"),
+    True,
+)
 # MXNet's last release is from 2022: it needs an old numpy, and with it an old Python
-MXNET = Environment(ROOT / ".venv-mxnet", ("mxnet==1.9.1", "numpy<1.24", "requests"), ("mxnet",), ("mxnet", "numpy"), False)
-PEERS = {"lightning": BENCH, "keras_tf": BENCH, "mxnet, not hybridized": MXNET}  # contender -> where it runs; the others run in ours
+MXNET = Environment(
+    ROOT / ".venv-mxnet", ("mxnet==1.9.1", "numpy<1.24", "requests"), ("mxnet",), ("mxnet", "numpy"), False
+)
+PEERS = {
+    "lightning": BENCH,
+    "keras_tf": BENCH,
+    "mxnet, not hybridized": MXNET,
+}  # contender -> where it runs; the others run in ours

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +83,11 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
 def sweep(args: argparse.Namespace) -> int:
     "Sweep DataLoader workers over MNIST and print the table and the verdict."
     from mlinfra.data import Images, mnist
+    from mlinfra.engine.checks import writable_file
     from mlinfra.engine.machine import usable_cores
     from mlinfra.engine.sweeps import Blur
     from mlinfra.workers import fit_curve, sweep_workers, verdict
+    if args.csv: writable_file("--csv", args.csv)
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     frame = sweep_workers(Images(digits.images[:args.limit], digits.labels[:args.limit]), args.workers, args.batch_size, test=test,
                           transform=Blur(args.blurs), repeats=args.repeats, seed=args.seed, device=args.device, progress=sys.stderr.isatty())
@@ -99,9 +102,9 @@ def doctor(args: argparse.Namespace) -> int:
     from mlinfra.doctor import diagnose
     from mlinfra.engine.factories import load_factory, made_by
     from mlinfra.engine.widgets import progress_bar
-    model, loader, options = made_by(load_factory(args.factory))
-    own = dict(seconds=args.seconds) | ({} if args.device is None else dict(device=args.device))
-    with progress_bar(sys.stderr.isatty()) as report: diagnosis = diagnose(model, loader, **options | own, report=report)
+    model, loader, options = made_by(load_factory(args.factory), diagnose)
+    own = dict(budget_seconds=args.seconds) | ({} if args.device is None else dict(device=args.device))
+    with progress_bar(sys.stderr.isatty()) as report: diagnosis = diagnose(model, loader, **options | own | dict(report=report))
     print(diagnosis, flush=True)
     for advice in diagnosis.advice if args.verify else ():
         with progress_bar(sys.stderr.isatty()) as report: print(f"verified: {diagnosis.verify(advice, args.seconds / 2, report)}", flush=True)
@@ -202,9 +205,19 @@ def main(
     "Run a command; returns its exit status."
     args = parser().parse_args(argv)
     try: return args.run(args)
-    except (ValueError, OSError) as error:
+    except Exception as error:
+        if _is_theirs(args, error):
+            traceback.print_exc()
+            return 1
+        if not isinstance(error, (ValueError, OSError)): raise
         print(f"mlinfra {args.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"mlinfra {args.command}: interrupted", file=sys.stderr)
         return 130
+
+def _is_theirs(args: argparse.Namespace, error: Exception) -> bool:
+    "Whether the command works on the user's own code, and the error comes from there: they want to see their lines."
+    if ":" not in getattr(args, "factory", getattr(args, "model", "")): return False
+    from mlinfra.engine.factories import raised_by_user
+    return raised_by_user(error)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -172,20 +172,28 @@ def doctor(args: argparse.Namespace) -> int:
 # %% ../nbs/98_cli.ipynb #507ee4b7
 def memory(args: argparse.Namespace) -> int:
     "What a training step of a model takes, whether it fits, and the largest batch that does; nothing is trained."
-    from mlinfra.memory import bar_parts, fits_text, profile, this_device
+    import torch
+    from mlinfra.engine.checks import one_of
+    from mlinfra.engine.hardware import DEVICES
     from mlinfra.engine.widgets import bytes_text
-    have = int(args.gb * 1e9) if args.gb else this_device().bytes
-    line = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing,
-                   accumulation=args.accumulation)
+    from mlinfra.memory import GPU_MARGIN, HOST_MARGIN, fits_text, profile, this_device
+    device = this_device() if args.on is None else DEVICES[one_of("--on", args.on, DEVICES)]
+    if not device.supports(args.precision): raise ValueError(f"{device.name} has no {args.precision}: use fp32 or fp16")
+    have = int(args.gb * 1e9) if args.gb else device.memory_bytes
+    margin = GPU_MARGIN if args.gb or device.capability else HOST_MARGIN
+    model, sample, step = _model(args.model)
+    if args.input_shape: sample = None  # what is typed goes first
+    line = profile(model, args.input_shape, sample=sample, step=step, input_dtype=getattr(torch, args.input_dtype),
+                   precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation)
     how = args.optimizer, args.sharding_stage, args.world_size
-    found = line.at(args.batch_size, *how)
-    for part, size in (bar_parts(found) | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
-    print(f"batch {args.batch_size:,} {fits_text(found.total, have)} of {bytes_text(have)}; "
-          f"the largest batch that fits is {line.largest(have, *how):,}")
+    found, largest = line.at(args.batch_size, *how), line.largest(have, *how, margin=margin)
+    for part, size in (found.parts() | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
+    words = fits_text(found.total, have, margin)
+    print(f"batch {args.batch_size:,} {words} of {bytes_text(have)}; the largest batch that fits is {largest:,}")
     return 0
 
-def _model(name: str):
-    "One of our models, on meta, or what a factory of the user's returns."
+def _model(name: str) -> tuple[Any, Any, Any]:
+    "One of our models, on meta, or what the user's factory returns: the model, a batch and the step, None where there is none."
     import torch
     from mlinfra import models
     from mlinfra.engine.factories import load_factory
@@ -193,11 +201,13 @@ def _model(name: str):
         ours = dict(gluon=models.GluonCNN, resnet18=models.resnet18, resnet50=models.resnet50)
         if name not in ours:
             raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")
-        with torch.device("meta"): return ours[name]()
+        with torch.device("meta"): return ours[name](), None, None
     made = load_factory(name)()
-    model = made[0] if isinstance(made, tuple) and made else made
-    if isinstance(model, torch.nn.Module): return model
-    raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
+    model, sample, options = (*made, None, None)[:3] if isinstance(made, tuple) and made else (made, None, None)
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
+    loads = hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list))
+    return model, next(iter(sample)) if loads else sample, (options or {}).get("step")
 
 # %% ../nbs/98_cli.ipynb #a8d0f602
 PRECISIONS = "fp32", "tf32", "bf16", "fp16"  # as in engine.autocast, which would import PyTorch
@@ -263,9 +273,12 @@ def _doctor_options(doctor: argparse.ArgumentParser) -> None:
 def _memory_options(memory: argparse.ArgumentParser) -> None:
     add = memory.add_argument
     add("model", metavar="MODEL",
-        help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model")
+        help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model, "
+             "or (model, batch or loader, options)")
     add("--input-shape", type=_shape, default=None, metavar="N,N,...",
         help="of one sample, such as 3,224,224; known for our models")
+    add("--input-dtype", choices=["float32", "int64"], default="float32", help="of the inputs; int64 for token ids")
+    add("--on", default=None, metavar="DEVICE", help='a device of the table, such as "T4 16 GB"; by default this one')
     add("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
     add("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam",
         help="whose state is counted")

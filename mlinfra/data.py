@@ -5,29 +5,25 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import Dataset, Subset
 
-from .engine.checks import ceil_div, positive_int
-from .engine.idx import MD5, downloaded, embedded, find, read_raw, unpacked
-from .engine.store import cache_dir
+from .engine.checks import boolean, ceil_div, nonnegative_int, positive_int
+from .engine.idx import idx_bytes
 from .engine.jpegs import JpegFolder, make_jpegs
 
-_all_ = ['JpegFolder', 'make_jpegs']
+_all_ = ["JpegFolder", "make_jpegs"]
 
 # %% auto #0
 __all__ = ['parse_idx', 'Images', 'mnist', 'split', 'sample_to_float', 'PerSample', 'to_float', 'as_tensors', 'BatchLoader',
-           'learn', 'epoch_orders', 'JpegFolder', 'make_jpegs']
+           'epoch_orders', 'JpegFolder', 'make_jpegs']
 
 # %% ../nbs/02_data.ipynb #83599443
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
 
 # %% ../nbs/02_data.ipynb #3df2703f
 def parse_idx(
@@ -38,7 +34,8 @@ def parse_idx(
     import numpy as np
     if len(raw) < 4: raise ValueError(f"{name} is no IDX file: {len(raw)} bytes are too few for its header")
     zero, kind, dims = struct.unpack(">HBB", raw[:4])
-    if zero != 0 or kind != 8: raise ValueError(f"{name} is no IDX file of unsigned bytes: it starts with {raw[:4].hex()}, not 000008")
+    if zero != 0 or kind != 8:
+        raise ValueError(f"{name} is no IDX file of unsigned bytes: it starts with {raw[:4].hex()}, not 000008")
     start = 4 + 4 * dims
     if len(raw) < start: raise ValueError(f"{name} is truncated inside its header: {len(raw)} bytes of {start}")
     shape = struct.unpack(f">{dims}I", raw[4:start])
@@ -54,7 +51,8 @@ class Images(Dataset):
         images:torch.Tensor,  # uint8, samples x channels x height x width
         labels:torch.Tensor,  # int64, one for each image
     ):
-        if len(images) != len(labels): raise ValueError(f"{len(images):,} images have {len(labels):,} labels: there must be one for each")
+        if len(images) != len(labels):
+            raise ValueError(f"{len(images):,} images have {len(labels):,} labels: there must be one for each")
         self.images, self.labels = images, labels
 
     @property
@@ -72,19 +70,10 @@ def mnist(
     verify:bool=True,                 # compare md5 sums; False for another data set in the same format
 ) -> Images:
     "MNIST: from your folder, from the repository, or downloaded once by torchvision."
-    if not isinstance(train, bool): raise ValueError(f"train must be True or False, got {train!r}")
-    prefix = "train" if train else "t10k"
-    images, labels = (_read(f"{prefix}-{kind}", root, verify) for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
+    prefix = "train" if boolean("train", train) else "t10k"
+    names = f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"
+    images, labels = (parse_idx(idx_bytes(name, root, verify), name) for name in names)
     return Images(torch.from_numpy(images.copy()).unsqueeze(1), torch.from_numpy(labels.astype("int64")))
-
-# %% ../nbs/02_data.ipynb #1ea2b666
-def _read(name: str, root: str | os.PathLike | None, check: bool) -> np.ndarray:
-    "One of the four files as an array, from the first place that has it."
-    if root is not None:
-        path = find(Path(root), name)
-        return parse_idx(read_raw(path, MD5[name] if check else None), str(path))
-    if embedded().is_dir(): return parse_idx(unpacked(name, embedded(), cache_dir() / "mnist"), name)
-    return parse_idx(read_raw(downloaded() / name, MD5[name]), name)
 
 # %% ../nbs/02_data.ipynb #07f63773
 def split(
@@ -93,10 +82,16 @@ def split(
     seed:int=0,          # the same seed gives the same split
 ) -> tuple[Subset, Subset]:
     "Disjoint training and validation subsets, drawn at random."
-    valid = positive_int("valid", valid)
-    if valid >= len(dataset): raise ValueError(f"valid must be below the {len(dataset):,} samples of the data set, got {valid:,}")
-    order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(seed)).tolist()
+    valid, samples = positive_int("valid", valid), len(dataset)
+    if valid >= samples: raise ValueError(f"valid must be below the {samples:,} samples of the data set, got {valid:,}")
+    order = torch.randperm(samples, generator=_seeded(seed)).tolist()
     return Subset(dataset, order[valid:]), Subset(dataset, order[:valid])
+
+def _seeded(
+    seed:int,  # from 0 to 2**63 - 1
+) -> torch.Generator:
+    "A generator of its own, so that nobody else's draws change its numbers."
+    return torch.Generator().manual_seed(nonnegative_int("seed", seed, most=2**63 - 1))
 
 # %% ../nbs/02_data.ipynb #740c00a7
 def sample_to_float(
@@ -135,9 +130,8 @@ def as_tensors(
     if isinstance(dataset, Subset):
         rows = torch.as_tensor(dataset.indices, dtype=torch.int64)
         return tuple(tensor[rows] for tensor in as_tensors(dataset.dataset))
-    tensors = getattr(dataset, "tensors", None)
-    if not tensors: raise TypeError(f"BatchLoader needs a data set with .tensors, got {type(dataset).__name__}: use torch's DataLoader for it")
-    return tuple(tensors)
+    if tensors := getattr(dataset, "tensors", None): return tuple(tensors)
+    raise TypeError(f"BatchLoader needs a data set with .tensors, got {type(dataset).__name__}: use torch's DataLoader for it")
 
 # %% ../nbs/02_data.ipynb #045da1c7
 class BatchLoader:
@@ -155,9 +149,11 @@ class BatchLoader:
         self.tensors = tuple(t.to(device) if device is not None else t for t in as_tensors(dataset))
         lengths = [len(t) for t in self.tensors]
         if len(set(lengths)) > 1: raise ValueError(f"the tensors of a data set must have as many rows each, got {lengths}")
-        self.dataset, self.batch_size, self.shuffle, self.drop_last, self.transform = dataset, batch_size, shuffle, drop_last, transform
-        self.generator = None if seed is None else torch.Generator().manual_seed(seed)
-        if drop_last and len(self) == 0: raise ValueError(f"drop_last leaves nothing: batch_size {batch_size:,} exceeds the {self.samples:,} samples")
+        self.dataset, self.batch_size, self.transform = dataset, batch_size, transform
+        self.shuffle, self.drop_last = boolean("shuffle", shuffle), boolean("drop_last", drop_last)
+        self.generator = None if seed is None else _seeded(seed)
+        if drop_last and len(self) == 0:
+            raise ValueError(f"drop_last leaves nothing: batch_size {batch_size:,} exceeds the {self.samples:,} samples")
 
     @property
     def batch_size(self) -> int:
@@ -172,7 +168,8 @@ class BatchLoader:
         "Samples in the data set."
         return len(self.tensors[0])
 
-    def __len__(self) -> int: return self.samples // self.batch_size if self.drop_last else ceil_div(self.samples, self.batch_size)
+    def __len__(self) -> int:
+        return self.samples // self.batch_size if self.drop_last else ceil_div(self.samples, self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
         size = self.batch_size
@@ -183,39 +180,17 @@ class BatchLoader:
 
     def _order(self) -> torch.Tensor:
         "This epoch's order, with the draws that DataLoader makes from the same generator."
-        torch.empty((), dtype=torch.int64).random_(generator=self.generator)  # DataLoader's seed for its workers
+        _draw(self.generator)  # DataLoader's seed for its workers
         if not self.shuffle: return torch.arange(self.samples, device=self.tensors[0].device)
         generator = self.generator
-        if generator is None: generator = torch.Generator().manual_seed(int(torch.empty((), dtype=torch.int64).random_()))
+        if generator is None: generator = torch.Generator().manual_seed(_draw(None))
         order = torch.randperm(self.samples, generator=generator)
         torch.randperm(self.samples, generator=generator)  # RandomSampler's draw for a remainder that is empty
         return order.to(self.tensors[0].device)
 
-# %% ../nbs/02_data.ipynb #e98f5e55
-def learn(
-    train:Images,       # to learn from
-    test:Images,        # to measure the loss on
-    batch_size:int,     # 1 is online, len(train) is full batch
-    lr:float,           # learning rate
-    budget:int,         # samples to look at, over all epochs
-    points:int=25,      # how often to measure
-    seed:int=0,         # of the order
-) -> pd.DataFrame:      # samples, seconds, test_loss
-    "The test loss of a linear classifier as it learns by SGD; measuring is not counted in the seconds."
-    import pandas as pd
-    from torch.nn.functional import cross_entropy, one_hot
-    weight, seen, seconds, rows = torch.zeros(785, 10), 0, 0.0, []
-    flat = lambda images: torch.cat([to_float(images).flatten(1), torch.ones(len(images), 1)], 1)
-    x_test, loader = flat(test.images), BatchLoader(train, batch_size, shuffle=True, seed=seed)
-    while seen < budget:
-        for images, labels in loader:
-            start = time.perf_counter()
-            x = flat(images)
-            weight -= lr / len(x) * x.T @ ((x @ weight).softmax(1) - one_hot(labels, 10))
-            seconds, seen = seconds + time.perf_counter() - start, seen + len(x)
-            if seen * points >= budget * (len(rows) + 1): rows.append((seen, seconds, float(cross_entropy(x_test @ weight, test.labels))))
-            if seen >= budget: break
-    return pd.DataFrame(rows, columns=["samples", "seconds", "test_loss"])
+def _draw(generator: torch.Generator | None) -> int:
+    "A whole number from the generator, or from torch's global one."
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
 
 # %% ../nbs/02_data.ipynb #946ea3fa
 def epoch_orders(
@@ -227,5 +202,6 @@ def epoch_orders(
 ) -> list[list[int]]:
     "The order of samples in each epoch, as BatchLoader and DataLoader draw it."
     from torch.utils.data import TensorDataset
-    loader = BatchLoader(TensorDataset(torch.arange(samples)), batch_size, shuffle, seed=seed)
-    return [[i for batch, in loader for i in batch.tolist()] for _ in range(epochs)]
+    numbers = TensorDataset(torch.arange(positive_int("samples", samples, most=10**7)))
+    loader = BatchLoader(numbers, batch_size, shuffle, seed=seed)
+    return [[i for batch, in loader for i in batch.tolist()] for _ in range(positive_int("epochs", epochs, most=10**4))]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from .engine.autocast import check_precision
 from .engine.batches import Feed, image_dims, make_loader, samples_in
@@ -182,7 +183,7 @@ def _try_layout(run: Run, group: list[Any], clock: Any) -> torch.Tensor:
         layout.restore()
         run.optimizer.zero_grad()
         run.feed.channels_last = False
-        group[:] = [run.feed(batch) for batch in group]
+        group[:] = [tree_map_only(torch.Tensor, torch.Tensor.contiguous, batch) for batch in group]
 
     loss, error = first_step(lambda: run.passes.step(group, clock.lap), fall_back, run.model)
     if error: run.history.remarks.append(f"trained without channels_last, which the model does not take: {error}")
@@ -286,6 +287,7 @@ def _validation(run: Run, valid: Any, loss_fn: Any, step: Any, metric: Any) -> C
     accuracy = step is None and (loss_fn is None or sample is not None and _has_accuracy(run.model, feed, sample))
     measures = Measures(loss_fn or class_loss, step, accuracy, metric)
     if sample is not None: scores(run.model, [sample], feed, measures)
+    elif not iter_is_self(valid): raise ValueError("valid must have samples, and its loader yields no batch")
     return lambda: scores(run.model, loader, feed, measures)
 
 def _has_accuracy(model: nn.Module, feed: Feed, batch: Any) -> bool:
@@ -312,9 +314,10 @@ def _run(run: Run, check: Callable | None, plateau: Any, channels_last: bool | N
             if plateau is not None: plateau.step(_watched(plateau, done))
             if run.stopping: break
     finally:
-        run.observers.tell("on_end", run)
-        run.passes.end()
-        layout.restore()
+        try: run.observers.tell("on_end", run)
+        finally:
+            run.passes.end()
+            layout.restore()
     run.history.stopped = run.stopping
     if (skipped := run.passes.skipped_updates()) > 0:
         run.history.remarks.append(f"gradients overflowed in fp16: at least {count_text(skipped, 'update')} skipped, "

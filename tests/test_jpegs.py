@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
+from mlinfra import data
 from mlinfra.engine import jpegs, rawcache
 
 SMALL = dict(size=(32, 24), classes=3, progress=False)
@@ -54,10 +55,11 @@ def test_a_killed_writer_leaves_whole_files_and_is_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["make_jpegs({root!r}, 9, size=(64, 48), progress=False)",
-                                  "make_raw_cache(JpegFolder({photos!r}), {root!r}, progress=False)"], ids=["make_jpegs", "make_raw_cache"])
+                                  "make_raw_cache(JpegFolder({photos!r}), {root!r}, progress=False)"],
+                         ids=["make_jpegs", "make_raw_cache"])
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, photos, what):
     root = tmp_path / "full" / "here"
-    code = "from mlinfra.data import *\n" + what.format(root=str(root), photos=str(photos))
+    code = "from mlinfra.engine.jpegs import *; from mlinfra.engine.rawcache import *\n" + what.format(root=str(root), photos=str(photos))
     full = lambda: (resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)), signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=full, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
     assert done.returncode != 0 and "File too large" in done.stderr
@@ -78,7 +80,7 @@ def test_a_file_that_cannot_be_read_is_named(photos):
     with pytest.raises(OSError, match=path.name): folder[5]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(broken=st.sets(st.integers(0, 11), max_size=10), batch=st.integers(1, 13), workers=st.sampled_from([0, 0, 0, 2]))
 def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, batch, workers, tmp_path_factory):
     folder = jpegs.JpegFolder(jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 12, **SMALL), on_error="skip")
@@ -90,6 +92,26 @@ def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, bat
             return
     assert seen == Counter(int(folder[i][0].long().sum()) for i in range(12) if i not in broken)
     assert {path for path, _ in folder.samples if path in folder.skipped} == {folder.samples[i][0] for i in broken}
+
+
+def test_decoding_warns_of_nothing_that_will_go(photos):
+    code = f"from mlinfra.data import JpegFolder; [image for image, _ in JpegFolder({str(photos)!r})]"
+    done = subprocess.run([sys.executable, "-W", "error::DeprecationWarning", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_simplejpeg_pillow_gives_the_same_pixels(photos, monkeypatch):
+    folder = data.JpegFolder(photos)
+    before = [image for image, _ in folder]
+    monkeypatch.setattr(jpegs, "_simplejpeg", lambda: None)
+    assert all(torch.equal(image, once) for (image, _), once in zip(folder, before, strict=True))
+
+
+def test_an_error_of_the_readers_transform_is_not_taken_for_a_broken_file(photos):
+    def clumsy(_image): raise ValueError("my own mistake")
+    folder = data.JpegFolder(photos, clumsy, on_error="skip")
+    with pytest.raises(ValueError, match="my own mistake"): next(iter(DataLoader(folder, 4)))
+    assert folder.skipped == []
 
 
 def test_a_raw_cache_travels_to_workers_as_a_path(photos, tmp_path):

@@ -1,20 +1,28 @@
 """fit where a notebook cannot show it: interrupts, broken observers, dead workers, other loaders, a script of one's own."""
+import csv
+import io
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images
-from mlinfra import training
 from mlinfra.engine.autocast import check_precision
-from mlinfra.engine.observers import EVENTS
-from mlinfra.training import History, fit
+from mlinfra.engine.observers import EVENTS, ClipGradients, CsvLog, EarlyStopping, PrintEpochs
+from mlinfra.engine.passes import GraphedPass, Pass
+from mlinfra.models import GluonCNN
+from mlinfra.training import History, evaluate, fit, recipe, sgd
 
 QUIET = dict(progress=False, keep_memory=False, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def seeded(): torch.manual_seed(0)
 
 
 def tiny(samples=64): return Images(torch.randint(0, 256, (samples, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (samples,)))
@@ -98,38 +106,41 @@ def test_a_killed_worker_is_an_error_not_a_hang(tmp_path):
     assert done.returncode == 1 and re.search(r"DataLoader worker .*killed|Connection\w+Error|EOFError", done.stderr, re.IGNORECASE), done.stderr
 
 
-class Replayed(training._Graphed):
-    "Replays without a GPU: what was recorded is computed again, and its results land where the recorded ones lay."
-    replays = 0
-    def _record(self, x, y):
-        self.x, self.y, self.graphs = x.clone(), y.clone(), (Again(self.again_forward), Again(self.again_backward))
-        self.loss, self.gradients = torch.zeros(()), [torch.zeros_like(p) for p in self.parameters]
-
-    def again_forward(self):
-        Replayed.replays += 1
-        self.live = self.run.loss_fn(self.run.model(self.x), self.y)
-        self.loss.copy_(self.live.detach())
-
-    def again_backward(self):
-        for kept, new in zip(self.gradients, torch.autograd.grad(self.live, self.parameters), strict=True): kept.copy_(new)
-
-
 class Again:
-    def __init__(self, replay): self.replay = replay
+    "A recording without a GPU: what was recorded is computed again, and its results land where the recorded ones lay."
+    replays = 0
+
+    def __init__(self, batch, parameters, forward, backward):
+        self.batch, self.parameters, self.compute = [t.clone() for t in batch], parameters, forward
+        self.loss, self.gradients = torch.zeros(()), [torch.zeros_like(p) for p in parameters]
+
+    def forward(self, batch):
+        Again.replays += 1
+        for kept, new in zip(self.batch, batch): kept.copy_(new)
+        self.live = self.compute(self.batch)
+        return self.loss.copy_(self.live.detach())
+
+    def backward(self):
+        for kept, new in zip(self.gradients, torch.autograd.grad(self.live, self.parameters), strict=True): kept.copy_(new)
+        for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
 
 
-def test_replayed_batches_train_like_eager_ones(monkeypatch):
+class Replayed(GraphedPass):
+    recorder = Again
+    def check(self, run): pass
+
+
+def test_replayed_batches_train_like_eager_ones():
     "What surrounds a CUDA graph: warm-up, the smaller last batch, gradients in place. The graphs themselves are in test_gpu.py."
-    def trained():
+    def trained(**how):
         torch.manual_seed(0)
         data, model = tiny(200), linear()
-        history = fit(model, BatchLoader(data, 64, shuffle=True, seed=1), epochs=2, optimizer=training.sgd(model, 0.1, 0.9), **QUIET)
+        history = fit(model, BatchLoader(data, 64, shuffle=True, seed=1), epochs=2, optimizer=sgd(model, 0.1, 0.9), **how, **QUIET)
         return [s.loss for s in history.steps], model[1].weight, model[1].weight.grad
     losses, weight, _ = trained()
-    monkeypatch.setattr(training, "_Eager", Replayed)
-    again, same, left = trained()
+    again, same, left = trained(passes=Replayed())
     assert again == losses and torch.equal(same, weight) and left is None
-    assert Replayed.replays == 6 - 3, "two epochs of three full batches, less the warm-up"
+    assert Again.replays == 6 - 3, "two epochs of three full batches, less the warm-up"
 
 
 def test_any_loader_and_any_loss():
@@ -182,3 +193,391 @@ def test_fixed_seed_fixed_losses():
         data, model = tiny(), linear()
         return [s.loss for s in fit(model, BatchLoader(data, 16, shuffle=True, seed=1), epochs=2, **QUIET).steps]
     assert losses() == losses()
+
+
+# ---- a pass of one's own
+
+class Counted(Pass):
+    "Remembers what it was asked, and gives every micro-batch half of its weight."
+    def start(self, run):
+        super().start(run)
+        self.calls = ["start"]
+    def shares(self, counts):
+        self.calls.append(counts)
+        return [share / 2 for share in super().shares(counts)]
+    def micro_step(self, batch, share, last, lap):
+        self.calls.append((share, last))
+        return super().micro_step(batch, share, last, lap)
+    def update(self):
+        self.calls.append("update")
+        super().update()
+    def end(self): self.calls.append("end")
+
+
+def test_fit_takes_a_pass_of_ones_own():
+    own = Counted()
+    torch.manual_seed(0)
+    history = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, passes=own, **QUIET)
+    assert own.calls == ["start", [8, 4], (1 / 3, False), (1 / 6, True), "update", "end"] and history.steps[0].samples == 12
+    torch.manual_seed(0)
+    usual = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, **QUIET)
+    assert abs(history.steps[0].loss - usual.steps[0].loss / 2) < 1e-6  # sums of two roundings in float32, near 1
+
+
+def test_a_pass_may_run_the_whole_step():
+    class Whole(Pass):
+        def step(self, group, lap):
+            loss = self.forward(tuple(torch.cat(part) for part in zip(*group)))
+            self.backward(loss)
+            lap("forward")
+            return loss.detach()
+    def trained(**how):
+        torch.manual_seed(0)
+        data, model = tiny(64), linear()
+        return fit(model, BatchLoader(data, 16), **how, **QUIET).steps, model
+    (steps, one), (usual, other) = trained(accumulation=4, passes=Whole()), trained()
+    assert len(steps) == 1 and steps[0].samples == 64 and steps[0].backward == 0 < steps[0].forward and len(usual) == 4
+    _, large = trained(passes=Whole())
+    assert all(torch.equal(a, b) for a, b in zip(large.parameters(), other.parameters())), "one micro-batch a step: the usual arithmetic"
+
+
+def test_a_pass_is_told_of_the_end_of_a_run_that_fails():
+    own = Counted()
+    def loader():
+        yield from BatchLoader(tiny(8), 8)
+        raise OSError("the disk is gone")
+    with pytest.raises(OSError, match="the disk is gone"): fit(linear(), loader(), passes=own, **QUIET)
+    assert own.calls[-1] == "end"
+
+
+# ---- any batch
+
+def words(samples=32): return torch.randint(0, 50, (samples, 7)), torch.randint(0, 3, (samples,))
+
+
+class Reader(nn.Module):
+    "Classifies rows of tokens; takes and returns dictionaries, as many models of text do."
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.table, self.head = nn.Embedding(256, 8, sparse=sparse), nn.Linear(8, 3)
+    def forward(self, tokens, mask=None):
+        assert not tokens.is_floating_point(), "tokens are not numbers"
+        return dict(logits=self.head(self.table(tokens.int()).mean(1)))
+
+
+def reader_loss(model, batch): return nn.functional.cross_entropy(model(batch["tokens"])["logits"], batch["labels"])
+
+
+def test_a_step_of_ones_own_takes_dictionaries():
+    tokens, labels = words()
+    batches = [dict(tokens=tokens[i:i + 8], labels=labels[i:i + 8], names=["a"] * 8) for i in range(0, 32, 8)]
+    history = fit(Reader(), batches, step=reader_loss, epochs=5, valid=batches,
+                  metric=lambda model, batch: (model(batch["tokens"])["logits"].argmax(1) == batch["labels"]).float().mean(), **QUIET)
+    last = history.epochs[-1]
+    assert last.samples == 32 and last.loss < history.epochs[0].loss and last.accuracy is None
+    assert 0 <= last.metric <= 1 and last.valid_loss < history.epochs[0].valid_loss
+
+
+def test_a_step_of_ones_own_accumulates_by_samples():
+    def trained(sizes, accumulation):
+        torch.manual_seed(0)
+        tokens, labels = words(12)
+        model = Reader()
+        batches = [dict(tokens=t, labels=y) for t, y in zip(tokens.split(sizes), labels.split(sizes))]
+        fit(model, batches, step=reader_loss, accumulation=accumulation, **QUIET)
+        return model.head.weight
+    # 12 samples in another order of additions: a few roundings of numbers below 1 in float32
+    torch.testing.assert_close(trained([8, 4], 2), trained([12], 1), rtol=1e-5, atol=1e-6)
+
+
+def test_nested_batches_and_no_targets():
+    batches = [((torch.randn(4, 3), {"more": torch.randn(4, 2)}),)] * 3
+    model = nn.Linear(5, 5)
+    def reconstruct(model, batch):
+        (x, rest), = batch
+        x = torch.cat([x, rest["more"]], 1)
+        return (model(x) - x).square().mean()
+    history = fit(model, batches, step=reconstruct, epochs=2, **QUIET)
+    assert [s.samples for s in history.steps] == [4] * 6 and history.steps[-1].loss < history.steps[0].loss
+
+
+@pytest.mark.parametrize("batch", [dict(x=torch.zeros(2, 4)), torch.zeros(2, 4), (torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2))],
+                         ids=["dict", "no targets", "three"])
+def test_other_batches_without_a_step_are_refused_in_a_sentence(batch):
+    with pytest.raises(ValueError, match=r"must yield \(inputs, targets\).*pass step="): fit(nn.Linear(4, 2), [batch], **QUIET)
+
+
+def test_numpy_batches():
+    rng = np.random.default_rng(0)
+    batches = [(rng.normal(size=(8, 4)), rng.integers(0, 2, 8).astype(np.int32))] * 3
+    history = fit(nn.Linear(4, 2), batches, epochs=2, valid=batches, **QUIET)
+    assert history.epochs[1].loss < history.epochs[0].loss and history.epochs[1].accuracy is not None
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int64])
+def test_one_hot_targets(kind):
+    x, y = torch.randn(32, 4), torch.randint(0, 3, (32,))
+    torch.manual_seed(0)
+    classes = fit(model := nn.Linear(4, 3), [(x, y)] * 3, **QUIET).steps
+    torch.manual_seed(0)
+    one_hot = fit(again := nn.Linear(4, 3), [(x, nn.functional.one_hot(y).to(kind))] * 3, valid=[(x, nn.functional.one_hot(y).to(kind))], **QUIET)
+    # the same sum with 0 * log p added, twice three terms: roundings of float32 near 1
+    torch.testing.assert_close([s.loss for s in one_hot.steps], [s.loss for s in classes], rtol=1e-5, atol=1e-6)
+    assert one_hot.epochs[0].accuracy == evaluate(again, [(x, y)])
+
+
+class Squares(Dataset):
+    "A plain map-style data set."
+    def __len__(self): return 20
+    def __getitem__(self, i): return torch.full((4,), i / 20), i % 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_plain_data_set_is_batched(workers):
+    history = fit(nn.Linear(4, 2), Squares(), batch_size=8, workers=workers, valid=Squares(), **QUIET)
+    assert [s.samples for s in history.steps] == [8, 8, 4] and history.epochs[0].accuracy is not None
+
+
+@pytest.mark.parametrize("train", [3, None, object()])
+def test_what_is_no_data_is_refused(train):
+    with pytest.raises(TypeError, match="pass a loader, or a data set"): fit(nn.Linear(4, 2), train, **QUIET)
+
+
+# ---- bytes
+
+class Seen(nn.Module):
+    "Remembers the kind of its inputs."
+    def __init__(self, table=False):
+        super().__init__()
+        self.kinds, self.head = [], nn.Linear(1, 2)
+        if table: self.table = nn.Embedding(256, 1)
+    def forward(self, x):
+        self.kinds.append(x.dtype)
+        return self.head(x.float().flatten(1).mean(1, keepdim=True))
+
+
+@pytest.mark.parametrize("shape, table, scale, kind", [
+    ((4, 1, 5, 5), False, None, torch.float32), ((4, 5, 5), False, None, torch.float32), ((4, 5, 5), True, None, torch.uint8),
+    ((4, 7), False, None, torch.uint8), ((4, 7), True, None, torch.uint8), ((4, 1, 5, 5), False, False, torch.uint8)])
+def test_only_images_are_scaled(shape, table, scale, kind):
+    model, batch = Seen(table), (torch.randint(0, 256, shape, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
+    fit(model, [batch], scale_images=scale, valid=[batch], **QUIET)
+    evaluate(model, [batch], scale_images=scale)
+    assert set(model.kinds) == {kind}
+
+
+def test_token_ids_reach_the_model_as_they_are():
+    tokens, labels = words()
+    class Logits(Reader):
+        def forward(self, tokens): return super().forward(tokens)["logits"]
+    assert fit(Logits(), [(tokens.to(torch.uint8), labels)], valid=[(tokens.to(torch.uint8), labels)], **QUIET).epochs[0].accuracy is not None
+
+
+# ---- validation
+
+def test_regression_has_a_validation_loss_and_a_metric():
+    x = torch.randn(64, 3)
+    data = TensorDataset(x, x.sum(1, keepdim=True))
+    history = fit(nn.Linear(3, 1), data, epochs=10, loss_fn=nn.functional.mse_loss, valid=data, metric=lambda out, y: (out - y).abs().mean(), **QUIET)
+    first, last = history.epochs[0], history.epochs[-1]
+    assert last.valid_loss < first.valid_loss and last.metric < first.metric and last.accuracy is None
+    assert {"valid_loss", "metric"} <= set(history.table().columns)
+
+
+def test_segmentation_counts_pixels():
+    x = torch.randn(4, 2, 6, 6)
+    y = (x[:, 0] > 0).long()
+    history = fit(nn.Conv2d(2, 2, 1), [(x, y)], epochs=30, valid=[(x, y)], **QUIET)
+    assert history.epochs[-1].accuracy > history.epochs[0].accuracy and 0 < history.epochs[-1].accuracy <= 1
+
+
+def test_a_single_logit_is_not_an_accuracy():
+    x, y = torch.randn(16, 3), torch.ones(16)
+    with pytest.raises(ValueError, match=r"pass metric="): evaluate(nn.Linear(3, 1), [(x, y.long())])
+    with pytest.raises(ValueError, match="an output for each class"): fit(nn.Linear(3, 1), [(x, y.long())], **QUIET)
+    history = fit(nn.Linear(3, 1), [(x, y[:, None])], loss_fn=nn.functional.binary_cross_entropy_with_logits, valid=[(x, y[:, None])], **QUIET)
+    assert history.epochs[0].accuracy is None and history.epochs[0].valid_loss > 0
+    assert evaluate(nn.Linear(3, 1), [(x, y)], metric=lambda out, y: ((out[:, 0] > 0) == (y > 0)).float().mean()) <= 1
+
+
+@pytest.mark.parametrize("valid, how", [
+    ([(torch.randn(4, 784), torch.zeros(4, 2, dtype=torch.int64))], {}), ([], {}), ([torch.zeros(4, 784)], {}),
+    (iter([(torch.randn(4, 784), torch.zeros(4, dtype=torch.int64))]), dict(epochs=2))])
+def test_validation_that_cannot_be_evaluated_is_found_before_the_first_epoch(valid, how):
+    model = linear()
+    before = model[1].weight.clone()
+    with pytest.raises((ValueError, RuntimeError)): fit(model, BatchLoader(tiny(), 8), valid=valid, **how, **QUIET)
+    assert torch.equal(model[1].weight, before)
+
+
+def test_trying_the_validation_does_not_change_the_run():
+    def losses(**how):
+        torch.manual_seed(0)
+        data = tiny()
+        return [s.loss for s in fit(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(784, 10)), BatchLoader(data, 16, shuffle=True), **how, **QUIET).steps]
+    data = tiny()
+    assert losses() == losses(valid=data)
+
+
+# ---- their model comes back whole
+
+class Viewed(nn.Module):
+    "A model that reshapes with view, as many do."
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4 * 6 * 6, 2)
+    def forward(self, x): return self.head(self.norm(self.conv(x)).view(x.shape[0], -1))
+
+
+def pictures(): return [(torch.randn(8, 3, 8, 8), torch.randint(0, 2, (8,))) for _ in range(3)]
+
+
+def test_a_model_that_views_is_trained_in_its_own_layout():
+    def trained(**how):
+        torch.manual_seed(0)
+        batches, model = pictures(), Viewed()
+        return fit(model, batches, **how, **QUIET), model
+    (history, model), (plain, same) = trained(), trained(channels_last=False)
+    assert "trained without channels_last" in history.remarks[0] and not plain.remarks
+    assert [s.loss for s in history.steps] == [s.loss for s in plain.steps]
+    for a, b in zip(model.state_dict().values(), same.state_dict().values()): assert torch.equal(a, b)
+    model(torch.randn(2, 3, 8, 8))
+    with pytest.raises(RuntimeError, match="view"): trained(channels_last=True)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_layout_is_restored_after_the_run(momentum):
+    def trained(runs, **how):
+        torch.manual_seed(0)
+        batches, model = pictures(), nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2))
+        optimizer = sgd(model, 0.05, momentum)
+        for _ in range(runs): fit(model, batches, optimizer=optimizer, epochs=2 // runs, **how, **QUIET)
+        assert all(p.is_contiguous() for p in model.parameters())
+        return model[0].weight
+    assert torch.equal(trained(2), trained(1)), "the optimizer's state follows the weights"
+    # another layout adds the 27 products of a convolution in another order, six steps long
+    torch.testing.assert_close(trained(1), trained(1, channels_last=False), rtol=1e-4, atol=1e-5)
+
+
+def test_the_layout_is_restored_after_a_failure():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2))
+    def loader():
+        yield from pictures()
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt): fit(model, loader(), **QUIET)
+    assert model[0].weight.is_contiguous()
+
+
+def test_gradients_left_over_are_cleared():
+    def trained(leave):
+        torch.manual_seed(0)
+        data, model = tiny(16), linear()
+        if leave: model(torch.rand(4, 784) * 1e3).sum().backward()
+        fit(model, BatchLoader(data, 16), **QUIET)
+        return model[1].weight
+    assert torch.equal(trained(True), trained(False))
+
+
+@pytest.mark.parametrize("how, says", [
+    (lambda m: dict(optimizer=torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1)), "no parameter of this model"),
+    (lambda m: dict(optimizer=torch.optim.LBFGS(m.parameters())), "several times in a step"),
+    (lambda m: dict(optimizer="lion"), "optimizer must be sgd, adam or adamw"),
+    (lambda m: dict(optimizer=0.1), "must be a torch.optim.Optimizer, got float"),
+    (lambda m: dict(scheduler=torch.optim.lr_scheduler.StepLR(sgd(m), 1)), "pass its optimizer too"),
+    (lambda m: dict(optimizer=sgd(m), scheduler=torch.optim.lr_scheduler.StepLR(sgd(m), 1)), "belongs to another optimizer"),
+    (lambda m: dict(scheduler=0.9), "scheduler must be one of torch.optim.lr_scheduler"),
+    (lambda m: dict(history=[]), "history must be a History, got list"),
+    (lambda m: dict(step=reader_loss, loss_fn=nn.functional.mse_loss), "not both"),
+    (lambda m: dict(metric=lambda out, y: 0.0), "pass valid= too"),
+    (lambda m: dict(batch_size=0), "batch_size must be at least 1"),
+    (lambda m: dict(loss_fn=nn.CrossEntropyLoss(reduction="none")), "must be one number"),
+    (lambda m: dict(observers=[EarlyStopping]), "got the class EarlyStopping"),
+])
+def test_what_cannot_train_is_refused_in_a_sentence(how, says):
+    model = linear()
+    before = model[1].weight.clone()
+    with pytest.raises((ValueError, TypeError), match=says): fit(model, BatchLoader(tiny(), 8), **QUIET | how(model))
+    assert torch.equal(model[1].weight, before)
+
+
+def test_tuple_outputs_are_refused_in_a_sentence_or_taken_by_a_loss():
+    class Two(nn.Module):
+        def __init__(self): super().__init__(); self.head = nn.Linear(4, 2)
+        def forward(self, x): return self.head(x), x
+    x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+    with pytest.raises(TypeError, match="the model returns tuple, not a tensor: pass loss_fn="): fit(Two(), [(x, y)], **QUIET)
+    history = fit(Two(), [(x, y)], loss_fn=lambda out, y: nn.functional.cross_entropy(out[0], y), valid=[(x, y)], **QUIET)
+    assert history.epochs[0].valid_loss > 0 and history.epochs[0].accuracy is None
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", torch.optim.RMSprop])
+def test_an_optimizer_by_name(optimizer):
+    history = fit(linear(), [next(iter(BatchLoader(tiny(), 32)))] * 20, optimizer=optimizer, **QUIET)
+    assert history.steps[-1].loss < history.steps[0].loss
+
+
+def test_a_plateau_scheduler_is_stepped_by_epoch():
+    model = linear()
+    optimizer = sgd(model, 0.0)  # nothing improves
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1, min_lr=0.0)
+    optimizer.param_groups[0]["lr"] = 1e-30
+    fit(model, BatchLoader(tiny(), 8), epochs=3, optimizer=optimizer, scheduler=scheduler, valid=tiny(), **QUIET)
+    assert scheduler.last_epoch == 3 and len(scheduler.get_last_lr()) == 1
+
+
+def test_sparse_gradients_are_served_or_refused():
+    tokens, labels = words()
+    batch = dict(tokens=tokens, labels=labels)
+    history = fit(Reader(sparse=True), [batch] * 20, step=reader_loss, **QUIET)
+    assert history.steps[-1].loss < history.steps[0].loss
+    with pytest.raises(ValueError, match="sparse=False"): recipe(Reader(sparse=True), 10)
+
+
+def test_a_loss_that_is_not_finite_is_remarked():
+    x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+    history = fit(nn.Linear(4, 2), [(x, y), (x * float("nan"), y), (x, y)], **QUIET)
+    assert "the loss is not a finite number, first in iteration 1" in history.remarks and not history.finite
+    assert fit(nn.Linear(4, 2), [(x, y)], **QUIET).finite
+
+
+# ---- ready observers
+
+class Needed:
+    "A guard: the run must not go on without it."
+    guard = True
+    def on_step(self, run, step): raise OSError("disk full")
+
+
+def test_a_guard_that_fails_stops_the_run():
+    history = History()
+    with pytest.raises(OSError, match="disk full"): fit(linear(), BatchLoader(tiny(), 8), observers=[Needed()], history=history, **QUIET)
+    assert len(history.steps) == 1
+
+
+def test_gradients_are_clipped():
+    moved = []
+    for observers in ([], [clip := ClipGradients(1e-3)]):
+        torch.manual_seed(0)
+        data, model = tiny(16), linear()
+        before = model[1].weight.detach().clone()
+        fit(model, BatchLoader(data, 16), optimizer=sgd(model, 1.0), observers=observers, **QUIET)
+        moved.append(float(torch.cat([(model[1].weight.detach() - before).flatten()]).norm()))
+    assert moved[0] > 10 * moved[1] and moved[1] <= 1.01e-3 and float(clip.norms[0]) > 1e-3  # the bias has a part of the norm
+
+
+def test_early_stopping_ends_the_run():
+    model = linear()
+    history = fit(model, BatchLoader(tiny(), 32), epochs=9, optimizer=sgd(model, 0.0), valid=tiny(), observers=[EarlyStopping(2, watch="loss")], **QUIET)
+    assert len(history.epochs) == 3 and history.stopped
+    with pytest.raises(ValueError, match="pass valid= to fit"): fit(linear(), BatchLoader(tiny(), 32), observers=[EarlyStopping()], **QUIET)
+
+
+def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
+    out = io.StringIO()
+    fit(linear(), BatchLoader(tiny(), 32), epochs=2, valid=tiny(), observers=[PrintEpochs(out), CsvLog(tmp_path / "epochs.csv"), CsvLog(tmp_path / "steps.csv", "step")], **QUIET)
+    lines = out.getvalue().splitlines()
+    assert lines[0].split() == ["epoch", "iterations", "samples", "seconds", "images_per_s", "loss", "valid_loss", "accuracy", "wait_share"]
+    assert [line.split()[:3] for line in lines[1:]] == [["0", "2", "64"], ["1", "2", "64"]]
+    rows = [list(csv.DictReader((tmp_path / name).open())) for name in ("epochs.csv", "steps.csv")]
+    assert [row["epoch"] for row in rows[0]] == ["0", "1"] and [row["iteration"] for row in rows[1]] == ["0", "1", "2", "3"]
+    with pytest.raises(OSError): CsvLog(tmp_path / "nowhere" / "epochs.csv")

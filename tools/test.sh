@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# tools/test.sh [PYTEST ARGUMENTS]: every check, one after the other. A stage that fails does not stop the later ones,
-# so that one run tells all. Arguments go to pytest, which then runs what they choose one at a time: tools/test.sh -k schedule
+# tools/test.sh [PYTEST ARGUMENTS]: every check, each notebook once. A stage that fails does not stop the later ones, so
+# that one run tells all. With arguments only the tests and lessons run that they choose: tools/test.sh -k schedule
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-export PATH="$PWD/.venv/bin:$PATH" PYTHONUNBUFFERED=1
+# Two processes share two cores, each with as many threads as a reader has. Passive waiting lets a thread that has
+# nothing to do give its core away; it changes no arithmetic.
+export PATH="$PWD/.venv/bin:$PATH" PYTHONUNBUFFERED=1 OMP_WAIT_POLICY=passive
 
 failed=()
 stage() {
@@ -14,15 +16,19 @@ stage() {
   [[ $name == tests ]] || printf -- '-- %s: %d s%s\n' "$name" $((SECONDS - start)) "${failed[*]:+, failed so far: ${failed[*]}}"
 }
 
+# Lessons run in a real kernel, as a reader runs them; some of them in the browser (tests/browser), if there is one.
+lessons=()
+for path in nbs/[!_.]*.ipynb; do
+  python tests/browser/lab.py runs "$path" || lessons+=("$path")
+done
+
 stage "clean, exported, rendered" python tools/notebooks.py check
-# Two processes with one thread each: with more, torch's threads wait for each other on a small machine.
-stage "cells (nbdev_test)" env OMP_NUM_THREADS=1 nbdev_test --n_workers 2
-stage "chapters in a kernel (nbmake)" env OMP_NUM_THREADS=1 pytest -n 2 --nbmake --nbmake-timeout=600 nbs/[!_.]*.ipynb
-if (( $# )); then stage tests pytest tests --ignore=tests/bench "$@"
-else
-  stage "tests, two at a time" env OMP_NUM_THREADS=1 pytest -n 2 --dist loadfile tests --ignore=tests/bench -m "not alone"
-  stage tests pytest tests --ignore=tests/bench -m alone
+if (( ! $# )); then
+  stage "engine room" nbdev_test --path nbs/engine --n_workers 2 --timing
+  stage "views" nbdev_test --path nbs/views --n_workers 2 --timing
 fi
+stage tests pytest -n 2 --dist loadfile --no-loadscope-reorder --nbmake --nbmake-timeout=600 --durations=10 --durations-min=1 \
+  "${lessons[@]}" tests --ignore=tests/bench "$@"
 
 (( ${#failed[@]} == 0 )) && exit
 (IFS=,; echo "failed: ${failed[*]}" >&2)

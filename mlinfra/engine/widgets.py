@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TYPE_CHECKING
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'panel', 'status_html', 'slider', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
-           'progress_bar', 'RunButton']
+           'panel', 'status_html', 'widgets_library', 'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped',
+           'Job', 'release_threads', 'release_after_cells', 'stop_jobs', 'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def panel(
     extras:Iterable[ipywidgets.Widget]=(),            # shown under the picture, such as a `RunButton`'s widget
 ) -> ipywidgets.VBox:
     "Controls bound to words and a picture; the last value set is the one shown."
-    import ipywidgets as w
+    w = widgets_library()
     words, picture = w.HTML(), w.HTML()
     words.add_class("mlinfra-words")
     box = w.VBox([w.Box(list(controls.values()), layout=w.Layout(flex_flow="row wrap")), words, picture, *extras])
@@ -252,7 +253,7 @@ def status_html(
 # %% ../../nbs/engine/00_widgets.ipynb #f680dd99
 def _show(drawn: Svg | Canvas, widget: ipywidgets.Widget) -> ipywidgets.Widget:
     "`widget` showing `drawn`; another widget only when the kind of picture changes."
-    import ipywidgets as w
+    w = widgets_library()
     if isinstance(drawn, Svg):
         if not isinstance(widget, w.HTML): widget = w.HTML()
         widget.value = str(drawn)
@@ -262,16 +263,50 @@ def _show(drawn: Svg | Canvas, widget: ipywidgets.Widget) -> ipywidgets.Widget:
     return widget
 
 # %% ../../nbs/engine/00_widgets.ipynb #d7fb6bd0
+def widgets_library() -> ModuleType:
+    "ipywidgets; ImportError with the command that installs it."
+    try: import ipywidgets
+    except ImportError as error: raise ImportError('panels need ipywidgets: pip install "mlinfra[lab]"') from error
+    return ipywidgets
+
+def _labelled(kind: str, text: str, **traits: Any) -> ipywidgets.Widget:
+    "A control with its text on the left; all are equally wide, so that they stand in columns."
+    w = widgets_library()
+    return getattr(w, kind)(description=text, style={"description_width": "150px"}, layout=w.Layout(width="420px"), **traits)
+
+def _plain(value: Any) -> str: return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
 def slider(
     text:str,                 # what it sets, with its unit
     options:Iterable[Any],    # the values it can take, in order
     value:Any,                # the one it starts with
-    readout:Callable[[Any], str]=lambda v: f"{v:,}" if isinstance(v, int) else f"{v:g}",
+    readout:Callable[[Any], str]=_plain,
 ) -> ipywidgets.SelectionSlider:
     "A slider over listed values, moved by mouse or arrow keys."
-    import ipywidgets as w
-    return w.SelectionSlider(options=[(readout(o), o) for o in options], value=value, description=text,
-                             style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    return _labelled("SelectionSlider", text, options=[(readout(o), o) for o in options], value=value)
+
+def choose(
+    text:str,                 # what it sets
+    options:Iterable[Any],    # the values it can take, or (words, value) pairs; a dictionary gives its keys' values
+    value:Any,                # the one it starts with
+) -> ipywidgets.Dropdown:
+    "A list to choose one value from."
+    return _labelled("Dropdown", text, options=list(options.items() if isinstance(options, dict) else options), value=value)
+
+def checkbox(
+    text:str,            # what it switches on
+    value:bool=False,    # how it starts
+) -> ipywidgets.Checkbox:
+    "A switch."
+    return _labelled("Checkbox", text, value=value)
+
+def whole_number_field(
+    text:str,     # what it sets, with its unit
+    value:int,    # the one it starts with
+    most:int,     # largest value; the smallest is 1
+) -> ipywidgets.BoundedIntText:
+    "A field for a whole number."
+    return _labelled("BoundedIntText", text, min=1, max=most, value=value)
 
 # %% ../../nbs/engine/00_widgets.ipynb #0c035a4e
 class Stopped(Exception):
@@ -380,7 +415,7 @@ class RunButton:
         done:Callable[[Any], str],                   # result -> what the status line says
         text:str="Run",                              # on the button
     ):
-        import ipywidgets as w
+        w = widgets_library()
         self.work, self.done, self.job, self._shown, self._clicks = work, done, None, 0.0, threading.Lock()
         release_after_cells()
         self.run = w.Button(description=text, button_style="primary", layout=w.Layout(width="auto", flex="0 0 auto"))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..data import epoch_orders
-from ..engine.checks import ceil_div
-from ..engine.measure import median
-from ..engine.widgets import COLORS, axes, count_text, figure, label, panel, slider, Svg
+from ..engine.checks import ceil_div, positive_int
+from ..engine.measure import median, percentile
+from ..engine.widgets import COLORS, Svg, axes, checkbox, count_text, figure, label, panel, slider
 
 # %% auto #0
 __all__ = ['plot_images', 'plot_learning', 'plot_ladder', 'draw_orders', 'order_panel']
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 # %% ../../nbs/views/02_data.ipynb #4ffeb60c
 def plot_images(
-    images:torch.Tensor,          # uint8, samples x 1 x height x width
+    images:torch.Tensor,            # uint8, samples x 1 x height x width
     labels:torch.Tensor|None=None,  # written above each image
-    columns:int=10,               # images in a row
+    columns:int=10,                 # images in a row
 ) -> Axes:
     "The images in a grid; returns the first axes."
-    rows = ceil_div(len(images), columns)
+    rows = ceil_div(len(images), positive_int("columns", columns))
     fig, grid = figure(7, 0.85 * rows, rows, columns, squeeze=False)
     for ax in grid.flat: ax.set_axis_off()
     for i, (ax, image) in enumerate(zip(grid.flat, images)):
@@ -38,7 +38,7 @@ def plot_images(
 
 # %% ../../nbs/views/02_data.ipynb #bc58b6e0
 def plot_learning(
-    runs:dict[str, pd.DataFrame],  # name -> what `learn` returned
+    runs:dict[str, pd.DataFrame],  # name -> columns samples, seconds, test_loss
 ) -> Axes:
     "Test loss over samples and over seconds, side by side; returns the first axes."
     fig, (left, right) = figure(7, 2.8, 1, 2, sharey=True)
@@ -59,10 +59,10 @@ def plot_ladder(
 ) -> Axes:
     "Milliseconds an image of each rung, with quartiles, and as a multiple of the first."
     ax, first = axes(ax, height=0.6 + 0.32 * len(seconds)), median(next(iter(seconds.values())))
-    for place, (name, values) in enumerate(seconds.items()):
-        ordered, middle = sorted(v / images * 1000 for v in values), median(values) / images * 1000
-        low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
-        ax.barh(place, middle, xerr=[[middle - low], [high - middle]], color=COLORS["other"] if place == 0 else COLORS["preprocess"], capsize=2)
+    for place, values in enumerate(seconds.values()):
+        low, middle, high = (1000 / images * value for value in (percentile(values, 25), median(values), percentile(values, 75)))
+        color = COLORS["other"] if place == 0 else COLORS["preprocess"]
+        ax.barh(place, middle, xerr=[[middle - low], [high - middle]], color=color, capsize=2)
         ax.text(high, place, f"  {median(values) / first:.2f} ×", va="center", fontsize=8)
     ax.set_yticks(range(len(seconds)), list(seconds))
     ax.invert_yaxis()
@@ -70,30 +70,31 @@ def plot_ladder(
     return label(ax, "milliseconds an image on one core (median and quartiles)")
 
 # %% ../../nbs/views/02_data.ipynb #603fd566
+_BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]
+
 def draw_orders(
     orders:list[list[int]],  # from `epoch_orders`
     batch_size:int,          # samples in a batch
     drop_last:bool,          # whether an incomplete last batch is left out
 ) -> Svg:
-    "Epochs as rows of numbered boxes, coloured by batch."
-    colors = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]
-    wide = 620 / len(orders[0])
+    "Epochs as rows of numbered boxes, coloured by batch; a box that is left out is hollow."
+    drawing, wide = Svg(700, 26 * len(orders), "the order of samples in each epoch"), 620 / len(orders[0])
     kept = len(orders[0]) // batch_size * batch_size if drop_last else len(orders[0])
-    drawing = Svg(700, 26 * len(orders), "the order of samples in each epoch")
     for epoch, order in enumerate(orders):
         drawing.text(0, 26 * epoch + 17, f"epoch {epoch}")
         for place, sample in enumerate(order):
-            left, out = 70 + place * wide, place >= kept
-            drawing.box(left, 26 * epoch + 2, wide - 2, 22, COLORS["other"] if out else colors[place // batch_size % 6], hollow=out)
-            drawing.text(left + wide / 2 - 1, 26 * epoch + 17, str(sample), "middle", 11, "currentColor" if out else "white")
+            left, middle, out = 70 + place * wide, 69 + (place + 0.5) * wide, place >= kept
+            color = COLORS["other"] if out else _BATCH_COLORS[place // batch_size % 6]
+            drawing.box(left, 26 * epoch + 2, wide - 2, 22, color, hollow=out)
+            drawing.text(middle, 26 * epoch + 17, str(sample), "middle", 11, "currentColor" if out else "white")
     return drawing
 
 # %% ../../nbs/views/02_data.ipynb #77b823aa
 def order_panel() -> ipywidgets.VBox:
     "A panel: samples, batch, shuffle, drop_last and seed -> the order of three epochs."
-    import ipywidgets as w
-    controls = dict(samples=slider("samples", range(1, 31), 20), batch_size=slider("batch size", range(1, 31), 6), seed=slider("seed", range(10), 0),
-                    shuffle=w.Checkbox(True, description="shuffle"), drop_last=w.Checkbox(False, description="drop_last"))
+    controls = dict(
+        samples=slider("samples", range(1, 31), 20), batch_size=slider("batch size", range(1, 31), 6),
+        seed=slider("seed", range(10), 0), shuffle=checkbox("shuffle", True), drop_last=checkbox("drop_last"))
 
     def update(samples: int, batch_size: int, seed: int, shuffle: bool, drop_last: bool) -> tuple[str, Svg]:
         batches = samples // batch_size if drop_last else ceil_div(samples, batch_size)

@@ -1,7 +1,7 @@
 """make bench: measure mlinfra against its peers, keep the figures, and say which marks were met.
 
 Every stage runs in a process of its own. A full run goes into tests/bench/results, stage by stage, so that one can be run
-again alone: cpu.json, and cuda.json for stages gpu and resnet50. A shortened one goes into test-output and leaves the
+again alone: cpu.json, and cuda.json for the stages that need a GPU. A shortened one goes into test-output and leaves the
 committed figures as they are.
 """
 import argparse
@@ -12,6 +12,7 @@ import os
 import platform
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -32,40 +33,77 @@ from stages import FULL
 RESULTS, SHORT = ROOT / "tests" / "bench" / "results", ROOT / "test-output"
 
 
-def keyed(name: str, stage: Callable) -> Callable[[int, int], dict[str, Any]]:
-    return lambda rounds, iterations: {name: apart(stage, rounds, iterations)}
+def table_of(figures: Any) -> str:
+    "A row for each contender."
+    import pandas as pd
+    return pd.DataFrame(figures).T.to_string()
 
 
-# stage -> what it adds to the results
-STAGES: dict[str, Callable[[int, int], dict[str, Any]]] = {
-    "epoch": keyed("epoch", stages.epoch),
-    "accuracy": lambda *how: keyed("accuracy", stages.accuracy)(*how) | keyed("selection", stages.selection)(*how),
-    "sweep": lambda *how: apart(stages.sweep, *how),
-    "import": keyed("import", stages.imports),
-    "micro": keyed("micro", stages.micro),
-    "decode": keyed("decode", decode.decode),
-    "doctor": keyed("doctor", patients.doctor),
-    "inference": lambda *how: keyed("inference", inference.inference)(*how) | keyed("streams", inference.streams)(*how),
-    "precision": keyed("precision", formats.precision),
-    "memory": keyed("memory", footprint.memory),
-    "allreduce": keyed("allreduce", parallel.allreduce),
-    "ddp": keyed("ddp", parallel.ddp),
-    "browser": keyed("browser", browser.browser),
-    "gpu": keyed("gpu", gpu.gpu),
-    "resnet50": keyed("resnet50", formats.resnet50),
-}
+def column_of(figures: dict[str, float]) -> str:
+    "A figure in each line."
+    import pandas as pd
+    return pd.Series(figures, name="").to_frame().to_string()
 
 
-SECOND = {"accuracy": ["selection"], "inference": ["streams"]}  # stage -> what else it adds
+def tables_of(figures: dict[str, Any]) -> str:
+    "A table for each part."
+    return "\n".join(f"{part}\n{table_of(rows)}" for part, rows in figures.items())
 
 
-def apart(stage: Callable, rounds: int, iterations: int) -> Any:
-    "Run in a fresh process: memory settings and threads of one stage do not reach the next."
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare, (stage in (gpu.gpu, formats.resnet50),)) as pool: return pool.submit(stage, rounds, iterations).result()
+def rows_by_workers(figures: list[dict[str, Any]]) -> str:
+    "The sweep's rows."
+    import pandas as pd
+    return pd.DataFrame(figures).set_index("workers").to_string()
+
+
+@dataclass(frozen=True)
+class Mark:
+    "A figure, and what it has to be."
+    what: str
+    figure: float
+    bound: float
+    least: bool = False  # whether `bound` is the least it may be, and not the most
+
+    @property
+    def met(self) -> bool: return self.figure >= self.bound if self.least else self.figure <= self.bound
+
+    def __str__(self) -> str:
+        how = "at least" if self.least else "at most"
+        return f"{'met   ' if self.met else 'MISSED'} {self.what}: {self.figure:.4g} ({how} {self.bound:g})"
+
+
+Measure = Callable[[int, int], Any]             # (rounds, iterations) -> figures
+Marks = Callable[[dict[str, Any]], list[Mark]]  # the results -> what the stage is held against
+
+
+@dataclass(frozen=True)
+class Stage:
+    "A part of the benchmark, in one place: what it measures, under which keys, its marks and its table."
+    name: str
+    parts: dict[str, Measure]                 # key in the results -> what fills it
+    marks: Marks = lambda results: []
+    show: Callable[[Any], str] = table_of     # figures of one part -> text
+    with_gpu: bool = False                    # needs one, and its figures are kept in cuda.json
+
+    def measure(self, rounds: int, iterations: int) -> dict[str, Any]:
+        "The figures of each part, each measured in a fresh process."
+        found = {key: apart(part, rounds, iterations, self.with_gpu) for key, part in self.parts.items()}
+        return {key: figures for key, figures in found.items() if figures}
+
+    def file(self, iterations: int) -> Path:
+        "Where its figures are kept; those of a shortened run are kept apart."
+        return (RESULTS if iterations == FULL else SHORT) / ("cuda.json" if self.with_gpu else "cpu.json")
+
+
+def apart(part: Measure, rounds: int, iterations: int, with_gpu: bool) -> Any:
+    "Run in a fresh process: memory settings and threads of one part do not reach the next."
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, prepare, (with_gpu,)) as pool:
+        return pool.submit(part, rounds, iterations).result()
 
 
 def prepare(with_gpu: bool) -> None:
-    "Hide the GPU from stages that are about the CPU, and let a loader's workers start as they do elsewhere, not by spawning."
+    "Hide the GPU from stages that are about the CPU; let a loader's workers start as elsewhere, not by spawning."
     if not with_gpu: os.environ["CUDA_VISIBLE_DEVICES"] = ""
     multiprocessing.set_start_method(None, force=True)
 
@@ -73,25 +111,8 @@ def prepare(with_gpu: bool) -> None:
 # ---- what it ran on
 
 def hardware() -> str:
-    import psutil
-    from mlinfra.engine.machine import usable_cores
-    return ", ".join([*gpu_names(), cpu_model(), f"{usable_cores()} cores", f"{psutil.virtual_memory().total / 2**30:.0f} GiB", system()])
-
-
-def gpu_names() -> list[str]:
-    import torch
-    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-
-
-def cpu_model() -> str:
-    try: lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError: return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def system() -> str:
-    try: return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError: return platform.system()
+    from mlinfra.engine.machine import this_machine
+    return str(this_machine())
 
 
 def versions() -> dict[str, str]:
@@ -102,11 +123,6 @@ def versions() -> dict[str, str]:
 
 
 # ---- the results
-
-def file_of(stage: str, iterations: int) -> Path:
-    "Where a stage keeps its figures."
-    return (RESULTS if iterations == FULL else SHORT) / ("cuda.json" if stage in ("gpu", "resnet50") else "cpu.json")
-
 
 def load(path: Path) -> dict[str, Any]: return json.loads(path.read_text()) if path.exists() else {}
 
@@ -126,93 +142,129 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def show(results: dict[str, Any], done: list[str]) -> None:
-    "A table for each stage."
-    import pandas as pd
-    for name in [key for stage in done for key in (stage, *SECOND.get(stage, ()))]:
-        table = results.get(name)
-        if not table: continue
-        if name == "sweep": frame = pd.DataFrame(table).set_index("workers")
-        elif name in ("import", "micro"): frame = pd.Series(table, name="").to_frame()
-        elif name == "precision":
-            for part, rows in table.items(): print(f"\n== {name}: {part}\n{pd.DataFrame(rows).T.to_string()}")
-            continue
-        else: frame = pd.DataFrame(table).T
-        print(f"\n== {name}\n{frame.to_string()}")
-    if "sweep" in done: print(results["verdict"])
+# ---- the marks of each stage
 
-
-# ---- the marks
-
-def marks(results: dict[str, Any]) -> list[tuple[str, float, str, float]]:
-    "What, the figure, at most or at least, the mark; of the stages that have results."
-    found = []
-    if race := results.get("epoch"): found += epoch_marks(race)
-    if costs := results.get("micro"):
-        found += [("phases and progress, of a step (micro-costs, in a loop)", costs["share"], "<=", 0.005),
-                  ("the same between real steps, out of the caches", costs["in_training_share"], "<=", 0.005)]
-    if table := results.get("accuracy"):
-        found += [(f"{recipe}: least test accuracy over seeds", table[recipe]["min"], ">=", mark)
-                  for recipe, mark in (("recipe(), 1 epoch", 0.985), ("recipe(), 2 epochs", 0.99))]
-    if table := results.get("import"): found.append(("slowest import beyond torch, seconds", max(table.values()), "<=", 0.2))
-    if table := results.get("decode"): found += decode_marks(table)
-    if table := results.get("streams"): found += stream_marks(table)
-    if table := results.get("doctor"): found += doctor_marks(table)
-    if table := results.get("precision"): found += precision_marks(table["predictions"])
-    if table := results.get("ddp"): found += ddp_marks(table)
-    if table := results.get("gpu"): found.append(("naive loop / fit with CUDA graphs, wall", table["fit_cuda_graph"]["naive_ratio"], ">=", 20))
-    if table := results.get("resnet50"): found.append(("ResNet-50 in bf16: fit / torchvision in a bare loop, images/s", table["fit, bf16"]["torchvision_ratio"], ">=", 0.9))
-    if table := results.get("memory"): found.append(("median error of a step's memory, against resident memory", median(abs(row["total_bytes"] / row["resident_bytes"] - 1) for row in table.values()), "<=", 0.05))
-    limits = {"matplotlib": 0.35, "SVG": 0.25}
-    found += [(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], "<=", limits[row["kind"]])
-              for panel, row in results.get("browser", {}).items() if row["kind"] in limits]
-    return found
-
-
-def epoch_marks(race: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+def epoch_marks(results: dict[str, Any]) -> list[Mark]:
+    race = results["epoch"]
     ours = race["mlinfra"]
-    found = [("epoch / floor, wall", ours["wall_ratio"], "<=", 0.70), ("epoch / floor, CPU", ours["cpu_ratio"], "<=", 0.65),
-             ("loader, of the epoch", ours["loader_share"], "<=", 0.01)]
-    for peer, mark in (("keras_tf", 1.0), ("lightning", 0.55)):
-        if peer in race: found.append((f"epoch / {peer}, wall", ours["wall_ratio"] / race[peer]["wall_ratio"], "<=", mark))
+    found = [Mark("epoch / floor, wall", ours["wall_ratio"], 0.70),
+             Mark("epoch / floor, CPU", ours["cpu_ratio"], 0.65),
+             Mark("loader, of the epoch", ours["loader_share"], 0.01)]
+    for peer, bound in (("keras_tf", 1.0), ("lightning", 0.55)):
+        if peer in race: found.append(Mark(f"epoch / {peer}, wall", ours["wall_ratio"] / race[peer]["wall_ratio"], bound))
     return found
 
 
-def stream_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
-    whose = dict.fromkeys(name.rsplit(", load", 1)[0] for name in table)
-    return [(f"{who}: median error of predicted {name}{words}", median(row[f"{name}_error{kind}"] for key, row in table.items() if key.startswith(f"{who}, load")), "<=", mark)
-            for who in whose for name, mark in (("p50", 0.15), ("p95", 0.25)) for kind, words in (("", ""), ("_hindsight", ", had the drift been known"))]
+def micro_marks(results: dict[str, Any]) -> list[Mark]:
+    costs = results["micro"]
+    return [Mark("phases and progress, of a step (micro-costs, in a loop)", costs["share"], 0.005),
+            Mark("the same between real steps, out of the caches", costs["in_training_share"], 0.005)]
 
 
-def decode_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+def accuracy_marks(results: dict[str, Any]) -> list[Mark]:
+    least = {"recipe(), 1 epoch": 0.985, "recipe(), 2 epochs": 0.99}
+    return [Mark(f"{recipe}: least test accuracy over seeds", results["accuracy"][recipe]["min"], bound, least=True)
+            for recipe, bound in least.items()]
+
+
+def import_marks(results: dict[str, Any]) -> list[Mark]:
+    return [Mark("slowest import beyond torch, seconds", max(results["import"].values()), 0.2)]
+
+
+def decode_marks(results: dict[str, Any]) -> list[Mark]:
+    table = results["decode"]
     best = table["JpegFolder + RandomCropFlip"]["ratio"]
-    found = [("decode, crop, flip, normalise / decode alone", best, "<=", 1.5), ("raw cache / decode alone", table["RawCache + RandomCropFlip"]["ratio"], "<=", 0.85)]
-    return found + [(f"JpegFolder / {peer}", best / table[peer]["ratio"], "<=", 1.0) for peer in ("webdataset", "tf.data", "torchvision ImageFolder") if peer in table]
+    peers = [peer for peer in ("webdataset", "tf.data", "torchvision ImageFolder") if peer in table]
+    return [Mark("decode, crop, flip, normalise / decode alone", best, 1.5),
+            Mark("raw cache / decode alone", table["RawCache + RandomCropFlip"]["ratio"], 0.85),
+            *(Mark(f"JpegFolder / {peer}", best / table[peer]["ratio"], 1.0) for peer in peers)]
 
 
-def doctor_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
-    cures = [cure for row in table.values() for cure in row["cures"]]
+def doctor_marks(results: dict[str, Any]) -> list[Mark]:
+    rows = results["doctor"].values()
+    cures = [cure for row in rows for cure in row["cures"]]
     errors = [abs(cure["error"]) for cure in cures if not cure["beside_load"]]
-    loaded = sum(row["verdicts"][-1] != row["cause"] for row in table.values() if row["last_beside_load"])
-    wrong = sum(len(row["verdicts"]) - row["right"] for row in table.values()) - loaded
-    found = [("wrong verdicts, machine quiet", wrong, "<=", 0), ("wrong verdicts, beside a busy process", loaded, "<=", 0), ("false cures", sum(cure["high"] < 1 for cure in cures), "<=", 0)]
-    return found + ([("median error of predicted speed-ups, machine quiet", median(errors), "<=", 0.15)] if errors else [])
+    loaded = sum(row["verdicts"][-1] != row["cause"] for row in rows if row["last_beside_load"])
+    wrong = sum(len(row["verdicts"]) - row["right"] for row in rows) - loaded
+    found = [Mark("wrong verdicts, machine quiet", wrong, 0),
+             Mark("wrong verdicts, beside a busy process", loaded, 0),
+             Mark("false cures", sum(cure["high"] < 1 for cure in cures), 0)]
+    if errors: found.append(Mark("median error of predicted speed-ups, machine quiet", median(errors), 0.15))
+    return found
 
 
-def ddp_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
+def stream_marks(results: dict[str, Any]) -> list[Mark]:
+    table = results["streams"]
+    models = dict.fromkeys(name.rsplit(", load", 1)[0] for name in table)
+    kinds = {"": "", "_hindsight": ", had the drift been known"}
+    return [Mark(f"{model}: median error of predicted {name}{words}",
+                 median(row[f"{name}_error{kind}"] for key, row in table.items() if key.startswith(f"{model}, load")), bound)
+            for model in models for name, bound in (("p50", 0.15), ("p95", 0.25)) for kind, words in kinds.items()]
+
+
+def precision_marks(results: dict[str, Any]) -> list[Mark]:
+    table, found = results["precision"]["predictions"], []
+    for strategy, bound in (("never_run", 0.25), ("run_twice", 0.15)):
+        errors = [abs(row[f"{strategy}_error"]) for row in table.values() if f"{strategy}_error" in row]
+        what = f"median error of a step's predicted seconds, {strategy.replace('_', ' ')}"
+        if errors: found.append(Mark(what, median(errors), bound))
+    return found
+
+
+def memory_marks(results: dict[str, Any]) -> list[Mark]:
+    errors = [abs(row["total_bytes"] / row["resident_bytes"] - 1) for row in results["memory"].values()]
+    return [Mark("median error of a step's memory, against resident memory", median(errors), 0.05)]
+
+
+def ddp_marks(results: dict[str, Any]) -> list[Mark]:
+    table = results["ddp"]
     own = table.get("ddp, shared memory, global batch 128", table["ddp, global batch 128"])
-    found = [("two ranks of one thread / one process of two, global batch 128", own["ratio"], "<=", 1.0), ("averaging, of a step at global batch 128", own["averaging_ratio"], "<=", 0.10)]
-    return found + [(f"{name} of two ranks / train_ddp's", table[f"loop of {name}"]["ratio"], ">=", 1.0) for name in ("Lightning", "accelerate") if f"loop of {name}" in table]
+    peers = [name for name in ("Lightning", "accelerate") if f"loop of {name}" in table]
+    return [Mark("two ranks of one thread / one process of two, global batch 128", own["ratio"], 1.0),
+            Mark("averaging, of a step at global batch 128", own["averaging_ratio"], 0.10),
+            *(Mark(f"{name} of two ranks / train_ddp's", table[f"loop of {name}"]["ratio"], 1.0, least=True) for name in peers)]
 
 
-def precision_marks(table: dict[str, Any]) -> list[tuple[str, float, str, float]]:
-    errors = {way: [abs(row[f"{way}_error"]) for row in table.values() if f"{way}_error" in row] for way in ("never_run", "run_twice")}
-    return [(f"median error of a step's predicted seconds, {way.replace('_', ' ')}", median(found), "<=", mark) for (way, found), mark in zip(errors.items(), (0.25, 0.15)) if found]
+def browser_marks(results: dict[str, Any]) -> list[Mark]:
+    limits = {"matplotlib": 0.35, "SVG": 0.25}
+    return [Mark(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], limits[row["kind"]])
+            for panel, row in results["browser"].items() if row["kind"] in limits]
 
 
-def tell(what: str, figure: float, how: str, mark: float) -> str:
-    met = figure <= mark if how == "<=" else figure >= mark
-    return f"{'met   ' if met else 'MISSED'} {what}: {figure:.4g} ({'at most' if how == '<=' else 'at least'} {mark:g})"
+def gpu_marks(results: dict[str, Any]) -> list[Mark]:
+    ratio = results["gpu"]["fit_cuda_graph"]["naive_ratio"]
+    return [Mark("naive loop / fit with CUDA graphs, wall", ratio, 20, least=True)]
+
+
+def resnet50_marks(results: dict[str, Any]) -> list[Mark]:
+    ratio = results["resnet50"]["fit, bf16"]["torchvision_ratio"]
+    return [Mark("ResNet-50 in bf16: fit / torchvision in a bare loop, images/s", ratio, 0.9, least=True)]
+
+
+# ---- the stages
+
+STAGES = {stage.name: stage for stage in (
+    Stage("epoch", {"epoch": stages.epoch}, epoch_marks),
+    Stage("accuracy", {"accuracy": stages.accuracy, "selection": stages.selection}, accuracy_marks),
+    Stage("sweep", {"sweep": stages.sweep}, show=rows_by_workers),
+    Stage("import", {"import": stages.imports}, import_marks, column_of),
+    Stage("micro", {"micro": stages.micro}, micro_marks, column_of),
+    Stage("decode", {"decode": decode.decode}, decode_marks),
+    Stage("doctor", {"doctor": patients.doctor}, doctor_marks),
+    Stage("inference", {"inference": inference.inference, "streams": inference.streams}, stream_marks),
+    Stage("precision", {"precision": formats.precision}, precision_marks, tables_of),
+    Stage("memory", {"memory": footprint.memory}, memory_marks),
+    Stage("allreduce", {"allreduce": parallel.allreduce}),
+    Stage("ddp", {"ddp": parallel.ddp}, ddp_marks),
+    Stage("browser", {"browser": browser.browser}, browser_marks),
+    Stage("gpu", {"gpu": gpu.gpu}, gpu_marks, with_gpu=True),
+    Stage("resnet50", {"resnet50": formats.resnet50}, resnet50_marks, with_gpu=True),
+)}
+
+
+def marks(results: dict[str, Any]) -> list[Mark]:
+    "Of the stages that have all their results."
+    return [mark for stage in STAGES.values() if stage.parts.keys() <= results.keys() for mark in stage.marks(results)]
 
 
 def options() -> argparse.Namespace:
@@ -236,18 +288,20 @@ def with_shares(results: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     args = options()
-    chosen = [name for name in STAGES if name in args.only]
-    if "micro" in chosen and "epoch" not in chosen and not load(file_of("epoch", args.iterations)).get("epoch"):
+    chosen = [stage for name, stage in STAGES.items() if name in args.only]
+    if "micro" in args.only and "epoch" not in args.only and not load(STAGES["epoch"].file(args.iterations)).get("epoch"):
         raise SystemExit("stage micro gives shares of the step that stage epoch measures: run --only epoch micro")
     about = dict(hardware=hardware(), date=f"{datetime.date.today()}")
     for stage in chosen:
-        print(f"\n-- {stage}", flush=True)
-        found, path = STAGES[stage](args.rounds, args.iterations), file_of(stage, args.iterations)
-        if any(found.values()): keep(path, with_shares(load(path) | found | about | {"versions": versions()}))
-    results = load(file_of("epoch", args.iterations)) | load(file_of("gpu", args.iterations))
-    show(results, chosen)
+        print(f"\n-- {stage.name}", flush=True)
+        found, path = stage.measure(args.rounds, args.iterations), stage.file(args.iterations)
+        if found: keep(path, with_shares(load(path) | found | about | {"versions": versions()}))
+    results: dict[str, Any] = {}
+    for path in {stage.file(args.iterations): None for stage in STAGES.values()}: results |= load(path)
+    for stage in chosen:
+        for key in stage.parts.keys() & results.keys(): print(f"\n== {key}\n{stage.show(results[key])}")
     print("\n== marks")
-    for mark in marks(results): print(tell(*mark))
+    for mark in marks(results): print(mark)
 
 
 if __name__ == "__main__": main()

@@ -154,8 +154,8 @@ def selection(rounds: int, iterations: int) -> dict[str, Any]:
 
 # ---- sweep
 
-def sweep(rounds: int, iterations: int) -> dict[str, Any]:
-    "The 2018 experiment on all images: rows, and the verdict."
+def sweep(rounds: int, iterations: int) -> list[dict[str, Any]]:
+    "The 2018 experiment on all images: its rows, with what the curve of 0 and 2 workers predicts; prints the verdict."
     from mlinfra.data import mnist, sample_to_float
     from mlinfra.engine.machine import usable_cores
     from mlinfra.workers import fit_curve, sweep_workers, verdict
@@ -165,7 +165,8 @@ def sweep(rounds: int, iterations: int) -> dict[str, Any]:
         frame = sweep_workers(train, (0, 2, 4, 6, 8), BATCH, test=test, transform=sample_to_float, repeats=1, progress=False)
     curve = fit_curve(frame[frame.workers.isin([0, 2])], usable_cores())
     frame["predicted_seconds"] = [curve.train_seconds(n) for n in frame.workers]
-    return dict(sweep=json.loads(frame.to_json(orient="records", double_precision=9)), verdict=verdict(frame, curve))
+    print(verdict(frame, curve), flush=True)
+    return json.loads(frame.to_json(orient="records", double_precision=9))
 
 
 # ---- import

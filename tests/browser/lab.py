@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "test-output" / "screenshots"
 SETTINGS = {"@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page, seen or not
             "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False}}
+IN_THE_BROWSER = ("index", "01_arithmetic", "02_data", "03_models")  # notebooks that are run whole in a page
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 
 
@@ -177,3 +178,7 @@ class Panel:
         except AssertionError: raise AssertionError(f"expected {expected!r}, the panel says {self.words()!r}") from None
 
     def changed_from(self, picture): return wait_until(lambda: self.picture() != picture and self.picture(), "the picture changes", 20)
+
+
+if __name__ == "__main__":  # lab.py runs NOTEBOOK: exit status 0 if the browser tests will run it
+    sys.exit(not (chromium_path() and Path(sys.argv[2]).stem in IN_THE_BROWSER))

@@ -6,7 +6,7 @@ from mlinfra.data_parallel import WORKLOADS
 from mlinfra.engine.hardware import NETWORKS
 from mlinfra.views.data_parallel import describe_scaling
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 CELL = "from mlinfra.engine.ranks import faulty, run_ranks; from mlinfra.views.data_parallel import scaling_panel\nprobe = scaling_panel()\nprobe"
 LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
 

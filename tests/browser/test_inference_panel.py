@@ -5,7 +5,7 @@ from lab import Panel, jobs, wait_until
 from mlinfra.engine.queue import Policy, ServiceTime
 from mlinfra.views.inference import describe_server
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 CNN, RESNET = ServiceTime(0.0005, 0.0001), ServiceTime(0.008, 0.002)
 CELL = """from mlinfra.engine.queue import ServiceTime; from mlinfra.views.inference import server_panel
 box = server_panel(services={"GluonCNN": ServiceTime(0.0005, 0.0001), "ResNet-18": ServiceTime(0.008, 0.002)})

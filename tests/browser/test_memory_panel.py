@@ -7,7 +7,7 @@ from lab import Panel, wait_until
 from mlinfra.engine.hardware import DEVICES
 from mlinfra.views.memory import MemoryPlan, describe_plan
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 
 
 def test_memory_panel_fits_does_not_fit_and_measures(open_cells):

@@ -11,7 +11,7 @@ from mlinfra.engine.hardware import STORAGES
 from mlinfra.views.storage import LAYOUTS, describe_storage
 from mlinfra.engine.widgets import duration_text
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 IMAGENET = 1_281_167
 
 
@@ -289,12 +289,3 @@ def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
     assert again.complaints() == []
     again.command("kernelmenu:shutdown")
     context.close()
-
-
-@pytest.mark.parametrize("chapter", ["index", "01_arithmetic", "02_data", "03_models"])
-def test_a_whole_chapter_runs_in_the_browser(page, server, chapter):
-    url, token, _ = server
-    notebook = Notebook(page, url, token, f"nbs/{chapter}.ipynb").run_all(240)
-    assert notebook.error_outputs() == [] and notebook.complaints() == []
-    notebook.shot(f"chapter_{chapter}")
-    notebook.command("kernelmenu:shutdown")

@@ -6,7 +6,7 @@ from lab import Panel, jobs, wait_until
 
 from mlinfra.views.pipeline import Setup, describe_setup
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
 
 

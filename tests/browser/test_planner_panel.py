@@ -7,7 +7,7 @@ from lab import Panel
 from mlinfra.engine.clusters import cluster
 from mlinfra.planner import JOBS, recommend
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 
 
 def test_planner_panel_recommends(open_cells):

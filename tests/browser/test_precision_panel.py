@@ -7,7 +7,7 @@ from lab import Panel
 from mlinfra.precision import FORMATS
 from mlinfra.views.precision import describe_value
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 
 
 def test_formats_panel(open_cells):

@@ -5,7 +5,7 @@ from lab import Panel, jobs, wait_until
 from mlinfra.views.sharding import ShardPlan, describe_sharding
 from mlinfra.engine.widgets import bytes_text
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 CELL = "from mlinfra.views.sharding import sharding_panel\nprobe = sharding_panel()\nprobe"
 LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
 

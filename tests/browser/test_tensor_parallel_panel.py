@@ -9,7 +9,7 @@ from mlinfra.engine.hardware import ROOFLINES
 from mlinfra.engine.tensor_costs import Split
 from mlinfra.views.tensor_parallel import describe_split
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
 
 
 def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):

@@ -1,0 +1,21 @@
+"""How the tests share processes: those of a file stay together, and so do all that need the browser."""
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    "The browser's tests, the longest row, come first, then the lessons."
+    items.sort(key=lambda item: 0 if "browser" in item.path.parts else 1 if item.path.suffix == ".ipynb" else 2)
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config, log):
+    "One JupyterLab for all browser tests, so one process for them; fixtures of a module are made once."
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = nodeid.split("::")[0]
+            return "tests/browser" if path.startswith("tests/browser/") else path
+
+    return ByFile(config, log)

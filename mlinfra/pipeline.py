@@ -368,7 +368,7 @@ def run_pipelines(
     for task in {(task.problem, task.bounds, task.micro_batches): task for task in tasks}.values():
         check_world(getattr(task.problem, "func", task.problem), task.ranks, share_cores=True)  # what is wrong with a task is said before anything is started
         _built(task)
-    found = run_ranks(pipeline_rank, max(task.ranks for task in tasks), list(tasks), seconds=seconds, share_cores=True, report=report)
+    found = run_ranks(pipeline_rank, max(task.ranks for task in tasks), list(tasks), timeout_seconds=seconds, share_cores=True, report=report)
     return together(tasks, list(found.values()))
 
 def together(

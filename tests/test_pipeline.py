@@ -404,7 +404,7 @@ def four():
     "All runs of two and of four ranks, the training run and the refusals, in one start."
     todo = [*tasks(2), *tasks(4)]
     calls = [(pipeline.pipeline_rank, todo), (pipeline.train_digits_in_stages,), (refusals,)]
-    found = run_ranks(in_turn, 4, calls, share_cores=True, seconds=600)
+    found = run_ranks(in_turn, 4, calls, share_cores=True, timeout_seconds=600)
     return pipeline.together(todo, [calls[0] for calls in found.values()]), found
 
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..data_parallel import WORKLOADS, Workload, measure_compute
 from ..engine.checks import positive_int
@@ -15,8 +15,8 @@ from ..engine.hardware import NETWORKS, Network
 from ..engine.measure import median
 from ..engine.rank_steps import CableSteps, step_seconds
 from ..engine.ranks import in_turn, run_ranks
-from ..engine.widgets import (COLORS, Canvas, Job, RunButton, axes, bytes_text, count_text, duration_text, figure,
-                                    label, panel, slider)
+from ..engine.widgets import (COLORS, Canvas, Job, RunButton, axes, bytes_text, choose, count_text, duration_text,
+                                    figure, label, panel, slider)
 from ..models import GluonCNN
 
 # %% auto #0
@@ -65,7 +65,7 @@ def plot_cables(
     latency_seconds:float,           # of a message without bytes
     ax:Axes|None=None,               # where to draw
 ) -> Axes:
-    "Steps of two ranks over the bandwidth of their cables: measured, solid; predicted, a band from full overlap to none."
+    "Steps of two ranks over the bandwidth of their cables: measured, solid; predicted, from full overlap to none."
     ax, rates = axes(ax), sorted(found)
     quiet = [median(found[rate].quiet_seconds) for rate in rates]
     bounds = [_bounds(compute, Network("", rate, latency_seconds)) for rate, compute in zip(rates, quiet)]
@@ -216,17 +216,11 @@ def _controls(here: Workload) -> dict[str, ipywidgets.Widget]:
     "Parameter of the panel's `update` -> its control."
     jobs = [*WORKLOADS.values(), here, replace(here, name="CNN on MNIST, machines like this", cores=0)]
     return dict(
-        job=_choice("job", jobs, WORKLOADS["ResNet-50, P100"]),
-        network=_choice("network", NETWORKS.values(), NETWORKS["Ethernet, 50 Gbit/s"]),
+        job=choose("job", {job.name: job for job in jobs}, WORKLOADS["ResNet-50, P100"]),
+        network=choose("network", NETWORKS, NETWORKS["Ethernet, 50 Gbit/s"]),
         world_size=slider("world size (ranks)", WORLDS, 256),
         batch_size=slider("batch (images)", [2**n for n in range(14)], 32),
         strong=_switch("the batch is of all ranks together", False), overlap=_switch("messages overlap backward", True))
-
-def _choice(text: str, options: Iterable[Any], value: Any) -> ipywidgets.Dropdown:
-    "A menu of things with names."
-    import ipywidgets as w
-    return w.Dropdown(options=[(option.name, option) for option in options], value=value, description=text,
-                      style={"description_width": "150px"}, layout=w.Layout(width="420px"))
 
 def _switch(text: str, value: bool) -> ipywidgets.Checkbox:
     import ipywidgets as w

@@ -53,7 +53,7 @@ def nothing_left(tmp_path, monkeypatch):
 @pytest.mark.parametrize("fault, cause, says", [
     ("is killed", "killed", "rank 1 was killed by SIGKILL"),
     ("exits", "left", "rank 1 ended with status 3 and no word"),
-    ("leaves", "raised", "rank 1 raised RuntimeError: sys.exit(0) was called, and the other ranks wait for this one (ranks.py:"),
+    ("leaves", "raised", "rank 1 raised RuntimeError: sys.exit(0) was called, and the other ranks wait for this one"),
     ("vanishes", "left", "rank 1 ended with status 0 before its function returned"),
     ("hangs", "hung", "after 1 s rank 0 waited at ranks.py:")])
 def test_a_fault_is_told(fault, cause, says, nothing_left):
@@ -61,7 +61,7 @@ def test_a_fault_is_told(fault, cause, says, nothing_left):
     with pytest.raises(RankError) as caught: run_ranks(faulty, 2, fault, timeout_seconds=limit, share_cores=True)
     assert (caught.value.rank, caught.value.cause) == (1, cause) and str(caught.value).startswith(says)
     if fault == "hangs": assert "in faulty; rank 1 was still at ranks.py:" in str(caught.value)
-    if fault == "leaves": assert "in _suffer)" in str(caught.value), "the place in the user's code"
+    if fault == "leaves": assert "(ranks.py:" in str(caught.value) and "in _suffer)" in str(caught.value), "its place"
 
 
 SCRIPT = """
@@ -134,7 +134,8 @@ def test_a_busy_port_is_told(monkeypatch):
         port = busy.getsockname()[1]
         announced = dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
         for name, value in announced.items(): monkeypatch.setenv(name, str(value))
-        with pytest.raises(OSError, match=rf"could not meet at 127.0.0.1, port {port}: .*in use"), process_group("cpu"): pass
+        told = rf"could not meet at 127.0.0.1, port {port}: .*in use"
+        with pytest.raises(OSError, match=told), process_group("cpu"): pass
     assert rank_and_world_size() == (0, 1)
 
 
@@ -143,7 +144,9 @@ def test_a_busy_port_is_told(monkeypatch):
 shared = pytest.mark.skipif(bool(why_not_shared()), reason=why_not_shared() or "memory can be shared")
 
 
-def handles(): return len(os.listdir("/proc/self/fd"))
+def handles():
+    gc.collect()  # what others have left to be collected
+    return len(os.listdir("/proc/self/fd"))
 
 
 @shared

@@ -121,7 +121,7 @@ def whole_weights(
     "Name -> the whole tensor, on every rank: all ranks must call it together."
     return {name: t.full_tensor() if hasattr(t, "full_tensor") else t for name, t in model.state_dict().items()}
 
-# %% ../../nbs/engine/11_rank_data.ipynb #81ccc4a3
+# %% ../../nbs/engine/11_rank_data.ipynb #43b4aecf
 @dataclass(frozen=True)
 class DigitsRun:
     "What a training run on MNIST did, as one rank saw it."
@@ -144,4 +144,5 @@ def train_digits(
         how = dict(valid=first_digits(1_001, double, train=False), device=device) | options
         history, accuracy = trainer(model, data, **how)
         losses = [step.loss for step in history.steps]
-        return DigitsRun(losses, epoch_losses(history), accuracy, whole_weights(model))
+        weights = {name: tensor.cpu() for name, tensor in whole_weights(model).items()}
+        return DigitsRun(losses, epoch_losses(history), accuracy, weights)

@@ -14,11 +14,11 @@ lab:  ## open the workbook in JupyterLab; options: make lab ARGS="--no-browser -
 	@exec .venv/bin/jupyter lab $$([ $$(id -u) = 0 ] && echo --allow-root) \
 	  --ServerApp.root_dir=nbs --LabApp.default_url=/lab/tree/index.ipynb $(ARGS)
 
-test:  ## run every check; options go to the last pytest: make test ARGS="-k schedule"
+test:  ## run every check; only what is chosen: make test ARGS="-k planner"
 	@tools/install.sh test
 	@tools/test.sh $(ARGS)
 
-nbs:  ## run every chapter again and keep its outputs; one: make nbs CHAPTERS="nbs/01_arithmetic.ipynb"
+nbs:  ## run every notebook again and keep its outputs; one: make nbs CHAPTERS="nbs/01_arithmetic.ipynb"
 	@tools/install.sh test
 	@$(PY) tools/notebooks.py export
 	@$(PY) tools/notebooks.py run $(CHAPTERS) --flags slow

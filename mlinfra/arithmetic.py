@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .engine.checks import ceil_div, positive_float, positive_int
+from .engine.checks import boolean, ceil_div, nonnegative_float, positive_float, positive_int
+from .engine.measure import Stopwatch
 from .engine.widgets import count_text, duration_text
 
 # %% auto #0
-__all__ = ['COUNTABLE', 'STAGES', 'Schedule', 'LoopCount', 'count_loop', 'images_per_second', 'devices_for', 'Stages', 'timeline',
+__all__ = ['STAGES', 'Schedule', 'LoopCount', 'count_loop', 'images_per_second', 'devices_for', 'Stages', 'Span', 'overlap_spans',
            'run_pipeline', 'describe']
 
 # %% ../nbs/01_arithmetic.ipynb #dbfae3dc
@@ -28,9 +30,14 @@ class Schedule:
     def __post_init__(self):
         for name in ("samples", "batch_size", "epochs", "world_size", "accumulation"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
-        if not isinstance(self.drop_last, bool): raise ValueError(f"drop_last must be True or False, got {self.drop_last!r}")
+        object.__setattr__(self, "drop_last", boolean("drop_last", self.drop_last))
         if self.iterations_per_epoch == 0:
-            raise ValueError(f"drop_last leaves nothing: the global batch {self.global_batch:,} exceeds the {self.samples:,} samples")
+            raise ValueError(f"drop_last leaves nothing: the global batch {self.global_batch:,} "
+                             f"exceeds the {self.samples:,} samples")
+
+    def _divided(self, a: int, b: int) -> int:
+        "How many times `b` fits into `a`; the rest is dropped, or counts as one more."
+        return a // b if self.drop_last else ceil_div(a, b)
 
     @property
     def global_batch(self) -> int:
@@ -40,17 +47,17 @@ class Schedule:
     @property
     def samples_per_rank(self) -> int:
         "Samples one rank sees in an epoch: some are repeated so that all ranks have as many, or the rest is dropped."
-        return self.samples // self.world_size if self.drop_last else ceil_div(self.samples, self.world_size)
+        return self._divided(self.samples, self.world_size)
 
     @property
     def micro_batches_per_epoch(self) -> int:
         "Batches one rank loads in an epoch."
-        return self.samples_per_rank // self.batch_size if self.drop_last else ceil_div(self.samples_per_rank, self.batch_size)
+        return self._divided(self.samples_per_rank, self.batch_size)
 
     @property
     def iterations_per_epoch(self) -> int:
         "Optimizer steps in an epoch."
-        return self.samples // self.global_batch if self.drop_last else ceil_div(self.samples, self.global_batch)
+        return self._divided(self.samples, self.global_batch)
 
     @property
     def iterations(self) -> int:
@@ -60,8 +67,8 @@ class Schedule:
     @property
     def samples_seen(self) -> int:
         "Samples that went into optimizer steps, over all ranks and epochs, repeats counted."
-        per_epoch = self.iterations_per_epoch * self.global_batch if self.drop_last else self.samples_per_rank * self.world_size
-        return per_epoch * self.epochs
+        full, padded = self.iterations_per_epoch * self.global_batch, self.samples_per_rank * self.world_size
+        return self.epochs * (full if self.drop_last else padded)
 
     def duration(
         self,
@@ -77,35 +84,34 @@ class LoopCount:
     iterations:int    # optimizer steps of each rank
     samples_seen:int  # samples that went into those steps, over all ranks
 
-COUNTABLE = 20_000_000  # samples; a DistributedSampler lists every index in memory
+_COUNTABLE = 20_000_000  # samples of all ranks; a DistributedSampler lists every index in memory
 
 def count_loop(
     schedule:Schedule,                                   # the plan to check
-    report:Any=lambda fraction, words: None,             # called with progress, may raise to stop
+    report:Callable[[float, str], None]|None=None,       # called with progress, may raise to stop
 ) -> LoopCount:
     "Iterations and samples counted in one epoch of real DataLoaders, one for each rank."
-    if schedule.samples > COUNTABLE:
-        raise ValueError(f"counting {schedule.samples:,} samples would take hours: choose at most {COUNTABLE:,}")
+    samples = max(schedule.samples, schedule.samples_per_rank * schedule.world_size)
+    if samples > _COUNTABLE: raise ValueError(f"counting {samples:,} samples would take hours: choose at most {_COUNTABLE:,}")
     steps, seen = set(), 0
     for rank in range(schedule.world_size):
-        sizes = _micro_batch_sizes(schedule, rank, report)
-        groups = [sizes[i:i + schedule.accumulation] for i in range(0, len(sizes), schedule.accumulation)]
-        if schedule.drop_last: groups = [g for g in groups if len(g) == schedule.accumulation]
+        sizes, step = _micro_batch_sizes(schedule, rank, report), schedule.accumulation
+        groups = [sizes[i:i + step] for i in range(0, len(sizes), step)]
+        if schedule.drop_last: groups = [g for g in groups if len(g) == step]
         steps.add(len(groups))
         seen += sum(map(sum, groups))
     if len(steps) != 1: raise RuntimeError(f"ranks disagree on the number of iterations: {sorted(steps)}")
     return LoopCount(steps.pop(), seen)
 
 # %% ../nbs/01_arithmetic.ipynb #b0b0be38
-def _micro_batch_sizes(schedule: Schedule, rank: int, report: Any) -> list[int]:
+def _micro_batch_sizes(schedule: Schedule, rank: int, report: Callable[[float, str], None] | None) -> list[int]:
     "The size of each micro-batch that one rank's DataLoader delivers in an epoch."
     from torch.utils.data import DataLoader, DistributedSampler
-    indices = range(schedule.samples)
-    sampler = DistributedSampler(indices, schedule.world_size, rank, shuffle=False, drop_last=schedule.drop_last)
-    sizes = []
-    for batch in DataLoader(indices, schedule.batch_size, sampler=sampler, drop_last=schedule.drop_last, collate_fn=len):
+    indices, sizes, drop_last = range(schedule.samples), [], schedule.drop_last
+    sampler = DistributedSampler(indices, schedule.world_size, rank, shuffle=False, drop_last=drop_last)
+    for batch in DataLoader(indices, schedule.batch_size, sampler=sampler, drop_last=drop_last, collate_fn=len):
         sizes.append(batch)
-        if len(sizes) % 256 == 1:
+        if report is not None and len(sizes) % 256 == 1:
             done = (rank + len(sizes) / schedule.micro_batches_per_epoch) / schedule.world_size
             report(done, f"rank {rank}: {len(sizes):,} micro-batches")
     return sizes
@@ -120,11 +126,12 @@ def images_per_second(
 
 # %% ../nbs/01_arithmetic.ipynb #ddb34225
 def devices_for(
-    one_device:float,  # seconds the run takes on one device
-    target:float,      # seconds it may take
-) -> int:              # devices
+    one_device_seconds:float,  # that the run takes on one device
+    target_seconds:float,      # that it may take
+) -> int:                      # devices
     "Devices needed at perfect scaling: a lower bound, since communication costs extra."
-    ratio = positive_float("one_device", one_device) / positive_float("target", target)
+    one_device = positive_float("one_device_seconds", one_device_seconds)
+    ratio = one_device / positive_float("target_seconds", target_seconds)
     return max(1, math.ceil(ratio * (1 - 1e-12)))  # 2.1 / 0.7 is 3 devices, though the floats say a little more
 
 # %% ../nbs/01_arithmetic.ipynb #8f4b11db
@@ -138,8 +145,7 @@ class Stages:
     compute:float     # forward, backward, update
 
     def __post_init__(self):
-        for name in STAGES:
-            object.__setattr__(self, name, positive_float(name, getattr(self, name), zero=True))
+        for name in STAGES: object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
         if self.serial == 0: raise ValueError("at least one stage must take time, got 0 for all three")
 
     @property
@@ -158,19 +164,27 @@ class Stages:
         return max(STAGES, key=lambda name: getattr(self, name))
 
 # %% ../nbs/01_arithmetic.ipynb #2860d2ee
-def timeline(
+@dataclass(frozen=True)
+class Span:
+    "One stage at work on one batch."
+    stage:str             # one of `STAGES`
+    batch:int             # its number
+    start_seconds:float   # since the first batch began
+    end_seconds:float
+
+def overlap_spans(
     stages:Stages,       # seconds of each stage
     iterations:int,      # batches to follow
     overlap:bool,        # pipeline, or one after another
-) -> list[tuple[str, int, float, float]]:  # (stage, batch, start, end) in seconds
+) -> list[Span]:         # batch after batch
     "When each stage works on each batch."
     free, spans = dict.fromkeys(STAGES, 0.0), []
-    for batch in range(positive_int("iterations", iterations)):
+    for batch in range(positive_int("iterations", iterations, most=1_000_000)):
         ready = 0.0 if overlap else max(free.values())
         for name in free:
             start = max(ready, free[name])
             free[name] = ready = start + getattr(stages, name)
-            spans.append((name, batch, start, ready))
+            spans.append(Span(name, batch, start, ready))
     return spans
 
 # %% ../nbs/01_arithmetic.ipynb #f7083182
@@ -182,21 +196,22 @@ def run_pipeline(
     import queue
     import threading
     import time
+    batches = range(positive_int("iterations", iterations, most=1_000_000))
     first, second, done = queue.Queue(1), queue.Queue(1), object()
 
-    def stage(seconds: float, source: Any, sink: Any) -> None:
+    def stage(seconds: float, source: Any, sink: Callable) -> None:
         for batch in source:
             time.sleep(seconds)
             sink(batch)
         sink(done)
 
-    threads = [threading.Thread(target=stage, args=(stages.read, range(iterations), first.put), daemon=True),
-               threading.Thread(target=stage, args=(stages.preprocess, iter(first.get, done), second.put), daemon=True)]
-    start = time.perf_counter()
+    work = (stages.read, batches, first.put), (stages.preprocess, iter(first.get, done), second.put)
+    threads = [threading.Thread(target=stage, args=args, daemon=True) for args in work]
+    watch = Stopwatch()
     for thread in threads: thread.start()
     for _ in iter(second.get, done): time.sleep(stages.compute)
     for thread in threads: thread.join()
-    return time.perf_counter() - start
+    return watch.lap()
 
 # %% ../nbs/01_arithmetic.ipynb #c524be14
 def describe(
@@ -204,6 +219,7 @@ def describe(
     seconds_per_iteration:float,  # of one optimizer step
 ) -> str:
     "The plan in one sentence."
-    return (f"Global batch {schedule.batch_size:,} × {schedule.accumulation:,} × {schedule.world_size:,} = {schedule.global_batch:,}: "
-            f"{count_text(schedule.iterations_per_epoch, 'iteration')} an epoch, {schedule.iterations:,} in all, "
-            f"{duration_text(schedule.duration(seconds_per_iteration))}.")
+    s = schedule
+    return (f"Global batch {s.batch_size:,} × {s.accumulation:,} × {s.world_size:,} = {s.global_batch:,}: "
+            f"{count_text(s.iterations_per_epoch, 'iteration')} an epoch, {s.iterations:,} in all, "
+            f"{duration_text(s.duration(seconds_per_iteration))}.")

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from .engine.checks import positive_int
+from .engine.checks import nonnegative_int, one_of, positive_int, positive_ints
 
 # %% auto #0
-__all__ = ['source_cnn', 'conv_side', 'GluonCNN', 'count_parameters', 'layer_flops', 'layer_table', 'saved_bytes', 'BasicBlock',
-           'Bottleneck', 'ResNet', 'resnet18', 'resnet50']
+__all__ = ['source_cnn', 'conv_side', 'GluonCNN', 'count_parameters', 'layer_flops', 'layer_table', 'BasicBlock', 'Bottleneck',
+           'ResNet', 'resnet18', 'resnet50']
 
 # %% ../nbs/03_models.ipynb #754ab7c7
 if TYPE_CHECKING:
@@ -36,7 +35,8 @@ def conv_side(
     padding:int=0,   # pixels added on both ends
 ) -> int:            # pixels
     "Side length after a convolution or a pool."
-    out = (side + 2 * padding - kernel) // stride + 1
+    side, kernel, padding = positive_int("side", side), positive_int("kernel", kernel), nonnegative_int("padding", padding)
+    out = (side + 2 * padding - kernel) // positive_int("stride", stride) + 1
     if out < 1: raise ValueError(f"a window of {kernel} does not fit into {side} pixels with {padding} of padding")
     return out
 
@@ -50,12 +50,12 @@ class GluonCNN(nn.Module):
         hidden:int=512,                       # units of the first dense layer
     ):
         super().__init__()
-        first, second = (positive_int("channels", c) for c in channels)
+        (first, second), hidden = positive_ints("channels", channels, length=2), positive_int("hidden", hidden)
         self.features = nn.Sequential(
             nn.Conv2d(1, first, 5), nn.MaxPool2d(2), nn.ReLU(),
             nn.Conv2d(first, second, 5), nn.MaxPool2d(2), nn.ReLU())
         self.classifier = nn.Sequential(
-            nn.Flatten(), nn.Linear(second * 4 * 4, positive_int("hidden", hidden)), nn.ReLU(),
+            nn.Flatten(), nn.Linear(second * 4 * 4, hidden), nn.ReLU(),
             nn.Linear(hidden, positive_int("num_classes", num_classes)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor: return self.classifier(self.features(x))
@@ -73,59 +73,47 @@ def layer_flops(
     output_shape:tuple[int, ...],    # samples first
 ) -> int:                            # for the forward pass
     "FLOPs of a layer by arithmetic: matrix products and convolutions count, the rest is noise."
-    values = math.prod(output_shape)
-    if isinstance(layer, nn.modules.conv._ConvTransposeNd): raise ValueError(f"transposed convolutions are not counted here, got {layer}: use torch.utils.flop_counter")
-    if isinstance(layer, nn.modules.conv._ConvNd):
+    values = math.prod(positive_ints("output_shape", output_shape))
+    if isinstance(layer, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
+        raise ValueError(f"transposed convolutions are not counted here, got {layer}: use torch.utils.flop_counter")
+    if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
         return 2 * values * layer.in_channels // layer.groups * math.prod(layer.kernel_size)
     if isinstance(layer, nn.Linear): return 2 * values * layer.in_features
     return 0
 
 # %% ../nbs/03_models.ipynb #109934d6
 def layer_table(
-    model:nn.Module,               # left as it is; unless it lies on the meta device, a copy is made there
-    input_shape:tuple[int, ...],   # of one batch, samples first
-) -> pd.DataFrame:                 # layer, kind, output_shape, parameters, flops, activation_bytes
+    model:nn.Module,                    # left as it is; unless it lies on the meta device, a copy is made there
+    input_shape:tuple[int, ...],        # of one sample
+    batch_size:int=1,                   # samples
+    dtype:torch.dtype=torch.float32,    # of the inputs; torch.long for tokens
+) -> pd.DataFrame:                      # layer, kind, output_shape, parameters, flops, activation_bytes
     "One row for each layer without children, in the order in which the forward pass uses them."
-    import copy
     import pandas as pd
-    ghost, rows, hooks = model, [], []
-    if any(t.device.type != "meta" for t in (*model.parameters(), *model.buffers())): ghost = copy.deepcopy(model).to("meta")
+    shape, ghost, rows = (positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)), _ghost(model), []
 
-    def watch(name: str) -> Callable:
-        def record(layer: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
-            rows.append((name, type(layer).__name__, tuple(output.shape), sum(p.numel() for p in layer.parameters()),
-                         layer_flops(layer, output.shape), output.numel() * output.element_size()))
-        return record
+    def record(name: str, layer: nn.Module, output: torch.Tensor) -> None:
+        rows.append(dict(layer=name, kind=type(layer).__name__, output_shape=tuple(output.shape), parameters=count_parameters(layer),
+                         flops=layer_flops(layer, output.shape), activation_bytes=output.numel() * output.element_size()))
 
-    for name, layer in ghost.named_modules():
-        if not any(layer.children()): hooks.append(layer.register_forward_hook(watch(name)))
+    hooks = [layer.register_forward_hook(lambda layer, _inputs, output, name=name: record(name, layer, output))
+             for name, layer in ghost.named_modules() if not any(layer.children())]
     try:
-        with torch.no_grad(): ghost(torch.empty(input_shape, device="meta"))
+        with torch.no_grad(): ghost(torch.empty(shape, dtype=dtype, device="meta"))
     finally:
         for hook in hooks: hook.remove()
     return pd.DataFrame(rows, columns=["layer", "kind", "output_shape", "parameters", "flops", "activation_bytes"])
 
-# %% ../nbs/03_models.ipynb #5af4269b
-def saved_bytes(
-    model:nn.Module,      # run once, in its current mode
-    inputs:torch.Tensor,  # one batch
-) -> int:                 # bytes, without the parameters
-    "Bytes that autograd keeps between forward and backward, measured."
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own: kept[storage.data_ptr()] = storage  # holding it keeps its address unique
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor): output = model(inputs)
-    del output
-    return sum(storage.nbytes() for storage in kept.values())
+def _ghost(model: nn.Module) -> nn.Module:
+    "The model without memory: itself, if it has none."
+    import copy
+    if all(t.device.type == "meta" for t in (*model.parameters(), *model.buffers())): return model
+    return copy.deepcopy(model).to("meta")
 
 # %% ../nbs/03_models.ipynb #82c2fe6c
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     "A convolution that keeps the size but for its stride; the batch norm behind it has the bias."
+    inputs, outputs, stride = positive_int("inputs", inputs), positive_int("outputs", outputs), positive_int("stride", stride)
     return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
@@ -181,12 +169,11 @@ class ResNet(nn.Module):
         in_channels:int|None=None,                # of the images; None: 3 for imagenet, 1 for small
     ):
         super().__init__()
-        if stem not in ("imagenet", "small"): raise ValueError(f"stem must be imagenet or small, got {stem!r}")
-        small = stem == "small"
-        in_channels = positive_int("in_channels", (1 if small else 3) if in_channels is None else in_channels)
-        self.conv1, self.bn1, self.relu = _conv(in_channels, 64, 3 if small else 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True)
-        self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, 2, 1)
-        self.channels = 64
+        small = one_of("stem", stem, ("imagenet", "small")) == "small"
+        in_channels = (1 if small else 3) if in_channels is None else positive_int("in_channels", in_channels)
+        self.conv1, self.bn1 = _conv(in_channels, 64, 3 if small else 7, 2), nn.BatchNorm2d(64)
+        self.relu, self.maxpool = nn.ReLU(inplace=True), nn.Identity() if small else nn.MaxPool2d(3, 2, 1)
+        self.channels, depths = 64, positive_ints("depths", depths, length=4)
         self.layer1, self.layer2, self.layer3, self.layer4 = (
             self._stage(block, 64 * 2**i, depth, stride=1 if i == 0 else 2) for i, depth in enumerate(depths))
         self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(self.channels, positive_int("num_classes", num_classes))

@@ -3,133 +3,194 @@
 # %% ../nbs/13_pipeline.ipynb #18bc2a38
 from __future__ import annotations
 
-import copy
-import functools
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
 
-from .data import BatchLoader, Images, mnist, to_float
+from .data import BatchLoader, to_float
 from .engine.chains import chain, check_untied
-from .engine.checks import ceil_div, positive_float, positive_int
+from .engine.checks import ceil_div, nonnegative_float, one_of, positive_float, positive_int
 from .engine.layer_costs import profile_layers
-from .engine.rank_data import accuracy_of_ranks, first_digits
-from .engine.ranks import check_same, check_world, process_group, rank_and_world_size, run_ranks
-from .engine.stages import engine_step, Form, HandPipeline, Mail, recorded_stage, Recorder
-from .engine.timeline import Event, needs, Operation, StageTimes, Timeline
+from .engine.pipeline_pass import PipelinePass
+from .engine.rank_data import accuracy_of_ranks
+from .engine.ranks import check_same, process_group, rank_and_world_size
+from .engine.timeline import (BACKWARD, FORWARD, INPUTS, WEIGHTS, Operation, StageTimes,
+                                     TimedOperation, Timeline, inputs_of)
 from .engine.widgets import bytes_text, count_text
-from .models import GluonCNN, resnet18
-from .training import fit, History, sgd
+from .training import History, fit, sgd
 
 # %% auto #0
-__all__ = ['SCHEDULES', 'weave', 'schedule', 'simulate', 'bubble', 'Partition', 'least_maximum', 'least_limit', 'partition',
-           'equal_counts', 'Tokens', 'Problem', 'blocks_problem', 'resnet_problem', 'Task', 'pipeline_rank', 'Run',
-           'run_pipelines', 'together', 'alone', 'gradient_error', 'Staged', 'agreed_cut', 'train_pipeline',
-           'train_digits_in_stages', 'Wait', 'settled', 'wait_problem']
+__all__ = ['SCHEDULES', 'SEVERAL_STAGES', 'MOST_FORWARDS', 'interleave_operations', 'schedule', 'simulate_schedule', 'bubble',
+           'Partition', 'least_maximum', 'least_limit', 'partition', 'equal_counts', 'train_pipeline']
 
 # %% ../nbs/13_pipeline.ipynb #73080347
-def weave(
+def interleave_operations(
     forwards:Sequence[tuple[int, int]],   # (stage, micro-batch), in order
     backwards:Sequence[tuple[int, int]],  # the same pairs, in the order of going back
     lead:int,                             # forwards before the first backward
     lag:int|None=None,                    # turns by which W follows I; None: both are one B
 ) -> list[Operation]:
     "Forwards and backwards by turns, after a lead of forwards."
-    woven = [Operation("F", *pair) for pair in forwards[:lead]]
+    todo = [Operation(FORWARD, *pair) for pair in forwards[:lead]]
     for turn, pair in enumerate(backwards):
-        woven += [Operation("F", *ahead) for ahead in forwards[lead + turn:lead + turn + 1]]
-        woven.append(Operation("B" if lag is None else "I", *pair))
-        if lag is not None and turn >= lag: woven.append(Operation("W", *backwards[turn - lag]))
-    return woven if lag is None else woven + [Operation("W", *pair) for pair in backwards[max(len(backwards) - lag, 0):]]
+        todo += [Operation(FORWARD, *ahead) for ahead in forwards[lead + turn:lead + turn + 1]]
+        todo.append(Operation(BACKWARD if lag is None else INPUTS, *pair))
+        if lag is not None and turn >= lag: todo.append(Operation(WEIGHTS, *backwards[turn - lag]))
+    late = [] if lag is None else backwards[max(len(backwards) - lag, 0):]
+    return todo + [Operation(WEIGHTS, *pair) for pair in late]
 
 # %% ../nbs/13_pipeline.ipynb #5d993f09
 SCHEDULES = ("naive", "GPipe", "1F1B", "interleaved 1F1B", "zero-bubble")
+SEVERAL_STAGES = ("interleaved 1F1B", "zero-bubble")  # can give a rank several stages
+
+@dataclass(frozen=True)
+class _Plan:
+    "A schedule's name and sizes, checked."
+    name:str
+    world_size:int
+    micro_batches:int
+    stages_per_rank:int
+
+    def __post_init__(self):
+        one_of("schedule", self.name, SCHEDULES)
+        for name in ("world_size", "micro_batches", "stages_per_rank"):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name)))  # a plain number
+        if self.stages_per_rank > 1 and self.name not in SEVERAL_STAGES:
+            raise ValueError(f"stages_per_rank must be 1 for {self.name}, got {self.stages_per_rank}: "
+                             "only interleaved 1F1B and zero-bubble give a rank several stages")
+        if self.name in SEVERAL_STAGES and self.micro_batches % self.rounds:
+            ranks = count_text(self.world_size, "rank")
+            raise ValueError(f"micro_batches must make {self.rounds:,} equal rounds for {self.name} on {ranks}, "
+                             f"got {self.micro_batches:,}: take a multiple of the ranks")
+
+    @property
+    def rounds(self) -> int: return max(1, self.micro_batches // self.world_size)
+
+    @property
+    def group(self) -> int:
+        "Micro-batches that go through one stage of a rank before it turns to its next."
+        return self.micro_batches // self.rounds
+
+    def turns(self) -> list[tuple[int, int]]:
+        "Which of a rank's stages, and which micro-batch, in order."
+        v, m = self.stages_per_rank, self.micro_batches
+        return [(k // self.group % v, k // (self.group * v) * self.group + k % self.group) for k in range(m * v)]
+
+    def lead(self, rank: int) -> int:
+        "Forwards before the first backward."
+        behind, earlier = self.world_size - 1 - rank, (self.stages_per_rank - 1) * self.group
+        if self.name == "naive": return 0
+        if self.name == "GPipe": return self.micro_batches
+        return earlier + (2 * behind if self.name == "interleaved 1F1B" else behind)
+
+# %% ../nbs/13_pipeline.ipynb #5d993f0a
+MOST_FORWARDS = 10_000_000
 
 def schedule(
-    name:str,           # one of `SCHEDULES`
-    ranks:int,          # that work side by side
-    micro_batches:int,  # parts of the batch
-    chunks:int=1,       # stages on each rank; rank r has the stages r, r + ranks, ...
+    name:str,              # one of `SCHEDULES`
+    world_size:int,        # ranks that work side by side
+    micro_batches:int,     # parts of the batch
+    stages_per_rank:int=1, # rank r has the stages r, r + world_size, ...
 ) -> list[list[Operation]]:
     "The list of each rank."
-    if name not in SCHEDULES: raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {name!r}")
-    ranks, micro_batches, chunks = positive_int("ranks", ranks), positive_int("micro_batches", micro_batches), positive_int("chunks", chunks)
-    if chunks > 1 and name in SCHEDULES[:3]: raise ValueError(f"chunks must be 1 for {name}, got {chunks}: only interleaved 1F1B and zero-bubble give a rank several stages")
-    rounds = max(1, micro_batches // ranks)
-    if name in SCHEDULES[3:] and micro_batches % rounds: raise ValueError(f"micro_batches must make {rounds:,} equal rounds for {name} on {count_text(ranks, 'rank')}, got {micro_batches:,}: take a multiple of the ranks")
-    return [_one_rank(name, rank, ranks, micro_batches, chunks, micro_batches // rounds) for rank in range(ranks)]
+    plan = _Plan(name, world_size, micro_batches, stages_per_rank)
+    count = plan.world_size * plan.micro_batches * plan.stages_per_rank
+    if count > MOST_FORWARDS:
+        raise ValueError(f"a schedule must have at most {MOST_FORWARDS:,} forwards, got {count:,}")
+    return [_rank_list(plan, rank) for rank in range(plan.world_size)]
 
-def _one_rank(name: str, rank: int, ranks: int, micro_batches: int, chunks: int, group: int) -> list[Operation]:
-    "The list of `rank`: with several stages, `group` micro-batches go through one before it turns to the next."
-    turns = [(k // group % chunks, k // (group * chunks) * group + k % group) for k in range(micro_batches * chunks)]
-    forwards = [(chunk * ranks + rank, i) for chunk, i in turns]
-    backwards = [((chunks - 1 - chunk) * ranks + rank, i) for chunk, i in turns]
-    behind, circles = ranks - 1 - rank, (chunks - 1) * group
-    lead = {"naive": 0, "GPipe": micro_batches, "1F1B": behind, "interleaved 1F1B": circles + 2 * behind, "zero-bubble": circles + behind}[name]
-    return weave(forwards, backwards, min(lead, len(forwards)), rank if name == "zero-bubble" else None)
+def _rank_list(plan: _Plan, rank: int) -> list[Operation]:
+    "The list of `rank`."
+    last = plan.stages_per_rank - 1
+    forwards = [(own * plan.world_size + rank, i) for own, i in plan.turns()]
+    backwards = [((last - own) * plan.world_size + rank, i) for own, i in plan.turns()]
+    lag = rank if plan.name == "zero-bubble" else None
+    return interleave_operations(forwards, backwards, min(plan.lead(rank), len(forwards)), lag)
 
-# %% ../nbs/13_pipeline.ipynb #bd48a8b1
+# %% ../nbs/13_pipeline.ipynb #08f2d9b8
+def simulate_schedule(
+    operations:Sequence[Sequence[Operation]],  # of each rank, such as from `schedule`
+    times:StageTimes,
+    transfer:float|Sequence[float]=0.0,        # seconds between ranks; or one value for each border of stages
+) -> Timeline:
+    "Every operation as early as its rank and its inputs allow; ValueError where ranks wait for each other for ever."
+    simulation = _Simulation(operations, times, transfer)
+    while any([simulation.advance(rank) for rank in range(len(operations))]): pass
+    stuck = [f"rank {rank} before {todo[-1]}" for rank, todo in enumerate(simulation.left) if todo]
+    if stuck: raise ValueError(f"these lists never end: {', '.join(stuck)} waits for what nobody does")
+    return Timeline(tuple(simulation.events))
+
+class _Simulation:
+    "What has ended so far, and what is left to do."
+    def __init__(self, operations: Sequence[Sequence[Operation]], times: StageTimes, transfer: float | Sequence[float]):
+        self.times, self.borders = times, _borders(transfer, times.stages - 1)
+        self.left = [list(todo)[::-1] for todo in operations]
+        self.free = [0.0] * len(operations)  # when each rank is
+        self.ended: dict[Operation, TimedOperation] = {}
+
+    @property
+    def events(self) -> Iterable[TimedOperation]: return self.ended.values()
+
+    def advance(self, rank: int) -> bool:
+        "Work through the rank's list until an input is missing; whether anything was done."
+        todo, before = self.left[rank], len(self.ended)
+        while todo and (ready := self._ready(rank, todo[-1])) is not None:
+            operation, start = todo.pop(), max(self.free[rank], ready)
+            self.free[rank] = start + self.times.of(operation)
+            self.ended[operation] = TimedOperation(operation, rank, start, self.free[rank])
+        return len(self.ended) > before
+
+    def _ready(self, rank: int, operation: Operation) -> float | None:
+        "When all inputs are on the rank; None where one has not been made."
+        arrivals = [0.0]
+        for alternatives in inputs_of(operation, len(self.borders)):
+            made = next((self.ended[other] for other in alternatives if other in self.ended), None)
+            if made is None: return None
+            border = min(operation.stage, made.operation.stage)
+            arrivals.append(made.end + (0.0 if made.rank == rank else self.borders[border]))
+        return max(arrivals)
+
 def _borders(transfer: float | Sequence[float], count: int) -> list[float]:
     "Seconds of a message over each border."
     rows = list(transfer) if isinstance(transfer, Sequence) else [transfer] * count
-    if len(rows) != count: raise ValueError(f"transfer must be one time, or one for each of the {count_text(count, 'border')}, got {len(rows)}")
-    return [positive_float("transfer", seconds, zero=True) for seconds in rows]
-
-# %% ../nbs/13_pipeline.ipynb #08f2d9b8
-def simulate(
-    lists:Sequence[Sequence[Operation]],  # of each rank, such as from `schedule`
-    times:StageTimes,
-    transfer:float|Sequence[float]=0.0,   # seconds from one rank to another; or one value for each border between stages
-) -> Timeline:
-    "Every operation as early as its rank and its inputs allow; ValueError where ranks wait for each other for ever."
-    ended: dict[tuple[str, int, int], tuple[float, int]] = {}  # operation -> when, on which rank
-    left, free, events, moved = [list(ops)[::-1] for ops in lists], [0.0] * len(lists), [], True
-    borders = _borders(transfer, len(times.forward) - 1)
-
-    def arrival(rank: int, stage: int, kinds: str, source: int, i: int) -> float | None:
-        "When the output is there; None where it has not been made."
-        end, maker = next((ended[kind, source, i] for kind in kinds if (kind, source, i) in ended), (None, rank))
-        return end if end is None or maker == rank else end + borders[min(stage, source)]
-
-    while moved:
-        moved = False
-        for rank, todo in enumerate(left):
-            while todo and None not in (inputs := [arrival(rank, todo[-1].stage, *need) for need in needs(todo[-1], len(borders))]):
-                operation = todo.pop()
-                start = max([free[rank], *inputs])
-                free[rank] = start + times.of(operation.kind, operation.stage)
-                ended[tuple(operation)] = free[rank], rank
-                events.append(Event(rank, start, free[rank], *operation))
-                moved = True
-    stuck = [f"rank {rank} before {todo[-1]}" for rank, todo in enumerate(left) if todo]
-    if stuck: raise ValueError(f"these lists never end: {', '.join(stuck)} waits for what nobody does")
-    return Timeline(tuple(events))
+    if len(rows) != count:
+        borders = count_text(count, "border")
+        raise ValueError(f"transfer must be one time, or one for each of the {borders}, got {len(rows)}")
+    return [nonnegative_float("transfer", seconds) for seconds in rows]
 
 # %% ../nbs/13_pipeline.ipynb #eb330984
 def bubble(
-    name:str,             # one of `SCHEDULES`
-    ranks:int,
-    micro_batches:int,
-    chunks:int=1,         # stages on each rank
-    forward:float=1.0,    # of all stages of a rank, for one micro-batch
-    inputs:float=1.0,     # as `forward`, for the gradient of the input
-    weights:float=1.0,    # as `forward`, for the gradient of the weights
+    name:str,              # one of `SCHEDULES`
+    world_size:int,
+    micro_batches:int,     # zero-bubble and interleaved 1F1B: at least as many as ranks
+    stages_per_rank:int=1,
+    forward:float=1.0,     # of all stages of a rank, for one micro-batch
+    inputs:float=1.0,      # as `forward`, for the gradient of the input
+    weights:float=1.0,     # as `forward`, for the gradients of the weights
 ) -> float:
-    "The idle share of the ranks' time by formula, for equal stages and free transfers; zero-bubble and interleaved need at least as many micro-batches as ranks."
-    schedule(name, ranks, micro_batches, chunks)  # refuses what cannot be
-    work = micro_batches * (forward + inputs + weights)
-    lost = (ranks - 1) * (forward + inputs + weights) / chunks
-    if name == "naive": lost = (ranks - 1) * work
-    if name == "zero-bubble": lost = (ranks - 1) * max(forward, forward + inputs - min(forward, weights)) / chunks  # longer weights hold up the next forward; and we count to the end of the last rank
-    return lost / (work + lost)
+    "The idle share of the ranks' time by formula, for equal stages and free transfers."
+    plan = _Plan(name, world_size, micro_batches, stages_per_rank)
+    if name in SEVERAL_STAGES and plan.micro_batches < plan.world_size:
+        raise ValueError(f"micro_batches must be at least the {world_size:,} ranks for {name}'s formula, "
+                         f"got {micro_batches:,}")
+    one = positive_float("forward + inputs + weights", _sum_of_times(forward, inputs, weights))
+    lost = (plan.world_size - 1) * _lost_for_each_rank(plan, forward, inputs, weights)
+    return lost / (plan.micro_batches * one + lost)
+
+def _sum_of_times(*times: float) -> float: return sum(nonnegative_float("a time", seconds) for seconds in times)
+
+def _lost_for_each_rank(plan: _Plan, forward: float, inputs: float, weights: float) -> float:
+    "Time that a rank is idle for each of the others."
+    if plan.name == "naive": return plan.micro_batches * (forward + inputs + weights)
+    if plan.name != "zero-bubble": return (forward + inputs + weights) / plan.stages_per_rank
+    filled = min(forward, weights)  # longer weights hold up the next forward
+    return max(forward, forward + inputs - filled) / plan.stages_per_rank  # we count to the end of the last rank
 
 # %% ../nbs/13_pipeline.ipynb #a6b0cbdd
 @dataclass(frozen=True)
@@ -152,26 +213,38 @@ def least_maximum(
     allowed:Callable[[int, int, int], bool],  # whether it may
 ) -> tuple[int, ...]|None:                    # bounds; None where nothing is allowed
     "The cut whose largest load is least: every last stage is tried on every best cut of what comes before."
-    best, choices = [0.0] + [float("inf")] * layers, []
+    never = float("inf")
+    best, choices = [0.0] + [never] * layers, []  # best[j]: the largest load of the best cut of the first j layers
     for stage in range(stages):
-        new, choice = [float("inf")] * (layers + 1), [0] * (layers + 1)
+        new, choice = [never] * (layers + 1), [0] * (layers + 1)
         for j in range(stage + 1, layers - (stages - 1 - stage) + 1):
             for i in range(stage, j):
                 if best[i] >= new[j] or not allowed(stage, i, j): continue
                 worst = max(best[i], load(stage, i, j))
                 if worst < new[j]: new[j], choice[j] = worst, i
         best, choices = new, [*choices, choice]
-    if best[layers] == float("inf"): return None
+    return None if best[layers] == never else _bounds(choices, layers)
+
+def _bounds(choices: list[list[int]], layers: int) -> tuple[int, ...]:
+    "Where each stage begins, from the last to the first."
     bounds = [layers]
     for choice in choices[::-1]: bounds.append(choice[bounds[-1]])
     return tuple(bounds[::-1])
 
 # %% ../nbs/13_pipeline.ipynb #83f2a029
-def _rows(memory: Sequence[Any], stages: int, layers: int) -> list[list[float]]:
-    "Sums of bytes up to each layer, for each stage."
-    rows = [list(row) for row in memory] if isinstance(memory[0], (Sequence, np.ndarray)) else [list(memory)] * stages
-    if [len(row) for row in rows] != [layers] * stages: raise ValueError(f"memory must have {layers} values, or {stages} rows of them, got {[len(row) for row in rows]}")
-    return [list(accumulate((positive_float("memory", b, zero=True) for b in row), initial=0.0)) for row in rows]
+class _Sizes:
+    "Bytes of a stage that has the layers from i to before j."
+    def __init__(self, memory: Sequence[Any], stages: int, layers: int):
+        each = isinstance(memory[0], (Sequence, np.ndarray))
+        rows = [list(row) for row in memory] if each else [list(memory)] * stages
+        if [len(row) for row in rows] != [layers] * stages:
+            found = [len(row) for row in rows]
+            raise ValueError(f"memory must have {layers} values, or {stages} rows of them, got {found}")
+        self.sums = [list(accumulate((nonnegative_float("memory", b) for b in row), initial=0.0)) for row in rows]
+
+    def of(self, stage: int, i: int, j: int) -> float: return self.sums[stage][j] - self.sums[stage][i]
+
+def _anything(_stage: int, _i: int, _j: int) -> bool: return True
 
 def least_limit(
     memory:Sequence[float]|Sequence[Sequence[float]],  # bytes of each layer; or a row of them for each stage
@@ -179,10 +252,15 @@ def least_limit(
     layers:int,
 ) -> float:  # bytes
     "The smallest memory limit under which there is a cut."
-    rows = _rows(memory, stages, layers)
-    size = lambda s, i, j: rows[s][j] - rows[s][i]
-    bounds = least_maximum(layers, stages, size, lambda s, i, j: True)
-    return max(size(s, i, j) for s, (i, j) in enumerate(pairwise(bounds)))
+    stages = _stage_count(stages, positive_int("layers", layers))
+    sizes = _Sizes(memory, stages, layers)
+    bounds = least_maximum(layers, stages, sizes.of, _anything)
+    return max(sizes.of(s, i, j) for s, (i, j) in enumerate(pairwise(bounds)))
+
+def _stage_count(stages: int, layers: int) -> int:
+    if positive_int("stages", stages) > layers:
+        raise ValueError(f"stages must be at most the {count_text(layers, 'layer')}, got {stages}")
+    return int(stages)
 
 # %% ../nbs/13_pipeline.ipynb #71ed73ac
 def partition(
@@ -192,16 +270,24 @@ def partition(
     limit:float|None=None,                                        # bytes that a stage may have
 ) -> Partition:
     "The contiguous stages with the least maximum cost, none over the memory limit."
-    costs, stages = [positive_float("costs", c, zero=True) for c in costs], positive_int("stages", stages)
-    if stages > len(costs): raise ValueError(f"stages must be at most the {count_text(len(costs), 'layer')}, got {stages}")
-    if (memory is None) != (limit is None): raise ValueError(f"memory and limit go together, got {'no limit' if limit is None else 'no memory'}")
-    rows = None if memory is None else _rows(memory, stages, len(costs))
-    sums = list(accumulate(costs, initial=0.0))
-    fits = (lambda s, i, j: rows[s][j] - rows[s][i] <= limit) if rows else (lambda s, i, j: True)
-    bounds = least_maximum(len(costs), stages, lambda s, i, j: sums[j] - sums[i], fits)
-    if bounds is None: raise ValueError(f"no cut into {stages} stages keeps each under {bytes_text(limit)}: the limit must be at least {bytes_text(least_limit(memory, stages, len(costs)))}")
-    parts = list(pairwise(bounds))
-    return Partition(bounds, tuple(sum(costs[i:j]) for i, j in parts), tuple(rows[s][j] - rows[s][i] for s, (i, j) in enumerate(parts)) if rows else None)
+    costs = [nonnegative_float("costs", cost) for cost in costs]
+    stages, layers = _stage_count(stages, len(costs)), len(costs)
+    if (memory is None) != (limit is None):
+        raise ValueError(f"memory and limit go together, got {'no limit' if limit is None else 'no memory'}")
+    loads = _Sizes(costs, stages, layers)  # a sum like that of bytes
+    if memory is None:
+        bounds = least_maximum(layers, stages, loads.of, _anything)
+        return Partition(bounds, _totals(loads, bounds))
+    sizes, limit = _Sizes(memory, stages, layers), nonnegative_float("limit", limit)
+    bounds = least_maximum(layers, stages, loads.of, lambda stage, i, j: sizes.of(stage, i, j) <= limit)
+    if bounds is None:
+        least = bytes_text(least_limit(memory, stages, layers))
+        raise ValueError(f"no cut into {stages} stages keeps each under {bytes_text(limit)}: "
+                         f"the limit must be at least {least}")
+    return Partition(bounds, _totals(loads, bounds), _totals(sizes, bounds))
+
+def _totals(sums: _Sizes, bounds: Sequence[int]) -> tuple[float, ...]:
+    return tuple(sums.of(stage, i, j) for stage, (i, j) in enumerate(pairwise(bounds)))
 
 # %% ../nbs/13_pipeline.ipynb #0d5ec0f4
 def equal_counts(
@@ -209,259 +295,37 @@ def equal_counts(
     stages:int,  # at most as many
 ) -> tuple[int, ...]:  # bounds
     "Stages with equally many layers, or one more."
-    if not 1 <= stages <= layers: raise ValueError(f"stages must be from 1 to the {count_text(layers, 'layer')}, got {stages}")
+    layers = positive_int("layers", layers)
+    stages = _stage_count(stages, layers)
     return tuple(stage * layers // stages for stage in range(stages + 1))
 
-class Tokens(nn.Sequential):
-    "A small transformer that reads tokens: an embedding, equal blocks, and a score for each word."
-    def __init__(
-        self,
-        blocks:int=8,
-        width:int=128,
-        words:int=8000,  # the vocabulary
-    ):
-        layers = [nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True) for _ in range(blocks)]
-        super().__init__(nn.Embedding(words, width), *layers, nn.Linear(width, words))
-
-# %% ../nbs/13_pipeline.ipynb #9e81e133
-class Problem(NamedTuple):
-    "A model and one batch for it."
-    model:nn.Module
-    x:torch.Tensor
-    y:torch.Tensor  # classes
-
-def blocks_problem(
-    layers:int=8,   # linear layers with tanh
-    batch:int=16,   # samples
-) -> Problem:
-    "Small equal blocks, to compare gradients."
-    return Problem(nn.Sequential(*[nn.Sequential(nn.Linear(12, 12), nn.Tanh()) for _ in range(layers)]), torch.randn(batch, 12), torch.randint(0, 12, (batch,)))
-
-def resnet_problem(
-    batch:int=16,  # images of 28 x 28 pixels
-) -> Problem:
-    "A ResNet-18 and random digits."
-    return Problem(resnet18(10, "small"), torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
-
-# %% ../nbs/13_pipeline.ipynb #696b719c
-@dataclass(frozen=True)
-class Task:
-    "One pipeline to run for real."
-    problem:Callable[[], Problem]  # importable, for other processes must find it
-    bounds:tuple[int, ...]         # of the stages in the model's chain
-    schedule:str                   # one of `SCHEDULES`
-    micro_batches:int
-    chunks:int=1                   # stages on each rank
-    engine:str="torch"             # "hand", or "torch" for torch.distributed.pipelining
-    repeats:int=1                  # steps that count, after one that does not
-
-    def __post_init__(self):
-        for name in ("micro_batches", "chunks", "repeats"): positive_int(name, getattr(self, name))
-        if self.engine not in ("hand", "torch"): raise ValueError(f"engine must be hand or torch, got {self.engine!r}")
-        if self.engine == "torch" and self.schedule == "naive": raise ValueError("engine must be hand for the naive schedule: torch has none")
-        if self.engine == "torch" and self.micro_batches < self.ranks: raise ValueError(f"micro_batches must be at least the {self.ranks} ranks for torch's schedules, got {self.micro_batches}")
-        if (len(self.bounds) - 1) % self.chunks: raise ValueError(f"the number of stages must be a multiple of {self.chunks} chunks, got {len(self.bounds) - 1}")
-        self.lists()
-
-    @property
-    def stages(self) -> int: return len(self.bounds) - 1
-
-    @property
-    def ranks(self) -> int: return self.stages // self.chunks
-
-    def lists(self) -> list[list[Operation]]:
-        "What each rank is to do."
-        return schedule(self.schedule, self.ranks, self.micro_batches, self.chunks)
-
-    def predict(self, times: StageTimes, transfer: float | Sequence[float] = 0.0) -> Timeline:
-        "The timeline by simulation."
-        return simulate(self.lists(), times, transfer)
-
-    def __str__(self) -> str: return f"{self.schedule}, {self.engine}"
-
-# %% ../nbs/13_pipeline.ipynb #31d6b908
-_TORCH = {"GPipe": "ScheduleGPipe", "1F1B": "Schedule1F1B", "interleaved 1F1B": "ScheduleInterleaved1F1B", "zero-bubble": "ScheduleInterleavedZeroBubble"}
-
-# %% ../nbs/13_pipeline.ipynb #b3e7fc8b
-def _torch_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder, group: Any) -> Callable[[], list[float]]:
-    "A function that runs one step by torch.distributed.pipelining."
-    from torch.distributed import pipelining
-    made = [recorded_stage()(module, s, task.stages, torch.device("cpu"), group=group) for s, module in stages.items()]
-    for stage in made: stage.record = recorder
-    several = task.schedule in SCHEDULES[3:]
-    engine = getattr(pipelining, _TORCH[task.schedule])(made if several else made[0], task.micro_batches, loss_fn=F.cross_entropy)
-    return lambda: [loss.item() / task.micro_batches for loss in engine_step(engine, problem.x if 0 in stages else None, problem.y if task.stages - 1 in stages else None)]
-
-def _hand_step(task: Task, stages: dict[int, nn.Module], problem: Problem, recorder: Recorder, pieces: nn.Sequential) -> Callable[[], list[float]]:
-    "A function that runs one step by hand."
-    xs, ys = problem.x.chunk(task.micro_batches), problem.y.chunk(task.micro_batches)
-    engine = HandPipeline(stages, _forms(pieces, task.bounds, xs[0]), F.cross_entropy, Mail(recorder.rank, task.ranks), recorder)
-    return functools.partial(engine.step, task.lists()[recorder.rank], xs, ys)
-
-def _forms(pieces: nn.Sequential, bounds: Sequence[int], x: torch.Tensor) -> list[Form]:
-    "Shape and type of every stage's input."
-    pieces, forms = copy.deepcopy(pieces).eval(), []
-    with torch.no_grad():
-        for i, j in pairwise(bounds):
-            forms.append(Form(tuple(x.shape), x.dtype))
-            x = pieces[i:j](x)
-    return forms
-
-# %% ../nbs/13_pipeline.ipynb #9601762a
-@functools.lru_cache(maxsize=2)
-def _made(make: Callable[[], Problem]) -> tuple[Problem, nn.Sequential]:
-    "A problem and its model's chain, the same in every process, for all tasks in a row."
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        problem = make()
-    return problem, chain(problem.model).train()
-
-def _built(task: Task) -> tuple[Problem, nn.Sequential]:
-    "The task's problem and chain, without gradients; ValueError where the task does not fit them."
-    problem, pieces = _made(task.problem)
-    pieces.zero_grad(set_to_none=True)
-    if len(problem.x) % task.micro_batches: raise ValueError(f"the batch must be a multiple of {task.micro_batches} micro-batches, got {len(problem.x)} samples")
-    if task.bounds[0] != 0 or task.bounds[-1] != len(pieces) or list(task.bounds) != sorted(set(task.bounds)): raise ValueError(f"bounds must rise from 0 to the {count_text(len(pieces), 'piece')}, got {task.bounds}")
-    check_untied(pieces, task.bounds)
-    return problem, pieces
-
-def pipeline_rank(
-    tasks:Sequence[Task],
-) -> list[tuple[list[list[Event]], list[float], dict[str, np.ndarray]]]:  # of each task: events of each step, losses, gradients
-    "What every rank runs: one task after another, each on the first ranks, as many as it needs; others have nothing to tell."
-    rank, world_size = rank_and_world_size()
-    most = max(task.ranks for task in tasks)
-    if world_size < most: raise ValueError(f"the tasks need {count_text(most, 'rank')}, got a world size of {world_size}")
-    groups = {n: dist.new_group(range(n)) for n in sorted({task.ranks for task in tasks})}  # made by all ranks, whether in it or not
-    return [_run_task(task, rank, groups[task.ranks]) if rank < task.ranks else ([], [], {}) for task in tasks]
-
-def _run_task(task: Task, rank: int, group: Any) -> tuple[list[list[Event]], list[float], dict[str, np.ndarray]]:
-    "A first step that does not count, then those that do."
-    (problem, pieces), recorder, steps = _built(task), Recorder(rank), []
-    stages = {s: pieces[i:j] for s, (i, j) in enumerate(pairwise(task.bounds)) if s % task.ranks == rank}
-    step = _hand_step(task, stages, problem, recorder, pieces) if task.engine == "hand" else _torch_step(task, stages, problem, recorder, group)
-    for _ in range(1 + task.repeats):
-        for stage in stages.values(): stage.zero_grad(set_to_none=True)
-        recorder.events = []
-        dist.barrier(group)
-        losses = step()
-        steps.append(recorder.events)
-    return steps[1:], losses, {name: p.grad.numpy() for s in stages.values() for name, p in s.named_parameters()}
-
-# %% ../nbs/13_pipeline.ipynb #ccffa756
-@dataclass(frozen=True)
-class Run:
-    "What a pipeline did."
-    task:Task
-    timeline:Timeline                  # of the step of median length, from 0
-    seconds:tuple[float, ...]          # of each step
-    loss:float                         # mean over the batch
-    gradients:dict[str, np.ndarray]    # parameter of the chain -> its gradient
-
-def run_pipelines(
-    tasks:Sequence[Task],  # the largest decides how many ranks are started
-    seconds:float=120.0,   # after which ranks that still run have hung
-    report:Callable[[float, str], None]=lambda share, words: None,  # may raise, to stop
-) -> list[Run]:
-    "Start the ranks once, run every task on them, and put together what they did."
-    if not tasks: raise ValueError("tasks must hold at least one task, got none")
-    for task in {(task.problem, task.bounds, task.micro_batches): task for task in tasks}.values():
-        check_world(getattr(task.problem, "func", task.problem), task.ranks, share_cores=True)  # what is wrong with a task is said before anything is started
-        _built(task)
-    found = run_ranks(pipeline_rank, max(task.ranks for task in tasks), list(tasks), timeout_seconds=seconds, share_cores=True, report=report)
-    return together(tasks, list(found.values()))
-
-def together(
-    tasks:Sequence[Task],
-    found:Sequence[list],  # what `pipeline_rank` returned on each rank
-) -> list[Run]:
-    "A run for each task, from the parts that the ranks have of it."
-    return [_one_run(task, [found[rank][number] for rank in range(task.ranks)]) for number, task in enumerate(tasks)]
-
-def _one_run(task: Task, parts: list[tuple]) -> Run:
-    timelines = []
-    for step in zip(*(events for events, _, _ in parts)):
-        events = [event for rank in step for event in rank]
-        zero = min(event.start for event in events)
-        timelines.append(Timeline(tuple(Event(*e)._replace(start=e[1] - zero, end=e[2] - zero) for e in events)))
-    middle = sorted(timelines, key=lambda timeline: timeline.seconds)[len(timelines) // 2]
-    return Run(task, middle, tuple(t.seconds for t in timelines), sum(sum(losses) for _, losses, _ in parts), {name: grad for _, _, grads in parts for name, grad in grads.items()})
-
-# %% ../nbs/13_pipeline.ipynb #fb5cf8ef
-@functools.lru_cache(maxsize=8)  # many tasks differ in their schedule only
-def _alone(make: Callable[[], Problem], bounds: tuple[int, ...], micro_batches: int) -> tuple[float, dict[str, np.ndarray]]:
-    task = Task(make, bounds, "GPipe", micro_batches, engine="hand")
-    problem, pieces = _built(task)
-    losses = [F.cross_entropy(pieces(x), y) / task.micro_batches for x, y in zip(problem.x.chunk(task.micro_batches), problem.y.chunk(task.micro_batches))]
-    for loss in losses: loss.backward()
-    return sum(loss.item() for loss in losses), {name: p.grad.numpy() for name, p in pieces.named_parameters()}
-
-def alone(
-    task:Task,
-) -> tuple[float, dict[str, np.ndarray]]:  # loss, gradients
-    "The same micro-batches through the same model in this process."
-    return _alone(task.problem, (0, task.bounds[-1]), task.micro_batches)
-
-def gradient_error(
-    run:Run,
-    micro_batches:int|None=None,  # of the one process; None: as many as the run's
-) -> float:
-    "The largest difference of any gradient from one process, relative to that parameter's largest gradient, or to a thousandth of the model's where that is more."
-    _, reference = alone(run.task if micro_batches is None else replace(run.task, engine="hand", schedule="naive", chunks=1, micro_batches=micro_batches))
-    if reference.keys() != run.gradients.keys(): raise ValueError(f"these parameters have a gradient in one of the two only: {sorted(reference.keys() ^ run.gradients.keys())}")
-    floor = 1e-3 * max(abs(grad).max() for grad in reference.values()) or 1.0  # a gradient of zero is noise: what a bias before batch norm has
-    return max(float(abs(run.gradients[name] - grad).max() / max(abs(grad).max(), floor)) for name, grad in reference.items())
-
-# %% ../nbs/13_pipeline.ipynb #d081eb0d
-class Staged(nn.Module):
-    "One rank's stage, to be trained by `fit`: `loss` runs a whole step of the pipeline, forward and backward."
-    def __init__(
-        self,
-        stage:nn.Module,      # this rank's layers
-        batch_size:int,       # samples of a step; a smaller batch is filled up with repeated ones
-        micro_batches:int,    # parts of a batch
-        device:torch.device,  # of the stage
-    ):
-        from torch.distributed import pipelining
-        super().__init__()
-        (self.rank, self.world_size), self.stage, self.micro_batches = rank_and_world_size(), stage.to(device), micro_batches
-        self.rows, self.samples = ceil_div(batch_size, micro_batches) * micro_batches, batch_size
-        self.engine = pipelining.Schedule1F1B(pipelining.PipelineStage(stage, self.rank, self.world_size, device), micro_batches, loss_fn=self._share)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        "The batch as it is: the stages see it in `loss`."
-        return x
-
-    def _share(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        "A micro-batch's part of the mean loss; the engine divides by the number of micro-batches."
-        return F.cross_entropy(outputs, labels, reduction="sum", ignore_index=-100) * (self.micro_batches / self.samples)
-
-    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        "The mean loss of the batch, the same on every rank; the gradients of the stage are there when it returns."
-        self.samples = len(y)
-        x, y = x[torch.arange(self.rows, device=x.device) % len(x)], F.pad(y, (0, self.rows - len(y)), value=-100)
-        losses = engine_step(self.engine, x if self.rank == 0 else None, y if self.rank == self.world_size - 1 else None)
-        mean = sum(losses, torch.zeros((), device=x.device)).detach() / self.micro_batches
-        dist.broadcast(mean, self.world_size - 1)
-        return mean.requires_grad_()  # for `fit`, which calls backward: here that has nothing left to do
-
 # %% ../nbs/13_pipeline.ipynb #858d8b2a
-def agreed_cut(
-    pieces:nn.Sequential,  # as `chain` gives them
-    x:torch.Tensor,        # a micro-batch
-) -> tuple[int, ...]:      # bounds of as many stages as there are ranks, the same on every rank
-    "The best cut by rank 0's profile."
+def _agreed_bounds(pieces: nn.Sequential, x: torch.Tensor) -> tuple[int, ...]:
+    "The best cut by rank 0's profile, the same on every rank; `x` is a micro-batch."
     rank, world_size = rank_and_world_size()
-    equal_counts(len(pieces), world_size)  # more ranks than pieces are refused on every rank
-    found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds if rank == 0 else None]
+    equal_counts(len(pieces), world_size)
+    found = [None]
+    if rank == 0: found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds]
     dist.broadcast_object_list(found)
     return found[0]
 
 def _micro_batches(wanted: int | None, batch_size: int, world_size: int) -> int:
     "As many as wanted, or four for each rank, where the batch has so many samples."
     parts = min(4 * world_size, batch_size) if wanted is None else positive_int("micro_batches", wanted)
-    if not world_size <= parts <= batch_size: raise ValueError(f"micro_batches must be from the {count_text(world_size, 'rank')} to the batch of {batch_size:,}, got {parts:,}")
+    if not world_size <= parts <= batch_size:
+        ranks = count_text(world_size, "rank")
+        raise ValueError(f"micro_batches must be from the {ranks} to the batch of {batch_size:,}, got {parts:,}")
     return parts
+
+def _check_own_gpu(device: torch.device, world_size: int) -> None:
+    if device.type == "cuda" and dist.get_backend() != "nccl":
+        raise ValueError(f"each of the {world_size} ranks needs a GPU of its own, got {torch.cuda.device_count()}: "
+                         "pass device='cpu'")
+
+def _share_stages(pieces: nn.Sequential, bounds: Sequence[int]) -> None:
+    "Each stage's owner sends its weights to all."
+    for owner, (i, j) in enumerate(pairwise(bounds)):
+        for tensor in (*pieces[i:j].parameters(), *pieces[i:j].buffers()): dist.broadcast(tensor.data, owner)
 
 # %% ../nbs/13_pipeline.ipynb #33cb47d3
 def train_pipeline(
@@ -478,74 +342,22 @@ def train_pipeline(
     seed:int=0,                             # of the order
     observers:Iterable[Any]=(),             # as for `fit`, on this rank
     micro_batches:int|None=None,            # of a batch, at least one for each rank; None: four for each
-) -> tuple[History, float|None]:            # the record, forward and backward of a step both in its forward; and the accuracy
+) -> tuple[History, float|None]:            # the record, its steps' backward counted as forward; and the accuracy
     "Train by PyTorch's 1F1B schedule and `fit`, as one stage of the model. ValueError where the models differ."
-    if precision not in ("fp32", "tf32"): raise ValueError(f"precision must be fp32 or tf32 for a pipeline, got {precision!r}")
+    one_of("precision of a pipeline", precision, ("fp32", "tf32"))
     with process_group(device) as place:
-        world_size = rank_and_world_size()[1]
-        if place.type == "cuda" and dist.get_backend() != "nccl": raise ValueError(f"each of the {world_size} ranks needs a GPU of its own, got {torch.cuda.device_count()}: pass device='cpu'")
-        check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision, micro_batches=micro_batches, valid=None if valid is None else len(valid))
+        rank, world_size = rank_and_world_size()
+        _check_own_gpu(place, world_size)
+        check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision,
+                   micro_batches=micro_batches, valid=None if valid is None else len(valid))
         parts = _micro_batches(micro_batches, positive_int("batch_size", batch_size), world_size)
         loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model)
-        bounds = agreed_cut(pieces, to_float(train.tensors[0][:ceil_div(batch_size, parts)]))  # on the processor, whatever trains it
+        bounds = _agreed_bounds(pieces, to_float(train.tensors[0][:ceil_div(batch_size, parts)]))  # on the processor
         check_untied(pieces, bounds)
         model.to(place)
-        staged = Staged(pieces[slice(*bounds[rank_and_world_size()[0]:][:2])], batch_size, parts, place)
-        history = fit(staged, loader, epochs=epochs, optimizer=sgd(staged, lr, momentum), loss_fn=staged.loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
-        for owner, (i, j) in enumerate(pairwise(bounds)):
-            for tensor in (*pieces[i:j].parameters(), *pieces[i:j].buffers()): dist.broadcast(tensor.data, owner)
+        stage = pieces[bounds[rank]:bounds[rank + 1]]
+        history = fit(stage, loader, epochs=epochs, optimizer=sgd(stage, lr, momentum), device=place,
+                      precision=precision, observers=observers, channels_last=False, progress=False,
+                      passes=PipelinePass(stage, batch_size, parts, place))
+        _share_stages(pieces, bounds)
         return history, None if valid is None else accuracy_of_ranks(model, valid)
-
-# %% ../nbs/13_pipeline.ipynb #60ddc12c
-def train_digits_in_stages(
-    samples:int=500,     # of MNIST
-    batch_size:int=48,   # of all ranks together
-) -> tuple[list[float], float, float]:  # losses, accuracy, a checksum of the weights
-    "`train_pipeline` on MNIST, as an example that ranks can import."
-    torch.manual_seed(0)
-    model, test = GluonCNN(), mnist(train=False)
-    history, accuracy = train_pipeline(model, first_digits(samples), batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device="cpu")
-    return [step.loss for step in history.steps], accuracy, sum(p.double().abs().sum().item() for p in model.parameters())
-
-# %% ../nbs/13_pipeline.ipynb #2949f5b5
-class _Pause(torch.autograd.Function):
-    "The same values, later."
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, forward: float, backward: float) -> torch.Tensor:
-        ctx.backward_seconds = backward
-        time.sleep(forward)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple:
-        time.sleep(ctx.backward_seconds)
-        return gradient, None, None
-
-class Wait(nn.Module):
-    "A layer with one weight that takes these times."
-    def __init__(
-        self,
-        forward:float,  # seconds
-        inputs:float,   # seconds for the gradient of the input
-        weights:float,  # seconds for the gradient of the weight
-    ):
-        super().__init__()
-        self.weight, self.times = nn.Parameter(torch.ones(())), (forward, inputs, weights)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        forward, inputs, weights = self.times
-        return _Pause.apply(x, forward, inputs) * _Pause.apply(self.weight, 0.0, weights)
-
-# %% ../nbs/13_pipeline.ipynb #f72fdd61
-def settled(
-    times:StageTimes,
-) -> StageTimes:
-    "The same times in sum, where the first stage has no gradient of its input to compute, only of its weights."
-    return StageTimes(times.forward, (0.0, *times.inputs[1:]), (times.inputs[0] + times.weights[0], *times.weights[1:]))
-
-def wait_problem(
-    times:StageTimes,  # as `settled` gives them
-    batch:int=8,       # samples
-) -> Problem:
-    "A model of layers that wait, one for each stage."
-    return Problem(nn.Sequential(*map(Wait, times.forward, times.inputs, times.weights)), torch.rand(batch, 4), torch.randint(0, 4, (batch,)))

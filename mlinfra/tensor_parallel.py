@@ -23,7 +23,8 @@ from .engine.rank_data import first_digits, ShardLoader
 from .engine.ranks import rank_and_world_size
 from .engine.tensor_costs import CONTEXT
 from .engine.trials import RankTrialResult
-from .models import GluonCNN, saved_bytes
+from .engine.saved import saved_bytes
+from .models import GluonCNN
 
 # %% auto #0
 __all__ = ['BLOCK_PLAN', 'CNN_PLAN', 'KINDS', 'CASES', 'place_in', 'own_slice', 'summed', 'all_gathered', 'reduce_scattered',

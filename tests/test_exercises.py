@@ -13,7 +13,9 @@ CALL = re.compile(r"^(check_\w+)\((\w+)\)$", re.M)
 
 
 def code_cells(path):
-    return ["".join(c["source"]) for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+    return [
+        "".join(c["source"]) for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"
+    ]
 
 
 def only_imports(source):
@@ -25,7 +27,8 @@ def exercises(path):
     module = importlib.import_module(f"mlinfra.{path.stem[3:]}")
     names, found = dict(vars(module)), []
     for source in code_cells(path):
-        if source.startswith("#| exercise\n") or (not source.startswith("#|") and only_imports(source)): exec(source, names)
+        if source.startswith("#| exercise\n") or (not source.startswith("#|") and only_imports(source)):
+            exec(source, names)
         if source.startswith("#| exercise-stub"):
             check, attempt = CALL.search(source).groups()
             found.append((check, attempt, source))

@@ -92,7 +92,7 @@ class First(nn.Module):
 @pytest.mark.parametrize("backend, gpus", [("gloo", 1), pytest.param("nccl", 2, marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU for each rank, and there is one"))])
 def test_two_ranks_train_as_one_does(backend, gpus):
     def trained(world_size):
-        train = partial(train_digits, train_ddp, 500, "cuda", double=True, batch_size=64 // world_size)
+        train = partial(train_digits, train_ddp, 500, True, "cuda", batch_size=64 // world_size)
         found = run_ranks(train, world_size, backend=backend, gpus=True, share_cores=True, timeout_seconds=120)
         return list(found.values())
     pair, (one,) = trained(2), trained(1)

@@ -46,13 +46,15 @@ def rooms():
     found = {}
     for path in tool.notebooks():
         for cell in tool.load(path).cells:
-            for _, module in re.findall(r"^#\s*\|\s*(default_exp|exports?|exporti)\s+([\w.]+)", cell.source, flags=re.M):
+            for _, module in re.findall(
+                r"^#\s*\|\s*(default_exp|exports?|exporti)\s+([\w.]+)", cell.source, flags=re.M
+            ):
                 found[module] = place(path)
     return found
 
 
 def imported(source, package=""):
-    "(module, name) of each import from our package in `source`, at its top or in a function; `package` is where it lies."
+    "(module, name) of each import from our package in `source`, which lies in `package`."
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((a.name.removeprefix(f"{LIB}."), "") for a in node.names if a.name.startswith(f"{LIB}."))
@@ -73,13 +75,22 @@ def absolute(node, package):
     return ".".join([*folders[:len(folders) - node.level + 1], *filter(None, [node.module])])
 
 
-@pytest.mark.parametrize("source, package, found", [
-    ("import mlinfra.data", "", [("data", "")]), ("from mlinfra.data import x", "", [("data", "x")]),
-    ("from .data import x", "", [("data", "x")]), ("from . import data, cli", "", [("data", ""), ("cli", "")]),
-    ("from mlinfra import data", "", [("data", "")]), ("def f():\n    from .data import x", "", [("data", "x")]),
-    ("from ..data import x", "views", [("data", "x")]), ("from .checks import x", "engine", [("engine.checks", "x")]),
-    ("from .engine import checks", "", [("engine.checks", "")]), ("from mlinfra.views.data import x", "", [("views.data", "x")]),
-    ("import torch\nfrom torch.data import x", "", [])])
+@pytest.mark.parametrize(
+    "source, package, found",
+    [
+        ("import mlinfra.data", "", [("data", "")]),
+        ("from mlinfra.data import x", "", [("data", "x")]),
+        ("from .data import x", "", [("data", "x")]),
+        ("from . import data, cli", "", [("data", ""), ("cli", "")]),
+        ("from mlinfra import data", "", [("data", "")]),
+        ("def f():\n    from .data import x", "", [("data", "x")]),
+        ("from ..data import x", "views", [("data", "x")]),
+        ("from .checks import x", "engine", [("engine.checks", "x")]),
+        ("from .engine import checks", "", [("engine.checks", "")]),
+        ("from mlinfra.views.data import x", "", [("views.data", "x")]),
+        ("import torch\nfrom torch.data import x", "", []),
+    ],
+)
 def test_imported_sees_every_form(source, package, found): assert list(imported(source, package)) == found
 
 
@@ -87,7 +98,8 @@ def source_of(module): return (ROOT / LIB / f"{module.replace('.', '/')}.py").re
 def folder_of(module): return module.rpartition(".")[0]
 
 
-def arrows(module): return {m for m, _ in imported(source_of(module), folder_of(module)) if m in MODULES and m != module}
+def arrows(module):
+    return {m for m, _ in imported(source_of(module), folder_of(module)) if m in MODULES and m != module}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -101,7 +113,9 @@ def test_imports_go_down(module):
 @pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("views.")])
 def test_only_views_import_views(module):
     seen = sorted(m for m in arrows(module) if m.startswith("views."))
-    assert not seen, f"{module} imports {', '.join(seen)}: the lesson's notebook shows pictures, its module does not know them"
+    assert not seen, (
+        f"{module} imports {', '.join(seen)}: the lesson's notebook shows pictures, its module does not know them"
+    )
 
 
 def test_there_is_no_circle():
@@ -114,9 +128,17 @@ def test_there_is_no_circle():
 @pytest.mark.parametrize("module", MODULES)
 def test_no_private_name_of_another_room(module):
     tree, taken = ast.parse(source_of(module)), []
-    names = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
-             if absolute(n, folder_of(module)) is not None and f"{absolute(n, folder_of(module))}.{a.name}".removeprefix(".") in MODULES}
-    taken += [name for other, name in imported(source_of(module), folder_of(module)) if is_private(name) and other != module]
+    names = {
+        a.asname or a.name
+        for n in ast.walk(tree)
+        if isinstance(n, ast.ImportFrom)
+        for a in n.names
+        if absolute(n, folder_of(module)) is not None
+        and f"{absolute(n, folder_of(module))}.{a.name}".removeprefix(".") in MODULES
+    }
+    taken += [
+        name for other, name in imported(source_of(module), folder_of(module)) if is_private(name) and other != module
+    ]
     taken += [f"{n.value.id}.{n.attr}" for n in ast.walk(tree) if isinstance(n, ast.Attribute)
               and isinstance(n.value, ast.Name) and n.value.id in names and is_private(n.attr)]
     assert not taken, f"{module} takes private names: {', '.join(taken)}"
@@ -134,8 +156,14 @@ def test_every_room_has_a_number_and_its_folder():
     for path in tool.notebooks():
         if path.name == "index.ipynb": continue
         assert place(path) is not None, f"{path.name} carries no number"
-        module = next(m for c in tool.load(path).cells for m in re.findall(r"^#\s*\|\s*default_exp\s+([\w.]+)", c.source, flags=re.M))
-        assert folder_of(module) == ("" if path.parent == ROOT / "nbs" else path.parent.name), f"{path} exports {module}"
+        module = next(
+            m
+            for c in tool.load(path).cells
+            for m in re.findall(r"^#\s*\|\s*default_exp\s+([\w.]+)", c.source, flags=re.M)
+        )
+        assert folder_of(module) == ("" if path.parent == ROOT / "nbs" else path.parent.name), (
+            f"{path} exports {module}"
+        )
 
 
 # ---- a machine without a browser, and a quick start
@@ -183,7 +211,8 @@ def house(tmp_path):
     "A copy of what the checks read."
     shutil.copy(ROOT / "settings.ini", tmp_path)
     shutil.copy(ROOT / "README.md", tmp_path)
-    for folder in ("nbs", LIB): shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns(".*", "_*_"))
+    for folder in ("nbs", LIB):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns(".*", "_*_"))
     shutil.copy(ROOT / LIB / "__init__.py", tmp_path / LIB)
     return tmp_path
 
@@ -209,9 +238,11 @@ def drop_chapters(house):
         if path.name != "index.ipynb": path.unlink()
 def count_executions(house): change(chapter(house), lambda nb, cell: cell.update(execution_count=3))
 def drop_id(house): change(chapter(house), lambda nb, cell: cell.pop("id"))
-def repeat_id(house): change(chapter(house), lambda nb, cell: cell.update(id=nb.cells[0].id) or nb.cells[-1].update(id=nb.cells[0].id))
+def repeat_id(house):
+    change(chapter(house), lambda nb, cell: cell.update(id=nb.cells[0].id) or nb.cells[-1].update(id=nb.cells[0].id))
 def keep_tags(house): change(chapter(house), lambda nb, cell: cell.metadata.update(tags=["x"]))
-def other_kernel(house): change(chapter(house), lambda nb, cell: nb.metadata.update(kernelspec={"name": "mine", "display_name": "Mine"}))
+def other_kernel(house):
+    change(chapter(house), lambda nb, cell: nb.metadata.update(kernelspec={"name": "mine", "display_name": "Mine"}))
 def widget_state(house): change(chapter(house), lambda nb, cell: nb.metadata.update(widgets={"state": {}}))
 def indent(house): chapter(house).write_text(json.dumps(json.loads(chapter(house).read_text()), indent=2))
 def add(house, **output): change(chapter(house), lambda nb, cell: cell.outputs.append(new_output(**output)))
@@ -297,7 +328,9 @@ def installed(tmp_path_factory):
     shutil.copytree(ROOT / LIB, source / LIB, ignore=shutil.ignore_patterns("__pycache__"))
     def python(*args): subprocess.run([sys.executable, "-m", *args], check=True, capture_output=True, text=True)
     python("build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source))
-    python("pip", "install", "--no-deps", "--no-index", "--quiet", "--target", str(target), str(next(wheels.glob("*.whl"))))
+    python(
+        "pip", "install", "--no-deps", "--no-index", "--quiet", "--target", str(target), str(next(wheels.glob("*.whl")))
+    )
     return target
 
 
@@ -310,13 +343,23 @@ def test_a_wheel_imports_outside_the_repository(installed, tmp_path):
 
 
 def test_readers_have_what_the_chapters_import():
-    modules = {"pillow": "PIL", "opencv-python-headless": "cv2", "nvidia-ml-py": "pynvml"}  # where the module is not named like the package
+    modules = {
+        "pillow": "PIL",
+        "opencv-python-headless": "cv2",
+        "nvidia-ml-py": "pynvml",
+    }  # where the module is not named like the package
     names = {Requirement(r).name for key in ("requirements", "lab_requirements") for r in CFG[key].split()}
     provided = {modules.get(name, name) for name in names} | {LIB} | sys.stdlib_module_names
     for path in tool.notebooks(ROOT):
-        trees = [ast.parse("\n".join(l for l in c.source.splitlines() if l[:1] not in "%!")) for c in tool.load(path).cells if c.cell_type == "code"]
+        trees = [
+            ast.parse("\n".join(l for l in c.source.splitlines() if l[:1] not in "%!"))
+            for c in tool.load(path).cells
+            if c.cell_type == "code"
+        ]
         nodes = [node for tree in trees for node in ast.walk(tree)]
-        names = {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names} | {n.module for n in nodes if isinstance(n, ast.ImportFrom)}
+        names = {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names} | {
+            n.module for n in nodes if isinstance(n, ast.ImportFrom)
+        }
         assert {name.split(".")[0] for name in names} <= provided, path.name
 
 
@@ -328,12 +371,20 @@ def test_a_wheel_says_what_settings_ini_says(installed):
     assert dist.metadata["Requires-Python"] == f">={CFG['min_python']}"
     required = {str(Requirement(r)) for r in dist.requires if "extra ==" not in r}
     assert required == {str(Requirement(r)) for r in CFG["requirements"].split()}
-    held = lambda folder: {p.relative_to(folder) for p in (folder / LIB).rglob("*") if p.suffix in (".py", ".csv", ".json")}
+    held = lambda folder: {
+        p.relative_to(folder) for p in (folder / LIB).rglob("*") if p.suffix in (".py", ".csv", ".json")
+    }
     assert held(installed) == held(ROOT)
 
 
 def test_constraints_fit_the_requirements():
-    pins = {r.name: r for r in map(Requirement, filter(lambda l: l.strip() and l[0] != "#", (ROOT / "constraints.txt").read_text().splitlines()))}
+    pins = {
+        r.name: r
+        for r in map(
+            Requirement,
+            filter(lambda l: l.strip() and l[0] != "#", (ROOT / "constraints.txt").read_text().splitlines()),
+        )
+    }
     for key in ("requirements", "lab_requirements", "dev_requirements"):
         for want in map(Requirement, CFG[key].split()):
             assert want.name in pins, f"{want.name} has no line in constraints.txt: run `make constraints`"
@@ -356,8 +407,14 @@ def install(tmp_path):
 
     def run(want):
         calls.write_text("")
-        out = subprocess.run(["tools/install.sh", want], cwd=tmp_path, env={"PATH": os.environ["PATH"], "PYTHON": "no-python"},
-                             text=True, capture_output=True, timeout=20)
+        out = subprocess.run(
+            ["tools/install.sh", want],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "PYTHON": "no-python", "UV": str(tmp_path / "uv")},
+            text=True,
+            capture_output=True,
+            timeout=20,
+        )
         return out.stdout + out.stderr, [c for c in calls.read_text().splitlines() if c != "-V"]
     return run
 
@@ -368,6 +425,16 @@ def test_a_second_install_does_nothing(install, tmp_path):
     assert install("lab") == ("", [])
     (tmp_path / ".venv/.lab-stamp").rename(tmp_path / ".venv/.test-stamp")
     assert install("lab") == ("", []), "what `make test` installed holds what `make lab` needs"
+
+
+@pytest.mark.parametrize("status, by_pip", [(0, False), (1, True)])
+def test_uv_installs_where_it_is_present_and_can(install, tmp_path, status, by_pip):
+    uv, said = tmp_path / "uv", tmp_path / "uv-calls"
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {said}\nexit {status}\n')
+    uv.chmod(0o755)
+    calls = install("lab")[1]
+    assert said.read_text() == "pip install --python .venv/bin/python -e .[lab] -c constraints.txt\n"
+    assert any("pip install" in c for c in calls) == by_pip
 
 
 @pytest.mark.parametrize("name", ["settings.ini", "constraints.txt", "setup.py", "pyproject.toml"])

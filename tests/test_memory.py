@@ -16,7 +16,8 @@ from torchvision.models import VisionTransformer
 from mlinfra.engine import batch_search, hardware, optimizers, recompute, tracker
 from mlinfra.views import memory as memory_views
 from mlinfra import memory
-from mlinfra.models import GluonCNN, resnet18, resnet50, saved_bytes
+from mlinfra.engine.saved import saved_bytes
+from mlinfra.models import GluonCNN, resnet18, resnet50
 from mlinfra.engine.widgets import Stopped
 
 ZOO = {

@@ -59,7 +59,8 @@ def test_altered_pixels_in_a_sound_gzip_are_named_with_both_sums(own):
     raw = bytearray(gzip.decompress(packed.read_bytes()))
     raw[1_000] ^= 1
     packed.write_bytes(gzip.compress(raw, 1))
-    with pytest.raises(ValueError, match=rf"{TRAIN}.*md5 [0-9a-f]{{32}}, expected {idx.MD5[TRAIN]}"): data.mnist(root=own)
+    with pytest.raises(ValueError, match=rf"{TRAIN}.*md5 [0-9a-f]{{32}}, expected {idx.MD5[TRAIN]}"):
+        data.mnist(root=own)
     assert len(data.mnist(root=own, verify=False)) == 60_000
 
 
@@ -88,7 +89,10 @@ LOAD = "from mlinfra.data import mnist; print(int(mnist().images.sum(dtype=__imp
 
 
 def test_three_processes_at_once(cache, monkeypatch):
-    running = [subprocess.Popen([sys.executable, "-c", LOAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", LOAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     outputs = [process.communicate(timeout=120) for process in running]
     assert len({out for out, _ in outputs}) == 1 and outputs[0][0].strip().isdigit(), outputs
     assert sorted(os.listdir(cache)) == sorted([TRAIN, "train-labels-idx1-ubyte"])
@@ -121,12 +125,17 @@ def test_damaged_cache_is_replaced_with_a_warning(cache):
 def test_full_disk(tmp_path, monkeypatch):
     small = tmp_path / "small"
     small.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], capture_output=True).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], capture_output=True).returncode
+    ):
         pytest.skip("a small disk needs root and the right to mount a tmpfs")
     try:
         monkeypatch.setenv("MLINFRA_CACHE", str(small))
         with pytest.warns(UserWarning, match="the disk is full"): assert len(data.mnist()) == 60_000
-        assert TRAIN not in os.listdir(small / "mnist") and not [f for f in os.listdir(small / "mnist") if f.startswith(TRAIN)]
+        assert TRAIN not in os.listdir(small / "mnist") and not [
+            f for f in os.listdir(small / "mnist") if f.startswith(TRAIN)
+        ]
     finally: subprocess.run(["umount", small], check=True)
 
 
@@ -143,7 +152,8 @@ def test_without_the_repository_torchvisions_download_is_used(cache, tmp_path, m
     def download(self):
         raw = Path(self.raw_folder)
         raw.mkdir(parents=True, exist_ok=True)
-        for name in FILES: (raw / name.removesuffix(".gz")).write_bytes(gzip.decompress((repository / name).read_bytes()))
+        for name in FILES:
+            (raw / name.removesuffix(".gz")).write_bytes(gzip.decompress((repository / name).read_bytes()))
     repository = idx.embedded()
     monkeypatch.setattr(idx, "embedded", lambda: tmp_path / "absent")
     monkeypatch.setattr(torchvision.datasets.MNIST, "download", download)

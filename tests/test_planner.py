@@ -207,7 +207,7 @@ def test_what_does_not_divide_is_not_said_not_to_fit():
 @pytest.mark.parametrize("stages, chunks", [(4, 1), (4, 2), (8, 4)])
 def test_as_many_micro_batches_are_held_as_the_schedule_of_the_pipeline_chapter_holds(stages, chunks):
     lists = schedule("interleaved 1F1B" if chunks > 1 else "1F1B", stages, 4 * stages, chunks)
-    def most(rank): return max(accumulate({"F": 1, "B": -1}[operation.kind] for operation in lists[rank])) / chunks
+    def most(rank): return max(accumulate({"F": 1, "B": -1}[operation.kind.value] for operation in lists[rank])) / chunks
     place, job = Combination(pipeline=stages, chunks=chunks), Job(name="", layers=8 * stages - 2, hidden=64, heads=4, batch=4 * stages, dropout=False, vocabulary=1)
     each, extra = step_model.layer_kept(job, place), step_model._layer_bytes(job, place, True) - step_model.layer_kept(job, place)
     assert step_model.activation_bytes(job, place, 4 * stages) == pytest.approx(max(most(0) * 7, most(1) * 8) * each + extra), "two ends of 7 layers, 8 in the middle"

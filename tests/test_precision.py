@@ -290,7 +290,7 @@ def test_traffic_is_what_goes_through_the_layers(batch, stem):
         if not any(layer.children()): layer.register_forward_hook(lambda layer, x, out: moved.append(4 * (x[0].numel() + out.numel() + sum(p.numel() for p in layer.parameters()))))
     model(torch.empty(batch, channels, side, side, device="meta"))
     expected = list(moved)  # later runs append to it
-    assert list(table.bytes) == expected and table.flops.sum() == models.layer_table(model, (batch, channels, side, side)).flops.sum()
+    assert list(table.bytes) == expected and table.flops.sum() == models.layer_table(model, (channels, side, side), batch).flops.sum()
     assert list(roofline.layer_traffic(model, (batch, channels, side, side), "bf16").bytes * 2) == expected
 
 
@@ -349,7 +349,7 @@ def test_frozen_layers_cost_no_gradient():
     work = costs_room.step_work(model, (4, 1, 28, 28))
     per_flop = (work.backward_flops / work.flops)[work.flops > 0].tolist()
     assert per_flop == [0, 0, 1, 2] and work.backward.tolist() == [False] * 7 + [True] * 3
-    assert (models.layer_table(model, (4, 1, 28, 28)).flops == work.flops).all()
+    assert (models.layer_table(model, (1, 28, 28), 4).flops == work.flops).all()
 
 
 def test_a_step_is_the_sum_of_its_layers():

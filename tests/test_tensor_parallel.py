@@ -13,7 +13,7 @@ from mlinfra.views import tensor_parallel as tensor_parallel_views
 from mlinfra import tensor_parallel as tp
 from mlinfra.engine.hardware import NETWORKS, Network, ring_bytes
 from mlinfra.engine.ranks import in_turn, run_ranks, rank_and_world_size
-from mlinfra.models import saved_bytes
+from mlinfra.engine.saved import saved_bytes
 from mlinfra.engine.hardware import ROOFLINES, Roofline
 from mlinfra.engine.collectives import CollectiveLog
 

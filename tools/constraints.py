@@ -2,10 +2,9 @@
 
 Run it where the tests have just passed:  .venv/bin/python tools/constraints.py > constraints.txt
 """
-from configparser import ConfigParser
 from importlib.metadata import distribution
-from pathlib import Path
 
+from notebooks import settings
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -45,9 +44,8 @@ def marker(dist):
 
 
 def main():
-    config = ConfigParser(delimiters=["="], interpolation=None)
-    config.read(Path(__file__).parent.parent / "settings.ini", encoding="utf-8")
-    dists = closure(Requirement(r) for extra in EXTRAS for r in config["DEFAULT"][extra].split())
+    config = settings()
+    dists = closure(Requirement(r) for extra in EXTRAS for r in config[extra].split())
     print("# The versions that the tests last passed with; settings.ini has the ranges. Written by tools/constraints.py.")
     for name, dist in sorted(dists.items()):
         if name.startswith(PINNED_BY_TORCH) and name not in NOT_CUDA: continue

@@ -14,7 +14,7 @@ from .checks import positive_int
 from .machine import pick_device
 from .measure import median
 from .roofline import SHORT
-from ..models import saved_bytes
+from .saved import saved_bytes
 from ..training import evaluate, fit, sgd
 
 # %% auto #0

@@ -35,7 +35,7 @@ def step_work(
     input_shape:tuple[int, ...],   # of one batch, samples first
 ) -> pd.DataFrame:                 # layer, kind, flops, backward_flops, bytes, weight_bytes, backward
     "What each layer does in a training step, by arithmetic; `backward` is False where no gradient passes."
-    table, layers, trained, rows = layer_table(model, input_shape), dict(model.named_modules()), False, []
+    table, layers, trained, rows = layer_table(model, input_shape[1:], input_shape[0]), dict(model.named_modules()), False, []
     for row, traffic in zip(table.itertuples(), layer_traffic(model, input_shape).bytes):
         own = any(p.requires_grad for p in layers[row.layer].parameters())
         rows.append(dict(layer=row.layer, kind=_cost_kind(layers[row.layer]), flops=row.flops, backward_flops=row.flops * (own + trained), bytes=traffic,

@@ -75,9 +75,12 @@ class Reveal:
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
         lines = [f"measured     {self.measured:.4g}{unit}"]
-        if self.modelled is not None: lines.append(f"the model    {self.modelled:.4g}{unit}  ({self.error(self.modelled)})")
-        mine = "none locked" if self.predicted is None else f"{self.predicted:.4g}{unit}  ({self.error(self.predicted)})"
+        if self.modelled is not None: lines.append(f"the model    {self._beside(self.modelled)}")
+        mine = "none locked" if self.predicted is None else self._beside(self.predicted)
         return "\n".join([*lines, f"you          {mine}"])
+
+    def _beside(self, guess: float) -> str:
+        return f"{guess:.4g}{self.unit and ' ' + self.unit}  ({self.error(guess)})"
 
     def error(self, guess: float) -> str:
         "How far `guess` lies from the measurement, in words."
@@ -115,6 +118,7 @@ def exercise(
     def judge(attempt: Any) -> Verdict:
         try: check(attempt)
         except Exception as error:  # the reader's code may fail in any way; all of it is shown
-            return Verdict(False, str(error) if isinstance(error, AssertionError) and str(error) else f"{type(error).__name__}: {error}")
+            said = isinstance(error, AssertionError) and str(error)
+            return Verdict(False, said or f"{type(error).__name__}: {error}")
         return Verdict(True, check.__doc__ or check.__name__)
     return judge

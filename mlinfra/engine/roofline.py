@@ -35,7 +35,7 @@ def layer_traffic(
 ) -> pd.DataFrame:                 # layer, kind, flops, bytes, intensity
     "Operations and bytes of each layer's forward pass, by arithmetic; nothing is allocated."
     if precision not in PRECISIONS: raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    table = layer_table(model, input_shape)
+    table = layer_table(model, input_shape[1:], input_shape[0])
     values = [inputs + math.prod(shape) + parameters for inputs, shape, parameters in zip(_input_values(model, input_shape), table.output_shape, table.parameters)]
     table = table[["layer", "kind", "flops"]].assign(bytes=[v * (2 if precision in SHORT else 4) for v in values])
     return table.assign(intensity=table.flops / table.bytes)

@@ -22,8 +22,9 @@ from typing import Any, TYPE_CHECKING
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'panel', 'status_html', 'widgets_library', 'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped',
-           'Job', 'release_threads', 'release_after_cells', 'stop_jobs', 'progress_bar', 'RunButton']
+           'panel', 'status_html', 'image_widget', 'widgets_library', 'slider', 'choose', 'checkbox',
+           'whole_number_field', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
+           'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -195,12 +196,16 @@ class Svg:
     def box(self, x: float, y: float, width: float, height: float, color: str, hollow: bool = False) -> Svg:
         "Add a rectangle; `hollow` marks a prediction. Returns the drawing."
         look = f'fill="none" stroke="{color}" stroke-dasharray="4 2"' if hollow else f'fill="{color}"'
-        self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" {look}/>')
+        size = f'width="{max(width, 0):.2f}" height="{max(height, 0):.2f}"'
+        self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" {size} {look}/>')
         return self
 
-    def text(self, x: float, y: float, words: str, anchor: str = "start", size: int = 12, color: str = "currentColor") -> Svg:
+    def text(
+        self, x: float, y: float, words: str, anchor: str = "start", size: int = 12, color: str = "currentColor",
+    ) -> Svg:
         "Add words with their baseline at `y`; `anchor` is start, middle or end. Returns the drawing."
-        self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" font-size="{size}" fill="{color}">{escape(words)}</text>')
+        look = f'text-anchor="{anchor}" font-size="{size}" fill="{color}"'
+        self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" {look}>{escape(words)}</text>')
         return self
 
     def line(self, x1: float, y1: float, x2: float, y2: float, color: str = "currentColor") -> Svg:
@@ -258,9 +263,16 @@ def _show(drawn: Svg | Canvas, widget: ipywidgets.Widget) -> ipywidgets.Widget:
         if not isinstance(widget, w.HTML): widget = w.HTML()
         widget.value = str(drawn)
         return widget
-    if not isinstance(widget, w.Image): widget = w.Image(format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
+    if not isinstance(widget, w.Image): widget = image_widget()
     widget.value = drawn.png()
     return widget
+
+def image_widget(
+    png:bytes=b"",  # what it shows first
+) -> ipywidgets.Image:
+    "A picture that shrinks with the page and keeps its shape."
+    w = widgets_library()
+    return w.Image(value=png, format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
 
 # %% ../../nbs/engine/00_widgets.ipynb #d7fb6bd0
 def widgets_library() -> ModuleType:
@@ -272,7 +284,8 @@ def widgets_library() -> ModuleType:
 def _labelled(kind: str, text: str, **traits: Any) -> ipywidgets.Widget:
     "A control with its text on the left; all are equally wide, so that they stand in columns."
     w = widgets_library()
-    return getattr(w, kind)(description=text, style={"description_width": "150px"}, layout=w.Layout(width="420px"), **traits)
+    look = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    return getattr(w, kind)(description=text, **look, **traits)
 
 def _plain(value: Any) -> str: return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
@@ -291,7 +304,8 @@ def choose(
     value:Any,                # the one it starts with
 ) -> ipywidgets.Dropdown:
     "A list to choose one value from."
-    return _labelled("Dropdown", text, options=list(options.items() if isinstance(options, dict) else options), value=value)
+    pairs = list(options.items() if isinstance(options, dict) else options)
+    return _labelled("Dropdown", text, options=pairs, value=value)
 
 def checkbox(
     text:str,            # what it switches on
@@ -363,7 +377,7 @@ class Job:
 
 # %% ../../nbs/engine/00_widgets.ipynb #1a608ad6
 def release_threads() -> bool:
-    "Disband the OpenMP team of this thread, so that another thread computes at full speed; False where there is no GNU OpenMP."
+    "Disband this thread's OpenMP team, so that another thread computes at full speed; False without GNU OpenMP."
     try: maps = Path("/proc/self/maps").read_text()
     except OSError: return False  # not Linux
     found = re.search(r"/\S*libgomp\S*", maps)

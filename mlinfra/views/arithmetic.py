@@ -3,20 +3,21 @@
 # %% ../../nbs/views/01_arithmetic.ipynb #ac7b7da3
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..arithmetic import STAGES, count_loop, describe, LoopCount, Schedule, Stages, timeline
-from ..engine.checks import positive_int
-from ..engine.widgets import COLORS, axes, Canvas, duration_text, figure, Job, label, panel, RunButton, slider
-from ..engine.widgets import Svg
+from ..arithmetic import STAGES, LoopCount, Schedule, Stages, count_loop, describe, overlap_spans
+from ..engine.checks import positive_float, positive_int
+from ..engine.widgets import COLORS, Canvas, Job, RunButton, Svg, axes, checkbox, choose, duration_text, figure
+from ..engine.widgets import label, panel, slider, whole_number_field
 
 # %% auto #0
-__all__ = ['DATASETS', 'plot_overlap', 'draw_global_batch', 'schedule_panel', 'compare_loop', 'overlap_panel', 'describe_overlap']
+__all__ = ['plot_overlap', 'draw_global_batch', 'schedule_panel', 'compare_loop', 'overlap_panel', 'describe_overlap']
 
 # %% ../../nbs/views/01_arithmetic.ipynb #69dcac13
 if TYPE_CHECKING:
     import ipywidgets
     from matplotlib.axes import Axes
+    from matplotlib.patches import Rectangle
 
 # %% ../../nbs/views/01_arithmetic.ipynb #a3b48fe8
 _ROWS = dict(zip(STAGES, (2, 1, 0)))  # stage -> row in the picture
@@ -27,55 +28,54 @@ def plot_overlap(
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
     "The same batches one after another (above) and as a pipeline (below)."
-    ax = axes(ax, height=2.6)
+    ax, iterations = axes(ax, height=2.6), positive_int("iterations", iterations, most=1_000)
     for overlap, base in ((False, 4), (True, 0)):
-        for name, batch, start, end in timeline(stages, iterations, overlap):
-            ax.barh(base + _ROWS[name], end - start, left=start, height=0.85, color=COLORS[name], edgecolor="white")
+        for span in overlap_spans(stages, iterations, overlap):
+            wide, color = span.end_seconds - span.start_seconds, COLORS[span.stage]
+            ax.barh(base + _ROWS[span.stage], wide, left=span.start_seconds, height=0.85, color=color, edgecolor="white")
     ax.set_yticks([6, 5, 4, 2, 1, 0], 2 * STAGES)
     return label(ax, "seconds", title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #4f9b5f32
-DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
-
 def draw_global_batch(
     schedule:Schedule,  # the plan
     width:float=700,    # pixels
 ) -> Svg:
     "One iteration as boxes: a row for each rank, a column for each accumulated micro-batch."
-    rows, columns = min(schedule.world_size, 8), min(schedule.accumulation, 16)
-    wide, high = min(70.0, (width - 120) / columns), 22
-    drawing = Svg(width, rows * high + 34, f"one global batch of {schedule.global_batch} samples")
+    s, rows, columns = schedule, min(schedule.world_size, 8), min(schedule.accumulation, 16)
+    wide, high = min(70.0, (positive_float("width", width) - 120) / columns), 22
+    drawing = Svg(width, rows * high + 34, f"one global batch of {s.global_batch} samples")
     for row in range(rows):
-        drawing.text(0, row * high + 15, _row_name(row, rows, schedule.world_size))
+        drawing.text(0, row * high + 15, _row_name(row, rows, s.world_size))
         for column in range(columns):
+            words = f"…{s.accumulation:,}" if column == columns - 1 < s.accumulation - 1 else f"{s.batch_size:,}"
             drawing.box(70 + column * wide, row * high + 2, wide - 2, high - 4, COLORS["forward"])
-            if column == columns - 1 < schedule.accumulation - 1: words = f"…{schedule.accumulation:,}"
-            else: words = f"{schedule.batch_size:,}"
-            if wide > 7 * len(words): drawing.text(70 + column * wide + wide / 2 - 1, row * high + 15, words, "middle", 11, "white")
-    sum_ = f"{schedule.batch_size:,} × {schedule.accumulation:,} × {schedule.world_size:,} = {schedule.global_batch:,} samples, then one update"
-    return drawing.text(70, rows * high + 22, sum_)
+            if wide > 7 * len(words):
+                drawing.text(69 + (column + 0.5) * wide, row * high + 15, words, "middle", 11, "white")
+    product = f"{s.batch_size:,} × {s.accumulation:,} × {s.world_size:,} = {s.global_batch:,} samples"
+    return drawing.text(70, rows * high + 22, f"{product}, then one update")
 
 def _row_name(row: int, rows: int, world_size: int) -> str:
     "The label of a row; the last one stands for all ranks that are not drawn."
     return f"rank {row}" if row < rows - 1 or world_size == rows else f"…rank {world_size - 1:,}"
 
 # %% ../../nbs/views/01_arithmetic.ipynb #8e1e89dc
+_DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10)
+
 def schedule_panel() -> ipywidgets.VBox:
     "A panel: data set, batch, accumulation, ranks and epochs -> iterations and time, checked by a real loop."
-    import ipywidgets as w
-    powers = [2**i for i in range(13)]
-    wide = lambda: dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))  # a layout of its own for each control
-    own = w.BoundedIntText(1_280_000, min=1, max=10**12, description="own: samples", **wide())
+    powers, own = [2**i for i in range(13)], whole_number_field("own: samples", 1_280_000, 10**12)
     controls = dict(
-        dataset=w.Dropdown(options=[*DATASETS, "own"], value="ImageNet-1K", description="data set", **wide()), samples=own,
+        dataset=choose("data set", [*_DATASETS, "own"], "ImageNet-1K"), samples=own,
         batch_size=slider("micro-batch (samples)", powers, 32), accumulation=slider("accumulation", powers[:10], 1),
-        world_size=slider("world size (ranks)", powers, 1), epochs=slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
-        seconds=slider("seconds / iteration", [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10], 0.44),
-        drop_last=w.Checkbox(False, description="drop_last"))
+        world_size=slider("world size (ranks)", powers, 1),
+        epochs=slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
+        seconds=slider("seconds / iteration", _SECONDS, 0.44), drop_last=checkbox("drop_last"))
 
     def plan(dataset: str, samples: int, seconds: float, **rest: Any) -> Schedule:
         own.layout.display = None if dataset == "own" else "none"
-        return Schedule(DATASETS.get(dataset, samples), **rest)
+        return Schedule(_DATASETS.get(dataset, samples), **rest)
 
     def update(**values: Any) -> tuple[str, Svg]:
         schedule = plan(**values)
@@ -93,41 +93,54 @@ def compare_loop(
     counted:LoopCount,  # the loop's side
 ) -> str:
     "Whether formula and loop agree, in words."
-    agree = counted.iterations == schedule.iterations_per_epoch
-    return (f"The loop counted {counted.iterations:,} iterations an epoch, the formula says {schedule.iterations_per_epoch:,}: "
-            f"they {'agree' if agree else 'DISAGREE'}.")
+    agree = "agree" if counted.iterations == schedule.iterations_per_epoch else "DISAGREE"
+    return (f"The loop counted {counted.iterations:,} iterations an epoch, "
+            f"the formula says {schedule.iterations_per_epoch:,}: they {agree}.")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #1dd23205
+_MILLISECONDS = (0, 1, 2, 5, 10, 20, 38, 55, 80, 100, 150, 200, 250, 300, 342, 400, 500)
+
 def overlap_panel() -> ipywidgets.VBox:
     "A panel: seconds to read, preprocess and compute -> serial against overlapped, and days for a run."
-    milliseconds = [0, 1, 2, 5, 10, 20, 38, 55, 80, 100, 150, 200, 250, 300, 342, 400, 500]
-    controls = dict(read=slider("read (ms)", milliseconds, 342), preprocess=slider("preprocess (ms)", milliseconds, 38),
-                    compute=slider("compute (ms)", milliseconds, 55), epochs=slider("epochs", [1, 10, 30, 90, 100, 300], 100),
-                    iterations=slider("iterations / epoch", [938, 5_005, 10_010, 20_019, 40_000, 80_073], 40_000))
-    fig, ax = figure(7, 2.6)
-    label(ax, "milliseconds").set(xlim=(0, 4 * 1_000), ylim=(-0.6, 6.6))
-    ax.set_yticks([6, 5, 4, 2, 1, 0], [f"{kind} {name}" for kind in ("serial", "overlapped") for name in STAGES])
-    bars = {(name, overlap, batch): ax.barh(_ROWS[name] + 4 * (not overlap), 1, height=0.85, color=COLORS[name], edgecolor="white")[0]
-            for overlap in (False, True) for batch in range(4) for name in _ROWS}
-    canvas = Canvas(fig, bars.values())
+    controls = dict(
+        read=slider("read (ms)", _MILLISECONDS, 342), preprocess=slider("preprocess (ms)", _MILLISECONDS, 38),
+        compute=slider("compute (ms)", _MILLISECONDS, 55), epochs=slider("epochs", [1, 10, 30, 90, 100, 300], 100),
+        iterations=slider("iterations / epoch", [938, 5_005, 10_010, 20_019, 40_000, 80_073], 40_000))
+    picture = _OverlapPicture()
 
     def update(read: int, preprocess: int, compute: int, epochs: int, iterations: int) -> tuple[str, Canvas]:
         stages = Stages(read / 1000, preprocess / 1000, compute / 1000)
-        _place(canvas, ax, bars, stages)
-        return describe_overlap(stages, iterations * epochs), canvas
+        return describe_overlap(stages, iterations * epochs), picture.place(stages)
 
     return panel(controls, update, "overlap")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #f5c88d0c
-def _place(canvas: Any, ax: Axes, bars: dict, stages: Stages) -> None:
-    "Move the bars; draw the axis anew only when the scale has to change."
-    limit = next(x for x in (20, 50, 100, 200, 500, 1_000, 2_000, 4_000, 8_000) if x >= 4_000 * stages.serial)
-    if ax.get_xlim()[1] != limit:
-        ax.set_xlim(0, limit)
-        canvas.redraw()
-    for overlap in (False, True):
-        for name, batch, start, end in timeline(stages, 4, overlap):
-            bars[name, overlap, batch].set(x=start * 1000, width=(end - start) * 1000)
+class _OverlapPicture:
+    "The bars of four batches, made once. Moving them is cheap; the frame is drawn anew only when the axis changes."
+    def __init__(self):
+        fig, self.ax = figure(7, 2.6)
+        label(self.ax, "milliseconds").set(xlim=(0, 4 * 1_000), ylim=(-0.6, 6.6))
+        kinds = [f"{kind} {name}" for kind in ("serial", "overlapped") for name in STAGES]
+        self.ax.set_yticks([6, 5, 4, 2, 1, 0], kinds)
+        self.bars = {(name, overlap, batch): self._bar(name, overlap)
+                     for overlap in (False, True) for batch in range(4) for name in STAGES}
+        self.canvas = Canvas(fig, self.bars.values())
+
+    def _bar(self, name: str, overlap: bool) -> Rectangle:
+        row = _ROWS[name] + 4 * (not overlap)
+        return self.ax.barh(row, 1, height=0.85, color=COLORS[name], edgecolor="white")[0]
+
+    def place(self, stages: Stages) -> Canvas:
+        "The picture of other stages."
+        limit = next(x for x in (20, 50, 100, 200, 500, 1_000, 2_000, 4_000, 8_000) if x >= 4_000 * stages.serial)
+        if self.ax.get_xlim()[1] != limit:
+            self.ax.set_xlim(0, limit)
+            self.canvas.redraw()
+        for overlap in (False, True):
+            for span in overlap_spans(stages, 4, overlap):
+                start, end = 1000 * span.start_seconds, 1000 * span.end_seconds
+                self.bars[span.stage, overlap, span.batch].set(x=start, width=end - start)
+        return self.canvas
 
 # %% ../../nbs/views/01_arithmetic.ipynb #7cc3190b
 def describe_overlap(
@@ -135,6 +148,8 @@ def describe_overlap(
     iterations:int,  # of the whole run
 ) -> str:
     "Serial against overlapped, in one sentence."
-    serial, overlapped = (duration_text(positive_int("iterations", iterations) * s) for s in (stages.serial, stages.overlapped))
-    return (f"Serial {stages.serial * 1000:.4g} ms an iteration, {serial} in all; overlapped {stages.overlapped * 1000:.4g} ms, {overlapped}: "
+    iterations = positive_int("iterations", iterations)
+    serial, overlapped = duration_text(iterations * stages.serial), duration_text(iterations * stages.overlapped)
+    return (f"Serial {stages.serial * 1000:.4g} ms an iteration, {serial} in all; "
+            f"overlapped {stages.overlapped * 1000:.4g} ms, {overlapped}: "
             f"{stages.serial / stages.overlapped:.2f} times as fast. The slowest stage is {stages.slowest}.")

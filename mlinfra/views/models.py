@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..engine.widgets import COLORS, bytes_text, panel, slider, Svg
+from ..engine.widgets import COLORS, Svg, bytes_text, panel, slider
 from ..models import GluonCNN, layer_table
 
 # %% auto #0
@@ -20,39 +20,47 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% ../../nbs/views/03_models.ipynb #0801d375
-_BILLS = (("parameters", "parameters", "update"), ("flops", "FLOPs, forward", "forward"), ("activation_bytes", "activation bytes", "read"))
-
 def draw_layers(
     table:pd.DataFrame,  # from `layer_table`
 ) -> Svg:
     "Parameters, FLOPs and activations of each layer as bars, each with its number."
     shown = table[table.kind != "Flatten"]  # it moves nothing
     drawing = Svg(700, 30 + 22 * len(shown), "what each layer costs")
-    for column, (name, words, color) in enumerate(_BILLS):
-        left, most = 150 + 185 * column, max(shown[name].max(), 1)
-        drawing.text(left, 14, words)
-        for row, value in enumerate(shown[name]):
-            drawing.box(left, 24 + 22 * row, 100 * value / most, 16, COLORS[color])
-            drawing.text(left + 100 * value / most + 4, 37 + 22 * row, f"{value:,}" if value < 1e6 else f"{value:.3g}", size=10)
-    for row, (kind, layer) in enumerate(zip(shown.kind, shown.layer)): drawing.text(0, 37 + 22 * row, f"{kind} {layer}", size=11)
+    _bars(drawing, 150, "parameters", shown.parameters, COLORS["update"])
+    _bars(drawing, 335, "FLOPs, forward", shown.flops, COLORS["forward"])
+    _bars(drawing, 520, "activation bytes", shown.activation_bytes, COLORS["read"])
+    for row, (kind, layer) in enumerate(zip(shown.kind, shown.layer)):
+        drawing.text(0, 37 + 22 * row, f"{kind} {layer}", size=11)
     return drawing
+
+def _bars(drawing: Svg, left: float, words: str, values: pd.Series, color: str) -> None:
+    "A column of bars, the longest 100 pixels, each with its number."
+    drawing.text(left, 14, words)
+    for row, value in enumerate(values):
+        wide = 100 * value / max(values.max(), 1)
+        drawing.box(left, 24 + 22 * row, wide, 16, color)
+        drawing.text(left + wide + 4, 37 + 22 * row, f"{value:,}" if value < 1e6 else f"{value:.3g}", size=10)
 
 # %% ../../nbs/views/03_models.ipynb #0f319a6d
 def layers_panel() -> ipywidgets.VBox:
     "A panel: widths and batch -> parameters, FLOPs and activations of each layer of the CNN."
     widths = [1, 2, 5, 10, 20, 50, 100, 200]
-    controls = dict(first=slider("conv. 1 (channels)", widths, 20), second=slider("conv. 2 (channels)", widths, 50),
-                    hidden=slider("dense (units)", [16, 64, 128, 256, 512, 1024, 4096], 512), batch=slider("batch (samples)", [1, 16, 64, 256, 1024, 60_000], 64))
+    controls = dict(
+        first=slider("conv. 1 (channels)", widths, 20), second=slider("conv. 2 (channels)", widths, 50),
+        hidden=slider("dense (units)", [16, 64, 128, 256, 512, 1024, 4096], 512),
+        batch_size=slider("batch (samples)", [1, 16, 64, 256, 1024, 60_000], 64))
 
-    def update(first: int, second: int, hidden: int, batch: int) -> tuple[str, Svg]:
-        table = _cnn_table(first, second, hidden, batch)
+    def update(first: int, second: int, hidden: int, batch_size: int) -> tuple[str, Svg]:
+        table = _cnn_table(first, second, hidden, batch_size)
         total = table[["parameters", "flops", "activation_bytes"]].sum()
-        words = f"{total.parameters:,} parameters, {total.flops:,} FLOPs forward, {bytes_text(total.activation_bytes)} of activations for a batch of {batch:,}."
+        words = (f"{total.parameters:,} parameters, {total.flops:,} FLOPs forward, "
+                 f"{bytes_text(total.activation_bytes)} of activations for a batch of {batch_size:,}.")
         return words, draw_layers(table)
 
     return panel(controls, update, "layers")
 
 @functools.cache  # a slider passes the same places again and again
-def _cnn_table(first: int, second: int, hidden: int, batch: int) -> pd.DataFrame:
+def _cnn_table(first: int, second: int, hidden: int, batch_size: int) -> pd.DataFrame:
     "The table of a CNN without memory: only its shapes are needed."
-    with torch.device("meta"): return layer_table(GluonCNN(channels=(first, second), hidden=hidden), (batch, 1, 28, 28))
+    with torch.device("meta"): model = GluonCNN(channels=(first, second), hidden=hidden)
+    return layer_table(model, (1, 28, 28), batch_size)

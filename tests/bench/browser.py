@@ -30,9 +30,24 @@ interact(draw, read=SelectionSlider(options=milliseconds, value=342));
 # panel -> kind of picture, selector, label of the slider that is moved, cell
 PANELS = {
     "interact": ("interact + plt.show()", ".widget-interact", "read", INTERACT),
-    "overlap": ("matplotlib", ".mlinfra-overlap", "read", "from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()"),
-    "workers": ("matplotlib", ".mlinfra-workers", "work per image", "from mlinfra.views.workers import workers_panel\nworkers_panel()"),
-    "schedule": ("SVG", ".mlinfra-schedule", "micro-batch", "from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"),
+    "overlap": (
+        "matplotlib",
+        ".mlinfra-overlap",
+        "read",
+        "from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()",
+    ),
+    "workers": (
+        "matplotlib",
+        ".mlinfra-workers",
+        "work per image",
+        "from mlinfra.views.workers import workers_panel\nworkers_panel()",
+    ),
+    "schedule": (
+        "SVG",
+        ".mlinfra-schedule",
+        "micro-batch",
+        "from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()",
+    ),
     "order": ("SVG", ".mlinfra-orders", "seed", "from mlinfra.views.data import order_panel\norder_panel()"),
     "layers": ("SVG", ".mlinfra-layers", "dense", "from mlinfra.views.models import layers_panel\nlayers_panel()"),
 }
@@ -61,7 +76,11 @@ class Mover:
     def __init__(self, page: Any, selector: str, text: str):
         self.page, self.root, self.key = page, page.locator(selector).first, "ArrowRight"
         self.root.wait_for(timeout=30_000)
-        self.handle = self.root.locator(".widget-inline-hbox", has=page.locator("label", has_text=text)).first.locator(".noUi-handle").first
+        self.handle = (
+            self.root.locator(".widget-inline-hbox", has=page.locator("label", has_text=text))
+            .first.locator(".noUi-handle")
+            .first
+        )
 
     def milliseconds(self) -> float:
         "From the next key press to the painted picture."

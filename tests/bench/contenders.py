@@ -54,8 +54,19 @@ class Watch:
 def source_model():
     "The source's layers in the source's order: ReLU, then pool."
     from torch import nn
-    return nn.Sequential(nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Linear(800, 512), nn.ReLU(), nn.Linear(512, 10))
+
+    return nn.Sequential(
+        nn.Conv2d(1, 20, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(20, 50, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(800, 512),
+        nn.ReLU(),
+        nn.Linear(512, 10),
+    )
 
 
 def torch_loader(work: Work):
@@ -126,8 +137,17 @@ def lightning(work: Work) -> dict[str, float]:
 
     def train(batches: float) -> dict[str, float]:
         timer = Timer()
-        trainer = L.Trainer(max_epochs=1, limit_train_batches=batches, accelerator="cpu", devices=1, callbacks=[timer], logger=False,
-                            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+        trainer = L.Trainer(
+            max_epochs=1,
+            limit_train_batches=batches,
+            accelerator="cpu",
+            devices=1,
+            callbacks=[timer],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
         trainer.fit(module, loader)
         return timer.times
 
@@ -148,7 +168,10 @@ def mlinfra(work: Work, keep_memory: bool = True) -> dict[str, float]:
     watch.start()
     history = fit(model, loader, keep_memory=keep_memory, progress=True)
     times = watch.stop()
-    return times | dict(loader_share=history.phase_seconds()["wait"] / history.epochs[0].seconds, step_seconds=sum(phase_medians(history).values()))
+    return times | dict(
+        loader_share=history.phase_seconds()["wait"] / history.epochs[0].seconds,
+        step_seconds=sum(phase_medians(history).values()),
+    )
 
 
 # ---- others
@@ -168,11 +191,21 @@ def keras_tf(work: Work) -> dict[str, float]:
         data = data.map(lambda x, y: (tf.cast(x, tf.float32) / 255, y), num_parallel_calls=tf.data.AUTOTUNE)
         return data.cache().shuffle(samples).batch(BATCH).prefetch(tf.data.AUTOTUNE)
 
-    model = keras.Sequential([
-        keras.Input((28, 28, 1)), layers.Conv2D(20, 5, activation="relu"), layers.MaxPool2D(2), layers.Conv2D(50, 5, activation="relu"),
-        layers.MaxPool2D(2), layers.Flatten(), layers.Dense(512, activation="relu"), layers.Dense(10)])
+    model = keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(20, 5, activation="relu"),
+            layers.MaxPool2D(2),
+            layers.Conv2D(50, 5, activation="relu"),
+            layers.MaxPool2D(2),
+            layers.Flatten(),
+            layers.Dense(512, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
     model.compile(keras.optimizers.SGD(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    # The warm-up ends with a batch of 32, as the epoch does: each size of batch is compiled once. It also fills the cache.
+    # The warm-up ends with a batch of 32, as the epoch does: each size of batch is compiled once.
+    # It also fills the cache.
     model.fit(pipeline(BATCH * WARM_UP + 32), verbose=0)
     data, watch = pipeline(work.samples), Watch()
     for _ in data: pass
@@ -194,7 +227,11 @@ def mxnet(work: Work) -> dict[str, float]:
     net.add(nn.Conv2D(20, 5, activation="relu"), nn.MaxPool2D(2), nn.Conv2D(50, 5, activation="relu"), nn.MaxPool2D(2),
             nn.Flatten(), nn.Dense(512, activation="relu"), nn.Dense(10))
     net.initialize(mx.init.Xavier())
-    trainer, loss_fn, losses = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": RATE}), gluon.loss.SoftmaxCrossEntropyLoss(), []
+    trainer, loss_fn, losses = (
+        gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": RATE}),
+        gluon.loss.SoftmaxCrossEntropyLoss(),
+        [],
+    )
 
     def train(batches) -> None:
         for x, y in batches:

@@ -1,6 +1,6 @@
 """Stage decode: from JPEG files to a normalised batch of random crops, on one core, each beside the bare decode.
 
-    python decode.py NAME FOLDER IMAGES   one contender in a process of its own; prints its seconds and the bare decode's
+python decode.py NAME FOLDER IMAGES   one contender in a process of its own; prints its seconds and the bare decode's
 """
 import json
 import os
@@ -42,7 +42,8 @@ def ours(dataset: Any) -> Pass:
     keep_memory()  # as `fit` does it
     normalize = Normalize()
     def run() -> None:
-        for start in range(0, len(dataset), BATCH): normalize(torch.stack([dataset[i][0] for i in range(start, min(start + BATCH, len(dataset)))]))
+        for start in range(0, len(dataset), BATCH):
+            normalize(torch.stack([dataset[i][0] for i in range(start, min(start + BATCH, len(dataset)))]))
     return run
 
 
@@ -63,7 +64,9 @@ def simplejpeg_folder(folder: Path, images: int) -> Pass:
     import torch
     from mlinfra.engine.crops import RandomCropFlip
     from mlinfra.engine.jpegs import JpegFolder
-    def decode(raw: Any, name: str) -> Any: return torch.from_numpy(simplejpeg.decode_jpeg(raw.numpy())).permute(2, 0, 1)
+
+    def decode(raw: Any, name: str) -> Any:
+        return torch.from_numpy(simplejpeg.decode_jpeg(raw.numpy())).permute(2, 0, 1)
     return ours(JpegFolder(folder / "photos", RandomCropFlip(), decode=decode))
 
 
@@ -79,7 +82,13 @@ def torchvision_default(folder: Path, images: int) -> Pass:
     "ImageFolder with the transform of torchvision's own ImageNet example."
     from torchvision import transforms as t
     from torchvision.datasets import ImageFolder
-    return loader(ImageFolder(folder / "photos", t.Compose([t.RandomResizedCrop(SIDE), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize(MEAN, STD)])))
+
+    return loader(
+        ImageFolder(
+            folder / "photos",
+            t.Compose([t.RandomResizedCrop(SIDE), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize(MEAN, STD)]),
+        )
+    )
 
 
 def torchvision_v2(folder: Path, images: int) -> Pass:
@@ -87,7 +96,15 @@ def torchvision_v2(folder: Path, images: int) -> Pass:
     import torch
     from mlinfra.engine.jpegs import JpegFolder
     from torchvision.transforms import v2
-    usual = v2.Compose([v2.RandomResizedCrop(SIDE), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
+
+    usual = v2.Compose(
+        [
+            v2.RandomResizedCrop(SIDE),
+            v2.RandomHorizontalFlip(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(MEAN, STD),
+        ]
+    )
     return loader(JpegFolder(folder / "photos", usual))
 
 
@@ -97,7 +114,13 @@ def webdataset(folder: Path, images: int) -> Pass:
     from torchvision import transforms as t
     usual = t.Compose([t.RandomResizedCrop(SIDE), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize(MEAN, STD)])
     shards = sorted(str(path) for path in (folder / "shards").glob("*.tar"))
-    batches = wds.WebDataset(shards, shardshuffle=False).decode("pil").to_tuple("jpg", "cls").map_tuple(usual, lambda label: label).batched(BATCH)
+    batches = (
+        wds.WebDataset(shards, shardshuffle=False)
+        .decode("pil")
+        .to_tuple("jpg", "cls")
+        .map_tuple(usual, lambda label: label)
+        .batched(BATCH)
+    )
     def run() -> None:
         for _ in batches: pass
     return run
@@ -113,20 +136,40 @@ def tf_data(folder: Path, images: int) -> Pass:
     mean, std = tf.constant(MEAN) * 255, tf.constant(STD) * 255
     def crop(path: Any) -> Any:
         raw = tf.io.read_file(path)
-        box = tf.image.sample_distorted_bounding_box(tf.io.extract_jpeg_shape(raw), tf.zeros([0, 0, 4]), aspect_ratio_range=(3 / 4, 4 / 3), area_range=(0.08, 1.0), max_attempts=10, use_image_if_no_bounding_boxes=True)
+        box = tf.image.sample_distorted_bounding_box(
+            tf.io.extract_jpeg_shape(raw),
+            tf.zeros([0, 0, 4]),
+            aspect_ratio_range=(3 / 4, 4 / 3),
+            area_range=(0.08, 1.0),
+            max_attempts=10,
+            use_image_if_no_bounding_boxes=True,
+        )
         (top, left, _), (height, width, _) = tf.unstack(box[0]), tf.unstack(box[1])
         image = tf.image.decode_and_crop_jpeg(raw, tf.stack([top, left, height, width]), channels=3)
         return tf.image.random_flip_left_right(tf.image.resize(image, [SIDE, SIDE], antialias=True))
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
-    batches = tf.data.Dataset.from_tensor_slices(paths).map(crop).batch(BATCH).map(lambda x: (x - mean) / std).with_options(options)
+    batches = (
+        tf.data.Dataset.from_tensor_slices(paths)
+        .map(crop)
+        .batch(BATCH)
+        .map(lambda x: (x - mean) / std)
+        .with_options(options)
+    )
     def run() -> None:
         for _ in batches: pass
     return run
 
 
-CONTENDERS = {"JpegFolder + RandomCropFlip": jpeg_folder, "RawCache + RandomCropFlip": raw_cache, "simplejpeg + RandomCropFlip": simplejpeg_folder,
-              "torchvision ImageFolder": torchvision_default, "torchvision.io + v2": torchvision_v2, "webdataset": webdataset, "tf.data": tf_data}
+CONTENDERS = {
+    "JpegFolder + RandomCropFlip": jpeg_folder,
+    "RawCache + RandomCropFlip": raw_cache,
+    "simplejpeg + RandomCropFlip": simplejpeg_folder,
+    "torchvision ImageFolder": torchvision_default,
+    "torchvision.io + v2": torchvision_v2,
+    "webdataset": webdataset,
+    "tf.data": tf_data,
+}
 
 
 def race(name: str, folder: Path, images: int) -> dict[str, list[float]]:
@@ -138,7 +181,9 @@ def race(name: str, folder: Path, images: int) -> dict[str, list[float]]:
         torch.set_num_threads(1)
     run, alone = CONTENDERS[name](folder, images), (bare_simplejpeg if name == "tf.data" else bare)(folder, images)
     run(), alone()
-    return {key: [s / images for s in seconds] for key, seconds in interleave({"own": run, "alone": alone}, REPEATS).items()}
+    return {
+        key: [s / images for s in seconds] for key, seconds in interleave({"own": run, "alone": alone}, REPEATS).items()
+    }
 
 
 # ---- the stage
@@ -165,7 +210,12 @@ def run(name: str, folder: Path, images: int) -> dict[str, list[float]] | None:
     "One contender in its process, or None and a line of why."
     from peers import BENCH, ROOT
     python = BENCH.python if name == "tf.data" else sys.executable
-    done = subprocess.run([python, __file__, name, str(folder), str(images)], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [python, __file__, name, str(folder), str(images)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     if done.returncode:
         print(f"  {name} left out: {' '.join(done.stderr.strip().splitlines()[-1:])}", flush=True)
         return None
@@ -177,8 +227,13 @@ def run(name: str, folder: Path, images: int) -> dict[str, list[float]] | None:
 def summary(runs: list[dict[str, list[float]]]) -> dict[str, float]:
     from mlinfra.engine.measure import median
     ratios = [own / alone for r in runs for own, alone in zip(r["own"], r["alone"])]
-    return dict(ratio=median(ratios), low=min(ratios), high=max(ratios), ms_an_image=1000 * median(s for r in runs for s in r["own"]),
-                decode_ms=1000 * median(s for r in runs for s in r["alone"]))
+    return dict(
+        ratio=median(ratios),
+        low=min(ratios),
+        high=max(ratios),
+        ms_an_image=1000 * median(s for r in runs for s in r["own"]),
+        decode_ms=1000 * median(s for r in runs for s in r["alone"]),
+    )
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def step(name: str, batch: int, precision: str) -> dict[str, int]:
     resident = rise(lambda: real(batch))
     model = make()
     guess, books = memory.estimate(model, batch, shape, precision=precision), memory.measure(model, batch, shape, precision=precision, device="cpu")
-    outputs = 0 if name.startswith("Transformer") else int(models.layer_table(model, (batch, *shape)).activation_bytes.sum())
+    outputs = 0 if name.startswith("Transformer") else int(models.layer_table(model, shape, batch).activation_bytes.sum())
     return dict(total_bytes=guess.total, activation_bytes=guess.activations, counted_bytes=books.total, counted_activation_bytes=books.activations,
                 resident_bytes=resident, twice_the_outputs_bytes=2 * outputs)
 

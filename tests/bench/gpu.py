@@ -1,4 +1,4 @@
-"""One epoch on a GPU: the loop of the tutorials, `fit` with the data on the device, the same with CUDA graphs, and two floors.
+"""One epoch on a GPU: the loop of the tutorials, `fit` on data on the device, `fit` with CUDA graphs, and two floors.
 
 They run in turn in one process; each warms up first, and is timed until the device has finished. All compute in float32
 without TF32 and let cuDNN choose its fastest kernels, as `fit` does.
@@ -25,9 +25,17 @@ def gpu(rounds: int, iterations: int) -> dict[str, Any]:
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, True
     with tempfile.TemporaryDirectory() as folder:
         work = Work(raw_files(Path(folder)), iterations, 1)
-        epochs = dict(naive=naive(work), fit=fitted(iterations, False), fit_cuda_graph=fitted(iterations, True), launch_floor=launch_floor(iterations))
+        epochs = dict(
+            naive=naive(work),
+            fit=fitted(iterations, False),
+            fit_cuda_graph=fitted(iterations, True),
+            launch_floor=launch_floor(iterations),
+        )
         table = [{name: timed(epoch) for name, epoch in epochs.items()} for _ in range(rounds)]
-    rows = {name: dict(seconds=median(t[name] for t in table)) | spread([t["naive"] / t[name] for t in table], "naive_") for name in epochs}
+    rows = {
+        name: dict(seconds=median(t[name] for t in table)) | spread([t["naive"] / t[name] for t in table], "naive_")
+        for name in epochs
+    }
     return rows | {"arithmetic_floor": dict(seconds=arithmetic_floor(iterations))}
 
 
@@ -76,7 +84,11 @@ def launch_floor(iterations: int) -> Callable[[], None]:
     from mlinfra.models import GluonCNN
     from mlinfra.training import sgd
     model = GluonCNN().cuda().to(memory_format=torch.channels_last)
-    optimizer, x, y = sgd(model, RATE), torch.rand(BATCH, 1, 28, 28, device="cuda"), torch.randint(10, (BATCH,), device="cuda")
+    optimizer, x, y = (
+        sgd(model, RATE),
+        torch.rand(BATCH, 1, 28, 28, device="cuda"),
+        torch.randint(10, (BATCH,), device="cuda"),
+    )
 
     def step() -> None:
         optimizer.zero_grad()
@@ -106,6 +118,6 @@ def arithmetic_floor(iterations: int) -> float:
     product = lambda: [a @ a for _ in range(times)]
     timed(product)
     rate = 2 * side**3 * times / timed(product)
-    table = layer_table(GluonCNN(), (BATCH, 1, 28, 28))
+    table = layer_table(GluonCNN(), (1, 28, 28), BATCH)
     backward = 2 * table.flops.sum() - table.flops.iloc[0]  # the first layer needs no gradient for its input
     return float(iterations * (table.flops.sum() + backward) / rate)

@@ -1,5 +1,4 @@
 """The environments of the peers: made when they are missing, and what is in them."""
-import configparser
 import json
 import subprocess
 import sys
@@ -8,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools"))
+from notebooks import settings
 
 
 def bench_requirements() -> tuple[str, ...]:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "settings.ini")
-    return tuple(config["DEFAULT"]["bench_requirements"].split())
+    return tuple(settings()["bench_requirements"].split())
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,26 @@ class Environment:
 
     def versions(self) -> dict[str, str]:
         "Package -> version."
-        ask = "import sys, json; from importlib.metadata import version; print(json.dumps({p: version(p) for p in sys.argv[1:]}))"
-        return json.loads(subprocess.run([self.python, "-c", ask, *self.packages], check=True, capture_output=True, text=True).stdout)
+        ask = "\n".join(("import sys, json", "from importlib.metadata import version",
+                         "print(json.dumps({p: version(p) for p in sys.argv[1:]}))"))
+        return json.loads(
+            subprocess.run([self.python, "-c", ask, *self.packages], check=True, capture_output=True, text=True).stdout
+        )
 
 
-BENCH = Environment(ROOT / ".venv-bench", bench_requirements(), ("lightning", "keras", "tensorflow-cpu", "accelerate"), ("torch", "lightning", "keras", "tensorflow", "accelerate"), True)
+BENCH = Environment(
+    ROOT / ".venv-bench",
+    bench_requirements(),
+    ("lightning", "keras", "tensorflow-cpu", "accelerate"),
+    ("torch", "lightning", "keras", "tensorflow", "accelerate"),
+    True,
+)
 # MXNet's last release is from 2022: it needs an old numpy, and with it an old Python
-MXNET = Environment(ROOT / ".venv-mxnet", ("mxnet==1.9.1", "numpy<1.24", "requests"), ("mxnet",), ("mxnet", "numpy"), False)
-PEERS = {"lightning": BENCH, "keras_tf": BENCH, "mxnet, not hybridized": MXNET}  # contender -> where it runs; the others run in ours
+MXNET = Environment(
+    ROOT / ".venv-mxnet", ("mxnet==1.9.1", "numpy<1.24", "requests"), ("mxnet",), ("mxnet", "numpy"), False
+)
+PEERS = {
+    "lightning": BENCH,
+    "keras_tf": BENCH,
+    "mxnet, not hybridized": MXNET,
+}  # contender -> where it runs; the others run in ours

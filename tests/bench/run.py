@@ -1,8 +1,8 @@
 """make bench: measure mlinfra against its peers, keep the figures, and say which marks were met.
 
-Every stage runs in a process of its own. A full run goes into tests/bench/results, stage by stage, so that one can be run
-again alone: cpu.json, and cuda.json for the stages that need a GPU. A shortened one goes into test-output and leaves the
-committed figures as they are.
+Every stage runs in a process of its own. A full run goes into tests/bench/results, stage by stage, so that one can be
+run again alone: cpu.json, and cuda.json for the stages that need a GPU. A shortened one goes into test-output and leaves
+the committed figures as they are.
 """
 import argparse
 import datetime
@@ -151,7 +151,8 @@ def epoch_marks(results: dict[str, Any]) -> list[Mark]:
              Mark("epoch / floor, CPU", ours["cpu_ratio"], 0.65),
              Mark("loader, of the epoch", ours["loader_share"], 0.01)]
     for peer, bound in (("keras_tf", 1.0), ("lightning", 0.55)):
-        if peer in race: found.append(Mark(f"epoch / {peer}, wall", ours["wall_ratio"] / race[peer]["wall_ratio"], bound))
+        if peer in race:
+            found.append(Mark(f"epoch / {peer}, wall", ours["wall_ratio"] / race[peer]["wall_ratio"], bound))
     return found
 
 
@@ -197,9 +198,16 @@ def stream_marks(results: dict[str, Any]) -> list[Mark]:
     table = results["streams"]
     models = dict.fromkeys(name.rsplit(", load", 1)[0] for name in table)
     kinds = {"": "", "_hindsight": ", had the drift been known"}
-    return [Mark(f"{model}: median error of predicted {name}{words}",
-                 median(row[f"{name}_error{kind}"] for key, row in table.items() if key.startswith(f"{model}, load")), bound)
-            for model in models for name, bound in (("p50", 0.15), ("p95", 0.25)) for kind, words in kinds.items()]
+    return [
+        Mark(
+            f"{model}: median error of predicted {name}{words}",
+            median(row[f"{name}_error{kind}"] for key, row in table.items() if key.startswith(f"{model}, load")),
+            bound,
+        )
+        for model in models
+        for name, bound in (("p50", 0.15), ("p95", 0.25))
+        for kind, words in kinds.items()
+    ]
 
 
 def precision_marks(results: dict[str, Any]) -> list[Mark]:
@@ -220,9 +228,14 @@ def ddp_marks(results: dict[str, Any]) -> list[Mark]:
     table = results["ddp"]
     own = table.get("ddp, shared memory, global batch 128", table["ddp, global batch 128"])
     peers = [name for name in ("Lightning", "accelerate") if f"loop of {name}" in table]
-    return [Mark("two ranks of one thread / one process of two, global batch 128", own["ratio"], 1.0),
-            Mark("averaging, of a step at global batch 128", own["averaging_ratio"], 0.10),
-            *(Mark(f"{name} of two ranks / train_ddp's", table[f"loop of {name}"]["ratio"], 1.0, least=True) for name in peers)]
+    return [
+        Mark("two ranks of one thread / one process of two, global batch 128", own["ratio"], 1.0),
+        Mark("averaging, of a step at global batch 128", own["averaging_ratio"], 0.10),
+        *(
+            Mark(f"{name} of two ranks / train_ddp's", table[f"loop of {name}"]["ratio"], 1.0, least=True)
+            for name in peers
+        ),
+    ]
 
 
 def browser_marks(results: dict[str, Any]) -> list[Mark]:
@@ -269,9 +282,21 @@ def marks(results: dict[str, Any]) -> list[Mark]:
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=STAGES, default=list(STAGES), metavar="STAGE", help=f"of {', '.join(STAGES)}; all unless told")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=STAGES,
+        default=list(STAGES),
+        metavar="STAGE",
+        help=f"of {', '.join(STAGES)}; all unless told",
+    )
     parser.add_argument("--rounds", type=int, default=3, help="of the contenders of `epoch` (default %(default)s)")
-    parser.add_argument("--iterations", type=int, default=FULL, help=f"of an epoch; fewer than {FULL} is a trial and keeps its figures apart")
+    parser.add_argument(
+        "--iterations",
+        type=int,
+        default=FULL,
+        help=f"of an epoch; fewer than {FULL} is a trial and keeps its figures apart",
+    )
     args = parser.parse_args()
     if args.rounds < 1: parser.error(f"--rounds must be at least 1, got {args.rounds}")
     if not 1 <= args.iterations <= FULL: parser.error(f"--iterations must be 1 to {FULL}, got {args.iterations}")
@@ -289,7 +314,11 @@ def with_shares(results: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     args = options()
     chosen = [stage for name, stage in STAGES.items() if name in args.only]
-    if "micro" in args.only and "epoch" not in args.only and not load(STAGES["epoch"].file(args.iterations)).get("epoch"):
+    if (
+        "micro" in args.only
+        and "epoch" not in args.only
+        and not load(STAGES["epoch"].file(args.iterations)).get("epoch")
+    ):
         raise SystemExit("stage micro gives shares of the step that stage epoch measures: run --only epoch micro")
     about = dict(hardware=hardware(), date=f"{datetime.date.today()}")
     for stage in chosen:

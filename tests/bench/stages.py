@@ -132,7 +132,11 @@ def accuracy(rounds: int, iterations: int) -> dict[str, Any]:
     "Test accuracy of three recipes, over seeds."
     from mlinfra.data import mnist
     train, test, table = first(mnist(), iterations), mnist(train=False), {}
-    for name, epochs, optimizers in (("source: SGD 0.1, 1 epoch", 1, as_published), ("recipe(), 1 epoch", 1, ours), ("recipe(), 2 epochs", 2, ours)):
+    for name, epochs, optimizers in (
+        ("source: SGD 0.1, 1 epoch", 1, as_published),
+        ("recipe(), 1 epoch", 1, ours),
+        ("recipe(), 2 epochs", 2, ours),
+    ):
         found = [train_once(train, test, seed, epochs, optimizers) for seed in range(SEEDS)]
         table[name] = dict(epochs=epochs, seeds=SEEDS, mean=sum(found) / SEEDS, min=min(found), max=max(found))
         print(f"  {name:28} {min(found):.2%} to {max(found):.2%}", flush=True)
@@ -140,7 +144,7 @@ def accuracy(rounds: int, iterations: int) -> dict[str, Any]:
 
 
 def selection(rounds: int, iterations: int) -> dict[str, Any]:
-    "How the one-epoch recipe was chosen: candidates on validation images, which it never trained on; the test set is not looked at."
+    "How the one-epoch recipe was chosen: on validation images that it never trained on, without the test set."
     from mlinfra.data import mnist, split
     data, seeds, table = first(mnist(), iterations), 2, {}
     train, valid = split(data, len(data) // 6)
@@ -162,7 +166,9 @@ def sweep(rounds: int, iterations: int) -> list[dict[str, Any]]:
     train, test = (first(mnist(train=part), iterations) for part in (True, False))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the rows' notes say what is beyond the cores
-        frame = sweep_workers(train, (0, 2, 4, 6, 8), BATCH, test=test, transform=sample_to_float, repeats=1, progress=False)
+        frame = sweep_workers(
+            train, (0, 2, 4, 6, 8), BATCH, test=test, transform=sample_to_float, repeats=1, progress=False
+        )
     curve = fit_curve(frame[frame.workers.isin([0, 2])], usable_cores())
     frame["predicted_seconds"] = [curve.train_seconds(n) for n in frame.workers]
     print(verdict(frame, curve), flush=True)
@@ -186,7 +192,9 @@ def imports(rounds: int, iterations: int) -> dict[str, float]:
 def import_seconds(module: str) -> float:
     "In a process of its own."
     code = f"import time, torch; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    return float(
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    )
 
 
 # ---- micro
@@ -207,7 +215,9 @@ def real_step() -> tuple[Callable[[], None], float]:
     from mlinfra.engine.measure import interleave, median
     keep_memory()
     model, (x, y) = GluonCNN().to(memory_format=torch.channels_last), next(iter(BatchLoader(mnist(), BATCH)))
-    work = lambda: torch.nn.functional.cross_entropy(model(to_float(x).contiguous(memory_format=torch.channels_last)), y).backward()
+    work = lambda: torch.nn.functional.cross_entropy(
+        model(to_float(x).contiguous(memory_format=torch.channels_last)), y
+    ).backward()
     return work, median(interleave({"step": work}, 20)["step"])
 
 

@@ -17,10 +17,19 @@ import nbformat
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "test-output" / "screenshots"
-SETTINGS = {"@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page, seen or not
-            "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False}}
+SETTINGS = {
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page, seen or not
+    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
 IN_THE_BROWSER = ("index", "01_arithmetic", "02_data", "03_models")  # notebooks that are run whole in a page
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 def chromium_path():
@@ -43,9 +52,25 @@ def jupyterlab(folder, home):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
     port, token = free_port(), secrets.token_hex(8)
-    env = os.environ | {"JUPYTERLAB_SETTINGS_DIR": str(settings), "JUPYTER_RUNTIME_DIR": str(home / "runtime"), "JUPYTER_CONFIG_DIR": str(home / "config")}
-    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
-               f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={folder}"]
+    env = os.environ | {
+        "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "lab",
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={token}",
+        "--LabApp.expose_app_in_browser=True",
+        f"--ServerApp.root_dir={folder}",
+    ]
     with open(home / "jupyter.log", "w") as log: server = subprocess.Popen(command, stdout=log, stderr=log, env=env)
     try:
         wait_until(lambda: answers(f"http://127.0.0.1:{port}/api?token={token}"), "JupyterLab answers", 60)
@@ -79,7 +104,8 @@ def write_notebook(path, *cells):
 FINISHED = """() => {
   const panel = window.jupyterapp.shell.currentWidget, kernel = panel?.sessionContext?.session?.kernel;
   if (!kernel || kernel.status !== 'idle') return false;
-  return panel.content.widgets.filter(c => c.model.type === 'code' && c.model.sharedModel.getSource().trim()).every(c => c.model.executionCount);
+  const filled = c => c.model.type === 'code' && c.model.sharedModel.getSource().trim();
+  return panel.content.widgets.filter(filled).every(c => c.model.executionCount);
 }"""
 
 
@@ -99,7 +125,10 @@ class Notebook:
         page.on("console", lambda m: self.console.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda e: self.console.append(str(e)))
         page.goto(f"{url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={token}")
-        page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=60_000)
+        page.wait_for_function(
+            "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'",
+            timeout=60_000,
+        )
 
     def close(self):
         "Close the tab; the kernel lives on."
@@ -119,11 +148,18 @@ class Notebook:
         return self.page.evaluate(VALUE, expression)
 
     def error_outputs(self):
-        return self.page.eval_on_selector_all('[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]', "es => es.map(e => e.textContent)")
+        return self.page.eval_on_selector_all(
+            '[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]',
+            "es => es.map(e => e.textContent)",
+        )
 
     def complaints(self):
         "What the browser's console complained of, beyond JupyterLab's own search for optional files."
-        return [text for text in self.console if not re.search(r"Failed to load resource.*(404|403)|net::ERR_|ResizeObserver", text)]
+        return [
+            text
+            for text in self.console
+            if not re.search(r"Failed to load resource.*(404|403)|net::ERR_|ResizeObserver", text)
+        ]
 
     def shot(self, name):
         SHOTS.mkdir(parents=True, exist_ok=True)
@@ -148,10 +184,14 @@ class Panel:
         "The picture as it is on the page: the SVG's text, or the pixels' address and size."
         svg = self.root.locator("svg")
         if svg.count(): return svg.first.evaluate("e => e.outerHTML")
-        return self.root.locator("img").first.evaluate("""async e => { await e.decode(); const c = document.createElement('canvas');
-            c.width = e.naturalWidth; c.height = e.naturalHeight; c.getContext('2d').drawImage(e, 0, 0); return c.toDataURL(); }""")
+        return self.root.locator(
+            "img"
+        ).first.evaluate("""async e => { await e.decode(); const c = document.createElement('canvas');
+            c.width = e.naturalWidth; c.height = e.naturalHeight;
+            c.getContext('2d').drawImage(e, 0, 0); return c.toDataURL(); }""")
 
-    def control(self, text): return self.root.locator(".widget-inline-hbox", has=self.page.locator("label", has_text=text)).first
+    def control(self, text):
+        return self.root.locator(".widget-inline-hbox", has=self.page.locator("label", has_text=text)).first
     def handle(self, text): return self.control(text).locator(".noUi-handle").first
     def press(self, text, *keys):
         for key in keys: self.handle(text).press(key)
@@ -177,7 +217,8 @@ class Panel:
         try: wait_until(lambda: expected in self.words(), expected, seconds)
         except AssertionError: raise AssertionError(f"expected {expected!r}, the panel says {self.words()!r}") from None
 
-    def changed_from(self, picture): return wait_until(lambda: self.picture() != picture and self.picture(), "the picture changes", 20)
+    def changed_from(self, picture):
+        return wait_until(lambda: self.picture() != picture and self.picture(), "the picture changes", 20)
 
 
 if __name__ == "__main__":  # lab.py runs NOTEBOOK: exit status 0 if the browser tests will run it

@@ -4,115 +4,11 @@ import re
 import pytest
 from lab import Notebook, Panel, jobs, wait_until
 
-from mlinfra.arithmetic import Schedule, Stages, describe
-from mlinfra.views.arithmetic import describe_overlap
-from mlinfra.models import GluonCNN, count_parameters
 from mlinfra.engine.hardware import STORAGES
 from mlinfra.views.storage import LAYOUTS, describe_storage
 from mlinfra.engine.widgets import duration_text
 
 pytestmark = pytest.mark.browser
-IMAGENET = 1_281_167
-
-
-def test_schedule_panel_by_keyboard_and_mouse(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
-    panel.says(describe(Schedule(IMAGENET, 32, epochs=90), 0.44))
-    before = panel.picture()
-    panel.press("micro-batch", "ArrowRight", "ArrowRight")
-    panel.says(describe(Schedule(IMAGENET, 128, epochs=90), 0.44))
-    before = panel.changed_from(before)
-    panel.click_track("accumulation", 0.34)
-    accumulation = int(wait_until(lambda: panel.readout("accumulation") not in ("", "1") and panel.readout("accumulation"), "the click moves the slider"))
-    panel.says(describe(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation), 0.44))
-    panel.drag("world size", 1.0)
-    panel.says(describe(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=4096), 0.44))
-    panel.changed_from(before)
-
-
-def test_schedule_panel_at_its_extremes(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
-    for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "End")
-    panel.says(describe(Schedule(IMAGENET, 4096, epochs=300, accumulation=512, world_size=4096), 0.44))
-    panel.root.get_by_text("drop_last").click()
-    panel.says("drop_last leaves nothing: the global batch 8,589,934,592 exceeds the 1,281,167 samples")
-    for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "Home")
-    panel.says(describe(Schedule(IMAGENET, 1, drop_last=True), 0.44))
-
-
-def test_schedule_panel_counts_a_real_loop(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
-    panel.root.locator("select").select_option("MNIST")
-    panel.press("world size", "ArrowRight")
-    plan = Schedule(60_000, 32, epochs=90, world_size=2)
-    panel.says(describe(plan, 0.44))
-    panel.button("Count a real loop").click()
-    wait_until(lambda: "they agree" in panel.status(), "the count ends")
-    assert f"counted {plan.iterations_per_epoch:,} iterations" in panel.status()
-
-
-def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
-    panel.press("micro-batch", "Home")
-    panel.press("world size", "End")
-    panel.says("4,096 = 4,096")
-    panel.button("Count a real loop").click()
-    wait_until(lambda: "rank" in panel.status(), "progress is shown")
-    panel.button("Stop").click()
-    wait_until(lambda: panel.status() == "Stopped.", "the count stops")
-    panel.root.locator("select").select_option("own")
-    own = panel.root.locator("input[type=number]").first
-    own.fill("1000000000000")
-    own.press("Enter")
-    panel.says(describe(Schedule(10**12, 1, epochs=90, world_size=4096), 0.44))
-    panel.button("Count a real loop").click()
-    wait_until(lambda: "would take hours" in panel.status(), "too much is refused")
-
-
-def test_overlap_panel(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()"), "overlap")
-    panel.says(describe_overlap(Stages(0.342, 0.038, 0.055), 4_000_000))
-    before = panel.picture()
-    panel.press("read", "ArrowLeft")
-    panel.says(describe_overlap(Stages(0.3, 0.038, 0.055), 4_000_000))
-    before = panel.changed_from(before)
-    panel.drag("compute", 1.0)
-    panel.says(describe_overlap(Stages(0.3, 0.038, 0.5), 4_000_000))
-    panel.changed_from(before)
-    for text in ("read", "preprocess", "compute"): panel.press(text, "Home")
-    panel.says("at least one stage must take time")
-    for text in ("read", "preprocess", "compute"): panel.press(text, "End")
-    panel.says(describe_overlap(Stages(0.5, 0.5, 0.5), 4_000_000))
-
-
-def test_order_panel(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.data import order_panel\norder_panel()"), "orders")
-    panel.says("4 batches an epoch; 0 samples left out")
-    before = panel.picture()
-    panel.press("seed", "ArrowRight")
-    before = panel.changed_from(before)
-    panel.root.get_by_text("drop_last").click()
-    panel.says("3 batches an epoch; 2 samples left out")
-    before = panel.changed_from(before)
-    panel.drag("batch size", 1.0)
-    panel.says("0 batches an epoch; 20 samples left out")
-    panel.press("samples", "Home")
-    panel.says("0 batches an epoch; 1 sample left out")
-    panel.changed_from(before)
-
-
-def test_layers_panel(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.models import layers_panel\nlayers_panel()"), "layers")
-    panel.says(f"{count_parameters(GluonCNN()):,} parameters")
-    before = panel.picture()
-    panel.press("dense", "End")
-    panel.says(f"{count_parameters(GluonCNN(hidden=4096)):,} parameters")
-    before = panel.changed_from(before)
-    panel.drag("conv. 2", 1.0)
-    panel.says(f"{count_parameters(GluonCNN(channels=(20, 200), hidden=4096)):,} parameters")
-    for text in ("conv. 1", "conv. 2", "dense", "batch"): panel.press(text, "Home")
-    panel.says(f"{count_parameters(GluonCNN(channels=(1, 1), hidden=16)):,} parameters")
-    panel.changed_from(before)
 
 
 def test_prediction_is_locked_for_the_session(open_cells):

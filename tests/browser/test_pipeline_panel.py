@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.views.pipeline import Setup, describe_setup
+from mlinfra.views.pipeline import PipelineSetup
 
 pytestmark = pytest.mark.browser
 LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
@@ -12,17 +12,17 @@ LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=
 
 def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     notebook = open_cells("from mlinfra.views.pipeline import pipeline_panel\npipeline_panel()")
-    panel, setup = Panel(notebook, "pipeline"), Setup("GPipe", 4, 8)
+    panel, setup = Panel(notebook, "pipeline"), PipelineSetup("GPipe", 4, 8)
     select = lambda value: panel.control("schedule").locator("select").select_option(value)
 
     def now(**changes):
         "The setup with what was just set; the panel must say what it says, and draw another picture."
         nonlocal setup, picture
         setup = replace(setup, **changes)
-        panel.says(describe_setup(setup))
+        panel.says(setup.describe())
         picture = panel.changed_from(picture)
 
-    panel.says(describe_setup(setup))
+    panel.says(setup.describe())
     picture = panel.picture()
     notebook.shot("pipeline_gpipe")
     panel.press("micro-batches", "ArrowRight", "ArrowRight")
@@ -30,16 +30,16 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     select("1F1B")
     now(schedule="1F1B")
     panel.press("ranks", "ArrowLeft", "ArrowLeft")
-    now(ranks=2)
+    now(world_size=2)
     panel.press("ranks", "End")
-    now(ranks=8)
+    now(world_size=8)
     select("zero-bubble")
     now(schedule="zero-bubble")
     notebook.shot("pipeline_zero_bubble")
     panel.press("stages on a rank", "ArrowRight")
-    now(chunks=2)
+    now(stages_per_rank=2)
     select("GPipe")
-    panel.says("⚠ chunks must be 1 for GPipe, got 2")
+    panel.says("⚠ stages_per_rank must be 1 for GPipe, got 2")
     assert panel.picture() == picture, "the last picture that could be drawn stays"
     select("interleaved 1F1B")
     now(schedule="interleaved 1F1B")
@@ -53,11 +53,11 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     panel.button("Run it here").click()
     wait_until(lambda: "ranks must be at most 4 to be started here, got 8" in panel.status(), "too many processes are refused")
     panel.press("stages on a rank", "Home")
-    now(chunks=1)
+    now(stages_per_rank=1)
     select("1F1B")
     now(schedule="1F1B")
     panel.press("ranks", "Home", "ArrowRight")
-    now(ranks=2)
+    now(world_size=2)
     panel.press("micro-batches", "Home", "ArrowRight", "ArrowRight", "ArrowRight")
     now(micro_batches=4)
     panel.button("Run it here").click()

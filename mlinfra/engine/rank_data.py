@@ -121,7 +121,7 @@ def whole_weights(
     "Name -> the whole tensor, on every rank: all ranks must call it together."
     return {name: t.full_tensor() if hasattr(t, "full_tensor") else t for name, t in model.state_dict().items()}
 
-# %% ../../nbs/engine/11_rank_data.ipynb #43b4aecf
+# %% ../../nbs/engine/11_rank_data.ipynb #c624403c
 @dataclass(frozen=True)
 class DigitsRun:
     "What a training run on MNIST did, as one rank saw it."
@@ -133,8 +133,8 @@ class DigitsRun:
 def train_digits(
     trainer:Callable[..., tuple[History, float|None]],  # such as `data_parallel.train_ddp`
     samples:int=2_000,     # of MNIST
-    device:str="cpu",      # "cuda": a GPU for each rank, or one that they share
     double:bool=False,     # train in float64
+    device:str="cpu",      # "cuda": a GPU for each rank, or one that they share
     **options:Any,         # for the trainer
 ) -> DigitsRun:
     "Train the CNN as one of the ranks; it is measured on 1,001 test images, so that shares are uneven."

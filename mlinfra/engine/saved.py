@@ -17,7 +17,7 @@ class SavedTensors:
     "Within a `with` block, notes what autograd saves for backward; each storage counts once."
     def __init__(
         self,
-        *without:nn.Module|torch.Tensor,                            # modules whose parameters do not count, and tensors that do not
+        *without:nn.Module|torch.Tensor,  # modules whose parameters do not count, and tensors that do not
         on_save:Callable[[torch.Tensor], Any]|None=None,            # called with each tensor, whose books the caller then keeps: `bytes` is 0
     ):
         self.without, self.on_save = without, on_save
@@ -40,7 +40,8 @@ class SavedTensors:
             self.on_save(tensor)
             return tensor.detach()  # not held, and no circle with its own graph: it dies with it
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._kept and storage._cdata not in self._known(): self._kept[storage._cdata] = storage
+        if storage._cdata not in self._kept and storage._cdata not in self._known():
+            self._kept[storage._cdata] = storage
         return tensor.detach()
 
     def _known(self) -> set[int]:

@@ -4,52 +4,82 @@
 from __future__ import annotations
 
 import math
-import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from .engine.ablation import Bench, estimate, make_pipeline, medians, Pipeline, Report, resampled, Rounds
+from .engine.ablation import Bench, Budget, Neighbours, Pipeline, Stall, make_pipeline, measure_rounds, too_little
 from .engine.checks import positive_float
-from .engine.loaders import clone_loader, find_callables, loader_kind, Place, preserve_rng_state
-from .engine.machine import usable_cores
-from .engine.measure import Estimate
+from .engine.loaders import Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state
+from .engine.measure import Estimate, Rounds, Stopwatch, medians, resampled, rounds
 from .engine.remedies import Advice, all_advice
-from .engine.widgets import COLORS, duration_text
-
-_all_ = ['Advice']
+from .engine.widgets import duration_text
 
 # %% auto #0
-__all__ = ['STAGES', 'VERDICTS', 'stage_seconds', 'ranked', 'judge', 'verdict_of', 'Verification', 'measure_rounds', 'Diagnosis',
-           'diagnose', 'Advice']
+__all__ = ['STAGES', 'VERDICTS', 'Setting', 'read_share', 'stage_seconds', 'ranked', 'judge', 'verdict_of', 'Verification',
+           'Diagnosis', 'diagnose']
+
+# %% ../nbs/08_doctor.ipynb #0a243f2a
+if TYPE_CHECKING:
+    import pandas as pd
 
 # %% ../nbs/08_doctor.ipynb #86531f48
-STAGES = dict(storage=COLORS["read"], preprocessing=COLORS["preprocess"], loading="#B2733B", handover=COLORS["update"],
-              transfer=COLORS["copy"], compute=COLORS["compute"])  # stage -> colour; "loading" where storage and preprocessing cannot be told apart
-
-VERDICTS = ("storage", "preprocessing", "transfer", "compute", "mixed", "inconclusive")
+STAGES = ("storage", "preprocessing", "loading", "worker_transfer", "transfer", "compute", "between")  # of a training step
+VERDICTS = ("storage", "preprocessing", "loading", "transfer", "compute", "between", "mixed", "inconclusive")
 
 # %% ../nbs/08_doctor.ipynb #1a80b9df
+@dataclass(frozen=True)
+class Setting:
+    "What does not change from round to round."
+    workers:int=0                   # loading processes
+    cores:int=1                     # that they share
+    stalls:tuple[Stall, ...]=()     # what happens on every 20th step only
+
+def read_share(
+    wait:float,     # seconds that loading a batch waits
+    work:float,     # seconds that it computes
+    workers:int,    # loading processes; without any, the training process loads
+    cores:int,      # that they share
+) -> float:
+    "The share of loading's time that reading is to blame for."
+    hands = max(workers, 1)
+    def pace(wait: float, work: float) -> float: return max((wait + work) / hands, work / min(hands, cores))
+    now = pace(wait, work)
+    without_wait, without_work = now - pace(0.0, work), now - pace(wait, 0.0)
+    return without_wait / max(without_wait + without_work, 1e-12)
+
+# %% ../nbs/08_doctor.ipynb #1a80b9e1
 def stage_seconds(
-    m:dict[str, float],  # full, handed, batch, device: seconds a step; storage, unknown, load: seconds of one core a batch
-) -> dict[str, float]:   # stage -> seconds of a step
+    m:dict[str, float],         # medians of the rounds: see `engine.ablation.Bench`
+    setting:Setting=Setting(),  # of all rounds
+) -> dict[str, float]:          # stage -> seconds of a step
     "The step divided into stages: what each adds to it, so that hidden work counts nothing."
-    handed, load = min(m["handed"], max(m["full"], m["batch"])), max(m["load"], 1e-12)
-    data = max(0.0, m["full"] - handed)
-    told = {"loading": data} if m["unknown"] > 0.2 * load else {
-        "storage": data * m["storage"] / load, "preprocessing": data * (1 - m["storage"] / load)}
-    return told | {"handover": max(0.0, handed - m["batch"]), "transfer": max(0.0, m["batch"] - m["device"]), "compute": m["device"]}
+    stalled = sum(stall.per_step for stall in setting.stalls if stall.where == "loader")
+    fed = min(m["from_workers"], max(m["full"], m["from_host"]))
+    data = max(0.0, m["full"] - fed - stalled)
+    return _data_stages(m, data, setting) | {
+        "worker_transfer": max(0.0, fed - m["from_host"]), "transfer": max(0.0, m["from_host"] - m["on_device"]),
+        "compute": m["on_device"], "between": m["between"] + sum(stall.per_step for stall in setting.stalls)}
+
+def _data_stages(m: dict[str, float], data: float, setting: Setting) -> dict[str, float]:
+    "Loading's time, divided between reading and transforming where they can be told apart."
+    load = max(m["load"], 1e-12)
+    elsewhere = setting.workers == 0 and data > 3 * load + 1e-3  # it takes longer in the loop than alone: nobody saw why
+    if elsewhere or m["unknown"] > 0.2 * load: return {"loading": data}
+    reading = data * read_share(m["storage"], max(load - m["storage"], 0.0), setting.workers, setting.cores)
+    return {"storage": reading, "preprocessing": data - reading}
 
 def ranked(
     seconds:dict[str, float],  # stage -> seconds of a step
 ) -> tuple[str, float]:        # the stage with most of the step; how many times as much as the next
-    "The stage that leads, and by how much; hand-over and copy count as one, transfer."
-    joined = {"transfer": seconds["handover"] + seconds["transfer"], "compute": seconds["compute"],
-              **{stage: seconds[stage] for stage in ("storage", "preprocessing", "loading") if stage in seconds}}
-    (top, most), (_, second), *_ = sorted(joined.items(), key=lambda item: -item[1])
+    "The stage that leads, and by how much; both ways of a batch, from worker and to the device, count as one, transfer."
+    travel = {"transfer": seconds["worker_transfer"] + seconds["transfer"]}
+    both = {stage: s for stage, s in seconds.items() if stage != "worker_transfer"} | travel
+    (top, most), (_, second), *_ = sorted(both.items(), key=lambda item: -item[1])
     return top, most / second if second else math.inf
 
 def judge(
@@ -57,17 +87,18 @@ def judge(
 ) -> str:
     "One of `VERDICTS`: the stage with most of the step, if it has half as much again as the next."
     top, lead = ranked(seconds)
-    if lead < 1.5: return "mixed"
-    return "inconclusive" if top == "loading" else top
+    return "mixed" if lead < 1.5 else top
 
 # %% ../nbs/08_doctor.ipynb #b4bb20bf
 def verdict_of(
-    rounds:Rounds,   # of a diagnosis
+    measured:Rounds,            # of a diagnosis
+    setting:Setting=Setting(),  # of all rounds
 ) -> str:
     "The verdict that the rounds support."
-    if len(rounds) < 3: return "inconclusive"
-    said, (top, _) = judge(stage_seconds(medians(rounds))), ranked(stage_seconds(medians(rounds)))
-    drawn = [stage_seconds(m) for m in resampled(rounds)]
+    if len(measured) < 3: return "inconclusive"
+    now = stage_seconds(medians(measured), setting)
+    said, (top, _) = judge(now), ranked(now)
+    drawn = [stage_seconds(m, setting) for m in resampled(measured)]
     if said == "mixed": return "mixed" if sum(judge(d) == "mixed" for d in drawn) >= 0.9 * len(drawn) else "inconclusive"
     return said if sum(ranked(d)[0] == top for d in drawn) >= 0.95 * len(drawn) else "inconclusive"
 
@@ -76,10 +107,13 @@ def verdict_of(
 class Verification:
     "What a piece of advice brought when it was followed."
     advice:Advice
-    measured_speedup:float
-    low:float       # of its 95% interval
-    high:float      # of its 95% interval
+    speedup:Estimate   # measured
     rounds:int
+
+    @property
+    def measured_speedup(self) -> float:
+        "The speed-up that was measured."
+        return self.speedup.value
 
     @property
     def error(self) -> float:
@@ -88,39 +122,18 @@ class Verification:
 
     def __str__(self) -> str:
         return (f"{self.advice.change}: predicted {self.advice.predicted_speedup:.2f}, measured {self.measured_speedup:.2f} times as fast "
-                f"({self.low:.2f} to {self.high:.2f}); the prediction was off by {self.error:+.0%}")
+                f"({self.speedup.low:.2f} to {self.speedup.high:.2f}); the prediction was off by {self.error:+.0%}")
 
     __repr__ = __str__
-
-# %% ../nbs/08_doctor.ipynb #e3f065e2
-def measure_rounds(
-    bench:Bench,        # of the pipeline
-    seconds:float,      # to spend
-    report:Report=lambda fraction, words: None,
-) -> Rounds:
-    "Rounds of every way: as many as are needed, and fit into the time; three of them may take three times as long."
-    start, rounds = time.perf_counter(), []
-    bench.full()  # the first steps of a process are slow
-    next_end = lambda: (time.perf_counter() - start) * (1 + 1 / len(rounds))
-    while not rounds or next_end() < (3 * seconds if len(rounds) < 3 else seconds) and not _settled(rounds):
-        rounds.append(bench.round())
-        report(0.7 * min(1.0, (time.perf_counter() - start) / seconds), f"round {len(rounds)}")
-    return rounds
-
-def _settled(rounds: Rounds) -> bool:
-    "Whether more rounds would tell nothing new."
-    if len(rounds) < 6: return False
-    step = estimate(rounds, lambda m: m["full"])
-    return step.high - step.low < 0.03 * step.value and len({judge(stage_seconds(m)) for m in resampled(rounds)}) == 1
 
 # %% ../nbs/08_doctor.ipynb #530ceeaa
 @dataclass(frozen=True)
 class Diagnosis:
     "What holds a pipeline back, by how much, and what would help."
     verdict:str                         # one of `VERDICTS`
-    step:Estimate                       # seconds of a step
+    step:Estimate                       # seconds of a step, and of what comes between two steps
     stages:dict[str, Estimate]          # stage -> seconds of a step that it adds
-    work:dict[str, float]               # storage, preprocessing, collate: seconds of one core for a batch, hidden or not
+    loading:Loading                     # seconds of one process for a batch, hidden or not
     advice:tuple[Advice, ...]           # the greatest gain first; empty if nothing helps
     remarks:tuple[str, ...]             # what to know about the measurement
     rounds:int                          # measured
@@ -129,14 +142,15 @@ class Diagnosis:
     def verify(
         self,
         advice:Advice|None=None,        # one of `.advice`; None: the first
-        seconds:float=15.0,             # to spend
-        report:Report=lambda fraction, words: None,  # progress; may raise `Stopped`
+        budget_seconds:float=15.0,      # to spend
+        report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
     ) -> Verification:
         "Follow the advice on the private copy, in turn with the pipeline as it is, and compare. ValueError where there is no advice."
+        budget = Budget(positive_float("budget_seconds", budget_seconds), report)
         if advice is None and not self.advice: raise ValueError("there is no advice to verify: nothing that the doctor knows would help")
-        return _verify(self.pipeline, self.advice[0] if advice is None else advice, positive_float("seconds", seconds), report)
+        return _verify(self.pipeline, self.advice[0] if advice is None else advice, budget)
 
-    def table(self) -> Any:
+    def table(self) -> pd.DataFrame:
         "A frame: stage, milliseconds of a step, their interval, share."
         import pandas as pd
         total = sum(e.value for e in self.stages.values())
@@ -145,79 +159,128 @@ class Diagnosis:
 
     def __str__(self) -> str:
         total = sum(e.value for e in self.stages.values())
-        lines = [f"verdict: {self.verdict}. A step takes {duration_text(self.step.value)} ({duration_text(self.step.low)} to {duration_text(self.step.high)}, {self.rounds} rounds):"]
-        lines += [f"  {name:14}{duration_text(e.value):>9}  {e.value / total:4.0%}   ({duration_text(e.low)} to {duration_text(e.high)})" for name, e in self.stages.items()]
+        lines = [f"verdict: {self.verdict}. A step takes {_interval(self.step)}, {self.rounds} rounds):"]
+        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   ({duration_text(e.low)} to {duration_text(e.high)})"
+                  for name, e in self.stages.items()]
         lines += [f"note: {remark}" for remark in self.remarks]
         lines += [f"advice: {advice}" for advice in self.advice] or ["advice: none; nothing that the doctor knows would gain 5%"]
         return "\n".join(lines)
 
     __repr__ = __str__
 
+def _interval(e: Estimate) -> str: return f"{duration_text(e.value)} ({duration_text(e.low)} to {duration_text(e.high)}"
+
 # %% ../nbs/08_doctor.ipynb #d16103b0
 def diagnose(
     model:nn.Module,                            # any; it is copied, and stays as it is
-    loader:Any,                                 # a DataLoader, or anything that yields batches again and again; it stays as it is
+    loader:Any,                                 # a DataLoader, a data set, or anything that yields batches again and again; it stays as it is
     *,
     loss_fn:Callable|None=None,                 # of outputs and targets; None: guessed
     step:Callable[[nn.Module, Any], torch.Tensor]|None=None,  # model and batch -> loss, where `loss_fn` does not fit
-    optimizer:torch.optim.Optimizer|None=None,  # whose kind and settings to use; None: SGD
+    optimizer:Any=None,                         # whose kind and settings to use; None: SGD
     device:str|torch.device|None=None,          # None: a GPU where there is one
-    precision:str="fp32",                       # "fp32", "bf16" or "fp16"
+    precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
     transfer:Callable[[Any], Any]|None=None,    # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False,                   # memory format of model and images
-    read:str|None=None,                         # where the data set reads, such as "dataset.fetch"; None: looked for
+    between:Callable[[int], Any]|None=None,     # what your loop does after a step, given its number: logging, validation, a checkpoint
+    read:str|None=None,                         # where the data set reads, such as "dataset.fetch" or "__getitem__"; None: looked for
     transform:str|None=None,                    # where it transforms; None: looked for
-    seconds:float=30.0,                         # to spend; a step that takes seconds may need more
-    report:Report=lambda fraction, words: None, # progress; may raise `Stopped`
+    budget_seconds:float=30.0,                  # to spend; warns beforehand if three rounds need more
+    report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
 ) -> Diagnosis:
     "Find the stage that holds training back, by repeated ablation, and predict what cures would gain. ValueError on nonsense, before anything runs."
-    seconds = positive_float("seconds", seconds)
-    pipe = make_pipeline(model, loader, loss_fn, step, optimizer, device, precision, transfer, channels_last)
-    if (read or transform) and loader_kind(loader) != "map": raise ValueError("read and transform can be named for a DataLoader over a map-style data set only")
-    places, remarks = find_callables(loader.dataset, read, transform) if loader_kind(loader) == "map" else {}, []
-    with preserve_rng_state(loader):
-        bench = Bench(pipe, places, min(0.3, seconds / 100), seconds / 10, report)
-        rounds = measure_rounds(bench, 0.6 * seconds, report)
-        advice = all_advice(bench, rounds, usable_cores(), remarks)
-    stages = {name: estimate(rounds, lambda m, name=name: stage_seconds(m).get(name, 0.0)) for name in stage_seconds(medians(rounds))}
-    m = medians(rounds)
-    work = dict(storage=m["storage"], preprocessing=m["load"] - m["storage"] - m["collate"], collate=m["collate"])
-    return Diagnosis(verdict_of(rounds), estimate(rounds, lambda m: m["full"]), stages, work, advice, (*_remarks(bench, rounds, places), *remarks), len(rounds), pipe)
+    budget = Budget(positive_float("budget_seconds", budget_seconds), report)
+    pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device, precision=precision,
+                         transfer=transfer, channels_last=channels_last, between=between)
+    places, remarks = _places(pipe.loader, read, transform), []
+    with preserve_rng_state(pipe.loader), Bench(pipe, places, min(0.3, budget.seconds / 100), budget) as bench:
+        if words := too_little(budget, bench): warnings.warn(words, stacklevel=2)
+        neighbours = Neighbours()
+        measured = measure_rounds(bench, lambda found: _settled(found, _setting(bench)))
+        advice = all_advice(bench, measured, remarks)
+    return _diagnosis(bench, measured, advice, [*_remarks(bench, measured), *neighbours.remarks(bench), *remarks])
+
+def _places(loader: Any, read: str | None, transform: str | None) -> dict:
+    "What is put under a clock in the data set."
+    if loader_kind(loader) == "map": return find_callables(loader.dataset, read, transform)
+    if read or transform: raise ValueError("read and transform can be named for a DataLoader over a map-style data set only")
+    return {}
+
+def _setting(bench: Bench) -> Setting: return Setting(bench.workers, bench.cores, tuple(bench.stalls()))
+
+def _settled(measured: Rounds, setting: Setting) -> bool:
+    "Whether more rounds would tell nothing new."
+    if len(measured) < 6: return False
+    step = Estimate.of_rounds(lambda m: m["full"] + m["between"], measured)
+    return step.width < 0.03 and len({judge(stage_seconds(m, setting)) for m in resampled(measured)}) == 1
+
+def _diagnosis(bench: Bench, measured: Rounds, advice: tuple[Advice, ...], remarks: list[str]) -> Diagnosis:
+    "All that was found."
+    setting, m = _setting(bench), medians(measured)
+    def seconds_of(stage: str) -> Estimate:
+        return Estimate.of_rounds(lambda m: stage_seconds(m, setting).get(stage, 0.0), measured)
+    stalled = sum(stall.per_step for stall in setting.stalls if stall.where == "step")
+    step = Estimate.of_rounds(lambda m: m["full"] + m["between"] + stalled, measured)
+    loading = Loading(m["load"], m["storage"], m["collate"], m["unknown"], m["asleep"])
+    stages = {stage: seconds_of(stage) for stage in stage_seconds(m, setting)}
+    return Diagnosis(verdict_of(measured, setting), step, stages, loading, advice, tuple(remarks), len(measured), bench.pipe)
 
 # %% ../nbs/08_doctor.ipynb #3ee858e2
-def _remarks(bench: Bench, rounds: Rounds, places: dict[Place, str]) -> tuple[str, ...]:
+def _remarks(bench: Bench, measured: Rounds) -> list[str]:
     "What a reader should know before believing the figures."
-    m, said = medians(rounds), []
-    if len(rounds) < 6: said.append(f"only {len(rounds)} {'round' if len(rounds) == 1 else 'rounds'} fitted into the time, too few for intervals of 95%: allow more seconds")
-    if m["unknown"] > 0.2 * m["load"]:
-        said.append(f"reading and transforming cannot be told apart in {type(getattr(bench.pipe.loader, 'dataset', bench.pipe.loader)).__name__}: it read files or slept outside of "
-                    f"{', '.join('.'.join(place) for place in places) or 'anything the doctor knows'}; name what reads with read=\"...\"")
-    if bench.workers > usable_cores(): said.append(f"{bench.workers} workers share {usable_cores()} usable cores with each other and with training")
-    hidden = m["load"] / max(bench.workers, 1)
-    if bench.workers and m["full"] < 1.1 * m["handed"] and hidden > 0.2 * m["full"]: said.append(f"{duration_text(m['load'])} of loading are hidden by {bench.workers} workers")
-    return tuple(said)
+    m, setting = medians(measured), _setting(bench)
+    words = [_too_few(measured), _told_apart(bench, m, setting), _too_many_workers(m, setting), _hidden(measured, setting)]
+    return [word for word in (*words, *map(_stalled, setting.stalls)) if word]
+
+def _too_few(measured: Rounds) -> str:
+    if len(measured) >= 6: return ""
+    rounds = "1 round" if len(measured) == 1 else f"{len(measured)} rounds"
+    return f"only {rounds} fitted into the time, too few for intervals of 95%: allow more budget_seconds"
+
+def _told_apart(bench: Bench, m: dict[str, float], setting: Setting) -> str:
+    if stage_seconds(m, setting).get("loading", 0.0) < 0.05 * m["full"]: return ""
+    whose = type(getattr(bench.pipe.loader, "dataset", bench.pipe.loader)).__name__
+    if bench.kind != "map": return f"reading and transforming cannot be told apart in {whose}: in a map-style data set they could"
+    known = ", ".join(".".join(place) for place in bench.places) or "anything the doctor knows"
+    return (f"reading and transforming cannot be told apart in {whose}: it read files or slept outside of {known}; "
+            'more workers help with either, and read="..." names what reads, such as "__getitem__"')
+
+def _too_many_workers(m: dict[str, float], setting: Setting) -> str:
+    if setting.workers <= setting.cores or m["asleep"] > 0.5 * m["load"]: return ""
+    return f"{setting.workers} workers share {setting.cores} usable cores with each other and with training"
+
+def _hidden(measured: Rounds, setting: Setting) -> str:
+    "Loading that costs the step nothing: workers keep up, in every round that counts."
+    if not setting.workers: return ""
+    m, data = medians(measured), Estimate.of_rounds(lambda m: (m["full"] - m["from_workers"]) / m["full"], measured)
+    hidden = data.high < 0.1 and m["workers_only"] < m["full"] and m["load"] / setting.workers > 0.2 * m["full"]
+    return f"{duration_text(m['load'])} of loading are hidden by {setting.workers} workers" if hidden else ""
+
+def _stalled(stall: Stall) -> str:
+    return (f"every {stall.every}th step or so takes {duration_text(stall.seconds)} longer than the others, in the {stall.where}: "
+            "counted as between")
 
 # %% ../nbs/08_doctor.ipynb #506a9087
-def _verify(pipe: Pipeline, advice: Advice, seconds: float, report: Report) -> Verification:
+def _verify(pipe: Pipeline, advice: Advice, budget: Budget) -> Verification:
     "Both pipelines in turn, until the time is up."
+    visit = budget.seconds / 30
     with preserve_rng_state(pipe.loader), advice.apply(pipe) as changed:
-        before, after = Bench(pipe, visit=seconds / 30), Bench(changed, visit=seconds / 30)
-        before.full(), after.full()
-        start, rounds = time.perf_counter(), []
-        while len(rounds) < 3 or len(rounds) < 12 and (time.perf_counter() - start) * (1 + 1 / len(rounds)) < seconds:
-            rounds.append(dict(before=_pass(before, advice), after=_pass(after, advice)))  # seconds a sample
-            report(min(1.0, (time.perf_counter() - start) / seconds), "as it is, and cured, in turn")
-    gain = estimate(rounds, lambda m: m["before"] / m["after"])
-    return Verification(advice, gain.value, gain.low, gain.high, len(rounds))
+        with Bench(pipe, visit_seconds=visit, budget=budget) as before, Bench(changed, visit_seconds=visit, budget=budget) as after:
+            before.full(), after.full()
+            def both() -> dict[str, float]:
+                budget.say("as it is, and cured, in turn")
+                return dict(before=_seconds_of(before, advice), after=_seconds_of(after, advice))
+            left = max(budget.unspent, 1e-3)
+            measured = rounds(both, left, most=12, stretch=max(budget.left, 1e-3) / left)
+    return Verification(advice, Estimate.of_rounds(lambda m: m["before"] / m["after"], measured), len(measured))
 
-def _pass(bench: Bench, advice: Advice) -> float:
+def _seconds_of(bench: Bench, advice: Advice) -> float:
     "Seconds a sample; or of an epoch, for a change that acts once an epoch."
-    if not advice.epoch: return (now := bench.full())["full"] / now["samples"]
+    if not advice.epoch: return (now := bench.full())["full"] / now["samples"] + bench.between() / now["samples"]
     loader = clone_loader(bench.pipe.loader, endless=False, persistent_workers=bench.pipe.loader.persistent_workers)
     for _ in loader: pass  # an epoch before, so that workers that stay are there
-    start = time.perf_counter()
-    batches = iter(loader)
-    next(batches)
-    first = time.perf_counter() - start
-    batches._shutdown_workers()
-    return first + len(loader) * bench.full()["full"]
+    watch = Stopwatch()
+    with opened(loader) as batches:
+        next(batches)
+        first = watch.lap()
+    return first + len(loader) * (bench.full()["full"] + bench.between())

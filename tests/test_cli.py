@@ -45,7 +45,7 @@ def test_memory_of_a_model_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize("args", [["train", "--epochs", "0"], ["train", "--batch-size", "x"], ["train", "--precision", "tf32", "--device", "cpu"],
-                                  ["sweep", "--workers", "0,0"], ["sweep", "--blurs", "-1"], ["train", "--root", "/nowhere"], ["dance"],
+                                  ["sweep", "--workers", "0,0"], ["sweep", "--csv", "/nowhere/sweep.csv"], ["sweep", "--blurs", "-1"], ["train", "--root", "/nowhere"], ["dance"],
                                   ["train", "--device", "foo"], ["train", "--momentum", "nan"],
                                   ["memory", "resnet9"], ["memory", "gluon", "--batch-size", "0"], ["memory", "gluon", "--input-shape", "1,28"],
                                   ["memory", "nowhere:model"], ["memory", "gluon", "--sharding-stage", "4"]])

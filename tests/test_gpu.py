@@ -104,6 +104,6 @@ def test_two_ranks_train_as_one_does(backend, gpus):
 def test_the_doctor_sees_the_copy_and_leaves_the_model_where_it_was():
     from mlinfra.doctor import diagnose
     model, batches = First(), [(torch.rand(8, 4_000_000), torch.zeros(8, dtype=torch.int64))] * 4
-    found = diagnose(model, batches, device="cuda", seconds=10)
+    found = diagnose(model, batches, device="cuda", budget_seconds=10)
     assert found.verdict == "transfer" and found.stages["transfer"].value > found.stages["compute"].value
     assert model.layer.weight.device.type == "cpu"

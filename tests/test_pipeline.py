@@ -2,7 +2,7 @@
 import itertools
 import socket
 from dataclasses import replace
-from  import partial
+from functools import partial
 
 import numpy as np
 import pytest

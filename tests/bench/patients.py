@@ -18,10 +18,10 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from mlinfra.data import BatchLoader, PerSample, mnist, to_float
 from mlinfra.engine.crops import RandomCropFlip
 from mlinfra.engine.jpegs import JpegFolder, make_jpegs
-from mlinfra.engine.loaders import keep
+from mlinfra.engine.loaders import identity
 from mlinfra.engine.patients import Fetching, Patient, SlowBus, SlowCollate, slow_read
-from mlinfra.models import GluonCNN, resnet18
 from mlinfra.engine.sweeps import Blur
+from mlinfra.models import GluonCNN, resnet18
 
 
 @cache
@@ -60,11 +60,11 @@ def load(dataset: Any, batch: int = 32, **how: Any) -> DataLoader: return DataLo
 
 
 TWENTY = {  # name -> a pipeline and its ailment
-    "storage: digits from a slow store": Patient("storage", lambda: (GluonCNN(), load(Fetching(digits(), slow_read(3e-3, keep))))),
+    "storage: digits from a slow store": Patient("storage", lambda: (GluonCNN(), load(Fetching(digits(), slow_read(3e-3, identity))))),
     "storage: JPEGs from a slow store": Patient("storage", lambda: (small_net(), load(slow_folder(8e-3)))),
     "storage: the same, two workers": Patient("storage", lambda: (small_net(), load(slow_folder(12e-3), num_workers=2))),
     "storage: a subset of a slow folder": Patient("storage", lambda: (small_net(), load(Subset(slow_folder(8e-3), range(200)), 16))),
-    "storage: named by the user": Patient("storage", lambda: (linear(), load(Fetching(digits(), slow_read(2e-3, keep)))), dict(read="read")),
+    "storage: named by the user": Patient("storage", lambda: (linear(), load(Fetching(digits(), slow_read(2e-3, identity)))), dict(read="read")),
     "preprocessing: blurs": Patient("preprocessing", lambda: (GluonCNN(), load(blurred(200)))),
     "preprocessing: blurs, two workers": Patient("preprocessing", lambda: (linear(), load(blurred(150), num_workers=2))),
     "preprocessing: torchvision's recipe": Patient("preprocessing", lambda: (small_net(), load(torchvision_folder(96)))),
@@ -79,7 +79,7 @@ TWENTY = {  # name -> a pipeline and its ailment
     "compute: ResNet-18": Patient("compute", lambda: (resnet18(10, "small"), load(digits(640), 8))),
     "compute: wide layers": Patient("compute", lambda: (wide(), BatchLoader(mnist(), 64, shuffle=True, seed=0))),
     "compute: a tiny batch": Patient("compute", lambda: (GluonCNN(), BatchLoader(mnist(), 2, shuffle=True, seed=0))),
-    "compute: loading hidden by workers": Patient("compute", lambda: (resnet18(10, "small"), load(Fetching(digits(640), slow_read(5e-3, keep)), 8, num_workers=2))),
+    "compute: loading hidden by workers": Patient("compute", lambda: (resnet18(10, "small"), load(Fetching(digits(640), slow_read(5e-3, identity)), 8, num_workers=2))),
 }
 
 
@@ -112,9 +112,9 @@ def _examined(name: str, patient: Patient, rounds: int, seconds: float) -> dict[
     for i in range(rounds):
         beside = i > 0 and i == rounds - 1
         with neighbour(beside):
-            diagnosis = diagnose(*patient.make(), **patient.options, seconds=seconds)
+            diagnosis = diagnose(*patient.make(), **patient.options, budget_seconds=seconds)
             verdicts.append(diagnosis.verdict)
             verified = [diagnosis.verify(advice, 6.0) for advice in diagnosis.advice[:1 if beside else 2]] if i == 0 or beside else []
-        cures += [dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup, low=v.low, high=v.high, error=v.error, beside_load=beside) for v in verified]
+        cures += [dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup, low=v.speedup.low, high=v.speedup.high, error=v.error, beside_load=beside) for v in verified]
         print(f"  {name:40} {diagnosis.verdict:15}{'beside a busy process; ' * beside}{'; '.join(map(str, verified))}", flush=True)
     return dict(cause=patient.cause, verdicts=verdicts, last_beside_load=rounds > 1, right=verdicts.count(patient.cause), cures=cures)

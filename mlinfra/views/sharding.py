@@ -15,7 +15,7 @@ from ..engine.ranks import run_ranks
 from ..engine.widgets import (COLORS, Job, RunButton, Svg, axes, bytes_text, choose, duration_text, label, panel,
                                     slider)
 from ..engine.zero import BlockEvent, held_spans, most_held
-from ..memory import Footprint, bar_parts
+from ..memory import Footprint
 from ..sharding import ELEMENTWISE, ShardTrial, offload_seconds, run_shard_trial, wire_bytes
 from .memory import PANEL_MODELS, SHARDING, panel_profile
 
@@ -149,7 +149,7 @@ def draw_stages(
     scale = 470 / max(footprint.total for footprint in found.values())
     for row, (words, stage) in enumerate(SHARDING.items()):
         top, chosen = 12 + 46 * row, stage == plan.sharding_stage
-        end = _draw_parts(drawing, bar_parts(found[stage]), top, 24, scale)
+        end = _draw_parts(drawing, found[stage].parts(), top, 24, scale)
         if chosen:
             width, height = scale * found[stage].total + 6, 42 if measured else 32
             drawing.box(_LEFT - 3, top - 4, width, height, COLORS["wait"], hollow=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 # %% auto #0
 __all__ = ['train', 'sweep', 'doctor', 'memory', 'parser', 'main']
@@ -113,29 +113,41 @@ def doctor(args: argparse.Namespace) -> int:
 # %% ../nbs/98_cli.ipynb #507ee4b7
 def memory(args: argparse.Namespace) -> int:
     "What a training step of a model takes, whether it fits, and the largest batch that does; nothing is trained."
-    from mlinfra.memory import bar_parts, fits_text, profile, this_device
+    import torch
+    from mlinfra.engine.checks import one_of
+    from mlinfra.engine.hardware import DEVICES
     from mlinfra.engine.widgets import bytes_text
-    have = int(args.gb * 1e9) if args.gb else this_device().bytes
-    line = profile(_model(args.model), args.input_shape, precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation)
+    from mlinfra.memory import GPU_MARGIN, HOST_MARGIN, fits_text, profile, this_device
+    device = this_device() if args.on is None else DEVICES[one_of("--on", args.on, DEVICES)]
+    if not device.supports(args.precision): raise ValueError(f"{device.name} has no {args.precision}: use fp32 or fp16")
+    have = int(args.gb * 1e9) if args.gb else device.memory_bytes
+    margin = GPU_MARGIN if args.gb or device.capability else HOST_MARGIN
+    model, sample, step = _model(args.model)
+    if args.input_shape: sample = None  # what is typed goes first
+    line = profile(model, args.input_shape, sample=sample, step=step, input_dtype=getattr(torch, args.input_dtype),
+                   precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation)
     how = args.optimizer, args.sharding_stage, args.world_size
-    found = line.at(args.batch_size, *how)
-    for part, size in (bar_parts(found) | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
-    print(f"batch {args.batch_size:,} {fits_text(found.total, have)} of {bytes_text(have)}; the largest batch that fits is {line.largest(have, *how):,}")
+    found, largest = line.at(args.batch_size, *how), line.largest(have, *how, margin=margin)
+    for part, size in (found.parts() | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
+    words = fits_text(found.total, have, margin)
+    print(f"batch {args.batch_size:,} {words} of {bytes_text(have)}; the largest batch that fits is {largest:,}")
     return 0
 
-def _model(name: str):
-    "One of our models, on meta, or what a factory of the user's returns."
+def _model(name: str) -> tuple[Any, Any, Any]:
+    "One of our models, on meta, or what a factory of the user's returns: the model, a batch and the step, None where there is none."
     import torch
     from mlinfra import models
     from mlinfra.engine.factories import load_factory
     if ":" not in name:
         ours = dict(gluon=models.GluonCNN, resnet18=models.resnet18, resnet50=models.resnet50)
         if name not in ours: raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")
-        with torch.device("meta"): return ours[name]()
+        with torch.device("meta"): return ours[name](), None, None
     made = load_factory(name)()
-    model = made[0] if isinstance(made, tuple) and made else made
-    if not isinstance(model, torch.nn.Module): raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
-    return model
+    model, sample, options = (*made, None, None)[:3] if isinstance(made, tuple) and made else (made, None, None)
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
+    if hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list)): sample = next(iter(sample))  # a loader
+    return model, sample, (options or {}).get("step")
 
 # %% ../nbs/98_cli.ipynb #a8d0f602
 def parser() -> argparse.ArgumentParser:
@@ -173,7 +185,7 @@ def parser() -> argparse.ArgumentParser:
     return main
 
 def _memory_options(fit: argparse.ArgumentParser) -> None:
-    fit.add_argument("model", metavar="MODEL", help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model")
+    fit.add_argument("model", metavar="MODEL", help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model, or (model, batch or loader, options)")
     fit.add_argument("--input-shape", type=_shape, default=None, metavar="N,N,...", help="of one sample, such as 3,224,224; known for our models")
     fit.add_argument("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
     fit.add_argument("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam", help="whose state is counted")
@@ -182,6 +194,8 @@ def _memory_options(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--accumulation", type=_count, default=1, metavar="N", help="micro-batches in an optimizer step")
     fit.add_argument("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")
     fit.add_argument("--world-size", type=_count, default=1, metavar="N", help="ranks")
+    fit.add_argument("--input-dtype", choices=["float32", "int64"], default="float32", help="of the inputs; int64 for token ids")
+    fit.add_argument("--on", default=None, metavar="DEVICE", help="a device of the table, such as \"T4 16 GB\"; by default this one")
     fit.add_argument("--gb", type=_rate, default=None, help="memory of the device in 10^9 bytes; by default this device's")
     fit.set_defaults(run=memory)
 

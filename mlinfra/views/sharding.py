@@ -14,7 +14,7 @@ from ..engine.offload import Offload
 from ..engine.ranks import run_ranks
 from ..engine.widgets import COLORS, axes, bytes_text, duration_text, Job, label, panel, RunButton, slider, Svg
 from ..engine.zero import BlockEvent, holdings, most_held
-from ..memory import bar_parts, Footprint
+from ..memory import Footprint
 from ..sharding import ELEMENTWISE, offload_seconds, run_sharded, ShardTrial, wire_bytes
 from .memory import PANEL_MODELS, SHARDING, panel_profile
 
@@ -136,7 +136,7 @@ def draw_stages(
     drawing, scale, left = Svg(760, 250, "memory of one rank in each stage of ZeRO"), 470 / max(f.total for f in found.values()), 130.0
     colors = [*_PARTS.items(), ("rest", ("temporary, batch, buffers", COLORS["other"]))]
     for row, (words, stage) in enumerate(SHARDING.items()):
-        top, x, parts = 12 + 46 * row, left, bar_parts(found[stage])
+        top, x, parts = 12 + 46 * row, left, found[stage].parts()
         for part, (_words, color) in colors:
             drawing.box(x, top, scale * parts[part], 24, color)
             x += scale * parts[part]

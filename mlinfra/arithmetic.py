@@ -92,7 +92,8 @@ def count_loop(
 ) -> LoopCount:
     "Iterations and samples counted in one epoch of real DataLoaders, one for each rank."
     samples = max(schedule.samples, schedule.samples_per_rank * schedule.world_size)
-    if samples > _COUNTABLE: raise ValueError(f"counting {samples:,} samples would take hours: choose at most {_COUNTABLE:,}")
+    if samples > _COUNTABLE:
+        raise ValueError(f"counting {samples:,} samples would take hours: choose at most {_COUNTABLE:,}")
     steps, seen = set(), 0
     for rank in range(schedule.world_size):
         sizes, step = _micro_batch_sizes(schedule, rank, report), schedule.accumulation

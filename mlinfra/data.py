@@ -131,14 +131,15 @@ def as_tensors(
         rows = torch.as_tensor(dataset.indices, dtype=torch.int64)
         return tuple(tensor[rows] for tensor in as_tensors(dataset.dataset))
     if tensors := getattr(dataset, "tensors", None): return tuple(tensors)
-    raise TypeError(f"BatchLoader needs a data set with .tensors, got {type(dataset).__name__}: use torch's DataLoader for it")
+    raise TypeError(f"BatchLoader needs a data set with .tensors, got {type(dataset).__name__}: "
+                    "use torch's DataLoader for it")
 
 # %% ../nbs/02_data.ipynb #045da1c7
 class BatchLoader:
     "Whole batches by index from tensors in memory; each epoch equals that of a `DataLoader`."
     def __init__(
         self,
-        dataset:Any,                           # an `Images`, `TensorDataset`, anything with `.tensors`, or a Subset of it
+        dataset:Any,                           # an `Images`, a `TensorDataset`, anything with `.tensors`, a Subset
         batch_size:int=1,                      # samples in a batch; may be set anew between epochs
         shuffle:bool=False,                    # a new random order in every epoch
         drop_last:bool=False,                  # leave out an incomplete last batch
@@ -148,12 +149,14 @@ class BatchLoader:
     ):
         self.tensors = tuple(t.to(device) if device is not None else t for t in as_tensors(dataset))
         lengths = [len(t) for t in self.tensors]
-        if len(set(lengths)) > 1: raise ValueError(f"the tensors of a data set must have as many rows each, got {lengths}")
+        if len(set(lengths)) > 1:
+            raise ValueError(f"the tensors of a data set must have as many rows each, got {lengths}")
         self.dataset, self.batch_size, self.transform = dataset, batch_size, transform
         self.shuffle, self.drop_last = boolean("shuffle", shuffle), boolean("drop_last", drop_last)
         self.generator = None if seed is None else _seeded(seed)
         if drop_last and len(self) == 0:
-            raise ValueError(f"drop_last leaves nothing: batch_size {batch_size:,} exceeds the {self.samples:,} samples")
+            raise ValueError(f"drop_last leaves nothing: "
+                             f"batch_size {batch_size:,} exceeds the {self.samples:,} samples")
 
     @property
     def batch_size(self) -> int:

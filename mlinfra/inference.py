@@ -5,28 +5,24 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from .data import to_float
-from .engine.autocast import check_precision
-from .engine.checks import positive_float, positive_int
+from .engine.checks import one_of, positive_float, positive_int, positive_ints
 from .engine.machine import pick_device
-from .engine.measure import percentile
-from .engine.queue import poisson_arrivals, Policy, ServiceTime, simulate
-from .engine.server import batch_of
-
-_all_ = ['ServiceTime']
+from .engine.measure import Stopwatch, percentile, rounds
+from .engine.queue import Policy, ServiceTime, Stream, StreamSummary, poisson_arrivals, simulate
+from .engine.server import rows_of
+from .training import check_precision
 
 # %% auto #0
-__all__ = ['VARIANTS', 'check_variant', 'Predictor', 'timed_answer', 'LatencyRow', 'latency_row', 'sweep_batches',
-           'latency_curve', 'highest_rate', 'ServiceTime']
+__all__ = ['VARIANTS', 'Predictor', 'timed_answer', 'LatencyRow', 'sweep_batches', 'latency_curve', 'highest_rate']
 
 # %% ../nbs/05_inference.ipynb #f874314c
 if TYPE_CHECKING:
@@ -41,13 +37,6 @@ VARIANTS = {  # way of answering -> what it changes
     "compiled": "nothing is recorded, and torch.compile made the code",
 }
 
-def check_variant(
-    variant:str,  # a way of answering
-) -> str:
-    "`variant`; ValueError unless it is one of `VARIANTS`."
-    if variant not in VARIANTS: raise ValueError(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}")
-    return variant
-
 # %% ../nbs/05_inference.ipynb #ddac6692
 class Predictor:
     "A copy of a model as a function: images on the host in, outputs on the host out."
@@ -57,7 +46,7 @@ class Predictor:
         variant:str="inference_mode",       # one of `VARIANTS`
         device:str|torch.device|None=None,  # None: a GPU where there is one
     ):
-        self.variant, self.device = check_variant(variant), pick_device(device)
+        self.variant, self.device = one_of("variant", variant, VARIANTS), pick_device(device)
         if variant == "bf16": check_precision("bf16", self.device)
         self.layout = torch.channels_last if variant == "channels_last" else torch.contiguous_format
         self.model = copy.deepcopy(model).eval().to(self.device, memory_format=self.layout)
@@ -79,30 +68,27 @@ class Predictor:
         cast = torch.autocast(self.device.type, torch.bfloat16) if self.variant == "bf16" else nullcontext()
         with torch.inference_mode(), cast: return self.model(images).float()
 
-    def synchronize(self) -> None:
-        "Wait until the device has done what it was given."
-        if self.device.type == "cuda": torch.cuda.synchronize(self.device)
-
 # %% ../nbs/05_inference.ipynb #f955efbe
 def timed_answer(
     predictor:Predictor,  # answers
     images:torch.Tensor,  # one batch, on the host
 ) -> tuple[float, float]:  # seconds of all, and of the copies in it
     "Time one answer; on a CPU the copy is the conversion from bytes to floats."
-    laps = [time.perf_counter()]
+    watch = Stopwatch(predictor.device)
     inside = predictor.copy_in(images)
-    for stage in (lambda: inside, lambda: predictor.forward(inside), lambda: outputs.cpu()):
-        outputs = stage()
-        predictor.synchronize()
-        laps.append(time.perf_counter())
-    return laps[3] - laps[0], laps[1] - laps[0] + laps[3] - laps[2]
+    copy_in = watch.lap()
+    outputs = predictor.forward(inside)
+    watch.lap()
+    outputs.cpu()
+    copy_out = watch.lap()
+    return watch.seconds, copy_in + copy_out
 
 # %% ../nbs/05_inference.ipynb #47df7605
 @dataclass(frozen=True)
 class LatencyRow:
     "What answering one batch size took."
     variant:str                     # way of answering
-    batch:int                       # images in a batch
+    batch_size:int                  # images in a batch
     p50_seconds:float=math.nan      # half of the answers took no longer
     p95_seconds:float=math.nan
     p99_seconds:float=math.nan
@@ -112,17 +98,13 @@ class LatencyRow:
     note:str=""                     # why there are no numbers
 
 # %% ../nbs/05_inference.ipynb #93b5c845
-def latency_row(
-    variant:str,                         # way of answering
-    batch:int,                           # images in a batch
-    times:Sequence[tuple[float, float]],  # from `timed_answer`
-) -> LatencyRow:
-    "The times in figures."
-    whole, copies = zip(*times)
-    return LatencyRow(variant, batch, *(percentile(whole, p) for p in (50, 95, 99)), percentile(copies, 50), batch / percentile(whole, 50), len(times))
+def _row(variant: str, batch_size: int, answers: Sequence[tuple[float, float]]) -> LatencyRow:
+    "Answers from `timed_answer` in figures: the median stands for the typical one, throughput is counted at it."
+    whole, copies = zip(*answers)
+    p50, p95, p99 = (percentile(whole, p) for p in (50, 95, 99))
+    return LatencyRow(variant, batch_size, p50, p95, p99, percentile(copies, 50), batch_size / p50, len(answers))
 
-# %% ../nbs/05_inference.ipynb #a5b2b9d6
-def _ready(model: nn.Module, variant: str, device: Any, batches: Sequence[torch.Tensor]) -> Predictor | str:
+def _ready(model: nn.Module, variant: str, device: torch.device, batches: Iterable[torch.Tensor]) -> Predictor | str:
     "A predictor that has answered each batch once, or why there is none."
     try: predictor = Predictor(model, variant, device)
     except ValueError as error: return str(error)
@@ -130,60 +112,68 @@ def _ready(model: nn.Module, variant: str, device: Any, batches: Sequence[torch.
         for batch in batches: predictor(batch)
     except Exception as error:  # a compiler may fail in any way; the other variants must not
         if variant != "compiled": raise
-        return f"torch.compile fails here: {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:160]
+        words = next(iter(str(error).strip().splitlines()), "")
+        return f"torch.compile fails here: {type(error).__name__}: {words}"[:160]
     return predictor
 
 # %% ../nbs/05_inference.ipynb #f1c8f991
 def sweep_batches(
     model:nn.Module,                             # stays as it is
     images:torch.Tensor,                         # on the host; they repeat when they run out
-    batches:Iterable[int]=(1, 2, 4, 8, 16, 32, 64, 128),  # images in a batch
+    batch_sizes:Iterable[int]=(1, 2, 4, 8, 16, 32, 64, 128),  # images in a batch
     variants:Iterable[str]=("inference_mode",),  # of `VARIANTS`
     repeats:int=30,                              # rounds
     device:str|torch.device|None=None,           # None: a GPU where there is one
-    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
-) -> pd.DataFrame:                               # a row for each variant and batch
+    report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
+# a row for each variant and batch size, with the fields of `LatencyRow`
+) -> pd.DataFrame:
     "Latency and throughput for each batch size and way of answering, measured in turn."
     import pandas as pd
-    sizes, variants, device = [positive_int("batches", b) for b in batches], [check_variant(v) for v in variants], pick_device(device)
-    if not sizes or not len(images): raise ValueError(f"there must be batch sizes and images, got {len(sizes)} and {len(images)}")
-    inputs, times = {b: batch_of(images, range(b)) for b in sizes}, {}
-    ready = {v: _ready(model, v, device, list(inputs.values())) for v in variants}
-    for done in range(rounds := positive_int("repeats", repeats)):
-        for variant, predictor in ready.items():
-            if isinstance(predictor, str): continue
-            for b in sizes: times.setdefault((variant, b), []).append(timed_answer(predictor, inputs[b]))
-            report((done + 1) / rounds, f"round {done + 1} of {rounds}, {variant}")
-    rows = [latency_row(v, b, times[v, b]) if (v, b) in times else LatencyRow(v, b, note=str(ready[v])) for v in ready for b in sizes]
-    return pd.DataFrame(rows)
+    variants, device = [one_of("each of variants", v, VARIANTS) for v in variants], pick_device(device)
+    if not len(images): raise ValueError("images must hold at least one image, got none")
+    batches = {b: rows_of(images, range(b)) for b in positive_ints("batch_sizes", tuple(batch_sizes), most=1_000_000)}
+    ready = {v: _ready(model, v, device, batches.values()) for v in variants}
+    cells = [(v, b) for v in variants for b in batches]
+    able = [(v, b) for v, b in cells if isinstance(ready[v], Predictor)]
+    found = rounds(lambda: {(v, b): timed_answer(ready[v], batches[b]) for v, b in able},
+                   most=positive_int("repeats", repeats), report=report)
+    def row(v: str, b: int) -> LatencyRow:
+        return _row(v, b, [times[v, b] for times in found]) if (v, b) in able else LatencyRow(v, b, note=ready[v])
+    return pd.DataFrame([row(v, b) for v, b in cells])
 
 # %% ../nbs/05_inference.ipynb #c7fe2c51
+def _stream_at(rate: float, unit: Sequence[float], service: ServiceTime, policy: Policy) -> Stream:
+    "The arrivals `unit`, which come at 1 a second, scaled to a rate and simulated without their last batch."
+    return simulate([t / rate for t in unit], service, policy).without_last()
+
 def latency_curve(
-    service:ServiceTime,   # of a batch
-    policy:Policy,         # batching and the queue
-    rates:Iterable[float], # requests per second
-    requests:int=1_000,    # in each stream
-    seed:int=0,            # the same gaps, scaled, at all rates
-) -> list[dict[str, float]]:  # for each rate: rate and the summary of its stream
+    service:ServiceTime,    # of a batch
+    policy:Policy,          # batching and the queue
+    rates:Iterable[float],  # requests per second
+    requests:int=1_000,     # in each stream
+    seed:int=0,             # the same gaps, scaled, at all rates
+) -> dict[float, StreamSummary]:  # rate -> its stream in figures
     "What each arrival rate would do to the latencies, simulated."
     unit = poisson_arrivals(1.0, requests, seed)
-    return [dict(rate=rate, **simulate([t / rate for t in unit], service, policy).without_last().summary()) for rate in (positive_float("rates", r) for r in rates)]
+    return {rate: _stream_at(rate, unit, service,
+                             policy).summary() for rate in (positive_float("each of rates", r) for r in rates)}
 
 # %% ../nbs/05_inference.ipynb #7fa41725
 def highest_rate(
     service:ServiceTime,   # of a batch
     policy:Policy,         # batching and the queue
-    bound:float,           # seconds
+    bound_seconds:float,   # latency
     percent:float=99,      # of the requests must be answered within it
     requests:int=2_000,    # in each simulated stream
 ) -> float:                # requests per second; 0 where no rate holds the bound
     "The highest arrival rate at which so many percent of all requests are answered within the bound, simulated."
-    bound, unit = positive_float("bound", bound), poisson_arrivals(1.0, requests)
-    if not 0 < percent <= 100: raise ValueError(f"percent must be above 0 and at most 100, got {percent}")
+    bound, share = positive_float("bound_seconds", bound_seconds), positive_float("percent", percent, most=100) / 100
+    unit = poisson_arrivals(1.0, requests)
     def holds(rate: float) -> bool:
-        stream = simulate([t / rate for t in unit], service, policy).without_last()
-        return sum(s <= bound for s in stream.latencies) >= percent / 100 * len(stream.due)  # a request that was shed is too late
-    step = service.throughput(policy.max_batch) / 24  # downward: with a wait, a low rate may miss a bound that a higher one holds
+        stream = _stream_at(rate, unit, service, policy)
+        # a request that was shed is too late
+        return sum(s <= bound for s in stream.latencies) >= share * len(stream.due)
+    step = service.throughput(policy.max_batch_size) / 24
     low = next((i * step for i in range(36, 0, -1) if holds(i * step)), 0.0)
     high = low + step
     for _ in range(6):  # to a fifteen-hundredth of the saturation

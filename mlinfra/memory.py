@@ -4,132 +4,61 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from .engine.autocast import PRECISIONS, autocast, check_precision
-from .engine.batch_search import divide_batch, runs_without_oom, search_down
-from .engine.checks import ceil_div, positive_float, positive_int
+from .engine.autocast import check_precision
+from .engine.batch_search import Trial, divide_batch, search_down
+from .engine.checks import ceil_div, nonnegative_float, nonnegative_int, one_of, positive_float, positive_int
 from .engine.hardware import Device
-from .engine.machine import pick_device
+from .engine.machine import free_bytes, pick_device, total_bytes
 from .engine.optimizers import OPTIMIZERS, held_bytes
-from .engine.recompute import checkpointed, top_blocks
-from .engine.tracker import MemoryTracker
+from .engine.out_of_memory import runs_without_oom
+from .engine.sample_batches import resized, sample_of
+from .engine.tracker import StepOptions, Trace, record_step, trace_step
 from .engine.widgets import bytes_text
-from .models import GluonCNN, ResNet
 
 # %% auto #0
-__all__ = ['state_bytes', 'zero_bytes_per_rank', 'Footprint', 'Trace', 'input_shape_of', 'trace', 'estimate', 'measure',
-           'Profile', 'profile', 'BatchPlan', 'find_batch_size', 'free_bytes', 'this_device', 'fits_text', 'bar_parts']
+__all__ = ['HOST_MARGIN', 'GPU_MARGIN', 'state_bytes', 'zero_bytes_per_rank', 'Footprint', 'estimate', 'measure', 'fits_text',
+           'Profile', 'profile', 'BatchPlan', 'find_batch_size', 'this_device']
 
 # %% ../nbs/10_memory.ipynb #325bf4eb
 _COUNT = 4  # bytes of the count of steps that comes with each parameter
-
-def _factors(p: torch.Tensor) -> int:
-    "Bytes of a row and a column of averages, or of all averages where there is no matrix."
-    return p.nbytes if p.ndim < 2 else p.nbytes // p.shape[-1] + p.nbytes // p.shape[-2]
-
-_STATE = {"sgd": lambda p: 0, "momentum": lambda p: p.nbytes, "adam": lambda p: 2 * p.nbytes + _COUNT,
-          "adamw": lambda p: 2 * p.nbytes + _COUNT, "adafactor": lambda p: _factors(p) + _COUNT}
 
 def state_bytes(
     parameters:Iterable[torch.Tensor],  # those that are trained
     optimizer:str="adam",               # one of `OPTIMIZERS`
 ) -> int:
     "Bytes that the optimizer remembers between two steps, by arithmetic."
-    if optimizer not in OPTIMIZERS: raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {optimizer!r}")
-    return sum(_STATE[optimizer](p) for p in parameters)
+    one_of("optimizer", optimizer, OPTIMIZERS)
+    return sum(_remembered(p, optimizer) for p in parameters)
 
-# %% ../nbs/10_memory.ipynb #8776d646
-def _hollow(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    "The same shape, strides and kind without memory; call it inside a FakeTensorMode."
-    if nn.parameter.is_lazy(tensor): raise ValueError("the model has parameters without a shape: run it once on a batch first")
-    shell = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-    return nn.Parameter(shell, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else shell
-
-def _place(model: nn.Module) -> torch.device:
-    "Where the model lies; the CPU for a model on meta or without parameters."
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    return torch.device("cpu") if device.type == "meta" else device
-
-def _ghost(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Any, nn.Module, torch.Tensor]:
-    "A FakeTensorMode, and in it a copy of the model and a batch that have no memory."
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    if any(isinstance(part, nn.RNNBase) for part in model.modules()): raise ValueError("recurrent layers keep what their library's kernel decides: only `measure` can tell their memory")
-    mode, device = FakeTensorMode(allow_non_fake_inputs=True), _place(model)
-    with mode:
-        hollow = {id(t): _hollow(t, device) for t in (*model.parameters(), *model.buffers())}
-        x = torch.empty(shape, dtype=dtype, device=device)
-    return mode, copy.deepcopy(model, hollow).train(), x  # deepcopy takes what it finds for these ids, and copies no weight
-
-# %% ../nbs/10_memory.ipynb #23db39e4
-class _Statistics(TorchDispatchMode):
-    "Batch norms keep means and deviations in the precision of their weights, as the kernels do."
-    def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is not torch.ops.aten.native_batch_norm.default or args[1] is None: return result
-        return result[0], *(t.to(args[1].dtype) for t in result[1:])
-
-# %% ../nbs/10_memory.ipynb #494457d0
-def _record(model: nn.Module, x: torch.Tensor, precision: str, checkpointing: bool | Iterable[str], accumulation: int) -> Trace:
-    "The books of one forward and backward pass."
-    ledger, trained = MemoryTracker(), []
-    for tensor in model.parameters(): ledger.book(tensor, "params")
-    for tensor in model.buffers(): ledger.book(tensor, "buffers")
-    ledger.book(x, "inputs")
-    wanted = [p for p in model.parameters() if p.requires_grad]
-    if accumulation > 1:  # then gradients of an earlier micro-batch are there from the beginning
-        for p in wanted: p.grad = torch.zeros_like(p)
-        for p in wanted: ledger.book(p.grad, "grads")
-
-    def save(tensor: torch.Tensor) -> torch.Tensor:
-        ledger.book(tensor, "activations")
-        return tensor
-
-    def finish(parameter: torch.Tensor) -> None:
-        trained.append(parameter)
-        ledger.book(parameter.grad, "grads")
-
-    handles = [p.register_post_accumulate_grad_hook(finish) for p in wanted]
-    try:
-        with checkpointed(model, checkpointing), ledger:
-            with autocast(precision, x.device), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-                outputs = [t for t in tree_leaves(model(x)) if isinstance(t, torch.Tensor) and t.requires_grad]
-            activations = ledger.live["activations"]
-            if outputs: torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
-    finally:
-        for handle in handles: handle.remove()
-    live, shapes = ledger.live, tuple(torch.empty(p.shape, dtype=p.dtype, device="meta") for p in trained)
-    return Trace(live["params"], live["buffers"], live["inputs"], activations, _largest_block(model), shapes, np.array(ledger.moments or [(0, 0, 0)], np.int64))
-
-# %% ../nbs/10_memory.ipynb #c6592b64
-def _largest_block(model: nn.Module) -> int:
-    "Bytes of the parameters that are gathered at once: of the largest block, or of what is in none."
-    sizes = [sum(p.nbytes for p in model.get_submodule(name).parameters()) for name in top_blocks(model)]
-    return max(*sizes, sum(p.nbytes for p in model.parameters()) - sum(sizes), 0)
+def _remembered(p: torch.Tensor, optimizer: str) -> int:
+    if optimizer == "sgd": return 0
+    if optimizer == "momentum": return p.nbytes
+    if optimizer in ("adam", "adamw"): return 2 * p.nbytes + _COUNT
+    if p.ndim < 2: return p.nbytes + _COUNT                                      # adafactor: all averages,
+    return p.nbytes // p.shape[-1] + p.nbytes // p.shape[-2] + _COUNT            # or a row and a column of them
 
 # %% ../nbs/10_memory.ipynb #bd7350d9
 def zero_bytes_per_rank(
-    params:int,        # bytes
-    grads:int,         # bytes
-    optimizer:int,     # bytes of its state
-    stage:int=0,       # 0: everybody has everything; 1, 2, 3 of ZeRO
-    world_size:int=1,  # ranks
+    params:int,            # bytes
+    grads:int,             # bytes
+    optimizer:int,         # bytes of its state
+    sharding_stage:int=0,  # 0: everybody has everything; 1, 2, 3 of ZeRO
+    world_size:int=1,      # ranks
 ) -> tuple[int, int, int]:
     "Bytes of parameters, gradients and optimizer state on one rank."
-    world_size = positive_int("world_size", world_size)
-    if isinstance(stage, bool) or stage not in (0, 1, 2, 3): raise ValueError(f"sharding_stage must be 0, 1, 2 or 3, got {stage!r}")
-    share = lambda count, first_stage: ceil_div(count, world_size) if stage >= first_stage else count
-    return share(params, 3), share(grads, 2), share(optimizer, 1)
+    params, grads = nonnegative_int("params", params), nonnegative_int("grads", grads)
+    state, stage = nonnegative_int("optimizer", optimizer), one_of("sharding_stage", sharding_stage, range(4))
+    ranks = positive_int("world_size", world_size)
+    return (ceil_div(params, ranks) if stage >= 3 else params, ceil_div(grads, ranks) if stage >= 2 else grads,
+            ceil_div(state, ranks) if stage >= 1 else state)
 
 # %% ../nbs/10_memory.ipynb #1104d470
 @dataclass(frozen=True)
@@ -142,73 +71,35 @@ class Footprint:
     buffers:int       # such as the averages of batch norms
     inputs:int        # the batch
     temporary:int     # results on their way, at the busiest moment
-    total:int         # all that is alive at the busiest moment; without accumulation, gradients and activations are never all there at once
+    total:int         # all that is alive at the busiest moment: gradients and activations are never all there at once
+
+    def parts(self) -> dict[str, int]:
+        "Bytes of each part as large as it is at the busiest moment; together the total."
+        moving = self.total - self.params - self.optimizer - self.buffers - self.inputs
+        activations = min(self.activations, moving)
+        grads = min(self.grads, moving - activations)
+        rest = self.total - self.params - self.optimizer - grads - activations
+        return dict(params=self.params, optimizer=self.optimizer, grads=grads, activations=activations, rest=rest)
 
 # %% ../nbs/10_memory.ipynb #609d1b01
-@dataclass(frozen=True)
-class Trace:
-    "The books of a step: standing parts, and what was alive after each operation."
-    params:int
-    buffers:int
-    inputs:int
-    activations:int
-    largest_block:int                  # parameters that stage 3 gathers at once
-    trained:tuple[torch.Tensor, ...]   # shapes of the parameters that got a gradient
-    moments:np.ndarray                 # a row for each operation, a column for each of `KINDS`
-
-    def footprint(self, optimizer: str = "adam", sharding_stage: int = 0, world_size: int = 1) -> Footprint:
-        "The bytes on one rank with this optimizer and sharding."
-        grads = sum(p.nbytes for p in self.trained)
-        params, own_grads, state = zero_bytes_per_rank(self.params, grads, state_bytes(self.trained, optimizer), sharding_stage, world_size)
-        alive, kept, temporary = self.moments.T
-        if sharding_stage >= 2: alive = -(-alive // world_size)  # each gradient is handed on when it is finished
-        gathered = self.largest_block if sharding_stage == 3 and world_size > 1 else 0
-        moments = alive + kept + temporary + gathered
-        busiest = int(moments.argmax())
-        return Footprint(params, own_grads, state, self.activations, self.buffers, self.inputs, temporary=int(temporary[busiest]) + gathered,
-                         total=params + self.buffers + self.inputs + state + max(int(moments[busiest]), own_grads))
-
-# %% ../nbs/10_memory.ipynb #c3aae219
-def input_shape_of(
-    model:nn.Module,  # one of ours, or one that contains one of ours
-) -> tuple[int, ...]:
-    "The shape of one input, where the model tells; ValueError where it does not."
-    for part in model.modules():
-        if isinstance(part, GluonCNN): return part.features[0].in_channels, 28, 28
-        if isinstance(part, ResNet): return part.conv1.in_channels, *((28, 28) if isinstance(part.maxpool, nn.Identity) else (224, 224))
-    raise ValueError(f"input_shape must be given for {type(model).__name__}, without the batch, such as (3, 224, 224)")
-
-def _shape(model: nn.Module, batch_size: int, input_shape: Iterable[int] | None) -> tuple[int, ...]:
-    "Shape of a batch, checked."
-    sides = input_shape_of(model) if input_shape is None else tuple(input_shape)
-    return positive_int("batch_size", batch_size), *(positive_int("input_shape", side) for side in sides)
-
-# %% ../nbs/10_memory.ipynb #f58176f4
-def trace(
-    model:nn.Module,                              # left as it is
-    batch_size:int,                               # samples that one rank takes at once
-    input_shape:Iterable[int]|None=None,          # of one sample; None where the model is ours
-    precision:str="fp32",                         # "fp32", "tf32", "bf16" or "fp16"
-    checkpointing:bool|Iterable[str]=False,       # True: `top_blocks`; or names of blocks
-    accumulation:int=1,                           # micro-batches in an optimizer step
-    input_dtype:torch.dtype=torch.float32,        # of the batch
-) -> Trace:
-    "The books of a training step that runs on tensors without memory."
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    if precision not in PRECISIONS: raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    accumulation = positive_int("accumulation", accumulation)
-    mode, ghost, x = _ghost(model, _shape(model, batch_size, input_shape), input_dtype)
-    try:
-        with mode, _Statistics(): return _record(ghost, x, precision, checkpointing, accumulation)
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise ValueError(f"{type(model).__name__} decides by values what it computes ({error}): only `measure` can tell its memory") from error
-    except RuntimeError as error: raise ValueError(f"{type(model).__name__} does not run on a batch of shape {tuple(x.shape)} and {x.dtype}: {error}") from error
+def _footprint(trace: Trace, optimizer: str, sharding_stage: int, world_size: int) -> Footprint:
+    "The bytes on one rank with this optimizer and sharding."
+    grads, state = sum(p.nbytes for p in trace.trained), state_bytes(trace.trained, optimizer)
+    params, own_grads, own_state = zero_bytes_per_rank(trace.params, grads, state, sharding_stage, world_size)
+    alive, kept, temporary = trace.moments.T
+    if sharding_stage >= 2: alive = -(-alive // world_size)  # each gradient is handed on when it is finished
+    gathered = trace.largest_block if sharding_stage == 3 and world_size > 1 else 0
+    moments = alive + kept + temporary + gathered
+    busiest = int(moments.argmax())
+    standing = params + trace.buffers + trace.inputs + own_state
+    return Footprint(params, own_grads, own_state, trace.activations, trace.buffers, trace.inputs,
+                     int(temporary[busiest]) + gathered, standing + max(int(moments[busiest]), own_grads))
 
 # %% ../nbs/10_memory.ipynb #42fbc584
 def estimate(
     model:nn.Module,                              # left as it is
     batch_size:int,                               # samples that one rank takes at once
-    input_shape:Iterable[int]|None=None,          # of one sample; None where the model is ours
+    input_shape:Iterable[int]|None=None,          # of one input, without the batch; None where the model is ours
     optimizer:str="adam",                         # one of `OPTIMIZERS`
     precision:str="fp32",                         # "fp32", "tf32", "bf16" or "fp16"
     sharding_stage:int=0,                         # of ZeRO
@@ -216,43 +107,73 @@ def estimate(
     *,
     checkpointing:bool|Iterable[str]=False,       # True: `top_blocks`; or names of blocks
     accumulation:int=1,                           # micro-batches in an optimizer step
-    input_dtype:torch.dtype=torch.float32,        # of the batch
+    input_dtype:torch.dtype=torch.float32,        # of the batch, such as torch.int64 for token ids
+    sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
+    step:Callable|None=None,                      # the loss, of (model, batch); None: see `usual_step`
 ) -> Footprint:
-    "Bytes of a training step on one rank, before it runs. Nothing is allocated; neither loss nor the update's own temporaries are counted."
-    state_bytes((), optimizer), zero_bytes_per_rank(0, 0, 0, sharding_stage, world_size)  # nonsense is refused before the trace
-    traced = trace(model, batch_size, input_shape, precision, checkpointing, accumulation, input_dtype)
-    return traced.footprint(optimizer, sharding_stage, world_size)
+    "Bytes of a training step on one rank, before it runs. Nothing is allocated; the update's own temporaries are not counted."
+    one_of("optimizer", optimizer, OPTIMIZERS)
+    zero_bytes_per_rank(0, 0, 0, sharding_stage, world_size)
+    options = StepOptions(precision, checkpointing, accumulation, step)
+    sample = sample_of(model, input_shape, input_dtype, sample)
+    trace = trace_step(model, sample, positive_int("batch_size", batch_size), options)
+    return _footprint(trace, optimizer, sharding_stage, world_size)
 
 # %% ../nbs/10_memory.ipynb #14630d28
 def measure(
     model:nn.Module,                              # a copy of it is trained
     batch_size:int,                               # samples in the batch
-    input_shape:Iterable[int]|None=None,          # of one sample; None where the model is ours
+    input_shape:Iterable[int]|None=None,          # of one input, without the batch; None where the model is ours
     optimizer:str="adam",                         # one of `OPTIMIZERS`
     precision:str="fp32",                         # what the device supports
     checkpointing:bool|Iterable[str]=False,       # True: `top_blocks`; or names of blocks
     accumulation:int=1,                           # micro-batches in an optimizer step
     device:str|torch.device|None=None,            # None: a GPU where there is one
     input_dtype:torch.dtype=torch.float32,        # of the batch
+    sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
+    step:Callable|None=None,                      # the loss, of (model, batch); None: see `usual_step`
 ) -> Footprint:
     "Bytes of a real training step. On a CPU, tensors are counted; on a GPU, `total` is the allocator's peak."
-    device, shape = pick_device(device), _shape(model, batch_size, input_shape)
+    device = pick_device(device)
     check_precision(precision, device)
-    state_bytes((), optimizer)
+    one_of("optimizer", optimizer, OPTIMIZERS)
+    options = StepOptions(precision, checkpointing, accumulation, step)
+    sample = sample_of(model, input_shape, input_dtype, sample)
     gpu = device.type == "cuda"
     before = torch.cuda.memory_allocated(device) if gpu else 0
-    twin, x = copy.deepcopy(model).to(device).train(), torch.zeros(shape, dtype=input_dtype, device=device)
+    twin, batch = copy.deepcopy(model).to(device).train(), resized(sample, batch_size, device)
     trained = [p for p in twin.parameters() if p.requires_grad]
     real = OPTIMIZERS[optimizer](trained) if trained else None
-    if gpu:  # the libraries choose kernels, and the optimizer makes its state, in a step that is not measured
-        _record(twin, x, precision, checkpointing, 1)
-        if real: real.step(), real.zero_grad()
-        torch.cuda.reset_peak_memory_stats(device)
-    found = _record(twin, x, precision, checkpointing, positive_int("accumulation", accumulation)).footprint(optimizer)
+    if gpu: _warm_up(twin, batch, device, options, real)
+    found = _footprint(record_step(twin, batch, device, options), optimizer, 0, 1)
     if real: real.step()
     state = held_bytes(real) if real else 0
     total = torch.cuda.max_memory_allocated(device) - before if gpu else found.total - found.optimizer + state
     return replace(found, optimizer=state, total=total)
+
+def _warm_up(model: nn.Module, batch: Any, device: torch.device, options: StepOptions, optimizer: Any) -> None:
+    "A step that is not measured: the libraries choose kernels, and the optimizer makes its state."
+    record_step(model, batch, device, replace(options, accumulation=1))
+    if optimizer:
+        optimizer.step()
+        optimizer.zero_grad()
+    torch.cuda.reset_peak_memory_stats(device)
+
+# %% ../nbs/10_memory.ipynb #aed8bb48
+HOST_MARGIN = 0.45  # resident memory beyond the estimate: at most 0.42 for five networks under glibc, as measured above
+GPU_MARGIN = 0.05   # what the test on a GPU allows; reserved memory has not been measured
+
+def fits_text(
+    need:int,             # bytes of a step
+    have:int,             # bytes of the device
+    margin:float=0.0,     # share of `need` that the allocator may hold beyond it
+) -> str:
+    "Whether it fits, and by how much."
+    need, have = nonnegative_int("need", need), nonnegative_int("have", have)
+    spare = have - need - int(need * nonnegative_float("margin", margin))
+    if spare >= 0: return f"fits, {bytes_text(spare)} to spare" + (f" beyond a margin of {margin:.0%}" if margin else "")
+    if need > have: return f"does not fit, {bytes_text(need - have)} too much"
+    return f"may not fit: {bytes_text(have - need)} are left, and the allocator may hold {bytes_text(int(need * margin))} more"
 
 # %% ../nbs/10_memory.ipynb #34c2f6e2
 @dataclass(frozen=True)
@@ -262,22 +183,45 @@ class Profile:
     high:Trace   # of 3 samples
 
     def __post_init__(self):
-        if self.low.moments.shape != self.high.moments.shape: raise ValueError("the model runs other operations for 3 samples than for 2: its memory is no straight line in the batch, use estimate")
+        if self.low.moments.shape == self.high.moments.shape: return
+        raise ValueError("the model runs other operations for 3 samples than for 2: "
+                         "its memory is no straight line in the batch, use estimate")
 
-    def trace(self, batch_size: int) -> Trace:
+    def trace(
+        self,
+        batch_size:int,
+    ) -> Trace:
         "The books for this batch, on the line."
-        more = positive_int("batch_size", batch_size) - 2
-        on_line = {name: getattr(self.low, name) + more * (getattr(self.high, name) - getattr(self.low, name)) for name in ("inputs", "activations", "moments")}
-        return replace(self.low, **on_line)
+        low, high, more = self.low, self.high, positive_int("batch_size", batch_size) - 2
+        return replace(low, inputs=low.inputs + more * (high.inputs - low.inputs),
+                       activations=low.activations + more * (high.activations - low.activations),
+                       moments=low.moments + more * (high.moments - low.moments))
 
-    def at(self, batch_size: int, optimizer: str = "adam", sharding_stage: int = 0, world_size: int = 1) -> Footprint:
+    def at(
+        self,
+        batch_size:int,
+        optimizer:str="adam",    # one of `OPTIMIZERS`
+        sharding_stage:int=0,    # of ZeRO
+        world_size:int=1,        # ranks
+    ) -> Footprint:
         "The footprint of this batch."
-        return self.trace(batch_size).footprint(optimizer, sharding_stage, world_size)
+        return _footprint(self.trace(batch_size), optimizer, sharding_stage, world_size)
 
-    def largest(self, limit: float, optimizer: str = "adam", sharding_stage: int = 0, world_size: int = 1, most: int = 1 << 20) -> int:
-        "The largest batch up to `most` whose total is within `limit` bytes; 0 if not even one sample is."
-        fits = lambda batch: self.at(batch, optimizer, sharding_stage, world_size).total <= limit
-        low, high = 0, 1
+    def largest(
+        self,
+        limit:float,             # bytes
+        optimizer:str="adam",    # one of `OPTIMIZERS`
+        sharding_stage:int=0,    # of ZeRO
+        world_size:int=1,        # ranks
+        most:int=1 << 20,        # samples
+        margin:float=0.0,        # share of the total that the allocator may hold beyond it
+    ) -> int:
+        "The largest batch up to `most` whose total and margin are within the limit; 0 if not even one sample is."
+        room = nonnegative_float("limit", limit) / (1 + nonnegative_float("margin", margin))
+
+        def fits(batch: int) -> bool: return self.at(batch, optimizer, sharding_stage, world_size).total <= room
+
+        low, high, most = 0, 1, positive_int("most", most)
         while high <= most and fits(high): low, high = high, 2 * high
         high = min(high, most + 1)
         while high - low > 1:
@@ -288,22 +232,25 @@ class Profile:
 # %% ../nbs/10_memory.ipynb #bf4fa5b1
 def profile(
     model:nn.Module,                              # left as it is
-    input_shape:Iterable[int]|None=None,          # of one sample; None where the model is ours
+    input_shape:Iterable[int]|None=None,          # of one input, without the batch; None where the model is ours
     check:bool=True,                              # with a third trace
-    **how:Any,                                    # precision, checkpointing, accumulation, input_dtype of `trace`
+    *,
+    input_dtype:torch.dtype=torch.float32,        # of the batch
+    sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
+    **options:Any,                                # precision, checkpointing, accumulation, step of `estimate`
 ) -> Profile:
     "The memory of a step for every batch. ValueError where it is no straight line."
-    shape = None if input_shape is None else tuple(input_shape)
-    line = Profile(*(trace(model, batch, shape, **how) for batch in (2, 3)))  # at 1, views and copies may differ
-    if check and not np.array_equal(line.trace(5).moments, trace(model, 5, shape, **how).moments): raise ValueError(f"the memory of {type(model).__name__} is no straight line in the batch: use estimate")
-    return line
+    sample, how = sample_of(model, input_shape, input_dtype, sample), StepOptions(**options)
+    line = Profile(*(trace_step(model, sample, batch, how) for batch in (2, 3)))  # at 1, views and copies may differ
+    if not check or np.array_equal(line.trace(5).moments, trace_step(model, sample, 5, how).moments): return line
+    raise ValueError(f"the memory of {type(model).__name__} is no straight line in the batch: use estimate")
 
 # %% ../nbs/10_memory.ipynb #1ae4b290
 @dataclass(frozen=True)
 class BatchPlan:
     "The largest batch that trained, and how micro-batches make up the global batch."
     largest:int                           # batch that trained
-    batch_size:int                        # micro-batch to use: `largest`, or the largest divisor of a rank's share of the global batch up to it
+    batch_size:int                        # micro-batch: `largest`, or the largest divisor of a rank's share up to it
     accumulation:int                      # micro-batches in an optimizer step
     tried:tuple[tuple[int, bool], ...]    # (batch, whether it trained), in order
     world_size:int=1                      # ranks
@@ -315,11 +262,11 @@ class BatchPlan:
 
 # %% ../nbs/10_memory.ipynb #c4dcb8f4
 def find_batch_size(
-    step:nn.Module|Callable[[int], Any],           # a model, of which a copy is trained; or what trains some full steps with this batch
+    model:nn.Module|Callable[[int], Any],          # of which a copy is trained; or what trains some full steps with this batch
     global_batch:int|None=None,                    # samples in an optimizer step of all ranks; None: what fits is a rank's share
-    limit:float|None=None,                         # bytes for the estimate; None: what is free on a GPU, or half of that on a host, where Linux kills and does not refuse
+    limit:float|None=None,                         # bytes for estimate and margin; None: what is free, of a host half
     start:int|None=None,                           # largest batch to try; None: the estimate's. A function needs it, or a global batch
-    input_shape:Iterable[int]|None=None,           # of one sample; None where the model is ours
+    input_shape:Iterable[int]|None=None,           # of one input, without the batch; None where the model is ours
     optimizer:str="adam",                          # one of `OPTIMIZERS`
     precision:str="fp32",                          # what the device supports
     checkpointing:bool|Iterable[str]=False,        # True: `top_blocks`; or names of blocks
@@ -327,88 +274,55 @@ def find_batch_size(
     steps:int=3,                                   # full optimizer steps of each trial
     world_size:int=1,                              # ranks that share the global batch
     input_dtype:torch.dtype=torch.float32,         # of the batch
+    sample:Any=None,                               # a batch of the loader, of any form and size, in place of a shape
+    step:Callable|None=None,                       # the loss, of (model, batch); None: see `usual_step`
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> BatchPlan:
     "The largest batch that really trains, and the accumulation that keeps the global batch. MemoryError if no sample fits."
-    wanted = None if global_batch is None else positive_int("global_batch", global_batch) // positive_int("world_size", world_size)
-    if wanted is not None and wanted * world_size != global_batch: raise ValueError(f"global_batch must be a multiple of world_size, got {global_batch} and {world_size}")
-    if isinstance(step, nn.Module):
-        device, shape = pick_device(device), _shape(step, 1, input_shape)[1:]
-        check_precision(precision, device)
-        free = free_bytes(device) if limit is None else positive_float("limit", limit)
-        how = dict(precision=precision, checkpointing=checkpointing, input_dtype=input_dtype)
-        fits = lambda accumulation: max(1, profile(step, shape, accumulation=accumulation, **how).largest(free, optimizer))
-        if start is None and (start := fits(1)) < (wanted or 1): start = fits(2)
-        attempt = _trial(step, shape, optimizer, device, positive_int("steps", steps), wanted, **how)
-    else: attempt = step
-    if start is None and wanted is None: raise ValueError("start must be the largest batch to try where step is a function and there is no global_batch, got None")
-    start = min(size for size in (start, wanted) if size is not None)
-    best, tried = search_down(lambda batch: runs_without_oom(attempt, batch), start, report)
-    if not best: raise MemoryError(f"not even a batch of 1 trains: {', '.join(str(batch) for batch, _ in tried)} were tried and ran out of memory")
-    return BatchPlan(best, *divide_batch(wanted or best, best), tuple(tried), world_size)
+    wanted = _share(global_batch, positive_int("world_size", world_size))
+    sizes = [size for size in (None if start is None else positive_int("start", start), wanted) if size is not None]
+    trial = model
+    if isinstance(model, nn.Module):
+        one_of("optimizer", optimizer, OPTIMIZERS)
+        sample, options = sample_of(model, input_shape, input_dtype, sample), StepOptions(precision, checkpointing, 1, step)
+        trial = Trial(model, sample, optimizer, pick_device(device), options, positive_int("steps", steps), wanted)
+        check_precision(precision, trial.device)
+        sizes.extend(_estimated(trial, limit, start))
+    elif limit is not None: raise ValueError("limit= is compared with an estimate, which needs a model: give a function start=")
+    if not sizes: raise ValueError("start must be the largest batch to try where a function trains without a global_batch, got None")
+    best, tried = search_down(lambda batch: runs_without_oom(trial, batch), min(sizes), report)
+    if best: return BatchPlan(best, *divide_batch(wanted or best, best), tuple(tried), world_size)
+    raise MemoryError(f"not even a batch of 1 trains: {', '.join(str(batch) for batch, _ in tried)} were tried and ran out of memory")
 
-# %% ../nbs/10_memory.ipynb #26d94174
-def _trial(model: nn.Module, shape: tuple[int, ...], optimizer: str, device: torch.device, steps: int, wanted: int | None, precision: str, checkpointing: bool | Iterable[str], input_dtype: torch.dtype) -> Callable[[int], None]:
-    "What trains a copy of the model for some steps."
-    def attempt(batch_size: int) -> None:
-        twin = copy.deepcopy(model).to(device).train()
-        trained = [p for p in twin.parameters() if p.requires_grad]
-        if not trained: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
-        real = OPTIMIZERS[optimizer](trained)
-        def micro_batch() -> None:
-            x = torch.zeros(batch_size, *shape, dtype=input_dtype, device=device)
-            with checkpointed(twin, checkpointing):
-                with autocast(precision, device): loss = sum(t.float().mean() for t in tree_leaves(twin(x)))
-                loss.backward()
+def _share(global_batch: int | None, world_size: int) -> int | None:
+    "Samples of one rank in an optimizer step."
+    if global_batch is None: return None
+    if positive_int("global_batch", global_batch) % world_size == 0: return global_batch // world_size
+    raise ValueError(f"global_batch must be a multiple of world_size, got {global_batch} and {world_size}")
 
-        for _ in range(steps):
-            for _ in range(2 if wanted and batch_size < wanted else 1): micro_batch()
-            real.step()
-            real.zero_grad()
-        if device.type == "cuda": torch.cuda.synchronize(device)
-    return attempt
+def _estimated(trial: Trial, limit: float | None, start: int | None) -> list[int]:
+    "The largest batch that fits by the estimate; none where a GPU is to answer itself, by running out."
+    host = trial.device.type == "cpu"
+    if limit is None and start is not None and not host: return []
+    free = free_bytes(trial.device) / (2 if host else 1) if limit is None else positive_float("limit", limit)
+    margin = HOST_MARGIN if host else GPU_MARGIN
 
-def free_bytes(device: torch.device) -> int:
-    "What may be taken on the device now; on the host half of what is free, for it has no allocator that refuses."
-    if device.type == "cuda": return torch.cuda.mem_get_info(device)[0]
-    import psutil
-    return int(min(psutil.virtual_memory().available, _container_bytes()) / 2)
+    def fits(accumulation: int) -> int:
+        how = dict(vars(trial.options), accumulation=accumulation)
+        return max(1, profile(trial.model, sample=trial.sample, **how).largest(free, trial.optimizer, margin=margin))
 
-def _container_bytes(folder: Path = Path("/sys/fs/cgroup")) -> float:
-    "What this process's container may still take (cgroup 2); infinity without a limit."
-    try: most, now = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
-    except OSError: return math.inf
-    return math.inf if most == "max" else max(int(most) - int(now), 0)
+    largest = fits(1)
+    return [fits(2) if largest < (trial.wanted or 1) else largest]
 
 # %% ../nbs/10_memory.ipynb #dd398370
 def this_device() -> Device:
     "The first GPU as its driver describes it, or the host's memory where there is none."
-    if torch.cuda.is_available():
-        import pynvml
-        pynvml.nvmlInit()
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-            name, size = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetMemoryInfo(handle).total
-        finally: pynvml.nvmlShutdown()
-        return Device(f"this {name.decode() if isinstance(name, bytes) else name}", size, "the driver")
-    import psutil
-    return Device("this machine, its CPU", psutil.virtual_memory().total, "the system")
-
-# %% ../nbs/10_memory.ipynb #1fa5c43d
-def fits_text(
-    need:int,  # bytes of a step
-    have:int,  # bytes of the device
-) -> str:
-    "Whether it fits, and by how much."
-    return f"fits, {bytes_text(have - need)} to spare" if need <= have else f"does not fit, {bytes_text(need - have)} too much"
-
-# %% ../nbs/10_memory.ipynb #36d2dda4
-def bar_parts(
-    footprint:Footprint,
-) -> dict[str, int]:
-    "Bytes of each part of the bar; together the total."
-    standing = footprint.params + footprint.optimizer + footprint.buffers + footprint.inputs
-    moving = footprint.total - standing                          # at the busiest moment
-    activations = min(footprint.activations, moving)
-    grads = min(footprint.grads, moving - activations)
-    return dict(params=footprint.params, optimizer=footprint.optimizer, grads=grads, activations=activations, rest=footprint.total - footprint.params - footprint.optimizer - grads - activations)
+    if not torch.cuda.is_available(): return Device("this machine, its CPU", total_bytes(), "the system")
+    import pynvml
+    pynvml.nvmlInit()
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        name, size = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetMemoryInfo(handle).total
+    finally: pynvml.nvmlShutdown()
+    name = name.decode() if isinstance(name, bytes) else name
+    return Device(f"this {name}", size, "the driver", torch.cuda.get_device_capability(0))

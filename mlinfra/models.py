@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -35,14 +35,15 @@ def conv_side(
     padding:int=0,   # pixels added on both ends
 ) -> int:            # pixels
     "Side length after a convolution or a pool."
-    side, kernel, padding = positive_int("side", side), positive_int("kernel", kernel), nonnegative_int("padding", padding)
-    out = (side + 2 * padding - kernel) // positive_int("stride", stride) + 1
+    side, kernel = positive_int("side", side), positive_int("kernel", kernel)
+    stride, padding = positive_int("stride", stride), nonnegative_int("padding", padding)
+    out = (side + 2 * padding - kernel) // stride + 1
     if out < 1: raise ValueError(f"a window of {kernel} does not fit into {side} pixels with {padding} of padding")
     return out
 
 # %% ../nbs/03_models.ipynb #600575c4
 class GluonCNN(nn.Module):
-    "The CNN of the 2018 Gluon experiment, for 28 x 28 images; it pools before each ReLU, which changes nothing but speed."
+    "The CNN of the 2018 Gluon experiment, for 28 x 28 images; it pools before each ReLU, which changes only speed."
     def __init__(
         self,
         num_classes:int=10,                   # outputs
@@ -90,11 +91,14 @@ def layer_table(
 ) -> pd.DataFrame:                      # layer, kind, output_shape, parameters, flops, activation_bytes
     "One row for each layer without children, in the order in which the forward pass uses them."
     import pandas as pd
-    shape, ghost, rows = (positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)), _ghost(model), []
+    shape = positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)
+    ghost, rows = _ghost(model), []
 
     def record(name: str, layer: nn.Module, output: torch.Tensor) -> None:
-        rows.append(dict(layer=name, kind=type(layer).__name__, output_shape=tuple(output.shape), parameters=count_parameters(layer),
-                         flops=layer_flops(layer, output.shape), activation_bytes=output.numel() * output.element_size()))
+        rows.append(dict(layer=name, kind=type(layer).__name__, output_shape=tuple(output.shape),
+                         parameters=count_parameters(layer),
+                         flops=layer_flops(layer, output.shape),
+                         activation_bytes=output.numel() * output.element_size()))
 
     hooks = [layer.register_forward_hook(lambda layer, _inputs, output, name=name: record(name, layer, output))
              for name, layer in ghost.named_modules() if not any(layer.children())]
@@ -113,7 +117,7 @@ def _ghost(model: nn.Module) -> nn.Module:
 # %% ../nbs/03_models.ipynb #82c2fe6c
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     "A convolution that keeps the size but for its stride; the batch norm behind it has the bias."
-    inputs, outputs, stride = positive_int("inputs", inputs), positive_int("outputs", outputs), positive_int("stride", stride)
+    positive_int("inputs", inputs), positive_int("outputs", outputs), positive_int("stride", stride)
     return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
@@ -128,6 +132,7 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1):
         super().__init__()
+        width = positive_int("width", width)
         self.conv1, self.bn1 = _conv(inputs, width, 3, stride), nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
         self.conv2, self.bn2 = _conv(width, width, 3), nn.BatchNorm2d(width)
@@ -145,6 +150,7 @@ class Bottleneck(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1):
         super().__init__()
+        width = positive_int("width", width)
         outputs = width * self.expansion
         self.conv1, self.bn1 = _conv(inputs, width, 1), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = _conv(width, width, 3, stride), nn.BatchNorm2d(width)
@@ -169,6 +175,7 @@ class ResNet(nn.Module):
         in_channels:int|None=None,                # of the images; None: 3 for imagenet, 1 for small
     ):
         super().__init__()
+        num_classes = positive_int("num_classes", num_classes)
         small = one_of("stem", stem, ("imagenet", "small")) == "small"
         in_channels = (1 if small else 3) if in_channels is None else positive_int("in_channels", in_channels)
         self.conv1, self.bn1 = _conv(in_channels, 64, 3 if small else 7, 2), nn.BatchNorm2d(64)
@@ -176,7 +183,8 @@ class ResNet(nn.Module):
         self.channels, depths = 64, positive_ints("depths", depths, length=4)
         self.layer1, self.layer2, self.layer3, self.layer4 = (
             self._stage(block, 64 * 2**i, depth, stride=1 if i == 0 else 2) for i, depth in enumerate(depths))
-        self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(self.channels, positive_int("num_classes", num_classes))
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(self.channels, num_classes)
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d): nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
 

@@ -352,7 +352,9 @@ def train_pipeline(
                    micro_batches=micro_batches, valid=None if valid is None else len(valid))
         parts = _micro_batches(micro_batches, positive_int("batch_size", batch_size), world_size)
         loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model)
-        bounds = _agreed_bounds(pieces, to_float(train.tensors[0][:ceil_div(batch_size, parts)]))  # on the processor
+        some = train.tensors[0][:ceil_div(batch_size, parts)]
+        if some.dtype == torch.uint8: some = to_float(some)
+        bounds = _agreed_bounds(pieces, some)  # on the processor
         check_untied(pieces, bounds)
         model.to(place)
         stage = pieces[bounds[rank]:bounds[rank + 1]]

@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from .engine.clusters import ACCELERATORS, USABLE, cluster, Cluster
-from .engine.hardware import NETWORKS, DEVICES as MEMORIES, Network
-from .engine.specs import CHECKPOINTING, Combination, Job, PlainJob
-from .engine.step_model import memory_parts, micro_batches, Parts, stages_of, step_time, StepTime
+from .engine.checks import positive_int
+from .engine.clusters import ACCELERATORS, USABLE_SHARE, Cluster, cluster
+from .engine.hardware import DEVICES
+from .engine.published_runs import PublishedRun
+from .engine.specs import CHECKPOINTING, ModelSpec, ParallelConfig, TransformerSpec
+from .engine.step_model import DeviceBytes, StepSeconds, device_bytes, micro_batches, stage_layers, step_seconds
 from .engine.widgets import bytes_text, count_text, duration_text
 
 # %% auto #0
-__all__ = ['MICRO_BATCHES', 'CHUNKS', 'MARGIN', 'JOBS', 'RUNS', 'Choice', 'problem', 'evaluate', 'combinations', 'rank',
-           'Recommendation', 'recommend', 'Run', 'calibrate', 'short_text', 'compare']
+__all__ = ['MICRO_BATCHES', 'CHUNKS', 'MARGIN', 'JOBS', 'PricedConfig', 'infeasible_reason', 'price', 'parallel_configs',
+           'order_by_time', 'Recommendation', 'recommend', 'predict_run', 'calibrate_cluster', 'compare_published']
 
 # %% ../nbs/15_planner.ipynb #6f857dde
 if TYPE_CHECKING:
@@ -25,58 +27,90 @@ if TYPE_CHECKING:
 
 # %% ../nbs/15_planner.ipynb #41eb3197
 @dataclass(frozen=True)
-class Choice:
-    "A combination for a job on a cluster, with what it takes."
-    job:Job|PlainJob
+class PricedConfig:
+    "A configuration for a job on a cluster, with what it takes."
+    job:TransformerSpec|ModelSpec
     cluster:Cluster
-    combination:Combination
+    config:ParallelConfig
 
     @cached_property
-    def parts(self) -> Parts: return memory_parts(self.job, self.combination)
-    @cached_property
-    def bytes(self) -> float: return sum(self.parts)
+    def memory(self) -> DeviceBytes:
+        "Of the fullest device."
+        return device_bytes(self.job, self.config)
+
     @property
-    def room(self) -> float: return USABLE * self.cluster.memory
-    @property
-    def fits(self) -> bool: return self.bytes <= self.room
+    def fits(self) -> bool:
+        "Whether it has that memory."
+        return self.memory.total <= self.cluster.usable_bytes
+
     @cached_property
-    def step(self) -> StepTime: return step_time(self.job, self.cluster, self.combination)
-    @cached_property
-    def seconds(self) -> float: return sum(self.step)
+    def step(self) -> StepSeconds:
+        "What a step takes."
+        return step_seconds(self.job, self.cluster, self.config)
+
     @property
-    def samples_per_s(self) -> float: return self.job.batch / self.seconds
+    def seconds(self) -> float:
+        "Of a step."
+        return self.step.total
+
+    @property
+    def samples_per_s(self) -> float:
+        "Of all devices."
+        return self.job.global_batch / self.seconds
 
     @property
     def mfu(self) -> float:
-        "Model FLOPs utilisation: three forwards of the batch, without what is computed again, over the peak of all devices."
-        return 3 * self.job.flops * self.job.batch / (self.seconds * self.cluster.devices * self.cluster.flops_per_s)
+        "Model FLOPs utilisation: three forwards of the batch over the peak of all devices in that time."
+        peak = self.cluster.devices * self.cluster.flops_per_s
+        return 3 * self.job.flops * self.job.global_batch / (self.seconds * peak)
 
 # %% ../nbs/15_planner.ipynb #5797fb0b
-def problem(
-    job:Job|PlainJob,
-    cluster:Cluster,
-    combination:Combination,
-) -> str:
-    "Why the combination cannot be had, or nothing."
-    c = combination
-    if job.precision == "fp32": return "precision must be bf16 or fp16, for which a cluster's peak is given, got fp32"
-    if c.devices != cluster.devices: return f"data x tensor x pipeline must be the {cluster.devices:,} devices, got {c.devices:,}"
-    if job.batch % (c.data * c.micro_batch): return f"data x micro_batch must divide the batch of {job.batch:,}, got {c.data * c.micro_batch:,}"
-    if isinstance(job, PlainJob): return "tensor and pipeline must be 1 and checkpointing none: this model is not described layer by layer" if (c.tensor, c.pipeline, c.checkpointing) != (1, 1, "none") else ""
-    if job.kv_heads % c.tensor: return f"tensor must divide the {job.kv_heads:,} heads of keys and values, got {c.tensor:,}"
-    if c.pipeline > job.layers or (job.layers % c.pipeline and (job.layers + 2) % c.pipeline): return f"pipeline must divide the {job.layers:,} layers, or two more, got {c.pipeline:,}"
-    if c.chunks > 1 and (stages_of(job, c.pipeline)[0] % c.chunks or micro_batches(job, c) % c.pipeline): return f"chunks must divide a stage's {stages_of(job, c.pipeline)[0]:,} layers, and stages the micro-batches, got {c.chunks:,}"
-    if c.zero > 1 and c.pipeline > 1: return f"zero must be 0 or 1 in a pipeline, which needs its weights and gradients for every micro-batch, got {c.zero}"
+def _check_precision(job: TransformerSpec | ModelSpec) -> str:
+    "Why its precision cannot be priced, or nothing."
+    if job.precision != "fp32": return ""
+    return "precision must be bf16 or fp16, for which a cluster's peak is given, got fp32"
+
+def _no_stages(job: TransformerSpec, stages: int) -> bool:
+    "Whether layers do not divide into so many stages, not even with embedding and output as a layer each."
+    return stages > job.layers or bool(job.layers % stages and (job.layers + 2) % stages)
+
+def _transformer_reason(job: TransformerSpec, config: ParallelConfig) -> str:
+    "Why a transformer cannot be divided so, or nothing."
+    if job.kv_heads % config.tensor:
+        return f"tensor must divide the {job.kv_heads:,} heads of keys and values, got {config.tensor:,}"
+    if _no_stages(job, config.pipeline):
+        return f"pipeline must divide the {job.layers:,} layers, or two more, got {config.pipeline:,}"
+    layers, _ = stage_layers(job.layers, config.pipeline)
+    if config.chunks > 1 and (layers % config.chunks or micro_batches(job, config) % config.pipeline):
+        return f"chunks must divide a stage's {layers:,} layers, and stages the micro-batches, got {config.chunks:,}"
+    if config.sharding_stage > 1 and config.pipeline > 1:
+        return ("sharding_stage must be 0 or 1 in a pipeline, which needs its weights and gradients for every "
+                f"micro-batch, got {config.sharding_stage}")
     return ""
 
-def evaluate(
-    job:Job|PlainJob,
+def infeasible_reason(
+    job:TransformerSpec|ModelSpec,
     cluster:Cluster,
-    combination:Combination,
-) -> Choice:
-    "What the combination takes; ValueError where it cannot be had."
-    if wrong := problem(job, cluster, combination): raise ValueError(wrong)
-    return Choice(job, cluster, combination)
+    config:ParallelConfig,
+) -> str:
+    "Why the configuration cannot be had, or nothing; whether it fits into memory is another question."
+    if reason := _check_precision(job): return reason
+    if config.devices != cluster.devices:
+        return f"data x tensor x pipeline must be the {cluster.devices:,} devices, got {config.devices:,}"
+    if job.global_batch % (together := config.data * config.micro_batch):
+        return f"data x micro_batch must divide the global batch of {job.global_batch:,}, got {together:,}"
+    if isinstance(job, TransformerSpec): return _transformer_reason(job, config)
+    if (config.tensor, config.pipeline, config.checkpointing) == (1, 1, "none"): return ""
+    return "tensor and pipeline must be 1 and checkpointing none: this model is not described layer by layer"
+
+def price(
+    job:TransformerSpec|ModelSpec,
+    cluster:Cluster,
+    config:ParallelConfig,
+) -> PricedConfig:
+    "What the configuration takes; ValueError where it cannot be had."
+    if reason := infeasible_reason(job, cluster, config): raise ValueError(reason)
+    return PricedConfig(job, cluster, config)
 
 # %% ../nbs/15_planner.ipynb #fd3780b1
 MICRO_BATCHES, CHUNKS = (1, 2, 4, 8, 16), (1, 2, 3, 4, 8)  # that are tried
@@ -85,262 +119,269 @@ def _divisors(number: int) -> list[int]:
     low = [i for i in range(1, math.isqrt(number) + 1) if number % i == 0]
     return sorted({*low, *(number // i for i in low)})
 
-def combinations(
-    job:Job|PlainJob,
-    cluster:Cluster,
-) -> list[Combination]:
-    "Every combination that divides; whether it fits is another question."
-    found, plain = [], isinstance(job, PlainJob)
-    if job.precision == "fp32": raise ValueError("precision must be bf16 or fp16, for which a cluster's peak is given, got fp32")
-    ways = ("none",) if plain else ("none", "full") if job.fused_attention else CHECKPOINTING
-    for tensor in (t for t in _divisors(cluster.devices) if t == 1 or not plain and t <= 2 * cluster.node and job.kv_heads % t == 0):
-        for pipeline in (p for p in _divisors(cluster.devices // tensor) if p == 1 or not plain and p <= job.layers and not (job.layers % p and (job.layers + 2) % p)):
+def _shapes(job: TransformerSpec | ModelSpec, cluster: Cluster) -> Iterable[tuple[int, int, int]]:
+    "(data, tensor, pipeline) that divide the devices, the batch, the heads and the layers."
+    plain = isinstance(job, ModelSpec)
+    for tensor in _divisors(cluster.devices):
+        if tensor > 1 and (plain or tensor > 2 * cluster.devices_per_node or job.kv_heads % tensor): continue
+        for pipeline in _divisors(cluster.devices // tensor):
+            if pipeline > 1 and (plain or _no_stages(job, pipeline)): continue
             data = cluster.devices // tensor // pipeline
-            if job.batch % data: continue
-            stages = (0,) if data == 1 else (0, 1) if pipeline > 1 else (0, 1, 2, 3)
-            for micro in (b for b in MICRO_BATCHES if job.batch // data % b == 0):
-                chunks = [v for v in CHUNKS if v == 1 or pipeline > 1 and stages_of(job, pipeline)[0] % v == 0 and job.batch // data // micro % pipeline == 0]
-                found += [Combination(data, tensor, pipeline, zero, micro, way, tensor > 1, v) for zero in stages for way in ways for v in chunks]
+            if job.global_batch % data == 0: yield data, tensor, pipeline
+
+def _checkpointing_kinds(job: TransformerSpec | ModelSpec) -> tuple[str, ...]:
+    "That make sense for the job."
+    if isinstance(job, ModelSpec): return ("none",)
+    return ("none", "full") if job.fused_attention else CHECKPOINTING
+
+def _sharding_stages(data: int, pipeline: int) -> Sequence[int]:
+    "Of ZeRO that make sense; in a pipeline every micro-batch needs weights and gradients."
+    if data == 1: return (0,)
+    return (0, 1) if pipeline > 1 else (0, 1, 2, 3)
+
+def _chunks(job: TransformerSpec | ModelSpec, data: int, pipeline: int, micro_batch: int) -> list[int]:
+    "Into how many chunks each stage can be cut."
+    if pipeline == 1: return [1]
+    (layers, _), count = stage_layers(job.layers, pipeline), job.global_batch // data // micro_batch
+    return [chunks for chunks in CHUNKS if chunks == 1 or not (layers % chunks or count % pipeline)]
+
+def parallel_configs(
+    job:TransformerSpec|ModelSpec,
+    cluster:Cluster,
+) -> list[ParallelConfig]:
+    "Every configuration that divides; whether it fits is another question."
+    if reason := _check_precision(job): raise ValueError(reason)
+    found, kinds = [], _checkpointing_kinds(job)
+    for data, tensor, pipeline in _shapes(job, cluster):
+        for micro_batch in MICRO_BATCHES:
+            if job.global_batch // data % micro_batch: continue
+            cuts = _chunks(job, data, pipeline, micro_batch)
+            found += [ParallelConfig(data, tensor, pipeline, stage, micro_batch, kind, tensor > 1, chunks)
+                      for stage in _sharding_stages(data, pipeline) for kind in kinds for chunks in cuts]
     return found
 
 # %% ../nbs/15_planner.ipynb #cf8da45b
-MARGIN = 1.1  # a simpler combination may be so many times as slow as the fastest
+MARGIN = 1.1  # a simpler configuration may be so many times as slow as the fastest
 
-def _effort(c: Combination) -> tuple:
-    "How much there is to build and to keep in mind: kinds of parallelism, sharded gradients, checkpointing, chunks; ZeRO 1 counts only where it would be the first."
-    kinds = (c.tensor > 1) + (c.pipeline > 1)
-    return kinds, c.zero > 1, c.zero > 0 and not kinds, CHECKPOINTING.index(c.checkpointing), c.chunks > 1
+def _effort(config: ParallelConfig) -> tuple[int, ...]:
+    "How much there is to build: kinds of parallelism, sharded gradients, ZeRO 1 where alone, checkpointing, chunks."
+    kinds, stage = (config.tensor > 1) + (config.pipeline > 1), config.sharding_stage
+    return kinds, stage > 1, stage > 0 and not kinds, CHECKPOINTING.index(config.checkpointing), config.chunks > 1
 
-def _shape(c: Combination) -> tuple: return c.data, c.tensor, c.pipeline, c.zero
-
-def rank(
-    choices:Iterable[Choice],  # fitting or not
-) -> list[Choice]:
-    "Of those that fit the recommended one, then the others by time, each data x tensor x pipeline and ZeRO stage once."
-    fitting = sorted((choice for choice in choices if choice.fits), key=lambda choice: choice.seconds)
+def order_by_time(
+    priced:Iterable[PricedConfig],  # fitting or not
+) -> list[PricedConfig]:
+    "Those that fit: the recommended one, then the others by time, each data x tensor x pipeline and ZeRO stage once."
+    fitting = sorted((one for one in priced if one.fits), key=lambda one: one.seconds)
     if not fitting: return []
-    close = [choice for choice in fitting if choice.seconds <= MARGIN * fitting[0].seconds]
-    first = min(close, key=lambda choice: (_effort(choice.combination), choice.seconds))
-    by_shape = {_shape(first.combination): first}
-    for choice in fitting: by_shape.setdefault(_shape(choice.combination), choice)
+    close = [one for one in fitting if one.seconds <= MARGIN * fitting[0].seconds]
+    first = min(close, key=lambda one: (_effort(one.config), one.seconds))
+    by_shape: dict[tuple[int, ...], PricedConfig] = {}
+    for one in (first, *fitting):
+        c = one.config
+        by_shape.setdefault((c.data, c.tensor, c.pipeline, c.sharding_stage), one)
     return list(by_shape.values())
 
 # %% ../nbs/15_planner.ipynb #defd5883
-def _compared(best: Choice, tried: Sequence[Choice], words: str, where: Callable[[Combination], bool]) -> str:
-    "What another family of combinations would take, in a sentence."
-    family = [choice for choice in tried if where(choice.combination)]
-    if not family: return f"{words} cannot be had: no such sizes divide the batch, the heads, the layers and the devices."
-    fast = min((choice for choice in family if choice.fits), key=lambda choice: choice.seconds, default=None)
-    if fast is None:
-        small = min(family, key=lambda choice: choice.bytes)
-        return f"{words} takes at least {bytes_text(small.bytes)} on each device: {bytes_text(small.bytes - small.room)} too much."
-    worst = max(("tensor", "bubble", "data"), key=lambda part: getattr(fast.step, part))
-    share, ratio = getattr(fast.step, worst) / fast.seconds, fast.seconds / best.seconds
-    cause = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble", "data": "waiting for gradients or weights"}[worst]
-    return f"{words} fits, and a step takes {ratio:.2f} times as long{f', {share:.0%} of it {cause}' if share > 0.01 else ''}."
+_CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
+           "data": "waiting for gradients or weights"}  # part of a step -> in words
 
-def _reasons(best: Choice, tried: Sequence[Choice]) -> list[str]:
-    "Why this one, sentence by sentence."
-    c, node = best.combination, best.cluster.node
-    said = [f"{c}: a step takes {duration_text(best.seconds)}, MFU {best.mfu:.0%}, {bytes_text(best.bytes)} of {bytes_text(best.room)} on each device."]
-    plain, alone = (lambda o: o.tensor == o.pipeline == 1 and not o.zero), (lambda o: o.tensor == o.pipeline == 1 and o.zero > 0)
-    if plain(c): said.append("Everything fits on each device" + (", so only the batch is divided." if c.devices > 1 else "."))
-    else: said.append(_compared(best, tried, "Plain data parallelism", plain))
-    if c.devices == 1 and c.checkpointing != "none": said.append(_compared(best, tried, "Without checkpointing it", lambda o: o.checkpointing == "none"))
-    if c.tensor > 1 or c.pipeline > 1: said.append(_compared(best, tried, "ZeRO alone", alone))
-    elif c.zero: said.append(_compared(best, tried, "Tensor parallelism in its place", lambda o: o.tensor > 1 and o.pipeline == 1 and not o.zero))
-    if c.tensor > 1 and best.cluster.nodes > 1: said.append(_compared(best, tried, "A tensor group over two nodes", lambda o: o.tensor > node))
-    if c.pipeline > 1: said.append(_compared(best, tried, "Without a pipeline it", lambda o: o.pipeline == 1))
-    return said
+def _compared(best: PricedConfig, family: Sequence[PricedConfig], name: str) -> str:
+    "What another family of configurations would take, in a sentence."
+    if not family:
+        return f"{name} cannot be had: no such sizes divide the batch, the heads, the layers and the devices."
+    fastest = min((one for one in family if one.fits), key=lambda one: one.seconds, default=None)
+    if fastest is None:
+        least = min(one.memory.total for one in family)
+        return f"{name} takes at least {bytes_text(least)} on each device: {_excess(least, best.cluster)} too much."
+    said = f"{name} fits, and a step takes {fastest.seconds / best.seconds:.2f} times as long"
+    seconds, cause = max((getattr(fastest.step, part), words) for part, words in _CAUSES.items())
+    share = seconds / fastest.seconds
+    return f"{said}, {share:.0%} of it {cause}." if share > 0.01 else f"{said}."
+
+def _excess(size: float, cluster: Cluster) -> str: return bytes_text(size - cluster.usable_bytes)
+
+def _is_unsplit(config: ParallelConfig) -> bool: return config.tensor == config.pipeline == 1
+
+def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]:
+    "Why this one, sentence by sentence: what each simpler family would take."
+    config, cluster = best.config, best.cluster
+    plain = [one for one in tried if _is_unsplit(one.config) and not one.config.sharding_stage]
+    sharded = [one for one in tried if _is_unsplit(one.config) and one.config.sharding_stage]
+    yield (f"{config}: a step takes {duration_text(best.seconds)}, MFU {best.mfu:.0%}, "
+           f"{bytes_text(best.memory.total)} of {bytes_text(cluster.usable_bytes)} on each device.")
+    if not _is_unsplit(config) or config.sharding_stage: yield _compared(best, plain, "Plain data parallelism")
+    elif config.devices > 1: yield "Everything fits on each device, so only the batch is divided."
+    else: yield "Everything fits on each device."
+    if config.devices == 1 and config.checkpointing != "none":
+        yield _compared(best, [one for one in tried if one.config.checkpointing == "none"], "Without checkpointing it")
+    if not _is_unsplit(config): yield _compared(best, sharded, "ZeRO alone")
+    elif config.sharding_stage:
+        cut = [one for one in tried if one.config.tensor > 1 and one.config.pipeline == 1]
+        yield _compared(best, [one for one in cut if not one.config.sharding_stage], "Tensor parallelism in its place")
+    if config.tensor > 1 and cluster.num_nodes > 1:
+        wide = [one for one in tried if one.config.tensor > cluster.devices_per_node]
+        yield _compared(best, wide, "A tensor group over two nodes")
+    if config.pipeline > 1:
+        yield _compared(best, [one for one in tried if one.config.pipeline == 1], "Without a pipeline it")
 
 # %% ../nbs/15_planner.ipynb #f2b4d20d
-def _tried(job: Job | PlainJob, cluster: Cluster) -> tuple[Choice, ...]: return tuple(Choice(job, cluster, c) for c in combinations(job, cluster))
+def _priced(job: TransformerSpec | ModelSpec, cluster: Cluster) -> tuple[PricedConfig, ...]:
+    return tuple(PricedConfig(job, cluster, config) for config in parallel_configs(job, cluster))
 
-def _changes(best: Choice) -> str:
+def _other_clusters(cluster: Cluster) -> Iterable[tuple[str, Cluster]]:
+    "(in words, the cluster) for each change that is tried."
+    yield "half the memory", replace(cluster, memory_bytes=cluster.memory_bytes / 2)
+    yield "twice the memory", replace(cluster, memory_bytes=2 * cluster.memory_bytes)
+    yield "four times the nodes", replace(cluster, num_nodes=4 * cluster.num_nodes)
+    if cluster.num_nodes > 1:
+        slow = replace(cluster.inter_node, bytes_per_s=cluster.inter_node.bytes_per_s / 10)
+        yield "links between nodes a tenth as fast", replace(cluster, inter_node=slow)
+
+def _is_alike(one: ParallelConfig, other: ParallelConfig) -> bool:
+    "Whether they divide the model in the same way."
+    return all(getattr(one, size) == getattr(other, size) for size in ("tensor", "pipeline", "sharding_stage"))
+
+def _changes(best: PricedConfig) -> str:
     "What would change the answer."
-    job, cluster, between = best.job, best.cluster, best.cluster.between
-    others = {"half the memory": replace(cluster, memory=cluster.memory / 2), "twice the memory": replace(cluster, memory=2 * cluster.memory),
-              "four times the nodes": replace(cluster, nodes=4 * cluster.nodes)}
-    if cluster.nodes > 1: others["links between nodes a tenth as fast"] = replace(cluster, between=replace(between, bytes_per_s=between.bytes_per_s / 10))
     found, same = [], []
-    for words, other in others.items():
-        options = _tried(job, other)
-        ranked = rank(options)
-        if not options: found.append(f"with {words} no sizes divide the batch, the heads and the layers")
-        elif not ranked: found.append(f"with {words} nothing fits")
-        elif (c := ranked[0].combination).tensor == best.combination.tensor and c.pipeline == best.combination.pipeline and c.zero == best.combination.zero: same.append(words)
-        else: found.append(f"with {words} it is {c}")
-    return "What would change it: " + ("; ".join(found) or "none of what was tried") + "." + (f" The kind stays with {', '.join(same)}." if same else "")
+    for words, other in _other_clusters(best.cluster):
+        priced = _priced(best.job, other)
+        ordered = order_by_time(priced)
+        if not priced: found.append(f"with {words} no sizes divide the batch, the heads and the layers")
+        elif not ordered: found.append(f"with {words} nothing fits")
+        elif _is_alike(ordered[0].config, best.config): same.append(words)
+        else: found.append(f"with {words} it is {ordered[0].config}")
+    said = f"What would change it: {'; '.join(found) or 'none of what was tried'}."
+    return f"{said} The kind stays with {', '.join(same)}." if same else said
 
-def _nothing(tried: Sequence[Choice]) -> str:
+def _more_nodes(job: TransformerSpec | ModelSpec, cluster: Cluster) -> str:
+    "How many nodes of this kind it would take."
+    for doublings in range(1, 9):
+        larger = replace(cluster, num_nodes=cluster.num_nodes * 2**doublings)
+        if any(one.fits for one in _priced(job, larger)):
+            return f"It would fit on {count_text(larger.num_nodes, 'node')} like these."
+    return "More nodes of this kind do not help."
+
+def _nothing_fits(tried: Sequence[PricedConfig]) -> str:
     "By how much nothing fits, and what would help."
-    if not tried: return "Nothing divides: no sizes of data, tensor and pipeline fit the batch, the heads, the layers and the devices."
-    small = min(tried, key=lambda choice: choice.bytes)
-    job, cluster, over = small.job, small.cluster, small.bytes - small.room
-    said = [f"Nothing fits. The least is {small.combination}: {bytes_text(small.bytes)} on each device, {bytes_text(over)} too much."]
-    large = [name for name in ACCELERATORS if USABLE * MEMORIES[name].bytes >= small.bytes]
-    said.append(f"It would fit on {large[0]}." if large else "No device known here has so much memory.")
-    more = next((n for n in (cluster.nodes * 2**i for i in range(1, 9)) if any(c.fits for c in _tried(job, replace(cluster, nodes=n)))), None)
-    said.append(f"It would fit on {count_text(more, 'node')} like these." if more else "More nodes of this kind do not help.")
-    said.append(f"With the optimizer's state in the host's memory (offloading) it would {'fit' if small.parts.optimizer >= over else 'still not fit'}.")
-    return " ".join(said)
+    if not tried: return ("Nothing divides: no sizes of data, tensor and pipeline fit the batch, the heads, the layers "
+                          "and the devices.")
+    small = min(tried, key=lambda one: one.memory.total)
+    need, cluster = small.memory.total, small.cluster
+    large = [name for name in ACCELERATORS if USABLE_SHARE * DEVICES[name].memory_bytes >= need]
+    would = "would" if need - small.memory.optimizer <= cluster.usable_bytes else "would still not"
+    least = f"{small.config}: {bytes_text(need)} on each device, {_excess(need, cluster)} too much"
+    return " ".join([
+        f"Nothing fits. The least is {least}.",
+        f"It would fit on {large[0]}." if large else "No device known here has so much memory.",
+        _more_nodes(small.job, cluster),
+        f"With the optimizer's state in the host's memory (offloading) it {would} fit."])
 
 # %% ../nbs/15_planner.ipynb #fd6f823f
+_SIZES = ["data", "tensor", "pipeline", "sharding_stage", "micro_batch", "checkpointing", "chunks"]
+
 @dataclass(frozen=True)
 class Recommendation:
-    "Which combination to take, why, and what else there is."
-    job:Job|PlainJob
+    "Which configuration to take, why, and what else there is."
+    job:TransformerSpec|ModelSpec
     cluster:Cluster
-    best:Choice|None                   # None where nothing fits
-    alternatives:tuple[Choice, ...]    # that fit, by time
-    tried:tuple[Choice, ...]           # all, fitting or not
+    best:PricedConfig|None                   # None where nothing fits
+    alternatives:tuple[PricedConfig, ...]    # that fit, by time
+    tried:tuple[PricedConfig, ...]           # all, fitting or not
 
     @cached_property
     def summary(self) -> str:
         "The answer and its reasons."
-        return _nothing(self.tried) if self.best is None else " ".join(_reasons(self.best, self.tried))
+        return _nothing_fits(self.tried) if self.best is None else " ".join(_reasons(self.best, self.tried))
 
     @cached_property
     def reason(self) -> str:
         "The answer, its reasons, and what would change it."
         return self.summary if self.best is None else f"{self.summary} {_changes(self.best)}"
 
-    def place(self, choice: Choice) -> int:
-        "How many of the combinations that fit are predicted to be faster, plus one."
-        return 1 + sum(other.seconds < choice.seconds for other in self.tried if other.fits)
+    def place(
+        self,
+        priced:PricedConfig,
+    ) -> int:
+        "How many of the configurations that fit are predicted to be faster, plus one."
+        return 1 + sum(other.seconds < priced.seconds for other in self.tried if other.fits)
 
-    def table(self, rows: int = 5) -> pd.DataFrame:
-        "The best ones: sizes, seconds of a step, MFU in percent, GiB on a device."
+    def table(
+        self,
+        rows:int=5,
+    ) -> pd.DataFrame:  # a configuration's sizes, step_seconds, mfu_percent, memory_gib of a device
+        "The best ones."
         import pandas as pd
-        shown = ([self.best] if self.best else []) + list(self.alternatives)
-        columns = ["data", "tensor", "pipeline", "zero", "micro_batch", "checkpointing", "chunks"]
-        return pd.DataFrame([{**{name: getattr(choice.combination, name) for name in columns}, "step_seconds": choice.seconds, "mfu_percent": 100 * choice.mfu,
-                              "memory_gib": choice.bytes / 2**30} for choice in shown[:rows]], columns=[*columns, "step_seconds", "mfu_percent", "memory_gib"])
+        shown = [*([self.best] if self.best else []), *self.alternatives][:positive_int("rows", rows)]
+        found = [{**{size: getattr(one.config, size) for size in _SIZES}, "step_seconds": one.seconds,
+                  "mfu_percent": 100 * one.mfu, "memory_gib": one.memory.total / 2**30} for one in shown]
+        return pd.DataFrame(found, columns=[*_SIZES, "step_seconds", "mfu_percent", "memory_gib"])
 
 def recommend(
-    job:Job|PlainJob,
+    job:TransformerSpec|ModelSpec,
     cluster:Cluster,
 ) -> Recommendation:
-    "The combination to take on this cluster, by prediction."
-    tried = _tried(job, cluster)
-    best, *others = rank(tried) or [None]
+    "The configuration to take on this cluster, by prediction."
+    tried = _priced(job, cluster)
+    best, *others = order_by_time(tried) or [None]
     return Recommendation(job, cluster, best, tuple(others), tried)
 
 # %% ../nbs/15_planner.ipynb #84c0fce3
-_LLAMA = dict(sequence=4096, vocabulary=32_000, gated=True, tied=False, dropout=False, fused_attention=True)
-JOBS: dict[str, Job|PlainJob] = {job.name: job for job in (
-    PlainJob(name="ResNet-50", batch=8192, parameters=25_557_032, flops=8.2e9, activation_bytes=90e6, layers=50),
-    Job(name="GPT-2 XL, 1.6B", layers=48, hidden=1600, heads=25, batch=512, sequence=1024, vocabulary=50_304),
-    Job(name="LLaMA-like, 7B", layers=32, hidden=4096, heads=32, feed_forward=11_008, batch=512, **_LLAMA),
-    Job(name="LLaMA-like, 70B", layers=80, hidden=8192, heads=64, kv_heads=8, feed_forward=28_672, batch=1024, **_LLAMA),
-    Job(name="GPT-3, 175B", layers=96, hidden=12288, heads=96, batch=1536),
-    Job(name="Llama 3, 405B", layers=126, hidden=16384, heads=128, kv_heads=8, feed_forward=53_248, batch=2048, **_LLAMA | dict(sequence=8192, vocabulary=128_256)),
-    Job(name="GPT, 530B", layers=105, hidden=20480, heads=128, batch=1920))}
-
-# %% ../nbs/15_planner.ipynb #60f829d0
-@dataclass(frozen=True)
-class Run:
-    "A training run of which a paper tells how it was divided and how fast it was."
-    name:str
-    job:Job
-    cluster:Cluster
-    combination:Combination|None   # None: not told
-    figure:float                   # as printed
-    unit:str                       # "s" a step, "TFLOP/s" of a device with what is computed again, "MFU %", or "tokens/s" of a device
-    source:str
-    note:str=""                    # what we assume beyond the source
-    fitted:bool=False              # whether our constants were fitted on it
-
-    @property
-    def seconds(self) -> float:
-        "Of a step, as published."
-        if self.unit == "s": return self.figure
-        if self.unit == "tokens/s": return self.job.batch * self.job.sequence / self.figure / self.cluster.devices
-        output = 2 * self.job.sequence * self.job.hidden * self.job.vocabulary
-        forwards = 3 * self.job.flops if self.unit == "MFU %" else 4 * self.job.flops - output
-        rate = self.cluster.flops_per_s * self.figure / 100 if self.unit == "MFU %" else self.figure * 1e12
-        return self.job.batch * forwards / (self.cluster.devices * rate)
-
-    @property
-    def mfu(self) -> float: return 3 * self.job.flops * self.job.batch / (self.seconds * self.cluster.devices * self.cluster.flops_per_s)
-
-    def predicted(self) -> Choice:
-        "Their combination priced by our model; where it is not told, the one that we recommend."
-        return recommend(self.job, self.cluster).best if self.combination is None else evaluate(self.job, self.cluster, self.combination)
-
-# %% ../nbs/15_planner.ipynb #72c1a31b
-def _gpt(size: str, layers: int, hidden: int, heads: int, batch: int, **other: Any) -> Job: return Job(name=size, layers=layers, hidden=hidden, heads=heads, batch=batch, **other)
-
-def _divided(devices: int, tensor: int = 1, pipeline: int = 1, zero: int = 0, micro: int = 1, checkpointing: str = "full", chunks: int = 1) -> Combination:
-    "A recipe; those that checkpoint selectively divide norms and dropout, too."
-    return Combination(devices // tensor // pipeline, tensor, pipeline, zero, micro, checkpointing, tensor > 1 and checkpointing == "selective", chunks)
-
-_NARAYANAN = [Run(f"Megatron-LM {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, t, p), rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 1",
-                  "micro-batch 1; the paper interleaves, in how many chunks is not told: priced without", True) for size, shape, t, p, devices, batch, rate in (
-    ("1.7B", (24, 2304, 24), 1, 1, 32, 512, 137), ("3.6B", (30, 3072, 32), 2, 1, 64, 512, 138), ("7.5B", (36, 4096, 32), 4, 1, 128, 512, 142),
-    ("18.4B", (40, 6144, 48), 8, 1, 256, 1024, 135), ("39.1B", (48, 8192, 64), 8, 2, 512, 1536, 138), ("76.1B", (60, 10240, 80), 8, 4, 1024, 1792, 140),
-    ("145.6B", (80, 12288, 96), 8, 8, 1536, 2304, 148), ("310.1B", (96, 16384, 128), 8, 16, 1920, 2160, 155),
-    ("529.6B", (105, 20480, 128), 8, 35, 2520, 2520, 163), ("1008B", (128, 25600, 160), 8, 64, 3072, 3072, 163))]
-_GPT3, _530B = _gpt("175B", 96, 12288, 96, 1536), _gpt("530B", 105, 20480, 128, 2240)
-_AGAINST = [Run(f"{name} {devices}", _GPT3, cluster(nodes=devices // 8), c, rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 2") for name, devices, c, rate in (
-    *(("Megatron-LM 175B on", n, _divided(n, 8, 12), rate) for n, rate in ((384, 153), (768, 149), (1536, 141))),
-    *(("ZeRO-3 175B on", n, _divided(n, zero=3, micro=m), rate) for n, m, rate in ((384, 4, 144), (768, 2, 88), (1536, 1, 44))))]
-_AGAINST += [Run(f"{name} {devices}", replace(_530B, batch=batch), cluster(nodes=devices // 8), c, rate, "TFLOP/s", "Narayanan and others 2021, arXiv:2104.04473, table 2") for name, devices, batch, c, rate in (
-    *(("Megatron-LM 530B on", n, 2240, _divided(n, 8, 35), rate) for n, rate in ((560, 171), (1120, 167), (2240, 159))),
-    *(("ZeRO-3 530B on", n, batch, _divided(n, zero=3, micro=m), rate) for n, batch, m, rate in ((640, 2560, 4, 138), (1120, 2240, 2, 98), (2240, 2240, 1, 48))))]
-
-# %% ../nbs/15_planner.ipynb #93b4f24c
-_KORTHIKANTI = [Run(f"selective {size}", _gpt(size, *shape, batch), cluster(nodes=devices // 8), _divided(devices, 8, p, micro=m, checkpointing="selective", chunks=v), seconds, "s", "Korthikanti and others 2022, arXiv:2205.05198, tables 3 and 5")
-    for size, shape, p, v, devices, batch, m, seconds in (("22B", (48, 6144, 64), 1, 1, 8, 4, 4, 1.10), ("175B", (96, 12288, 96), 8, 3, 64, 64, 1, 13.75),
-                                                          ("530B", (105, 20480, 128), 35, 3, 280, 280, 1, 37.83), ("1T", (128, 25600, 160), 64, 1, 512, 512, 1, 71.49))]
-_OTHERS = [
-    Run("selective 530B on 2240", _530B, cluster(nodes=280), _divided(2240, 8, 35, checkpointing="selective", chunks=3), 54.2, "MFU %", "Korthikanti and others 2022, arXiv:2205.05198, abstract", "batch 2,240: eight copies of the smaller run"),
-    *(Run(f"MT-NLG 530B on {n}", replace(_530B, batch=1920), cluster(nodes=n // 8), _divided(n, 8, 35), seconds, "s", "Smith and others 2022, arXiv:2201.11990, section 2.4", "micro-batch 1") for n, seconds in ((2240, 60.1), (2800, 50.2), (3360, 44.4))),
-    Run("BLOOM 176B", _gpt("176B", 70, 14336, 112, 2048, vocabulary=250_880, dropout=False), cluster(nodes=48, between=Network("Omni-Path, 50 Gbit/s for each device", 6.25e9, 3e-6, "four links of 100 Gbit/s in a node of eight; latency assumed")),
-        _divided(384, 4, 12, 1, 2), 156, "TFLOP/s", "BigScience 2022 (BLOOM), arXiv:2211.05100"),
-    Run("OPT-175B", replace(_GPT3, batch=992), cluster(nodes=124), _divided(992, 8, zero=3, micro=8), 147, "TFLOP/s", "Zhang and others 2022 (OPT), arXiv:2205.01068", "2 million tokens as 992 sequences; tensor size 8; the rate counts what is computed again; link of Selene"),
-    Run("GLM-130B", _gpt("130B", 70, 12288, 96, 4224, vocabulary=150_528, feed_forward=32_768, gated=True), cluster("A100 40 GB", nodes=96), _divided(768, 4, 8, 1), 32.5, "MFU %", "Zeng and others 2023 (GLM-130B), arXiv:2210.02414", "ZeRO 1, micro-batch 1; link of Selene"),
-    Run("GPT-NeoX-20B", _gpt("20B", 44, 6144, 64, 1536, vocabulary=50_432, tied=False, dropout=False), cluster("A100 40 GB", nodes=12, between=Network("InfiniBand HDR, 100 Gbit/s for each device", 12.5e9, 3e-6, "four adapters in a node of eight; latency assumed")),
-        _divided(96, 2, 4, 1, 4), 117, "TFLOP/s", "Black and others 2022 (GPT-NeoX-20B), arXiv:2204.06745", "adapters of 200 Gbit/s; 1,536 sequences for the 3.15 million tokens"),
-    *(Run(f"Llama 3 405B on {n}", Job(name="405B", layers=126, hidden=16384, heads=128, kv_heads=8, feed_forward=53_248, vocabulary=128_256, sequence=8192, batch=2048, gated=True, tied=False, dropout=False, fused_attention=True),
-          cluster("H100 80 GB", nodes=n // 8, between=replace(NETWORKS["InfiniBand NDR, 400 Gbit/s"], name="RoCE, 400 Gbit/s")), Combination(n // 128, 8, 16, 1, 1, "none", True, 8), rate, "MFU %", "Llama team 2024, arXiv:2407.21783, table 4",
-          "8 chunks; gradients held as in ZeRO 1") for n, rate in ((8192, 43), (16384, 41))),
-    Run("LLaMA-65B", Job(name="65B", layers=80, hidden=8192, heads=64, feed_forward=22_016, vocabulary=32_000, batch=2048, gated=True, tied=False, dropout=False, fused_attention=True), cluster(nodes=256), None, 380, "tokens/s",
-        "Touvron and others 2023, arXiv:2302.13971, section 2.4", "4 million tokens as 2,048 sequences; link of Selene")]
-RUNS = (*_NARAYANAN, *_AGAINST, *_KORTHIKANTI, *_OTHERS)
+_LLAMA = dict(sequence_length=4096, vocabulary=32_000, gated=True, tied=False, dropout=False, fused_attention=True)
+_LLAMA3 = {**_LLAMA, "sequence_length": 8192, "vocabulary": 128_256}
+JOBS: dict[str, TransformerSpec|ModelSpec] = {job.name: job for job in (
+    ModelSpec(name="ResNet-50", global_batch=8192, parameters=25_557_032, flops=8.2e9, activation_bytes=90e6,
+              layers=50),
+    TransformerSpec(name="GPT-2 XL, 1.6B", layers=48, hidden=1600, heads=25, global_batch=512, sequence_length=1024,
+                    vocabulary=50_304),
+    TransformerSpec(name="LLaMA-like, 7B", layers=32, hidden=4096, heads=32, feed_forward=11_008, global_batch=512,
+                    **_LLAMA),
+    TransformerSpec(name="LLaMA-like, 70B", layers=80, hidden=8192, heads=64, kv_heads=8, feed_forward=28_672,
+                    global_batch=1024, **_LLAMA),
+    TransformerSpec(name="GPT-3, 175B", layers=96, hidden=12288, heads=96, global_batch=1536),
+    TransformerSpec(name="Llama 3, 405B", layers=126, hidden=16384, heads=128, kv_heads=8, feed_forward=53_248,
+                    global_batch=2048, **_LLAMA3),
+    TransformerSpec(name="GPT, 530B", layers=105, hidden=20480, heads=128, global_batch=1920))}
 
 # %% ../nbs/15_planner.ipynb #a2bf72f2
-def calibrate(
-    runs:Iterable[Run],  # on which to fit
-) -> tuple[float, float]:
-    "`matrix_share` and `passes` with which the predicted seconds are nearest, by the squares of the logarithms of their ratios, on a grid."
-    runs, found = list(runs), {}
-    for share in range(40, 91):
-        for passes in range(0, 16):
-            changed = [replace(run, cluster=replace(run.cluster, matrix_share=share / 100, passes=float(passes))) for run in runs]
-            found[share / 100, float(passes)] = sum(math.log(run.predicted().seconds / run.seconds)**2 for run in changed)
-    return min(found, key=found.get)
+def predict_run(
+    run:PublishedRun,
+) -> PricedConfig:
+    "Their configuration priced by our model; where it is not told, the one that we recommend."
+    if run.config is not None: return price(run.job, run.cluster, run.config)
+    if (best := recommend(run.job, run.cluster).best) is None: raise ValueError(f"nothing fits for {run.name}")
+    return best
+
+def _misfit(run: PublishedRun, share: float, passes: float) -> float:
+    "Squared logarithm of predicted over published seconds."
+    changed = replace(run.cluster, matrix_share=share, memory_passes=passes)
+    return math.log(predict_run(replace(run, cluster=changed)).seconds / run.seconds)**2
+
+def calibrate_cluster(
+    runs:Iterable[PublishedRun],  # on which to fit
+) -> tuple[float, float]:         # matrix_share and memory_passes
+    "The constants with which the predicted seconds are nearest, by their logarithms, on a grid."
+    runs = list(runs)
+    grid = [(share / 100, float(passes)) for share in range(40, 91) for passes in range(16)]
+    return min(grid, key=lambda point: sum(_misfit(run, *point) for run in runs))
 
 # %% ../nbs/15_planner.ipynb #6128675a
-def short_text(
-    c:Combination|None,
-) -> str:
-    "data x tensor x pipeline and what else is switched on."
-    if c is None: return "not told"
-    extras = [f"ZeRO {c.zero}"] * (c.zero > 0) + [c.checkpointing] * (c.checkpointing != "none")
-    return ", ".join([f"{c.data} x {c.tensor} x {c.pipeline}", *extras])
+def _compare_run(run: PublishedRun) -> dict[str, object]:
+    "A row of `compare_published`."
+    theirs, found = predict_run(run), recommend(run.job, run.cluster)
+    kind, best = theirs.config.checkpointing, found.best
+    alike = order_by_time(one for one in found.tried if one.config.checkpointing == kind)
+    slower = lambda other: 100 * (theirs.seconds / other.seconds - 1)
+    return dict(run=run.name, published_seconds=run.seconds, predicted_seconds=theirs.seconds,
+                error_percent=100 * (theirs.seconds / run.seconds - 1), published_mfu_percent=100 * run.mfu,
+                predicted_mfu_percent=100 * theirs.mfu, fits=theirs.fits, theirs=run.config, ours=best.config,
+                place=found.place(theirs), fitting=sum(one.fits for one in found.tried), loss_percent=slower(best),
+                loss_alike_percent=slower(alike[0]) if alike else math.nan, fitted=run.fitted, source=run.source)
 
-def compare(
-    runs:Iterable[Run],
-) -> pd.DataFrame:  # run, seconds and MFU published and predicted, error_percent, fits, theirs, ours, place, fitting, loss_percent, loss_alike_percent, fitted, source
-    "Published runs beside their prediction, and their combination beside ours."
+def compare_published(
+    runs:Iterable[PublishedRun],
+) -> pd.DataFrame:  # a row for each run, in its order
+    "Published seconds and MFU beside the predicted ones, and their configuration beside ours."
     import pandas as pd
-    rows = []
-    for run in runs:
-        theirs, found = run.predicted(), recommend(run.job, run.cluster)
-        alike = rank(choice for choice in found.tried if choice.combination.checkpointing == theirs.combination.checkpointing)
-        rows.append(dict(run=run.name, published_seconds=run.seconds, predicted_seconds=theirs.seconds, error_percent=100 * (theirs.seconds / run.seconds - 1),
-                         published_mfu_percent=100 * run.mfu, predicted_mfu_percent=100 * theirs.mfu, fits=theirs.fits, theirs=run.combination,
-                         ours=found.best.combination, place=found.place(theirs), fitting=sum(choice.fits for choice in found.tried), loss_percent=100 * (theirs.seconds / found.best.seconds - 1),
-                         loss_alike_percent=100 * (theirs.seconds / alike[0].seconds - 1) if alike else math.nan, fitted=run.fitted, source=run.source))
-    return pd.DataFrame(rows)
+    return pd.DataFrame([_compare_run(run) for run in runs])

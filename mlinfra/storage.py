@@ -3,6 +3,7 @@
 # %% ../nbs/07_storage.ipynb #91725833
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import random
@@ -12,22 +13,20 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import torch
-from torch.utils.data import Dataset, get_worker_info, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from .arithmetic import Stages
-from .engine.checks import positive_int
+from .engine.checks import one_of, positive_int, positive_ints, whole_number
 from .engine.hardware import StorageModel
-from .engine.jpegs import decode_image, JpegFolder, read_file
+from .engine.jpegs import JpegFolder, decode_image, read_file
 from .engine.reads import measure_reads, read_block
-from .engine.shards import image_and_label, listed, mixed, read_shard, shard_share
-from .engine.widgets import count_text
+from .engine.shards import image_and_label, list_shards, mixed, shard_share
 
 # %% auto #0
-__all__ = ['LOCK_SECONDS', 'sweep_blocks', 'SimulatedStorage', 'sweep_in_flight', 'ReadAhead', 'ShardDataset', 'loaded_step']
+__all__ = ['sweep_blocks', 'SimulatedStorage', 'sweep_in_flight', 'ReadAhead', 'ShardDataset', 'loaded_step']
 
 # %% ../nbs/07_storage.ipynb #1cf58b3f
 if TYPE_CHECKING:
@@ -35,23 +34,35 @@ if TYPE_CHECKING:
 
 # %% ../nbs/07_storage.ipynb #c587c5fa
 def sweep_blocks(
-    path:str|os.PathLike,                                       # a file much larger than the blocks
+    path:str|os.PathLike,                                         # a file much larger than the blocks
     blocks:Iterable[int]=tuple(4096 << 2 * i for i in range(6)),  # bytes: 4 KiB to 4 MiB
-    reads:int=100,                                              # of each kind, and at least 8 MiB; fewer where the file ends
-    in_flight:int=1,                                            # threads that read at once
-) -> pd.DataFrame:                                              # cache, pattern, block_bytes, bytes_per_s, operations_per_s, p50_seconds, p99_seconds, cached_share
+    # of each kind, and at least 8 MiB; fewer where the file ends
+    reads:int=100,
+    in_flight:int=1,                                              # threads that read at once
+) -> pd.DataFrame:  # cache, pattern, block_bytes, bytes_per_s, operations_per_s, p50_seconds, p99_seconds, cached_share
     "Reads of each size, cold and warm, random and sequential."
     import pandas as pd
-    kinds = [(cold, pattern, block) for block in blocks for cold in (True, False) for pattern in ("random", "sequential")]
-    results = [measure_reads(path, block, pattern, max(reads, (8 << 20) // block), cold, in_flight) for cold, pattern, block in kinds]
-    return pd.DataFrame([dict(cache="cold" if r.cold else "warm", pattern=r.pattern, block_bytes=r.block, bytes_per_s=r.bytes_per_s,
-                              operations_per_s=r.operations_per_s, p50_seconds=r.percentile(50), p99_seconds=r.percentile(99), cached_share=r.cached) for r in results])
+    rows, reads = [], positive_int("reads", reads)
+    for block in positive_ints("blocks", tuple(blocks)):
+        for cold, pattern in itertools.product((True, False), ("random", "sequential")):
+            r = measure_reads(path, block, pattern, max(reads, (8 << 20) // block), cold, in_flight)
+            rows.append(dict(cache="cold" if cold else "warm", pattern=pattern, block_bytes=block,
+                             bytes_per_s=r.bytes_per_s,
+                             operations_per_s=r.operations_per_s, p50_seconds=r.percentile(50),
+                             p99_seconds=r.percentile(99),
+                             cached_share=r.cached_share))
+    return pd.DataFrame(rows)
 
 # %% ../nbs/07_storage.ipynb #5fd2cbae
-LOCK_SECONDS = 10.0  # nobody holds the device longer, unless it died
+class _Shared(ctypes.Structure):
+    "What all processes know of the simulated device."
+    _fields_ = (("free_at", ctypes.c_double), ("seconds", ctypes.c_double), ("reads", ctypes.c_int64),
+                ("bytes", ctypes.c_int64))
 
 class SimulatedStorage:
-    "Real reads, each held until the modelled device would have delivered it; threads and worker processes share the device."
+    "Real reads, each held until the modelled device would have delivered it; threads and processes share the device."
+    lock_seconds = 10.0  # nobody holds the device longer, unless it died
+
     def __init__(
         self,
         model:StorageModel,                             # such as `STORAGES["NFS"]`
@@ -59,7 +70,7 @@ class SimulatedStorage:
     ):
         context = get_context("spawn")  # its locks serve workers however they are started
         self.model, self.read = model, read
-        self._lock, self._state = context.Lock(), context.RawArray("d", 4)  # when the device is next free; reads, bytes and seconds so far
+        self._lock, self._shared = context.Lock(), context.RawValue(_Shared)
 
     def __call__(self, path: str, start: int = 0, size: int | None = None) -> torch.Tensor:
         "The bytes of a file, or `size` of them from `start` on."
@@ -69,35 +80,38 @@ class SimulatedStorage:
         while (left := ready - time.monotonic()) > 0: time.sleep(left)
         return raw
 
-    def _claim(self, begin: float, bytes: int) -> float:
+    def _claim(self, begin: float, size: int) -> float:
         "When this read is delivered: after those that claimed the device before it."
-        with self._held() as state:
-            state[0] = max(begin, state[0]) + self.model.service(bytes)
-            ready = max(state[0] + self.model.latency, time.monotonic())
-            for i, amount in enumerate((1, bytes, ready - begin), 1): state[i] += amount
+        with self._held() as shared:
+            shared.free_at = max(begin, shared.free_at) + self.model.service(size)
+            ready = max(shared.free_at + self.model.latency_seconds, time.monotonic())
+            shared.reads = shared.reads + 1
+            shared.bytes = shared.bytes + size
+            shared.seconds = shared.seconds + ready - begin
             return ready
 
     @contextmanager
-    def _held(self) -> Iterator[Any]:
+    def _held(self) -> Iterator[_Shared]:
         "The shared numbers, locked."
-        if not self._lock.acquire(timeout=LOCK_SECONDS): raise RuntimeError("a process died while it held the simulated storage: make a new SimulatedStorage")
-        try: yield self._state
+        if not self._lock.acquire(timeout=self.lock_seconds):
+            raise RuntimeError("a process died while it held the simulated storage: make a new SimulatedStorage")
+        try: yield self._shared
         finally: self._lock.release()
 
     @property
     def reads(self) -> int:
         "Reads so far, by all processes."
-        return int(self._state[1])
+        return self._shared.reads
 
     @property
     def bytes(self) -> int:
         "Bytes read so far, by all processes."
-        return int(self._state[2])
+        return self._shared.bytes
 
     @property
     def seconds(self) -> float:
         "Seconds that all readers together have spent in reads."
-        return self._state[3]
+        return self._shared.seconds
 
 # %% ../nbs/07_storage.ipynb #7537b6e0
 def sweep_in_flight(
@@ -109,9 +123,10 @@ def sweep_in_flight(
 ) -> pd.DataFrame:                                   # in_flight, predicted_per_s, measured_per_s, error
     "Reads a second through the simulated device, beside what Little's law predicts."
     import pandas as pd
-    device, rows = SimulatedStorage(model), []
-    for n in in_flight:
-        measured = measure_reads(path, bytes, reads=max(reads, 8 * n), cold=False, in_flight=n, read=device, seconds=2.0)
+    device, rows, reads = SimulatedStorage(model), [], positive_int("reads", reads)
+    for n in positive_ints("in_flight", tuple(in_flight)):
+        measured = measure_reads(path, bytes, reads=max(reads, 8 * n), cold=False, in_flight=n, read=device,
+                                 budget_seconds=2.0)
         rows.append((n, model.throughput(bytes, n), measured.operations_per_s))
     frame = pd.DataFrame(rows, columns=["in_flight", "predicted_per_s", "measured_per_s"])
     return frame.assign(error=frame.predicted_per_s / frame.measured_per_s - 1)
@@ -125,7 +140,7 @@ class ReadAhead(Dataset):
         in_flight:int=16,    # reads at once in each worker
     ):
         if folder.on_error != "raise": raise ValueError(f"folder must have on_error='raise', got {folder.on_error!r}")
-        self.folder, self.in_flight = folder, positive_int("in_flight", in_flight)
+        self.folder, self.in_flight = folder, positive_int("in_flight", in_flight, most=10_000)
 
     def __len__(self) -> int: return len(self.folder)
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]: return self.folder[i]
@@ -143,36 +158,43 @@ class ReadAhead(Dataset):
 
 # %% ../nbs/07_storage.ipynb #2ab7d6a1
 class ShardDataset(IterableDataset):
-    "Images in tar shards: yields (uint8 tensor of 3 x height x width, int), each sample once an epoch over all ranks and workers."
+    "Images in tar shards: (uint8 tensor of 3 x height x width, int), each once an epoch over all ranks and workers."
     def __init__(
         self,
         root:str|os.PathLike,            # a folder of .tar files, such as `write_shards` makes
         transform:Callable|None=None,    # applied to each image
+        *,
         shuffle:bool=False,              # mix shards, and samples in a buffer
         seed:int=0,                      # of the orders
         rank:int=0,                      # which process of a distributed run
         world_size:int=1,                # processes of a distributed run
         buffer:int=1000,                 # samples, still encoded, that each worker mixes
-        on_error:str="raise",            # an image that cannot be decoded: "raise" names it, "skip" warns; a damaged shard always raises
-        read:Callable[[str, int, int], torch.Tensor]=read_block,   # path, start, bytes -> bytes, such as a `SimulatedStorage`
-        block:int=4 << 20,               # bytes of a read
-        decode:Callable[[torch.Tensor, str], torch.Tensor]=decode_image,   # bytes, name -> pixels
+        # an image that cannot be decoded: "raise" names it, "skip" warns; a damaged shard always raises
+        on_error:str="raise",
+        # path, start, bytes -> bytes, such as a `SimulatedStorage`
+        read:Callable[[str, int, int], torch.Tensor]=read_block,
+        block_bytes:int=4 << 20,         # of a read
+        decode:Callable[[torch.Tensor, str], torch.Tensor]=decode_image,  # bytes, name -> pixels
     ):
-        self.world_size, self.buffer, self.block = positive_int("world_size", world_size), positive_int("buffer", buffer), positive_int("block", block)
-        if not 0 <= rank < world_size: raise ValueError(f"rank must lie between 0 and {world_size - 1}, got {rank}")
-        if on_error not in ("raise", "skip"): raise ValueError(f"on_error must be raise or skip, got {on_error!r}")
-        self.root, self.transform, self.shuffle, self.seed, self.rank, self.on_error, self.read, self.decode = Path(root), transform, shuffle, seed, rank, on_error, read, decode
-        self.shards, self.classes = listed(self.root)
+        self.world_size = positive_int("world_size", world_size)
+        self.rank = whole_number("rank", rank, 0, self.world_size - 1)
+        self.buffer, self.block_bytes = positive_int("buffer", buffer), positive_int("block_bytes", block_bytes)
+        self.on_error = one_of("on_error", on_error, ("raise", "skip"))
+        self.transform, self.shuffle, self.seed, self.read, self.decode = transform, shuffle, seed, read, decode
+        self.shards, self.classes = list_shards(root)
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # workers that persist read it
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(
+        self,
+        epoch:int,  # from 0
+    ) -> None:
         "Choose the order of the next epoch; without it every epoch has the same."
         self._epoch[0] = epoch
 
     @property
     def samples(self) -> int | None:
-        "Samples in all shards, or None where no index tells. A rank's share depends on the number of workers, so there is no length."
-        counts = [count for _, count, _ in self.shards]
+        "Samples in all shards, or None where no index tells. A rank's share depends on its workers: it has no length."
+        counts = [shard.samples for shard in self.shards]
         return None if None in counts else sum(counts)
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
@@ -181,21 +203,16 @@ class ShardDataset(IterableDataset):
         slot, order = self.rank * workers + mine, list(self.shards)
         if self.shuffle: self._rng(-1).shuffle(order)
         own = shard_share(len(order), slot, self.world_size * workers)
-        samples = (sample for shard, part, parts in own for sample in itertools.islice(self._samples(*order[shard]), part, None, parts))
-        for path, key, sample in mixed(samples, self.buffer, self._rng(slot)) if self.shuffle else samples: yield from self._decoded(path, key, sample)
+        samples = (sample for shard, part, parts in own
+                   for sample in itertools.islice(order[shard].read(self.read, self.block_bytes), part, None, parts))
+        for place, members in mixed(samples, self.buffer, self._rng(slot)) if self.shuffle else samples:
+            yield from self._decoded(place, members)
 
     def _rng(self, slot: int) -> random.Random: return random.Random(f"{self.seed} {int(self._epoch)} {slot}")
 
-    def _samples(self, path: str, count: int | None, size: int | None) -> Iterator[tuple[str, str, dict[str, bytes]]]:
-        "A shard's samples, compared with what the index promises."
-        if size is not None and os.path.getsize(path) != size: raise ValueError(f"{path} has {os.path.getsize(path):,} bytes, its index promises {size:,}: it is truncated or altered")
-        found = 0
-        for found, (key, sample) in enumerate(read_shard(path, self.read, self.block), 1): yield path, key, sample
-        if count is not None and found != count: raise ValueError(f"{path} holds {count_text(found, 'sample')}, its index promises {count:,}")
-
-    def _decoded(self, path: str, key: str, sample: dict[str, bytes]) -> Iterator[tuple[torch.Tensor, int]]:
+    def _decoded(self, place: str, members: dict[str, bytes]) -> Iterator[tuple[torch.Tensor, int]]:
         "The image and its label; nothing where it is skipped."
-        try: pixels, label = image_and_label(path, key, sample, self.decode)
+        try: pixels, label = image_and_label(place, members, self.decode)
         except ValueError as error:
             if self.on_error == "raise": raise
             warnings.warn(f"left out: {error}", stacklevel=2)
@@ -209,5 +226,6 @@ def loaded_step(
     cores:int=1,      # that loading can have to itself
 ) -> float:           # seconds
     "Seconds from step to step, in the steady state."
+    workers, cores = whole_number("workers", workers), positive_int("cores", cores)
     if workers == 0: return stages.serial
-    return max(stages.compute, (stages.read + stages.preprocess) / positive_int("workers", workers), stages.preprocess / min(workers, positive_int("cores", cores)))
+    return max(stages.compute, (stages.read + stages.preprocess) / workers, stages.preprocess / min(workers, cores))

@@ -323,7 +323,7 @@ def compare(
         with CollectiveLog() as back: output.backward(gradient)
     unfinished = sum(any(place.is_partial() for place in getattr(p.grad, "placements", ())) for p in split.parameters())
     return Compared(_apart([(output, expected)]), _apart([(ours.grad, theirs.grad)]), _apart(_pairs(split, whole)), dict(there.counts), dict(back.counts),
-                    there.sent + back.sent, debug.get_total_counts(), unfinished, kept)
+                    there.sent_bytes + back.sent_bytes, debug.get_total_counts(), unfinished, kept)
 
 def _pairs(split: nn.Module, whole: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
     "Each gradient of the split model beside what it should be."
@@ -497,9 +497,9 @@ def train_parts(
     loader = ShardLoader(first_digits(training.samples), training.batch, place_in(column)[0] if column else 0, groups, shuffle=True)
     losses, seconds = [], []
     with CollectiveLog() as wire:
-        for x, y in loader:
+        for (x, y), whole in zip(loader, loader.batch_sizes()):
             start = time.perf_counter()
-            loss = F.cross_entropy(model(to_float(x).to(kind)), y, reduction="sum") * (groups / loader.whole)
+            loss = F.cross_entropy(model(to_float(x).to(kind)), y, reduction="sum") * (groups / whole)
             loss.backward()
             _step(model, column if training.how == "by hand" else None, groups)
             losses.append(loss.detach())
@@ -507,8 +507,8 @@ def train_parts(
     total = summed(torch.stack(losses), column) if column else torch.stack(losses)
     dims = cuts(model)
     if hasattr(model, "unshard"): model.unshard()
-    whole = [p.full_tensor() if hasattr(p, "full_tensor") else all_gathered(p.detach(), dims[name], group) if name in dims else p for name, p in model.named_parameters()]
-    return RankTrialResult((total / groups).tolist(), row(whole), torch.empty(0), len(wire.calls), sum(call.bytes for call in wire.calls), seconds)
+    parameters = [p.full_tensor() if hasattr(p, "full_tensor") else all_gathered(p.detach(), dims[name], group) if name in dims else p for name, p in model.named_parameters()]
+    return RankTrialResult((total / groups).tolist(), row(parameters), torch.empty(0), wire.calls, seconds)
 
 # %% ../nbs/14_tensor_parallel.ipynb #6cd02e64
 def _divide(model: nn.Module, training: Training) -> Any:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
-from .engine.sweeps import summarise, sweep_rows
+from .engine.checks import fraction, nonnegative_float, nonnegative_int, positive_int
+from .engine.sweeps import SweepTask, summarise, sweep_rows
 from .engine.widgets import progress_bar
 
 # %% auto #0
-__all__ = ['PUBLISHED', 'sweep_workers', 'WorkerCurve', 'fit_curve', 'verdict', 'heavier']
+__all__ = ['PUBLISHED', 'sweep_workers', 'WorkerCurve', 'fit_curve', 'verdict']
 
 # %% ../nbs/06_workers.ipynb #82792060
 if TYPE_CHECKING:
@@ -24,58 +25,78 @@ PUBLISHED = {  # workers -> (train seconds, evaluation seconds); Gluon on a p3.2
     0: (12.96, 4.154), 2: (6.167, 2.499), 4: (4.04, 2.589), 6: (3.765, 2.61), 8: (3.94, 2.666),
 }
 
-# %% ../nbs/06_workers.ipynb #d29d3779
+# %% ../nbs/06_workers.ipynb #d29d3780
 def sweep_workers(
-    dataset:Dataset,                        # map-style, of (input, label)
+    dataset:Dataset,                        # map-style, of (input, label), or of whatever `step` takes
     workers:Iterable[int]=(0, 2, 4, 6, 8),  # numbers of loading processes
     batch_size:int=64,                      # samples in a batch
+    *,
+    repeats:int=1,                          # rounds
     progress:bool=True,                     # show a bar
-    **options:Any,                          # test, transform, repeats, model, epochs, seed, device: see `sweep_rows`
+    **task:Any,  # test, transform, model, step, loss_fn, optimizer, collate_fn, epochs, seed, device: see `SweepTask`
 ) -> pd.DataFrame:                          # workers, train_seconds, eval_seconds, accuracy, wait_share, ...
     "Train once for each number of workers, from the same seed, and compare."
-    with progress_bar(progress) as report: return summarise(sweep_rows(dataset, workers, batch_size, report=report, **options))
+    checked = SweepTask(dataset, batch_size=batch_size, **task)
+    with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report))
 
 # %% ../nbs/06_workers.ipynb #8e3dea93
 @dataclass(frozen=True)
 class WorkerCurve:
-    "What determines the time of a run with workers; all in seconds of one iteration unless stated."
-    load:float         # to load a batch, on one core
-    compute:float      # of training, on the wall clock
-    compute_cpu:float  # of training, added over cores
-    handover:float     # to take a batch from a worker
-    contention:float   # 0: workers have cores of their own; 1: each shares a core with training
-    startup:float      # seconds for each worker in a run
-    iterations:int     # of a run
-    cores:int          # usable
+    "What determines the time of a run with workers; seconds are of one iteration unless stated."
+    load_seconds:float             # to load a batch, on one core
+    compute_seconds:float          # of training, on the wall clock
+    compute_cpu_seconds:float      # of training, added over cores
+    worker_transfer_seconds:float  # to take a batch from a worker
+    contention:float               # 0: workers have cores of their own; 1: each shares a core with training
+    startup_seconds:float          # for each worker in a run
+    iterations:int                 # of a run
+    cores:int                      # usable
+
+    def __post_init__(self):
+        for name in ("load_seconds", "compute_seconds", "compute_cpu_seconds", "worker_transfer_seconds",
+                     "startup_seconds"):
+            nonnegative_float(name, getattr(self, name))
+        fraction("contention", self.contention)
+        positive_int("iterations", self.iterations), positive_int("cores", self.cores)
+
+    @property
+    def busy_cores(self) -> float:
+        "Cores that training keeps busy."
+        return min(self.compute_cpu_seconds / max(self.compute_seconds, 1e-12), self.cores)
 
     def shared(self) -> tuple[float, float]:
         "Speeds of training and of a worker while both are at work, as shares of their speeds alone."
-        threads = min(max(self.compute_cpu / max(self.compute, 1e-12), 1.0), self.cores)
+        threads = max(self.busy_cores, 1.0)
         return 1 - self.contention * (1 - 0.5**threads), 1 - self.contention / 2
 
     def computing(self, workers: int) -> float:
         "Seconds of training in one iteration, slowed down while workers load."
-        (training, worker), alone = self.shared(), self.compute + self.handover
-        loading = self.load / (min(workers, self.cores) * worker)
+        (training, worker), alone = self.shared(), self.compute_seconds + self.worker_transfer_seconds
+        loading = self.load_seconds / (min(workers, self.cores) * worker)
         return min(alone + (1 - training) * loading, alone / training)
 
     def loading(self, workers: int) -> float:
         "Seconds from one loaded batch to the next, slowed down while training computes."
-        return self.load / min(workers, self.cores) + (1 - self.shared()[1]) * self.computing(workers)
+        return self.load_seconds / min(workers, self.cores) + (1 - self.shared()[1]) * self.computing(workers)
 
     def step(self, workers: int) -> float:
         "Seconds of one iteration."
-        if workers == 0: return self.load + self.compute
-        work = self.load + self.compute_cpu + self.handover  # the cores cannot do more than all the time
+        if nonnegative_int("workers", workers) == 0: return self.load_seconds + self.compute_seconds
+        work = self.load_seconds + self.compute_cpu_seconds + self.worker_transfer_seconds
+        # cores cannot do more than all the time
         return max(self.computing(workers), self.loading(workers), work / self.cores)
 
     def train_seconds(self, workers: int) -> float:
         "Seconds of a run."
-        return self.startup * workers + self.iterations * self.step(workers)
+        return self.startup_seconds * workers + self.iterations * self.step(workers)
 
     def best(self, most: int = 16) -> int:
         "The number of workers with the shortest run; ties go to fewer."
-        return min(range(most + 1), key=self.train_seconds)
+        return min(range(nonnegative_int("most", most, 10_000) + 1), key=self.train_seconds)
+
+    def heavier(self, extra_seconds: float) -> WorkerCurve:
+        "The curve when a batch takes so much longer to load, on one core; less than nothing makes it lighter."
+        return replace(self, load_seconds=max(self.load_seconds + extra_seconds, 0.0))
 
 # %% ../nbs/06_workers.ipynb #6aa46aa0
 def fit_curve(
@@ -83,20 +104,25 @@ def fit_curve(
     cores:int,           # usable
 ) -> WorkerCurve:
     "The model that agrees with the rows for 0 and for the fewest workers."
-    rows = frame.set_index("workers").sort_index()
-    if 0 not in rows.index or len(rows) < 2: raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
+    rows, cores = frame.set_index("workers").sort_index(), positive_int("cores", cores)
+    if 0 not in rows.index or len(rows) < 2:
+        raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
     alone, n = rows.loc[0], rows.index[1]
     helped = rows.loc[n]
-    cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)  # idle threads that spin are not at work
+    # idle threads that spin are not at work
+    cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)
+    startup, iterations = helped.startup_seconds / n, int(alone.iterations)
+    curve = WorkerCurve(float(alone.wait_seconds), float(alone.busy_seconds), float(cpu), 0.0, 0.0, float(startup),
+                        iterations, cores)
     steady = (helped.train_seconds - helped.startup_seconds) / helped.iterations
-    curve = WorkerCurve(alone.wait_seconds, alone.busy_seconds, cpu, 0.0, 0.0, helped.startup_seconds / n, int(alone.iterations), cores)
     curve = replace(curve, contention=_contention(curve, n, min(helped.busy_seconds, steady)))
     if curve.loading(n) > curve.computing(n): return curve
-    return replace(curve, handover=max(0.0, steady - curve.computing(n)))
+    return replace(curve, worker_transfer_seconds=float(max(0.0, steady - curve.computing(n))))
 
 def _contention(curve: WorkerCurve, workers: int, computing: float) -> float:
     "The contention, to a hundredth, at which computing takes as long as it was seen to."
-    return min((i / 100 for i in range(101)), key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
+    return min((i / 100 for i in range(101)),
+               key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
 
 # %% ../nbs/06_workers.ipynb #cfdaf94a
 def verdict(
@@ -107,18 +133,10 @@ def verdict(
     rows = frame.set_index("workers")
     best, alone = int(rows.train_seconds.idxmin()), rows.loc[0]
     gain = alone.train_seconds / rows.train_seconds[best]
-    share, busy = curve.load / (curve.load + curve.compute), min(curve.compute_cpu / max(curve.compute, 1e-12), curve.cores)
-    why = f"loading is {share:.0%} of a step, and compute keeps {busy:.1f} of {curve.cores} cores busy"
+    share = curve.load_seconds / (curve.load_seconds + curve.compute_seconds)
+    why = f"loading is {share:.0%} of a step, and compute keeps {curve.busy_cores:.1f} of {curve.cores} cores busy"
     once = " One run each: the spread is not known." if "repeats" in rows and rows.repeats.max() == 1 else ""
-    if best == 0 or gain < 1.05 or rows.train_high[best] >= alone.train_low: return f"Workers do not pay here: {why}.{once}"
+    if best == 0 or gain < 1.05 or rows.train_high[best] >= alone.train_low:
+        return f"Workers do not pay here: {why}.{once}"
     pays = "1 worker pays" if best == 1 else f"{best} workers pay"
     return f"{pays} here: {gain:.2f} times as fast as none. Without them, {why}.{once}"
-
-# %% ../nbs/06_workers.ipynb #e3ab2f26
-def heavier(
-    curve:WorkerCurve,          # fitted at some cost of a sample
-    extra_seconds:float,        # one core's seconds added to the loading of a batch
-) -> WorkerCurve:
-    "The curve when each batch takes so much longer to load."
-    load = max(curve.load + extra_seconds, 0.0)
-    return replace(curve, load=load)

@@ -2,7 +2,7 @@
 import itertools
 import socket
 from dataclasses import replace
-from  import partial
+from functools import partial
 
 import numpy as np
 import pytest
@@ -448,7 +448,7 @@ def four():
     "All runs of two and of four ranks, the training run and the refusals, in one start."
     todo = [*tasks(2), *tasks(4)]
     calls = [(run_rank, todo), TRAINING, (refusals,)]
-    found = run_ranks(in_turn, 4, calls, share_cores=True, seconds=600)
+    found = run_ranks(in_turn, 4, calls, share_cores=True, timeout_seconds=600)
     return merge_parts(todo, [calls[0] for calls in found.values()]), found
 
 

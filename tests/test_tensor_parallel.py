@@ -72,7 +72,7 @@ def group(world_size):
     calls |= {("training", name): (tp.train_parts, training) for name, training in TRAININGS[world_size].items()}
     calls |= {("said",): (said_of_nonsense,), ("collectives", 0): (collectives, 0), ("collectives", 1): (collectives, 1), ("forgotten",): (forgotten_sum,),
               ("seconds",): (tp.layer_seconds, (64, 128), 64, 2, 1)}
-    found = run_ranks(in_turn, world_size, list(calls.values()), share_cores=True, seconds=100)
+    found = run_ranks(in_turn, world_size, list(calls.values()), share_cores=True, timeout_seconds=100)
     return {rank: dict(zip(calls, values)) for rank, values in found.items()}
 
 

@@ -3,50 +3,24 @@
 # %% ../../nbs/engine/10_batch_search.ipynb #81ded229
 from __future__ import annotations
 
-import gc
-import traceback
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
+from .autocast import autocast
 from .checks import ceil_div, positive_int
+from .measure import synchronize
+from .optimizers import OPTIMIZERS
+from .recompute import checkpointed
+from .sample_batches import resized, run_step
+from .tracker import StepOptions
 
 # %% auto #0
-__all__ = ['is_out_of_memory', 'runs_without_oom', 'divide_batch', 'search_down']
-
-# %% ../../nbs/engine/10_batch_search.ipynb #f6c3de6f
-_SAID = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc", "ALLOC_FAILED")  # by allocators and libraries
-
-def is_out_of_memory(
-    error:BaseException,  # what a step raised
-) -> bool:
-    "Whether the error says that memory ran out, on a GPU or on the host."
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)): return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _SAID)
-
-# %% ../../nbs/engine/10_batch_search.ipynb #5cd536c7
-def runs_without_oom(
-    attempt:Callable[[int], Any],  # trains some steps with a batch of this size
-    batch_size:int,                # to try
-) -> bool:
-    "Whether the attempt ends without running out of memory; what it held is free afterwards, any other error is raised."
-    try: attempt(batch_size)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error): raise
-        _let_go(error)
-    else: return True
-    gc.collect()  # here the error itself is gone, which no handler can say
-    if torch.cuda.is_available(): torch.cuda.empty_cache()
-    return False
-
-def _let_go(error: BaseException) -> None:
-    "Empty the frames that the error, and those it came from, hold."
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
+__all__ = ['divide_batch', 'search_down', 'Trial']
 
 # %% ../../nbs/engine/10_batch_search.ipynb #c97e6a43
 def divide_batch(
@@ -58,13 +32,15 @@ def divide_batch(
     parts = next(n for n in range(ceil_div(wanted, largest), wanted + 1) if wanted % n == 0)
     return wanted // parts, parts
 
+# %% ../../nbs/engine/10_batch_search.ipynb #04b39a35
 def search_down(
     trains:Callable[[int], bool],                  # whether a batch of this size trains
     start:int,                                     # the first to try, and the largest
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> tuple[int, list[tuple[int, bool]]]:
     "The largest size up to `start` that trains, 0 if none does, and what was tried."
-    low, high, gap, tried = 0, positive_int("start", start) + 1, max(1, start // 8), []
+    start = positive_int("start", start)
+    low, high, gap, tried = 0, start + 1, max(1, start // 8), []
     batch = start
     while high - low > 1:
         report(len(tried) / (len(tried) + (high - low).bit_length()), f"batch {batch:,}")
@@ -74,3 +50,36 @@ def search_down(
         if low: batch = (low + high) // 2
         else: batch, gap = max(1, high - gap), 2 * gap
     return low, tried
+
+# %% ../../nbs/engine/10_batch_search.ipynb #26d94174
+@dataclass(frozen=True)
+class Trial:
+    "Trains a copy of a model for some full steps; called with a batch size."
+    model:nn.Module
+    sample:Any               # a batch of any size
+    optimizer:str            # one of `OPTIMIZERS`
+    device:torch.device
+    options:StepOptions
+    steps:int=3              # optimizer steps
+    wanted:int|None=None     # a smaller batch accumulates
+
+    def __call__(
+        self,
+        batch_size:int,
+    ) -> None:
+        "What it raises is the answer."
+        model = copy.deepcopy(self.model).to(self.device).train()
+        trained = [p for p in model.parameters() if p.requires_grad]
+        if not trained: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
+        optimizer = OPTIMIZERS[self.optimizer](trained)
+        for _ in range(self.steps):
+            for _ in range(2 if self.wanted and batch_size < self.wanted else 1): self._micro_batch(model, batch_size)
+            optimizer.step()
+            optimizer.zero_grad()
+        synchronize(self.device)
+
+    def _micro_batch(self, model: nn.Module, batch_size: int) -> None:
+        batch = resized(self.sample, batch_size, self.device)
+        with checkpointed(model, self.options.checkpointing):
+            with autocast(self.options.precision, self.device): results = run_step(model, batch, self.options.step)
+            torch.autograd.backward(results, [torch.ones_like(t) for t in results])

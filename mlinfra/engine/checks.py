@@ -40,7 +40,8 @@ def whole_number(
     number = _index(value)
     if number is None: raise ValueError(f"{name} must be a whole number, got {value!r}")
     if number < least: raise ValueError(f"{name} must be at least {least:,}, got {number:,}")
-    if number > most: raise ValueError(f"{name} must be at most {'10**30' if most == LARGEST else f'{most:,}'}, got {number:,}")
+    if number > most:
+        raise ValueError(f"{name} must be at most {'10**30' if most == LARGEST else f'{most:,}'}, got {number:,}")
     return number
 
 def positive_int(
@@ -103,7 +104,8 @@ def finite(
 
 def _float(value: Any) -> float | None:
     "The finite number that `value` is; None if it is none."
-    if isinstance(value, (bool, str, bytes)) or getattr(value, "ndim", 0) or "bool" in str(getattr(value, "dtype", "")): return None
+    if isinstance(value, (bool, str, bytes)) or getattr(value, "ndim", 0) or "bool" in str(getattr(value, "dtype", "")):
+        return None
     try: number = float(value)
     except (TypeError, ValueError, OverflowError): return None
     return number if math.isfinite(number) else None

@@ -27,7 +27,8 @@ def random_box(
         w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < w <= width and 0 < h <= height:
             return int(torch.randint(0, height - h + 1, (1,))), int(torch.randint(0, width - w + 1, (1,))), h, w
-    w, h = min(width, round(height * ratio[1])), min(height, round(width / ratio[0]))  # none fitted: the largest in the middle
+    # none fitted: the largest in the middle
+    w, h = min(width, round(height * ratio[1])), min(height, round(width / ratio[0]))
     return (height - h) // 2, (width - w) // 2, h, w
 
 def resized(

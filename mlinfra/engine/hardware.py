@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .checks import nonnegative_float, one_of, positive_float, positive_int
+from .checks import nonnegative_float, one_of, positive_float, positive_int, positive_ints
 from .measure import fit_line
 
 # %% auto #0
@@ -43,7 +43,8 @@ class Roofline:
 
     def attainable(self, intensity: float, precision: str) -> float:
         "FLOPs a second at so many FLOPs for each byte."
-        return min(self.rate(precision), positive_float("intensity", intensity) * self.bytes_per_s)
+        reached = positive_float("intensity", intensity) * self.bytes_per_s
+        return min(self.rate(precision), reached)
 
     def seconds(self, flops: float, bytes: float, precision: str) -> float:
         "Time of one operation: the slowest of arithmetic, memory and launch."
@@ -97,10 +98,12 @@ class Network:
     ) -> Network:
         "Latency and bandwidth from measured all-reduces."
         if len(seconds) < 2: raise ValueError(f"seconds must hold two sizes, got {len(seconds)}")
-        if positive_int("world_size", world_size) < 2: raise ValueError(f"world_size must be at least 2: one rank sends nothing, got {world_size}")
+        if positive_int("world_size", world_size) < 2:
+            raise ValueError(f"world_size must be at least 2: one rank sends nothing, got {world_size}")
         (small, fast), (large, slow) = min(seconds.items()), max(seconds.items())
         if slow <= fast:
-            raise ValueError(f"{large:,} bytes must take longer than {small:,}, got {slow:.3g} s and {fast:.3g} s: measure sizes further apart")
+            raise ValueError(f"{large:,} bytes must take longer than {small:,}, got {slow:.3g} s and {fast:.3g} s: "
+                             "measure sizes further apart")
         line = fit_line([ring_bytes(size, world_size) for size in seconds], seconds.values(), relative=len(seconds) > 2)
         words = "two sizes" if len(seconds) == 2 else f"{len(seconds)} sizes"
         return cls(name, 1 / line.slope, max(line.intercept / (2 * (world_size - 1)), 0.0), words)
@@ -119,8 +122,9 @@ NETWORKS = {network.name: network for network in (
     Network("NVLink 3 (A100)", 300e9, 3e-6, "NVIDIA: 600 GB/s, both ways together; latency assumed"),
     Network("NVLink 4 (H100)", 450e9, 3e-6, "NVIDIA: 900 GB/s, both ways together; latency assumed"),
 )}  # name -> how ranks may be connected
-NODE_LINKS = {name: net for name, net in NETWORKS.items() if name.startswith(("Ethernet", "InfiniBand"))}  # between nodes
-PCIE_4_X16 = 16e9 * 16 * 128 / 130 / 8  # bytes/s in each direction: 16 GT/s on 16 lanes, 128 bits of 130 are data (PCI-SIG)
+NODE_LINKS = {name: NETWORKS[name] for name in NETWORKS if name.startswith(("Ethernet", "InfiniBand"))}  # between nodes
+# bytes/s in each direction: 16 GT/s on 16 lanes, 128 bits of 130 are data (PCI-SIG)
+PCIE_4_X16 = 16e9 * 16 * 128 / 130 / 8
 
 # %% ../../nbs/engine/00_hardware.ipynb #5610a0da
 _LAUNCH = 1e-5  # seconds of the smallest operation: our assumption, for every GPU
@@ -133,12 +137,13 @@ class Device:
     source:str                                          # where the figures come from
     capability:tuple[int, int]|None=None                # CUDA's compute capability; None: no GPU, or not known
     bytes_per_s:float|None=None                         # of its memory; None: not looked up
-    flops_per_s:Mapping[str, float]=field(default_factory=dict)  # precision -> peak of matrix products; empty: not looked up
+    flops_per_s:Mapping[str, float]=field(default_factory=dict)  # precision -> peak of matrix products; may be empty
     network:Network|None=None                           # between devices of a node
 
     def __post_init__(self):
         positive_int("memory_bytes", self.memory_bytes)
         if self.bytes_per_s is not None: positive_float("bytes_per_s", self.bytes_per_s)
+        if self.capability is not None: positive_ints("capability", self.capability, least=0, length=2)
 
     def supports(
         self,
@@ -156,12 +161,14 @@ class Device:
         "What it does at most; ValueError where its rates are not known."
         if self.bytes_per_s is None or not self.flops_per_s:
             raise ValueError(f"the rates of {self.name} are not in the table: choose one of {', '.join(ROOFLINES)}")
-        return Roofline(self.name, self.bytes_per_s, self.flops_per_s, _LAUNCH, f"{self.source}; 10 µs for an operation is our assumption")
+        return Roofline(self.name, self.bytes_per_s, self.flops_per_s, _LAUNCH,
+                        f"{self.source}; 10 µs for an operation is our assumption")
 
 _V100 = {"fp32": 15.7e12, "fp16": 125e12}
 _A100 = {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12}
 _H100 = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12}
-_NVLINK = {generation: net for generation in (2, 3, 4) for name, net in NETWORKS.items() if name.startswith(f"NVLink {generation}")}
+_NVLINK = {generation: net for generation in (2, 3, 4) for name, net in NETWORKS.items()
+           if name.startswith(f"NVLink {generation}")}
 
 DEVICES = {device.name: device for device in (
     Device("T4 16 GB", 16 * 10**9, "NVIDIA's data sheet", (7, 5)),
@@ -170,10 +177,12 @@ DEVICES = {device.name: device for device in (
     Device("RTX 4090 24 GB", 24 * 10**9, "NVIDIA's data sheet", (8, 9)),
     Device("A100 40 GB", 40 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 1555e9, _A100, _NVLINK[3]),
     Device("A100 80 GB", 80 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 2039e9, _A100, _NVLINK[3]),
-    Device("H100 80 GB", 80 * 10**9, "NVIDIA H100 data sheet, SXM, half of the figures with sparsity", (9, 0), 3350e9, _H100, _NVLINK[4]),
-    Device("H200 141 GB", 141 * 10**9, "NVIDIA H200 data sheet, SXM; the arithmetic is the H100's", (9, 0), 4800e9, _H100, _NVLINK[4]),
+    Device("H100 80 GB", 80 * 10**9, "NVIDIA H100 data sheet, SXM, half of the figures with sparsity",
+           (9, 0), 3350e9, _H100, _NVLINK[4]),
+    Device("H200 141 GB", 141 * 10**9, "NVIDIA H200 data sheet, SXM; the arithmetic is the H100's",
+           (9, 0), 4800e9, _H100, _NVLINK[4]),
 )}  # name -> what its data sheet says
-ROOFLINES = {name: device.roofline for name, device in DEVICES.items() if device.flops_per_s}  # name -> those with known rates
+ROOFLINES = {name: device.roofline for name, device in DEVICES.items() if device.flops_per_s}  # with known rates
 
 # %% ../../nbs/engine/00_hardware.ipynb #dff52fc4
 @dataclass(frozen=True)
@@ -187,7 +196,8 @@ class StorageModel:
 
     def __post_init__(self):
         object.__setattr__(self, "latency_seconds", nonnegative_float("latency_seconds", self.latency_seconds))
-        for name in ("operations_per_s", "bytes_per_s"): object.__setattr__(self, name, positive_float(name, getattr(self, name)))
+        for name in ("operations_per_s", "bytes_per_s"):
+            object.__setattr__(self, name, positive_float(name, getattr(self, name)))
 
     def service(self, bytes: int) -> float:
         "Seconds for which a read of so many bytes occupies the device."
@@ -205,26 +215,31 @@ class StorageModel:
         "The fewest reads in flight that give so many reads a second; ValueError if the device cannot."
         most = 1 / self.service(bytes)
         if positive_float("reads_per_s", reads_per_s) > most * (1 + 1e-9):
-            raise ValueError(f"reads_per_s must be at most the {most:,.4g} that {self.name} can serve at {bytes:,} bytes, got {reads_per_s:,.4g}")
+            raise ValueError(f"reads_per_s must be at most the {most:,.4g} that {self.name} can serve at {bytes:,} "
+                             f"bytes, got {reads_per_s:,.4g}")
         return max(1, math.ceil(reads_per_s * self.alone(bytes) * (1 - 1e-9)))
 
     def limit(self, bytes: int, in_flight: int) -> str:
         "What keeps the throughput from being higher: latency, operations or bandwidth."
-        if in_flight < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
+        if positive_int("in_flight", in_flight) < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
         return "operations" if 1 / self.operations_per_s >= bytes / self.bytes_per_s else "bandwidth"
 
     latency = property(lambda self: self.latency_seconds)  # its name before; goes as soon as no chapter uses it
 
 STORAGES = {model.name: model for model in (
     StorageModel("NVMe", 82e-6, 930_000, 7.0e9,
-                 "Intel SSD D7-P5510 7.68 TB, product specifications: read latency 82 µs, 930,000 random reads/s, 7,000 MB/s"),
+                 "Intel SSD D7-P5510 7.68 TB, product specifications: read latency 82 µs, 930,000 random reads/s, "
+                 "7,000 MB/s"),
     StorageModel("network block volume", 1e-3, 3_000, 125 * 2**20,
-                 "Amazon EBS gp3, user guide: baseline of 3,000 operations/s and 125 MiB/s, single-digit milliseconds, of which we take 1"),
+                 "Amazon EBS gp3, user guide: baseline of 3,000 operations/s and 125 MiB/s, single-digit milliseconds, "
+                 "of which we take 1"),
     StorageModel("NFS", 4 * 250e-6, 35_000 / 4, 500 * 2**20,
                  "Amazon EFS, user guide, One Zone bursting: reads as low as 250 µs, 35,000 operations/s, 500 MiB/s a client; "
                  "we take 4 round trips for a file"),
     StorageModel("spinning disk", 4.16e-3, 170, 270e6,
-                 "Seagate Exos X18, data sheet: rotation 4.16 ms on average, 170 random reads/s at 16 in flight, 270 MB/s"),
+                 "Seagate Exos X18, data sheet: rotation 4.16 ms on average, 170 random reads/s at 16 in flight, "
+                 "270 MB/s"),
     StorageModel("object store", 0.1, 5_500, 1.25e9,
-                 "Amazon S3, performance guide: first byte after 100 to 200 ms, 5,500 GET/s a prefix; the bandwidth is a 10 Gbit/s link's"),
+                 "Amazon S3, performance guide: first byte after 100 to 200 ms, 5,500 GET/s a prefix; "
+                 "the bandwidth is a 10 Gbit/s link's"),
 )}  # name -> typical storage, simulated

@@ -83,5 +83,6 @@ def _downloaded() -> Path:
     root = cache_dir() / "torchvision"
     try: MNIST(root, download=True)
     except RuntimeError as error:
-        raise ConnectionError(f"MNIST could not be downloaded ({error}); give mnist(root=...) a folder with its four files") from error
+        raise ConnectionError(f"MNIST could not be downloaded ({error}); give mnist(root=...) a folder with its four "
+                              "files") from error
     return root / "MNIST" / "raw"

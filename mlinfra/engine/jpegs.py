@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
-from .checks import one_of, positive_int, positive_ints, whole_number
+from .checks import nonnegative_int, one_of, positive_int, positive_ints, whole_number
 from .store import remove_old_parts, write_whole
 from .widgets import count_text
 
@@ -35,6 +35,7 @@ def clouds(
 ) -> np.ndarray:                # float32, 3 x height x width, each plane of mean 0 and deviation 1
     "Three planes of noise whose amplitude falls as 1/f."
     import numpy as np
+    width, height = positive_int("width", width), positive_int("height", height)
     frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None], dtype=np.float32)
     frequency[0, 0] = np.inf  # no constant part
     phases = rng.random((3, *frequency.shape), np.float32) * np.float32(2 * np.pi)
@@ -52,6 +53,8 @@ def photo(
     import colorsys
 
     import numpy as np
+    index, classes = nonnegative_int("index", index), positive_int("classes", classes)
+    label = nonnegative_int("label", label)
     (width, height), rng = size, np.random.default_rng([seed, index])
     light, warm, green = clouds(width, height, rng)
     scene = np.stack([light * 45 + warm * 12, light * 45 - warm * 5 - green * 5, light * 45 + green * 12], -1) + 115
@@ -68,7 +71,8 @@ def _polygon(width: int, height: int, corners: int, rng: np.random.Generator) ->
     turn = rng.uniform(0, 2 * np.pi)
     x, y = (np.arange(width) - x0)[None], (np.arange(height) - y0)[:, None]
     angles = turn + 2 * np.pi * np.arange(corners) / corners
-    return np.max([x * np.cos(angle) + y * np.sin(angle) for angle in angles], axis=0) < radius * np.cos(np.pi / corners)
+    return np.max([x * np.cos(angle) + y * np.sin(angle) for angle in angles],
+                  axis=0) < radius * np.cos(np.pi / corners)
 
 # %% ../../nbs/engine/02_jpegs.ipynb #edc441f4
 def make_jpegs(
@@ -80,7 +84,7 @@ def make_jpegs(
     quality:int=90,                     # of the JPEG; 90 gives about ImageNet's bytes
     progress:bool=True,                 # show a bar
 ) -> Path:                              # the folder
-    "Write photo-like JPEGs in a folder for each class; resumes what was interrupted. ValueError if the folder holds something else."
+    "Write photo-like JPEGs in a folder for each class, or go on with them; ValueError if the folder holds other things."
     from tqdm.auto import tqdm
     n, classes, root = positive_int("n", n, 10**9), positive_int("classes", classes, 10**6), Path(root)
     size = positive_ints("size", size, 16, 65_500, length=2)
@@ -175,8 +179,10 @@ class JpegFolder(Dataset):
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         self.samples = [(path, i) for i, name in enumerate(self.classes) for path in _files(self.root / name)]
         if not self.samples:
-            raise FileNotFoundError(f"{self.root} has {count_text(len(self.classes), 'class folder')} and no file in any of them")
-        if on_error == "skip": self._broken = torch.zeros(len(self.samples), dtype=torch.bool).share_memory_()  # workers write it
+            raise FileNotFoundError(f"{self.root} has {count_text(len(self.classes), 'class folder')} and no file in "
+                                    "any of them")
+        # workers write it
+        if on_error == "skip": self._broken = torch.zeros(len(self.samples), dtype=torch.bool).share_memory_()
 
     def __len__(self) -> int: return len(self.samples)
 
@@ -211,18 +217,21 @@ class JpegFolder(Dataset):
         if samples: return samples
         raise ValueError(f"none of the {len(rows)} files of a batch can be read, {self.samples[rows[0]][0]} among them")
 
-    def _transformed(self, image: torch.Tensor) -> Any: return image if self.transform is None else self.transform(image)
+    def _transformed(self, image: torch.Tensor) -> Any:
+        return image if self.transform is None else self.transform(image)
 
     @property
     def skipped(self) -> list[str]:
         "The files left out so far, by this process and its workers."
-        return [self.samples[i][0] for i in self._broken.nonzero().flatten().tolist()] if self.on_error == "skip" else []
+        return [self.samples[i][0]
+                for i in self._broken.nonzero().flatten().tolist()] if self.on_error == "skip" else []
 
 def _class_names(root: Path) -> list[str]:
     "The folders in `root`, sorted."
     if not root.is_dir(): raise FileNotFoundError(f"{root} is no folder")
     names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
-    if not names: raise FileNotFoundError(f"{root} has no folders: there must be one for each class, with its images in it")
+    if not names:
+        raise FileNotFoundError(f"{root} has no folders: there must be one for each class, with its images in it")
     return names
 
 def _files(folder: Path) -> list[str]:

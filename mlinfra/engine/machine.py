@@ -10,7 +10,7 @@ import math
 import os
 import platform
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,14 +84,16 @@ def pick_device(
     try: picked = torch.device(device)
     except (RuntimeError, TypeError): raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
     if picked.type not in ("cpu", "cuda"): raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    if picked.type == "cuda" and not torch.cuda.is_available(): raise ValueError("device cuda was asked for, but PyTorch sees no GPU: use cpu")
+    if picked.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda was asked for, but PyTorch sees no GPU: use cpu")
     if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device {picked} was asked for, but PyTorch sees {torch.cuda.device_count()} of them, counted from 0")
+        raise ValueError(f"device {picked} was asked for, but PyTorch sees {torch.cuda.device_count()} of them, "
+                         "counted from 0")
     return picked
 
 # %% ../../nbs/engine/00_machine.ipynb #b80d046c
 def keep_memory() -> bool:
-    "Tell glibc to keep freed buffers up to 32 MiB for reuse; False where there is no glibc. It holds until the process ends."
+    "Tell glibc to keep freed buffers up to 32 MiB until the process ends; False where there is no glibc."
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc": return False
     trim, top_pad, mmap = -1, -2, -3  # parameters of mallopt(3)
     mallopt = ctypes.CDLL(None).mallopt
@@ -126,7 +128,8 @@ class Machine:
     copy_bytes_per_s:float      # that a copy in memory moves
 
     def __str__(self) -> str:
-        return ", ".join([*self.gpus, self.cpu, f"{self.cores} cores", f"{self.memory_bytes / 2**30:.0f} GiB", self.system])
+        return ", ".join([*self.gpus, self.cpu, f"{self.cores} cores", f"{self.memory_bytes / 2**30:.0f} GiB",
+                          self.system])
 
 @functools.cache
 def this_machine() -> Machine:
@@ -146,4 +149,5 @@ def _rates() -> dict[str, float]:
     import torch
     a, side = torch.rand(1024, 1024), 1024
     source, target = torch.ones(1 << 26, dtype=torch.uint8), torch.empty(1 << 26, dtype=torch.uint8)
-    return dict(flops_per_s=2 * side**3 / median(timed(lambda: a @ a)), copy_bytes_per_s=len(source) / median(timed(lambda: target.copy_(source))))
+    return dict(flops_per_s=2 * side**3 / median(timed(lambda: a @ a)),
+                copy_bytes_per_s=len(source) / median(timed(lambda: target.copy_(source))))

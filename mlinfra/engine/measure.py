@@ -19,7 +19,6 @@ __all__ = ['Rounds', 'synchronize', 'Stopwatch', 'rounds', 'timed', 'interleave'
 
 # %% ../../nbs/engine/00_measure.ipynb #cd72fcf5
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
 # %% ../../nbs/engine/00_measure.ipynb #03ed7009
@@ -63,13 +62,18 @@ def rounds(
     stretch:float=math.inf,                 # the `least` rounds, too, end after so many times the budget
 ) -> list[Any]:                             # what each round returned
     "Measure again and again, as often as is wanted and the time allows; at least once."
-    if most is None and math.isinf(budget_seconds): raise ValueError("most or budget_seconds must be given, got neither: the rounds would never end")
+    least = positive_int("least", least)
+    if not math.isinf(stretch): positive_float("stretch", stretch)
+    if most is None and math.isinf(budget_seconds):
+        raise ValueError("most or budget_seconds must be given, got neither: the rounds would never end")
     found, start = [], time.perf_counter()
     if not math.isinf(budget_seconds): positive_float("budget_seconds", budget_seconds)
     most = math.inf if most is None else positive_int("most", most)
-    while not found or len(found) < most and _another(found, time.perf_counter() - start, budget_seconds, least, stretch, enough):
+    def elapsed() -> float: return time.perf_counter() - start
+
+    while not found or len(found) < most and _another(found, elapsed(), budget_seconds, least, stretch, enough):
         found.append(measure())
-        if report is not None: report(_share(len(found), most, time.perf_counter() - start, budget_seconds), f"round {len(found)}")
+        if report is not None: report(_share(len(found), most, elapsed(), budget_seconds), f"round {len(found)}")
     return found
 
 def _another(found: list, elapsed: float, budget: float, least: int, stretch: float, enough: Callable | None) -> bool:
@@ -98,7 +102,7 @@ def interleave(
     warm_up:int=0,                         # rounds before them that do not count
     device:str|torch.device|None=None,     # that works
     budget_seconds:float=math.inf,         # fewer rounds, but at least 3, if `repeats` of them would take longer
-    before:Callable[[], Any]|None=None,    # done before each action, not timed: a barrier between ranks, a cleared cache
+    before:Callable[[], Any]|None=None,    # done before each action, not timed: a barrier, a cleared cache
     report:Callable[[float, str], None]|None=None,  # gets the share done; may raise to stop
 ) -> dict[str, list[float]]:               # name -> seconds, one for each round
     "Seconds of each action, measured in turn so that drift of the machine is shared."
@@ -181,7 +185,8 @@ class Estimate:
         "A quantity of the medians of what was measured in rounds."
         if not all(groups) or not groups: raise ValueError("estimate of no rounds: nothing was measured")
         def merged(parts: Iterable[dict[str, float]]) -> dict[str, float]: return functools.reduce(dict.__or__, parts)
-        drawn = sorted(quantity(merged(parts)) for parts in zip(*(resampled(group, seed=i) for i, group in enumerate(groups))))
+        draws = [resampled(group, seed=i) for i, group in enumerate(groups)]
+        drawn = sorted(quantity(merged(parts)) for parts in zip(*draws))
         outside = int(0.025 * len(drawn))
         return cls(quantity(merged(map(medians, groups))), drawn[outside], drawn[-1 - outside])
 
@@ -256,10 +261,11 @@ def fit_prices(
 ) -> list[float]:                       # for one of each thing, none negative
     "Prices with the least sum of squared relative errors."
     import numpy as np
-    from scipy.optimize import nnls
     a, t = np.array([list(row) for row in amounts], float), np.array(list(totals), float)
-    if a.ndim != 2 or len(a) != len(t) or not (t > 0).all():
-        raise ValueError(f"amounts must be a row for each of the totals, all above 0, got {len(a)} rows and {t.tolist()}")
+    if a.ndim != 2 or len(a) != len(t) or not ((t > 0) & np.isfinite(t)).all():
+        raise ValueError(f"amounts must be a row for each of the totals, all above 0, "
+                         f"got {len(a)} rows and {t.tolist()}")
+    from scipy.optimize import nnls
     a = a / t[:, None]
     scale = np.linalg.norm(a, axis=0)
     scale[scale == 0] = 1.0  # a thing that never occurs: its price is 0

@@ -232,7 +232,7 @@ def run_pipelines(
     for task in {(task.example, task.bounds, task.micro_batches): task for task in tasks}.values(): _check(task)
     most = max(task.world_size for task in tasks)
     told = {} if report is None else {"report": report}
-    found = run_ranks(run_rank, most, list(tasks), seconds=timeout_seconds, share_cores=True, **told)
+    found = run_ranks(run_rank, most, list(tasks), timeout_seconds=timeout_seconds, share_cores=True, **told)
     return merge_parts(tasks, list(found.values()))
 
 def _check(task: PipelineTask) -> None:

@@ -57,7 +57,7 @@ def _shrunk(image: torch.Tensor, shorter: int) -> torch.Tensor:
     return resized(image, *(max(1, round(side * shorter / short)) for side in image.shape[1:]))
 
 class RawCache(Dataset):
-    "Pixels that `make_raw_cache` wrote: item i is (uint8 tensor of 3 x height x width, int), transformed if you say so."
+    "Pixels that `make_raw_cache` wrote: item i is (uint8 tensor of 3 x height x width, int), transformed if wanted."
     def __init__(
         self,
         path:str|os.PathLike,           # the cache's folder
@@ -68,11 +68,13 @@ class RawCache(Dataset):
         try:
             self.index = np.load(self.path / "index.npy")
             self.classes = json.loads((self.path / "classes.json").read_text())
-        except OSError as error: raise FileNotFoundError(f"{path} is no cache that make_raw_cache wrote: {error}") from error
+        except OSError as error:
+            raise FileNotFoundError(f"{path} is no cache that make_raw_cache wrote: {error}") from error
         start, height, width, _ = map(int, self.index[-1])
         expected, found = start + height * width * 3, (self.path / "pixels").stat().st_size
         if found != expected:
-            raise ValueError(f"{self.path / 'pixels'} has {found:,} bytes, its index promises {expected:,}: make the cache anew")
+            raise ValueError(f"{self.path / 'pixels'} has {found:,} bytes, its index promises {expected:,}: "
+                             "make the cache anew")
 
     def __len__(self) -> int: return len(self.index)
 
@@ -88,7 +90,8 @@ class RawCache(Dataset):
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         image = self.load(i)
-        image = image.clone() if self.transform is None else self.transform(image)  # a view would carry the whole file along
+        # a view would carry the whole file along
+        image = image.clone() if self.transform is None else self.transform(image)
         return image, int(self.index[i, 3])
 
     def __getstate__(self) -> dict[str, Any]: return self.__dict__ | {"_pixels": None}  # a worker maps the file itself

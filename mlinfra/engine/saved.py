@@ -17,8 +17,8 @@ class SavedTensors:
     "Within a `with` block, notes what autograd saves for backward; each storage counts once."
     def __init__(
         self,
-        *without:nn.Module|torch.Tensor,                            # modules whose parameters do not count, and tensors that do not
-        on_save:Callable[[torch.Tensor], Any]|None=None,            # called with each tensor that is saved
+        *without:nn.Module|torch.Tensor,  # modules whose parameters do not count, and tensors that do not
+        on_save:Callable[[torch.Tensor], Any]|None=None,            # called with each tensor, whose books the caller then keeps: `bytes` is 0
     ):
         self.without, self.on_save = without, on_save
         self._kept: dict[int, torch.UntypedStorage] = {}  # holding a storage keeps its address its own
@@ -36,10 +36,13 @@ class SavedTensors:
         return sum(storage.nbytes() for storage in self._kept.values())
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self.on_save is not None: self.on_save(tensor)
+        if self.on_save is not None:
+            self.on_save(tensor)
+            return tensor.detach()  # not held, and no circle with its own graph: it dies with it
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._kept and storage._cdata not in self._known(): self._kept[storage._cdata] = storage
-        return tensor
+        if storage._cdata not in self._kept and storage._cdata not in self._known():
+            self._kept[storage._cdata] = storage
+        return tensor.detach()
 
     def _known(self) -> set[int]:
         "The storages that do not count."

@@ -24,7 +24,8 @@ def cache_dir() -> Path:
 
 # %% ../../nbs/engine/00_store.ipynb #8ce905b1
 _WORDS = {
-    errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota of the disk is used up", errno.EROFS: "the disk is read-only",
+    errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota of the disk is used up",
+    errno.EROFS: "the disk is read-only",
     errno.EACCES: "this user may not write there", errno.EPERM: "this user may not write there",
     errno.ENOENT: "its folder does not exist", errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EEXIST: "a file is where a folder should be",
@@ -65,7 +66,7 @@ def remove_old_parts(
 def write_whole(
     path:str|os.PathLike,              # where the file shall be
     raw:bytes,                         # what it shall hold
-    beside:str|os.PathLike|None=None,  # the folder, on the same disk, where it lies until it is whole, and where you remove old parts; None: its own
+    beside:str|os.PathLike|None=None,  # a folder on the same disk, where it lies until it is whole; None: its own
 ) -> None:
     "Write `path` so that it holds all of `raw` or does not change; folders are made. OSError in a sentence."
     path = Path(path)
@@ -89,13 +90,15 @@ def whole_folder(
 ) -> Iterator[Path]:       # the folder to write into, which becomes `path` when the block ends
     "Make a folder that appears whole, or not at all if the block raises. FileExistsError if something is there."
     path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())): raise FileExistsError(errno.EEXIST, f"{path} exists: remove it, or give another path")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(errno.EEXIST, f"{path} exists: remove it, or give another path")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_old_parts(path.parent, path.name)
         building = Path(tempfile.mkdtemp(dir=path.parent, prefix=path.name + ".", suffix=".part"))
     try:
-        with writing(path, only=(errno.ENOSPC, errno.EDQUOT)): yield building  # the block may read, too: its errors are its own
+        # the block may read, too: its errors are its own
+        with writing(path, only=(errno.ENOSPC, errno.EDQUOT)): yield building
         with writing(path):
             os.chmod(building, 0o755)  # mkdtemp makes it private
             os.rename(building, path)  # replaces an empty folder

@@ -17,7 +17,7 @@ __all__ = ['AttentionCore', 'Attention', 'GatedMLP', 'Block', 'Stack', 'Transfor
 
 # %% ../../nbs/engine/03_transformer.ipynb #d507eb6d
 class AttentionCore(nn.Module):
-    "Attention between its matrices: heads x tokens x head width in and out; fewer key and value heads serve several queries each."
+    "Attention between its matrices: heads x tokens x head width in and out; a key's head may serve several queries'."
     def __init__(
         self,
         causal:bool=True,     # a token attends to itself and those before it
@@ -28,9 +28,11 @@ class AttentionCore(nn.Module):
         self.causal, self.fused, self.drop = causal, fused, nn.Dropout(fraction("dropout", dropout, one=False))
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        if (shared := query.shape[1] // key.shape[1]) > 1: key, value = (t.repeat_interleave(shared, 1) for t in (key, value))
+        if (shared := query.shape[1] // key.shape[1]) > 1:
+            key, value = (t.repeat_interleave(shared, 1) for t in (key, value))
         if self.fused:
-            return F.scaled_dot_product_attention(query, key, value, dropout_p=self.drop.p if self.training else 0.0, is_causal=self.causal)
+            return F.scaled_dot_product_attention(query, key, value, dropout_p=self.drop.p if self.training else 0.0,
+                                                  is_causal=self.causal)
         scores = query * query.shape[-1]**-0.5 @ key.transpose(-2, -1)
         if self.causal: scores = scores.masked_fill(self._later(scores), float("-inf"))
         return self.drop(scores.softmax(-1)) @ value
@@ -52,7 +54,8 @@ class Attention(nn.Module):
     ):
         super().__init__()
         kv_heads = positive_int("heads", heads) if kv_heads is None else positive_int("kv_heads", kv_heads)
-        if positive_int("width", width) % heads: raise ValueError(f"width must be divisible by heads, got {width} and {heads}")
+        if positive_int("width", width) % heads:
+            raise ValueError(f"width must be divisible by heads, got {width} and {heads}")
         if heads % kv_heads: raise ValueError(f"heads must be divisible by kv_heads, got {heads} and {kv_heads}")
         self.head_width = width // heads
         kv_width = kv_heads * self.head_width
@@ -78,7 +81,9 @@ class GatedMLP(nn.Module):
         bias:bool=False,  # of the three
     ):
         super().__init__()
-        self.gate, self.up, self.down = nn.Linear(width, hidden, bias), nn.Linear(width, hidden, bias), nn.Linear(hidden, width, bias)
+        width, hidden = positive_int("width", width), positive_int("hidden", hidden)
+        self.gate, self.up = nn.Linear(width, hidden, bias), nn.Linear(width, hidden, bias)
+        self.down = nn.Linear(hidden, width, bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor: return self.down(F.silu(self.gate(x)) * self.up(x))
 
@@ -100,7 +105,8 @@ class Block(nn.Module):
         self.norm1 = nn.LayerNorm(width, bias=bias)
         self.attention = Attention(width, heads, kv_heads, bias, causal=causal, fused=fused, dropout=dropout)
         self.norm2 = nn.LayerNorm(width, bias=bias)
-        self.mlp = GatedMLP(width, hidden) if gated else nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        if gated: self.mlp = GatedMLP(width, hidden)
+        else: self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -134,11 +140,14 @@ class Transformer(nn.Module):
         **block:Any,            # of `Block`
     ):
         super().__init__()
-        self.words = nn.Embedding(positive_int("vocabulary", vocabulary), width)
+        vocabulary, width = positive_int("vocabulary", vocabulary), positive_int("width", width)
+        self.words = nn.Embedding(vocabulary, width)
         self.places = None if length is None else nn.Parameter(torch.zeros(positive_int("length", length), width))
         self.drop = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(Block(width, heads, dropout=dropout, **block) for _ in range(positive_int("blocks", blocks)))
-        self.norm, self.scores = nn.LayerNorm(width, bias=not block.get("gated", False)), nn.Linear(width, vocabulary, bias=False)
+        self.blocks = nn.ModuleList(Block(width, heads, dropout=dropout, **block)
+                                    for _ in range(positive_int("blocks", blocks)))
+        self.norm = nn.LayerNorm(width, bias=not block.get("gated", False))
+        self.scores = nn.Linear(width, vocabulary, bias=False)
         if tied: self.scores.weight = self.words.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -168,6 +177,7 @@ class RowReader(nn.Module):
         blocks:int=2,   # in a row
     ):
         super().__init__()
+        width = positive_int("width", width)
         self.embed, self.places = nn.Linear(28, width), nn.Parameter(0.1 * torch.randn(28, width))
         self.stack, self.norm, self.head = Stack(width, heads, blocks), nn.LayerNorm(width), nn.Linear(width, 10)
 

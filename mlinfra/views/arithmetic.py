@@ -32,9 +32,11 @@ def plot_overlap(
     for overlap, base in ((False, 4), (True, 0)):
         for span in overlap_spans(stages, iterations, overlap):
             wide, color = span.end_seconds - span.start_seconds, COLORS[span.stage]
-            ax.barh(base + _ROWS[span.stage], wide, left=span.start_seconds, height=0.85, color=color, edgecolor="white")
+            ax.barh(base + _ROWS[span.stage], wide, left=span.start_seconds, height=0.85, color=color,
+                    edgecolor="white")
     ax.set_yticks([6, 5, 4, 2, 1, 0], 2 * STAGES)
-    return label(ax, "seconds", title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
+    return label(ax, "seconds",
+                 title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #4f9b5f32
 def draw_global_batch(

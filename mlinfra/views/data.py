@@ -60,7 +60,8 @@ def plot_ladder(
     "Milliseconds an image of each rung, with quartiles, and as a multiple of the first."
     ax, first = axes(ax, height=0.6 + 0.32 * len(seconds)), median(next(iter(seconds.values())))
     for place, values in enumerate(seconds.values()):
-        low, middle, high = (1000 / images * value for value in (percentile(values, 25), median(values), percentile(values, 75)))
+        low, middle, high = (1000 / images * value for value in (percentile(values, 25), median(values),
+                                                                 percentile(values, 75)))
         color = COLORS["other"] if place == 0 else COLORS["preprocess"]
         ax.barh(place, middle, xerr=[[middle - low], [high - middle]], color=color, capsize=2)
         ax.text(high, place, f"  {median(values) / first:.2f} ×", va="center", fontsize=8)
@@ -100,7 +101,7 @@ def order_panel() -> ipywidgets.VBox:
         batches = samples // batch_size if drop_last else ceil_div(samples, batch_size)
         left_out = samples - batches * batch_size if drop_last else 0
         orders = epoch_orders(samples, batch_size, shuffle, seed)
-        words = f"{count_text(batches, 'batch', 'batches')} an epoch; {count_text(left_out, 'sample')} left out of each."
-        return words, draw_orders(orders, batch_size, drop_last)
+        words = f"{count_text(batches, 'batch', 'batches')} an epoch; {count_text(left_out, 'sample')} left out of each"
+        return f"{words}.", draw_orders(orders, batch_size, drop_last)
 
     return panel(controls, update, "orders")

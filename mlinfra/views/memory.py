@@ -6,16 +6,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
+from ..engine.checks import boolean, one_of, positive_int
 from ..engine.hardware import DEVICES, Device
-from ..engine.machine import pick_device
+from ..engine.machine import free_bytes, pick_device
 from ..engine.optimizers import OPTIMIZERS
-from ..engine.widgets import COLORS, axes, bytes_text, Job, label, panel, RunButton, slider, Svg
-from ..memory import bar_parts, fits_text, Footprint, free_bytes, measure, Profile, profile, this_device
+from ..engine.widgets import COLORS, Job, RunButton, Svg, axes, bytes_text, checkbox, choose, label, panel, slider
+from ..memory import GPU_MARGIN, HOST_MARGIN, Footprint, Profile, fits_text, measure, profile, this_device
 from ..models import GluonCNN, resnet18, resnet50
 
 # %% auto #0
@@ -37,15 +37,20 @@ def plot_batches(
     "Total and activations over the batch: predicted as lines and rings, measured as dots with the error beside them."
     if not measured: raise ValueError("measured must hold at least one batch, got none")
     ax, batches = axes(ax), sorted(measured)
-    for name, color in (("total", COLORS["wait"]), ("activations", COLORS["forward"])):
-        predicted = [getattr(profile.at(batch, optimizer), name) / 2**20 for batch in batches]
-        real = [getattr(measured[batch], name) / 2**20 for batch in batches]
-        ax.plot(batches, predicted, "o--", ms=11, mfc="none", color=color)
-        ax.plot(batches, real, "o", color=color)
-        for batch, guess, found in zip(batches, predicted, real): ax.annotate(f"{guess / found - 1:+.1%}", (batch, found), (0, 9), textcoords="offset points", ha="center", fontsize=8)
-        ax.annotate(name, (batches[-1], real[-1]), (12, -3), textcoords="offset points", color=color)
-    ax.set(xlim=(0, 1.18 * batches[-1]), ylim=(0, 1.2 * max(profile.at(batches[-1], optimizer).total, measured[batches[-1]].total) / 2**20))
+    predicted, real = [profile.at(batch, optimizer) for batch in batches], [measured[batch] for batch in batches]
+    _draw_row(ax, "total", batches, [f.total for f in predicted], [f.total for f in real], COLORS["wait"])
+    _draw_row(ax, "activations", batches, [f.activations for f in predicted], [f.activations for f in real], COLORS["forward"])
+    ax.set(xlim=(0, 1.18 * batches[-1]), ylim=(0, 1.2 * max(predicted[-1].total, real[-1].total) / 2**20))
     return label(ax, "batch (samples)", "MiB", "rings and dashes: predicted   dots: measured")
+
+def _draw_row(ax: Axes, name: str, batches: list[int], predicted: list[int], real: list[int], color: str) -> None:
+    "One of the two, in MiB."
+    guesses, found = [size / 2**20 for size in predicted], [size / 2**20 for size in real]
+    ax.plot(batches, guesses, "o--", ms=11, mfc="none", color=color)
+    ax.plot(batches, found, "o", color=color)
+    for batch, guess, size in zip(batches, guesses, found):
+        ax.annotate(f"{guess / size - 1:+.1%}", (batch, size), (0, 9), textcoords="offset points", ha="center", fontsize=8)
+    ax.annotate(name, (batches[-1], found[-1]), (12, -3), textcoords="offset points", color=color)
 
 # %% ../../nbs/views/10_memory.ipynb #b2eab471
 def _vit() -> nn.Module:
@@ -53,22 +58,28 @@ def _vit() -> nn.Module:
     return vit_b_16()
 
 def _transformer() -> nn.Module:
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True), 12, enable_nested_tensor=False)
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
 
-PANEL_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {  # words -> maker, shape of one input
-    "GluonCNN, 28 px": (GluonCNN, (1, 28, 28)), "ResNet-18, 224 px": (resnet18, (3, 224, 224)), "ResNet-50, 224 px": (resnet50, (3, 224, 224)),
-    "ViT-B/16, 224 px": (_vit, (3, 224, 224)), "Transformer, 12 x 768, 512 tokens": (_transformer, (512, 768))}
+PANEL_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "GluonCNN, 28 px": (GluonCNN, (1, 28, 28)),
+    "ResNet-18, 224 px": (resnet18, (3, 224, 224)),
+    "ResNet-50, 224 px": (resnet50, (3, 224, 224)),
+    "ViT-B/16, 224 px": (_vit, (3, 224, 224)),
+    "Transformer, 12 x 768, 512 tokens": (_transformer, (512, 768)),
+}  # words -> maker, shape of one input
 
 # %% ../../nbs/views/10_memory.ipynb #6d841103
 @functools.cache  # a slider passes the same places again and again
 def panel_profile(
     name:str,            # one of `PANEL_MODELS`
-    precision:str,       # one of training's `PRECISIONS`
+    precision:str,       # "fp32" or "bf16"; fp16 takes as many bytes as bf16
     checkpointing:bool,  # whether blocks keep their inputs only
     accumulated:bool,    # whether gradients of an earlier micro-batch are there
 ) -> Profile:
     "The profile of one of the panel's models."
-    make, shape = PANEL_MODELS[name]
+    import torch
+    make, shape = PANEL_MODELS[one_of("model", name, PANEL_MODELS)]
     with torch.device("meta"): model = make()
     return profile(model, shape, check=False, precision=precision, checkpointing=checkpointing, accumulation=2 if accumulated else 1)
 
@@ -77,7 +88,7 @@ SHARDING = {"none": 0, "ZeRO 1: optimizer": 1, "ZeRO 2: and gradients": 2, "ZeRO
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    "What the panel's controls say."
+    "What the panel's controls say. ValueError where the device lacks the precision."
     model:str            # one of `PANEL_MODELS`
     precision:str        # "fp32", "bf16" or "fp16"
     optimizer:str        # one of `OPTIMIZERS`
@@ -88,53 +99,71 @@ class MemoryPlan:
     world_size:int       # ranks
     device:Device        # of each rank
 
+    def __post_init__(self):
+        one_of("model", self.model, PANEL_MODELS)
+        one_of("precision", self.precision, ("fp32", "bf16", "fp16"))
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        one_of("sharding_stage", self.sharding_stage, range(4))
+        boolean("checkpointing", self.checkpointing)
+        for name in ("batch_size", "accumulation", "world_size"): positive_int(name, getattr(self, name))
+        if self.device.supports(self.precision): return
+        major, minor = self.device.capability
+        raise ValueError(f"precision {self.precision} needs compute capability 8.0, {self.device.name} has {major}.{minor}: use fp32 or fp16")
+
     @property
     def global_batch(self) -> int:
         "Samples in an optimizer step of all ranks."
         return self.batch_size * self.accumulation * self.world_size
+
+    @property
+    def margin(self) -> float:
+        "Share of the step that the allocator may hold beyond it."
+        return HOST_MARGIN if self.device.capability is None else GPU_MARGIN
 
     def footprint(self) -> Footprint:
         "The bytes on one rank."
         return self._profile().at(self.batch_size, self.optimizer, self.sharding_stage, self.world_size)
 
     def largest(self) -> int:
-        "The largest batch that fits on one rank; 0 if none does."
-        return self._profile().largest(self.device.bytes, self.optimizer, self.sharding_stage, self.world_size)
+        "The largest batch that fits on one rank with the margin; 0 if none does."
+        how = self.optimizer, self.sharding_stage, self.world_size
+        return self._profile().largest(self.device.memory_bytes, *how, margin=self.margin)
 
     def _profile(self) -> Profile:
         short = "bf16" if self.precision == "fp16" else self.precision  # as many bytes
         return panel_profile(self.model, short, self.checkpointing, self.accumulation > 1)
 
-# %% ../../nbs/views/10_memory.ipynb #a2daa16a
+# %% ../../nbs/views/10_memory.ipynb #1fa5c43d
 def describe_plan(
     plan:MemoryPlan,
 ) -> str:
     "Whether it fits, by how much, and the largest batch that does."
-    need, have, largest = plan.footprint().total, plan.device.bytes, plan.largest()
-    most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
+    need, have, largest = plan.footprint().total, plan.device.memory_bytes, plan.largest()
     ranks = f" on each of {plan.world_size:,} ranks" if plan.world_size > 1 else ""
-    return f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have)}: {plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}."
+    most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
+    return (f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have, plan.margin)}: "
+            f"{plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}.")
 
-# %% ../../nbs/views/10_memory.ipynb #7544edef
-_PARTS = (("params", "weights", COLORS["update"]), ("optimizer", "optimizer", COLORS["read"]), ("grads", "gradients", COLORS["backward"]),
-          ("activations", "activations", COLORS["forward"]), ("rest", "temporary, batch, buffers", COLORS["other"]))
+# %% ../../nbs/views/10_memory.ipynb #36d2dda4
+_PARTS = (("params", "weights", COLORS["update"]), ("optimizer", "optimizer", COLORS["read"]),
+          ("grads", "gradients", COLORS["backward"]), ("activations", "activations", COLORS["forward"]),
+          ("rest", "temporary, batch, buffers", COLORS["other"]))
 
 def draw_footprint(
     footprint:Footprint,  # of one rank
     device:Device,        # to hold it
 ) -> Svg:
     "A bar of what the step takes, part by part, in the frame of the device."
-    drawing, widest = Svg(700, 150, "memory of a training step"), 640 / max(footprint.total, device.bytes)
-    left, parts = 0.0, bar_parts(footprint)
+    drawing, per_byte = Svg(700, 150, "memory of a training step"), 640 / max(footprint.total, device.memory_bytes)
+    left, parts = 0.0, footprint.parts()
     for row, (name, words, color) in enumerate(_PARTS):
-        wide = widest * parts[name]
-        drawing.box(left, 24, wide, 34, color)
-        left += wide
-        drawing.box(350 * (row % 2), 76 + 22 * (row // 2), 12, 12, color)
-        drawing.text(350 * (row % 2) + 18, 87 + 22 * (row // 2), f"{words}: {bytes_text(parts[name])}")
-    edge = widest * device.bytes
+        width, x, y = per_byte * parts[name], 350 * (row % 2), 76 + 22 * (row // 2)
+        drawing.box(left, 24, width, 34, color)
+        left += width
+        drawing.box(x, y, 12, 12, color).text(x + 18, y + 11, f"{words}: {bytes_text(parts[name])}")
+    edge = per_byte * device.memory_bytes
     drawing.box(0, 20, edge, 42, COLORS["wait"], hollow=True)
-    return drawing.text(min(edge, 640), 14, f"{device.name}: {bytes_text(device.bytes)}", anchor="end", size=11)
+    return drawing.text(min(edge, 640), 14, f"{device.name}: {bytes_text(device.memory_bytes)}", anchor="end", size=11)
 
 # %% ../../nbs/views/10_memory.ipynb #abc57f4c
 def measure_plan(
@@ -143,26 +172,33 @@ def measure_plan(
 ) -> str:
     "One real step of the plan's model here, in words; ValueError where it is too large to try."
     need = plan.footprint()
-    if plan.sharding_stage and plan.world_size > 1: raise ValueError(f"sharding over {plan.world_size:,} ranks cannot be measured on one: set the world size to 1")
-    if need.total > limit: raise ValueError(f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
+    if plan.sharding_stage and plan.world_size > 1:
+        raise ValueError(f"sharding over {plan.world_size:,} ranks cannot be measured on one: set the world size to 1")
+    if need.total > limit:
+        raise ValueError(f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
     make, shape = PANEL_MODELS[plan.model]
-    model = make()
-    found = measure(model, plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing, min(plan.accumulation, 2))
-    return f"Measured {bytes_text(found.total)}, predicted {bytes_text(need.total)} ({need.total / found.total - 1:+.1%}); activations {bytes_text(found.activations)}, predicted {bytes_text(need.activations)}."
+    found = measure(make(), plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing, min(plan.accumulation, 2))
+    error = need.total / found.total - 1
+    return (f"Measured {bytes_text(found.total)}, predicted {bytes_text(need.total)} ({error:+.1%}); "
+            f"activations {bytes_text(found.activations)}, predicted {bytes_text(need.activations)}.")
 
 # %% ../../nbs/views/10_memory.ipynb #25a10c80
-def memory_panel() -> ipywidgets.VBox:
-    "A panel: a `Plan`'s parts -> what a step takes, whether it fits, the largest batch that does."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    choose = lambda text, options, value: w.Dropdown(options=options, value=value, description=text, **wide)
-    devices = [(device.name, device) for device in (this_device(), *DEVICES.values())]
-    controls = dict(
-        model=choose("model", list(PANEL_MODELS), "ResNet-18, 224 px"), precision=choose("precision", ["fp32", "bf16", "fp16"], "fp32"),
-        optimizer=choose("optimizer", list(OPTIMIZERS), "adam"), batch_size=slider("batch (samples)", [2**i for i in range(15)], 64),
-        accumulation=slider("micro-batches", [2**i for i in range(9)], 1), checkpointing=w.Checkbox(False, description="checkpoint the activations", **wide),
-        sharding_stage=choose("sharding", list(SHARDING.items()), 0), world_size=slider("world size (ranks)", [2**i for i in range(11)], 1),
+def _controls() -> dict[str, ipywidgets.Widget]:
+    devices = {device.name: device for device in (this_device(), *DEVICES.values())}
+    return dict(
+        model=choose("model", PANEL_MODELS.keys(), "ResNet-18, 224 px"),
+        precision=choose("precision", ("fp32", "bf16", "fp16"), "fp32"),
+        optimizer=choose("optimizer", OPTIMIZERS.keys(), "adam"),
+        batch_size=slider("batch (samples)", [2**i for i in range(15)], 64),
+        accumulation=slider("micro-batches", [2**i for i in range(9)], 1),
+        checkpointing=checkbox("checkpoint the activations"),
+        sharding_stage=choose("sharding", SHARDING, 0),
+        world_size=slider("world size (ranks)", [2**i for i in range(11)], 1),
         device=choose("device of each rank", devices, DEVICES["T4 16 GB"]))
+
+def memory_panel() -> ipywidgets.VBox:
+    "A panel: a `MemoryPlan`'s parts -> what a step takes, whether it fits, the largest batch that does."
+    controls = _controls()
 
     def update(**values: Any) -> tuple[str, Svg]:
         plan = MemoryPlan(**values)
@@ -170,7 +206,8 @@ def memory_panel() -> ipywidgets.VBox:
 
     def work(job: Job) -> str:
         job.report(0.1, "one step")
-        return measure_plan(MemoryPlan(**{name: control.value for name, control in controls.items()}), min(2e9, free_bytes(pick_device())))
+        plan = MemoryPlan(**{name: control.value for name, control in controls.items()})
+        return measure_plan(plan, min(2e9, free_bytes(pick_device()) / 2))
 
     button = RunButton(work, str, "Measure a step here")
     box = panel(controls, update, "memory", [button.widget])

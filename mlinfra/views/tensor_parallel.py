@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TYPE_CHECKING
 
-from ..data_parallel import all_reduce_seconds, fit_network, slowest_rank
+from ..engine.collectives import all_reduce_seconds, slowest_rank
 from ..engine.hardware import NETWORKS, ROOFLINES, Network, Roofline
 from ..engine.measure import median
 from ..engine.ranks import in_turn, run_ranks
@@ -100,11 +100,11 @@ def measure_split(
     "A block on one rank and on two, here; device and link are fitted from other widths and from messages."
     sizes, others, enough = (2**12, 2**24), (96, 640), max(tokens, 256)  # far apart, wide and many, so that noise does not decide
     calls = [(all_reduce_seconds, sizes, 5), (layer_seconds, [width], tokens, 3, 2), (layer_seconds, others, enough, 3, 2)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=120)
+    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, timeout_seconds=120)
     messages, whole, fits = slowest_rank(calls[0] for calls in found.values()), found[0][1]["whole"], found[0][2]["whole"]
     split = slowest_rank(calls[1]["split"] for calls in found.values())
     device = fit_device({w: median(fits[w]) for w in others}, enough)
-    return device, fit_network({size: median(times) for size, times in messages.items()}, 2), {1: median(whole[width]), 2: median(split[width])}
+    return device, Network.fit({size: median(times) for size, times in messages.items()}, 2), {1: median(whole[width]), 2: median(split[width])}
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #ad0668f3
 def tensor_panel() -> ipywidgets.VBox:

@@ -23,18 +23,18 @@ def inference(rounds: int, iterations: int) -> dict[str, Any]:
     for name, make in models().items():
         repeats = rounds * (ANSWERS[name] if iterations == FULL else 1)
         frame = sweep_batches(make(), images, BATCHES, VARIANTS, repeats)
-        plain = frame[frame.variant == "inference_mode"].set_index("batch")
-        for way, rows in frame.groupby("variant", sort=False): table[f"{name}, {way}"] = way_row(rows.set_index("batch"), plain)
+        plain = frame[frame.variant == "inference_mode"].set_index("batch_size")
+        for way, rows in frame.groupby("variant", sort=False): table[f"{name}, {way}"] = way_row(rows.set_index("batch_size"), plain)
         print(f"  {name}: {repeats} answers of each batch size in {len(VARIANTS)} ways", flush=True)
     return table
 
 
 def way_row(rows: Any, plain: Any) -> dict[str, Any]:
     "One way of answering with one model."
-    from mlinfra.engine.server import fit_service
+    from mlinfra.engine.queue import ServiceTime
     if rows.note.iloc[0]: return dict(note=rows.note.iloc[0])
     p50 = rows.p50_seconds
-    line = fit_service(FITTED, [p50[b] for b in FITTED])
+    line = ServiceTime.fit(FITTED, [p50[b] for b in FITTED])
     errors = sorted(abs(line.seconds(b) / p50[b] - 1) for b in BATCHES if b not in FITTED)
     return dict(p50_seconds=p50[1], p95_seconds=rows.p95_seconds[1], p99_seconds=rows.p99_seconds[1], images_per_s=rows.images_per_s[BATCHES[-1]],
                 ratio_1=p50[1] / plain.p50_seconds[1], ratio_64=p50[64] / plain.p50_seconds[64], fixed_seconds=line.fixed, slope_seconds=line.slope,
@@ -49,13 +49,13 @@ def streams(rounds: int, iterations: int) -> dict[str, Any]:
     from mlinfra.engine.server import try_loads
     from mlinfra.inference import Predictor
     images, found = mnist(train=False).images, {}
-    policies = {"alone": Policy(queue=2_000), "up to 8": Policy(8, queue=2_000)}
+    policies = {"alone": Policy(queue_size=2_000), "up to 8": Policy(8, queue_size=2_000)}
     torch.manual_seed(0)
     for name, make in models().items():
         predictor = Predictor(make())
         for seed in range(rounds):
             for which, policy in policies.items():
-                for trial in try_loads(predictor, images, policy=policy, seconds=2.0 if iterations == FULL else 0.1, seed=seed):
+                for trial in try_loads(predictor, images, policy=policy, stream_seconds=2.0 if iterations == FULL else 0.1, seed=seed):
                     found.setdefault(f"{name}, {which}, load {trial.load:g}", []).append((trial, trial.hindsight(policy)))
         print(f"  {name}: {rounds} rounds of {len(policies)} policies", flush=True)
     return {name: stream_row(trials) for name, trials in found.items()}
@@ -67,6 +67,6 @@ def stream_row(trials: list[tuple[Any, Any]]) -> dict[str, float]:
     row = dict(requests=len(trials[0][0].measured.due), drift=median(t.drift for t, _ in trials), drift_low=min(t.drift for t, _ in trials), drift_high=max(t.drift for t, _ in trials))
     for name in ("p50", "p95", "mean", "mean_wait"):
         key = f"{name}_seconds"
-        row |= {f"{name}_predicted_seconds": median(t.predicted(key) for t, _ in trials), f"{name}_measured_seconds": median(t.measured.summary()[key] for t, _ in trials),
+        row |= {f"{name}_predicted_seconds": median(t.predicted(key) for t, _ in trials), f"{name}_measured_seconds": median(getattr(t.measured.summary(), key) for t, _ in trials),
                 f"{name}_error": median(abs(t.error(key)) for t, _ in trials), f"{name}_error_hindsight": median(abs(t.error(key)) for _, t in trials)}
     return row

@@ -16,30 +16,32 @@ WORLDS = (2, 4)
 
 def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
     "Milliseconds of each size, the spread of the rounds to their median, what the line of two sizes says, and the ring written in the book."
-    from mlinfra.data_parallel import all_reduce_seconds, fit_network, slowest_rank
+    from mlinfra.data_parallel import ring_all_reduce
+    from mlinfra.engine.collectives import all_reduce_seconds, slowest_rank
+    from mlinfra.engine.hardware import Network
     from mlinfra.engine.ranks import in_turn, run_ranks
     from mlinfra.engine.measure import median
     rows, repeats = {}, max(3, min(3 * rounds, iterations))
     for world_size in WORLDS:
-        calls = [(all_reduce_seconds, SIZES, repeats), (all_reduce_seconds, SIZES[::4], repeats, "ring")]
-        found = run_ranks(in_turn, world_size, calls, share_cores=True, seconds=600).values()
+        calls = [(all_reduce_seconds, SIZES, repeats), (all_reduce_seconds, SIZES[::4], repeats, ring_all_reduce)]
+        found = run_ranks(in_turn, world_size, calls, share_cores=True, timeout_seconds=600).values()
         library, ring = (slowest_rank(calls[i] for calls in found) for i in (0, 1))
-        network = fit_network({size: median(library[size]) for size in ENDS}, world_size)
+        network = Network.fit({size: median(library[size]) for size in ENDS}, world_size)
         for size, times in library.items():
             middle = median(times)
             row = dict(ms=1e3 * middle, low=min(times) / middle, high=max(times) / middle, predicted_ratio=network.all_reduce(size, world_size) / middle, fitted=size in ENDS)
             rows[f"{world_size} ranks, {size} bytes"] = row | ({"ring_ratio": median(ring[size]) / middle} if size in ring else {})
-        rows[f"{world_size} ranks, link"] = dict(latency_us=1e6 * network.latency, gigabytes_per_s=network.bytes_per_s / 1e9)
+        rows[f"{world_size} ranks, link"] = dict(latency_us=1e6 * network.latency_seconds, gigabytes_per_s=network.bytes_per_s / 1e9)
     return rows
 
 
 def ddp(rounds: int, iterations: int) -> dict[str, Any]:
     "A step of two ranks with a thread each over that of one process with two threads, and the share of averaging, in turn in one group; whole loops beside."
-    from mlinfra.data_parallel import step_seconds
+    from mlinfra.engine.rank_steps import step_seconds
     from mlinfra.engine.ranks import run_ranks
     rows = {}
     for batch in (64, 128, 256):
-        seconds = run_ranks(step_seconds, 2, batch, min(20, iterations), 3 * rounds, share_cores=True, seconds=600)[0]
+        seconds = run_ranks(step_seconds, 2, batch, min(20, iterations), 3 * rounds, share_cores=True, timeout_seconds=600)[0]
         for way in seconds.keys() - {"one process", "no averaging"}:
             ratios = [both / one for one, both in zip(seconds["one process"], seconds[way])]
             shares = [1 - quiet / sent for quiet, sent in zip(seconds["no averaging"], seconds[way])]
@@ -138,4 +140,4 @@ def loops(steps: int, rounds: int) -> dict[str, list[float]]:
 
 if __name__ == "__main__":
     from mlinfra.engine.ranks import run_ranks
-    print(json.dumps(run_ranks(loops, 2, int(sys.argv[1]), int(sys.argv[2]), share_cores=True, seconds=900)[0]))
+    print(json.dumps(run_ranks(loops, 2, int(sys.argv[1]), int(sys.argv[2]), share_cores=True, timeout_seconds=900)[0]))

@@ -13,7 +13,7 @@ LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=
 
 def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells(CELL)
-    panel, now = Panel(notebook, "scaling"), dict(job=WORKLOADS["ResNet-50, P100"], network=NETWORKS["Ethernet, 50 Gbit/s"], world_size=256, batch=32, strong=False, overlap=True)
+    panel, now = Panel(notebook, "scaling"), dict(job=WORKLOADS["ResNet-50, P100"], network=NETWORKS["Ethernet, 50 Gbit/s"], world_size=256, batch_size=32, strong=False, overlap=True)
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
     box = lambda text: panel.root.locator("label", has_text=text).get_by_role("checkbox")
 
@@ -32,7 +32,7 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     panel.press("world size", "ArrowLeft")
     says(world_size=128)
     panel.drag("batch", 1.0)
-    says(batch=8192)
+    says(batch_size=8192)
     box("messages overlap").uncheck()
     says(overlap=False)
     box("of all ranks together").check()
@@ -40,11 +40,11 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     panel.press("batch", "Home")
     panel.says("without an image")
     box("of all ranks together").uncheck()
-    says(strong=False, batch=1)
+    says(strong=False, batch_size=1)
     select("job", "ResNet-50, one M40")
     says(job=WORKLOADS["ResNet-50, one M40"])
     panel.press("batch", *["ArrowRight"] * 5)
-    says(batch=32)
+    says(batch_size=32)
     before = picture
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "measured" in panel.status(), "two ranks are measured", 120)

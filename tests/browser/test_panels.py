@@ -4,10 +4,6 @@ import re
 import pytest
 from lab import Notebook, Panel, jobs, wait_until
 
-from mlinfra.engine.hardware import STORAGES
-from mlinfra.views.storage import LAYOUTS, describe_storage
-from mlinfra.engine.widgets import duration_text
-
 pytestmark = pytest.mark.browser
 
 
@@ -21,65 +17,6 @@ def test_prediction_is_locked_for_the_session(open_cells):
     assert panel.button("Lock my answer").is_disabled()
     notebook.run_all()
     Panel(notebook, "predict").root.get_by_text("Locked: 4 iterations").wait_for()
-
-
-def alone(curve, extra):
-    "Seconds of a step without workers, from the curve as the kernel shows it."
-    return sum(float(re.search(rf"\b{name}=([^,)]+)", curve)[1].removeprefix("np.float64(")) for name in ("load", "compute")) + extra
-
-
-def test_workers_panel_predicts_measures_and_stops(open_cells):
-    notebook = open_cells("from mlinfra.views.workers import workers_panel\nbox = workers_panel()\nbox")
-    panel = Panel(notebook, "workers")
-    panel.says("usable cores")
-    panel.press("images", "Home")
-    before = panel.picture()
-    panel.button("Run the sweep").click()
-    wait_until(lambda: "5 runs" in panel.status(), "the sweep ends", 180)
-    assert "pay here" in panel.words()
-    before = panel.changed_from(before)
-    notebook.shot("workers_measured")
-    panel.drag("work per image", 1.0)
-    curve, blur = (notebook.value(f"box.sweep.last.{name}") for name in ("curve", "blur_seconds"))
-    panel.says(f"Predicted: {duration_text(10 * alone(curve, 200 * 64 * float(blur)))} without workers")  # 640 images in batches of 64
-    before = panel.changed_from(before)
-    panel.click_track("work per image", 0.5)
-    panel.says(f"Predicted: {duration_text(10 * alone(curve, 10 * 64 * float(blur)))} without workers")
-    panel.changed_from(before)
-    panel.press("images", "End")
-    panel.button("Run the sweep").click()
-    wait_until(lambda: "workers" in panel.status(), "progress is shown")
-    panel.button("Stop").click()
-    wait_until(lambda: panel.status() == "Stopped.", "the sweep stops", 60)
-    wait_until(lambda: jobs(notebook) == "[]", "no thread is left")
-
-
-def test_storage_panel_predicts_measures_and_stops(open_cells):
-    panel = Panel(open_cells("from mlinfra.views.storage import storage_panel\nstorage_panel()"), "storage")
-    volume, files, shards = STORAGES["network block volume"], *LAYOUTS
-    panel.says(describe_storage(volume, 110_000, 8, files))
-    before = panel.picture()
-    panel.press("reads in flight", "Home")
-    panel.says(describe_storage(volume, 110_000, 1, files))
-    before = panel.changed_from(before)
-    panel.button("Measure").click()
-    wait_until(lambda: "Measured" in panel.status(), "the reads are measured")
-    before = panel.changed_from(before)
-    panel.notebook.shot("storage_measured")
-    panel.root.locator("select").nth(0).select_option("object store")
-    panel.root.locator("select").nth(1).select_option(shards)
-    panel.drag("image (bytes)", 1.0)
-    panel.says(describe_storage(STORAGES["object store"], 1_048_576, 1, shards))
-    panel.press("image", "Home")
-    panel.press("reads in flight", "End")
-    panel.says(describe_storage(STORAGES["object store"], 4_096, 256, shards))
-    panel.press("reads in flight", "Home")
-    panel.button("Measure").click()
-    panel.button("Stop").click()
-    wait_until(lambda: panel.status() == "Stopped.", "the reads stop")
-    wait_until(lambda: jobs(panel.notebook) == "[]", "no thread is left")
-    panel.changed_from(before)
-
 
 
 def test_studio_lives_and_dies_well(open_cells):

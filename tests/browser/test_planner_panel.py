@@ -12,29 +12,33 @@ pytestmark = pytest.mark.browser
 
 def test_planner_panel_recommends(open_cells):
     notebook = open_cells("from mlinfra.views.planner import planner_panel\nplanner_panel()")
-    panel, now = Panel(notebook, "which-one"), dict(job="LLaMA-like, 70B", device="A100 80 GB", batch=1024, nodes=8, node=8, between="InfiniBand HDR, 200 Gbit/s")
-    select = lambda text, value: panel.control(text).locator("select").select_option(value)
+    panel, picture = Panel(notebook, "planner"), ""
+    now = dict(job="LLaMA-like, 70B", device="A100 80 GB", global_batch=1024, num_nodes=8, devices_per_node=8,
+               inter_node="InfiniBand HDR, 200 Gbit/s")
+
+    def select(text, value): panel.control(text).locator("select").select_option(value)
 
     def says(**changes):
         "The panel's words are the model's for what was just set, and the picture is another one."
         nonlocal picture
         now.update(changes)
-        panel.says(recommend(replace(JOBS[now["job"]], batch=now["batch"]), cluster(now["device"], now["nodes"], now["node"], now["between"])).summary, 30)
+        machines = {name: value for name, value in now.items() if name not in ("job", "global_batch")}
+        job = replace(JOBS[now["job"]], global_batch=now["global_batch"])
+        panel.says(recommend(job, cluster(**machines)).summary, 30)
         picture = panel.changed_from(picture)
 
-    picture = ""
     says()
     notebook.shot("planner")
     select("link between nodes", "Ethernet, 1 Gbit/s")
-    says(between="Ethernet, 1 Gbit/s")
+    says(inter_node="Ethernet, 1 Gbit/s")
     panel.press("batch", "ArrowRight")
-    says(batch=2048)
+    says(global_batch=2048)
     panel.press("devices in a node", "ArrowLeft")
-    says(node=4)
+    says(devices_per_node=4)
     select("device", "V100 32 GB")
     says(device="V100 32 GB")
     panel.press("nodes", "Home")
-    says(nodes=1)
+    says(num_nodes=1)
     panel.says("Nothing fits")
     notebook.shot("planner_nothing_fits")
     select("job", "ResNet-50")

@@ -1,0 +1,40 @@
+"""The sweep panel in a real JupyterLab: predicted, measured, stopped."""
+import re
+
+import pytest
+from lab import Panel, jobs, wait_until
+
+from mlinfra.engine.widgets import duration_text
+
+pytestmark = pytest.mark.browser
+
+
+def alone(curve, extra):
+    "Seconds of a step without workers, from the curve as the kernel shows it."
+    return sum(float(re.search(rf"\b{name}=([^,)]+)", curve)[1]) for name in ("load_seconds", "compute_seconds")) + extra
+
+
+def test_workers_panel_predicts_measures_and_stops(open_cells):
+    notebook = open_cells("from mlinfra.views.workers import workers_panel\nbox = workers_panel()\nbox")
+    panel = Panel(notebook, "workers")
+    panel.says("usable cores")
+    panel.press("images", "Home")
+    before = panel.picture()
+    panel.button("Run the sweep").click()
+    wait_until(lambda: "5 runs" in panel.status(), "the sweep ends", 180)
+    assert "pay here" in panel.words()
+    before = panel.changed_from(before)
+    notebook.shot("workers_measured")
+    panel.drag("work per image", 1.0)
+    curve, blur = (notebook.value(f"box.sweep.last.{name}") for name in ("curve", "blur_seconds"))
+    panel.says(f"Predicted: {duration_text(10 * alone(curve, 200 * 64 * float(blur)))} without workers")  # 640 images in batches of 64
+    before = panel.changed_from(before)
+    panel.click_track("work per image", 0.5)
+    panel.says(f"Predicted: {duration_text(10 * alone(curve, 10 * 64 * float(blur)))} without workers")
+    panel.changed_from(before)
+    panel.press("images", "End")
+    panel.button("Run the sweep").click()
+    wait_until(lambda: "workers" in panel.status(), "progress is shown")
+    panel.button("Stop").click()
+    wait_until(lambda: panel.status() == "Stopped.", "the sweep stops", 60)
+    wait_until(lambda: jobs(notebook) == "[]", "no thread is left")

@@ -53,7 +53,8 @@ class WorkerCurve:
     cores:int                      # usable
 
     def __post_init__(self):
-        for name in ("load_seconds", "compute_seconds", "compute_cpu_seconds", "worker_transfer_seconds", "startup_seconds"):
+        for name in ("load_seconds", "compute_seconds", "compute_cpu_seconds", "worker_transfer_seconds",
+                     "startup_seconds"):
             nonnegative_float(name, getattr(self, name))
         fraction("contention", self.contention)
         positive_int("iterations", self.iterations), positive_int("cores", self.cores)
@@ -82,7 +83,8 @@ class WorkerCurve:
         "Seconds of one iteration."
         if nonnegative_int("workers", workers) == 0: return self.load_seconds + self.compute_seconds
         work = self.load_seconds + self.compute_cpu_seconds + self.worker_transfer_seconds
-        return max(self.computing(workers), self.loading(workers), work / self.cores)  # cores cannot do more than all the time
+        # cores cannot do more than all the time
+        return max(self.computing(workers), self.loading(workers), work / self.cores)
 
     def train_seconds(self, workers: int) -> float:
         "Seconds of a run."
@@ -103,12 +105,15 @@ def fit_curve(
 ) -> WorkerCurve:
     "The model that agrees with the rows for 0 and for the fewest workers."
     rows, cores = frame.set_index("workers").sort_index(), positive_int("cores", cores)
-    if 0 not in rows.index or len(rows) < 2: raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
+    if 0 not in rows.index or len(rows) < 2:
+        raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
     alone, n = rows.loc[0], rows.index[1]
     helped = rows.loc[n]
-    cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)  # idle threads that spin are not at work
+    # idle threads that spin are not at work
+    cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)
     startup, iterations = helped.startup_seconds / n, int(alone.iterations)
-    curve = WorkerCurve(float(alone.wait_seconds), float(alone.busy_seconds), float(cpu), 0.0, 0.0, float(startup), iterations, cores)
+    curve = WorkerCurve(float(alone.wait_seconds), float(alone.busy_seconds), float(cpu), 0.0, 0.0, float(startup),
+                        iterations, cores)
     steady = (helped.train_seconds - helped.startup_seconds) / helped.iterations
     curve = replace(curve, contention=_contention(curve, n, min(helped.busy_seconds, steady)))
     if curve.loading(n) > curve.computing(n): return curve
@@ -116,7 +121,8 @@ def fit_curve(
 
 def _contention(curve: WorkerCurve, workers: int, computing: float) -> float:
     "The contention, to a hundredth, at which computing takes as long as it was seen to."
-    return min((i / 100 for i in range(101)), key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
+    return min((i / 100 for i in range(101)),
+               key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
 
 # %% ../nbs/06_workers.ipynb #cfdaf94a
 def verdict(
@@ -130,6 +136,7 @@ def verdict(
     share = curve.load_seconds / (curve.load_seconds + curve.compute_seconds)
     why = f"loading is {share:.0%} of a step, and compute keeps {curve.busy_cores:.1f} of {curve.cores} cores busy"
     once = " One run each: the spread is not known." if "repeats" in rows and rows.repeats.max() == 1 else ""
-    if best == 0 or gain < 1.05 or rows.train_high[best] >= alone.train_low: return f"Workers do not pay here: {why}.{once}"
+    if best == 0 or gain < 1.05 or rows.train_high[best] >= alone.train_low:
+        return f"Workers do not pay here: {why}.{once}"
     pays = "1 worker pays" if best == 1 else f"{best} workers pay"
     return f"{pays} here: {gain:.2f} times as fast as none. Without them, {why}.{once}"

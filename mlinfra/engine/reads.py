@@ -74,7 +74,8 @@ def block_starts(
 ) -> list[int]:
     "Where each read begins."
     one_of("pattern", pattern, ("random", "sequential"))
-    if size < block_bytes: raise ValueError(f"block_bytes must be at most the file's {size:,} bytes, got {block_bytes:,}")
+    if size < block_bytes:
+        raise ValueError(f"block_bytes must be at most the file's {size:,} bytes, got {block_bytes:,}")
     blocks = range(size // block_bytes)
     fit = min(reads, len(blocks))
     order = random.Random(seed).sample(blocks, fit) if pattern == "random" else blocks
@@ -102,7 +103,8 @@ class _Readers:
             start = time.perf_counter()
             threads = [pool.submit(self.work) for _ in range(in_flight)]
             try:
-                while wait(threads, 0.05, FIRST_EXCEPTION).not_done and not any(t.done() and t.exception() for t in threads):
+                while wait(threads, 0.05,
+                           FIRST_EXCEPTION).not_done and not any(t.done() and t.exception() for t in threads):
                     report(len(self.latencies) / self.places, f"{len(self.latencies):,} reads")
                     if time.perf_counter() - start > budget_seconds: self.stop.set()
             finally: self.stop.set()

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .checks import nonnegative_float, one_of, positive_float, positive_int
+from .checks import nonnegative_float, one_of, positive_float, positive_int, positive_ints
 from .measure import fit_line
 
 # %% auto #0
@@ -43,7 +43,8 @@ class Roofline:
 
     def attainable(self, intensity: float, precision: str) -> float:
         "FLOPs a second at so many FLOPs for each byte."
-        return min(self.rate(precision), positive_float("intensity", intensity) * self.bytes_per_s)
+        reached = positive_float("intensity", intensity) * self.bytes_per_s
+        return min(self.rate(precision), reached)
 
     def seconds(self, flops: float, bytes: float, precision: str) -> float:
         "Time of one operation: the slowest of arithmetic, memory and launch."
@@ -142,6 +143,7 @@ class Device:
     def __post_init__(self):
         positive_int("memory_bytes", self.memory_bytes)
         if self.bytes_per_s is not None: positive_float("bytes_per_s", self.bytes_per_s)
+        if self.capability is not None: positive_ints("capability", self.capability, least=0, length=2)
 
     def supports(
         self,
@@ -219,7 +221,7 @@ class StorageModel:
 
     def limit(self, bytes: int, in_flight: int) -> str:
         "What keeps the throughput from being higher: latency, operations or bandwidth."
-        if in_flight < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
+        if positive_int("in_flight", in_flight) < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
         return "operations" if 1 / self.operations_per_s >= bytes / self.bytes_per_s else "bandwidth"
 
     latency = property(lambda self: self.latency_seconds)  # its name before; goes as soon as no chapter uses it

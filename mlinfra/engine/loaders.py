@@ -124,7 +124,8 @@ class _EndlessDataset(IterableDataset):
 
     def __iter__(self) -> Iterator: return iter(Endless(self.source))
 
-    def __getattr__(self, name: str) -> Any:  # a worker_init_fn may look for the data set's own attributes, and set them
+    # a worker_init_fn may look for the data set's own attributes, and set them
+    def __getattr__(self, name: str) -> Any:
         if name == "source": raise AttributeError(name)
         return getattr(self.source, name)
 
@@ -155,7 +156,8 @@ def _of_workers(loader: DataLoader, changes: dict[str, Any]) -> dict[str, Any]:
     "What concerns the loading processes, as far as there are any."
     own = dict(num_workers=changes.get("num_workers", loader.num_workers), generator=getattr(loader, "generator", None))
     if own["num_workers"] == 0: return own
-    return own | dict(prefetch_factor=loader.prefetch_factor or 2, multiprocessing_context=loader.multiprocessing_context,
+    return own | dict(prefetch_factor=loader.prefetch_factor or 2,
+                      multiprocessing_context=loader.multiprocessing_context,
                       persistent_workers=False)
 
 def _order(loader: DataLoader, batch_size: int | None, endless: bool) -> dict[str, Any]:
@@ -206,7 +208,7 @@ def _parts(thing: Any) -> Iterable:
 def preserve_rng_state(
     loader:Any=None,   # whose generators to put back as well
 ) -> Iterator[None]:
-    "Random states and the number of threads as they were when the block ends: torch's, CUDA's, numpy's, Python's, the loader's."
+    "Random states (torch's, CUDA's, numpy's, Python's, the loader's) and the number of threads as they were."
     back = [_way_back(generator) for generator in generators_in(loader)]
     back += [partial(torch.set_rng_state, torch.get_rng_state()), partial(np.random.set_state, np.random.get_state()),
              partial(random.setstate, random.getstate()), partial(torch.set_num_threads, torch.get_num_threads())]
@@ -224,7 +226,8 @@ def _way_back(generator: Any) -> Callable[[], Any]:
 
 # %% ../../nbs/engine/08_loaders.ipynb #f6488649
 CALLABLE_KINDS = dict(read="loader", loader="loader", decode="preprocessing", transform="preprocessing",
-                      transforms="preprocessing", target_transform="preprocessing")  # a "loader" reads, and may decode as well
+                      # a "loader" reads, and may decode as well
+                      transforms="preprocessing", target_transform="preprocessing")
 NESTED = ("dataset", "source", "datasets")   # where data sets keep the ones they wrap
 SPECIAL = ("__getitem__", "__getitems__")    # looked up in the class, not in the object
 
@@ -244,7 +247,8 @@ def _check_place(dataset: Any, place: Place) -> None:
     "ValueError unless what is there can be called and exchanged."
     path, whose = ".".join(place), type(dataset).__name__
     if not callable(follow(dataset, place)):
-        raise ValueError(f"{path} is no callable of {whose}: name a path of attributes from the data set, such as dataset.transform")
+        raise ValueError(f"{path} is no callable of {whose}: name a path of attributes from the data set, "
+                         "such as dataset.transform")
     try: altered(dataset, {place: lambda old: old})
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} of {whose} cannot be watched ({error}): name what it calls") from error
@@ -254,7 +258,8 @@ def _search(dataset: Any, depth: int = 0) -> dict[Place, str]:
     if {("read",), ("decode",)} <= found.keys(): found["read",] = "storage"  # what has both keeps them apart
     for name in NESTED if depth < 4 else ():
         for start, part in _inside(name, getattr(dataset, name, None)).items():
-            if isinstance(part, Dataset): found |= {(*start, *place): kind for place, kind in _search(part, depth + 1).items()}
+            if isinstance(part, Dataset):
+                found |= {(*start, *place): kind for place, kind in _search(part, depth + 1).items()}
     return found
 
 def _inside(name: str, inner: Any) -> dict[Place, Any]:
@@ -267,7 +272,8 @@ def follow(
 ) -> Any:           # None where the way ends
     "What a path of attributes leads to."
     for name in place:
-        if isinstance(start, list): start = start[int(name)] if name.isdigit() and int(name) < len(start) else getattr(start, name, None)
+        if isinstance(start, list):
+            start = start[int(name)] if name.isdigit() and int(name) < len(start) else getattr(start, name, None)
         else: start = getattr(start, name, None)
     return start
 
@@ -278,10 +284,13 @@ def altered(
 ) -> Any:
     "A copy of the data set with some of its attributes changed."
     twin = copy.copy(dataset)
-    for name in sorted({place[0] for place in change}, key=SPECIAL.__contains__):  # methods last: they see the other changes
+    # methods last: they see the other changes
+    for name in sorted({place[0] for place in change}, key=SPECIAL.__contains__):
         deeper = {place[1:]: new for place, new in change.items() if place[0] == name and len(place) > 1}
         if name in SPECIAL: _with_method(twin, name, change[(name,)])
-        else: _put(twin, name, altered(follow(dataset, (name,)), deeper) if deeper else change[(name,)](follow(dataset, (name,))))
+        else:
+            _put(twin, name, altered(follow(dataset, (name,)), deeper) if deeper
+                 else change[(name,)](follow(dataset, (name,))))
     return twin
 
 def _put(twin: Any, name: str, new: Any) -> None:
@@ -289,7 +298,7 @@ def _put(twin: Any, name: str, new: Any) -> None:
     else: setattr(twin, name, new)
 
 def _with_method(twin: Any, name: str, change: Callable[[Any], Any]) -> None:
-    "Give the object a class of its own, where the method is changed, and with `__getitem__` the one for several items too."
+    "Give the object a class of its own, with the method changed; the one for several items goes with `__getitem__`."
     names = [n for n in SPECIAL if n == name or hasattr(twin, n)] if name == "__getitem__" else [name]
     calls = {n: change(getattr(twin, n)) for n in names}
     methods = {n: lambda self, *args, call=call: call(*args) for n, call in calls.items()}
@@ -321,7 +330,8 @@ class _Clock:
 
     def timed(self, kind: str, call: Callable) -> Callable:
         "`call` with its time noted."
-        look = thread_times if kind == "loader" else lambda: (time.perf_counter(), 0.0)  # asking the kernel takes time itself
+        # asking the kernel takes time itself
+        look = thread_times if kind == "loader" else lambda: (time.perf_counter(), 0.0)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             start, noted = look(), (self.storage, self.preprocessing)
             try: return call(*args, **kwargs)
@@ -367,13 +377,15 @@ def load_once(
 def _unknown(clock: _Clock, fetch: float, asleep: float, read: int) -> float:
     "Seconds of fetching outside of all callables, if it read or slept there."
     rest, silent = max(fetch - clock.storage - clock.preprocessing, 0.0), max(asleep - clock.storage, 0.0)
-    hints = (read > 65_536 and not clock.reads) or silent > max(0.2 * fetch, 1e-4)  # a tenth of a millisecond tells nothing
+    # a tenth of a millisecond tells nothing
+    hints = (read > 65_536 and not clock.reads) or silent > max(0.2 * fetch, 1e-4)
     return rest if hints and clock.storage < 0.5 * fetch else 0.0
 
 def _samples(loader: Any, dataset: Any, batches: Iterator) -> Any:
     "What is handed to collate, fetched as a DataLoader's worker does it."
     if loader_kind(loader) == "other": return next(batches)
-    rows = next(batches) if loader_kind(loader) == "map" or not loader.batch_size else list(islice(batches, loader.batch_size))
+    rows = next(batches) if loader_kind(loader) == "map" or not loader.batch_size else list(islice(batches,
+        loader.batch_size))
     if loader_kind(loader) == "iterable": return rows
     if loader.batch_sampler is None: return dataset[rows]
     return dataset.__getitems__(rows) if hasattr(dataset, "__getitems__") else [dataset[i] for i in rows]

@@ -14,7 +14,7 @@ from torch import nn
 
 from .engine.ablation import (Bench, Budget, Neighbours, Pipeline, Stall, make_pipeline, measure_rounds,
                                      too_little)
-from .engine.checks import positive_float
+from .engine.checks import nonnegative_float, nonnegative_int, positive_float, positive_int
 from .engine.loaders import Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state
 from .engine.measure import Estimate, Rounds, Stopwatch, medians, resampled, rounds
 from .engine.remedies import Advice, all_advice
@@ -41,6 +41,10 @@ class Setting:
     cores:int=1                     # that they share
     stalls:tuple[Stall, ...]=()     # what happens on every 20th step only
 
+    def __post_init__(self):
+        object.__setattr__(self, "workers", nonnegative_int("workers", self.workers))
+        object.__setattr__(self, "cores", positive_int("cores", self.cores))
+
 def read_share(
     wait:float,     # seconds that loading a batch waits
     work:float,     # seconds that it computes
@@ -48,7 +52,8 @@ def read_share(
     cores:int,      # that they share
 ) -> float:
     "The share of loading's time that reading is to blame for."
-    hands = max(workers, 1)
+    wait, work = nonnegative_float("wait", wait), nonnegative_float("work", work)
+    hands, cores = max(nonnegative_int("workers", workers), 1), positive_int("cores", cores)
     def pace(wait: float, work: float) -> float: return max((wait + work) / hands, work / min(hands, cores))
     now = pace(wait, work)
     without_wait, without_work = now - pace(0.0, work), now - pace(wait, 0.0)

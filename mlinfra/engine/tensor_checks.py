@@ -88,7 +88,8 @@ def _gradient_pairs(split: nn.Module, whole: nn.Module) -> list[tuple[torch.Tens
 
 def _apart(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
     "The largest difference, in sizes of the largest value of all pairs."
-    largest = torch.stack([b.abs().max() for _, b in pairs]).max()  # some, as of a key's bias, are zero but for rounding
+    # some, as of a key's bias, are zero but for rounding
+    largest = torch.stack([b.abs().max() for _, b in pairs]).max()
     return (torch.stack([(a - b).abs().max() for a, b in pairs]).max() / largest).item()
 
 # %% ../../nbs/engine/14_tensor_checks.ipynb #ac2fdb49

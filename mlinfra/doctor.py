@@ -42,8 +42,7 @@ class Setting:
     stalls:tuple[Stall, ...]=()     # what happens on every 20th step only
 
     def __post_init__(self):
-        object.__setattr__(self, "workers", nonnegative_int("workers", self.workers))
-        object.__setattr__(self, "cores", positive_int("cores", self.cores))
+        nonnegative_int("workers", self.workers), positive_int("cores", self.cores)
 
 def read_share(
     wait:float,     # seconds that loading a batch waits
@@ -155,7 +154,7 @@ class Diagnosis:
         budget_seconds:float=15.0,      # to spend
         report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
     ) -> Verification:
-        "Follow the advice on the private copy, in turn with the pipeline as it is; ValueError where there is no advice."
+        "Follow the advice on the private copy, in turn with the pipeline as it is; ValueError if there is none."
         budget = Budget(positive_float("budget_seconds", budget_seconds), report)
         if advice is None and not self.advice:
             raise ValueError("there is no advice to verify: nothing that the doctor knows would help")
@@ -170,8 +169,10 @@ class Diagnosis:
 
     def __str__(self) -> str:
         total = sum(e.value for e in self.stages.values())
-        lines = [f"verdict: {self.verdict}. A step takes {duration_text(self.step.value)} {_between(self.step)} in {self.rounds} rounds:"]
-        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   {_between(e)}" for name, e in self.stages.items()]
+        step = f"A step takes {duration_text(self.step.value)} {_between(self.step)} in {self.rounds} rounds:"
+        lines = [f"verdict: {self.verdict}. {step}"]
+        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   {_between(e)}" for name,
+                  e in self.stages.items()]
         lines += [f"note: {remark}" for remark in self.remarks]
         lines += [f"advice: {advice}"
                   for advice in self.advice] or ["advice: none; nothing that the doctor knows would gain 5%"]
@@ -184,7 +185,7 @@ def _between(e: Estimate) -> str: return f"({duration_text(e.low)} to {duration_
 # %% ../nbs/08_doctor.ipynb #d16103b0
 def diagnose(
     model:nn.Module,                            # any; it is copied, and stays as it is
-    loader:Any,                                 # a DataLoader, a data set, or what yields batches again and again; it stays
+    loader:Any,                                 # a DataLoader, a data set, or what yields batches again and again
     *,
     loss_fn:Callable|None=None,                 # of outputs and targets; None: guessed
     step:Callable[[nn.Module, Any], torch.Tensor]|None=None,  # model and batch -> loss, where `loss_fn` does not fit
@@ -194,12 +195,12 @@ def diagnose(
     transfer:Callable[[Any], Any]|None=None,    # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False,                   # memory format of model and images
     between:Callable[[int], Any]|None=None,     # what your loop does after step n: logging, validation, a checkpoint
-    read:str|None=None,                         # where the data set reads: "dataset.fetch", "__getitem__"; None: looked for
+    read:str|None=None,                         # where the data set reads, such as "__getitem__"; None: looked for
     transform:str|None=None,                    # where it transforms; None: looked for
     budget_seconds:float=30.0,                  # to spend; warns beforehand if three rounds need more
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
 ) -> Diagnosis:
-    "Find the stage that holds training back by repeated ablation, and predict what cures would gain. ValueError on nonsense."
+    "Find the stage that holds training back, and predict what cures would gain. ValueError on nonsense."
     budget = Budget(positive_float("budget_seconds", budget_seconds), report)
     pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device,
                          precision=precision,

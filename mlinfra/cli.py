@@ -6,11 +6,14 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from . import __version__
+
 # %% auto #0
-__all__ = ['train', 'sweep', 'doctor', 'memory', 'parser', 'main']
+__all__ = ['PRECISIONS', 'train', 'sweep', 'doctor', 'memory', 'parser', 'main']
 
 # %% ../nbs/98_cli.ipynb #1352db7b
 if TYPE_CHECKING:
@@ -20,14 +23,14 @@ if TYPE_CHECKING:
 # %% ../nbs/98_cli.ipynb #6bfdafbc
 def _count(text: str) -> int:
     "A whole number from 1 up."
-    if not text.isascii() or not text.isdigit() or int(text) < 1: raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return int(text)
+    if text.isascii() and text.isdigit() and int(text) >= 1: return int(text)
+    raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
 
 def _counts(text: str) -> tuple[int, ...]:
     "Whole numbers from 0 up, separated by commas."
     parts = text.split(",")
-    if not all(part.isascii() and part.isdigit() for part in parts): raise argparse.ArgumentTypeError(f"must be whole numbers such as 0,2,4, got {text!r}")
-    return tuple(map(int, parts))
+    if all(part.isascii() and part.isdigit() for part in parts): return tuple(map(int, parts))
+    raise argparse.ArgumentTypeError(f"must be whole numbers such as 0,2,4, got {text!r}")
 
 def _shape(text: str) -> tuple[int, ...]:
     "Whole numbers from 1 up, separated by commas."
@@ -43,41 +46,94 @@ def _rate(text: str) -> float:
 def train(args: argparse.Namespace) -> int:
     "Train a model on MNIST and print its epochs."
     import torch
-    from mlinfra.data import BatchLoader, Images, mnist
     from mlinfra import models
-    from mlinfra.engine.machine import pick_device
-    from mlinfra.training import fit, sgd
+    from mlinfra.data import Images, mnist
+    from mlinfra.engine.checks import writable_file
+    from mlinfra.engine.snapshot import load_run
+    if args.save: writable_file("--save", args.save)
+    kept = load_run(args.resume) if args.resume else None
+    if kept is not None: _check_kept(args, kept)
     torch.manual_seed(args.seed)  # with --parallel, too, every rank begins with the same weights
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
     digits = Images(digits.images[:args.limit], digits.labels[:args.limit])
     model = models.GluonCNN() if args.model == "gluon" else getattr(models, args.model)(10, "small")
-    if args.parallel != "none": return _train_parallel(args, model, digits, test)
-    loader, device = BatchLoader(digits, args.batch_size, shuffle=True, seed=args.seed), pick_device(args.device)
-    print(f"{args.model}: {models.count_parameters(model):,} parameters, {len(digits):,} images, {len(loader):,} iterations an epoch, on {device}", flush=True)
-    history = fit(model, loader, epochs=args.epochs, valid=test, optimizer=sgd(model.to(device), args.lr, args.momentum), device=device, precision=args.precision, progress=sys.stderr.isatty())
-    table = history.table()[["epoch", "iterations", "samples", "seconds", "images_per_s", "loss", "accuracy", "wait_share"]]
-    print(table.round(4).to_string(index=False))
-    return 0
+    work = _train_here if args.parallel == "none" else _train_parallel
+    return work(args, model, digits, test, kept)
 
-def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
-    "The same as one of the ranks that torchrun has started."
-    import pandas as pd
+def _check_kept(args: argparse.Namespace, kept: dict[str, Any]) -> None:
+    "ValueError where the saved run cannot go on as asked."
+    saved, done = kept["settings"].get("model"), len(kept["epochs"])
+    if saved != args.model: raise ValueError(f"{args.resume} holds a run of {saved}: pass --model {saved}")
+    if done >= args.epochs:
+        raise ValueError(f"{args.resume} holds {done} epochs already: ask for more, --epochs {done + 1} or above")
+
+# %% ../nbs/98_cli.ipynb #5f0a1c01
+def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images, kept: dict | None) -> int:
+    "Train in this process."
+    from mlinfra.data import BatchLoader
+    from mlinfra.engine.machine import keep_memory, pick_device
+    from mlinfra.engine.observers import PrintEpochs
+    from mlinfra.engine.snapshot import SaveRun, resume
+    from mlinfra.models import count_parameters
+    from mlinfra.training import Epoch, History, Step, fit, sgd
+    device, history = pick_device(args.device), History()
+    loader = BatchLoader(digits, args.batch_size, shuffle=True, seed=args.seed)
+    optimizer = sgd(model.to(device), args.lr, args.momentum)
+    if kept is not None:
+        resume(kept, model, optimizer, loader)
+        history = History([Step(*step) for step in kept["steps"]], [Epoch(**epoch) for epoch in kept["epochs"]])
+    keep_memory()
+    saving = [SaveRun(args.save, model=args.model)] if args.save else []
+    print(f"{args.model}: {count_parameters(model):,} parameters, {len(digits):,} images, "
+          f"{len(loader):,} iterations an epoch, on {device}", flush=True)
+    try:
+        fit(model, loader, epochs=args.epochs - len(history.epochs), valid=test, optimizer=optimizer, device=device,
+            precision=args.precision, observers=[*saving, PrintEpochs()],  # in this order: what is printed is saved
+            progress=sys.stderr.isatty(), keep_memory=False, history=history)
+    except KeyboardInterrupt:
+        if args.save: print(f"{args.save} holds the run: go on with --resume {args.save}", file=sys.stderr)
+        raise
+    for remark in history.remarks: print(f"mlinfra train: {remark}", file=sys.stderr)
+    return 0 if history.finite else 1
+
+# %% ../nbs/98_cli.ipynb #5f0a1c03
+def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images, kept: dict | None) -> int:
+    "Train as one of the ranks that torchrun has started."
     from mlinfra.data_parallel import train_ddp
-    from mlinfra.engine.rank_data import epoch_losses
     from mlinfra.engine.ranks import process_group, rank_and_world_size
+    from mlinfra.engine.widgets import count_text
     from mlinfra.pipeline import train_pipeline
     from mlinfra.sharding import train_sharded
-    from mlinfra.engine.widgets import count_text
-    train_by = dict(ddp=train_ddp, fsdp=train_sharded, pipeline=train_pipeline)[args.parallel]
+    if args.save or kept is not None:
+        raise ValueError("--save and --resume keep the run of one process: leave them out, or leave --parallel out")
+    trainers = dict(ddp=train_ddp, fsdp=train_sharded, pipeline=train_pipeline)
     with process_group(args.device) as device:
         rank, world_size = rank_and_world_size()
+        ranks = count_text(world_size, "rank")
         each = "in a pipeline, batches" if args.parallel == "pipeline" else "each with batches"
-        if rank == 0: print(f"{args.model}, {args.parallel}: {count_text(world_size, 'rank')}, {each} of {args.batch_size:,} images, {len(digits):,} images an epoch, on {device}", flush=True)
-        history, accuracy = train_by(model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum, valid=test,
-                                     device=device, precision=args.precision, seed=args.seed)
-        rows = [dict(epoch=e.epoch, iterations=e.iterations, samples=len(digits), seconds=e.seconds, images_per_s=len(digits) / e.seconds, loss=loss) for e, loss in zip(history.epochs, epoch_losses(history))]
-        if rank == 0: print(pd.DataFrame(rows).round(4).to_string(index=False), f"accuracy {accuracy:.4f}", sep="\n", flush=True)
-    return 0
+        if rank == 0:
+            print(f"{args.model}, {args.parallel}: {ranks}, {each} of {args.batch_size:,} images, "
+                  f"{len(digits):,} images an epoch, on {device}", flush=True)
+        history, accuracy = trainers[args.parallel](
+            model, digits, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, momentum=args.momentum,
+            valid=test, device=device, precision=args.precision, seed=args.seed,
+            observers=[_RankEpochs(rank, len(digits))])
+        if rank == 0: print(f"accuracy {accuracy:.4f}", flush=True)
+    return 0 if history.finite else 1
+
+class _RankEpochs:
+    "An observer, one on each rank: rank 0 prints each epoch with the loss over the images of all ranks."
+    guard = True  # the others would wait for a rank that has dropped it
+
+    def __init__(self, rank: int, samples: int):
+        from mlinfra.engine.observers import PrintEpochs
+        self.rank, self.samples, self.line = rank, samples, PrintEpochs()
+
+    def on_epoch(self, run: Any, epoch: Any) -> None:
+        "Gather the loss, and print on rank 0."
+        from mlinfra.engine.rank_data import epoch_losses
+        loss = epoch_losses(run.history)[-1]
+        if self.rank == 0: self.line.on_epoch(run, replace(epoch, loss=loss, samples=self.samples))
 
 # %% ../nbs/98_cli.ipynb #fd21ac99
 def sweep(args: argparse.Namespace) -> int:
@@ -89,8 +145,9 @@ def sweep(args: argparse.Namespace) -> int:
     from mlinfra.workers import fit_curve, sweep_workers, verdict
     if args.csv: writable_file("--csv", args.csv)
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
-    frame = sweep_workers(Images(digits.images[:args.limit], digits.labels[:args.limit]), args.workers, args.batch_size, test=test,
-                          transform=Blur(args.blurs), repeats=args.repeats, seed=args.seed, device=args.device, progress=sys.stderr.isatty())
+    digits = Images(digits.images[:args.limit], digits.labels[:args.limit])
+    frame = sweep_workers(digits, args.workers, args.batch_size, test=test, transform=Blur(args.blurs),
+                          repeats=args.repeats, seed=args.seed, device=args.device, progress=sys.stderr.isatty())
     print(frame.drop(columns=["note"] if not frame.note.any() else []).round(4).to_string(index=False))
     if args.csv: frame.to_csv(args.csv, index=False)
     if 0 in args.workers and len(args.workers) > 1: print(verdict(frame, fit_curve(frame, usable_cores())))
@@ -104,10 +161,12 @@ def doctor(args: argparse.Namespace) -> int:
     from mlinfra.engine.widgets import progress_bar
     model, loader, options = made_by(load_factory(args.factory), diagnose)
     own = dict(budget_seconds=args.seconds) | ({} if args.device is None else dict(device=args.device))
-    with progress_bar(sys.stderr.isatty()) as report: diagnosis = diagnose(model, loader, **options | own | dict(report=report))
+    shown = sys.stderr.isatty()
+    with progress_bar(shown) as report: diagnosis = diagnose(model, loader, **options | own | dict(report=report))
     print(diagnosis, flush=True)
     for advice in diagnosis.advice if args.verify else ():
-        with progress_bar(sys.stderr.isatty()) as report: print(f"verified: {diagnosis.verify(advice, args.seconds / 2, report)}", flush=True)
+        with progress_bar(shown) as report: found = diagnosis.verify(advice, args.seconds / 2, report)
+        print(f"verified: {found}", flush=True)
     return 0
 
 # %% ../nbs/98_cli.ipynb #507ee4b7
@@ -134,77 +193,112 @@ def memory(args: argparse.Namespace) -> int:
     return 0
 
 def _model(name: str) -> tuple[Any, Any, Any]:
-    "One of our models, on meta, or what a factory of the user's returns: the model, a batch and the step, None where there is none."
+    "One of our models, on meta, or what the user's factory returns: the model, a batch and the step, None where there is none."
     import torch
     from mlinfra import models
     from mlinfra.engine.factories import load_factory
     if ":" not in name:
         ours = dict(gluon=models.GluonCNN, resnet18=models.resnet18, resnet50=models.resnet50)
-        if name not in ours: raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")
+        if name not in ours:
+            raise ValueError(f"name a model as package.module:function or one of {', '.join(ours)}, got {name!r}")
         with torch.device("meta"): return ours[name](), None, None
     made = load_factory(name)()
     model, sample, options = (*made, None, None)[:3] if isinstance(made, tuple) and made else (made, None, None)
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
-    if hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list)): sample = next(iter(sample))  # a loader
-    return model, sample, (options or {}).get("step")
+    loads = hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list))
+    return model, next(iter(sample)) if loads else sample, (options or {}).get("step")
 
 # %% ../nbs/98_cli.ipynb #a8d0f602
+PRECISIONS = "fp32", "tf32", "bf16", "fp16"  # as in engine.autocast, which would import PyTorch
+
 def parser() -> argparse.ArgumentParser:
     "The command line of mlinfra."
     main = argparse.ArgumentParser("mlinfra", description="The workbook's experiments, from a shell.")
+    main.add_argument("--version", action="version", version=f"mlinfra {__version__}")
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    common = argparse.ArgumentParser(add_help=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    common.add_argument("--batch-size", type=_count, default=64, metavar="N", help="samples in a batch")
-    common.add_argument("--limit", type=_count, default=None, metavar="N", help="use the first N training images only")
-    common.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and order")
-    common.add_argument("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
-    common.add_argument("--root", default=None, metavar="FOLDER", help="a folder with the four IDX files of MNIST")
-    show = dict(parents=[common], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    one = commands.add_parser("train", help="train a model on MNIST", description=train.__doc__, **show)
-    one.add_argument("--model", choices=["gluon", "resnet18", "resnet50"], default="gluon", help="what to train; the ResNets with the small stem")
-    one.add_argument("--epochs", type=_count, default=1, metavar="N", help="passes over the training set")
-    one.add_argument("--lr", type=_rate, default=0.1, help="learning rate of SGD")
-    one.add_argument("--momentum", type=float, default=0.0, help="of SGD")
-    one.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32", help="of the arithmetic")
-    one.add_argument("--parallel", choices=["none", "ddp", "fsdp", "pipeline"], default="none", help="how the ranks that torchrun has started work together; --batch-size is of each, in a pipeline of all")
-    one.set_defaults(run=train)
-    many = commands.add_parser("sweep", help="sweep DataLoader workers", description=sweep.__doc__, **show)
-    many.add_argument("--workers", type=_counts, default=(0, 2, 4, 6, 8), metavar="N,N,...", help="numbers of workers")
-    many.add_argument("--repeats", type=_count, default=1, metavar="N", help="runs of each")
-    many.add_argument("--blurs", type=int, default=0, metavar="N", help="extra work per image")
-    many.add_argument("--csv", default=None, metavar="FILE", help="write the table there as well")
-    many.set_defaults(run=sweep)
-    sick = commands.add_parser("doctor", help="find what holds your own training back", description=doctor.__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    sick.add_argument("factory", metavar="PACKAGE.MODULE:FUNCTION", help="a function of yours that returns (model, loader), or these and a dict of options for mlinfra.doctor.diagnose")
-    sick.add_argument("--seconds", type=_rate, default=30.0, help="to spend")
-    sick.add_argument("--verify", action="store_true", help="follow each piece of advice on a copy and measure what it brings")
-    sick.add_argument("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
-    sick.set_defaults(run=doctor)
-    _memory_options(commands.add_parser("memory", help="say what a training step takes before it runs", description=memory.__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter))
+    show = dict(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    common = argparse.ArgumentParser(add_help=False, **show)
+    _common_options(common)
+
+    def command(run: Callable[[argparse.Namespace], int], words: str, *parents: Any) -> argparse.ArgumentParser:
+        made = commands.add_parser(run.__name__, help=words, description=run.__doc__, parents=parents, **show)
+        made.set_defaults(run=run)
+        return made
+
+    _train_options(command(train, "train a model on MNIST", common))
+    _sweep_options(command(sweep, "sweep DataLoader workers", common))
+    _doctor_options(command(doctor, "find what holds your own training back"))
+    _memory_options(command(memory, "say what a training step takes before it runs"))
     return main
 
-def _memory_options(fit: argparse.ArgumentParser) -> None:
-    fit.add_argument("model", metavar="MODEL", help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model, or (model, batch or loader, options)")
-    fit.add_argument("--input-shape", type=_shape, default=None, metavar="N,N,...", help="of one sample, such as 3,224,224; known for our models")
-    fit.add_argument("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
-    fit.add_argument("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam", help="whose state is counted")
-    fit.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32", help="of the arithmetic")
-    fit.add_argument("--checkpointing", action="store_true", help="blocks keep their inputs only and run again in backward")
-    fit.add_argument("--accumulation", type=_count, default=1, metavar="N", help="micro-batches in an optimizer step")
-    fit.add_argument("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")
-    fit.add_argument("--world-size", type=_count, default=1, metavar="N", help="ranks")
-    fit.add_argument("--input-dtype", choices=["float32", "int64"], default="float32", help="of the inputs; int64 for token ids")
-    fit.add_argument("--on", default=None, metavar="DEVICE", help="a device of the table, such as \"T4 16 GB\"; by default this one")
-    fit.add_argument("--gb", type=_rate, default=None, help="memory of the device in 10^9 bytes; by default this device's")
-    fit.set_defaults(run=memory)
+def _common_options(common: argparse.ArgumentParser) -> None:
+    add = common.add_argument
+    add("--batch-size", type=_count, default=64, metavar="N", help="samples in a batch")
+    add("--limit", type=_count, default=None, metavar="N", help="use the first N training images only")
+    add("--seed", type=int, default=0, metavar="N", help="of weights and order")
+    add("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
+    add("--root", default=None, metavar="FOLDER", help="a folder with the four IDX files of MNIST")
 
+def _train_options(train: argparse.ArgumentParser) -> None:
+    add = train.add_argument
+    add("--model", choices=["gluon", "resnet18", "resnet50"], default="gluon",
+        help="what to train; the ResNets with the small stem")
+    add("--epochs", type=_count, default=1, metavar="N",
+        help="passes over the training set, those of a resumed run included")
+    add("--lr", type=_rate, default=0.1, help="learning rate of SGD")
+    add("--momentum", type=float, default=0.0, help="of SGD")
+    add("--precision", choices=PRECISIONS, default="fp32", help="of the arithmetic")
+    add("--parallel", choices=["none", "ddp", "fsdp", "pipeline"], default="none",
+        help="how the ranks that torchrun has started work together; --batch-size is of each, in a pipeline of all")
+    add("--save", default=None, metavar="FILE", help="keep the run there after each epoch, and on Ctrl-C")
+    add("--resume", default=None, metavar="FILE",
+        help="go on with a run that --save kept; an epoch that was cut off begins anew")
+
+def _sweep_options(sweep: argparse.ArgumentParser) -> None:
+    add = sweep.add_argument
+    add("--workers", type=_counts, default=(0, 2, 4, 6, 8), metavar="N,N,...", help="numbers of workers")
+    add("--repeats", type=_count, default=1, metavar="N", help="runs of each")
+    add("--blurs", type=int, default=0, metavar="N", help="extra work per image")
+    add("--csv", default=None, metavar="FILE", help="write the table there as well")
+
+def _doctor_options(doctor: argparse.ArgumentParser) -> None:
+    add = doctor.add_argument
+    add("factory", metavar="PACKAGE.MODULE:FUNCTION",
+        help="a function of yours that returns (model, loader), or these and a dict of options for diagnose")
+    add("--seconds", type=_rate, default=30.0, help="to spend")
+    add("--verify", action="store_true", help="follow each piece of advice on a copy and measure what it brings")
+    add("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
+
+def _memory_options(memory: argparse.ArgumentParser) -> None:
+    add = memory.add_argument
+    add("model", metavar="MODEL",
+        help="gluon, resnet18, resnet50, or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model, "
+             "or (model, batch or loader, options)")
+    add("--input-shape", type=_shape, default=None, metavar="N,N,...",
+        help="of one sample, such as 3,224,224; known for our models")
+    add("--input-dtype", choices=["float32", "int64"], default="float32", help="of the inputs; int64 for token ids")
+    add("--on", default=None, metavar="DEVICE", help='a device of the table, such as "T4 16 GB"; by default this one')
+    add("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
+    add("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam",
+        help="whose state is counted")
+    add("--precision", choices=PRECISIONS, default="fp32", help="of the arithmetic")
+    add("--checkpointing", action="store_true", help="blocks keep their inputs only and run again in backward")
+    add("--accumulation", type=_count, default=1, metavar="N", help="micro-batches in an optimizer step")
+    add("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")
+    add("--world-size", type=_count, default=1, metavar="N", help="ranks")
+    add("--gb", type=_rate, default=None, help="memory of the device in 10^9 bytes; by default this device's")
+
+# %% ../nbs/98_cli.ipynb #a8d0f603
 def main(
     argv:Sequence[str]|None=None,  # None: the process's own
 ) -> int:
     "Run a command; returns its exit status."
     args = parser().parse_args(argv)
     try: return args.run(args)
+    except KeyboardInterrupt:
+        print(f"mlinfra {args.command}: interrupted", file=sys.stderr)
+        return 130
     except Exception as error:
         if _is_theirs(args, error):
             traceback.print_exc()
@@ -212,9 +306,6 @@ def main(
         if not isinstance(error, (ValueError, OSError)): raise
         print(f"mlinfra {args.command}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"mlinfra {args.command}: interrupted", file=sys.stderr)
-        return 130
 
 def _is_theirs(args: argparse.Namespace, error: Exception) -> bool:
     "Whether the command works on the user's own code, and the error comes from there: they want to see their lines."

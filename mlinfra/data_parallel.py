@@ -3,38 +3,35 @@
 # %% ../nbs/11_data_parallel.ipynb #223bf17f
 from __future__ import annotations
 
-import logging
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from .data import BatchLoader, Images, to_float
-from .engine.checks import ceil_div, positive_float, positive_int
-from .engine.hardware import Network, ring_bytes
-from .engine.machine import keep_memory, usable_cores
+from .data import BatchLoader
+from .engine.checks import (nonnegative_float, nonnegative_int, one_of, positive_float, positive_int,
+                                   positive_ints)
+from .engine.ddp import fastest_ddp, wrap_ddp
+from .engine.hardware import Network
+from .engine.layout import ChannelsLast
+from .engine.machine import usable_cores
 from .engine.measure import median
-from .engine.network import Host, limit_host, sent_bytes
-from .engine.rank_data import accuracy_of_ranks, cached_mnist, first_digits, ShardLoader
-from .engine.ranks import check_same, process_group, rank_and_world_size
-from .engine.shared_memory import why_not_shared, wrap_ddp
-from .engine.trials import TRIAL_MODELS, RankTrialResult
-from .engine.widgets import count_text
+from .engine.rank_data import accuracy_of_ranks, first_digits, shared_loader
+from .engine.rank_passes import RankPass
+from .engine.rank_steps import compute_seconds
+from .engine.ranks import process_group, rank_and_world_size
+from .engine.trials import Prepared, RankTrial
 from .models import GluonCNN
-from .training import fit, History, sgd
+from .training import History, fit, sgd
 
 # %% auto #0
-__all__ = ['WAYS', 'FIRST_BUCKET', 'BUCKET', 'RESNET50_BYTES', 'IMAGENET', 'WORKLOADS', 'train_each', 'average_gradients',
-           'make_buckets', 'GradientReducer', 'RankTrial', 'MessageCount', 'count_messages', 'run_trial',
-           'ring_all_reduce', 'try_ring', 'fit_network', 'all_reduce_seconds', 'slowest_rank', 'step_seconds',
-           'step_over_cables', 'Workload', 'measure_compute', 'scaled_lr', 'warm_up', 'share_run', 'train_ddp',
-           'train_digits']
+__all__ = ['STRATEGIES', 'WORKLOADS', 'train_each', 'average_gradients', 'make_buckets', 'GradientReducer', 'averaged',
+           'AveragingTrial', 'ring_all_reduce', 'Workload', 'measure_compute', 'scaled_lr', 'warm_up', 'train_ddp']
 
 # %% ../nbs/11_data_parallel.ipynb #a5af761b
 def train_each(
@@ -43,11 +40,12 @@ def train_each(
 ) -> dict[tuple[int, float], float]:        # run -> loss of this rank's runs
     "Separate runs, dealt out to the ranks like cards."
     rank, world_size = rank_and_world_size()
-    def run(seed: int, lr: float) -> float:
-        torch.manual_seed(seed)
-        model = GluonCNN()
-        return fit(model, BatchLoader(first_digits(samples), 50, shuffle=True, seed=seed), optimizer=sgd(model, lr), progress=False, device="cpu").epochs[0].loss
-    return {(seed, lr): run(seed, lr) for seed, lr in runs[rank::world_size]}
+    return {run: _epoch_loss(*run, samples) for run in runs[rank::world_size]}
+
+def _epoch_loss(seed: int, lr: float, samples: int) -> float:
+    torch.manual_seed(seed)
+    model, loader = GluonCNN(), BatchLoader(first_digits(samples), 50, shuffle=True, seed=seed)
+    return fit(model, loader, optimizer=sgd(model, lr), progress=False, device="cpu").epochs[0].loss
 
 # %% ../nbs/11_data_parallel.ipynb #b914f4f4
 def average_gradients(
@@ -66,10 +64,11 @@ def make_buckets(
     parameters:Iterable[nn.Parameter],  # in the model's order
     bucket_bytes:int=1 << 20,           # a bucket is closed when it holds so many
 ) -> list[list[nn.Parameter]]:
-    "The trained parameters in buckets, last first."
-    buckets, held = [[]], 0
+    "The trained parameters in buckets, last first; each bucket is of one dtype."
+    buckets, held, limit = [[]], 0, positive_int("bucket_bytes", bucket_bytes)
     for p in reversed([p for p in parameters if p.requires_grad]):
-        if held >= positive_int("bucket_bytes", bucket_bytes) or (buckets[-1] and buckets[-1][0].dtype != p.dtype): buckets, held = [*buckets, []], 0
+        full = held >= limit or (buckets[-1] and buckets[-1][0].dtype != p.dtype)
+        if full: buckets, held = [*buckets, []], 0
         buckets[-1].append(p)
         held += p.nbytes
     return buckets if buckets[0] else []
@@ -117,316 +116,155 @@ class GradientReducer:
         finally: self.paused = False
 
 # %% ../nbs/11_data_parallel.ipynb #df8d931f
-WAYS = ("never", "each parameter", "buckets", "overlap", "ddp", "ddp fp16", "ddp powersgd", "ddp shared memory")
+STRATEGIES = ("never", "each parameter", "buckets", "overlap", "ddp")  # how gradients are averaged
 
+def averaged(
+    model:nn.Module,      # the same on all ranks
+    strategy:str,         # one of `STRATEGIES`
+    hook:str="none",      # of DDP: what becomes of a bucket
+    sync_each:bool=False, # average after every micro-batch, not only after the last
+) -> tuple[nn.Module, RankPass]:
+    "What to call forward, and how `fit` runs a step with it."
+    one_of("strategy", strategy, STRATEGIES)
+    if strategy == "never" or rank_and_world_size()[1] == 1: return model, RankPass()
+    if strategy == "each parameter":
+        return model, RankPass(finish=partial(average_gradients, model), sync_each=sync_each)
+    if strategy == "ddp":
+        wrapped = wrap_ddp(model, hook)
+        return wrapped, RankPass(wrapped.no_sync, sync_each=sync_each)
+    reducer = GradientReducer(model, overlap=strategy == "overlap")
+    return model, RankPass(reducer.no_sync, reducer.finish, sync_each)
+
+# %% ../nbs/11_data_parallel.ipynb #e94c3c8f
 @dataclass(frozen=True)
-class RankTrial:
-    "A short training run, the same on one process and on many."
-    way:str="overlap"           # one of `WAYS`: how gradients are averaged
-    model:str="cnn"             # one of `MODELS`
-    samples:int=600             # of MNIST, in one epoch
-    global_batch:int=128        # of all ranks together
-    accumulation:int=1          # micro-batches of a rank in a step
-    sync_each:bool=False        # average after every micro-batch, not only after the last
-    double:bool=False           # float64, in which rounding errors are tiny
+class AveragingTrial(RankTrial):
+    "A trial in which gradients are averaged."
+    strategy:str="overlap"      # one of `STRATEGIES`
+    hook:str="none"             # of DDP
+    sync_each:bool=False        # average after every micro-batch
     lr:float=0.1                # of plain SGD
 
     def __post_init__(self):
-        if self.way not in WAYS: raise ValueError(f"way must be one of {', '.join(WAYS)}, got {self.way!r}")
-        if self.model not in TRIAL_MODELS: raise ValueError(f"model must be one of {', '.join(TRIAL_MODELS)}, got {self.model!r}")
+        super().__post_init__()
+        one_of("strategy", self.strategy, STRATEGIES)
+        object.__setattr__(self, "lr", nonnegative_float("lr", self.lr))
 
-# %% ../nbs/11_data_parallel.ipynb #e94c3c8f
-@dataclass
-class MessageCount:
-    "What was given to all-reduce."
-    messages:int=0
-    bytes:int=0
-
-@contextmanager
-def count_messages() -> Iterator[MessageCount]:
-    "Within, the all-reduces that this process starts from Python are counted."
-    real, traffic = dist.all_reduce, MessageCount()
-    def count(tensor: torch.Tensor, *args: Any, **kw: Any) -> Any:
-        traffic.messages, traffic.bytes = traffic.messages + 1, traffic.bytes + tensor.nbytes
-        return real(tensor, *args, **kw)
-    dist.all_reduce = count
-    try: yield traffic
-    finally: dist.all_reduce = real
-
-# %% ../nbs/11_data_parallel.ipynb #fa38e878
-def _averaging(way: str, model: nn.Module) -> tuple[nn.Module, Callable[[], None], Callable]:
-    "What to call forward, what to call after backward, and the context in which nothing is sent."
-    if way == "never" or rank_and_world_size()[1] == 1: return model, lambda: None, nullcontext
-    if way == "each parameter": return model, lambda: average_gradients(model), nullcontext
-    if way.startswith("ddp"):
-        wrapped = wrap_ddp(model, way[4:] or "none")
-        return wrapped, lambda: None, wrapped.no_sync
-    averager = GradientReducer(model, overlap=way == "overlap")
-    return model, averager.finish, averager.no_sync
-
-# %% ../nbs/11_data_parallel.ipynb #3bbca4ab
-def run_trial(
-    trial:RankTrial,
-) -> RankTrialResult:
-    "Train as one of the ranks, or alone where there is no process group."
-    (rank, world_size), losses, seconds = rank_and_world_size(), [], []
-    torch.manual_seed(0)  # the same weights on every rank
-    model = TRIAL_MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
-    torch.manual_seed(1 + rank)  # but dropout of its own
-    loader = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True)
-    with count_messages() as traffic:
-        net, finish, quiet = _averaging(trial.way, model)
-        for x, y in loader:
-            start = time.perf_counter()
-            x = to_float(x).to(next(model.parameters()).dtype)
-            losses.append(_micro_steps(trial, net, finish, quiet, list(zip(x.tensor_split(trial.accumulation), y.tensor_split(trial.accumulation))), world_size / loader.whole))
-            _update(model, trial.lr)
-            seconds.append(time.perf_counter() - start)
-    total = torch.stack(losses)
-    if world_size > 1: dist.all_reduce(total)
-    row = lambda tensors: torch.cat([t.detach().double().flatten() for t in tensors] or [torch.empty(0)])
-    return RankTrialResult((total / world_size).tolist(), row(model.parameters()), row(model.buffers()), traffic.messages, traffic.bytes, seconds)
-
-def _update(model: nn.Module, lr: float) -> None:
-    "Plain SGD, written out: to import PyTorch's optimizers takes each rank seconds."
-    with torch.no_grad():
-        for p in model.parameters(): p.add_(p.grad, alpha=-lr)
-    model.zero_grad()
-
-def _micro_steps(trial: RankTrial, net: nn.Module, finish: Callable, quiet: Callable, parts: list, scale: float) -> torch.Tensor:
-    "Forward and backward of all micro-batches; the sum of this rank's scaled losses."
-    total = torch.zeros(())
-    for i, (x, y) in enumerate(parts):
-        send = trial.sync_each or i == len(parts) - 1
-        with nullcontext() if send else quiet():
-            loss = nn.functional.cross_entropy(net(x), y, reduction="sum") * scale
-            loss.backward()
-        if send: finish()
-        total += loss.item()
-    return total
+    def prepare(self, model: nn.Module) -> Prepared:
+        "The model for its ranks."
+        net, passes = averaged(model, self.strategy, self.hook, self.sync_each)
+        return Prepared(net, sgd(model, self.lr), passes)
 
 # %% ../nbs/11_data_parallel.ipynb #abe6a29b
-def _pass(give: torch.Tensor, take: torch.Tensor, left: int, right: int) -> int:
+def ring_all_reduce(
+    tensor:torch.Tensor,  # replaced by its sum over the ranks; contiguous
+) -> int:                 # bytes that this rank has sent
+    "Add up over all ranks by sends to the right and receives from the left."
+    rank, world_size = rank_and_world_size()
+    if not tensor.is_contiguous():
+        raise ValueError(f"tensor must be contiguous, got strides {tensor.stride()} for shape {tuple(tensor.shape)}")
+    chunks, sent = tensor.view(-1).tensor_split(world_size), 0
+    left, right = (rank - 1) % world_size, (rank + 1) % world_size
+    for step in range(world_size - 1):  # each chunk gathers one more addend
+        take = chunks[(rank - step - 1) % world_size]
+        inbox = torch.empty_like(take)
+        sent += _exchange(chunks[(rank - step) % world_size], inbox, left, right)
+        take += inbox
+    for step in range(world_size - 1):  # the finished chunks go around
+        take = chunks[(rank - step) % world_size]
+        sent += _exchange(chunks[(rank + 1 - step) % world_size], take, left, right)
+    return sent
+
+def _exchange(give: torch.Tensor, take: torch.Tensor, left: int, right: int) -> int:
     "Send one chunk to the right while one comes from the left; the bytes sent."
     sending = dist.isend(give, right) if give.numel() else None  # an empty chunk is no message
     if take.numel(): dist.irecv(take, left).wait()
     if sending is not None: sending.wait()
     return give.nbytes
 
-def ring_all_reduce(
-    tensor:torch.Tensor,  # replaced by its sum over the ranks; contiguous
-) -> int:                 # bytes that this rank has sent
-    "Add up over all ranks by sends to the right and receives from the left."
-    rank, world_size = rank_and_world_size()
-    if not tensor.is_contiguous(): raise ValueError(f"tensor must be contiguous, got strides {tensor.stride()} for shape {tuple(tensor.shape)}")
-    chunks, sent = tensor.view(-1).tensor_split(world_size), 0
-    left, right = (rank - 1) % world_size, (rank + 1) % world_size
-    for step in range(world_size - 1):  # each chunk gathers one more addend
-        take = chunks[(rank - step - 1) % world_size]
-        inbox = torch.empty_like(take)
-        sent += _pass(chunks[(rank - step) % world_size], inbox, left, right)
-        take += inbox
-    for step in range(world_size - 1):  # the finished chunks go around
-        sent += _pass(chunks[(rank + 1 - step) % world_size], chunks[(rank - step) % world_size], left, right)
-    return sent
-
-# %% ../nbs/11_data_parallel.ipynb #e1b7ff57
-def try_ring(
-    values:int,                      # in the tensor
-    dtype:torch.dtype=torch.int64,   # sums of whole numbers are exact
-) -> tuple[int, bool]:               # bytes sent, and whether the sum is right
-    "The ring beside the library's all-reduce, on this rank."
-    rank, world_size = rank_and_world_size()
-    mine = (torch.arange(values) + 1000 * rank).to(dtype)
-    right = sum(((torch.arange(values) + 1000 * r).to(dtype) for r in range(world_size)), torch.zeros(values, dtype=dtype))
-    sent = ring_all_reduce(mine)
-    return sent, torch.equal(mine, right)
-
-# %% ../nbs/11_data_parallel.ipynb #3976de44
-def fit_network(
-    seconds:dict[int, float],  # bytes -> seconds of an all-reduce, for two sizes
-    world_size:int,            # ranks that took part, at least 2
-) -> Network:
-    "Latency and bandwidth from two sizes."
-    if len(seconds) != 2: raise ValueError(f"seconds must hold two sizes, got {len(seconds)}")
-    if positive_int("world_size", world_size) < 2: raise ValueError(f"world_size must be at least 2: one rank sends nothing, got {world_size}")
-    (small, fast), (large, slow) = sorted(seconds.items())
-    if slow <= fast: raise ValueError(f"{large:,} bytes must take longer than {small:,}, got {slow:.3g} s and {fast:.3g} s: measure sizes further apart")
-    rate = (ring_bytes(large, world_size) - ring_bytes(small, world_size)) / (slow - fast)
-    latency = (fast - ring_bytes(small, world_size) / rate) / (2 * (world_size - 1))
-    return Network("measured here", rate, max(latency, 0.0), "two sizes")
-
-# %% ../nbs/11_data_parallel.ipynb #84dc4ec6
-def all_reduce_seconds(
-    sizes:Sequence[int],   # bytes
-    repeats:int=7,         # of each size, in turn
-    how:str="library",     # "library" or "ring"
-) -> dict[int, list[float]]:
-    "Seconds of all-reduces on this rank; the ranks start each together."
-    if how not in ("library", "ring"): raise ValueError(f"how must be library or ring, got {how!r}")
-    act, tensors = ring_all_reduce if how == "ring" else dist.all_reduce, {size: torch.zeros(ceil_div(size, 4)) for size in sizes}
-    seconds = {size: [] for size in sizes}
-    for round in range(repeats + 1):
-        for size, tensor in tensors.items():
-            many = min(20, max(1, (1 << 22) // max(size, 1)))  # small ones in a row: to start together costs more than they do
-            dist.barrier()
-            start = time.perf_counter()
-            for _ in range(many): act(tensor)
-            if round: seconds[size].append((time.perf_counter() - start) / many)  # the first round warms up
-    return seconds
-
-def slowest_rank(
-    by_rank:Iterable[dict[int, list[float]]],  # what `all_reduce_seconds` returned on each rank
-) -> dict[int, list[float]]:
-    "Seconds until the last rank had its sum, round by round."
-    by_rank = list(by_rank)
-    return {size: [max(times) for times in zip(*(seconds[size] for seconds in by_rank))] for size in by_rank[0]}
-
-# %% ../nbs/11_data_parallel.ipynb #568026fd
-def step_seconds(
-    global_batch:int=128,      # images of all ranks
-    steps:int=10,              # in a row, for one figure
-    rounds:int=5,              # figures
-) -> dict[str, list[float]]:   # seconds of a step: "ddp", "no averaging", on rank 0 "one process", where possible "ddp, shared memory"
-    "Training steps of the CNN in turn: averaged, not averaged, and by rank 0 alone with a thread for each rank."
-    (rank, world_size), threads = rank_and_world_size(), torch.get_num_threads()
-    (lonely, x, y), shared = _example(global_batch), _example(1)[0]
-    mine = x.tensor_split(world_size)[rank], y.tensor_split(world_size)[rank]
-    wrapped = nn.parallel.DistributedDataParallel(shared, gradient_as_bucket_view=True) if world_size > 1 else shared
-    quiet = wrapped.no_sync if world_size > 1 else nullcontext
-    kinds = {"ddp": (wrapped, mine, nullcontext), "no averaging": (wrapped, mine, quiet), "one process": (lonely, (x, y), nullcontext)}
-    if world_size > 1 and not why_not_shared(): kinds["ddp, shared memory"] = wrap_ddp(_example(1)[0], "shared memory"), mine, nullcontext
-    seconds = {name: [] for name in kinds}
-    for round in range(rounds + 1):
-        for name, (model, batch, context) in kinds.items():
-            if world_size > 1: dist.barrier()
-            if name == "one process" and rank: continue  # this rank waits at the next barrier, without a thread at work
-            torch.set_num_threads(threads * world_size if name == "one process" else threads)
-            spent = _timed_steps(model, batch, context, steps)
-            if round: seconds[name].append(spent)
-    torch.set_num_threads(threads)
-    return seconds
-
-def _example(batch: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    "The CNN and a batch, laid out in memory as `fit` has them."
-    keep_memory()
-    torch.manual_seed(0)
-    return GluonCNN().to(memory_format=torch.channels_last), torch.rand(batch, 1, 28, 28).to(memory_format=torch.channels_last), torch.randint(0, 10, (batch,))
-
-def _timed_steps(model: nn.Module, batch: tuple, context: Callable, steps: int) -> float:
-    "Seconds of one of so many steps."
-    start = time.perf_counter()
-    with context():
-        for _ in range(steps):
-            nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
-            _update(model, 0.01)
-    return (time.perf_counter() - start) / steps
-
-# %% ../nbs/11_data_parallel.ipynb #e12af40a
-def step_over_cables(
-    hosts:Sequence[Host],      # of the ranks
-    rates:Sequence[float],     # bytes that each may send in a second
-    global_batch:int=128,      # images of all ranks
-    rounds:int=3,              # of all rates, in turn
-) -> dict[float, dict[str, list[float]]]:  # rate -> "ddp" and "no averaging": seconds of a step; "sent": bytes of a step with averaging
-    "Training steps of the CNN over cables of each rate, averaged and not."
-    rank, world_size = rank_and_world_size()
-    model, x, y = _example(global_batch)
-    mine = x.tensor_split(world_size)[rank], y.tensor_split(world_size)[rank]
-    wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    found = {rate: {"ddp": [], "no averaging": [], "sent": []} for rate in rates}
-    for round in range(rounds + 1):
-        for rate, kinds in found.items():
-            limit_host(hosts[rank], rate)
-            dist.barrier()
-            quiet = _timed_steps(wrapped, mine, wrapped.no_sync, 3)
-            dist.barrier()
-            before = sent_bytes()
-            spent = _timed_steps(wrapped, mine, nullcontext, 3)
-            dist.barrier()  # what it sends waits behind all that was sent before
-            if round: kinds["sent"].append((sent_bytes() - before) / 3), kinds["ddp"].append(spent), kinds["no averaging"].append(quiet)
-    return found
-
 # %% ../nbs/11_data_parallel.ipynb #3e1a9a90
-FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # bytes, as in DDP: a small one first, so that sending begins early
+_FIRST_BUCKET, _BUCKET = 1 << 20, 25 << 20  # bytes, as in DDP: a small one first, so that sending begins early
 
 @dataclass(frozen=True)
 class Workload:
     "A training run on one kind of device."
-    name:str               # for people
-    gradient_bytes:int     # of the model
-    fixed:float            # seconds of a step whatever the batch
-    per_image:float        # seconds of compute for each image
-    images:int             # in an epoch
-    epochs:int             # of the run
-    source:str=""          # of the figures
-    cores:int=0            # that all ranks share; 0: each has its own device
-    shrink:float=1.0       # by which a hook makes messages smaller; buckets are cut before
+    name:str                  # for people
+    gradient_bytes:int        # of the model
+    fixed_seconds:float       # of a step whatever the batch
+    seconds_per_image:float   # of compute
+    images:int                # in an epoch
+    epochs:int                # of the run
+    source:str=""             # of the figures
+    cores:int=0               # that all ranks share; 0: each has its own device
+    shrink:float=1.0          # by which a hook makes messages smaller; buckets are cut before
 
-    def compute(self, batch: float, world_size: int = 1) -> float:
+    def __post_init__(self):
+        for name in ("gradient_bytes", "cores"): nonnegative_int(name, getattr(self, name))
+        for name in ("images", "epochs"): positive_int(name, getattr(self, name))
+        nonnegative_float("fixed_seconds", self.fixed_seconds)
+        for name in ("seconds_per_image", "shrink"): positive_float(name, getattr(self, name))
+
+    def compute(self, batch_size: float, world_size: int = 1) -> float:
         "Seconds of forward, backward and update for a rank's batch."
+        world_size = positive_int("world_size", world_size)
         turns = max(1.0, world_size / self.cores) if self.cores else 1.0
-        return (self.fixed + self.per_image * batch) * turns
+        return (self.fixed_seconds + self.seconds_per_image * positive_float("batch_size", batch_size)) * turns
 
     def communication(self, network: Network, world_size: int) -> tuple[float, float]:
         "Seconds of all buckets, and of the last one."
-        first = min(self.gradient_bytes, FIRST_BUCKET)
-        whole, rest = divmod(self.gradient_bytes - first, BUCKET)
-        seconds = [network.all_reduce(bucket / self.shrink, world_size) for bucket in [first] * (first > 0) + [BUCKET] * whole + [rest] * (rest > 0)]
+        first = min(self.gradient_bytes, _FIRST_BUCKET)
+        whole, rest = divmod(self.gradient_bytes - first, _BUCKET)
+        buckets = [size for size in (first, *[_BUCKET] * whole, rest) if size]
+        seconds = [network.all_reduce(size / self.shrink, world_size) for size in buckets]
         return sum(seconds), seconds[-1] if seconds else 0.0
 
-    def exposed(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
+    def exposed(self, batch_size: float, network: Network, world_size: int, overlap: bool = True) -> float:
         "Seconds of a step in which compute waits for gradients; backward is two thirds of compute."
+        backward = 2 / 3 * self.compute(batch_size, world_size)
         if world_size == 1: return 0.0
         total, last = self.communication(network, world_size)
-        return max(total - 2 / 3 * self.compute(batch, world_size), last) if overlap and not self.cores else total
+        return max(total - backward, last) if overlap and not self.cores else total
 
-    def step(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
+    def step(self, batch_size: float, network: Network, world_size: int, overlap: bool = True) -> float:
         "Seconds of a step of all ranks."
-        return self.compute(batch, world_size) + self.exposed(batch, network, world_size, overlap)
+        return self.compute(batch_size, world_size) + self.exposed(batch_size, network, world_size, overlap)
 
-    def efficiency(self, batch: float, network: Network, world_size: int, overlap: bool = True, strong: bool = False) -> float:
-        "Images a second of all ranks, over `world_size` times those of one; `strong`: `batch` is divided among the ranks."
-        own = batch / world_size if strong else batch
-        return (own / self.step(own, network, world_size, overlap)) / (batch / self.compute(batch))
+    def efficiency(self, batch_size: float, network: Network, world_size: int, overlap: bool = True,
+                   strong: bool = False) -> float:
+        "Images a second of all ranks, over `world_size` times those of one; `strong`: the batch is divided among them."
+        own = batch_size / positive_int("world_size", world_size) if strong else batch_size
+        return own / self.step(own, network, world_size, overlap) / (batch_size / self.compute(batch_size))
 
-    def run_seconds(self, batch: float, network: Network, world_size: int, overlap: bool = True) -> float:
+    def run_seconds(self, batch_size: float, network: Network, world_size: int, overlap: bool = True) -> float:
         "Seconds of the whole run."
-        return self.epochs * self.images / (batch * world_size) * self.step(batch, network, world_size, overlap)
+        batch_size, world_size = positive_float("batch_size", batch_size), positive_int("world_size", world_size)
+        steps = self.epochs * self.images / (batch_size * world_size)
+        return steps * self.step(batch_size, network, world_size, overlap)
 
 # %% ../nbs/11_data_parallel.ipynb #0742f9f8
-RESNET50_BYTES = 4 * 25_557_032  # float32 gradients
-
-IMAGENET = 1_281_167             # training images
+_RESNET50_BYTES = 4 * 25_557_032  # float32 gradients
+_IMAGENET = 1_281_167             # training images
 
 WORKLOADS = {job.name: job for job in (
-    Workload("ResNet-50, one M40", RESNET50_BYTES, 0.0, 14 * 86400 / (90 * IMAGENET), IMAGENET, 90, "You and others 2018: 90 epochs in 14 days"),
-    Workload("ResNet-50, P100", RESNET50_BYTES, 0.0, 29 * 3600 * 8 / (90 * IMAGENET), IMAGENET, 90, "Goyal and others 2017: 90 epochs on 8 in 29 hours"),
+    Workload("ResNet-50, one M40", _RESNET50_BYTES, 0.0, 14 * 86400 / (90 * _IMAGENET), _IMAGENET, 90,
+             "You and others 2018: 90 epochs in 14 days"),
+    Workload("ResNet-50, P100", _RESNET50_BYTES, 0.0, 29 * 3600 * 8 / (90 * _IMAGENET), _IMAGENET, 90,
+             "Goyal and others 2017: 90 epochs on 8 in 29 hours"),
 )}
 
 # %% ../nbs/11_data_parallel.ipynb #b5c6ee3f
 def measure_compute(
-    batches:tuple[int, int]=(16, 128),  # images, two sizes
-    rounds:int=7,                       # of each, in turn; medians count
-    report:Callable[[float, str], None]=lambda share, words: None,  # may raise to stop
+    batch_sizes:tuple[int, int]=(16, 128),  # images, two sizes, the smaller first
+    repeats:int=7,                          # of each, in turn; medians count
+    report:Callable[[float, str], None]|None=None,  # may raise to stop
 ) -> Workload:
     "The CNN on MNIST as a workload: seconds of a step and of an image, with one thread, on this machine's cores."
-    small, large = batches
-    if not 0 < small < large: raise ValueError(f"batches must be two sizes, the smaller first, got {batches}")
-    threads, seconds = torch.get_num_threads(), {size: [] for size in batches}
-    torch.set_num_threads(1)
-    try:
-        for round in range(rounds + 1):
-            for size in batches:
-                report(round / (rounds + 1), f"one process, {count_text(size, 'image')}")
-                model, *batch = _example(size)
-                spent = _timed_steps(model, batch, nullcontext, 3)
-                if round: seconds[size].append(spent)
-    finally: torch.set_num_threads(threads)
+    small, large = positive_ints("batch_sizes", batch_sizes, length=2)
+    if small >= large: raise ValueError(f"batch_sizes must be two sizes, the smaller first, got {batch_sizes}")
+    seconds = compute_seconds((small, large), repeats, report)
     fast, slow = median(seconds[small]), median(seconds[large])
-    per_image = max(slow - fast, 0.0) / (large - small) or slow / large  # a disturbed machine may say that more is faster
-    bytes = sum(p.nbytes for p in GluonCNN().parameters())
-    return Workload("CNN on MNIST, this machine", bytes, max(fast - small * per_image, 0.0), per_image, 60_000, 10, "measured", usable_cores())
+    each = max(slow - fast, 0.0) / (large - small) or slow / large  # a disturbed machine may say that more is faster
+    size, fixed = sum(p.nbytes for p in GluonCNN().parameters()), max(fast - small * each, 0.0)
+    return Workload("CNN on MNIST, this machine", size, fixed, each, 60_000, 10, "measured", usable_cores())
 
 # %% ../nbs/11_data_parallel.ipynb #9112e07a
 def scaled_lr(
@@ -436,9 +274,9 @@ def scaled_lr(
     rule:str="linear",     # or "sqrt"
 ) -> float:
     "The learning rate for another global batch."
-    if rule not in ("linear", "sqrt"): raise ValueError(f"rule must be linear or sqrt, got {rule!r}")
     factor = positive_int("global_batch", global_batch) / positive_int("base_batch", base_batch)
-    return positive_float("lr", lr) * (factor if rule == "linear" else factor ** 0.5)
+    power = 1.0 if one_of("rule", rule, ("linear", "sqrt")) == "linear" else 0.5
+    return positive_float("lr", lr) * factor ** power
 
 def warm_up(
     iteration:int,    # from 0
@@ -446,24 +284,9 @@ def warm_up(
     factor:float,     # the learning rate in the end, over the one at the start
 ) -> float:           # of the final learning rate
     "A straight line from the small learning rate to the scaled one."
-    if iteration >= iterations: return 1.0
-    return (1 + (factor - 1) * iteration / iterations) / factor
-
-# %% ../nbs/11_data_parallel.ipynb #f064ce04
-def share_run(
-    model:nn.Module,             # this rank's
-    train:Any,                   # a data set with `.tensors`
-    batch_size:int,              # of each rank
-    seed:int,                    # of the order
-    valid:Any=None,              # a data set, or None
-    **settings:Any,              # that must be the same as well
-) -> tuple[ShardLoader, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
-    "This rank's share of each batch, and the loss to train on. ValueError on every rank where models or settings differ, or images are too few."
-    rank, world_size = rank_and_world_size()
-    check_same(model, images=len(train), batch_size=batch_size, seed=seed, valid=None if valid is None else len(valid), **settings)
-    loader = ShardLoader(train, positive_int("batch_size", batch_size) * world_size, rank, world_size, shuffle=True, seed=seed)
-    if len(train) < world_size: raise ValueError(f"each rank needs an image: {len(train):,} are too few for {world_size:,} ranks")
-    return loader, lambda outputs, labels: nn.functional.cross_entropy(outputs, labels, reduction="sum") * (world_size / loader.whole)
+    iteration, iterations = nonnegative_int("iteration", iteration), nonnegative_int("iterations", iterations)
+    factor = positive_float("factor", factor)
+    return 1.0 if iteration >= iterations else (1 + (factor - 1) * iteration / iterations) / factor
 
 # %% ../nbs/11_data_parallel.ipynb #9abb23f8
 def train_ddp(
@@ -471,43 +294,45 @@ def train_ddp(
     train:Any,                              # a data set with `.tensors`, the same on every rank
     *,
     epochs:int=1,                           # passes over `train`
-    batch_size:int=64,                      # of each rank
+    batch_size:int=64,                      # of each rank, in a micro-batch
+    accumulation:int=1,                     # micro-batches in one optimizer step
     lr:float=0.1,                           # of SGD
     momentum:float=0.0,                     # of SGD
-    valid:Any=None,                         # an `Images` data set: evaluated in shares after the last epoch
+    valid:Any=None,                         # a data set with `.tensors`: evaluated in shares after the last epoch
     device:str|torch.device|None=None,      # None: a GPU where there is one
     precision:str="fp32",                   # as for `fit`
     seed:int=0,                             # of the order
     observers:Iterable[Any]=(),             # as for `fit`, on this rank
 ) -> tuple[History, float|None]:            # this rank's record, and the accuracy of all
-    "Train by PyTorch's DistributedDataParallel and `fit`, as one of the ranks. ValueError where models or settings differ."
+    "Train by PyTorch's DistributedDataParallel and `fit`, as one of the ranks. ValueError where settings differ."
     with process_group(device) as place:
-        loader, loss = share_run(model, train, batch_size, seed, valid, epochs=epochs, precision=precision)
-        layout = torch.channels_last if any(isinstance(m, nn.Conv2d) for m in model.modules()) else torch.preserve_format
-        model.to(place, memory_format=layout)
-        wrapped = _fastest_ddp(model, place)
-        history = fit(wrapped, loader, epochs=epochs, optimizer=sgd(model, lr, momentum), loss_fn=loss, device=place, precision=precision, observers=observers, progress=False)
+        settings = dict(epochs=epochs, precision=precision, accumulation=accumulation)
+        loader = shared_loader(model, train, batch_size, seed, valid, **settings)
+        model.to(place)
+        optimizer = sgd(model, lr, momentum)
+        with _channels_last(model, optimizer, loader) as laid:
+            wrapped = fastest_ddp(model, place)  # after the layout: DDP's buckets lie as the weights do
+            history = fit(wrapped, loader, optimizer=optimizer, passes=RankPass(wrapped.no_sync), device=place,
+                          channels_last=laid, observers=observers, progress=False, **settings)
         return history, None if valid is None else accuracy_of_ranks(model, valid)
 
-# %% ../nbs/11_data_parallel.ipynb #fe23aa2e
-def _fastest_ddp(model: nn.Module, place: torch.device) -> nn.parallel.DistributedDataParallel:
-    "Through shared memory where all ranks are on one machine's processors, and it has room."
-    together = os.environ.get("LOCAL_WORLD_SIZE") == str(rank_and_world_size()[1])
-    kinds = {p.dtype for p in model.parameters() if p.requires_grad}
-    if place.type == "cpu" and together and rank_and_world_size()[1] <= 8 and len(kinds) == 1 and not why_not_shared():
-        try: return wrap_ddp(model, "shared memory")
-        except OSError as error: logging.getLogger(__name__).warning("%s; gradients go through sockets", error)
-    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+@contextmanager
+def _channels_last(model: nn.Module, optimizer: Any, loader: Any) -> Iterator[bool]:
+    "Channels together where the model has 2-D convolutions and bears it; afterwards it lies as before."
+    layout, sample = ChannelsLast(model, optimizer), loader.tensors[0][:1]
+    has_convolutions = any(isinstance(m, nn.Conv2d) for m in model.modules())
+    try:
+        if has_convolutions: layout.apply()
+        yield has_convolutions and _bears_channels_last(model, sample, layout)
+    finally: layout.restore()
 
-# %% ../nbs/11_data_parallel.ipynb #2b6c98a9
-def train_digits(
-    samples:int=2_000,    # of MNIST
-    epochs:int=1,         # passes over them
-    batch_size:int=32,    # of each rank
-    device:str="cpu",     # "cuda": a GPU for each rank, or one that they share
-) -> tuple[list[float], float, float]:  # this rank's losses, accuracy of all, a checksum of the weights
-    "`train_ddp` on MNIST, as an example that ranks can import."
-    torch.manual_seed(0)
-    model, test = GluonCNN(), cached_mnist(train=False)
-    history, accuracy = train_ddp(model, first_digits(samples), epochs=epochs, batch_size=batch_size, valid=Images(test.images[:1_001], test.labels[:1_001]), device=device)
-    return [step.loss for step in history.steps], accuracy, sum(p.double().abs().sum().item() for p in model.parameters())
+def _bears_channels_last(model: nn.Module, sample: torch.Tensor, layout: ChannelsLast) -> bool:
+    "Whether a forward pass goes through; if not, the model lies as before."
+    mode, weights = model.training, next(model.parameters())
+    try:
+        images = sample.to(weights.device, weights.dtype, memory_format=torch.channels_last)
+        with torch.no_grad(): model.eval()(images)
+    except RuntimeError: layout.restore()
+    else: return True
+    finally: model.train(mode)
+    return False

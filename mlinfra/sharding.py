@@ -3,71 +3,67 @@
 # %% ../nbs/12_sharding.ipynb #df05c0b3
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from .data import Images, mnist, to_float
-from .data_parallel import share_run
-from .engine.checks import ceil_div, positive_float
-from .engine.collectives import all_ranks, Collective, CollectiveLog
+from .engine.checks import ceil_div, nonnegative_float, one_of, positive_float, positive_int
+from .engine.collectives import Collective, CollectiveLog, Group
+from .engine.ddp import wrap_ddp
 from .engine.hardware import ring_bytes
-from .engine.holdings import SHARD_INPUT, SHARD_MODELS, gradient_tensors, Held, kept_for_backward
-from .engine.holdings import optimizer_tensors, storage_bytes, trained_tensors
+from .engine.holdings import Held, HoldingsMeter
 from .engine.optimizers import OPTIMIZERS
-from .engine.rank_data import first_digits, ShardLoader
-from .engine.ranks import process_group, rank_and_world_size
-from .engine.shared_memory import wrap_ddp
-from .engine.trials import RankTrialResult
-from .engine.zero import BlockEvent, blocks_of, check_shard_size, hybrid_groups, shard_mesh, ShardedBlock
-from .memory import estimate, Footprint, zero_bytes_per_rank
-from .models import GluonCNN
-from .training import fit, History, sgd
+from .engine.rank_data import accuracy_of_ranks, shared_loader
+from .engine.rank_passes import RankPass
+from .engine.ranks import process_group
+from .engine.trials import TRIAL_INPUT, Prepared, RankTrial, RankTrialResult
+from .engine.zero import (STAGES, BlockEvent, ShardedBlock, ShardPlace, blocks_of, check_shard_size,
+                                 hybrid_groups, shard_mesh)
+from .memory import Footprint, estimate
+from .training import History, fit, sgd
 
 # %% auto #0
-__all__ = ['ELEMENTWISE', 'WAYS', 'try_halves', 'wire_bytes', 'Sharded', 'fsdp', 'unfused', 'ShardTrial', 'ShardedRun',
-           'run_sharded', 'offload_seconds', 'train_sharded', 'sharded_accuracy', 'whole_weights',
-           'train_digits_sharded']
+__all__ = ['ELEMENTWISE', 'STRATEGIES', 'try_halves', 'wire_bytes', 'Sharded', 'ShardedPass', 'fsdp', 'fsdp_optimizer',
+           'Strategy', 'ShardTrialResult', 'ShardTrial', 'run_shard_trial', 'offload_seconds', 'train_sharded']
 
 # %% ../nbs/12_sharding.ipynb #30266c58
 def try_halves(
-    length:int,                 # values in each rank's share
+    length:int,                       # values in each rank's share
 ) -> tuple[bool, list[Collective]]:   # whether both ways agree, and what was sent
     "An all-reduce, then the same sum as a reduce-scatter and an all-gather."
-    group = all_ranks()
-    mine = torch.arange(length * group.size) * (group.rank + 1)
-    once, twice = mine.clone(), torch.empty_like(mine)
-    with CollectiveLog() as wire:
-        group.all_reduce(once)
-        group.gather(twice, group.reduce_scatter(mine))
-    return torch.equal(once, twice), wire.calls
+    group = Group.of()
+    mine = torch.arange(positive_int("length", length) * group.size) * (group.rank + 1)
+    with CollectiveLog() as log:
+        once = group.all_reduce(mine)
+        twice = group.all_gather(group.reduce_scatter(mine))
+    return torch.equal(once, twice), log.calls
 
 # %% ../nbs/12_sharding.ipynb #a749eb1c
 def wire_bytes(
-    gradients:float,           # bytes of all gradients
-    stage:int,                 # of ZeRO, 0 to 3
-    world_size:int,            # ranks
-    shard_size:int|None=None,  # ranks that share one copy; None: all
-    gathered:float|None=None,  # bytes of all weights as they are gathered; None: as many as of gradients
+    gradient_bytes:float,            # of all gradients
+    sharding_stage:int,              # of ZeRO, 0 to 3
+    world_size:int,                  # ranks
+    shard_size:int|None=None,        # ranks that share one copy; None: all
+    gathered_bytes:float|None=None,  # of all weights as they are gathered; None: as many as of gradients
 ) -> float:
     "Bytes that each rank sends in one step; padding is not counted."
-    zero_bytes_per_rank(0, 0, 0, stage, world_size)  # refuses nonsense
+    stage = one_of("sharding_stage", sharding_stage, STAGES)
+    gradients = nonnegative_float("gradient_bytes", gradient_bytes)
     if stage == 0: return ring_bytes(gradients, world_size)
     size = check_shard_size(shard_size, world_size)
-    gathers = (2 if stage == 3 else 1) * (gradients if gathered is None else gathered)
-    return ring_bytes(gradients + gathers, size) / 2 + ring_bytes(gradients / size, world_size // size)
+    weights = gradients if gathered_bytes is None else nonnegative_float("gathered_bytes", gathered_bytes)
+    within = gradients + (2 if stage == 3 else 1) * weights
+    return ring_bytes(within, size) / 2 + ring_bytes(gradients / size, world_size // size)
 
 # %% ../nbs/12_sharding.ipynb #fb2c3d0a
-ELEMENTWISE = ("sgd", "momentum", "adam", "adamw")  # optimizers that treat each value by itself, so that a share is enough
+ELEMENTWISE = ("sgd", "momentum", "adam", "adamw")  # optimizers that treat each value by itself: a share is enough
 
 class Sharded:
     "The training state of a model, divided among ranks. Call the model as ever, and `step` after backward."
@@ -75,34 +71,46 @@ class Sharded:
         self,
         model:nn.Module,                  # the same on all ranks; its parameters become views
         optimizer:str="adam",             # one of `ELEMENTWISE`
-        stage:int=3,                      # of ZeRO; 0 divides nothing
+        sharding_stage:int=3,             # of ZeRO; 0 divides nothing
         blocks:Iterable[str]|None=None,   # as for `blocks_of`
         shard_size:int|None=None,         # ranks that share one copy; None: all
         all_reduce:bool=False,            # the naive stage 1
     ):
-        zero_bytes_per_rank(0, 0, 0, stage)  # refuses nonsense
-        if optimizer not in ELEMENTWISE: raise ValueError(f"optimizer must be one of {', '.join(ELEMENTWISE)}, which need no shapes, got {optimizer!r}")
-        if all_reduce and (stage != 1 or shard_size): raise ValueError(f"all_reduce is a way of stage 1 over all ranks, got stage {stage} and shard_size {shard_size}")
+        stage = one_of("sharding_stage", sharding_stage, STAGES)
+        one_of("optimizer", optimizer, ELEMENTWISE)
+        if all_reduce and (stage != 1 or shard_size):
+            raise ValueError("all_reduce is a way of stage 1 over all ranks, "
+                             f"got sharding_stage={stage} and shard_size={shard_size}")
         device = next(model.parameters(), torch.empty(0)).device.type
-        within, across = hybrid_groups(shard_size if stage else 1, device)
+        place = ShardPlace(stage, *hybrid_groups(shard_size if stage else 1, device), all_reduce)
         self.events: list[BlockEvent] = []
-        self.blocks = [ShardedBlock(name, own, stage, within, across, self.events, all_reduce) for name, own in blocks_of(model, blocks).items()]
+        self.blocks = [ShardedBlock(name, own, place, self.events) for name, own in blocks_of(model, blocks).items()]
         self.optimizer = OPTIMIZERS[optimizer]([block.share for block in self.blocks])
-        if stage < 3: return
+        if stage == 3: self._hook(model)
+
+    def _hook(self, model: nn.Module) -> None:
+        "Have blocks gathered and freed around their forward, and gathered again for backward."
         for block in self.blocks:
             module = model.get_submodule(block.name)
             module.register_forward_pre_hook(partial(_enter, block))
             module.register_forward_hook(partial(_leave, block))
 
+    def reduce(self) -> None:
+        "Reduce what backward has left: in stages 0 and 1 everything, and where parameters were not used."
+        for block in reversed(self.blocks):
+            if block.pending or block.share.grad is None: block.reduce()
+            block.free()
+
     def step(self) -> None:
         "Update this rank's shares; in stages 1 and 2, give them to the others."
-        for block in reversed(self.blocks):
-            if block.pending or block.share.grad is None: block.reduce()  # also where parameters were not used
-            block.free()
+        self.reduce()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        for block in self.blocks:
-            if block.keeps or block.held: block.within.gather(block.whole, block.share.data)
+        self.share_weights()
+
+    def share_weights(self) -> None:
+        "Give the new shares to the others, where whole weights are kept."
+        for block in self.blocks: block.share_weights()
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -124,6 +132,27 @@ def _leave(block: ShardedBlock, _module: nn.Module, _inputs: Any, outputs: Any) 
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad: tensor.register_hook(partial(_enter, block))
     block.free()
 
+# %% ../nbs/12_sharding.ipynb #9c6a6eb2
+class ShardedPass(RankPass):
+    "The pass of `fit` that trains a `Sharded` model; its optimizer takes the place of the one that `fit` made."
+    def __init__(
+        self,
+        sharded:Sharded,  # whose model is trained
+    ):
+        super().__init__()
+        self.sharded = sharded
+
+    def start(self, run: Any) -> None:
+        "Bind to a run."
+        run.optimizer = self.sharded.optimizer
+        super().start(run)
+
+    def update(self) -> None:
+        "Reduce gradients, update this rank's shares, and give them to the others."
+        self.sharded.reduce()
+        super().update()
+        self.sharded.share_weights()
+
 # %% ../nbs/12_sharding.ipynb #cd363ded
 def fsdp(
     model:nn.Module,                  # changed in place: its parameters become DTensors, of which a rank holds a part
@@ -136,12 +165,21 @@ def fsdp(
 ) -> nn.Module:
     "The model with its blocks wrapped by PyTorch's fully_shard."
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-    how = dict(mesh=shard_mesh(device, check_shard_size(shard_size, rank_and_world_size()[1])), reshard_after_forward=reshard,
-               mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if half else MixedPrecisionPolicy(),
-               offload_policy=CPUOffloadPolicy(pin_memory=device != "cpu") if on_host else OffloadPolicy())
+    mesh = shard_mesh(device, check_shard_size(shard_size, Group.of().size))
+    narrow = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
+    offload = CPUOffloadPolicy(pin_memory=device != "cpu") if on_host else OffloadPolicy()
+    wrap = partial(fully_shard, mesh=mesh, reshard_after_forward=reshard, mp_policy=narrow, offload_policy=offload)
     for name in blocks_of(model, blocks):
-        if name: fully_shard(model.get_submodule(name), **how)
-    return fully_shard(model, **how)
+        if name: wrap(model.get_submodule(name))
+    return wrap(model)
+
+def fsdp_optimizer(
+    optimizer:torch.optim.Optimizer,  # of a model wrapped by `fsdp`
+) -> torch.optim.Optimizer:
+    "The same optimizer; SGD without its fused kernel, which DTensors have not."
+    if isinstance(optimizer, torch.optim.SGD):
+        for group in optimizer.param_groups: group["fused"] = False
+    return optimizer
 
 @contextmanager
 def _views_are_fine() -> Iterator[None]:
@@ -150,110 +188,118 @@ def _views_are_fine() -> Iterator[None]:
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
         yield
 
-def unfused(
-    optimizer:torch.optim.Optimizer,  # made with fused=True
-) -> torch.optim.Optimizer:
-    "The same optimizer without its fused kernel: DTensors have none for SGD."
-    for group in optimizer.param_groups: group["fused"] = False
-    return optimizer
-
 # %% ../nbs/12_sharding.ipynb #ee5adb79
-WAYS = ("whole", "stage 0", "stage 1, all-reduce", "stage 1", "stage 2", "stage 3", "stage 3, hybrid", "ZeroRedundancyOptimizer",
-        "fsdp", "fsdp, kept", "fsdp, bf16", "fsdp, on the host", "fsdp, hybrid")
+@dataclass(frozen=True)
+class Strategy:
+    "A way to divide the training state, by hand or by PyTorch."
+    by:str="hand"           # "nothing", "hand", "fsdp" or "ZeroRedundancyOptimizer"
+    stage:int=0             # of ZeRO that it amounts to
+    copies:int=1            # of everything: more than one is hybrid sharding
+    all_reduce:bool=False   # by hand: the naive stage 1
+    reshard:bool=True       # fsdp: free weights after forward
+    half:bool=False         # fsdp: gather weights in bfloat16
+    on_host:bool=False      # fsdp: shares live on the host
 
-def _begin(way: str, model: nn.Module, optimizer: str) -> tuple[nn.Module, torch.optim.Optimizer, Callable[[], None], Sharded | None]:
-    if way.startswith("stage"):
-        own = Sharded(model, optimizer, int(way[6]), shard_size=rank_and_world_size()[1] // 2 if "hybrid" in way else None, all_reduce="all-reduce" in way)
-        return model, own.optimizer, own.step, own
-    net, optim = model, OPTIMIZERS[optimizer]
-    if way.startswith("fsdp"):
-        net = fsdp(model, way != "fsdp, kept", "bf16" in way, "host" in way, rank_and_world_size()[1] // 2 if "hybrid" in way else None)
-        made = unfused(optim(net.parameters())) if optimizer == "momentum" else optim(net.parameters())
-    elif way == "ZeroRedundancyOptimizer":
+STRATEGIES = {
+    "whole": Strategy("nothing"), "stage 0": Strategy(stage=0),
+    "stage 1, all-reduce": Strategy(stage=1, all_reduce=True),
+    "stage 1": Strategy(stage=1), "stage 2": Strategy(stage=2), "stage 3": Strategy(stage=3),
+    "stage 3, hybrid": Strategy(stage=3, copies=2), "ZeroRedundancyOptimizer": Strategy("ZeroRedundancyOptimizer", 1),
+    "fsdp": Strategy("fsdp", 3), "fsdp, kept": Strategy("fsdp", 3, reshard=False),
+    "fsdp, bf16": Strategy("fsdp", 3, half=True), "fsdp, on the host": Strategy("fsdp", 3, on_host=True),
+    "fsdp, hybrid": Strategy("fsdp", 3, copies=2),
+}
+
+def _prepared(model: nn.Module, how: Strategy, optimizer: str) -> Prepared:
+    "The model, divided among the ranks."
+    shard_size, make = Group.of().size // how.copies, OPTIMIZERS[optimizer]
+    if how.by == "hand":
+        own = Sharded(model, optimizer, how.stage, None, shard_size if how.copies > 1 else None, how.all_reduce)
+        return Prepared(model, None, ShardedPass(own), own.whole)
+    if how.by == "fsdp":
+        net = fsdp(model, how.reshard, how.half, how.on_host, shard_size)
+        return Prepared(net, fsdp_optimizer(make(net.parameters())))
+    if how.by == "ZeroRedundancyOptimizer":
         from torch.distributed.optim import ZeroRedundancyOptimizer
-        net, made = wrap_ddp(model), ZeroRedundancyOptimizer(model.parameters(), optimizer_class=optim)
-    else: made = optim(model.parameters())
-
-    def step() -> None:
-        made.step()
-        made.zero_grad()
-    return net, made, step, None
+        net = wrap_ddp(model)
+        return Prepared(net, ZeroRedundancyOptimizer(model.parameters(), optimizer_class=make), RankPass(net.no_sync))
+    return Prepared(model, make(model.parameters()))
 
 # %% ../nbs/12_sharding.ipynb #8ec3d0ce
 @dataclass(frozen=True)
-class ShardTrial:
-    "A short training run on MNIST, the same on one process and on many."
-    way:str="stage 3"        # one of `WAYS`
-    model:str="cnn"          # one of `MODELS`
-    optimizer:str="adam"     # one of `ELEMENTWISE`
+class ShardTrialResult(RankTrialResult):
+    "What a trial did, held and sent."
+    held:Held                     # in a step; activations of the first, which has a full batch
+    calls:list[Collective]        # of the last step
+    events:list[BlockEvent]       # of the last step, where the sharding is ours
+    debug:dict[str, int]          # the calls of all steps as PyTorch's CommDebugMode counts them
+
+@dataclass(frozen=True)
+class ShardTrial(RankTrial):
+    "A short training run on MNIST with divided state."
     samples:int=200          # of MNIST, in one epoch
     global_batch:int=64      # of all ranks together
-    double:bool=False        # float64, in which rounding errors are tiny
+    strategy:str="stage 3"   # one of `STRATEGIES`
+    optimizer:str="adam"     # one of `ELEMENTWISE`
 
     def __post_init__(self):
-        for name, allowed in (("way", WAYS), ("model", tuple(SHARD_MODELS)), ("optimizer", ELEMENTWISE)):
-            if getattr(self, name) not in allowed: raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        super().__post_init__()
+        one_of("strategy", self.strategy, STRATEGIES)
+        one_of("optimizer", self.optimizer, ELEMENTWISE)
+
+    def prepare(self, model: nn.Module) -> Prepared:
+        "The model for its ranks."
+        return _prepared(model, STRATEGIES[self.strategy], self.optimizer)
 
     def predicted(self, world_size: int) -> Footprint:
         "Chapter 10's estimate of one rank; FSDP2 is stage 3, ZeroRedundancyOptimizer stage 1."
-        stage = dict(w=0, s=int(self.way[6]) if self.way.startswith("stage") else 0, Z=1, f=3)[self.way[0]]
-        size = world_size // 2 if "hybrid" in self.way else world_size
-        found = estimate(SHARD_MODELS[self.model](), ceil_div(self.global_batch, world_size), SHARD_INPUT, self.optimizer, sharding_stage=stage, world_size=size)
-        return replace(found, **{part: 2 * getattr(found, part) for part in ("params", "grads", "optimizer", "activations")}) if self.double else found
-
-@dataclass(frozen=True)
-class ShardedRun(RankTrialResult):
-    "What a trial did."
-    held:Held                # in a step; activations of the first, which has a full batch
-    calls:list[Collective]         # of the last step
-    events:list[BlockEvent]       # of the last step, where the sharding is ours
-    debug:dict[str, int]     # the calls of all steps as PyTorch's CommDebugMode counts them
+        how, batch_size = STRATEGIES[self.strategy], ceil_div(self.global_batch, positive_int("world_size", world_size))
+        sharing = dict(sharding_stage=how.stage, world_size=world_size // how.copies)
+        found = estimate(replace(self, double=False).build(), batch_size, TRIAL_INPUT, self.optimizer, **sharing)
+        if not self.double: return found
+        parts = ("params", "grads", "optimizer", "activations")
+        return replace(found, **{part: 2 * getattr(found, part) for part in parts})
 
 # %% ../nbs/12_sharding.ipynb #d69651f1
-def run_sharded(
-    trial:ShardTrial,
-) -> ShardedRun:
-    "Train as one of the ranks, or alone where there is no process group."
-    from torch.distributed.tensor.debug import CommDebugMode
-    (rank, world_size), losses, seconds, activations = rank_and_world_size(), [], [], 0
-    torch.manual_seed(0)  # the same weights on every rank
-    model = SHARD_MODELS[trial.model]().to(torch.float64 if trial.double else torch.float32)
-    net, optimizer, finish, own = _begin(trial.way, model, trial.optimizer)
-    loader = ShardLoader(first_digits(trial.samples), trial.global_batch, rank, world_size, shuffle=True)
-    with CommDebugMode() as debug, _views_are_fine():
-        for x, y in loader:
-            x, start = to_float(x).to(torch.float64 if trial.double else torch.float32), time.perf_counter()
-            if own: own.events.clear()
-            with CollectiveLog() as wire:
-                with kept_for_backward(model, x) if not losses else nullcontext(int) as saved: outputs = net(x)
-                activations = activations or saved()
-                loss = nn.functional.cross_entropy(outputs, y, reduction="sum") * (world_size / loader.whole)
-                loss.backward()
-                grads = storage_bytes(gradient_tensors(model, optimizer))
-                finish()
-            losses.append(loss.detach())
-            seconds.append(time.perf_counter() - start)
-    events = list(own.events) if own else []  # before the weights are gathered to be compared
-    held = Held(storage_bytes(trained_tensors(model, optimizer)), grads, storage_bytes(optimizer_tensors(optimizer)), activations)
-    total = torch.stack(losses)
-    if world_size > 1: dist.all_reduce(total)
-    counts = {str(name).split(".")[-1]: count for name, count in debug.get_comm_counts().items()}
-    return ShardedRun((total / world_size).tolist(), _row(model, own), torch.empty(0), len(wire.calls), sum(call.bytes for call in wire.calls), seconds,
-                      held, wire.calls, events, counts)
+class _LastStep:
+    "An observer that remembers where the last step began, in logs that grow."
+    def __init__(self, *logs: list):
+        self.logs, self.begins = logs, [[len(log) for log in logs]]
 
-def _row(model: nn.Module, own: Sharded | None) -> torch.Tensor:
-    "All weights in one row, gathered where they are shared out."
-    with own.whole() if own else nullcontext():
-        return torch.cat([(p.full_tensor() if hasattr(p, "full_tensor") else p).detach().flatten() for p in model.parameters()])
+    def on_step(self, _run: Any, _step: Any) -> None: self.begins.append([len(log) for log in self.logs])
+
+    def last(self) -> list[list]:
+        "The part of each log that belongs to the last step."
+        return [log[begin:end] for log, begin, end in zip(self.logs, *self.begins[-2:])]
+
+# %% ../nbs/12_sharding.ipynb #00e8136f
+def run_shard_trial(
+    trial:ShardTrial,
+) -> ShardTrialResult:
+    "Train as one of the ranks, or alone where there is no process group, and measure what is held and sent."
+    from torch.distributed.tensor.debug import CommDebugMode
+    model = trial.build()
+    ready = trial.prepare(model)
+    own = ready.passes.sharded if isinstance(ready.passes, ShardedPass) else None
+    meter, events = HoldingsMeter(model, own.optimizer if own else ready.optimizer), own.events if own else []
+    ready.passes.finish = meter.note_gradients
+    with CommDebugMode() as debug, _views_are_fine(), CollectiveLog() as log, meter.first_forward(ready.net):
+        last = _LastStep(log.calls, events)
+        history = trial.train(ready, [last])
+    held, (calls, noted) = meter.held(), last.last()  # before the weights are gathered to be compared
+    counts = {str(name).split(".")[-1]: count for name, count in debug.get_comm_counts().items()}
+    found = trial.result(model, ready, history, log.calls)
+    return ShardTrialResult(**vars(found), held=held, calls=calls, events=noted, debug=counts)
 
 # %% ../nbs/12_sharding.ipynb #020d81a4
 def offload_seconds(
-    step:float,          # seconds with everything on the device
-    copied:float,        # bytes in a step
-    bytes_per_s:float,   # between device and host
+    step_seconds:float,   # of a step with everything on the device
+    copied_bytes:float,   # in a step
+    bytes_per_s:float,    # between device and host
 ) -> float:
     "Seconds of a step if nothing overlaps and the host updates as fast as the device."
-    return positive_float("step", step) + copied / positive_float("bytes_per_s", bytes_per_s)
+    copies = nonnegative_float("copied_bytes", copied_bytes) / positive_float("bytes_per_s", bytes_per_s)
+    return nonnegative_float("step_seconds", step_seconds) + copies
 
 # %% ../nbs/12_sharding.ipynb #10d2f01c
 def train_sharded(
@@ -261,53 +307,26 @@ def train_sharded(
     train:Any,                              # a data set with `.tensors`, the same on every rank
     *,
     epochs:int=1,                           # passes over `train`
-    batch_size:int=64,                      # of each rank
+    batch_size:int=64,                      # of each rank, in a micro-batch
+    accumulation:int=1,                     # micro-batches in one optimizer step
     lr:float=0.1,                           # of SGD
     momentum:float=0.0,                     # of SGD
-    valid:Any=None,                         # an `Images` data set: evaluated in shares after the last epoch
+    valid:Any=None,                         # a data set with `.tensors`: evaluated in shares after the last epoch
     device:str|torch.device|None=None,      # None: a GPU where there is one
     precision:str="fp32",                   # as for `fit`, but fp16
     seed:int=0,                             # of the order
     observers:Iterable[Any]=(),             # as for `fit`, on this rank
 ) -> tuple[History, float|None]:            # this rank's record, and the accuracy of all
-    "Train by PyTorch's fully_shard and `fit`, as one of the ranks; `whole_weights` gives the weights afterwards. ValueError where the models or settings differ."
-    if precision == "fp16": raise ValueError("precision must be fp32, tf32 or bf16 with sharded weights, got 'fp16': each rank would scale its loss by itself")
+    "Train by PyTorch's fully_shard and `fit`, as one of the ranks; `whole_weights` gives the weights afterwards."
+    if precision == "fp16":
+        raise ValueError("precision must be fp32, tf32 or bf16 with sharded weights, got 'fp16': "
+                         "each rank would scale its loss by itself")
     with process_group(device) as place:
-        loader, loss = share_run(model, train, batch_size, seed, valid, epochs=epochs, precision=precision)
+        settings = dict(epochs=epochs, precision=precision, accumulation=accumulation)
+        loader = shared_loader(model, train, batch_size, seed, valid, **settings)
         net = fsdp(model, device=place.type)  # moves block after block
         with _views_are_fine():
-            history = fit(net, loader, epochs=epochs, optimizer=unfused(sgd(net, lr, momentum)), loss_fn=loss, device=place, precision=precision, observers=observers, channels_last=False, progress=False)
-        return history, None if valid is None else sharded_accuracy(net, valid, place)
-
-@torch.no_grad()
-def sharded_accuracy(
-    model:nn.Module,              # the same on every rank; sharded or not
-    data:Images,                  # each rank takes its share of every batch
-    device:str|torch.device="cpu",# where the model computes
-    batch_size:int=1024,          # of all ranks
-) -> float:                       # on all of the data, the same on every rank
-    "Accuracy, with as many forward passes on every rank."
-    right, loader = torch.zeros(1, device=device), ShardLoader(data, batch_size, *rank_and_world_size())
-    model.eval()
-    for x, y in loader: right += (model(to_float(x).to(device)).argmax(1) == y.to(device)).sum()
-    if rank_and_world_size()[1] > 1: dist.all_reduce(right)
-    return right.item() / len(data)
-
-def whole_weights(
-    model:nn.Module,  # sharded by `fsdp`, or not
-) -> dict[str, torch.Tensor]:
-    "Name -> the whole tensor, on every rank: all ranks must call it together."
-    return {name: t.full_tensor() if hasattr(t, "full_tensor") else t for name, t in model.state_dict().items()}
-
-# %% ../nbs/12_sharding.ipynb #1bd7e16e
-def train_digits_sharded(
-    samples:int=2_000,    # of MNIST
-    batch_size:int=32,    # of each rank
-    momentum:float=0.9,   # of SGD
-) -> tuple[list[float], float, dict[str, torch.Tensor]]:  # this rank's losses, accuracy of all, the weights
-    "`train_sharded` on MNIST, as an example that ranks can import."
-    torch.manual_seed(0)
-    model, test = GluonCNN(), mnist(train=False)
-    with process_group("cpu"):  # held until the weights are gathered
-        history, accuracy = train_sharded(model, first_digits(samples), batch_size=batch_size, lr=0.05, momentum=momentum, valid=Images(test.images[:1_001], test.labels[:1_001]), device="cpu")
-        return [step.loss for step in history.steps], accuracy, whole_weights(model)
+            optimizer = fsdp_optimizer(sgd(net, lr, momentum))
+            history = fit(net, loader, optimizer=optimizer, passes=RankPass(), device=place, channels_last=False,
+                          observers=observers, progress=False, **settings)
+        return history, None if valid is None else accuracy_of_ranks(net, valid, place)

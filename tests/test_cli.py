@@ -3,15 +3,34 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from mlinfra import __version__, cli
+from mlinfra.engine.snapshot import load_run
 
 MLINFRA = Path(sys.executable).with_name("mlinfra")
 
 
-def run(*args, **kw): return subprocess.run([MLINFRA, *args], capture_output=True, text=True, timeout=300, **kw)
+def run(*args, **kw):
+    "As a shell runs it."
+    return subprocess.run([MLINFRA, *args], capture_output=True, text=True, timeout=300, **kw)
+
+
+@pytest.fixture
+def here(capsys, tmp_path, monkeypatch):
+    "The same without a process of its own, which would import PyTorch anew; in an empty folder."
+    monkeypatch.chdir(tmp_path)
+
+    def run_here(*args):
+        try: code = cli.main([str(arg) for arg in args])
+        except SystemExit as ended: code = ended.code
+        return SimpleNamespace(returncode=code, **capsys.readouterr()._asdict())
+    return run_here
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"]])
@@ -24,7 +43,7 @@ def test_train(tmp_path):
     done = run("train", "--model", "gluon", "--epochs", "2", "--batch-size", "64", "--limit", "1280", cwd=tmp_path)
     rows = done.stdout.strip().splitlines()
     assert done.returncode == 0, done.stderr
-    assert rows[0] == "gluon: 440,812 parameters, 1,280 images, 20 iterations an epoch, on cpu" or "cuda" in rows[0]
+    assert re.fullmatch("gluon: 440,812 parameters, 1,280 images, 20 iterations an epoch, on (cpu|cuda)", rows[0])
     assert rows[1].split()[:3] == ["epoch", "iterations", "samples"] and [row.split()[:3] for row in rows[2:]] == [["0", "20", "1280"], ["1", "20", "1280"]]
 
 
@@ -49,18 +68,65 @@ def test_memory_of_a_model_of_ones_own(tmp_path):
                                   ["train", "--device", "foo"], ["train", "--momentum", "nan"],
                                   ["memory", "resnet9"], ["memory", "gluon", "--batch-size", "0"], ["memory", "gluon", "--input-shape", "1,28"],
                                   ["memory", "nowhere:model"], ["memory", "gluon", "--sharding-stage", "4"]])
-def test_nonsense_is_one_clear_line_and_status_2(args):
-    done = run(*args)
-    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.strip()
+def test_nonsense_is_one_clear_line_and_status_2(args, here):
+    done = here(*args)
+    assert done.returncode == 2 and "Traceback" not in done.err and done.err.strip()
 
 
-def test_an_interrupt_ends_with_130_and_no_traceback():
-    hears_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # children of a background job would ignore them
-    with subprocess.Popen([MLINFRA, "train", "--epochs", "1000", "--limit", "640"], preexec_fn=hears_interrupts,
+def test_nonsense_from_a_shell():
+    done = run("train", "--device", "foo")
+    assert (done.returncode, done.stderr) == (2, "mlinfra train: device must be cpu or cuda, got 'foo'\n")
+
+
+@contextmanager
+def training(*args):
+    "A run that hears interrupts: children of a background job would ignore them."
+    hears_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen([MLINFRA, "train", "--limit", "640", *args], preexec_fn=hears_interrupts,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert "iterations an epoch" in process.stdout.readline()  # it says so right before it trains
-            process.send_signal(signal.SIGINT)
-            _out, err = process.communicate(timeout=60)
+        try: yield process
         finally: process.kill()
-    assert process.returncode == 130 and "interrupted" in err and "Traceback" not in err
+
+
+def test_an_interrupt_ends_with_130_and_keeps_what_was_printed_and_saved(tmp_path, here):
+    kept = tmp_path / "run.pt"
+    with training("--epochs", "1000", "--save", kept) as process:
+        head = [process.stdout.readline() for _ in range(3)]  # what it trains, the columns, the first epoch: each as it comes
+        assert "iterations an epoch" in head[0] and head[1].split()[0] == "epoch" and head[2].split()[:3] == ["0", "10", "640"]
+        process.send_signal(signal.SIGINT)
+        _out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted" in err and "Traceback" not in err and f"go on with --resume {kept}" in err
+    done = len(load_run(kept)["epochs"])
+    again = here("train", "--limit", "640", "--resume", kept, "--epochs", done + 1)
+    assert again.returncode == 0 and again.out.splitlines()[2].split()[0] == str(done), again.err
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(here):
+    how = ["train", "--limit", "320", "--momentum", "0.9"]
+    losses = lambda said: [line.split()[5:8] for line in said.splitlines()[2:]]
+    whole, first, second = here(*how, "--epochs", "2"), here(*how, "--save", "run.pt"), here(*how, "--resume", "run.pt", "--epochs", "2")
+    assert (whole.returncode, first.returncode, second.returncode) == (0, 0, 0), second.err
+    assert len(losses(whole.out)) == 2 and losses(first.out) + losses(second.out) == losses(whole.out)
+
+
+def test_a_loss_that_is_no_number_ends_with_status_1(here):
+    done = here("train", "--limit", "320", "--lr", "1e9")
+    assert done.returncode == 1 and "the loss is not a finite number, first in iteration" in done.err
+
+
+def test_version(): assert run("--version").stdout == f"mlinfra {__version__}\n"
+
+
+@pytest.mark.parametrize("args", [["train", "--save", "nowhere/run.pt"], ["sweep", "--csv", "nowhere/sweep.csv"]])
+def test_an_unwritable_place_is_found_before_anything_runs(args, here):
+    done = here(*args)
+    assert done.returncode == 2 and "nowhere" in done.err and "can be written" in done.err and done.out == ""
+
+
+@pytest.mark.parametrize("args, says", [
+    (["--resume", "other.pt"], "is not a run that was saved by mlinfra"), (["--resume", "nothing.pt"], "cannot be read"),
+    (["--save", "run.pt", "--parallel", "ddp"], "keep the run of one process")])
+def test_what_cannot_be_resumed_is_refused_in_a_sentence(args, says, here):
+    Path("other.pt").write_text("not ours")
+    done = here("train", "--limit", "64", *args)
+    assert done.returncode == 2 and says in done.err and "Traceback" not in done.err

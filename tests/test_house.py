@@ -342,25 +342,30 @@ def test_a_wheel_imports_outside_the_repository(installed, tmp_path):
     assert out.split() == [CFG["version"], *(f"{installed / LIB / name.replace('.', '/')}.py" for name in MODULES)]
 
 
-def test_readers_have_what_the_chapters_import():
-    modules = {
-        "pillow": "PIL",
-        "opencv-python-headless": "cv2",
-        "nvidia-ml-py": "pynvml",
-    }  # where the module is not named like the package
-    names = {Requirement(r).name for key in ("requirements", "lab_requirements") for r in CFG[key].split()}
-    provided = {modules.get(name, name) for name in names} | {LIB} | sys.stdlib_module_names
-    for path in tool.notebooks(ROOT):
-        trees = [
-            ast.parse("\n".join(l for l in c.source.splitlines() if l[:1] not in "%!"))
-            for c in tool.load(path).cells
-            if c.cell_type == "code"
-        ]
-        nodes = [node for tree in trees for node in ast.walk(tree)]
-        names = {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names} | {
-            n.module for n in nodes if isinstance(n, ast.ImportFrom)
-        }
-        assert {name.split(".")[0] for name in names} <= provided, path.name
+MODULE_OF = {"pillow": "PIL", "opencv-python-headless": "cv2", "nvidia-ml-py": "pynvml"}  # named unlike the package
+READERS, BUILDERS = ("requirements", "lab_requirements"), ("requirements", "lab_requirements", "dev_requirements")
+
+
+def provided(keys):
+    "What can be imported where the requirements of these keys of settings.ini are installed."
+    names = {Requirement(r).name for key in keys for r in CFG[key].split()}
+    return {MODULE_OF.get(name, name) for name in names} | {LIB} | sys.stdlib_module_names
+
+
+def asked(path):
+    "The top modules that a notebook's cells import."
+    for cell in tool.load(path).cells:
+        if cell.cell_type != "code": continue
+        for node in ast.walk(ast.parse("\n".join(l for l in cell.source.splitlines() if l[:1] not in "%!"))):
+            if isinstance(node, ast.Import): yield from (alias.name.split(".")[0] for alias in node.names)
+            if isinstance(node, ast.ImportFrom) and not node.level: yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("path", tool.notebooks(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_notebook_imports_what_its_reader_has(path):
+    "Lessons need no more than `make lab` installs; the other rooms are read by who builds."
+    missing = set(asked(path)) - provided(READERS if path.parent == ROOT / "nbs" else BUILDERS)
+    assert not missing, f"{path.name} imports {', '.join(sorted(missing))}, which its reader need not have"
 
 
 def test_a_wheel_says_what_settings_ini_says(installed):

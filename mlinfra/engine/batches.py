@@ -23,7 +23,8 @@ def is_pair(
     batch:Any,
 ) -> bool:
     "Whether a batch is two tensors."
-    return isinstance(batch, (tuple, list)) and len(batch) == 2 and isinstance(batch[0], torch.Tensor) and isinstance(batch[1], torch.Tensor)
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2: return False
+    return isinstance(batch[0], torch.Tensor) and isinstance(batch[1], torch.Tensor)
 
 def tensors_in(
     batch:Any,
@@ -104,6 +105,7 @@ def make_loader(
     try: as_tensors(data)
     except TypeError:
         if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
-            raise TypeError(f"pass a loader, or a data set with __len__ and __getitem__, got {type(data).__name__}") from None
+            kind = type(data).__name__
+            raise TypeError(f"pass a loader, or a data set with __len__ and __getitem__, got {kind}") from None
         return DataLoader(data, batch_size, shuffle, num_workers=workers, pin_memory=torch.cuda.is_available())
     return BatchLoader(data, batch_size, shuffle)

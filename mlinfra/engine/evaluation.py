@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -31,17 +30,19 @@ def class_loss(
     if outputs.ndim < 2 or outputs.shape[1] < 2:
         raise ValueError(f"cross entropy needs an output for each class, got outputs of shape {tuple(outputs.shape)}: "
                          "pass loss_fn=, such as torch.nn.functional.binary_cross_entropy_with_logits or mse_loss")
-    if targets.is_floating_point():
-        if targets.shape != outputs.shape:
-            raise ValueError(f"targets are {str(targets.dtype).removeprefix('torch.')} of shape {tuple(targets.shape)}, "
-                             f"not classes: pass loss_fn=, such as torch.nn.functional.mse_loss")
-    elif targets.shape == outputs.shape: targets = targets.to(outputs.dtype)
-    elif targets.dtype not in (torch.int64, torch.uint8): targets = targets.long()
+    if targets.dtype != torch.int64 or targets.ndim == outputs.ndim: targets = _class_targets(targets, outputs)
     return F.cross_entropy(outputs, targets)
 
+def _class_targets(targets: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+    "Targets in a form that PyTorch's cross entropy takes."
+    if targets.shape == outputs.shape: return targets.to(outputs.dtype)
+    if not targets.is_floating_point(): return targets.long()
+    raise ValueError(f"targets are {str(targets.dtype).removeprefix('torch.')} of shape {tuple(targets.shape)}, "
+                     "not classes: pass loss_fn=, such as torch.nn.functional.mse_loss")
+
 def _other_outputs(outputs: Any) -> str:
-    return (f"the model returns {type(outputs).__name__}, not a tensor: pass loss_fn=, a function of (outputs, targets), "
-            "or step=, a function of (model, batch)")
+    return (f"the model returns {type(outputs).__name__}, not a tensor: "
+            "pass loss_fn=, a function of (outputs, targets), or step=, a function of (model, batch)")
 
 # %% ../../nbs/engine/04_evaluation.ipynb #bf22d380
 def right_answers(
@@ -54,8 +55,9 @@ def right_answers(
         if targets.shape == outputs.shape and outputs.ndim == 2: targets = targets.argmax(1)
         if targets.shape == outputs.shape[:1] + outputs.shape[2:] and not targets.is_floating_point():
             return outputs.argmax(1) == targets
-    raise ValueError("for an accuracy, outputs must be samples x classes and labels samples, "
-                     f"got {tuple(outputs.shape)} and {tuple(targets.shape)}: pass metric=, a function of (outputs, targets)")
+    shapes = f"{tuple(outputs.shape)} and {tuple(targets.shape)}"
+    raise ValueError(f"for an accuracy, outputs must be samples x classes and labels samples, got {shapes}: "
+                     "pass metric=, a function of (outputs, targets)")
 
 # %% ../../nbs/engine/04_evaluation.ipynb #f3898c0f
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class ChannelsLast:
         tensor.data = data
         state = getattr(self.optimizer, "state", {}).get(tensor, {})
         for name, value in state.items():
-            if isinstance(value, torch.Tensor) and value.shape == data.shape: state[name] = _with_stride(value, data.stride())
+            same = isinstance(value, torch.Tensor) and value.shape == data.shape
+            if same: state[name] = _with_stride(value, data.stride())
 
 def _with_stride(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     "A copy that lies in memory as `stride` says."

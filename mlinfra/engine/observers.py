@@ -37,7 +37,8 @@ class Observers:
         own = [event for event in EVENTS if callable(getattr(observer, event, None))]
         if not own and (not callable(observer) or isinstance(observer, type)):
             raise ValueError(f"an observer must be callable or have one of {', '.join(EVENTS)}, got {observer!r}")
-        if isinstance(observer, type): raise ValueError(f"an observer must be an object, got the class {observer.__name__}")
+        if isinstance(observer, type):
+            raise ValueError(f"an observer must be an object, got the class {observer.__name__}")
         for event in own: self._hooks[event].append((observer, getattr(observer, event)))
         if not own: self._hooks["on_step"].append((observer, lambda _run, step: observer(step)))
 
@@ -58,7 +59,8 @@ class Observers:
             try: hook(*args)
             except Exception as error:  # whatever an observer does, the run must survive
                 if getattr(observer, "guard", False): raise
-                self._detach(observer, f"observer {_name(observer)} was detached: {event} raised {type(error).__name__}: {error}")
+                said = f"{event} raised {type(error).__name__}: {error}"
+                self._detach(observer, f"observer {_name(observer)} was detached: {said}")
 
     def _detach(self, observer: Any, remark: str) -> None:
         self.remarks.append(remark)
@@ -118,7 +120,8 @@ class EarlyStopping:
     def on_epoch(self, run: Any, epoch: Any) -> None:
         "Compare with the best epoch so far."
         value = getattr(epoch, self.watch)
-        if value is None: raise ValueError(f"EarlyStopping watches {self.watch}, which this run does not measure: pass valid= to fit")
+        if value is None:
+            raise ValueError(f"EarlyStopping watches {self.watch}, which this run does not measure: pass valid= to fit")
         better = self.sign * value < self.best - self.min_change
         self.best, self.waited = (self.sign * value, 0) if better else (self.best, self.waited + 1)
         if self.waited >= self.patience: run.stop()
@@ -126,7 +129,7 @@ class EarlyStopping:
 # %% ../../nbs/engine/04_observers.ipynb #fcd5e5be
 class PrintEpochs:
     "An observer that prints a line for each epoch, with the columns of `History.table`."
-    columns = dict(epoch="5d", iterations="10,d", samples="9,d", seconds="8.2f", images_per_s="12,.0f",
+    columns = dict(epoch="5d", iterations="10d", samples="9d", seconds="8.2f", images_per_s="12.0f",
                    loss="8.4f", valid_loss="10.4f", accuracy="8.4f", metric="8.4f", wait_share="10.3f")
 
     def __init__(
@@ -144,7 +147,7 @@ class PrintEpochs:
         print(*(format(row[name], self.columns[name]).rjust(self._width(name)) for name in self.shown),
               file=self.file or sys.stdout, flush=True)
 
-    def _width(self, name: str) -> int: return max(len(name), int(self.columns[name].split(".")[0].strip("df,")))
+    def _width(self, name: str) -> int: return max(len(name), int(self.columns[name].split(".")[0].strip("df")))
 
 # %% ../../nbs/engine/04_observers.ipynb #4fa8cc1b
 class CsvLog:

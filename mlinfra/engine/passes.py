@@ -97,7 +97,7 @@ class Pass:
         self.scaler.scale(loss).backward()
 
     def update(self) -> None:
-        "Optimizer step and scheduler, with the observers of `on_backward` before them; the gradients are gone afterwards."
+        "Observers of `on_backward`, optimizer step and scheduler; the gradients are gone afterwards."
         run = self.run
         if run.observers.listen("on_backward"):
             self.scaler.unscale_(run.optimizer)
@@ -125,8 +125,8 @@ def _current(device: torch.device) -> AbstractContextManager:
 
 def _not_a_loss(loss: Any) -> Exception:
     if isinstance(loss, torch.Tensor):
-        return ValueError(f"the loss must be one number, the mean over the batch, got a tensor of shape {tuple(loss.shape)}")
-    return TypeError(f"the loss must be a tensor of one number, got {type(loss).__name__}: pass step=, which returns it")
+        return ValueError(f"the loss must be one number, the mean over the batch, got shape {tuple(loss.shape)}")
+    return TypeError(f"the loss must be a tensor of one number, got {type(loss).__name__}: pass step=, which returns one")
 
 # %% ../../nbs/engine/04_passes.ipynb #b8a68fd4
 class Recording:

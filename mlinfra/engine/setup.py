@@ -20,7 +20,8 @@ def make_optimizer(
     "An optimizer of the model's parameters. ValueError or TypeError where `fit` could not train with it."
     if optimizer == "adam": optimizer = torch.optim.Adam
     if optimizer == "adamw": optimizer = torch.optim.AdamW
-    if isinstance(optimizer, str): raise ValueError(f"optimizer must be sgd, adam or adamw, or an optimizer of your own, got {optimizer!r}")
+    if isinstance(optimizer, str):
+        raise ValueError(f"optimizer must be sgd, adam or adamw, or an optimizer of your own, got {optimizer!r}")
     if callable(optimizer) and not hasattr(optimizer, "param_groups"):
         optimizer = optimizer([p for p in model.parameters() if p.requires_grad])
     if not all(hasattr(optimizer, name) for name in ("param_groups", "step", "zero_grad")):
@@ -49,8 +50,8 @@ def check_scheduler(
     if not callable(getattr(scheduler, "step", None)):
         raise TypeError(f"scheduler must be one of torch.optim.lr_scheduler, got {type(scheduler).__name__}")
     if getattr(scheduler, "optimizer", optimizer) is not optimizer:
-        raise ValueError("the scheduler belongs to another optimizer: " +
-                         ("make it from the one that trains" if given else "pass its optimizer too, optimizer=scheduler.optimizer"))
+        cure = "make it from the one that trains" if given else "pass its optimizer too, optimizer=scheduler.optimizer"
+        raise ValueError(f"the scheduler belongs to another optimizer: {cure}")
     if by_epoch(scheduler) and scheduler.mode == "max" and not validated:
         raise ValueError('ReduceLROnPlateau with mode="max" needs an accuracy: pass valid=')
 

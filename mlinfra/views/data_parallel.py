@@ -5,20 +5,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..data_parallel import WORKLOADS, all_reduce_seconds, fit_network, measure_compute, slowest_rank
-from ..data_parallel import step_seconds, Workload
+from ..data_parallel import WORKLOADS, Workload, measure_compute
+from ..engine.checks import positive_int
+from ..engine.collectives import all_reduce_seconds, slowest_rank
 from ..engine.hardware import NETWORKS, Network
 from ..engine.measure import median
+from ..engine.rank_steps import CableSteps, step_seconds
 from ..engine.ranks import in_turn, run_ranks
-from ..engine.widgets import COLORS, axes, bytes_text, Canvas, count_text, duration_text, figure, Job, label
-from ..engine.widgets import panel, RunButton, slider
+from ..engine.widgets import (COLORS, Canvas, Job, RunButton, axes, bytes_text, choose, count_text, duration_text,
+                                    figure, label, panel, slider)
 from ..models import GluonCNN
 
 # %% auto #0
-__all__ = ['WORLDS', 'plot_all_reduce', 'plot_cables', 'plot_scaling', 'describe_scaling', 'measure_scaling', 'scaling_panel']
+__all__ = ['WORLDS', 'plot_all_reduce', 'plot_cables', 'plot_scaling', 'describe_scaling', 'MeasuredScaling', 'measure_scaling',
+           'scaling_panel']
 
 # %% ../../nbs/views/11_data_parallel.ipynb #49709279
 if TYPE_CHECKING:
@@ -35,35 +38,44 @@ def plot_all_reduce(
 ) -> Axes:
     "Measured medians with their spread, solid, and predictions, hollow, with the error of those that were not fitted."
     ax, sizes = axes(ax), sorted(measured)
-    middle = [median(measured[size]) for size in sizes]
-    spread = [[m - min(measured[s]) for m, s in zip(middle, sizes)], [max(measured[s]) - m for m, s in zip(middle, sizes)]]
-    ax.errorbar(sizes, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
     guesses = [network.all_reduce(size, world_size) for size in sizes]
+    middle = _draw_medians(ax, sizes, [measured[size] for size in sizes])
     ax.plot(sizes, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
-    for size, guess, real in zip(sizes, guesses, middle): ax.annotate("fitted" if size in fitted else f"{guess / real - 1:+.0%}", (size, max(guess, real)), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
+    for size, guess, real in zip(sizes, guesses, middle):
+        _note(ax, "fitted" if size in fitted else f"{guess / real - 1:+.0%}", size, max(guess, real))
     ax.set(xscale="log", yscale="log")
     ax.margins(y=0.25)
     ax.legend(frameon=False)
-    return label(ax, "bytes", "seconds", f"all-reduce by {world_size} ranks: {bytes_text(network.bytes_per_s)}/s, latency {duration_text(network.latency)}")
+    link = f"{bytes_text(network.bytes_per_s)}/s, latency {duration_text(network.latency_seconds)}"
+    return label(ax, "bytes", "seconds", f"all-reduce by {world_size} ranks: {link}")
+
+def _draw_medians(ax: Axes, at: Sequence[float], values: Sequence[list[float]]) -> list[float]:
+    "A line of medians with the whole spread of the rounds; the medians."
+    middle = [median(own) for own in values]
+    spread = [[m - min(own) for m, own in zip(middle, values)], [max(own) - m for m, own in zip(middle, values)]]
+    ax.errorbar(at, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
+    return middle
+
+def _note(ax: Axes, words: str, x: float, y: float) -> None:
+    ax.annotate(words, (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
 
 # %% ../../nbs/views/11_data_parallel.ipynb #f7b655e5
 def plot_cables(
-    found:dict[float, dict[str, list[float]]],  # as from `step_over_cables`
-    latency:float,                              # seconds of a message without bytes
-    ax:Axes|None=None,                          # where to draw
+    found:dict[float, CableSteps],   # bytes a second -> as from `step_over_cables`
+    latency_seconds:float,           # of a message without bytes
+    ax:Axes|None=None,               # where to draw
 ) -> Axes:
-    "Steps of two ranks over the bandwidth of their cables: measured, solid; predicted with and without overlap, a band."
+    "Steps of two ranks over the bandwidth of their cables: measured, solid; predicted, from full overlap to none."
     ax, rates = axes(ax), sorted(found)
-    middle, quiet = ([1e3 * median(found[rate][kind]) for rate in rates] for kind in ("ddp", "no averaging"))
-    gradients = sum(p.nbytes for p in GluonCNN().parameters())
-    band = [[1e3 * Workload("", gradients, compute / 1e3, 0.0, 1, 1).step(0, Network("", rate, latency), 2, overlap) for rate, compute in zip(rates, quiet)] for overlap in (True, False)]
+    quiet = [median(found[rate].quiet_seconds) for rate in rates]
+    bounds = [_bounds(compute, Network("", rate, latency_seconds)) for rate, compute in zip(rates, quiet)]
+    band = [[1e3 * bound for bound in side] for side in zip(*bounds)]
     ax.fill_between(rates, *band, color=COLORS["wait"], alpha=0.25, lw=0, label="predicted, with and without overlap")
-    spread = [[m - 1e3 * min(found[r]["ddp"]) for m, r in zip(middle, rates)], [1e3 * max(found[r]["ddp"]) - m for m, r in zip(middle, rates)]]
-    ax.errorbar(rates, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
-    ax.plot(rates, quiet, "--", color="0.5", label="compute alone")
-    for rate, real, bounds in zip(rates, middle, zip(*band)):
-        error = min(max(real, min(bounds)), max(bounds)) / real - 1  # of the band's nearer edge
-        ax.annotate(f"{error:+.0%}" if error else "inside", (rate, real), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
+    middle = _draw_medians(ax, rates, [[1e3 * seconds for seconds in found[rate].ddp_seconds] for rate in rates])
+    ax.plot(rates, [1e3 * seconds for seconds in quiet], "--", color="0.5", label="compute alone")
+    for rate, real, low, high in zip(rates, middle, *band):
+        error = min(max(real, low), high) / real - 1  # of the band's nearer edge
+        _note(ax, f"{error:+.0%}" if error else "inside", rate, real)
     ax.set_xscale("log")
     ax.set_xticks(rates, [f"{8e-6 * rate:,.0f}" for rate in rates], minor=False)
     ax.set_xticks([], minor=True)
@@ -72,8 +84,13 @@ def plot_cables(
     ax.legend(frameon=False)
     return label(ax, "cable of each rank (Mbit/s)", "a step (ms)", "two ranks over limited cables")
 
+def _bounds(compute: float, network: Network) -> tuple[float, float]:
+    "Seconds of a step of two ranks with perfect overlap, and with none."
+    job = Workload("", sum(p.nbytes for p in GluonCNN().parameters()), 0.0, compute, 1, 1)
+    return job.step(1, network, 2, True), job.step(1, network, 2, False)
+
 # %% ../../nbs/views/11_data_parallel.ipynb #72650bcd
-WORLDS = tuple(2**n for n in range(11))
+WORLDS = tuple(2**n for n in range(11))  # ranks in the pictures
 
 def plot_scaling(
     curves:dict[str, Callable[[int], float]],  # name -> efficiency at a world size
@@ -81,11 +98,12 @@ def plot_scaling(
     ax:Axes|None=None,                         # where to draw
 ) -> Axes:
     "Predicted efficiency over world sizes, hollow, and measured points, solid."
-    ax = axes(ax)
-    for (name, curve), color in zip(curves.items(), itertools.cycle(("wait", "forward", "update", "copy", "read", "backward"))):
+    ax, colors = axes(ax), itertools.cycle(("wait", "forward", "update", "copy", "read", "backward"))
+    for (name, curve), color in zip(curves.items(), colors):
         points = [100 * curve(n) for n in WORLDS]
         ax.plot(WORLDS, points, "o-", mfc="none", lw=1, color=COLORS[color])
-        ax.annotate(name, (WORLDS[-1], points[-1]), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
+        ax.annotate(name, (WORLDS[-1], points[-1]), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8,
+                    color=COLORS[color])
     if measured: ax.plot(list(measured), [100 * e for e in measured.values()], "o", color="black")
     ax.set_xscale("log", base=2)
     ax.set(ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
@@ -96,18 +114,24 @@ def describe_scaling(
     job:Workload,
     network:Network,
     world_size:int,      # ranks
-    batch:int,           # images of a rank; of all ranks together if `strong`
+    batch_size:int,      # images of a rank; of all ranks together if `strong`
     strong:bool=False,   # the global batch stays
     overlap:bool=True,   # messages travel while backward computes
 ) -> str:
     "Step, waiting, efficiency and the whole run, in words."
-    own = batch / world_size if strong else batch
-    if own < 1: return f"A global batch of {batch:,} leaves some of {world_size:,} ranks without an image: choose a larger batch or fewer ranks."
+    world_size, batch_size = positive_int("world_size", world_size), positive_int("batch_size", batch_size)
+    own = batch_size / world_size if strong else batch_size
+    if own < 1:
+        return (f"A global batch of {batch_size:,} leaves some of {world_size:,} ranks without an image: "
+                "choose a larger batch or fewer ranks.")
     step, waits = job.step(own, network, world_size, overlap), job.exposed(own, network, world_size, overlap)
-    gain = job.efficiency(batch, network, world_size, overlap, strong)
+    gain = job.efficiency(batch_size, network, world_size, overlap, strong)
+    run = job.run_seconds(own, network, world_size, overlap)
     crowd = f" The ranks share {count_text(job.cores, 'core')}." if job.cores and world_size > job.cores else ""
-    return (f"{count_text(world_size, 'rank')} of {own:,.4g} images: a step takes {duration_text(step)}, {duration_text(waits)} of it waiting for gradients of {bytes_text(job.gradient_bytes)}. "
-            f"{gain * world_size:,.4g} times as fast as one rank, efficiency {gain:.0%}. {count_text(job.epochs, 'epoch')}: {duration_text(job.run_seconds(own, network, world_size, overlap))}. Global batch {own * world_size:,.0f}.{crowd}")
+    return (f"{count_text(world_size, 'rank')} of {own:,.4g} images: a step takes {duration_text(step)}, "
+            f"{duration_text(waits)} of it waiting for gradients of {bytes_text(job.gradient_bytes)}. "
+            f"{gain * world_size:,.4g} times as fast as one rank, efficiency {gain:.0%}. "
+            f"{count_text(job.epochs, 'epoch')}: {duration_text(run)}. Global batch {own * world_size:,.0f}.{crowd}")
 
 # %% ../../nbs/views/11_data_parallel.ipynb #2f63da30
 class _ScalingPicture:
@@ -119,58 +143,85 @@ class _ScalingPicture:
         self.curve, = self.ax.plot([], [], "o-", mfc="none", lw=1, color=COLORS["wait"])
         self.chosen, = self.ax.plot([], [], "o", ms=9, color=COLORS["wait"])
         self.measured, = self.ax.plot([], [], "o", color="black")
-        self.ax.text(1, 1.02, "hollow: predicted   large: chosen   black: measured here", transform=self.ax.transAxes, ha="right", fontsize=8)
+        key = "hollow: predicted   large: chosen   black: measured here"
+        self.ax.text(1, 1.02, key, transform=self.ax.transAxes, ha="right", fontsize=8)
         self.canvas = Canvas(fig, [self.curve, self.chosen, self.measured])
 
-    def place(self, efficiency: Callable[[int], float], worlds: Sequence[int], world_size: int, measured: dict[int, float]) -> Canvas:
-        "Move the points."
-        self.curve.set_data(worlds, [100 * efficiency(n) for n in worlds])
-        self.chosen.set_data([world_size], [100 * efficiency(world_size)] if world_size in worlds else [float("nan")])
+    def place(self, predicted: dict[int, float], world_size: int, measured: dict[int, float]) -> Canvas:
+        "Move the points; both are world size -> efficiency."
+        self.curve.set_data(list(predicted), [100 * e for e in predicted.values()])
+        self.chosen.set_data([world_size], [100 * predicted.get(world_size, float("nan"))])
         self.measured.set_data(list(measured), [100 * e for e in measured.values()])
         return self.canvas
 
+@dataclass(frozen=True)
+class MeasuredScaling:
+    "Two ranks on this machine."
+    network:Network      # the link between them
+    efficiency:float     # of two ranks against one
+
 def measure_scaling(
-    batch:int,                  # images of each rank
-    report:Callable[[float, str], None]=lambda share, words: None,
-) -> tuple[Network, dict[int, float]]:  # the link between ranks here, and world size -> efficiency
+    batch_size:int,                  # images of each rank
+    report:Callable[[float, str], None]|None=None,
+) -> MeasuredScaling:
     "Two ranks on this machine: their link, and their step against the step of one that does not average."
-    sizes, large = (2**12, 2**24), batch > 512  # far apart, so that noise does not decide
-    calls = [(all_reduce_seconds, sizes), (step_seconds, 2 * batch, 1 if large else max(1, 640 // batch), 2 if large else 5)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, seconds=max(120, batch))
+    batch_size, large = positive_int("batch_size", batch_size), batch_size > 512
+    steps, repeats = (1, 2) if large else (max(1, 640 // batch_size), 5)
+    ends = (2**12, 2**24)  # far apart, so that noise does not decide
+    calls = [(all_reduce_seconds, ends), (step_seconds, 2 * batch_size, steps, repeats)]
+    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, timeout_seconds=max(120, batch_size))
     seconds = slowest_rank(calls[0] for calls in found.values())
-    alone = measure_compute((max(batch // 2, 1), max(batch, 2)), 2 if large else 7, report).compute(batch)
-    return fit_network({size: median(times) for size, times in seconds.items()}, 2), {1: 1.0, 2: alone / median(found[0][1]["ddp"])}
+    network = Network.fit({size: median(times) for size, times in seconds.items()}, 2)
+    sizes = max(batch_size // 2, 1), max(batch_size, 2)
+    alone = measure_compute(sizes, 2 if large else 7, report).compute(batch_size)
+    return MeasuredScaling(network, alone / median(found[0][1]["ddp"]))
 
 # %% ../../nbs/views/11_data_parallel.ipynb #9d765025
 def scaling_panel() -> ipywidgets.VBox:
     "A panel: a job, a network and a world size -> predicted step, efficiency and run; Run measures two ranks here."
+    return _ScalingPanel().box
+
+class _ScalingPanel:
+    "The panel's controls, picture and button."
+    def __init__(self):
+        self.here, self.picture, self.measured = measure_compute(repeats=3), _ScalingPicture(), {}
+        self.controls = _controls(self.here)
+        button = RunButton(self.work, str, "Measure two ranks here")
+        self.box = panel(self.controls, self.update, "scaling", [button.widget])
+        self.box.button, self.box.controls = button, self.controls
+
+    def update(self, job: Workload, network: Network, world_size: int, batch_size: int, strong: bool,
+               overlap: bool) -> tuple[str, Canvas]:
+        "Words and picture of what the controls say."
+        worlds = [n for n in WORLDS if not strong or n <= batch_size]
+        predicted = {n: job.efficiency(batch_size, network, n, overlap, strong) for n in worlds}
+        own = {} if strong else self.measured.get((job.name, batch_size), {})
+        words = describe_scaling(job, network, world_size, batch_size, strong, overlap)
+        return words, self.picture.place(predicted, world_size, own)
+
+    def work(self, job: Job) -> str:
+        "Measure two ranks, and let the controls speak of them."
+        batch_size, link = self.controls["batch_size"].value, self.controls["network"]
+        found = measure_scaling(batch_size, job.report)
+        self.measured[self.here.name, batch_size] = {1: 1.0, 2: found.efficiency}
+        network = replace(found.network, name=f"measured here, {len(link.options) - len(NETWORKS) + 1}")
+        link.options = [*link.options, (network.name, network)]
+        self.controls["job"].value, link.value = self.here, network
+        self.box.refresh()
+        predicted = self.here.efficiency(batch_size, network, 2)
+        return (f"Two ranks of {batch_size:,} images: efficiency {found.efficiency:.0%} measured, "
+                f"{predicted:.0%} predicted; {bytes_text(network.bytes_per_s)}/s between them.")
+
+def _controls(here: Workload) -> dict[str, ipywidgets.Widget]:
+    "Parameter of the panel's `update` -> its control."
+    jobs = [*WORKLOADS.values(), here, replace(here, name="CNN on MNIST, machines like this", cores=0)]
+    return dict(
+        job=choose("job", {job.name: job for job in jobs}, WORKLOADS["ResNet-50, P100"]),
+        network=choose("network", NETWORKS, NETWORKS["Ethernet, 50 Gbit/s"]),
+        world_size=slider("world size (ranks)", WORLDS, 256),
+        batch_size=slider("batch (images)", [2**n for n in range(14)], 32),
+        strong=_switch("the batch is of all ranks together", False), overlap=_switch("messages overlap backward", True))
+
+def _switch(text: str, value: bool) -> ipywidgets.Checkbox:
     import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    here, picture, measured = measure_compute(rounds=3), _ScalingPicture(), {}
-    jobs = {job.name: job for job in (*WORKLOADS.values(), here, replace(here, name="CNN on MNIST, machines like this", cores=0))}
-    link = w.Dropdown(options=[(name, net) for name, net in NETWORKS.items()], value=NETWORKS["Ethernet, 50 Gbit/s"], description="network", **wide)
-    controls = dict(
-        job=w.Dropdown(options=list(jobs.items()), value=WORKLOADS["ResNet-50, P100"], description="job", **wide), network=link,
-        world_size=slider("world size (ranks)", WORLDS, 256), batch=slider("batch (images)", [2**n for n in range(14)], 32),
-        strong=w.Checkbox(False, description="the batch is of all ranks together", **wide), overlap=w.Checkbox(True, description="messages overlap backward", **wide))
-
-    def update(job: Workload, network: Network, world_size: int, batch: int, strong: bool, overlap: bool) -> tuple[str, Canvas]:
-        worlds = [n for n in WORLDS if not strong or n <= batch]
-        own = measured.get((job.name, batch), {}) if not strong else {}
-        words = describe_scaling(job, network, world_size, batch, strong, overlap)
-        return words, picture.place(lambda n: job.efficiency(batch, network, n, overlap, strong), worlds, world_size, own)
-
-    def work(job: Job) -> str:
-        batch = controls["batch"].value
-        found, points = measure_scaling(batch, job.report)
-        measured[here.name, batch] = points
-        found = replace(found, name=f"measured here, {len(link.options) - len(NETWORKS) + 1}")
-        link.options = [*link.options, (found.name, found)]
-        controls["job"].value, link.value = here, found
-        box.refresh()
-        return f"Two ranks of {batch:,} images: efficiency {points[2]:.0%} measured, {here.efficiency(batch, found, 2):.0%} predicted; {bytes_text(found.bytes_per_s)}/s between them."
-
-    button = RunButton(work, str, "Measure two ranks here")
-    box = panel(controls, update, "scaling", [button.widget])
-    box.button, box.controls = button, controls
-    return box
+    return w.Checkbox(value, description=text, style={"description_width": "150px"}, layout=w.Layout(width="420px"))

@@ -3,24 +3,25 @@
 # %% ../../nbs/views/12_sharding.ipynb #4cf3719a
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine.hardware import NETWORKS
 from ..engine.holdings import Held
 from ..engine.measure import median
 from ..engine.offload import Offload
 from ..engine.ranks import run_ranks
-from ..engine.widgets import COLORS, axes, bytes_text, duration_text, Job, label, panel, RunButton, slider, Svg
-from ..engine.zero import BlockEvent, holdings, most_held
+from ..engine.widgets import (COLORS, Job, RunButton, Svg, axes, bytes_text, choose, duration_text, label, panel,
+                                    slider)
+from ..engine.zero import BlockEvent, held_spans, most_held
 from ..memory import Footprint
-from ..sharding import ELEMENTWISE, offload_seconds, run_sharded, ShardTrial, wire_bytes
+from ..sharding import ELEMENTWISE, ShardTrial, offload_seconds, run_shard_trial, wire_bytes
 from .memory import PANEL_MODELS, SHARDING, panel_profile
 
 # %% auto #0
-__all__ = ['plot_timeline', 'part_sum', 'fullest', 'plot_held', 'plot_offload', 'ShardPlan', 'describe_sharding', 'draw_stages',
-           'measure_stage', 'sharding_panel']
+__all__ = ['plot_timeline', 'plot_held', 'plot_offload', 'ShardPlan', 'describe_sharding', 'draw_stages', 'measure_stage',
+           'sharding_panel']
 
 # %% ../../nbs/views/12_sharding.ipynb #1159313a
 if TYPE_CHECKING:
@@ -30,34 +31,27 @@ if TYPE_CHECKING:
 # %% ../../nbs/views/12_sharding.ipynb #c8049608
 def plot_timeline(
     events:Sequence[BlockEvent],  # of one step
-    always:bool,             # as for `holdings`
-    title:str="",            # of the picture
-    ax:Axes|None=None,       # where to draw
+    always:bool,                  # as for `held_spans`
+    title:str="",                 # of the picture
+    ax:Axes|None=None,            # where to draw
 ) -> Axes:
     "When each block's whole weights (upper bar) and whole gradients (lower) are held, event by event."
-    ax, spans = axes(ax), holdings(events, always)
+    ax, spans = axes(ax), held_spans(events, always)
     blocks = [event.block for event in reversed(events) if event.what == "reduce"]  # backward has them last to first
-    for block, kind, begin, end, _ in spans:
-        ax.barh(blocks.index(block) + (-0.2 if kind == "weights" else 0.2), end - begin, 0.36, left=begin, color=COLORS["update" if kind == "weights" else "backward"])
+    for span in spans:
+        row = blocks.index(span.block) + (-0.2 if span.kind == "weights" else 0.2)
+        color = COLORS["update" if span.kind == "weights" else "backward"]
+        ax.barh(row, span.end - span.begin, 0.36, left=span.begin, color=color)
     ax.set_yticks(range(len(blocks)), [f"block {name}" for name in blocks], fontsize=8)
     ax.set(ylim=(len(blocks) - 0.5, -0.5), xlim=(0, len(events)))
     most = "\n".join(f"{kind}: at most {bytes_text(most_held(spans, kind))}" for kind in ("weights", "gradients"))
     return label(ax, "event", "", f"{title}\n{most}")
 
 # %% ../../nbs/views/12_sharding.ipynb #86fe25b2
-_PARTS = dict(params=("weights", COLORS["update"]), grads=("gradients", COLORS["backward"]), optimizer=("optimizer", COLORS["read"]), activations=("activations", COLORS["forward"]))
+_PARTS = {"params": ("weights", COLORS["update"]), "grads": ("gradients", COLORS["backward"]),
+          "optimizer": ("optimizer", COLORS["read"]), "activations": ("activations", COLORS["forward"])}
 
-def part_sum(
-    found:Held|Footprint,  # measured or predicted
-) -> int:
-    "Bytes of weights, gradients, optimizer state and activations together."
-    return sum(getattr(found, part) for part in _PARTS)
-
-def fullest(
-    ranks:Iterable[Held],  # what each rank holds
-) -> Held:
-    "The rank that holds most."
-    return max(ranks, key=part_sum)
+def _part_sum(found: Held | Footprint) -> int: return sum(getattr(found, part) for part in _PARTS)
 
 def plot_held(
     predicted:dict[str, Footprint],  # way -> the estimate of one rank
@@ -67,18 +61,24 @@ def plot_held(
     "Bytes of a rank by what they are for: predicted hollow, measured solid, with the error of the sum."
     ax = axes(ax, height=0.5 + 0.5 * len(measured))
     for row, (way, found) in enumerate(measured.items()):
-        for shift, source, hollow in ((-0.2, predicted[way], True), (0.2, found, False)):
-            left = 0.0
-            for part, (_words, color) in _PARTS.items():
-                wide = getattr(source, part) / 2**20
-                ax.barh(row + shift, wide, 0.34, left=left, facecolor="none" if hollow else color, edgecolor=color)
-                left += wide
-        ax.annotate(f"{part_sum(predicted[way]) / part_sum(found) - 1:+.1%}", (part_sum(found) / 2**20, row), xytext=(6, -4), textcoords="offset points", fontsize=8)
-    for (words, color), at in zip(_PARTS.values(), (0.0, 0.16, 0.35, 0.53)): ax.text(at, 1.02, words, transform=ax.transAxes, color=color, fontsize=9)
+        _bar(ax, row - 0.2, predicted[way], True)
+        _bar(ax, row + 0.2, found, False)
+        error = _part_sum(predicted[way]) / found.total - 1
+        ax.annotate(f"{error:+.1%}", (found.total / 2**20, row), xytext=(6, -4), textcoords="offset points", fontsize=8)
+    for (words, color), at in zip(_PARTS.values(), (0.0, 0.16, 0.35, 0.53)):
+        ax.text(at, 1.02, words, transform=ax.transAxes, color=color, fontsize=9)
     ax.set_yticks(range(len(measured)), list(measured), fontsize=8)
     ax.set(ylim=(len(measured) - 0.5, -0.5))
     ax.margins(x=0.1)
     return label(ax, "MiB on one rank; hollow: predicted, solid: measured")
+
+def _bar(ax: Axes, row: float, found: Held | Footprint, hollow: bool) -> None:
+    "The parts, one after another."
+    left = 0.0
+    for part, (_words, color) in _PARTS.items():
+        width = getattr(found, part) / 2**20
+        ax.barh(row, width, 0.34, left=left, facecolor="none" if hollow else color, edgecolor=color)
+        left += width
 
 # %% ../../nbs/views/12_sharding.ipynb #12f4ad70
 def plot_offload(
@@ -86,106 +86,141 @@ def plot_offload(
     bytes_per_s:float,         # between device and host, measured
     ax:Axes|None=None,         # where to draw
 ) -> Axes:
-    "Seconds of a step over bytes on the device: measured medians with their spread solid, predictions hollow with their error."
+    "Seconds of a step over bytes on the device: measured medians with their spread solid, predictions hollow."
     ax, alone = axes(ax), median(next(iter(found.values())).seconds)
     for i, (way, o) in enumerate(found.items()):
-        middle, guess = 1e3 * median(o.seconds), 1e3 * offload_seconds(alone, o.copied_bytes, bytes_per_s)
-        ax.errorbar(o.device_bytes / 2**20, middle, [[middle - 1e3 * min(o.seconds)], [1e3 * max(o.seconds) - middle]], fmt="o", color=COLORS["forward"])
-        if i: ax.plot(o.device_bytes / 2**20, guess, "o", ms=11, mfc="none", color=COLORS["wait"])
-        ax.annotate(way + (f": {guess / middle - 1:+.0%}" if i else ""), (o.device_bytes / 2**20, middle), xytext=(9, -16 if i % 2 else 7), textcoords="offset points", fontsize=8)
-    ax.set(xlim=(0, 1.35 * max(o.device_bytes for o in found.values()) / 2**20), ylim=(0, 1.15e3 * max(max(o.seconds) for o in found.values())))
-    return label(ax, "MiB on the device, without activations", "ms a step", f"{bytes_text(bytes_per_s)}/s between device and host")
+        at, middle = o.device_bytes / 2**20, 1e3 * median(o.seconds)
+        guess = 1e3 * offload_seconds(alone, o.copied_bytes, bytes_per_s)
+        spread = [[middle - 1e3 * min(o.seconds)], [1e3 * max(o.seconds) - middle]]
+        ax.errorbar(at, middle, spread, fmt="o", color=COLORS["forward"])
+        if i: ax.plot(at, guess, "o", ms=11, mfc="none", color=COLORS["wait"])
+        words = f"{way}: {guess / middle - 1:+.0%}" if i else way
+        ax.annotate(words, (at, middle), xytext=(9, -16 if i % 2 else 7), textcoords="offset points", fontsize=8)
+    ax.set(xlim=(0, 1.35 * max(o.device_bytes for o in found.values()) / 2**20))
+    ax.set(ylim=(0, 1.15e3 * max(max(o.seconds) for o in found.values())))
+    speed = f"{bytes_text(bytes_per_s)}/s between device and host"
+    return label(ax, "MiB on the device, without activations", "ms a step", speed)
 
 # %% ../../nbs/views/12_sharding.ipynb #8e26c6cd
 @dataclass(frozen=True)
 class ShardPlan:
     "What the panel's controls say."
-    model:str         # one of memory's `PANEL_MODELS`
-    stage:int         # of ZeRO
-    world_size:int    # ranks
-    precision:str     # "fp32" or "bf16"
-    optimizer:str     # one of `ELEMENTWISE`
-    batch:int         # samples of each rank
+    model:str             # one of `PANEL_MODELS`
+    sharding_stage:int    # of ZeRO
+    world_size:int        # ranks
+    precision:str         # "fp32" or "bf16"
+    optimizer:str         # one of `ELEMENTWISE`
+    batch_size:int        # samples of each rank
 
     def footprint(self, stage: int) -> Footprint:
         "Bytes of a rank in this stage."
-        return panel_profile(self.model, self.precision, False, False).at(self.batch, self.optimizer, stage, self.world_size)
+        profile = panel_profile(self.model, self.precision, False, False)
+        return profile.at(self.batch_size, self.optimizer, stage, self.world_size)
 
     def sent(self, stage: int) -> float:
         "Bytes that a rank sends in a step; in bf16 stage 3 gathers two bytes a weight, all else is float32."
         weights = self.footprint(0).params
-        return wire_bytes(weights, stage, self.world_size, gathered=weights / 2 if stage == 3 and self.precision == "bf16" else None)
+        half = stage == 3 and self.precision == "bf16"
+        return wire_bytes(weights, stage, self.world_size, gathered_bytes=weights / 2 if half else None)
 
 def describe_sharding(
     plan:ShardPlan,
 ) -> str:
     "What a rank holds and sends, and what that is against plain data parallelism."
-    total, plain, sent = plan.footprint(plan.stage).total, plan.footprint(0).total, plan.sent(plan.stage)
-    if plan.world_size == 1: return f"One rank has nobody to share with: it holds {bytes_text(plain)} and sends nothing."
-    link = NETWORKS["Ethernet, 10 Gbit/s"]
-    return (f"Each of {plan.world_size:,} ranks holds {bytes_text(total)} at the busiest moment, {total / plain:.0%} of what it would without sharding, and sends {bytes_text(sent)} in a step, "
-            f"{sent / plan.sent(0):.2g} times as much as plain data parallelism. Over {link.name} that takes at least {duration_text(sent / link.bytes_per_s)}. Global batch {plan.batch * plan.world_size:,}.")
+    total, plain = plan.footprint(plan.sharding_stage).total, plan.footprint(0).total
+    if plan.world_size == 1:
+        return f"One rank has nobody to share with: it holds {bytes_text(plain)} and sends nothing."
+    sent, link = plan.sent(plan.sharding_stage), NETWORKS["Ethernet, 10 Gbit/s"]
+    return (f"Each of {plan.world_size:,} ranks holds {bytes_text(total)} at the busiest moment, {total / plain:.0%} "
+            f"of what it would without sharding, and sends {bytes_text(sent)} in a step, "
+            f"{sent / plan.sent(0):.2g} times as much as plain data parallelism. Over {link.name} that takes at least "
+            f"{duration_text(sent / link.bytes_per_s)}. Global batch {plan.batch_size * plan.world_size:,}.")
 
 # %% ../../nbs/views/12_sharding.ipynb #0ec4abef
+_LEFT = 130.0  # pixels, where bars begin
+
 def draw_stages(
     plan:ShardPlan,
     measured:Held|None=None,  # of a rank in the chosen stage
 ) -> Svg:
-    "Bars of what a rank holds in each stage, with the bytes that it sends; the chosen stage is framed, a measurement drawn under it."
+    "Bars of what a rank holds in each stage, with the bytes that it sends; the chosen one is framed."
     found = {stage: plan.footprint(stage) for stage in SHARDING.values()}
-    drawing, scale, left = Svg(760, 250, "memory of one rank in each stage of ZeRO"), 470 / max(f.total for f in found.values()), 130.0
-    colors = [*_PARTS.items(), ("rest", ("temporary, batch, buffers", COLORS["other"]))]
+    drawing = Svg(760, 250, "memory of one rank in each stage of ZeRO")
+    scale = 470 / max(footprint.total for footprint in found.values())
     for row, (words, stage) in enumerate(SHARDING.items()):
-        top, x, parts = 12 + 46 * row, left, found[stage].parts()
-        for part, (_words, color) in colors:
-            drawing.box(x, top, scale * parts[part], 24, color)
-            x += scale * parts[part]
-        if stage == plan.stage: drawing.box(left - 3, top - 4, scale * found[stage].total + 6, 42 if measured else 32, COLORS["wait"], hollow=True)
-        drawing.text(left - 8, top + 16, words, anchor="end", size=11).text(x + 8, top + 11, bytes_text(found[stage].total), size=11).text(x + 8, top + 25, f"sends {bytes_text(plan.sent(stage))}", size=11)
-        if stage == plan.stage and measured: _draw_measured(drawing, measured, left, top + 27, scale)
-    x = left
-    for _part, (words, color) in colors:
+        top, chosen = 12 + 46 * row, stage == plan.sharding_stage
+        end = _draw_parts(drawing, found[stage].parts(), top, 24, scale)
+        if chosen:
+            width, height = scale * found[stage].total + 6, 42 if measured else 32
+            drawing.box(_LEFT - 3, top - 4, width, height, COLORS["wait"], hollow=True)
+        if chosen and measured: _draw_parts(drawing, vars(measured), top + 27, 7, scale)
+        drawing.text(_LEFT - 8, top + 16, words, anchor="end", size=11)
+        drawing.text(end + 8, top + 11, bytes_text(found[stage].total), size=11)
+        drawing.text(end + 8, top + 25, f"sends {bytes_text(plan.sent(stage))}", size=11)
+    _draw_key(drawing)
+    words = "thin bar: measured here, the fuller of two real ranks" if measured else "predicted"
+    return drawing.text(_LEFT, 240, words, size=11)
+
+_REST = {"rest": ("temporary, batch, buffers", COLORS["other"])}
+
+def _draw_parts(drawing: Svg, parts: dict[str, float], top: float, height: float, scale: float) -> float:
+    "The parts as a bar; where it ends."
+    x = _LEFT
+    for part, (_words, color) in (_PARTS | _REST).items():
+        if part not in parts: continue
+        drawing.box(x, top, scale * parts[part], height, color)
+        x += scale * parts[part]
+    return x
+
+def _draw_key(drawing: Svg) -> None:
+    x = _LEFT
+    for words, color in (_PARTS | _REST).values():
         drawing.box(x, 206, 12, 12, color).text(x + 17, 216, words, size=11)
         x += 34 + 6.2 * len(words)
-    return drawing.text(left, 240, "thin bar: measured here, the fuller of two real ranks" if measured else "predicted", size=11)
-
-def _draw_measured(drawing: Svg, held: Held, left: float, top: float, scale: float) -> None:
-    for part, (_words, color) in _PARTS.items():
-        drawing.box(left, top, scale * getattr(held, part), 7, color)
-        left += scale * getattr(held, part)
 
 # %% ../../nbs/views/12_sharding.ipynb #ac9cf46b
 def measure_stage(
     plan:ShardPlan,  # of which stage, optimizer and batch count
-    report:Callable[[float, str], None]=lambda share, words: None,
+    report:Callable[[float, str], None]|None=None,
 ) -> Held:
     "What the fuller of two real ranks holds that train the CNN in float32."
-    trial = ShardTrial(f"stage {plan.stage}", "cnn", plan.optimizer, 2 * plan.batch, 2 * plan.batch)
-    return fullest(run.held for run in run_ranks(run_sharded, 2, trial, share_cores=True, report=report, seconds=600).values())
+    both, strategy = 2 * plan.batch_size, f"stage {plan.sharding_stage}"
+    trial = ShardTrial(samples=both, global_batch=both, strategy=strategy, optimizer=plan.optimizer)
+    found = run_ranks(run_shard_trial, 2, trial, share_cores=True, report=report, timeout_seconds=600)
+    return max((run.held for run in found.values()), key=lambda held: held.total)
 
 def sharding_panel() -> ipywidgets.VBox:
-    "A panel: model, stage, world size, precision, optimizer and batch -> what a rank holds and sends; Run measures two ranks here."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    choose = lambda text, options, value: w.Dropdown(options=options, value=value, description=text, **wide)
-    controls, measured = dict(
-        model=choose("model", list(PANEL_MODELS), "Transformer, 12 x 768, 512 tokens"), stage=choose("sharding", list(SHARDING.items()), 3),
-        world_size=slider("world size (ranks)", [2**i for i in range(11)], 8), precision=choose("precision", ["fp32", "bf16"], "fp32"),
-        optimizer=choose("optimizer", list(ELEMENTWISE), "adam"), batch=slider("batch (samples)", [2**i for i in range(11)], 8)), {}
+    "A panel: model, stage, world size, precision, optimizer and batch -> what a rank holds and sends; Run measures."
+    return _ShardingPanel().box
 
-    def update(**values: Any) -> tuple[str, Svg]:
+class _ShardingPanel:
+    "The panel's controls, picture and button."
+    def __init__(self):
+        self.measured: dict[ShardPlan, Held] = {}
+        powers = [2**i for i in range(11)]
+        self.controls = dict(
+            model=choose("model", list(PANEL_MODELS), "Transformer, 12 x 768, 512 tokens"),
+            sharding_stage=choose("sharding", SHARDING, 3), world_size=slider("world size (ranks)", powers, 8),
+            precision=choose("precision", ["fp32", "bf16"], "fp32"),
+            optimizer=choose("optimizer", list(ELEMENTWISE), "adam"),
+            batch_size=slider("batch (samples)", powers, 8))
+        button = RunButton(self.work, str, "Measure two ranks here")
+        self.box = panel(self.controls, self.update, "sharding", [button.widget])
+        self.box.button, self.box.controls = button, self.controls
+
+    def update(self, **values: Any) -> tuple[str, Svg]:
+        "Words and picture of what the controls say."
         plan = ShardPlan(**values)
-        return describe_sharding(plan), draw_stages(plan, measured.get(plan))
+        return describe_sharding(plan), draw_stages(plan, self.measured.get(plan))
 
-    def work(job: Job) -> str:
-        now = {name: control.value for name, control in controls.items()}
+    def work(self, job: Job) -> str:
+        "Measure two ranks, and let the controls speak of them."
+        now = {name: control.value for name, control in self.controls.items()}
         plan = ShardPlan(**now | dict(model="GluonCNN, 28 px", world_size=2, precision="fp32"))
-        measured[plan] = held = measure_stage(plan, job.report)
-        for name in ("model", "world_size", "precision", "stage", "optimizer", "batch"): controls[name].value = getattr(plan, name)
-        box.refresh()
-        return "; ".join(f"{words} {bytes_text(getattr(held, part))}, predicted {bytes_text(getattr(plan.footprint(plan.stage), part))}" for part, (words, _color) in _PARTS.items()) + "."
-
-    button = RunButton(work, str, "Measure two ranks here")
-    box = panel(controls, update, "sharding", [button.widget])
-    box.button, box.controls = button, controls
-    return box
+        held, guess = measure_stage(plan, job.report), plan.footprint(plan.sharding_stage)
+        self.measured[plan] = held
+        for name, control in self.controls.items(): control.value = getattr(plan, name)
+        self.box.refresh()
+        said = [f"{words} {bytes_text(getattr(held, part))}, predicted {bytes_text(getattr(guess, part))}"
+                for part, (words, _color) in _PARTS.items()]
+        return "; ".join(said) + "."

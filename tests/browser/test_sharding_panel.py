@@ -1,4 +1,4 @@
-"""The sharding panel in a real JupyterLab: by keyboard and mouse, the words against the model, and two real ranks started from it."""
+"""The sharding panel in a real JupyterLab: the words against the model, and two real ranks started from it."""
 import pytest
 from lab import Panel, jobs, wait_until
 
@@ -7,12 +7,14 @@ from mlinfra.engine.widgets import bytes_text
 
 pytestmark = pytest.mark.browser
 CELL = "from mlinfra.views.sharding import sharding_panel\nprobe = sharding_panel()\nprobe"
-LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
+LEFT = ("[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) "
+        "if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]")
 
 
 def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells(CELL)
-    panel, now = Panel(notebook, "sharding"), dict(model="Transformer, 12 x 768, 512 tokens", stage=3, world_size=8, precision="fp32", optimizer="adam", batch=8)
+    panel, now = Panel(notebook, "sharding"), dict(model="Transformer, 12 x 768, 512 tokens", sharding_stage=3,
+                                                   world_size=8, precision="fp32", optimizer="adam", batch_size=8)
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
 
     def says(**changes):
@@ -28,11 +30,11 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     panel.press("world size", "ArrowRight")
     says(world_size=16)
     select("sharding", "ZeRO 1: optimizer")
-    says(stage=1)
+    says(sharding_stage=1)
     select("optimizer", "momentum")
     says(optimizer="momentum")
     panel.press("batch", "Home")
-    says(batch=1)
+    says(batch_size=1)
     select("precision", "bf16")
     says(precision="bf16")
     panel.press("world size", "Home")
@@ -41,9 +43,9 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     panel.drag("world size", 1.0)
     says(world_size=1024)
     panel.press("batch", *["ArrowRight"] * 4)
-    says(batch=16)
+    says(batch_size=16)
     select("sharding", "ZeRO 3: and weights")
-    says(stage=3)
+    says(sharding_stage=3)
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "predicted" in panel.status(), "two ranks are measured", 120)
     says(model="GluonCNN, 28 px", world_size=2, precision="fp32")
@@ -53,7 +55,7 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     assert "measured here, the fuller of two real ranks" in panel.picture()
     notebook.shot("sharding_measured")
     panel.press("batch", "ArrowRight")
-    says(batch=32)
+    says(batch_size=32)
     assert "measured here" not in picture, "a measurement stands beside its own plan only"
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "ranks" in panel.status(), "the ranks start", 60)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from .engine.checks import positive_float, positive_int
+from .engine.checks import LARGEST, positive_float, positive_int, whole_number
 from .training import Run
 
 # %% auto #0
@@ -52,6 +52,7 @@ class Format:
 
     def decode(self, code: int) -> float:
         "The number that these bits stand for, exactly."
+        code = whole_number("code", code, -LARGEST)
         if not 0 <= code < 2**self.bits:
             raise ValueError(f"a code of {self.name} lies between 0 and {2**self.bits - 1:,}, got {code}")
         negative, magnitude = divmod(code, 2 ** (self.bits - 1))

@@ -121,8 +121,8 @@ def fit_device(
     context:int,                  # tokens that a token attends to
 ) -> Roofline:
     "A device with the two times; where none has them, one whose arithmetic makes up the longer width's."
-    if len(seconds) != 2: raise ValueError(f"seconds must hold two widths, got {len(seconds)}")
     tokens, context = positive_int("tokens", tokens), positive_int("context", context)
+    if len(seconds) != 2: raise ValueError(f"seconds must hold two widths, got {len(seconds)}")
     (small, fast), (large, slow) = sorted(seconds.items())
     values = 4 * (BLOCK_WORK.divided + BLOCK_WORK.repeated)
     amounts = [(BLOCK_WORK.flops(width, tokens, context), values * tokens * width) for width in (small, large)]

@@ -180,8 +180,9 @@ def bubble(
     if name in SEVERAL_STAGES and plan.micro_batches < plan.world_size:
         raise ValueError(f"micro_batches must be at least the {world_size:,} ranks for {name}'s formula, "
                          f"got {micro_batches:,}")
-    times = {"forward": forward, "inputs": inputs, "weights": weights}
-    one = positive_float("forward + inputs + weights", sum(nonnegative_float(*time) for time in times.items()))
+    forward, inputs = nonnegative_float("forward", forward), nonnegative_float("inputs", inputs)
+    weights = nonnegative_float("weights", weights)
+    one = positive_float("forward + inputs + weights", forward + inputs + weights)
     lost = (plan.world_size - 1) * _lost_for_each_rank(plan, forward, inputs, weights)
     return lost / (plan.micro_batches * one + lost)
 

@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .engine.ablation import Bench, Budget, Neighbours, Pipeline, Stall, make_pipeline, measure_rounds, too_little
-from .engine.checks import positive_float
+from .engine.ablation import (Bench, Budget, Neighbours, Pipeline, Stall, make_pipeline, measure_rounds,
+                                     too_little)
+from .engine.checks import nonnegative_float, nonnegative_int, positive_float, positive_int
 from .engine.loaders import Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state
 from .engine.measure import Estimate, Rounds, Stopwatch, medians, resampled, rounds
 from .engine.remedies import Advice, all_advice
 from .engine.widgets import duration_text
 
 # %% auto #0
-__all__ = ['STAGES', 'VERDICTS', 'Setting', 'read_share', 'stage_seconds', 'ranked', 'judge', 'verdict_of', 'Verification',
-           'Diagnosis', 'diagnose']
+__all__ = ['STAGES', 'VERDICTS', 'Setting', 'read_share', 'stage_seconds', 'judge', 'verdict_of', 'Verification', 'Diagnosis',
+           'diagnose']
 
 # %% ../nbs/08_doctor.ipynb #0a243f2a
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% ../nbs/08_doctor.ipynb #86531f48
-STAGES = ("storage", "preprocessing", "loading", "worker_transfer", "transfer", "compute", "between")  # of a training step
+# of a training step
+STAGES = ("storage", "preprocessing", "loading", "worker_transfer", "transfer", "compute", "between")
 VERDICTS = ("storage", "preprocessing", "loading", "transfer", "compute", "between", "mixed", "inconclusive")
 
 # %% ../nbs/08_doctor.ipynb #1a80b9df
@@ -39,6 +41,9 @@ class Setting:
     cores:int=1                     # that they share
     stalls:tuple[Stall, ...]=()     # what happens on every 20th step only
 
+    def __post_init__(self):
+        nonnegative_int("workers", self.workers), positive_int("cores", self.cores)
+
 def read_share(
     wait:float,     # seconds that loading a batch waits
     work:float,     # seconds that it computes
@@ -46,7 +51,8 @@ def read_share(
     cores:int,      # that they share
 ) -> float:
     "The share of loading's time that reading is to blame for."
-    hands = max(workers, 1)
+    wait, work = nonnegative_float("wait", wait), nonnegative_float("work", work)
+    hands, cores = max(nonnegative_int("workers", workers), 1), positive_int("cores", cores)
     def pace(wait: float, work: float) -> float: return max((wait + work) / hands, work / min(hands, cores))
     now = pace(wait, work)
     without_wait, without_work = now - pace(0.0, work), now - pace(wait, 0.0)
@@ -68,15 +74,16 @@ def stage_seconds(
 def _data_stages(m: dict[str, float], data: float, setting: Setting) -> dict[str, float]:
     "Loading's time, divided between reading and transforming where they can be told apart."
     load = max(m["load"], 1e-12)
-    elsewhere = setting.workers == 0 and data > 3 * load + 1e-3  # it takes longer in the loop than alone: nobody saw why
+    # it takes longer in the loop than alone: nobody saw why
+    elsewhere = setting.workers == 0 and data > 3 * load + 1e-3
     if elsewhere or m["unknown"] > 0.2 * load: return {"loading": data}
     reading = data * read_share(m["storage"], max(load - m["storage"], 0.0), setting.workers, setting.cores)
     return {"storage": reading, "preprocessing": data - reading}
 
-def ranked(
+def _ranked(
     seconds:dict[str, float],  # stage -> seconds of a step
 ) -> tuple[str, float]:        # the stage with most of the step; how many times as much as the next
-    "The stage that leads, and by how much; both ways of a batch, from worker and to the device, count as one, transfer."
+    "The stage that leads, and by how much; from worker to host and from host to device count as one, transfer."
     travel = {"transfer": seconds["worker_transfer"] + seconds["transfer"]}
     both = {stage: s for stage, s in seconds.items() if stage != "worker_transfer"} | travel
     (top, most), (_, second), *_ = sorted(both.items(), key=lambda item: -item[1])
@@ -86,7 +93,7 @@ def judge(
     seconds:dict[str, float],  # stage -> seconds of a step
 ) -> str:
     "One of `VERDICTS`: the stage with most of the step, if it has half as much again as the next."
-    top, lead = ranked(seconds)
+    top, lead = _ranked(seconds)
     return "mixed" if lead < 1.5 else top
 
 # %% ../nbs/08_doctor.ipynb #b4bb20bf
@@ -97,10 +104,11 @@ def verdict_of(
     "The verdict that the rounds support."
     if len(measured) < 3: return "inconclusive"
     now = stage_seconds(medians(measured), setting)
-    said, (top, _) = judge(now), ranked(now)
+    said, (top, _) = judge(now), _ranked(now)
     drawn = [stage_seconds(m, setting) for m in resampled(measured)]
-    if said == "mixed": return "mixed" if sum(judge(d) == "mixed" for d in drawn) >= 0.9 * len(drawn) else "inconclusive"
-    return said if sum(ranked(d)[0] == top for d in drawn) >= 0.95 * len(drawn) else "inconclusive"
+    if said == "mixed":
+        return "mixed" if sum(judge(d) == "mixed" for d in drawn) >= 0.9 * len(drawn) else "inconclusive"
+    return said if sum(_ranked(d)[0] == top for d in drawn) >= 0.95 * len(drawn) else "inconclusive"
 
 # %% ../nbs/08_doctor.ipynb #d5b4c99b
 @dataclass(frozen=True)
@@ -121,8 +129,9 @@ class Verification:
         return self.advice.predicted_speedup / self.measured_speedup - 1
 
     def __str__(self) -> str:
-        return (f"{self.advice.change}: predicted {self.advice.predicted_speedup:.2f}, measured {self.measured_speedup:.2f} times as fast "
-                f"({self.speedup.low:.2f} to {self.speedup.high:.2f}); the prediction was off by {self.error:+.0%}")
+        predicted, found = self.advice.predicted_speedup, self.speedup
+        return (f"{self.advice.change}: predicted {predicted:.2f}, measured {found.value:.2f} times as fast "
+                f"({found.low:.2f} to {found.high:.2f}); the prediction was off by {self.error:+.0%}")
 
     __repr__ = __str__
 
@@ -145,9 +154,10 @@ class Diagnosis:
         budget_seconds:float=15.0,      # to spend
         report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
     ) -> Verification:
-        "Follow the advice on the private copy, in turn with the pipeline as it is, and compare. ValueError where there is no advice."
+        "Follow the advice on the private copy, in turn with the pipeline as it is; ValueError if there is none."
         budget = Budget(positive_float("budget_seconds", budget_seconds), report)
-        if advice is None and not self.advice: raise ValueError("there is no advice to verify: nothing that the doctor knows would help")
+        if advice is None and not self.advice:
+            raise ValueError("there is no advice to verify: nothing that the doctor knows would help")
         return _verify(self.pipeline, self.advice[0] if advice is None else advice, budget)
 
     def table(self) -> pd.DataFrame:
@@ -159,21 +169,23 @@ class Diagnosis:
 
     def __str__(self) -> str:
         total = sum(e.value for e in self.stages.values())
-        lines = [f"verdict: {self.verdict}. A step takes {_interval(self.step)}, {self.rounds} rounds):"]
-        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   ({duration_text(e.low)} to {duration_text(e.high)})"
-                  for name, e in self.stages.items()]
+        step = f"A step takes {duration_text(self.step.value)} {_between(self.step)} in {self.rounds} rounds:"
+        lines = [f"verdict: {self.verdict}. {step}"]
+        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   {_between(e)}" for name,
+                  e in self.stages.items()]
         lines += [f"note: {remark}" for remark in self.remarks]
-        lines += [f"advice: {advice}" for advice in self.advice] or ["advice: none; nothing that the doctor knows would gain 5%"]
+        lines += [f"advice: {advice}"
+                  for advice in self.advice] or ["advice: none; nothing that the doctor knows would gain 5%"]
         return "\n".join(lines)
 
     __repr__ = __str__
 
-def _interval(e: Estimate) -> str: return f"{duration_text(e.value)} ({duration_text(e.low)} to {duration_text(e.high)}"
+def _between(e: Estimate) -> str: return f"({duration_text(e.low)} to {duration_text(e.high)})"
 
 # %% ../nbs/08_doctor.ipynb #d16103b0
 def diagnose(
     model:nn.Module,                            # any; it is copied, and stays as it is
-    loader:Any,                                 # a DataLoader, a data set, or anything that yields batches again and again; it stays as it is
+    loader:Any,                                 # a DataLoader, a data set, or what yields batches again and again
     *,
     loss_fn:Callable|None=None,                 # of outputs and targets; None: guessed
     step:Callable[[nn.Module, Any], torch.Tensor]|None=None,  # model and batch -> loss, where `loss_fn` does not fit
@@ -182,15 +194,16 @@ def diagnose(
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
     transfer:Callable[[Any], Any]|None=None,    # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False,                   # memory format of model and images
-    between:Callable[[int], Any]|None=None,     # what your loop does after a step, given its number: logging, validation, a checkpoint
-    read:str|None=None,                         # where the data set reads, such as "dataset.fetch" or "__getitem__"; None: looked for
+    between:Callable[[int], Any]|None=None,     # what your loop does after step n: logging, validation, a checkpoint
+    read:str|None=None,                         # where the data set reads, such as "__getitem__"; None: looked for
     transform:str|None=None,                    # where it transforms; None: looked for
     budget_seconds:float=30.0,                  # to spend; warns beforehand if three rounds need more
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
 ) -> Diagnosis:
-    "Find the stage that holds training back, by repeated ablation, and predict what cures would gain. ValueError on nonsense, before anything runs."
+    "Find the stage that holds training back, and predict what cures would gain. ValueError on nonsense."
     budget = Budget(positive_float("budget_seconds", budget_seconds), report)
-    pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device, precision=precision,
+    pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device,
+                         precision=precision,
                          transfer=transfer, channels_last=channels_last, between=between)
     places, remarks = _places(pipe.loader, read, transform), []
     with preserve_rng_state(pipe.loader), Bench(pipe, places, min(0.3, budget.seconds / 100), budget) as bench:
@@ -203,7 +216,8 @@ def diagnose(
 def _places(loader: Any, read: str | None, transform: str | None) -> dict:
     "What is put under a clock in the data set."
     if loader_kind(loader) == "map": return find_callables(loader.dataset, read, transform)
-    if read or transform: raise ValueError("read and transform can be named for a DataLoader over a map-style data set only")
+    if read or transform:
+        raise ValueError("read and transform can be named for a DataLoader over a map-style data set only")
     return {}
 
 def _setting(bench: Bench) -> Setting: return Setting(bench.workers, bench.cores, tuple(bench.stalls()))
@@ -223,13 +237,15 @@ def _diagnosis(bench: Bench, measured: Rounds, advice: tuple[Advice, ...], remar
     step = Estimate.of_rounds(lambda m: m["full"] + m["between"] + stalled, measured)
     loading = Loading(m["load"], m["storage"], m["collate"], m["unknown"], m["asleep"])
     stages = {stage: seconds_of(stage) for stage in stage_seconds(m, setting)}
-    return Diagnosis(verdict_of(measured, setting), step, stages, loading, advice, tuple(remarks), len(measured), bench.pipe)
+    return Diagnosis(verdict_of(measured, setting), step, stages, loading, advice, tuple(remarks), len(measured),
+                     bench.pipe)
 
 # %% ../nbs/08_doctor.ipynb #3ee858e2
 def _remarks(bench: Bench, measured: Rounds) -> list[str]:
     "What a reader should know before believing the figures."
     m, setting = medians(measured), _setting(bench)
-    words = [_too_few(measured), _told_apart(bench, m, setting), _too_many_workers(m, setting), _hidden(measured, setting)]
+    words = [_too_few(measured), _told_apart(bench, m, setting), _too_many_workers(m, setting),
+             _hidden(measured, setting)]
     return [word for word in (*words, *map(_stalled, setting.stalls)) if word]
 
 def _too_few(measured: Rounds) -> str:
@@ -240,7 +256,8 @@ def _too_few(measured: Rounds) -> str:
 def _told_apart(bench: Bench, m: dict[str, float], setting: Setting) -> str:
     if stage_seconds(m, setting).get("loading", 0.0) < 0.05 * m["full"]: return ""
     whose = type(getattr(bench.pipe.loader, "dataset", bench.pipe.loader)).__name__
-    if bench.kind != "map": return f"reading and transforming cannot be told apart in {whose}: in a map-style data set they could"
+    if bench.kind != "map":
+        return f"reading and transforming cannot be told apart in {whose}: in a map-style data set they could"
     known = ", ".join(".".join(place) for place in bench.places) or "anything the doctor knows"
     return (f"reading and transforming cannot be told apart in {whose}: it read files or slept outside of {known}; "
             'more workers help with either, and read="..." names what reads, such as "__getitem__"')
@@ -257,15 +274,16 @@ def _hidden(measured: Rounds, setting: Setting) -> str:
     return f"{duration_text(m['load'])} of loading are hidden by {setting.workers} workers" if hidden else ""
 
 def _stalled(stall: Stall) -> str:
-    return (f"every {stall.every}th step or so takes {duration_text(stall.seconds)} longer than the others, in the {stall.where}: "
-            "counted as between")
+    return (f"every {stall.every}th step or so takes {duration_text(stall.seconds)} longer than the others, "
+            f"in the {stall.where}: counted as between")
 
 # %% ../nbs/08_doctor.ipynb #506a9087
 def _verify(pipe: Pipeline, advice: Advice, budget: Budget) -> Verification:
     "Both pipelines in turn, until the time is up."
     visit = budget.seconds / 30
     with preserve_rng_state(pipe.loader), advice.apply(pipe) as changed:
-        with Bench(pipe, visit_seconds=visit, budget=budget) as before, Bench(changed, visit_seconds=visit, budget=budget) as after:
+        with Bench(pipe, visit_seconds=visit, budget=budget) as before, Bench(changed, visit_seconds=visit,
+            budget=budget) as after:
             before.full(), after.full()
             def both() -> dict[str, float]:
                 budget.say("as it is, and cured, in turn")

@@ -112,7 +112,8 @@ def _ready(model: nn.Module, variant: str, device: torch.device, batches: Iterab
         for batch in batches: predictor(batch)
     except Exception as error:  # a compiler may fail in any way; the other variants must not
         if variant != "compiled": raise
-        return f"torch.compile fails here: {type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"[:160]
+        words = next(iter(str(error).strip().splitlines()), "")
+        return f"torch.compile fails here: {type(error).__name__}: {words}"[:160]
     return predictor
 
 # %% ../nbs/05_inference.ipynb #f1c8f991
@@ -124,7 +125,8 @@ def sweep_batches(
     repeats:int=30,                              # rounds
     device:str|torch.device|None=None,           # None: a GPU where there is one
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
-) -> pd.DataFrame:                               # a row for each variant and batch size, with the fields of `LatencyRow`
+# a row for each variant and batch size, with the fields of `LatencyRow`
+) -> pd.DataFrame:
     "Latency and throughput for each batch size and way of answering, measured in turn."
     import pandas as pd
     variants, device = [one_of("each of variants", v, VARIANTS) for v in variants], pick_device(device)
@@ -133,8 +135,11 @@ def sweep_batches(
     ready = {v: _ready(model, v, device, batches.values()) for v in variants}
     cells = [(v, b) for v in variants for b in batches]
     able = [(v, b) for v, b in cells if isinstance(ready[v], Predictor)]
-    found = rounds(lambda: {(v, b): timed_answer(ready[v], batches[b]) for v, b in able}, most=positive_int("repeats", repeats), report=report)
-    return pd.DataFrame([_row(v, b, [times[v, b] for times in found]) if (v, b) in able else LatencyRow(v, b, note=ready[v]) for v, b in cells])
+    found = rounds(lambda: {(v, b): timed_answer(ready[v], batches[b]) for v, b in able},
+                   most=positive_int("repeats", repeats), report=report)
+    def row(v: str, b: int) -> LatencyRow:
+        return _row(v, b, [times[v, b] for times in found]) if (v, b) in able else LatencyRow(v, b, note=ready[v])
+    return pd.DataFrame([row(v, b) for v, b in cells])
 
 # %% ../nbs/05_inference.ipynb #c7fe2c51
 def _stream_at(rate: float, unit: Sequence[float], service: ServiceTime, policy: Policy) -> Stream:
@@ -150,7 +155,8 @@ def latency_curve(
 ) -> dict[float, StreamSummary]:  # rate -> its stream in figures
     "What each arrival rate would do to the latencies, simulated."
     unit = poisson_arrivals(1.0, requests, seed)
-    return {rate: _stream_at(rate, unit, service, policy).summary() for rate in (positive_float("each of rates", r) for r in rates)}
+    return {rate: _stream_at(rate, unit, service,
+                             policy).summary() for rate in (positive_float("each of rates", r) for r in rates)}
 
 # %% ../nbs/05_inference.ipynb #7fa41725
 def highest_rate(
@@ -165,7 +171,8 @@ def highest_rate(
     unit = poisson_arrivals(1.0, requests)
     def holds(rate: float) -> bool:
         stream = _stream_at(rate, unit, service, policy)
-        return sum(s <= bound for s in stream.latencies) >= share * len(stream.due)  # a request that was shed is too late
+        # a request that was shed is too late
+        return sum(s <= bound for s in stream.latencies) >= share * len(stream.due)
     step = service.throughput(policy.max_batch_size) / 24
     low = next((i * step for i in range(36, 0, -1) if holds(i * step)), 0.0)
     high = low + step

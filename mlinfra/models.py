@@ -132,6 +132,7 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1):
         super().__init__()
+        width = positive_int("width", width)
         self.conv1, self.bn1 = _conv(inputs, width, 3, stride), nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
         self.conv2, self.bn2 = _conv(width, width, 3), nn.BatchNorm2d(width)
@@ -149,6 +150,7 @@ class Bottleneck(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1):
         super().__init__()
+        width = positive_int("width", width)
         outputs = width * self.expansion
         self.conv1, self.bn1 = _conv(inputs, width, 1), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = _conv(width, width, 3, stride), nn.BatchNorm2d(width)
@@ -173,6 +175,7 @@ class ResNet(nn.Module):
         in_channels:int|None=None,                # of the images; None: 3 for imagenet, 1 for small
     ):
         super().__init__()
+        num_classes = positive_int("num_classes", num_classes)
         small = one_of("stem", stem, ("imagenet", "small")) == "small"
         in_channels = (1 if small else 3) if in_channels is None else positive_int("in_channels", in_channels)
         self.conv1, self.bn1 = _conv(in_channels, 64, 3 if small else 7, 2), nn.BatchNorm2d(64)
@@ -181,7 +184,7 @@ class ResNet(nn.Module):
         self.layer1, self.layer2, self.layer3, self.layer4 = (
             self._stage(block, 64 * 2**i, depth, stride=1 if i == 0 else 2) for i, depth in enumerate(depths))
         self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(self.channels, positive_int("num_classes", num_classes))
+        self.fc = nn.Linear(self.channels, num_classes)
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d): nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from .data import BatchLoader, to_float
 from .engine.chains import chain, check_untied
-from .engine.checks import ceil_div, nonnegative_float, one_of, positive_float, positive_int
+from .engine.checks import ceil_div, nonnegative_float, nonnegative_int, one_of, positive_float, positive_int
 from .engine.layer_costs import profile_layers
 from .engine.pipeline_pass import PipelinePass
 from .engine.rank_data import accuracy_of_ranks
@@ -37,6 +37,7 @@ def interleave_operations(
     lag:int|None=None,                    # turns by which W follows I; None: both are one B
 ) -> list[Operation]:
     "Forwards and backwards by turns, after a lead of forwards."
+    lead, lag = nonnegative_int("lead", lead), None if lag is None else nonnegative_int("lag", lag)
     todo = [Operation(FORWARD, *pair) for pair in forwards[:lead]]
     for turn, pair in enumerate(backwards):
         todo += [Operation(FORWARD, *ahead) for ahead in forwards[lead + turn:lead + turn + 1]]
@@ -179,11 +180,11 @@ def bubble(
     if name in SEVERAL_STAGES and plan.micro_batches < plan.world_size:
         raise ValueError(f"micro_batches must be at least the {world_size:,} ranks for {name}'s formula, "
                          f"got {micro_batches:,}")
-    one = positive_float("forward + inputs + weights", _sum_of_times(forward, inputs, weights))
+    forward, inputs = nonnegative_float("forward", forward), nonnegative_float("inputs", inputs)
+    weights = nonnegative_float("weights", weights)
+    one = positive_float("forward + inputs + weights", forward + inputs + weights)
     lost = (plan.world_size - 1) * _lost_for_each_rank(plan, forward, inputs, weights)
     return lost / (plan.micro_batches * one + lost)
-
-def _sum_of_times(*times: float) -> float: return sum(nonnegative_float("a time", seconds) for seconds in times)
 
 def _lost_for_each_rank(plan: _Plan, forward: float, inputs: float, weights: float) -> float:
     "Time that a rank is idle for each of the others."
@@ -213,7 +214,7 @@ def least_maximum(
     allowed:Callable[[int, int, int], bool],  # whether it may
 ) -> tuple[int, ...]|None:                    # bounds; None where nothing is allowed
     "The cut whose largest load is least: every last stage is tried on every best cut of what comes before."
-    never = float("inf")
+    stages, never = _stage_count(stages, positive_int("layers", layers)), float("inf")
     best, choices = [0.0] + [never] * layers, []  # best[j]: the largest load of the best cut of the first j layers
     for stage in range(stages):
         new, choice = [never] * (layers + 1), [0] * (layers + 1)
@@ -353,8 +354,7 @@ def train_pipeline(
         parts = _micro_batches(micro_batches, positive_int("batch_size", batch_size), world_size)
         loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model)
         some = train.tensors[0][:ceil_div(batch_size, parts)]
-        if some.dtype == torch.uint8: some = to_float(some)
-        bounds = _agreed_bounds(pieces, some)  # on the processor
+        bounds = _agreed_bounds(pieces, to_float(some) if some.dtype == torch.uint8 else some)  # on the processor
         check_untied(pieces, bounds)
         model.to(place)
         stage = pieces[bounds[rank]:bounds[rank + 1]]

@@ -14,14 +14,18 @@ from .engine.clusters import ACCELERATORS, USABLE_SHARE, Cluster, cluster
 from .engine.hardware import DEVICES
 from .engine.published_runs import PublishedRun
 from .engine.specs import CHECKPOINTING, ModelSpec, ParallelConfig, TransformerSpec
-from .engine.step_model import DeviceBytes, StepSeconds, device_bytes, micro_batches, stage_layers, step_seconds
+from .engine.step_model import DeviceBytes, StepSeconds
+from .engine.step_model import device_bytes, micro_batches, stage_layers, step_seconds
 from .engine.widgets import bytes_text, count_text, duration_text
 
 # %% auto #0
 __all__ = ['MICRO_BATCHES', 'CHUNKS', 'MARGIN', 'JOBS', 'PricedConfig', 'infeasible_reason', 'price', 'parallel_configs',
-           'order_by_time', 'Recommendation', 'recommend', 'predict_run', 'calibrate_cluster', 'compare_published']
+           'order_by_time', 'Recommendation', 'recommend', 'predict_run', 'calibrate_cluster', 'compare_published',
+           'cluster']
 
 # %% ../nbs/15_planner.ipynb #6f857dde
+_all_ = ["cluster"]  # so that one import is enough
+
 if TYPE_CHECKING:
     import pandas as pd
 

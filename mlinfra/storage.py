@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from .arithmetic import Stages
-from .engine.checks import one_of, positive_int, positive_ints, whole_number
+from .engine.checks import nonnegative_int, one_of, positive_int, positive_ints, whole_number
 from .engine.hardware import StorageModel
 from .engine.jpegs import JpegFolder, decode_image, read_file
 from .engine.reads import measure_reads, read_block
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 def sweep_blocks(
     path:str|os.PathLike,                                         # a file much larger than the blocks
     blocks:Iterable[int]=tuple(4096 << 2 * i for i in range(6)),  # bytes: 4 KiB to 4 MiB
-    reads:int=100,                                                # of each kind, and at least 8 MiB; fewer where the file ends
+    # of each kind, and at least 8 MiB; fewer where the file ends
+    reads:int=100,
     in_flight:int=1,                                              # threads that read at once
 ) -> pd.DataFrame:  # cache, pattern, block_bytes, bytes_per_s, operations_per_s, p50_seconds, p99_seconds, cached_share
     "Reads of each size, cold and warm, random and sequential."
@@ -45,18 +46,21 @@ def sweep_blocks(
     for block in positive_ints("blocks", tuple(blocks)):
         for cold, pattern in itertools.product((True, False), ("random", "sequential")):
             r = measure_reads(path, block, pattern, max(reads, (8 << 20) // block), cold, in_flight)
-            rows.append(dict(cache="cold" if cold else "warm", pattern=pattern, block_bytes=block, bytes_per_s=r.bytes_per_s,
-                             operations_per_s=r.operations_per_s, p50_seconds=r.percentile(50), p99_seconds=r.percentile(99),
+            rows.append(dict(cache="cold" if cold else "warm", pattern=pattern, block_bytes=block,
+                             bytes_per_s=r.bytes_per_s,
+                             operations_per_s=r.operations_per_s, p50_seconds=r.percentile(50),
+                             p99_seconds=r.percentile(99),
                              cached_share=r.cached_share))
     return pd.DataFrame(rows)
 
 # %% ../nbs/07_storage.ipynb #5fd2cbae
 class _Shared(ctypes.Structure):
     "What all processes know of the simulated device."
-    _fields_ = (("free_at", ctypes.c_double), ("seconds", ctypes.c_double), ("reads", ctypes.c_int64), ("bytes", ctypes.c_int64))
+    _fields_ = (("free_at", ctypes.c_double), ("seconds", ctypes.c_double), ("reads", ctypes.c_int64),
+                ("bytes", ctypes.c_int64))
 
 class SimulatedStorage:
-    "Real reads, each held until the modelled device would have delivered it; threads and worker processes share the device."
+    "Real reads, each held until the modelled device would have delivered it; threads and processes share the device."
     lock_seconds = 10.0  # nobody holds the device longer, unless it died
 
     def __init__(
@@ -81,7 +85,9 @@ class SimulatedStorage:
         with self._held() as shared:
             shared.free_at = max(begin, shared.free_at) + self.model.service(size)
             ready = max(shared.free_at + self.model.latency_seconds, time.monotonic())
-            shared.reads, shared.bytes, shared.seconds = shared.reads + 1, shared.bytes + size, shared.seconds + ready - begin
+            shared.reads = shared.reads + 1
+            shared.bytes = shared.bytes + size
+            shared.seconds = shared.seconds + ready - begin
             return ready
 
     @contextmanager
@@ -119,7 +125,8 @@ def sweep_in_flight(
     import pandas as pd
     device, rows, reads = SimulatedStorage(model), [], positive_int("reads", reads)
     for n in positive_ints("in_flight", tuple(in_flight)):
-        measured = measure_reads(path, bytes, reads=max(reads, 8 * n), cold=False, in_flight=n, read=device, budget_seconds=2.0)
+        measured = measure_reads(path, bytes, reads=max(reads, 8 * n), cold=False, in_flight=n, read=device,
+                                 budget_seconds=2.0)
         rows.append((n, model.throughput(bytes, n), measured.operations_per_s))
     frame = pd.DataFrame(rows, columns=["in_flight", "predicted_per_s", "measured_per_s"])
     return frame.assign(error=frame.predicted_per_s / frame.measured_per_s - 1)
@@ -151,7 +158,7 @@ class ReadAhead(Dataset):
 
 # %% ../nbs/07_storage.ipynb #2ab7d6a1
 class ShardDataset(IterableDataset):
-    "Images in tar shards: yields (uint8 tensor of 3 x height x width, int), each sample once an epoch over all ranks and workers."
+    "Images in tar shards: (uint8 tensor of 3 x height x width, int), each once an epoch over all ranks and workers."
     def __init__(
         self,
         root:str|os.PathLike,            # a folder of .tar files, such as `write_shards` makes
@@ -162,8 +169,10 @@ class ShardDataset(IterableDataset):
         rank:int=0,                      # which process of a distributed run
         world_size:int=1,                # processes of a distributed run
         buffer:int=1000,                 # samples, still encoded, that each worker mixes
-        on_error:str="raise",            # an image that cannot be decoded: "raise" names it, "skip" warns; a damaged shard always raises
-        read:Callable[[str, int, int], torch.Tensor]=read_block,          # path, start, bytes -> bytes, such as a `SimulatedStorage`
+        # an image that cannot be decoded: "raise" names it, "skip" warns; a damaged shard always raises
+        on_error:str="raise",
+        # path, start, bytes -> bytes, such as a `SimulatedStorage`
+        read:Callable[[str, int, int], torch.Tensor]=read_block,
         block_bytes:int=4 << 20,         # of a read
         decode:Callable[[torch.Tensor, str], torch.Tensor]=decode_image,  # bytes, name -> pixels
     ):
@@ -180,11 +189,11 @@ class ShardDataset(IterableDataset):
         epoch:int,  # from 0
     ) -> None:
         "Choose the order of the next epoch; without it every epoch has the same."
-        self._epoch[0] = epoch
+        self._epoch[0] = nonnegative_int("epoch", epoch)
 
     @property
     def samples(self) -> int | None:
-        "Samples in all shards, or None where no index tells. A rank's share depends on the number of workers, so there is no length."
+        "Samples in all shards, or None where no index tells. A rank's share depends on its workers: it has no length."
         counts = [shard.samples for shard in self.shards]
         return None if None in counts else sum(counts)
 
@@ -196,7 +205,8 @@ class ShardDataset(IterableDataset):
         own = shard_share(len(order), slot, self.world_size * workers)
         samples = (sample for shard, part, parts in own
                    for sample in itertools.islice(order[shard].read(self.read, self.block_bytes), part, None, parts))
-        for place, members in mixed(samples, self.buffer, self._rng(slot)) if self.shuffle else samples: yield from self._decoded(place, members)
+        for place, members in mixed(samples, self.buffer, self._rng(slot)) if self.shuffle else samples:
+            yield from self._decoded(place, members)
 
     def _rng(self, slot: int) -> random.Random: return random.Random(f"{self.seed} {int(self._epoch)} {slot}")
 

@@ -3,84 +3,27 @@
 # %% ../nbs/14_tensor_parallel.ipynb #c59ab112
 from __future__ import annotations
 
-import copy
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from .data import to_float
-from .engine.checks import positive_int
-from .engine.collectives import CollectiveLog
-from .engine.machine import keep_memory
-from .engine.rank_data import first_digits, ShardLoader
-from .engine.ranks import rank_and_world_size
-from .engine.tensor_costs import CONTEXT
-from .engine.trials import RankTrialResult
-from .engine.saved import saved_bytes
-from .models import GluonCNN
+from .engine.checks import one_of
+from .engine.collectives import Group
+from .engine.parallel_plans import COLUMN, ENTER, INNER_COLUMN, NORM, ROW, SLICE, ParallelStyle, cuts_tokens
 
 # %% auto #0
-__all__ = ['BLOCK_PLAN', 'CNN_PLAN', 'KINDS', 'CASES', 'place_in', 'own_slice', 'summed', 'all_gathered', 'reduce_scattered',
-           'CopyIn', 'AddUp', 'ColumnLinear', 'RowLinear', 'ColumnConv', 'RowConv', 'Attention', 'Block', 'Stack',
-           'block_plan', 'parallelize', 'Compared', 'cuts', 'compare', 'styles', 'split_model', 'GatherIn',
-           'ScatterOut', 'SlicedNorm', 'SliceIn', 'JoinOut', 'Edge', 'RowReader', 'Training', 'train_parts',
-           'layer_seconds']
-
-# %% ../nbs/14_tensor_parallel.ipynb #3b3ebebb
-def place_in(
-    group:dist.ProcessGroup|None=None,  # None: all ranks
-) -> tuple[int, int]:
-    "This rank's number in the group, and the group's size; (0, 1) where there is no process group."
-    return (dist.get_rank(group), dist.get_world_size(group)) if group is not None else rank_and_world_size()
-
-def own_slice(
-    tensor:torch.Tensor,                # the same on all ranks
-    dim:int,                            # that is cut
-    group:dist.ProcessGroup|None=None,  # the ranks that share it
-) -> torch.Tensor:                      # a view
-    "This rank's slice; ValueError where the dimension cannot be cut into equal ones."
-    rank, parts = place_in(group)
-    if tensor.shape[dim] % parts: raise ValueError(f"dimension {dim} of {tuple(tensor.shape)} must be divisible by the {parts} ranks that share it, got {tensor.shape[dim]}")
-    return tensor.chunk(parts, dim)[rank]
-
-def summed(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    "The sum over the ranks: an all-reduce."
-    total = x.contiguous().clone()
-    if place_in(group)[1] > 1: dist.all_reduce(total, group=group)
-    return total
-
-# %% ../nbs/14_tensor_parallel.ipynb #24305716
-def all_gathered(x: torch.Tensor, dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    "The ranks' slices, one after another along `dim`: an all-gather."
-    parts = place_in(group)[1]
-    if parts == 1: return x
-    first = x.movedim(dim, 0).contiguous()  # the library gathers along the first dimension
-    out = x.new_empty(parts * first.shape[0], *first.shape[1:])
-    dist.all_gather_into_tensor(out, first, group=group)
-    return out.movedim(0, dim).contiguous()
-
-def reduce_scattered(x: torch.Tensor, dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    "This rank's slice of the sum over the ranks: a reduce-scatter."
-    parts = place_in(group)[1]
-    if parts == 1: return x
-    own_slice(x, dim, group)  # refuses what cannot be cut
-    first = x.movedim(dim, 0).contiguous()
-    out = x.new_empty(first.shape[0] // parts, *first.shape[1:])
-    dist.reduce_scatter_tensor(out, first, group=group)
-    return out.movedim(0, dim).contiguous()
+__all__ = ['CopyToTensorParallel', 'ReduceFromTensorParallel', 'ColumnLinear', 'RowLinear', 'ColumnConv', 'RowConv',
+           'parallelize_layers', 'GatherFromSequenceParallel', 'ReduceScatterToSequenceParallel',
+           'SequenceParallelNorm']
 
 # %% ../nbs/14_tensor_parallel.ipynb #407d9ff2
-class CopyIn(torch.autograd.Function):
+class CopyToTensorParallel(torch.autograd.Function):
     "The way into a split part. Forward: every rank takes the same tensor. Backward: the ranks' gradients are added up."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+    def forward(context: Any, x: torch.Tensor, group: Group) -> torch.Tensor:
         "The tensor as it is."
         context.group = group
         return x.view_as(x)
@@ -88,14 +31,14 @@ class CopyIn(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         "Each rank has used the input for other outputs, so its gradient is a part of the sum."
-        return summed(gradient, context.group), None
+        return context.group.all_reduce(gradient), None
 
-class AddUp(torch.autograd.Function):
+class ReduceFromTensorParallel(torch.autograd.Function):
     "The way out. Forward: the ranks' parts are added up. Backward: every part has the gradient of the sum."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+    def forward(context: Any, x: torch.Tensor, group: Group) -> torch.Tensor:
         "The sum, on every rank."
-        return summed(x, group)
+        return group.all_reduce(x)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
@@ -109,18 +52,18 @@ class ColumnLinear(nn.Module):
 
     def __init__(
         self,
-        whole:nn.Module,                    # an `nn.Linear`, the same on every rank
-        group:dist.ProcessGroup|None=None,  # the ranks that share it
-        sequence:int|None=None,             # dimension along which the input is cut, if it is
-        enter:bool=True,                    # whether the input comes from outside of the split part
+        whole:nn.Module,             # an `nn.Linear`, the same on every rank
+        group:Group|None=None,       # the ranks that share it; None: all
+        sequence_dim:int|None=None,  # dimension along which the input is cut, if it is
+        enter:bool=True,             # whether the input comes from outside of the split part
     ):
         super().__init__()
-        self.group, self.sequence, self.enter, self.layer = group, sequence, enter, F.linear
-        self.weight = nn.Parameter(own_slice(whole.weight.detach(), 0, group).clone())
-        self.bias = None if whole.bias is None else nn.Parameter(own_slice(whole.bias.detach(), 0, group).clone())
+        self.group, self.sequence_dim, self.enter, self.layer = group or Group.of(), sequence_dim, enter, F.linear
+        self.weight = nn.Parameter(self.group.own_slice(whole.weight.detach(), 0).clone())
+        self.bias = None if whole.bias is None else nn.Parameter(self.group.own_slice(whole.bias.detach(), 0).clone())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(_enter(x, self.group, self.sequence) if self.enter else x, self.weight, self.bias)
+        return self.layer(_enter(x, self.group, self.sequence_dim) if self.enter else x, self.weight, self.bias)
 
 class RowLinear(nn.Module):
     "A linear layer of which this rank has some inputs."
@@ -128,18 +71,18 @@ class RowLinear(nn.Module):
 
     def __init__(
         self,
-        whole:nn.Module,                    # an `nn.Linear`, the same on every rank
-        group:dist.ProcessGroup|None=None,  # the ranks that share it
-        sequence:int|None=None,             # dimension along which the output shall be cut, if any
+        whole:nn.Module,             # an `nn.Linear`, the same on every rank
+        group:Group|None=None,       # the ranks that share it; None: all
+        sequence_dim:int|None=None,  # dimension along which the output shall be cut, if any
     ):
         super().__init__()
-        self.group, self.sequence, self.layer = group, sequence, F.linear
-        self.weight = nn.Parameter(own_slice(whole.weight.detach(), 1, group).clone())
+        self.group, self.sequence_dim, self.layer = group or Group.of(), sequence_dim, F.linear
+        self.weight = nn.Parameter(self.group.own_slice(whole.weight.detach(), 1).clone())
         self.bias = None if whole.bias is None else nn.Parameter(whole.bias.detach().clone())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = _leave(self.layer(x, self.weight, None), self.group, self.sequence)
-        return out if self.bias is None else out + self.shaped(_on_slices(self.bias, self.group, self.sequence))
+        out = _leave(self.layer(x, self.weight, None), self.group, self.sequence_dim)
+        return out if self.bias is None else out + self.shaped(_on_slices(self.bias, self.group, self.sequence_dim))
 
     def shaped(self, bias: torch.Tensor) -> torch.Tensor:
         "The bias as it is added to the outputs."
@@ -148,20 +91,21 @@ class RowLinear(nn.Module):
 # %% ../nbs/14_tensor_parallel.ipynb #7737def9
 def _convolution(whole: nn.Conv2d) -> Callable[..., torch.Tensor]:
     "The convolution as a function of input, weight and bias."
-    if whole.groups != 1 or whole.padding_mode != "zeros": raise ValueError(f"only a convolution with groups=1 and padding_mode='zeros' can be split here, got {whole}")
+    if whole.groups != 1 or whole.padding_mode != "zeros":
+        raise ValueError(f"only a convolution with groups=1 and padding_mode='zeros' can be split here, got {whole}")
     def convolve(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return F.conv2d(x, weight, bias, whole.stride, whole.padding, whole.dilation)
     return convolve
 
 class ColumnConv(ColumnLinear):
     "This rank's output channels of a convolution."
-    def __init__(self, whole: nn.Conv2d, group: dist.ProcessGroup | None = None):
+    def __init__(self, whole: nn.Conv2d, group: Group | None = None):
         super().__init__(whole, group)
         self.layer = _convolution(whole)
 
 class RowConv(RowLinear):
     "A convolution of which this rank has some input channels."
-    def __init__(self, whole: nn.Conv2d, group: dist.ProcessGroup | None = None):
+    def __init__(self, whole: nn.Conv2d, group: Group | None = None):
         super().__init__(whole, group)
         self.layer = _convolution(whole)
 
@@ -169,394 +113,128 @@ class RowConv(RowLinear):
         "The bias for each channel of an image."
         return bias[:, None, None]
 
-# %% ../nbs/14_tensor_parallel.ipynb #50b08df8
-class Attention(nn.Module):
-    "Causal self-attention; a rank that has some columns of query, key and value has those heads."
-    def __init__(
-        self,
-        width:int,   # values for each token
-        heads:int,   # that share the width
-    ):
-        super().__init__()
-        if positive_int("width", width) % positive_int("heads", heads): raise ValueError(f"width must be divisible by heads, got {width} and {heads}")
-        self.head_width = width // heads
-        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        query, key, value = (layer(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2) for layer in (self.query, self.key, self.value))
-        return self.out(F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(2))
-
-# %% ../nbs/14_tensor_parallel.ipynb #87926549
-class Block(nn.Module):
-    "A transformer block: attention, then a network of two layers, each behind a norm and beside a shortcut."
-    def __init__(
-        self,
-        width:int,   # values for each token
-        heads:int,   # of attention
-    ):
-        super().__init__()
-        self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
-        self.norm2, self.mlp = nn.LayerNorm(width), nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
-
-class Stack(nn.Sequential):
-    "Blocks between a start and an end, at which tokens may be cut."
-    def __init__(
-        self,
-        width:int,     # values for each token
-        heads:int,     # of attention
-        blocks:int=1,  # in a row
-    ):
-        super().__init__(OrderedDict([("start", nn.Identity()), *((f"block{i}", Block(width, heads)) for i in range(blocks)), ("end", nn.Identity())]))
-
-# %% ../nbs/14_tensor_parallel.ipynb #6791c780
-BLOCK_PLAN = {"norm1": "norm", "attention": "enter", "attention.query": "inner column", "attention.key": "inner column", "attention.value": "inner column",
-              "attention.out": "row", "norm2": "norm", "mlp.0": "column", "mlp.2": "row"}
-CNN_PLAN = {"features.0": "column", "features.3": "row", "classifier.1": "column", "classifier.3": "row"}
-KINDS = ("column", "inner column", "row", "enter", "norm", "slice", "join")
-
-def block_plan(
-    model:nn.Module,          # with blocks anywhere in it
-    sequence:bool=False,      # whether tokens are cut as well, in every `Stack`
-) -> dict[str, str]:          # name of a layer -> one of `KINDS`
-    "The plan for every `Block` of the model."
-    wanted = {Block: BLOCK_PLAN, Stack: {"start": "slice", "end": "join"} if sequence else {}}
-    return {f"{name}.{layer}".lstrip("."): kind for name, part in model.named_modules() for layer, kind in wanted.get(type(part), {}).items()}
-
 # %% ../nbs/14_tensor_parallel.ipynb #a6a2912f
-def parallelize(
-    model:nn.Module,                    # the same on every rank; changed in place
-    plan:dict[str, str],                # name of a layer -> one of `KINDS`
-    group:dist.ProcessGroup|None=None,  # the ranks that share the layers
-    sequence:int|None=None,             # dimension of the tokens, if they are cut outside of the split parts
+def parallelize_layers(
+    model:nn.Module,                   # the same on every rank; changed in place
+    plan:Mapping[str, ParallelStyle],  # by the name of the layer
+    mesh:Any=None,                     # a DeviceMesh of one dimension: the ranks that share the layers; None: all
 ) -> nn.Module:
-    "The model with this rank's parts in place of the planned layers."
-    for name, kind in plan.items():
-        if kind not in KINDS: raise ValueError(f"the plan for {name} must be one of {', '.join(KINDS)}, got {kind!r}")
-        try: whole = model.get_submodule(name)
-        except AttributeError: raise ValueError(f"the plan names {name!r}, and {type(model).__name__} has no such layer") from None
+    "The model with this rank's parts in place of the planned layers. Tokens are cut where the plan slices them."
+    group, sequence_dim = Group.of(mesh and mesh.get_group()), 1 if cuts_tokens(plan) else None
+    for name, style in plan.items():
+        whole = _layer(model, name)
         parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, _part(whole, kind, group, sequence))
+        setattr(model.get_submodule(parent), child, _part(whole, _style(name, style), group, sequence_dim))
     return model
 
-def _part(whole: nn.Module, kind: str, group: dist.ProcessGroup | None, sequence: int | None) -> nn.Module:
+def _style(name: str, style: ParallelStyle | str) -> ParallelStyle:
+    words = [known.value for known in ParallelStyle]
+    return ParallelStyle(one_of(f"the plan for {name}", getattr(style, "value", style), words))
+
+def _layer(model: nn.Module, name: str) -> nn.Module:
+    try: return model.get_submodule(name)
+    except AttributeError:
+        raise ValueError(f"the plan names {name!r}, and {type(model).__name__} has no such layer") from None
+
+def _part(whole: nn.Module, style: ParallelStyle, group: Group, sequence_dim: int | None) -> nn.Module:
     "What takes the place of a layer."
     conv = isinstance(whole, nn.Conv2d)
-    if kind == "column": return ColumnConv(whole, group) if conv else ColumnLinear(whole, group, sequence)
-    if kind == "inner column": return ColumnLinear(whole, group, enter=False)
-    if kind == "row": return RowConv(whole, group) if conv else RowLinear(whole, group, sequence)
-    if kind == "enter": whole.register_forward_pre_hook(lambda _layer, inputs: (_enter(inputs[0], group, sequence), *inputs[1:]))
-    if kind == "norm" and sequence is not None: return SlicedNorm(whole, group)
-    if kind in ("slice", "join"): return Edge(kind, group, -1 if sequence is None else sequence)
+    if style is COLUMN: return ColumnConv(whole, group) if conv else ColumnLinear(whole, group, sequence_dim)
+    if style is INNER_COLUMN: return ColumnLinear(whole, group, enter=False)
+    if style is ROW: return RowConv(whole, group) if conv else RowLinear(whole, group, sequence_dim)
+    if style is NORM: return whole if sequence_dim is None else SequenceParallelNorm(whole, group)
+    if style is ENTER: return _with_entrance(whole, group, sequence_dim)
+    return _Edge(_Slice if style is SLICE else _Join, group, -1 if sequence_dim is None else sequence_dim)
+
+def _with_entrance(whole: nn.Module, group: Group, sequence_dim: int | None) -> nn.Module:
+    "The layer with the way into a split part before it."
+    def enter(_layer: nn.Module, inputs: tuple) -> tuple: return _enter(inputs[0], group, sequence_dim), *inputs[1:]
+    whole.register_forward_pre_hook(enter)
     return whole
 
-# %% ../nbs/14_tensor_parallel.ipynb #f21854f8
-def _column_alone() -> nn.Module: return nn.Sequential(nn.Linear(8, 12), nn.Identity())
-def _row_alone() -> nn.Module: return nn.Sequential(nn.Identity(), nn.Linear(8, 12))
-def _mlp() -> nn.Module: return nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
-def _convolutions() -> nn.Module: return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 6, 3, stride=2))
-def _stack() -> nn.Module: return Stack(16, 4)
-
-_ONE_BLOCK = {f"block0.{layer}": kind for layer, kind in BLOCK_PLAN.items()}
-_THREE_WAYS = {"query": "column", "key": "column", "value": "column", "out": "row"}
-CASES: dict[str, tuple[Callable[[], nn.Module], dict[str, str], tuple[int, ...]]] = {
-    "column": (_column_alone, {"0": "column", "1": "join"}, (2, 5, 8)),
-    "row": (_row_alone, {"0": "slice", "1": "row"}, (2, 5, 8)),
-    "mlp": (_mlp, {"0": "column", "2": "row"}, (2, 4, 8)),
-    "attention, three ways in": (lambda: Attention(16, 4), _THREE_WAYS, (2, 4, 16)),
-    "convolutions": (_convolutions, {"0": "column", "3": "row"}, (2, 3, 12, 12)),
-    "block": (_stack, _ONE_BLOCK, (2, 8, 16)),
-    "block, tokens cut": (_stack, _ONE_BLOCK | {"start": "slice", "end": "join"}, (2, 8, 16)),
-}  # name -> how the whole model is made, its plan, the shape of an input
-
-# %% ../nbs/14_tensor_parallel.ipynb #7a504ff9
-@dataclass(frozen=True)
-class Compared:
-    "A split model beside the whole one, on one rank: differences in sizes of the largest value."
-    output:float                # of the outputs
-    inputs:float                # of the input's gradients
-    weights:float               # of the parameters' gradients, the worst
-    forward:dict[str, int]      # collective -> how often in forward
-    backward:dict[str, int]     # the same in backward
-    sent:float                  # bytes that a rank sends for them, by a ring
-    debug:int                   # collectives that PyTorch's CommDebugMode has counted
-    unfinished:int              # gradients that are partial sums yet
-    kept:int                    # bytes that autograd keeps from forward to backward; 0 with DTensor
-
-    @property
-    def worst(self) -> float:
-        "The largest of the differences."
-        return max(self.output, self.inputs, self.weights)
-
-def _apart(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
-    "The largest difference, in sizes of the largest value of all pairs: some gradients, as that of a key's bias, are zero but for rounding."
-    return (torch.stack([(a - b).abs().max() for a, b in pairs]).max() / torch.stack([b.abs().max() for _, b in pairs]).max()).item()
-
-def cuts(
-    model:nn.Module,      # after `parallelize`
-) -> dict[str, int]:      # name of a parameter -> dimension along which it is cut
-    "Which parameters are parts; the others are the same on every rank."
-    return {f"{name}.{p}".lstrip("."): dim for name, part in model.named_modules() for p, dim in getattr(part, "cut", {}).items()}
-
-# %% ../nbs/14_tensor_parallel.ipynb #af803875
-def compare(
-    case:str,               # one of `CASES`
-    how:str="by hand",      # or "dtensor"
-) -> Compared:
-    "Forward and backward of a whole model and of its split copy, on this rank."
-    from torch.distributed.tensor.debug import CommDebugMode
-    if case not in CASES: raise ValueError(f"case must be one of {', '.join(CASES)}, got {case!r}")
-    make, plan, shape = CASES[case]
-    torch.manual_seed(0)
-    whole = make().double()
-    theirs, ours = (torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(2))
-    split = split_model(copy.deepcopy(whole), plan, how)
-    expected = whole(theirs)
-    gradient = torch.randn_like(expected)
-    expected.backward(gradient)
-    kept = saved_bytes(split, ours) if how == "by hand" else 0
-    with CommDebugMode() as debug:
-        with CollectiveLog() as there: output = split(ours)
-        with CollectiveLog() as back: output.backward(gradient)
-    unfinished = sum(any(place.is_partial() for place in getattr(p.grad, "placements", ())) for p in split.parameters())
-    return Compared(_apart([(output, expected)]), _apart([(ours.grad, theirs.grad)]), _apart(_pairs(split, whole)), dict(there.counts), dict(back.counts),
-                    there.sent_bytes + back.sent_bytes, debug.get_total_counts(), unfinished, kept)
-
-def _pairs(split: nn.Module, whole: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    "Each gradient of the split model beside what it should be."
-    dims, pairs = cuts(split), []
-    for name, p in split.named_parameters():
-        want = whole.get_parameter(name).grad
-        if hasattr(p.grad, "full_tensor"): pairs.append((p.grad.full_tensor(), want))
-        else: pairs.append((p.grad, own_slice(want, dims[name]) if name in dims else want))
-    return pairs
-
-# %% ../nbs/14_tensor_parallel.ipynb #20be08e7
-def styles(
-    plan:dict[str, str],   # as for `parallelize`
-    sequence:bool=False,   # whether tokens are cut outside of the split parts
-) -> dict[str, Any]:       # for `parallelize_module`
-    "The plan in PyTorch's words."
-    from torch.distributed.tensor import Replicate, Shard
-    from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel
-    outside = Shard(1) if sequence else Replicate()
-    change = lambda here, there, local: PrepareModuleInput(input_layouts=(here,), desired_input_layouts=(there,), use_local_output=local)
-    makers = {"column": lambda: ColwiseParallel(input_layouts=outside), "inner column": ColwiseParallel, "row": lambda: RowwiseParallel(output_layouts=outside),
-              "enter": lambda: change(outside, Replicate(), False), "slice": lambda: change(Replicate(), Shard(1), True), "join": lambda: change(Shard(1), Replicate(), True),
-              "norm": SequenceParallel}
-    return {name: makers[kind]() for name, kind in plan.items() if kind != "norm" or sequence}
-
-def split_model(
-    model:nn.Module,        # the same on every rank; changed in place
-    plan:dict[str, str],    # as for `parallelize`
-    how:str="by hand",      # or "dtensor"
-    mesh:Any=None,          # a DeviceMesh of one dimension; None: all ranks
-) -> nn.Module:
-    "The model divided by `parallelize`, or by PyTorch's `parallelize_module`. Tokens are cut where the plan slices them."
-    if how not in ("by hand", "dtensor"): raise ValueError(f"how must be 'by hand' or 'dtensor', got {how!r}")
-    sequence = "norm" in plan.values() and "slice" in plan.values()
-    if how == "by hand": return parallelize(model, plan, None if mesh is None else mesh.get_group(), 1 if sequence else None)
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import parallelize_module
-    return parallelize_module(model, init_device_mesh("cpu", (rank_and_world_size()[1],)) if mesh is None else mesh, styles(plan, sequence))
-
 # %% ../nbs/14_tensor_parallel.ipynb #b6d12a73
-class GatherIn(torch.autograd.Function):
-    "The way into a split part from slices. Forward: all-gather. Backward: the gradients are added up, and each rank keeps its slice."
+class GatherFromSequenceParallel(torch.autograd.Function):
+    "The way into a split part from slices. Forward: all-gather. Backward: reduce-scatter."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, dim: int, group: dist.ProcessGroup | None) -> torch.Tensor:
+    def forward(context: Any, x: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
         "The whole, on every rank."
-        context.dim, context.group = dim, group
-        return all_gathered(x, dim, group)
+        context.group, context.dim = group, dim
+        return group.all_gather(x, dim)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        "A slice of the sum: a reduce-scatter."
-        return reduce_scattered(gradient, context.dim, context.group), None, None
+        "The gradients are added up, and each rank keeps its slice."
+        return context.group.reduce_scatter(gradient, context.dim), None, None
 
-class ScatterOut(torch.autograd.Function):
+class ReduceScatterToSequenceParallel(torch.autograd.Function):
     "The way out, to slices. Forward: reduce-scatter. Backward: all-gather."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, dim: int, group: dist.ProcessGroup | None) -> torch.Tensor:
+    def forward(context: Any, x: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
         "A slice of the sum."
-        context.dim, context.group = dim, group
-        return reduce_scattered(x, dim, group)
+        context.group, context.dim = group, dim
+        return group.reduce_scatter(x, dim)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         "The gradient of the whole, on every rank."
-        return all_gathered(gradient, context.dim, context.group), None, None
+        return context.group.all_gather(gradient, context.dim), None, None
 
 # %% ../nbs/14_tensor_parallel.ipynb #6d2ce33e
-def _enter(x: torch.Tensor, group: dist.ProcessGroup | None, sequence: int | None) -> torch.Tensor:
-    return CopyIn.apply(x, group) if sequence is None else GatherIn.apply(x, sequence, group)
+def _enter(x: torch.Tensor, group: Group, sequence_dim: int | None) -> torch.Tensor:
+    if sequence_dim is None: return CopyToTensorParallel.apply(x, group)
+    return GatherFromSequenceParallel.apply(x, group, sequence_dim)
 
-def _leave(x: torch.Tensor, group: dist.ProcessGroup | None, sequence: int | None) -> torch.Tensor:
-    return AddUp.apply(x, group) if sequence is None else ScatterOut.apply(x, sequence, group)
+def _leave(x: torch.Tensor, group: Group, sequence_dim: int | None) -> torch.Tensor:
+    if sequence_dim is None: return ReduceFromTensorParallel.apply(x, group)
+    return ReduceScatterToSequenceParallel.apply(x, group, sequence_dim)
 
-def _on_slices(p: torch.Tensor, group: dist.ProcessGroup | None, sequence: int | None) -> torch.Tensor:
+def _on_slices(p: torch.Tensor, group: Group, sequence_dim: int | None) -> torch.Tensor:
     "A parameter that each rank uses for its own tokens: its gradients are added up."
-    return p if sequence is None else CopyIn.apply(p, group)
+    return p if sequence_dim is None else CopyToTensorParallel.apply(p, group)
 
 # %% ../nbs/14_tensor_parallel.ipynb #5d864040
-class SlicedNorm(nn.LayerNorm):
+class SequenceParallelNorm(nn.LayerNorm):
     "A layer norm whose ranks have some of the tokens each."
-    def __init__(self, whole: nn.LayerNorm, group: dist.ProcessGroup | None = None):
+    def __init__(
+        self,
+        whole:nn.LayerNorm,     # the same on every rank
+        group:Group|None=None,  # the ranks that share the tokens; None: all
+    ):
         super().__init__(whole.normalized_shape, whole.eps, dtype=whole.weight.dtype)
-        self.group = group
+        self.group = group or Group.of()
         self.load_state_dict(whole.state_dict())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.layer_norm(x, self.normalized_shape, CopyIn.apply(self.weight, self.group), CopyIn.apply(self.bias, self.group), self.eps)
+        weight, bias = (CopyToTensorParallel.apply(p, self.group) for p in (self.weight, self.bias))
+        return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
 # %% ../nbs/14_tensor_parallel.ipynb #201918d7
-class SliceIn(torch.autograd.Function):
+class _Slice(torch.autograd.Function):
     "From the whole to this rank's slice. Forward: no message. Backward: all-gather."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, dim: int, group: dist.ProcessGroup | None) -> torch.Tensor:
-        "The slice."
-        context.dim, context.group = dim, group
-        return own_slice(x, dim, group).contiguous()
+    def forward(context: Any, x: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+        context.group, context.dim = group, dim
+        return group.own_slice(x, dim).contiguous()
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        "The slices of all ranks."
-        return all_gathered(gradient, context.dim, context.group), None, None
+        return context.group.all_gather(gradient, context.dim), None, None
 
-class JoinOut(torch.autograd.Function):
-    "From slices to the whole. Forward: all-gather. Backward: no message."
+class _Join(torch.autograd.Function):
+    "From slices to the whole. Forward: all-gather. Backward: no message, for all ranks have the same gradient."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, dim: int, group: dist.ProcessGroup | None) -> torch.Tensor:
-        "The whole, on every rank."
-        context.dim, context.group = dim, group
-        return all_gathered(x, dim, group)
+    def forward(context: Any, x: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
+        context.group, context.dim = group, dim
+        return group.all_gather(x, dim)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        "This rank's slice of the gradient: all ranks have the same."
-        return own_slice(gradient, context.dim, context.group).contiguous(), None, None
+        return context.group.own_slice(gradient, context.dim).contiguous(), None, None
 
-class Edge(nn.Module):
+class _Edge(nn.Module):
     "Where a tensor is cut into slices, or slices are joined."
-    def __init__(
-        self,
-        kind:str,                           # "slice" or "join"
-        group:dist.ProcessGroup|None=None,  # the ranks that share the tensor
-        dim:int=1,                          # that is cut
-    ):
+    def __init__(self, function: type[torch.autograd.Function], group: Group, dim: int):
         super().__init__()
-        self.way, self.group, self.dim = SliceIn if kind == "slice" else JoinOut, group, dim
+        self.function, self.group, self.dim = function, group, dim
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor: return self.way.apply(x, self.dim, self.group)
-
-# %% ../nbs/14_tensor_parallel.ipynb #01011f72
-class RowReader(nn.Module):
-    "A transformer that reads digits row by row."
-    def __init__(
-        self,
-        width:int=32,   # values for each row
-        heads:int=4,    # of attention
-        blocks:int=2,   # in a row
-    ):
-        super().__init__()
-        self.embed, self.places = nn.Linear(28, width), nn.Parameter(0.1 * torch.randn(28, width))
-        self.stack, self.norm, self.head = Stack(width, heads, blocks), nn.LayerNorm(width), nn.Linear(width, 10)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.head(self.norm(self.stack(self.embed(images.squeeze(1)) + self.places)).mean(1))
-
-@dataclass(frozen=True)
-class Training:
-    "A short training run on MNIST, the same on one process and on many."
-    model:str="transformer"   # or "cnn"
-    how:str="by hand"         # or "dtensor"
-    sequence:bool=False       # tokens are cut outside of the split parts
-    data:int=1                # groups of ranks that share the batch; the ranks of a group share the layers
-    samples:int=100           # of MNIST, in one epoch
-    batch:int=32              # of all ranks together
-    double:bool=False         # float64, in which rounding errors are tiny
-
-    def __post_init__(self):
-        if self.model not in ("transformer", "cnn"): raise ValueError(f"model must be transformer or cnn, got {self.model!r}")
-        if self.how not in ("by hand", "dtensor"): raise ValueError(f"how must be 'by hand' or 'dtensor', got {self.how!r}")
-        if self.model == "cnn" and (self.how == "dtensor" or self.sequence): raise ValueError("the CNN is split by hand only, and has no tokens: take model='transformer'")
-
-# %% ../nbs/14_tensor_parallel.ipynb #6c518a02
-def train_parts(
-    training:Training,
-) -> RankTrialResult:
-    "Train as one of the ranks, or whole where there is no process group; the weights that come back are whole."
-    torch.manual_seed(0)
-    kind = torch.float64 if training.double else torch.float32
-    model = (RowReader() if training.model == "transformer" else GluonCNN()).to(kind)
-    mesh, row = _divide(model, training), (lambda tensors: torch.cat([t.detach().double().flatten() for t in tensors]))
-    column, group, groups = (None, None, 1) if mesh is None else (mesh["data"].get_group(), mesh["tensor"].get_group(), training.data)
-    loader = ShardLoader(first_digits(training.samples), training.batch, place_in(column)[0] if column else 0, groups, shuffle=True)
-    losses, seconds = [], []
-    with CollectiveLog() as wire:
-        for (x, y), whole in zip(loader, loader.batch_sizes()):
-            start = time.perf_counter()
-            loss = F.cross_entropy(model(to_float(x).to(kind)), y, reduction="sum") * (groups / whole)
-            loss.backward()
-            _step(model, column if training.how == "by hand" else None, groups)
-            losses.append(loss.detach())
-            seconds.append(time.perf_counter() - start)
-    total = summed(torch.stack(losses), column) if column else torch.stack(losses)
-    dims = cuts(model)
-    if hasattr(model, "unshard"): model.unshard()
-    parameters = [p.full_tensor() if hasattr(p, "full_tensor") else all_gathered(p.detach(), dims[name], group) if name in dims else p for name, p in model.named_parameters()]
-    return RankTrialResult((total / groups).tolist(), row(parameters), torch.empty(0), wire.calls, seconds)
-
-# %% ../nbs/14_tensor_parallel.ipynb #6cd02e64
-def _divide(model: nn.Module, training: Training) -> Any:
-    "Split the model over a mesh of all ranks, which comes back; None and nothing where there is one."
-    world_size = rank_and_world_size()[1]
-    if not dist.is_initialized(): return None
-    if world_size % training.data: raise ValueError(f"data must divide the {world_size} ranks, got {training.data}")
-    from torch.distributed.device_mesh import init_device_mesh
-    mesh = init_device_mesh("cpu", (training.data, world_size // training.data), mesh_dim_names=("data", "tensor"))
-    split_model(model, CNN_PLAN if training.model == "cnn" else block_plan(model, training.sequence), training.how, mesh["tensor"])
-    if training.how == "dtensor" and training.data > 1:
-        from torch.distributed.fsdp import fully_shard
-        fully_shard(model, mesh=mesh["data"])  # it averages gradients along the columns, and shares out the rest
-    return mesh
-
-def _step(model: nn.Module, column: dist.ProcessGroup | None, groups: int) -> None:
-    "Average the gradients over the groups that share the batch, and take a step of plain SGD."
-    with torch.no_grad():
-        for p in model.parameters():
-            if column is not None and groups > 1: p.grad = summed(p.grad, column) / groups
-            p.add_(p.grad, alpha=-0.1)
-    model.zero_grad()
-
-# %% ../nbs/14_tensor_parallel.ipynb #80f668a1
-def layer_seconds(
-    widths:Sequence[int],   # of blocks, each divisible by 16
-    tokens:int=256,         # of the batch, divisible by 64
-    rounds:int=5,           # figures for each
-    steps:int=3,            # in a row, for one figure
-) -> dict[str, dict[int, list[float]]]:  # "whole", on rank 0, and "split" -> width -> seconds of a step
-    "Forward and backward of blocks in turn: whole on rank 0 while the others wait, and divided among all ranks."
-    keep_memory()
-    rank, seconds = rank_and_world_size()[0], {"whole": {width: [] for width in widths}, "split": {width: [] for width in widths}}
-    examples = {width: _timed_example(width, tokens) for width in widths}
-    for round in range(rounds + 1):
-        for width, (whole, split, x) in examples.items():
-            for kind, model in (("whole", whole), ("split", split)):
-                if rank_and_world_size()[1] > 1: dist.barrier()
-                if kind == "whole" and rank: continue  # it waits at the next barrier
-                start = time.perf_counter()
-                for _ in range(steps): model(x).backward(x.detach())
-                spent = (time.perf_counter() - start) / steps
-                if round: seconds[kind][width].append(spent)  # the first round warms up
-    return seconds
-
-def _timed_example(width: int, tokens: int) -> tuple[nn.Module, nn.Module, torch.Tensor]:
-    "A block, its split copy, and an input."
-    if width % 16 or tokens % CONTEXT: raise ValueError(f"width must be divisible by 16 and tokens by {CONTEXT}, got {width} and {tokens}")
-    torch.manual_seed(0)
-    block = Block(width, width // 16)
-    return block, parallelize(copy.deepcopy(block), block_plan(block)), torch.randn(tokens // CONTEXT, CONTEXT, width, requires_grad=True)
+    def forward(self, x: torch.Tensor) -> torch.Tensor: return self.function.apply(x, self.group, self.dim)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
-from .engine.checks import fraction, nonnegative_float, nonnegative_int, positive_int
-from .engine.sweeps import SweepTask, summarise, sweep_rows
+from .engine.checks import finite, fraction, nonnegative_float, nonnegative_int, positive_int
+from .engine.sweeps import SweepTask, check_workers, summarise, sweep_rows
 from .engine.widgets import progress_bar
 
 # %% auto #0
@@ -37,7 +37,8 @@ def sweep_workers(
 ) -> pd.DataFrame:                          # workers, train_seconds, eval_seconds, accuracy, wait_share, ...
     "Train once for each number of workers, from the same seed, and compare."
     checked = SweepTask(dataset, batch_size=batch_size, **task)
-    with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report))
+    workers, repeats = check_workers(workers), positive_int("repeats", repeats, 10_000)
+    with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report, False))
 
 # %% ../nbs/06_workers.ipynb #8e3dea93
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class WorkerCurve:
     cores:int                      # usable
 
     def __post_init__(self):
-        for name in ("load_seconds", "compute_seconds", "compute_cpu_seconds", "worker_transfer_seconds", "startup_seconds"):
+        for name in ("load_seconds", "compute_seconds", "compute_cpu_seconds", "worker_transfer_seconds",
+                     "startup_seconds"):
             nonnegative_float(name, getattr(self, name))
         fraction("contention", self.contention)
         positive_int("iterations", self.iterations), positive_int("cores", self.cores)
@@ -71,18 +73,20 @@ class WorkerCurve:
     def computing(self, workers: int) -> float:
         "Seconds of training in one iteration, slowed down while workers load."
         (training, worker), alone = self.shared(), self.compute_seconds + self.worker_transfer_seconds
-        loading = self.load_seconds / (min(workers, self.cores) * worker)
+        loading = self.load_seconds / (min(positive_int("workers", workers), self.cores) * worker)
         return min(alone + (1 - training) * loading, alone / training)
 
     def loading(self, workers: int) -> float:
         "Seconds from one loaded batch to the next, slowed down while training computes."
-        return self.load_seconds / min(workers, self.cores) + (1 - self.shared()[1]) * self.computing(workers)
+        return self.load_seconds / min(positive_int("workers", workers),
+                                       self.cores) + (1 - self.shared()[1]) * self.computing(workers)
 
     def step(self, workers: int) -> float:
         "Seconds of one iteration."
         if nonnegative_int("workers", workers) == 0: return self.load_seconds + self.compute_seconds
         work = self.load_seconds + self.compute_cpu_seconds + self.worker_transfer_seconds
-        return max(self.computing(workers), self.loading(workers), work / self.cores)  # cores cannot do more than all the time
+        # cores cannot do more than all the time
+        return max(self.computing(workers), self.loading(workers), work / self.cores)
 
     def train_seconds(self, workers: int) -> float:
         "Seconds of a run."
@@ -94,7 +98,7 @@ class WorkerCurve:
 
     def heavier(self, extra_seconds: float) -> WorkerCurve:
         "The curve when a batch takes so much longer to load, on one core; less than nothing makes it lighter."
-        return replace(self, load_seconds=max(self.load_seconds + extra_seconds, 0.0))
+        return replace(self, load_seconds=max(self.load_seconds + finite("extra_seconds", extra_seconds), 0.0))
 
 # %% ../nbs/06_workers.ipynb #6aa46aa0
 def fit_curve(
@@ -103,12 +107,15 @@ def fit_curve(
 ) -> WorkerCurve:
     "The model that agrees with the rows for 0 and for the fewest workers."
     rows, cores = frame.set_index("workers").sort_index(), positive_int("cores", cores)
-    if 0 not in rows.index or len(rows) < 2: raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
+    if 0 not in rows.index or len(rows) < 2:
+        raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
     alone, n = rows.loc[0], rows.index[1]
     helped = rows.loc[n]
-    cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)  # idle threads that spin are not at work
+    # idle threads that spin are not at work
+    cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)
     startup, iterations = helped.startup_seconds / n, int(alone.iterations)
-    curve = WorkerCurve(float(alone.wait_seconds), float(alone.busy_seconds), float(cpu), 0.0, 0.0, float(startup), iterations, cores)
+    curve = WorkerCurve(float(alone.wait_seconds), float(alone.busy_seconds), float(cpu), 0.0, 0.0, float(startup),
+                        iterations, cores)
     steady = (helped.train_seconds - helped.startup_seconds) / helped.iterations
     curve = replace(curve, contention=_contention(curve, n, min(helped.busy_seconds, steady)))
     if curve.loading(n) > curve.computing(n): return curve
@@ -116,7 +123,8 @@ def fit_curve(
 
 def _contention(curve: WorkerCurve, workers: int, computing: float) -> float:
     "The contention, to a hundredth, at which computing takes as long as it was seen to."
-    return min((i / 100 for i in range(101)), key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
+    return min((i / 100 for i in range(101)),
+               key=lambda c: abs(replace(curve, contention=c).computing(workers) - computing))
 
 # %% ../nbs/06_workers.ipynb #cfdaf94a
 def verdict(
@@ -130,6 +138,7 @@ def verdict(
     share = curve.load_seconds / (curve.load_seconds + curve.compute_seconds)
     why = f"loading is {share:.0%} of a step, and compute keeps {curve.busy_cores:.1f} of {curve.cores} cores busy"
     once = " One run each: the spread is not known." if "repeats" in rows and rows.repeats.max() == 1 else ""
-    if best == 0 or gain < 1.05 or rows.train_high[best] >= alone.train_low: return f"Workers do not pay here: {why}.{once}"
+    if best == 0 or gain < 1.05 or rows.train_high[best] >= alone.train_low:
+        return f"Workers do not pay here: {why}.{once}"
     pays = "1 worker pays" if best == 1 else f"{best} workers pay"
     return f"{pays} here: {gain:.2f} times as fast as none. Without them, {why}.{once}"

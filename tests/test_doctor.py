@@ -1,6 +1,7 @@
-"""The doctor where a notebook cannot show it: causes that are certain, budgets, pipelines left as they were, faults, the shell.
+"""The doctor where a notebook cannot show it: certain causes, budgets, pipelines left as they were, faults, the shell.
 
-Where seconds matter the clock is ours: computing and sleeping move it, so that a diagnosis is the same on any machine, busy or not.
+Where seconds matter the clock is ours: computing and sleeping move it, so that a diagnosis is the same on any machine,
+busy or not.
 """
 import copy
 import os
@@ -66,10 +67,11 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch):
-    "Seconds are those of a machine that is never busy; no number of workers is worth a try, for they would not know of it."
+    "A machine that is never busy; no number of workers is worth a try, for they would not know of its clock."
     one, threads = Machine(), torch.get_num_threads()
     torch.set_num_threads(1)  # threads that wait for each other would only cost real seconds
-    for name, clock in dict(perf_counter=one.look, monotonic=one.look, thread_time=lambda: one.cpu, process_time=lambda: one.cpu,
+    for name, clock in dict(perf_counter=one.look, monotonic=one.look, thread_time=lambda: one.cpu,
+                            process_time=lambda: one.cpu,
                             sleep=one.sleep).items(): monkeypatch.setattr(time, name, clock)
     for room in (loaders, ablation): monkeypatch.setattr(room, "queued_seconds", lambda: 0.0)
     monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [])
@@ -79,7 +81,8 @@ def machine(monkeypatch):
 
 class Samples(Dataset):
     "Samples; `transform`, if there is one, is called with each, and `reading` before."
-    def __init__(self, count=64, transform=None, reading=None): self.count, self.transform, self.reading = count, transform, reading
+    def __init__(self, count=64, transform=None, reading=None):
+        self.count, self.transform, self.reading = count, transform, reading
     def __len__(self): return self.count
 
     def __getitem__(self, i):
@@ -90,7 +93,8 @@ class Samples(Dataset):
 
 class Heavy(nn.Module):
     "A model whose forward calls something first."
-    def __init__(self, work=None): super().__init__(); self.work, self.layer, self.norm = work, nn.Linear(4, 2), nn.BatchNorm1d(2)
+    def __init__(self, work=None):
+        super().__init__(); self.work, self.layer, self.norm = work, nn.Linear(4, 2), nn.BatchNorm1d(2)
 
     def forward(self, x):
         if self.work is not None: self.work()
@@ -121,11 +125,13 @@ def certain(machine):
         return net(batch[0]).mean()
     return {
         "storage": (model(20e-3), DataLoader(Fetching(Samples(), slow_read(50e-3, identity)), 8), {}),
-        "preprocessing": (model(20e-3), DataLoader(Samples(transform=lambda x: after(lambda: machine.spin(50e-3), x)), 8), {}),
+        "preprocessing": (model(20e-3), DataLoader(Samples(transform=lambda x: after(lambda: machine.spin(50e-3), x)),
+                                                   8), {}),
         "transfer": (model(20e-3), quick, dict(transfer=SlowBus(8 * 24 / 300e-3))),
         "compute": (model(100e-3), quick, {}),
         "loading": (model(20e-3), DataLoader(Samples(reading=lambda: machine.sleep(50e-3)), 8), {}),
-        "storage, named": (model(20e-3), DataLoader(Samples(reading=lambda: machine.sleep(50e-3)), 8), dict(read="__getitem__")),
+        "storage, named": (model(20e-3), DataLoader(Samples(reading=lambda: machine.sleep(50e-3)), 8),
+                           dict(read="__getitem__")),
         "between": (model(20e-3), quick, dict(between=lambda step: machine.spin(200e-3))),
         "between, on every 20th step": (model(20e-3), quick, dict(between=every(20, lambda: machine.sleep(8.0)))),
         "between, in the user's step": (model(0.0), quick, dict(step=step)),
@@ -133,7 +139,8 @@ def certain(machine):
     }
 
 
-CAUSES = ("storage", "preprocessing", "transfer", "compute", "loading", "storage, named", "between", "between, on every 20th step",
+CAUSES = ("storage", "preprocessing", "transfer", "compute", "loading", "storage, named", "between",
+          "between, on every 20th step",
           "between, in the user's step", "between, in a loader")
 
 
@@ -148,21 +155,26 @@ def test_a_certain_cause_is_found(name, machine):
 
 
 def test_the_stages_are_the_seconds_that_were_spent(machine):
-    loader = DataLoader(Fetching(Samples(transform=lambda x: after(lambda: machine.spin(20e-3), x)), slow_read(30e-3, identity)), 8)
+    loader = DataLoader(Fetching(Samples(transform=lambda x: after(lambda: machine.spin(20e-3), x)),
+                                 slow_read(30e-3, identity)), 8)
     options = dict(transfer=SlowBus(8 * 24 / 70e-3), between=lambda step: machine.spin(50e-3))
     found = diagnose(Heavy(lambda: machine.spin(100e-3)), loader, budget_seconds=100, device="cpu", **options)
-    right = dict(storage=240e-3, preprocessing=160e-3, worker_transfer=0.0, transfer=70e-3, compute=100e-3, between=50e-3)
+    right = dict(storage=240e-3, preprocessing=160e-3, worker_transfer=0.0, transfer=70e-3, compute=100e-3,
+                 between=50e-3)
     seconds = {stage: e.value for stage, e in found.stages.items()}
-    assert seconds == pytest.approx(right, abs=1e-3), "a look at the clock takes a microsecond, and there are dozens in a batch"
-    assert found.step.value == pytest.approx(sum(right.values()), abs=1e-3) and found.loading.storage == pytest.approx(240e-3, abs=1e-3)
+    near = dict(abs=1e-3)  # a look at the clock takes a microsecond, and there are dozens in a batch
+    assert seconds == pytest.approx(right, **near)
+    assert found.step.value == pytest.approx(sum(right.values()), **near)
+    assert found.loading.storage == pytest.approx(240e-3, **near)
     assert found.table().ms.sum() == pytest.approx(1e3 * found.step.value, abs=0.5)
 
 
 # ---- a budget is kept
 
-@pytest.mark.parametrize("load, step", [(0.05, 0.05), (0.2, 0.01), (0.01, 0.2), (1.0, 1.0), (2.0, 0.1), (0.1, 3.0), (10.0, 0.1), (0.1, 30.0), (20.0, 20.0)])
+@pytest.mark.parametrize("load, step", [(0.05, 0.05), (0.2, 0.01), (0.01, 0.2), (1.0, 1.0), (2.0, 0.1), (0.1, 3.0),
+                                        (10.0, 0.1), (0.1, 30.0), (20.0, 20.0)])
 def test_a_budget_is_kept_or_it_is_said_before(load, step, machine):
-    "Budgets from a tenth of a step to thousands of steps: kept to a factor of 1.5, or a warning came before the first round."
+    "Budgets from less than a step to hundreds of them: kept to a factor of 1.5, or it was said before the first round."
     loader = DataLoader(Samples(reading=lambda: machine.sleep(load / 8)), 8)
     warned = []
     with warnings.catch_warnings(record=True) as caught:
@@ -172,21 +184,26 @@ def test_a_budget_is_kept_or_it_is_said_before(load, step, machine):
     said = [str(w.message) for w in caught if "allow budget_seconds=" in str(w.message)]
     assert machine.used <= 30 or said, f"{machine.used:.0f} s"
     if said:
-        assert "allow budget_seconds" in warned[0][1] and warned[0][0] <= 2 * load + 2 * step + 1, "before the first round"
-        assert machine.used <= max(30, 12 * load + 12 * step), "what cannot fit ends after one round, and what that overlaps"
+        when, words = warned[0]
+        assert "allow budget_seconds" in words and when <= 2 * load + 2 * step + 1, "before the first round"
+        assert machine.used <= max(30,
+                                   12 * load + 12 * step), "what cannot fit ends after one round and what it overlaps"
     assert bool(said) == (12 * load + 15 * step > 28) and found.rounds >= 1
 
 
 @pytest.mark.parametrize("load, step", [(0.05, 0.05), (0.5, 0.05), (0.05, 0.5)])
 def test_a_verification_keeps_its_budget(load, step, machine):
-    found = diagnose(Heavy(lambda: machine.spin(step)), DataLoader(Samples(reading=lambda: machine.sleep(load / 8)), 8), budget_seconds=20, device="cpu")
+    found = diagnose(Heavy(lambda: machine.spin(step)),
+                     DataLoader(Samples(reading=lambda: machine.sleep(load / 8)), 8), budget_seconds=20, device="cpu")
     before = machine.used
     found.verify(doctor.Advice("nothing", doctor.Estimate(1.0, 1.0, 1.0), "none", remedies.changed), budget_seconds=10)
     assert machine.used - before <= 15
 
 
 def test_a_cure_without_time_is_named(machine, monkeypatch):
-    monkeypatch.setattr(remedies, "promising", lambda bench, m: [("a slow cure", lambda bench, measured: remedies.piloted(bench, lambda: machine.sleep(20.0) or {}))])
+    monkeypatch.setattr(remedies, "promising", lambda bench,
+                        m: [("a slow cure", lambda bench,
+                             measured: remedies.piloted(bench, lambda: machine.sleep(20.0) or {}))])
     found = diagnose(Heavy(lambda: machine.spin(0.1)), DataLoader(Samples(), 8), budget_seconds=20, device="cpu")
     assert "a slow cure could not be tried: three trials did not fit" in " ".join(found.remarks) and machine.used <= 50
 
@@ -207,15 +224,18 @@ def test_batches_that_workers_cannot_send_are_refused_at_once():
     "Python drops what cannot be pickled without an error, and whoever waits for it waits for ever."
     start = time.monotonic()
     with pytest.raises(ValueError, match="2 workers of this loader cannot send its batches"):
-        diagnose(nn.Linear(4, 2), DataLoader(Unpicklable(), 8, num_workers=2, collate_fn=first_of), step=mean_of_first, **QUICK)
+        diagnose(nn.Linear(4, 2), DataLoader(Unpicklable(), 8, num_workers=2, collate_fn=first_of), step=mean_of_first,
+                 **QUICK)
     assert time.monotonic() - start < 20, "the time limit of a visit"
 
 
 def test_batches_that_workers_could_not_send_are_diagnosed_without_workers(monkeypatch):
-    monkeypatch.setattr(remedies, "promising", lambda bench, m: [("other workers", remedies.worker_advice)])
     monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [1])
-    found = diagnose(nn.Linear(4, 2), DataLoader(Unpicklable(), 8, collate_fn=first_of), step=mean_of_first, **QUICK)
-    assert found.rounds < 3 or "other workers could not be tried: ValueError: workers cannot send these batches" in " ".join(found.remarks)
+    remarks = []
+    loader = DataLoader(Unpicklable(), 8, collate_fn=first_of)
+    with bench_of(nn.Linear(4, 2), loader, step=mean_of_first) as bench:
+        found = remedies.tried("other workers", lambda: remedies.worker_advice(bench, [bench.round()]), remarks)
+    assert found == [] and remarks[0].startswith("other workers could not be tried: ValueError: workers cannot send")
 
 
 class Waiting(Samples):
@@ -232,7 +252,8 @@ def bench_of(model, loader, budget=None, cores=2, **options):
 
 def test_workers_on_trial_that_never_answer_end_with_the_time():
     budget = ablation.Budget(1.0)
-    with bench_of(nn.Linear(4, 2), DataLoader(Waiting(), 8), budget) as bench, pytest.raises(RuntimeError, match="workers sent no batch in time"):
+    with bench_of(nn.Linear(4, 2), DataLoader(Waiting(), 8), budget) as bench, pytest.raises(RuntimeError,
+        match="workers sent no batch in time"):
         ablation.crew_round(bench, 1)
 
 
@@ -244,13 +265,23 @@ def one_trial(monkeypatch):
     monkeypatch.setattr(remedies, "piloted", lambda bench, measure: [measure()])
 
 
-def test_workers_that_only_wait_may_be_more_than_the_cores(monkeypatch, one_trial):
-    "320 ms of sleep a batch, on two cores that have nothing to do: what five workers gain, no busy machine takes away."
-    monkeypatch.setattr(remedies, "MOST_SLEEPERS", 5)
+def test_workers_that_only_wait_may_be_more_than_the_cores(monkeypatch):
+    "96 ms of sleep a batch: sixteen workers on two cores bring one every 6 ms, and it is said so."
+    def trial(bench, n): return dict(of_crew=5e-3, crew_only=96e-3 / n, contended_step=5e-3, contended_load=96e-3 / n)
+    monkeypatch.setattr(remedies, "crew_round", trial)
+    monkeypatch.setattr(remedies, "in_turn", lambda bench, cure: [dict(now=101e-3, then=6e-3)])
+    asleep = dict(full=101e-3, load=96e-3, asleep=96e-3, from_host=5e-3, step_cpu=5e-3, between=0.0)
+    with bench_of(nn.Linear(4, 2), DataLoader(Samples(), 8), ablation.Budget(60.0)) as bench:
+        bench.pilot_seconds = 0.01
+        assert remedies.worker_advice(bench, [asleep] * 3)[0].change == "num_workers=16 instead of 0"
+
+
+def test_the_cure_of_a_slow_store_is_predicted_and_verified(monkeypatch, one_trial):
+    "320 ms of sleep a batch against nothing: what five workers gain, no busy machine takes away."
+    monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [5])
     with bench_of(nn.Linear(4, 2), DataLoader(Fetching(Samples(), slow_read(20e-3, identity)), 16)) as bench:
         found = remedies.worker_advice(bench, [bench.round()])
-    assert found and found[0].speedup.low > 1
-    assert int(re.match(r"num_workers=(\d+) instead of 0", found[0].change)[1]) > bench.cores
+    assert found and found[0].speedup.low > 1 and found[0].change == "num_workers=5 instead of 0"
     verified = doctor._verify(bench.pipe, found[0], ablation.Budget(1.0))
     assert verified.measured_speedup > 1 and f"{verified.error:+.0%}" in str(verified)
 
@@ -270,7 +301,8 @@ def test_workers_that_lose_in_a_trial_are_not_advised(monkeypatch, one_trial):
 
 def test_nothing_is_advised_where_nothing_helps(machine):
     images = Images(torch.zeros(64, 1, 2, 2, dtype=torch.uint8), torch.zeros(64, dtype=torch.int64))
-    found = diagnose(nn.Sequential(nn.Flatten(), Heavy(lambda: machine.spin(30e-3))), BatchLoader(images, 32), budget_seconds=20, device="cpu")
+    found = diagnose(nn.Sequential(nn.Flatten(), Heavy(lambda: machine.spin(30e-3))), BatchLoader(images, 32),
+                     budget_seconds=20, device="cpu")
     assert found.verdict == "compute" and found.advice == ()
     with pytest.raises(ValueError, match="no advice to verify"): found.verify(budget_seconds=1)
 
@@ -285,8 +317,9 @@ def test_a_batch_size_that_does_nothing_is_not_advised():
 
 
 def test_what_workers_hide_is_no_bottleneck():
-    "Loading takes 50 ms in each of two workers, and a step that sleeps as long needs no core: they do not disturb each other."
-    hidden = dict(full=0.101, from_workers=0.1, from_host=0.1, on_device=0.1, load=0.05, storage=0.05, unknown=0.0, between=0.0)
+    "Two workers load for 50 ms a batch, a step takes 100 ms."
+    hidden = dict(full=0.101, from_workers=0.1, from_host=0.1, on_device=0.1, load=0.05, storage=0.05, unknown=0.0,
+                  between=0.0)
     assert doctor.verdict_of([hidden] * 6, doctor.Setting(2, 2)) == "compute"
 
 
@@ -326,15 +359,18 @@ def test_everything_is_left_as_it_was():
     model(torch.rand(8, 4)).sum().backward()
     optimizer = torch.optim.Adam(model.parameters())
     optimizer.step()
-    loader = DataLoader(Samples(transform=Jittered()), 8, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(3))
+    loader = DataLoader(Samples(transform=Jittered()), 8, shuffle=True, num_workers=1,
+                        generator=torch.Generator().manual_seed(3))
     jitter = loader.dataset.transform.draws.bit_generator.state
-    before = copy.deepcopy(model.state_dict()), [p.grad.clone() for p in model.parameters()], copy.deepcopy(optimizer.state_dict()), state_of(loader)
-    draws = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    weights, gradients = copy.deepcopy(model.state_dict()), [p.grad.clone() for p in model.parameters()]
+    before = str(optimizer.state_dict()), state_of(loader), torch.get_rng_state().tolist(), random.getstate()
+    numbers = np.random.get_state()[1].copy()
     diagnose(model, loader, optimizer=optimizer, read="__getitem__", **QUICK)
-    now = model.state_dict(), [p.grad for p in model.parameters()], optimizer.state_dict(), state_of(loader)
-    assert all(torch.equal(a, b) for a, b in zip(before[0].values(), now[0].values())) and all(map(torch.equal, before[1], now[1]))
-    assert str(before[2]) == str(now[2]) and before[3] == now[3] and jitter == loader.dataset.transform.draws.bit_generator.state
-    assert torch.equal(draws[0], torch.get_rng_state()) and np.array_equal(draws[1], np.random.get_state()[1]) and draws[2] == random.getstate()
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(p.grad, gradient) for p, gradient in zip(model.parameters(), gradients))
+    assert before == (str(optimizer.state_dict()), state_of(loader), torch.get_rng_state().tolist(), random.getstate())
+    assert np.array_equal(numbers, np.random.get_state()[1])
+    assert jitter == loader.dataset.transform.draws.bit_generator.state
     assert type(loader.dataset) is Samples
 
 
@@ -425,10 +461,13 @@ SHAPES = {
     "numpy batches": lambda: (nn.Linear(4, 2), [(np.random.rand(8, 4), np.zeros(8, dtype=np.int64))] * 3, {}),
     "no batching": lambda: (nn.Linear(4, 1), DataLoader(TensorDataset(torch.rand(64, 4), torch.rand(64, 1)), None), {}),
     "a stream in this process": lambda: (Heavy(), DataLoader(Stream(), 8), {}),
-    "labels beyond the outputs": lambda: (nn.Linear(4, 1), DataLoader(TensorDataset(torch.rand(64, 4), torch.arange(64)), 8), {}),
+    "labels beyond the outputs": lambda: (nn.Linear(4, 1),
+                                          DataLoader(TensorDataset(torch.rand(64, 4), torch.arange(64)), 8), {}),
     "a sampler without length": lambda: (nn.Linear(4, 2), DataLoader(Samples(), batch_sampler=Lengthless()), {}),
     "a worker_init_fn": lambda: (nn.Linear(4, 2), DataLoader(Ranged(), 4, num_workers=1, worker_init_fn=set_range), {}),
-    "a model that channels_last breaks": lambda: (Viewing(), DataLoader(TensorDataset(torch.rand(32, 3, 8, 8), torch.zeros(32, dtype=torch.int64)), 8), {}),
+    "a model that channels_last breaks": lambda: (Viewing(),
+                                                  DataLoader(TensorDataset(torch.rand(32, 3, 8, 8),
+                                                      torch.zeros(32, dtype=torch.int64)), 8), {}),
     "two data sets in one": lambda: (nn.Linear(4, 2), DataLoader(Samples(16) + Samples(16), 8), {}),
     "a DataLoader with its own iteration": lambda: (nn.Linear(4, 2), Halving(Samples(), 8, num_workers=1), {}),
     "a DataLoader in a wrapper": lambda: (nn.Linear(4, 2), Wrapping(), {}),
@@ -467,9 +506,12 @@ def test_nonsense_is_refused(make, words):
 
 
 @pytest.mark.parametrize("options, words", [
-    (dict(budget_seconds=0), "budget_seconds must be a finite number above 0, got 0"), (dict(budget_seconds=float("nan")), "budget_seconds"),
-    (dict(precision="int4"), "precision must be one of"), (dict(step=3), "step must be a function"), (dict(between=2.0), "between must be a function"),
-    (dict(read="nowhere"), "nowhere is no callable of Samples"), (dict(channels_last="yes"), "channels_last must be True or False"),
+    (dict(budget_seconds=0), "budget_seconds must be a finite number above 0, got 0"),
+    (dict(budget_seconds=float("nan")), "budget_seconds"),
+    (dict(precision="int4"), "precision must be one of"), (dict(step=3), "step must be a function"),
+    (dict(between=2.0), "between must be a function"),
+    (dict(read="nowhere"), "nowhere is no callable of Samples"),
+    (dict(channels_last="yes"), "channels_last must be True or False"),
 ])
 def test_nonsense_options_are_refused(options, words):
     with pytest.raises(ValueError, match=words): diagnose(nn.Linear(4, 2), DataLoader(Samples(), 8), **QUICK | options)
@@ -498,17 +540,21 @@ def stubborn_step(model, batch): raise ValueError("I will not")
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_of_the_data_set_is_told_as_it_is(workers):
-    with pytest.raises(FileNotFoundError, match="sample 13 has vanished"): diagnose(Heavy(), DataLoader(Failing(), 8, num_workers=workers), **QUICK)
+    with pytest.raises(FileNotFoundError, match="sample 13 has vanished"):
+        diagnose(Heavy(), DataLoader(Failing(), 8, num_workers=workers), **QUICK)
 
 
-@pytest.mark.parametrize("model, options", [(Stubborn(4, 2), {}), (nn.Linear(4, 2), dict(step=stubborn_step)), (nn.Linear(4, 2), dict(loss_fn=stubborn_step))])
+@pytest.mark.parametrize("model, options", [(Stubborn(4, 2), {}), (nn.Linear(4, 2), dict(step=stubborn_step)),
+                                            (nn.Linear(4, 2), dict(loss_fn=stubborn_step))])
 def test_an_error_of_the_model_or_the_step_is_told_as_it_is(model, options):
     with pytest.raises(ValueError) as caught: diagnose(model, DataLoader(Samples(), 8), **QUICK | options)
-    assert str(caught.value) == "I will not" and any(str(entry.path) == __file__ for entry in list(caught.traceback)[1:])
+    assert str(caught.value) == "I will not"
+    assert any(str(entry.path) == __file__ for entry in list(caught.traceback)[1:]), "with the user's own lines"
 
 
 def test_a_killed_worker_is_an_error_and_no_hang():
-    with pytest.raises(RuntimeError, match="worker .* killed|exited unexpectedly"): diagnose(Heavy(), DataLoader(Deadly(), 8, num_workers=2), **QUICK)
+    with pytest.raises(RuntimeError, match="worker .* killed|exited unexpectedly"):
+        diagnose(Heavy(), DataLoader(Deadly(), 8, num_workers=2), **QUICK)
 
 
 TINY = """
@@ -529,13 +575,15 @@ diagnose(First(1, 2), DataLoader(Big(), 8, num_workers=1), device="cpu", budget_
 
 def can_unshare():
     "Whether we may mount a file system of our own, which takes root."
-    return shutil.which("unshare") is not None and subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True).returncode == 0
+    command = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.skipif(not can_unshare(), reason="a small /dev/shm of our own needs root and unshare")
 def test_a_tiny_shared_memory_is_told():
     script = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$0" -c "$1"'
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, sys.executable, TINY], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, sys.executable, TINY], capture_output=True, text=True,
+                          timeout=120)
     assert done.returncode == 1 and "shared memory" in done.stderr and "No space left" in done.stderr
 
 
@@ -570,7 +618,7 @@ def needs(batch_size): return slow()
 
 @pytest.fixture
 def shell(tmp_path, monkeypatch, capsys):
-    "`mlinfra doctor` in a folder with a module of the user's, without a new process: status, standard output, standard error."
+    "`mlinfra doctor` in a folder with a module of the user's, without a new process: status, output, errors."
     (tmp_path / "mine.py").write_text(FACTORY)
     monkeypatch.chdir(tmp_path)
     def run(*args):
@@ -586,17 +634,21 @@ def test_one_command_diagnoses_and_verifies(shell, machine, monkeypatch):
     done = shell("mine:slow", "--seconds", "30", "--verify", "--device", "cpu")
     assert done.returncode == 0, done.err
     assert "verdict: storage" in done.out and "advice: two of everything" in done.out
-    assert "verified: two of everything: predicted 1.50, measured 1.00" in done.out and "prediction was off by +50%" in done.out
+    assert "verified: two of everything: predicted 1.50, measured 1.00" in done.out
+    assert "prediction was off by +50%" in done.out
 
 
 @pytest.mark.parametrize("spec, words", [
-    ("mine", "package.module:function"), ("mine:nothing", "mine has no function nothing"), ("nowhere:at_all", "there is no module nowhere"),
-    ("mine:nonsense", "must return (model, loader)"), ("mine:net", "is a Linear, not a function"), ("mine:needs", "without arguments"),
+    ("mine", "package.module:function"), ("mine:nothing", "mine has no function nothing"),
+    ("nowhere:at_all", "there is no module nowhere"),
+    ("mine:nonsense", "must return (model, loader)"), ("mine:net", "is a Linear, not a function"),
+    ("mine:needs", "without arguments"),
     ("mine:backwards", "got a model of type DataLoader"), ("mine:misspelt", "got 'budget'"),
 ])
 def test_a_wrong_factory_is_one_clear_line(spec, words, shell):
     done = shell(spec)
-    assert done.returncode == 2 and done.err.startswith("mlinfra doctor: ") and words in done.err and done.err.count("\n") == 1
+    assert done.returncode == 2 and done.err.startswith("mlinfra doctor: ") and words in done.err
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("spec, line", [("mine:broken", 'return int("word")'), ("mine:faulty", "return 1 / 0")])

@@ -29,7 +29,7 @@ from mlinfra.views import sharding as views
 # sums of at most 1e5 products in float64, each off by half a unit, in each of at most ten steps; Adam's division magnifies
 # the rounding of gradients that are as small as its eps of 1e-8, and then by at most 1e-3 / 1e-8 of the rate a step
 EXACT = 10 * 1e5 * 1.1e-16
-Uneven = partial(sh.ShardTrial, "uneven", 80, 33, double=True)  # 33, 33, 14: shares that do not divide, sizes neither
+Uneven = partial(sh.ShardTrial, "uneven", samples=80, global_batch=33, double=True)  # 33, 33, 14: nothing divides
 TRIALS = {way: Uneven(strategy=way) for way in sh.STRATEGIES if way not in ("whole", "fsdp, bf16")}
 MANY = {f"{way}, {optimizer}": Uneven(strategy=way, optimizer=optimizer) for way, optimizer in
         (("stage 1", "momentum"), ("stage 2", "momentum"), ("stage 3", "momentum"), ("fsdp", "momentum"), ("stage 2", "sgd"),

@@ -80,7 +80,7 @@ class Cluster:
 def _slowed(network: Network, bytes_per_s: float) -> Network: return replace(network, bytes_per_s=bytes_per_s)
 
 # %% ../../nbs/engine/15_clusters.ipynb #de5301ed
-ACCELERATORS = tuple(name for name, device in DEVICES.items() if device.network and device.flops_per_s)  # with known rates
+ACCELERATORS = tuple(name for name, device in DEVICES.items() if device.network and device.flops_per_s)
 
 def cluster(
     device:str="A100 80 GB",                              # one of `ACCELERATORS`

@@ -53,7 +53,8 @@ def drifting_stream(
     "A stream whose world changes once, and whose labels are wrong for a while."
     chunks, size, at = positive_int("chunks", chunks), positive_int("size", size), nonnegative_int("at", at)
     needed = chunks * size
-    if needed > len(dataset): raise ValueError(f"{chunks} chunks of {size} need {needed:,} images, the data set has {len(dataset):,}")
+    if needed > len(dataset):
+        raise ValueError(f"{chunks} chunks of {size} need {needed:,} images, the data set has {len(dataset):,}")
     stream = []
     for number, (images, labels) in enumerate(zip(dataset.images.split(size)[:chunks], dataset.labels.split(size))):
         if number >= at: images, labels = shifted(images, labels, shift)
@@ -115,7 +116,8 @@ class Retrained(Frozen):
         self.kept.append((images, labels))
         if self.seen % self.every: return
         window = BatchLoader(Images(*(torch.cat(parts) for parts in zip(*self.kept))), 50, shuffle=True, seed=self.seen)
-        fit(self.model, window, epochs=self.epochs, optimizer=sgd(self.model.to(pick_device()), self.lr), progress=False)
+        fit(self.model, window, epochs=self.epochs, optimizer=sgd(self.model.to(pick_device()), self.lr),
+            progress=False)
 
 # %% ../../nbs/engine/05_drift.ipynb #62b464ec
 def answer_then_learn(

@@ -49,13 +49,14 @@ def made_by(
     factory:Callable[[], Any],           # returns (model, loader) or (model, loader, options)
     works:Callable|None=None,            # the function that gets the options as keywords; None: any will do
 ) -> tuple[nn.Module, Any, dict[str, Any]]:
-    "Model, loader and options; ValueError if the factory returns anything else, or an option that `works` does not take."
+    "Model, loader and options; ValueError if the factory returns anything else, or an option that is unknown."
     made = factory()
     words = "the factory must return (model, loader) or (model, loader, options)"
     if not isinstance(made, tuple) or len(made) not in (2, 3): raise ValueError(f"{words}, got {type(made).__name__}")
     model, loader, options = made if len(made) == 3 else (*made, {})
     if not isinstance(model, nn.Module): raise ValueError(f"{words}, got a model of type {type(model).__name__}")
-    if not isinstance(options, Mapping): raise ValueError(f"{words}, got options of type {type(options).__name__}: give a dict")
+    if not isinstance(options, Mapping):
+        raise ValueError(f"{words}, got options of type {type(options).__name__}: give a dict")
     if works is not None: _check_options(options, works)
     return model, loader, dict(options)
 

@@ -63,7 +63,8 @@ def _disk_hop(path: Path) -> Hop:
     "The first hop, cold."
     try: cold = measure_reads(path, 1 << 20, "sequential", path.stat().st_size >> 20)
     except OSError as error: return Hop("storage", "page cache", None, "not here", str(error))
-    if cold.cached_share > 0.1: return Hop("storage", "page cache", None, "not here", f"{cold.cached_share:.0%} stayed in the cache")
+    if cold.cached_share > 0.1:
+        return Hop("storage", "page cache", None, "not here", f"{cold.cached_share:.0%} stayed in the cache")
     return Hop("storage", "page cache", cold.bytes_per_s, "measured", "cold, in order, blocks of 1 MiB")
 
 def _copy_rate(source: torch.Tensor, target: torch.Tensor) -> float:
@@ -73,7 +74,8 @@ def _copy_rate(source: torch.Tensor, target: torch.Tensor) -> float:
 
 def _device_hops(batch: torch.Tensor) -> list[Hop]:
     "Copies to the GPU from pageable and from pinned memory; what PCIe states where there is no GPU."
-    if not torch.cuda.is_available(): return [Hop("batch", "device", PCIE_4_X16, "stated", "PCIe 4.0 x16 (PCI-SIG); there is no GPU here")]
+    if not torch.cuda.is_available():
+        return [Hop("batch", "device", PCIE_4_X16, "stated", "PCIe 4.0 x16 (PCI-SIG); there is no GPU here")]
     target, hops = torch.empty_like(batch, device="cuda"), []
     for kind, source in (("pageable", batch), ("pinned", batch.pin_memory())):
         hops.append(Hop(f"{kind} batch", "device", _copy_rate(source, target), "measured", f"from {kind} memory"))
@@ -92,6 +94,8 @@ def host_path(
         disk, warm = _disk_hop(path), measure_reads(path, 1 << 20, "sequential", bytes >> 20, cold=False)
     batch = torch.ones(bytes, dtype=torch.uint8)
     hops = (disk, Hop("page cache", "process", warm.bytes_per_s, "measured", "warm, in order, blocks of 1 MiB"),
-            Hop("process", "batch", _copy_rate(batch, torch.empty_like(batch)), "measured", "one copy in memory, as collating makes"))
+            Hop("process", "batch", _copy_rate(batch, torch.empty_like(batch)), "measured",
+                "one copy in memory, as collating makes"))
     cuda = torch.cuda.is_available()
-    return HostPath((*hops, *_device_hops(batch)), numa_nodes(), torch.cuda.get_device_name() if cuda else "", _gpu_node() if cuda else None)
+    return HostPath((*hops, *_device_hops(batch)), numa_nodes(), torch.cuda.get_device_name() if cuda else "",
+                    _gpu_node() if cuda else None)

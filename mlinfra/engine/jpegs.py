@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
-from .checks import one_of, positive_int, positive_ints, whole_number
+from .checks import nonnegative_int, one_of, positive_int, positive_ints, whole_number
 from .store import remove_old_parts, write_whole
 from .widgets import count_text
 
@@ -35,6 +35,7 @@ def clouds(
 ) -> np.ndarray:                # float32, 3 x height x width, each plane of mean 0 and deviation 1
     "Three planes of noise whose amplitude falls as 1/f."
     import numpy as np
+    width, height = positive_int("width", width), positive_int("height", height)
     frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None], dtype=np.float32)
     frequency[0, 0] = np.inf  # no constant part
     phases = rng.random((3, *frequency.shape), np.float32) * np.float32(2 * np.pi)
@@ -52,6 +53,8 @@ def photo(
     import colorsys
 
     import numpy as np
+    index, classes = nonnegative_int("index", index), positive_int("classes", classes)
+    label = nonnegative_int("label", label)
     (width, height), rng = size, np.random.default_rng([seed, index])
     light, warm, green = clouds(width, height, rng)
     scene = np.stack([light * 45 + warm * 12, light * 45 - warm * 5 - green * 5, light * 45 + green * 12], -1) + 115

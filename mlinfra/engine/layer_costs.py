@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from .chains import chain
-from .checks import positive_int
+from .checks import nonnegative_float, positive_int
 from .hardware import Network
 from .measure import Stopwatch, median
 from .saved import saved_bytes_of_each
@@ -35,6 +35,10 @@ class LayerCost:
     kept_bytes:int         # that backward needs of each micro-batch
     output_bytes:int       # which a border after it would send
     spread:float=0.0       # half the range of the middle half of the totals, relative to their median
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            if name != "name": nonnegative_float(name, value)
 
     @property
     def seconds(self) -> float: return self.forward_seconds + self.input_seconds + self.weight_seconds
@@ -108,7 +112,8 @@ def stage_bytes(
     in_flight:Iterable[float],  # micro-batches that each stage keeps at most, such as `Timeline.peak`
 ) -> list[list[float]]:
     "Bytes of each layer, in each stage."
-    return [[cost.fixed_bytes + count * cost.kept_bytes for cost in costs] for count in in_flight]
+    counts = [nonnegative_float("in_flight", count) for count in in_flight]
+    return [[cost.fixed_bytes + count * cost.kept_bytes for cost in costs] for count in counts]
 
 def transfer_seconds(
     costs:Sequence[LayerCost],

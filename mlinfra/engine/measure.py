@@ -62,6 +62,8 @@ def rounds(
     stretch:float=math.inf,                 # the `least` rounds, too, end after so many times the budget
 ) -> list[Any]:                             # what each round returned
     "Measure again and again, as often as is wanted and the time allows; at least once."
+    least = positive_int("least", least)
+    if not math.isinf(stretch): positive_float("stretch", stretch)
     if most is None and math.isinf(budget_seconds):
         raise ValueError("most or budget_seconds must be given, got neither: the rounds would never end")
     found, start = [], time.perf_counter()
@@ -259,11 +261,11 @@ def fit_prices(
 ) -> list[float]:                       # for one of each thing, none negative
     "Prices with the least sum of squared relative errors."
     import numpy as np
-    from scipy.optimize import nnls
     a, t = np.array([list(row) for row in amounts], float), np.array(list(totals), float)
-    if a.ndim != 2 or len(a) != len(t) or not (t > 0).all():
+    if a.ndim != 2 or len(a) != len(t) or not ((t > 0) & np.isfinite(t)).all():
         raise ValueError(f"amounts must be a row for each of the totals, all above 0, "
                          f"got {len(a)} rows and {t.tolist()}")
+    from scipy.optimize import nnls
     a = a / t[:, None]
     scale = np.linalg.norm(a, axis=0)
     scale[scale == 0] = 1.0  # a thing that never occurs: its price is 0

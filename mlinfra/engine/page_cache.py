@@ -18,7 +18,7 @@ __all__ = ['cached_share', 'drop_cache']
 def cached_share(
     path:str|os.PathLike,  # a file, or a folder: all files below it
 ) -> float:                # between 0 and 1
-    "Share of the pages that lie in the page cache; OSError where the system cannot tell. Linux tells only a file's owner."
+    "Share of the pages in the page cache; OSError where the system cannot tell. Linux tells only a file's owner."
     counts = [_cached_pages(file) for file in _files_of(path)]
     pages = sum(total for _, total in counts)
     return sum(cached for cached, _ in counts) / pages if pages else 0.0
@@ -47,8 +47,9 @@ def _cached_pages(file: Path) -> tuple[int, int]:
 def drop_cache(
     path:str|os.PathLike,  # a file, or a folder: all files below it
 ) -> float:                # between 0 and 1
-    "Ask the kernel to forget the files; returns the share that is cached all the same. Names and sizes of files stay known."
-    if not hasattr(os, "posix_fadvise"): raise OSError("this system has no posix_fadvise: cold reads are not to be had here")
+    "Ask the kernel to forget the files; returns the share that is cached all the same. Names and sizes stay known."
+    if not hasattr(os, "posix_fadvise"):
+        raise OSError("this system has no posix_fadvise: cold reads are not to be had here")
     for file in _files_of(path):
         with open(file, "rb") as opened:
             os.fsync(opened.fileno())  # a page not yet written cannot be dropped

@@ -43,7 +43,7 @@ class PipelinePass(Pass):
         from torch.distributed import pipelining
         self.rank, self.world_size = rank_and_world_size()
         self.micro_batches = positive_int("micro_batches", micro_batches)
-        self.rows = ceil_div(batch_size, micro_batches) * micro_batches
+        self.rows = ceil_div(positive_int("batch_size", batch_size), micro_batches) * micro_batches
         self.scale = 0.0  # of a micro-batch's summed loss
         made = pipelining.PipelineStage(stage, self.rank, self.world_size, device)
         self.schedule = torch_schedule("1F1B", [made], micro_batches, self._loss)

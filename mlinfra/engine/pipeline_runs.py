@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .chains import chain, check_untied
-from .checks import one_of, positive_int
+from .checks import nonnegative_float, one_of, positive_int
 from .ranks import check_world, rank_and_world_size, run_ranks
 from .stages import (TORCH_SCHEDULES, HandPipeline, OperationRecorder, P2PChannel, recorded_stage,
                                    schedule_step, stage_inputs, torch_schedule)
@@ -76,7 +76,9 @@ class SleepingLayer(nn.Module):
         weights:float,  # seconds for the gradient of the weight
     ):
         super().__init__()
-        self.weight, self.times = nn.Parameter(torch.ones(())), (forward, inputs, weights)
+        times = {"forward": forward, "inputs": inputs, "weights": weights}
+        self.times = tuple(nonnegative_float(name, seconds) for name, seconds in times.items())
+        self.weight = nn.Parameter(torch.ones(()))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         forward, inputs, weights = self.times
@@ -231,8 +233,7 @@ def run_pipelines(
     if not tasks: raise ValueError("tasks must hold at least one task, got none")
     for task in {(task.example, task.bounds, task.micro_batches): task for task in tasks}.values(): _check(task)
     most = max(task.world_size for task in tasks)
-    told = {} if report is None else {"report": report}
-    found = run_ranks(run_rank, most, list(tasks), timeout_seconds=timeout_seconds, share_cores=True, **told)
+    found = run_ranks(run_rank, most, list(tasks), timeout_seconds=timeout_seconds, share_cores=True, report=report)
     return merge_parts(tasks, list(found.values()))
 
 def _check(task: PipelineTask) -> None:

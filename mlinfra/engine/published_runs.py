@@ -18,7 +18,7 @@ from .specs import ParallelConfig, TransformerSpec
 __all__ = ['UNITS', 'PublishedRun', 'published_runs']
 
 # %% ../../nbs/engine/15_published_runs.ipynb #60f829d0
-UNITS = ("s", "TFLOP/s", "MFU %", "tokens/s")  # of a step; of a device, recomputation included; of the peak; of a device
+UNITS = ("s", "TFLOP/s", "MFU %", "tokens/s")  # a step's; a device's, recomputation included; of the peak; a device's
 
 @dataclass(frozen=True)
 class PublishedRun:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # %% ../../nbs/engine/05_queue.ipynb #88d30eb0
 @dataclass(frozen=True)
 class ServiceTime:
-    "How long a batch takes: a fixed part, and one for each request in it; for a server also what a pause and chance add."
+    "How long a batch takes: a fixed part, one for each request in it, and what a pause and chance add."
     fixed:float       # seconds of a batch, however small
     slope:float       # seconds for each request
     pause:float=0.0   # seconds more for a batch that finds the worker idle
@@ -56,7 +56,7 @@ class ServiceTime:
         idle:bool=False,  # whether it finds the worker idle
     ) -> float:
         "Mean seconds of a batch."
-        return self.fixed + self.slope * batch_size + (self.pause if idle else 0)
+        return self.fixed + self.slope * positive_int("batch_size", batch_size) + (self.pause if idle else 0)
 
     @property
     def variation(self) -> float:
@@ -175,14 +175,15 @@ class Stream:
         last = self.seconds
         kept = [i for i, end in enumerate(self.ends) if end != last]
         def of(values: tuple[float, ...]) -> tuple[float, ...]: return tuple(values[i] for i in kept if values)
-        return replace(self, due=of(self.due), starts=of(self.starts), ends=of(self.ends), late=of(self.late), batches=self.batches[:-1])
+        return replace(self, due=of(self.due), starts=of(self.starts), ends=of(self.ends), late=of(self.late),
+                       batches=self.batches[:-1])
 
     def summary(self) -> StreamSummary:
         "Counts, percentiles, means and load."
-        answered = len(self.latencies)
-        return StreamSummary(len(self.due), answered, self.shed, self.blocked, *(percentile(self.latencies, p) for p in (50, 95, 99)),
-                             math.fsum(self.latencies) / answered, math.fsum(self.waits) / answered, answered / len(self.batches),
-                             self.utilisation, answered / self.seconds)
+        answered, percentiles = len(self.latencies), (percentile(self.latencies, p) for p in (50, 95, 99))
+        means = math.fsum(self.latencies) / answered, math.fsum(self.waits) / answered, answered / len(self.batches)
+        return StreamSummary(len(self.due), answered, self.shed, self.blocked, *percentiles, *means, self.utilisation,
+                             answered / self.seconds)
 
 # %% ../../nbs/engine/05_queue.ipynb #1441fd77
 def summaries(
@@ -199,7 +200,8 @@ def in_order(
     "The arrivals as a list; ValueError unless there is one at least and none comes before the one ahead of it."
     due = [nonnegative_float("each of due", t) for t in due]
     if not due: raise ValueError("due must hold at least one arrival, got none")
-    if any(b < a for a, b in zip(due, due[1:])): raise ValueError("due must be in order: each request at or after the one before")
+    if any(b < a for a, b in zip(due, due[1:])):
+        raise ValueError("due must be in order: each request at or after the one before")
     return due
 
 # %% ../../nbs/engine/05_queue.ipynb #q0500015
@@ -229,7 +231,8 @@ class _Line:
         if not self.waiting: self.enter()
         first, most = self.due[self.waiting[0]], self.policy.max_batch_size
         start, patience = max(free, first), first + self.policy.max_wait_seconds
-        while len(self.waiting) < most and self.coming < len(self.due) and self.due[self.coming] <= patience: start = self.enter()
+        while len(self.waiting) < most and self.coming < len(self.due) and self.due[self.coming] <= patience:
+            start = self.enter()
         return start if len(self.waiting) >= most else max(free, patience)
 
     def take(self) -> list[int]:

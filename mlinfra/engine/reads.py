@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .checks import one_of, positive_float, positive_int
+from .checks import nonnegative_int, one_of, positive_float, positive_int
 from .measure import percentile
 from .page_cache import cached_share, drop_cache
 
@@ -74,7 +74,10 @@ def block_starts(
 ) -> list[int]:
     "Where each read begins."
     one_of("pattern", pattern, ("random", "sequential"))
-    if size < block_bytes: raise ValueError(f"block_bytes must be at most the file's {size:,} bytes, got {block_bytes:,}")
+    size, block_bytes = nonnegative_int("size", size), positive_int("block_bytes", block_bytes)
+    reads = positive_int("reads", reads)
+    if size < block_bytes:
+        raise ValueError(f"block_bytes must be at most the file's {size:,} bytes, got {block_bytes:,}")
     blocks = range(size // block_bytes)
     fit = min(reads, len(blocks))
     order = random.Random(seed).sample(blocks, fit) if pattern == "random" else blocks
@@ -102,7 +105,8 @@ class _Readers:
             start = time.perf_counter()
             threads = [pool.submit(self.work) for _ in range(in_flight)]
             try:
-                while wait(threads, 0.05, FIRST_EXCEPTION).not_done and not any(t.done() and t.exception() for t in threads):
+                while wait(threads, 0.05,
+                           FIRST_EXCEPTION).not_done and not any(t.done() and t.exception() for t in threads):
                     report(len(self.latencies) / self.places, f"{len(self.latencies):,} reads")
                     if time.perf_counter() - start > budget_seconds: self.stop.set()
             finally: self.stop.set()
@@ -154,4 +158,5 @@ def read_block(
     "Some bytes of a file."
     import numpy as np
     import torch
-    return torch.from_numpy(np.fromfile(path, np.uint8, -1 if size is None else size, offset=start))
+    count = -1 if size is None else nonnegative_int("size", size)
+    return torch.from_numpy(np.fromfile(path, np.uint8, count, offset=nonnegative_int("start", start)))

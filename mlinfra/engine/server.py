@@ -152,7 +152,7 @@ def serve(
     policy:Policy=Policy(),                   # batching and the queue
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> Stream:
-    "Send a stream to one real worker thread, each request when it is due. An error of the model ends it and is raised here."
+    "Send a stream to one real worker thread, each request when it is due. An error of the model is raised here."
     due = in_order(due)
     if not len(images): raise ValueError("images must hold at least one image, got none")
     queue = RequestQueue(policy)
@@ -177,7 +177,7 @@ def serve(
 def fit_answers(
     answers:Iterable[tuple[int, bool, float]],  # requests, whether the worker was idle, seconds: `Stream.answers`
 ) -> ServiceTime:
-    "The line through the medians of batches that found the worker busy, what a pause adds to the smallest, and the spread around both."
+    "A line through the medians of batches that found the worker busy, what a pause adds, and the spread."
     answers = list(answers)
     sizes = sorted({size for size, _, _ in answers})
     def typical(size: int, idle: bool) -> float | None:
@@ -203,7 +203,8 @@ def calibrate(
         rough = median(took for _, took in serve(predictor, images, [0.0] * 5 * b, Policy(b, queue_size=5 * b)).batches)
         groups = min(max(int(stream_seconds * load / rough), 12), 300)
         due = [when for when in poisson_arrivals(load / rough, groups, seed=b) for _ in range(b)]
-        answers += serve(predictor, images, due, Policy(b, 60.0, queue_size=len(due))).answers  # a group is a full batch
+        # a group is a full batch
+        answers += serve(predictor, images, due, Policy(b, 60.0, queue_size=len(due))).answers
     return fit_answers(answers)
 
 # %% ../../nbs/engine/05_server.ipynb #a6829320
@@ -233,7 +234,8 @@ class LoadTrial:
     def drift(self) -> float:
         "The worker's time for the batches of the stream, relative to what the service says of them."
         answers = self.measured.answers
-        return math.fsum(s for _, _, s in answers) / math.fsum(self.service.seconds(size, idle) for size, idle, _ in answers)
+        return math.fsum(s for _, _, s in answers) / math.fsum(self.service.seconds(size, idle) for size, idle,
+                                                               _ in answers)
 
     def hindsight(
         self,
@@ -278,7 +280,8 @@ def trials_table(
     import pandas as pd
     rows = []
     for trial in trials:
-        row, measured = dict(load=trial.load, requests=len(trial.measured.due), drift=trial.drift), trial.measured.summary()
+        row = dict(load=trial.load, requests=len(trial.measured.due), drift=trial.drift)
+        measured = trial.measured.summary()
         for name in ("p50_seconds", "p95_seconds", "mean_seconds", "mean_wait_seconds"):
             row[f"predicted_{name}"], row[f"measured_{name}"] = trial.predicted(name), getattr(measured, name)
             row[f"{name.removesuffix('_seconds')}_error"] = trial.error(name)

@@ -37,7 +37,7 @@ def add_member(
     tar.addfile(member, io.BytesIO(raw))
 
 def _write_shard(path: Path, folder: JpegFolder, rows: list[int], first: int, bar: Any) -> int:
-    "One shard; returns the samples in it, for a file that cannot be read is left out where the folder skips such files."
+    "One shard; returns the samples in it: a file that cannot be read is left out where the folder skips such files."
     samples = 0
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
         for number, i in enumerate(rows, first):
@@ -61,7 +61,7 @@ def write_shards(
     progress:bool=True,            # show a bar
     seed:int|None=0,               # mix the classes once and for all; None keeps the folder's order
 ) -> list[Path]:                   # the shards
-    "Copy the images into tar shards that webdataset reads; the same bytes for the same arguments. The set appears whole or not at all."
+    "Copy the images into tar shards, whole or not at all; the same bytes for the same arguments."
     from tqdm.auto import tqdm
     root, per = Path(root), positive_int("samples_per_shard", samples_per_shard)
     if root.is_mount(): raise ValueError(f"root must not be a mount point, got {root}: give a folder in it")
@@ -151,8 +151,10 @@ class Shard:
         "The samples, compared with what the index promises."
         found, size = 0, os.path.getsize(self.path)
         if self.bytes not in (None, size):
-            raise ValueError(f"{self.path} has {size:,} bytes, its index promises {self.bytes:,}: it is truncated or altered")
-        for found, (key, members) in enumerate(read_shard(self.path, read, block_bytes), 1): yield f"{self.path}: {key}", members
+            words = "it is truncated or altered"
+            raise ValueError(f"{self.path} has {size:,} bytes, its index promises {self.bytes:,}: {words}")
+        for found, (key, members) in enumerate(read_shard(self.path, read, block_bytes), 1):
+            yield f"{self.path}: {key}", members
         if self.samples not in (None, found):
             raise ValueError(f"{self.path} holds {count_text(found, 'sample')}, its index promises {self.samples:,}")
 
@@ -168,11 +170,13 @@ def list_shards(
         if not shards: raise FileNotFoundError(f"{root} holds no .tar file")
         return shards, None
     noted = json.loads(index.read_text())
-    shards = [Shard(os.fspath(root / shard["url"]), shard.get("nsamples"), shard.get("filesize")) for shard in noted["shardlist"]]
+    shards = [Shard(os.fspath(root / shard["url"]), shard.get("nsamples"),
+                    shard.get("filesize")) for shard in noted["shardlist"]]
     missing = [shard.path for shard in shards if not os.path.exists(shard.path)]
     if missing or not shards:
         names = f": {missing[0]}" if missing else ""
-        raise FileNotFoundError(f"{count_text(len(missing), 'shard')} of {len(shards)} that {index} lists are not there{names}")
+        lost = count_text(len(missing), "shard")
+        raise FileNotFoundError(f"{lost} of {len(shards)} that {index} lists are not there{names}")
     return shards, noted.get("classes")
 
 # %% ../../nbs/engine/07_shards.ipynb #h0700011
@@ -185,7 +189,8 @@ def image_and_label(
     kind = next((kind for kind in members if kind not in ("cls", "json", "txt")), None)
     if kind is None or not members.get("cls", b"").strip().isdigit():
         raise ValueError(f"{place} must have an image and a .cls with a number, it has {', '.join(members)}")
-    raw = torch.frombuffer(bytearray(members[kind]), dtype=torch.uint8) if members[kind] else torch.zeros(0, dtype=torch.uint8)
+    raw = torch.zeros(0, dtype=torch.uint8)
+    if members[kind]: raw = torch.frombuffer(bytearray(members[kind]), dtype=torch.uint8)
     return decode(raw, f"{place}.{kind}"), int(members["cls"])
 
 def mixed(
@@ -194,7 +199,7 @@ def mixed(
     rng:random.Random,      # draws
 ) -> Iterator[Any]:
     "The samples in random order, as far as a buffer reaches."
-    held = []
+    held, size = [], positive_int("size", size)
     for sample in samples:
         held.append(sample)
         if len(held) < size: continue

@@ -140,7 +140,7 @@ class ParallelConfig:
     data:int=1                      # ranks that share the batch
     tensor:int=1                    # ranks that share each matrix
     pipeline:int=1                  # stages
-    sharding_stage:int=0            # ZeRO divides among the data ranks: 1 the optimizer's state, 2 gradients, 3 weights, too
+    sharding_stage:int=0            # of ZeRO: data ranks share 1 the optimizer's state, 2 gradients, 3 weights, too
     micro_batch:int=1               # samples that a device takes at once
     checkpointing:str="none"        # one of `CHECKPOINTING`
     sequence_parallel:bool=False    # tensor ranks divide norms and dropout, too

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from .checks import positive_int
 from .timeline import (BACKWARD, FORWARD, INPUTS, WEIGHTS,
                                      Operation, OperationKind, TimedOperation)
 
@@ -52,7 +53,8 @@ class P2PChannel:
         rank:int,        # this one
         world_size:int,  # of the pipeline
     ):
-        self.rank, self.world_size, self.own, self.leaving = rank, world_size, {}, []
+        self.rank, self.world_size = rank, positive_int("world_size", world_size)
+        self.own, self.leaving = {}, []
 
     def send(self, tensor: torch.Tensor, stage: int, tag: int) -> None:
         "To the rank of `stage`."

@@ -96,9 +96,11 @@ class _Loader(DataLoader):
 # %% ../../nbs/engine/06_sweeps.ipynb #t0600012
 def _check_dataset(name: str, dataset: Any) -> None:
     "ValueError unless samples can be fetched by number."
-    if isinstance(dataset, DataLoader): raise ValueError(f"{name} must be a data set, got a DataLoader: pass its .dataset")
+    if isinstance(dataset, DataLoader):
+        raise ValueError(f"{name} must be a data set, got a DataLoader: pass its .dataset")
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        raise ValueError(f"{name} must be a map-style data set, with __getitem__ and __len__, got {type(dataset).__name__}")
+        kind = type(dataset).__name__
+        raise ValueError(f"{name} must be a map-style data set, with __getitem__ and __len__, got {kind}")
     if not len(dataset): raise ValueError(f"{name} must hold samples, got none")
 
 def _transformed(name: str, dataset: Dataset, transform: Callable | None) -> Dataset:
@@ -106,7 +108,8 @@ def _transformed(name: str, dataset: Dataset, transform: Callable | None) -> Dat
     if transform is None: return dataset
     sample = dataset[0]
     if not (isinstance(sample, tuple) and len(sample) == 2 and getattr(sample[0], "ndim", 0) == 3):
-        raise ValueError(f"transform= needs samples of (image, label) in {name}, got {type(sample).__name__}: transform in your data set")
+        raise ValueError(f"transform= needs samples of (image, label) in {name}, got {type(sample).__name__}: "
+                         "transform in your data set")
     return PerSample(dataset, transform)
 
 # %% ../../nbs/engine/06_sweeps.ipynb #t0600013
@@ -128,14 +131,18 @@ class SweepTask:
 
     def __post_init__(self):
         _check_dataset("dataset", self.train)
-        train, test = (self.train, self.test) if self.test is not None else split(self.train, max(1, len(self.train) // 7))
+        train, test = (self.train, self.test) if self.test is not None else split(self.train,
+                                                                                  max(1, len(self.train) // 7))
         _check_dataset("test", test)
         if isinstance(self.model, nn.Module) or not callable(self.model):
-            raise ValueError(f"model must be a function that makes a fresh model for each run, got a {type(self.model).__name__}: pass a class or a lambda")
+            raise ValueError("model must be a function that makes a fresh model for each run, "
+                             f"got a {type(self.model).__name__}: pass a class or a lambda")
         if hasattr(self.optimizer, "param_groups"):
-            raise ValueError("optimizer must be a function of the parameters, since each run has a model of its own, got an optimizer")
-        checked = dict(train=_transformed("dataset", train, self.transform), test=_transformed("test", test, self.transform),
-                       batch_size=positive_int("batch_size", self.batch_size), epochs=positive_int("epochs", self.epochs),
+            raise ValueError("optimizer must be a function of the parameters, got an optimizer: each run has its own")
+        checked = dict(train=_transformed("dataset", train, self.transform),
+                       test=_transformed("test", test, self.transform),
+                       batch_size=positive_int("batch_size", self.batch_size), epochs=positive_int("epochs",
+                                                                                                   self.epochs),
                        seed=whole_number("seed", self.seed, 0, 2**63 - 1), device=pick_device(self.device))
         for name, value in checked.items(): object.__setattr__(self, name, value)
 
@@ -146,11 +153,13 @@ class SweepTask:
 
     def loader(self, data: Dataset, workers: int, shuffle: bool = False) -> DataLoader:
         "Batches of the data."
-        return _Loader(data, self.batch_size, shuffle, num_workers=workers, collate_fn=self.collate_fn, pin_memory=self.device.type == "cuda")
+        return _Loader(data, self.batch_size, shuffle, num_workers=workers, collate_fn=self.collate_fn,
+                       pin_memory=self.device.type == "cuda")
 
     def fit(self, model: nn.Module, batches: Iterable, epochs: int, observers: Iterable[Any] = ()) -> History:
         "Train the model."
-        return fit(model, batches, epochs=epochs, optimizer=self.optimizer, loss_fn=self.loss_fn, step=self.step, device=self.device,
+        return fit(model, batches, epochs=epochs, optimizer=self.optimizer, loss_fn=self.loss_fn, step=self.step,
+                   device=self.device,
                    observers=observers, progress=False)
 
     def evaluate(self, model: nn.Module, batches: Iterable) -> tuple[float, float]:
@@ -176,7 +185,7 @@ class SweepTask:
         return self.collate_fn([self.train[i] for i in range(min(self.batch_size, len(self.train)))])
 
     def warm_up(self) -> None:
-        "Train two steps and evaluate one batch, unmeasured: the first of a process cost seconds, and errors show before the sweep."
+        "Train two unmeasured steps and evaluate one batch: the first cost seconds, and errors show before the sweep."
         model = self.fresh()
         self.fit(model, [self.first_batch] * 2, epochs=1)
         self.evaluate(model, [self.first_batch])
@@ -197,14 +206,16 @@ def measure_workers(
     return _row(workers, history, train_seconds, watch.lap(), accuracy, reporter.cpu_per_step(), loss)
 
 # %% ../../nbs/engine/06_sweeps.ipynb #21d2c418
-def _row(workers: int, history: History, train_seconds: float, eval_seconds: float, accuracy: float, cpu: float, loss: float) -> SweepRow:
+def _row(workers: int, history: History, train_seconds: float, eval_seconds: float, accuracy: float, cpu: float,
+         loss: float) -> SweepRow:
     "Start-up and steady state told apart: the first wait of an epoch against the usual one."
     firsts = {epoch: next(s for s in history.steps if s.epoch == epoch) for epoch in {s.epoch for s in history.steps}}
     steady = [s for s in history.steps if s is not firsts[s.epoch]] or history.steps
     wait = math.fsum(s.wait for s in steady) / len(steady)
     busy = math.fsum(s.seconds - s.wait for s in steady) / len(steady)
     startup = math.fsum(max(0.0, s.wait - wait) for s in firsts.values())
-    return SweepRow(workers, train_seconds, eval_seconds, accuracy, wait / (wait + busy), startup, wait, busy, cpu, len(history.steps), loss)
+    return SweepRow(workers, train_seconds, eval_seconds, accuracy, wait / (wait + busy), startup, wait, busy, cpu,
+                    len(history.steps), loss)
 
 # %% ../../nbs/engine/06_sweeps.ipynb #ec6c0f79
 def check_workers(
@@ -213,10 +224,12 @@ def check_workers(
 ) -> tuple[int, ...]:
     "The numbers, checked; ValueError on nonsense and a warning where they exceed the usable cores."
     workers = positive_ints("workers", tuple(workers) if isinstance(workers, Iterator) else workers, 0, MAX_WORKERS)
-    if len(set(workers)) < len(workers): raise ValueError(f"workers must be distinct, got {workers}; use repeats for more runs of each")
+    if len(set(workers)) < len(workers):
+        raise ValueError(f"workers must be distinct, got {workers}; use repeats for more runs of each")
     cores = usable_cores()
     if warn and max(workers) > cores:
-        warnings.warn(f"{max(workers)} workers on {cores} usable cores: they will share cores with each other and with training", stacklevel=3)
+        warnings.warn(f"{max(workers)} workers on {cores} usable cores: they will share cores "
+                      "with each other and with training", stacklevel=3)
     return workers
 
 # %% ../../nbs/engine/06_sweeps.ipynb #13b4bc37
@@ -233,7 +246,8 @@ def sweep_rows(
 
 def _rows(task: SweepTask, runs: list[int], report: Callable[[float, str], None]) -> Iterator[SweepRow]:
     task.warm_up()
-    for done, workers in enumerate(runs): yield measure_workers(task, workers, lambda f, words: report((done + f) / len(runs), words))
+    for done, workers in enumerate(runs):
+        yield measure_workers(task, workers, lambda f, words: report((done + f) / len(runs), words))
 
 # %% ../../nbs/engine/06_sweeps.ipynb #d29d3779
 def summarise(

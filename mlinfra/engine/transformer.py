@@ -81,6 +81,7 @@ class GatedMLP(nn.Module):
         bias:bool=False,  # of the three
     ):
         super().__init__()
+        width, hidden = positive_int("width", width), positive_int("hidden", hidden)
         self.gate, self.up = nn.Linear(width, hidden, bias), nn.Linear(width, hidden, bias)
         self.down = nn.Linear(hidden, width, bias)
 
@@ -139,7 +140,8 @@ class Transformer(nn.Module):
         **block:Any,            # of `Block`
     ):
         super().__init__()
-        self.words = nn.Embedding(positive_int("vocabulary", vocabulary), width)
+        vocabulary, width = positive_int("vocabulary", vocabulary), positive_int("width", width)
+        self.words = nn.Embedding(vocabulary, width)
         self.places = None if length is None else nn.Parameter(torch.zeros(positive_int("length", length), width))
         self.drop = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Block(width, heads, dropout=dropout, **block)
@@ -175,6 +177,7 @@ class RowReader(nn.Module):
         blocks:int=2,   # in a row
     ):
         super().__init__()
+        width = positive_int("width", width)
         self.embed, self.places = nn.Linear(28, width), nn.Parameter(0.1 * torch.randn(28, width))
         self.stack, self.norm, self.head = Stack(width, heads, blocks), nn.LayerNorm(width), nn.Linear(width, 10)
 

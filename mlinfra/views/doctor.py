@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import ipywidgets
 
 # %% ../../nbs/views/08_doctor.ipynb #bdc8bf04
-STAGE_COLORS = dict(storage=COLORS["read"], preprocessing=COLORS["preprocess"], loading="#B2733B", worker_transfer=COLORS["update"],
+STAGE_COLORS = dict(storage=COLORS["read"], preprocessing=COLORS["preprocess"], loading="#B2733B",
+                    worker_transfer=COLORS["update"],
                     transfer=COLORS["copy"], compute=COLORS["compute"], between=COLORS["other"])
 
 def draw_stages(
@@ -34,7 +35,8 @@ def draw_stages(
     left = 90.0
     for name, e in diagnosis.stages.items():
         drawing.box(left, 8, e.value * scale, 28, STAGE_COLORS[name])
-        if e.value > 0.12 * total: drawing.text(left + e.value * scale / 2, 27, name.replace("_", " "), "middle", 12, "white")
+        if e.value > 0.12 * total:
+            drawing.text(left + e.value * scale / 2, 27, name.replace("_", " "), "middle", 12, "white")
         left += e.value * scale
     drawing.text(left + 6, 27, duration_text(diagnosis.step.value))
     advice = verification.advice if verification else next(iter(diagnosis.advice), None)
@@ -49,7 +51,8 @@ def _draw_cured(drawing: Svg, y: float, word: str, wide: float, speedup: Estimat
     drawing.text(0, y + 18, word)
     drawing.box(90, y, wide / speedup.value, 28, COLORS["compute"], hollow=hollow)
     drawing.line(90 + wide / speedup.high, y + 14, 90 + wide / max(speedup.low, 1e-9), y + 14)
-    drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 6, y + 19, f"{speedup.value:.2f} times as fast")
+    drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 6, y + 19,
+                 f"{speedup.value:.2f} times as fast")
 
 # %% ../../nbs/views/08_doctor.ipynb #f8687e39
 class _Clinic:
@@ -63,13 +66,15 @@ class _Clinic:
             return "Guess what holds this pipeline back, then press Diagnose.", Svg(720, 150, "nothing measured yet")
         stages = [e.value for e in self.diagnosis.stages.values()]
         right = "You guessed right." if guess == self.diagnosis.verdict else f"You guessed {guess}."
-        words = f"Verdict: {self.diagnosis.verdict}. {right} The largest stage adds {max(stages) / sum(stages):.0%} of a step. {self._told()}"
+        largest = f"The largest stage adds {max(stages) / sum(stages):.0%} of a step."
+        words = f"Verdict: {self.diagnosis.verdict}. {right} {largest} {self._told()}"
         return words, draw_stages(self.diagnosis, self.verification)
 
     def _told(self) -> str:
         "What the cure brought, or what it is."
         if self.verification: return f"{self.verification}."
-        return f" Cure: {self.diagnosis.advice[0]}." if self.diagnosis.advice else " No cure that the doctor knows would gain 5%."
+        if not self.diagnosis.advice: return "No cure that the doctor knows would gain 5%."
+        return f"Cure: {self.diagnosis.advice[0]}."
 
     def examine(self, job: Job, patient: str) -> str:
         "Diagnose one of `PATIENTS`."
@@ -92,7 +97,8 @@ def doctor_panel(
     "A panel: a sick pipeline and your guess; Diagnose measures it, Cure verifies the prediction."
     clinic = _Clinic(positive_float("budget_seconds", budget_seconds))
     guesses = [verdict for verdict in VERDICTS if verdict not in ("inconclusive", "loading")]
-    controls = dict(patient=_choice("pipeline", PATIENTS, "heavy transform"), guess=_choice("your guess", guesses, "storage"))
+    controls = dict(patient=_choice("pipeline", PATIENTS, "heavy transform"),
+                    guess=_choice("your guess", guesses, "storage"))
 
     def run(work: Callable[[Job, str], str]) -> Callable[[Job], str]:
         def do(job: Job) -> str:
@@ -100,7 +106,8 @@ def doctor_panel(
             finally: box.refresh()
         return do
 
-    diagnose_button, cure_button = RunButton(run(clinic.examine), str, "Diagnose"), RunButton(run(clinic.cure), str, "Cure")
+    diagnose_button, cure_button = RunButton(run(clinic.examine), str, "Diagnose"), RunButton(run(clinic.cure), str,
+        "Cure")
     box = panel(controls, clinic.show, "doctor", [diagnose_button.widget, cure_button.widget])
     box.clinic, box.diagnose_button, box.cure_button = clinic, diagnose_button, cure_button
     return box

@@ -14,7 +14,9 @@ from ..data import mnist
 from ..engine.measure import percentile
 from ..engine.queue import Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate
 from ..engine.server import LoadTrial, calibrate, serve
-from ..engine.widgets import COLORS, Canvas, Job, RunButton, axes, count_text, duration_text, figure, label, panel, slider
+from mlinfra.engine.widgets import (
+    COLORS, Canvas, Job, RunButton, axes, count_text, duration_text, figure, label, panel, slider,
+)
 from ..inference import Predictor, latency_curve
 from ..models import GluonCNN, resnet18
 
@@ -47,12 +49,14 @@ def plot_batches(
     sizes = list(frame.batch_size)
     _over_batches(left, sizes, frame.p50_seconds * 1e3, [1e3 * line.seconds(b) for b in sizes])
     _over_batches(right, sizes, frame.images_per_s, [line.throughput(b) for b in sizes])
-    left.fill_between(sizes, frame.p50_seconds * 1e3, frame.p95_seconds * 1e3, color=COLORS["backward"], alpha=0.4, linewidth=0)
+    left.fill_between(sizes, frame.p50_seconds * 1e3, frame.p95_seconds * 1e3, color=COLORS["backward"], alpha=0.4,
+                      linewidth=0)
     left.set_yscale("log")
     left.margins(y=0.15)
     for b, s in zip(sizes, frame.p50_seconds):
         words = "fitted" if b in fitted else f"{line.seconds(b) / s - 1:+.0%}"
-        left.annotate(words, (b, max(s, line.seconds(b)) * 1e3), (0, 9), textcoords="offset points", ha="center", fontsize=7)
+        left.annotate(words, (b, max(s, line.seconds(b)) * 1e3), (0, 9), textcoords="offset points", ha="center",
+                      fontsize=7)
     label(right, "batch (images)", "images per second").set_ylim(0)
     return label(left, "batch (images)", "latency (ms), median to 95%")
 
@@ -67,12 +71,14 @@ def _plain_ticks(*axes: Any) -> None:
 
 def _plot_latency(ax: Axes, trials: Sequence[LoadTrial], name: str, color: str, below: bool) -> tuple[float, float]:
     "One percentile over load, with the error of each prediction; returns the last measured point."
-    loads, real = [100 * trial.load for trial in trials], [1e3 * getattr(trial.measured.summary(), name) for trial in trials]
+    loads = [100 * trial.load for trial in trials]
+    real = [1e3 * getattr(trial.measured.summary(), name) for trial in trials]
     guess = [1e3 * trial.predicted(name) for trial in trials]
     ax.plot(loads, real, "o-", ms=5, color=color)
     ax.plot(loads, guess, "o--", ms=11, mfc="none", color=color)
     for trial, x, y in zip(trials, loads, map(min if below else max, real, guess)):
-        ax.annotate(f"{trial.error(name):+.0%}", (x, y), (0, -17 if below else 11), textcoords="offset points", ha="center", fontsize=8, color=color)
+        ax.annotate(f"{trial.error(name):+.0%}", (x, y), (0, -17 if below else 11), textcoords="offset points",
+                    ha="center", fontsize=8, color=color)
     return loads[-1], real[-1]
 
 def plot_trials(
@@ -87,26 +93,29 @@ def plot_trials(
     ax.set(yscale="log", xlim=(20, 100))
     _plain_ticks(ax.yaxis)
     ax.margins(y=0.25)
-    return label(ax, "planned load: rate / saturation (%)", "answered within (ms)", "hollow: predicted   solid: measured   error of the prediction")
+    return label(ax, "planned load: rate / saturation (%)", "answered within (ms)",
+                 "hollow: predicted   solid: measured   error of the prediction")
 
 # %% ../../nbs/views/05_inference.ipynb #9750b5a7
 def plot_waits(
     measured:Sequence[Stream],  # real streams without batching
     ax:Axes|None=None,          # where to draw
 ) -> Axes:
-    "Mean wait over load, both relative to the service: the formula as a line, streams of as many requests simulated hollow, measured solid."
+    "Mean wait over load, relative to the service: the formula as a line, simulated streams hollow, measured solid."
     ax, loads = axes(ax), [i / 50 for i in range(2, 46)]
     ax.plot([100 * load for load in loads], [mean_wait(load, 1.0) for load in loads], color=COLORS["other"])
     unit, endless = ServiceTime(1.0, 0.0), Policy(queue_size=10**6)
     for load in (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85):
         streams = [simulate(poisson_arrivals(load, len(measured[0].due), seed), unit, endless) for seed in range(9)]
-        ax.plot([100 * load] * 9, [stream.summary().mean_wait_seconds for stream in streams], "o", mfc="none", color=COLORS["wait"])
+        ax.plot([100 * load] * 9, [stream.summary().mean_wait_seconds for stream in streams], "o", mfc="none",
+                color=COLORS["wait"])
     for stream in measured:
         service = math.fsum(seconds for _, seconds in stream.batches) / len(stream.batches)
         load = 100 * service * len(stream.due) / stream.due[-1]  # what was offered, at the service that it got
         ax.plot(load, stream.summary().mean_wait_seconds / service, "o", color=COLORS["forward"])
     ax.set(ylim=(0, 5), xlim=(0, max(100, 1.05 * ax.get_xlim()[1])))
-    return label(ax, "load: rate × service (%)", "mean wait (services)", "line: M/D/1   hollow: simulated, as few requests   solid: measured")
+    return label(ax, "load: rate × service (%)", "mean wait (services)",
+                 "line: M/D/1   hollow: simulated, as few requests   solid: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #ac166842
 def plot_streams(
@@ -120,13 +129,16 @@ def plot_streams(
         color = colors[i % 5]
         for stream, style in ((measured, "-"), (simulated, "--")):
             latencies = sorted(stream.latencies)
-            ax.plot([1e3 * s for s in latencies], [100 * (k + 1) / len(latencies) for k in range(len(latencies))], style, color=color)
+            ax.plot([1e3 * s for s in latencies], [100 * (k + 1) / len(latencies) for k in range(len(latencies))],
+                    style, color=color)
         real, guess = percentile(measured.latencies, 95), percentile(simulated.latencies, 95)
         ax.plot(1e3 * real, 95, "o", color=color)
         ax.plot(1e3 * guess, 95, "o", ms=11, mfc="none", color=color)
-        ax.text(0.02, 0.9 - 0.09 * i, f"{name}: error at 95% {guess / real - 1:+.0%}", color=color, transform=ax.transAxes, fontsize=9)
+        ax.text(0.02, 0.9 - 0.09 * i, f"{name}: error at 95% {guess / real - 1:+.0%}", color=color,
+                transform=ax.transAxes, fontsize=9)
     every = [1e3 * s for pair in pairs.values() for stream in pair for s in stream.latencies]
-    ax.set(xscale="log", xlim=(min(every) / max(max(every) / min(every), 2)**0.7, 1.1 * max(every)))  # room for the words
+    # room for the words
+    ax.set(xscale="log", xlim=(min(every) / max(max(every) / min(every), 2)**0.7, 1.1 * max(every)))
     _plain_ticks(ax.xaxis)
     return label(ax, "latency (ms)", "answered within (%)", "solid: measured   dashed: simulated, same arrivals")
 
@@ -181,7 +193,8 @@ def axis_limits(
     return below, above
 
 # %% ../../nbs/views/05_inference.ipynb #20e040c6
-RATES = [round(m * 10**e) for e in range(1, 5) for m in (1, 1.5, 2.2, 3.3, 4.7, 6.8)]  # requests per second on the slider
+# requests per second on the slider
+RATES = [round(m * 10**e) for e in range(1, 5) for m in (1, 1.5, 2.2, 3.3, 4.7, 6.8)]
 _PERCENTILES = {"p50_seconds": COLORS["forward"], "p95_seconds": COLORS["update"], "p99_seconds": COLORS["wait"]}
 
 class _Percentile:
@@ -216,8 +229,10 @@ class _ServerPicture:
         self.wall, = ax.plot([], [], ":", color=COLORS["other"])
         self.note = ax.text(1, 0.04, "", fontsize=8, color="#666666", ha="right", transform=ax.get_xaxis_transform())
         self.percentiles = [_Percentile(ax, field, color) for field, color in _PERCENTILES.items()]
-        ax.text(1, 1, "lines, hollow: simulated   filled: measured   dotted: saturation", transform=ax.transAxes, ha="right", va="bottom", fontsize=8)
-        for artist in (self.note, *(p.name for p in self.percentiles)): artist.set_in_layout(False)  # it moves: the axes must not
+        ax.text(1, 1, "lines, hollow: simulated   filled: measured   dotted: saturation", transform=ax.transAxes,
+                ha="right", va="bottom", fontsize=8)
+        for artist in (self.note, *(p.name for p in self.percentiles)):
+            artist.set_in_layout(False)  # it moves: the axes must not
         self.canvas = Canvas(fig, [self.wall, self.note, *(artist for p in self.percentiles for artist in p.artists)])
 
     def place(self, curve: Mapping, here: Mapping, saturation: float, measured: Mapping) -> Canvas:
@@ -227,19 +242,22 @@ class _ServerPicture:
         self.wall.set_data([saturation] * 2, (low, high))
         self.note.set(position=(0.96 * saturation, 0.04), text="saturated")
         for i, p in enumerate(self.percentiles):
-            p.place(curve, here, measured, (high / low)**(0.055 * (i - 1)))  # beyond saturation all lines lie close together
+            # beyond saturation all lines lie close together
+            p.place(curve, here, measured, (high / low)**(0.055 * (i - 1)))
         return self.canvas
 
     def _fit_limits(self, *mappings: Mapping) -> None:
         rates = [room * rate for mapping in mappings for rate in mapping for room in (0.95, 1.15)]
-        heights = [room * ms for mapping in mappings for p in self.percentiles for ms in p.milliseconds(mapping) for room in (1, 1.2)]
+        heights = [room * ms for mapping in mappings for p in self.percentiles for ms in p.milliseconds(mapping)
+                   for room in (1, 1.2)]
         wanted = axis_limits(rates), axis_limits(heights)
         if wanted == (self.ax.get_xlim(), self.ax.get_ylim()): return
         self.ax.set(xlim=wanted[0], ylim=wanted[1])
         self.canvas.redraw()
 
 # %% ../../nbs/views/05_inference.ipynb #f62e93fc
-_MODELS = {"GluonCNN": GluonCNN, "ResNet-18": partial(resnet18, 10, "small")}  # what the panel can serve, for 28 x 28 images
+# what the panel can serve, for 28 x 28 images
+_MODELS = {"GluonCNN": GluonCNN, "ResNet-18": partial(resnet18, 10, "small")}
 _SHARES = (0.02, 0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0, 1.1, 1.3)  # of the saturation, where the curve is computed
 
 class ServerDesk:
@@ -274,7 +292,8 @@ class ServerDesk:
     def run(self, job: Job, rate: int, max_batch: int, max_wait: float, model: str) -> str:
         "Some three seconds of real requests."
         policy, requests = Policy(max_batch, max_wait / 1e3), min(max(3 * rate, 30), 3_000)
-        summary = serve(self.predictor(model), self.images, poisson_arrivals(rate, requests), policy, job.report).summary()
+        summary = serve(self.predictor(model), self.images, poisson_arrivals(rate, requests), policy,
+                        job.report).summary()
         self.measured.setdefault((model, policy), {})[rate] = summary
         lost = f", {summary.shed} turned away" if summary.shed else ""
         return (f"Measured {count_text(requests, 'request')}{lost}: {_percentiles_text(summary)}; "
@@ -289,9 +308,11 @@ def server_panel(
     import ipywidgets as w
     desk = ServerDesk(mnist(train=False).images if images is None else images, services or {})
     controls = dict(
-        rate=slider("arrivals (per second)", RATES, 100), max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64], 1),
+        rate=slider("arrivals (per second)", RATES, 100), max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64],
+                                                                           1),
         max_wait=slider("maximum wait (ms)", [0, 0.5, 1, 2, 5, 10, 20, 50, 100], 0),
-        model=w.Dropdown(options=list(_MODELS), value="ResNet-18", description="model", style={"description_width": "150px"}))
+        model=w.Dropdown(options=list(_MODELS), value="ResNet-18", description="model",
+                         style={"description_width": "150px"}))
 
     def work(job: Job) -> str:
         said = desk.run(job, **{key: control.value for key, control in controls.items()})

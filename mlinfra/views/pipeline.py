@@ -12,7 +12,9 @@ from ..engine.pipeline_runs import (PipelineRun, PipelineTask, first_stage_train
                                           sleeping_example)
 from ..engine.timeline import (BACKWARD, FORWARD, INPUTS, WEIGHTS, Operation,
                                      OperationKind, StageTimes, TimedOperation, Timeline)
-from ..engine.widgets import COLORS, RunButton, Svg, axes, choose, count_text, duration_text, label, panel, slider
+from ..engine.widgets import (COLORS, RunButton, Svg, axes, choose, count_text, duration_text, label, panel,
+                                    slider,
+                                    widgets_library)
 from ..pipeline import SCHEDULES, schedule, simulate_schedule
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def draw_schedule(
     height:float=22,  # pixels of a rank's row
 ) -> Svg:
     "A row for each rank, a box for each operation with its micro-batch; a rank's later stages have a dark foot."
-    timeline, ranks = timeline.from_zero(), timeline.world_size
+    timeline, ranks, height = timeline.from_zero(), timeline.world_size, positive_float("height", height)
     drawing = Svg(700, (ranks + 1) * (height + 4) + 18, "what each rank does")
     for rank in range(ranks): drawing.text(0, rank * (height + 4) + 0.7 * height, f"rank {rank}", size=11)
     for event in timeline.events: _draw_operation(drawing, event, timeline, height)
@@ -181,8 +183,7 @@ def _describe_run(run: PipelineRun, predicted: Timeline) -> str:
 
 def pipeline_panel() -> ipywidgets.VBox:
     "A panel: a setup's parts -> what each rank does when, the bubble, the activations kept; and a button to run it."
-    import ipywidgets as w
-    controls, real = _controls(), w.HTML()
+    controls, real = _controls(), widgets_library().HTML()
 
     def update(**values: Any) -> tuple[str, Svg]:
         setup = PipelineSetup(**values)

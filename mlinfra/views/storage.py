@@ -13,7 +13,9 @@ from ..engine.checks import ceil_div, one_of, positive_int
 from ..engine.hardware import STORAGES, StorageModel
 from ..engine.hops import Hop, HostPath
 from ..engine.reads import measure_reads
-from ..engine.widgets import COLORS, Canvas, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, figure, label, panel, slider
+from mlinfra.engine.widgets import (
+    COLORS, Canvas, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, figure, label, panel, slider,
+)
 from ..storage import SimulatedStorage
 
 # %% auto #0
@@ -68,13 +70,14 @@ def plot_cures(
     frame:pd.DataFrame,   # cure, predicted_seconds, measured_seconds; the first row is the case as found
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Seconds of a step: measured solid, predicted as a hollow bar, with the prediction's error and the gain over the first."
+    "Seconds of a step: measured solid, predicted hollow, with the prediction's error and the gain over the first."
     ax = axes(ax, height=0.7 + 0.42 * len(frame))
     longest = frame[["predicted_seconds", "measured_seconds"]].max(axis=None)
     for row, cure in enumerate(frame.itertuples()):
         ax.barh(row, cure.measured_seconds * 1000, height=0.5, color=COLORS["read"])
         ax.barh(row, cure.predicted_seconds * 1000, height=0.75, fill=False, edgecolor=COLORS["wait"], linestyle="--")
-        gain, error = frame.measured_seconds.iloc[0] / cure.measured_seconds, cure.predicted_seconds / cure.measured_seconds - 1
+        gain = frame.measured_seconds.iloc[0] / cure.measured_seconds
+        error = cure.predicted_seconds / cure.measured_seconds - 1
         end = max(cure.predicted_seconds, cure.measured_seconds) * 1000
         ax.text(end, row, f"  {gain:.1f} times as fast; predicted {error:+.0%}", va="center", fontsize=8)
     ax.set_yticks(range(len(frame)), list(frame.cure))
@@ -100,13 +103,15 @@ def draw_path(
     drawing = Svg(700, 58 + 30 * len(path.hops), "the path from storage to the device")
     times = [2**30 / hop.bytes_per_s if hop.bytes_per_s else 0.0 for hop in path.hops]
     drawing.text(210, 14, "time of 1 GiB", size=11)
-    for row, (hop, seconds) in enumerate(zip(path.hops, times)): _draw_hop(drawing, hop, 24 + 30 * row, 250 * seconds / max([*times, 1e-9]))
+    for row, (hop, seconds) in enumerate(zip(path.hops, times)):
+        _draw_hop(drawing, hop, 24 + 30 * row, 250 * seconds / max([*times, 1e-9]))
     nodes = "; ".join(f"NUMA node {number}: CPUs {cpus}" for number, cpus in path.nodes) or "NUMA nodes: not told"
     gpu = f"{path.gpu} on node {'unknown' if path.gpu_node is None else path.gpu_node}" if path.gpu else "no GPU"
     return drawing.text(0, 46 + 30 * len(path.hops), f"{nodes}; {gpu}", size=11)
 
 # %% ../../nbs/views/07_storage.ipynb #67513f42
-LAYOUTS = {"a file for each image": None, "shards, read 4 MiB at a time": 4 << 20}  # words -> bytes of a read; None: an image
+# words -> bytes of a read; None: an image
+LAYOUTS = {"a file for each image": None, "shards, read 4 MiB at a time": 4 << 20}
 
 def _read_bytes(layout: str, image: int) -> int:
     "Bytes of one read."
@@ -132,11 +137,13 @@ def describe_storage(
     read, rate = _read_bytes(layout, image), images_per_s(model, image, in_flight, layout)
     limit, enough = model.limit(read, in_flight), model.in_flight_needed(read, 1 / model.service(read))
     images = f" x {read / image:,.0f} images a read" if read > image else ""
-    law = f"{count_text(in_flight, 'read')} in flight / {duration_text(model.alone(read))}{images} = {rate:,.0f} images/s (Little's law)"
+    flight, alone = count_text(in_flight, "read"), duration_text(model.alone(read))
+    law = f"{flight} in flight / {alone}{images} = {rate:,.0f} images/s (Little's law)"
     limits = "operations limit" if limit == "operations" else f"{limit} limits"
     why = f"{law if limit == 'latency' else f'{rate:,.0f} images/s'}; {limits}"
     verb = "is" if enough == 1 else "are"
-    return f"Simulated {model.name}: {why}. {count_text(enough, 'read')} in flight {verb} enough to saturate it. Figures: {model.source}."
+    return (f"Simulated {model.name}: {why}. {count_text(enough, 'read')} in flight {verb} enough to saturate it. "
+            f"Figures: {model.source}.")
 
 # %% ../../nbs/views/07_storage.ipynb #e1b01e36
 def measure_storage(
@@ -152,7 +159,8 @@ def measure_storage(
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "images")
         path.write_bytes(os.urandom(max(4 * size, 4 << 20)))
-        measured = measure_reads(path, size, reads=reads, cold=False, in_flight=in_flight, read=SimulatedStorage(model), budget_seconds=2.0, report=report)
+        measured = measure_reads(path, size, reads=reads, cold=False, in_flight=in_flight, read=SimulatedStorage(model),
+                                 budget_seconds=2.0, report=report)
     return measured.operations_per_s * size / image
 
 # %% ../../nbs/views/07_storage.ipynb #bd481e93
@@ -179,31 +187,36 @@ class _StoragePicture:
         self.chosen.set_data([in_flight], [predicted(in_flight)])
         self.measured.set_data(list(points), list(points.values()))
         for n, note in zip(_FLIGHTS, self.notes):
-            note.set(x=1.12 * n, y=0.7 * points.get(n, 1), text=f"{predicted(n) / points[n] - 1:+.0%}" if n in points else "")
+            note.set(x=1.12 * n, y=0.7 * points.get(n, 1),
+                     text=f"{predicted(n) / points[n] - 1:+.0%}" if n in points else "")
         return self.canvas
 
 # %% ../../nbs/views/07_storage.ipynb #11b90824
 def _dropdown(words: str, options: Mapping, value: str) -> ipywidgets.Dropdown:
     import ipywidgets as w
-    return w.Dropdown(options=list(options), value=value, description=words, style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    return w.Dropdown(options=list(options), value=value, description=words, style={"description_width": "150px"},
+                      layout=w.Layout(width="420px"))
 
 def storage_panel() -> ipywidgets.VBox:
-    "A panel: storage, image size, reads in flight and layout -> predicted images a second; Run measures them with real reads, delayed."
-    controls = dict(name=_dropdown("storage (simulated)", STORAGES, "network block volume"), layout=_dropdown("layout", LAYOUTS, next(iter(LAYOUTS))),
+    "A panel: storage, image size, reads in flight and layout -> images a second; Run measures real reads, delayed."
+    controls = dict(name=_dropdown("storage (simulated)", STORAGES, "network block volume"),
+                    layout=_dropdown("layout", LAYOUTS, next(iter(LAYOUTS))),
                     image=slider("image (bytes)", [4_096, 16_384, 65_536, 110_000, 262_144, 1_048_576], 110_000),
                     in_flight=slider("reads in flight", _FLIGHTS, 8))
     picture, points = _StoragePicture(), {}
 
     def update(name: str, layout: str, image: int, in_flight: int) -> tuple[str, Canvas]:
         model, measured = STORAGES[name], dict(points.get((name, layout, image), {}))
-        return describe_storage(model, image, in_flight, layout), picture.place(lambda n: images_per_s(model, image, n, layout), in_flight, measured)
+        def predicted(n: int) -> float: return images_per_s(model, image, n, layout)
+        return describe_storage(model, image, in_flight, layout), picture.place(predicted, in_flight, measured)
 
     def work(job: Job) -> str:
         name, layout, image, in_flight = (controls[key].value for key in ("name", "layout", "image", "in_flight"))
         rate = measure_storage(STORAGES[name], image, in_flight, layout, job.report)
         points.setdefault((name, layout, image), {})[in_flight] = rate
         box.refresh()
-        return f"Measured {rate:,.0f} images/s, predicted {images_per_s(STORAGES[name], image, in_flight, layout):,.0f}."
+        predicted = images_per_s(STORAGES[name], image, in_flight, layout)
+        return f"Measured {rate:,.0f} images/s, predicted {predicted:,.0f}."
 
     button = RunButton(work, str, "Measure")
     box = panel(controls, update, "storage", [button.widget])

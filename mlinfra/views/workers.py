@@ -45,13 +45,15 @@ def plot_sweep(
     "Seconds of training over workers: measured solid, with its spread, predicted hollow."
     ax, guesses = axes(ax), []
     spread = [frame.train_seconds - frame.train_low, frame.train_high - frame.train_seconds]
-    ax.errorbar(frame.workers, frame.train_seconds, spread, color=COLORS["forward"], marker="o", capsize=3, label="measured")
+    ax.errorbar(frame.workers, frame.train_seconds, spread, color=COLORS["forward"], marker="o", capsize=3,
+                label="measured")
     if curve is not None:
         guesses = [curve.train_seconds(n) for n in frame.workers]
         ax.plot(frame.workers, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
     for i, (n, guess, real) in enumerate(zip(frame.workers, guesses, frame.train_seconds)):
         place = n, max(guess, real)
-        ax.annotate(error_text(guess, real, fitted=i < 2), place, (0, 10), textcoords="offset points", ha="center", fontsize=8)
+        ax.annotate(error_text(guess, real, fitted=i < 2), place, (0, 10), textcoords="offset points", ha="center",
+                    fontsize=8)
     ax.set_ylim(0, 1.25 * max([*frame.train_high, *guesses]))
     ax.set_xticks(list(frame.workers))
     ax.legend(frameon=False, fontsize=8, loc="lower right")
@@ -63,13 +65,15 @@ class _SweepPicture:
     def __init__(self, workers: Iterable[int]):
         self.workers = tuple(workers)
         fig, self.ax = figure(7, 3)
-        label(self.ax, "workers", "training (seconds)").set(xlim=(-0.5, max(self.workers) + 0.5), ylim=(0, 10), xticks=self.workers)
+        label(self.ax, "workers", "training (seconds)").set(xlim=(-0.5, max(self.workers) + 0.5), ylim=(0, 10),
+                                                            xticks=self.workers)
         self.published, = self.ax.plot([], [], "--", lw=1, color=COLORS["other"])
         self.predicted, = self.ax.plot([], [], "o", ms=11, mfc="none", color=COLORS["wait"])
         self.measured, = self.ax.plot([], [], "o-", color=COLORS["forward"])
         self.notes = [self.ax.text(n, 0, "", ha="center", fontsize=8) for n in self.workers]
         first, second, *_ = self.workers
-        words = f"solid: measured   hollow: predicted from {first} and {second} workers   dashed: as published, scaled to 0 workers here"
+        words = (f"solid: measured   hollow: predicted from {first} and {second} workers   "
+                 "dashed: as published, scaled to 0 workers here")
         self.ax.text(1, 1, words, transform=self.ax.transAxes, ha="right", va="bottom", fontsize=8)
         self.canvas = Canvas(fig, [self.published, self.measured, self.predicted, *self.notes])
 
@@ -113,13 +117,15 @@ class _Swept:
 
     def curve_at(self, blurs: int, images: int) -> WorkerCurve:
         "The curve for another cost of a sample and another number of images."
-        return replace(self.curve.heavier((blurs - self.blurs) * self.blur_seconds * _BATCH), iterations=ceil_div(images, _BATCH))
+        return replace(self.curve.heavier((blurs - self.blurs) * self.blur_seconds * _BATCH),
+                       iterations=ceil_div(images, _BATCH))
 
     def evaluation(self) -> str:
         "What workers do to evaluation, in words."
         seconds = {row.workers: row.eval_seconds for row in self.rows}
         best = min(seconds, key=seconds.get)
-        return f"Evaluation takes {duration_text(seconds[0])} without workers, least with {best}: {duration_text(seconds[best])}."
+        alone, least = duration_text(seconds[0]), duration_text(seconds[best])
+        return f"Evaluation takes {alone} without workers, least with {best}: {least}."
 
 def _prediction_text(curve: WorkerCurve, most: int) -> str:
     "What a curve promises, in words."
@@ -137,19 +143,26 @@ class SweepDesk:
         test:Images,              # to evaluate on
         workers:tuple[int, ...],  # the first two fit the curve
     ):
-        self.train, self.test, self.workers, self.picture, self.last = train, test, workers, _SweepPicture(workers), None
+        self.train = train
+        self.test = test
+        self.workers = workers
+        self.picture = _SweepPicture(workers)
+        self.last = None
 
     def show(self, blurs: int, images: int) -> tuple[str, Canvas]:
         "Words and picture for a slider position."
         last, images = self.last, min(images, len(self.train))
-        if last is None or last.curve is None: return self._invitation(), self.picture.place(None, last.rows if last else ())
+        if last is None or last.curve is None:
+            return self._invitation(), self.picture.place(None, last.rows if last else ())
         curve, same = last.curve_at(blurs, images), (blurs, images) == (last.blurs, last.images)
         words = _prediction_text(curve, max(self.workers))
-        if same and len(last.rows) == len(self.workers): words = f"{verdict(summarise(last.rows), last.curve)} {last.evaluation()}"
+        if same and len(last.rows) == len(self.workers):
+            words = f"{verdict(summarise(last.rows), last.curve)} {last.evaluation()}"
         return words, self.picture.place(curve, last.rows if same else ())
 
     def _invitation(self) -> str:
-        return (f"Press Run: it measures {self.workers[0]} and {self.workers[1]} workers, predicts the rest, then measures them too. "
+        first, second, *_ = self.workers
+        return (f"Press Run: it measures {first} and {second} workers, predicts the rest, then measures them too. "
                 f"This machine has {usable_cores()} usable cores; more workers than that share them.")
 
     def run(self, job: Job, blurs: int, images: int, refresh: Callable[[], None]) -> str:
@@ -183,7 +196,8 @@ def workers_panel(
         test = mnist(train=False)
         test = Images(test.images[:2_000], test.labels[:2_000])
     if train is None: train = mnist()
-    if not len(train) or not len(test): raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
+    if not len(train) or not len(test):
+        raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
     sweep = SweepDesk(train, test, workers)
     controls = dict(blurs=slider("work per image (blurs)", [0, 1, 2, 5, 10, 20, 50, 100, 200], 0),
                     images=slider("images", [640, 3_200, 6_400, 12_800, 30_000, 60_000], 6_400))

@@ -1,4 +1,4 @@
-"""Ranks on this machine: all-reduce over sizes and world sizes with the line that predicts it, and DDP against one process."""
+"""Ranks on this machine: all-reduce over sizes and world sizes with its line, and DDP against one process."""
 import json
 import os
 import subprocess
@@ -15,12 +15,12 @@ WORLDS = (2, 4)
 
 
 def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
-    "Milliseconds of each size, the spread of the rounds to their median, what the line of two sizes says, and the ring written in the book."
+    "Milliseconds of each size with the spread of the rounds, what the line of two sizes says, and the book's ring."
     from mlinfra.data_parallel import ring_all_reduce
     from mlinfra.engine.collectives import all_reduce_seconds, slowest_rank
     from mlinfra.engine.hardware import Network
-    from mlinfra.engine.ranks import in_turn, run_ranks
     from mlinfra.engine.measure import median
+    from mlinfra.engine.ranks import in_turn, run_ranks
     rows, repeats = {}, max(3, min(3 * rounds, iterations))
     for world_size in WORLDS:
         calls = [(all_reduce_seconds, SIZES, repeats), (all_reduce_seconds, SIZES[::4], repeats, ring_all_reduce)]
@@ -29,19 +29,24 @@ def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
         network = Network.fit({size: median(library[size]) for size in ENDS}, world_size)
         for size, times in library.items():
             middle = median(times)
-            row = dict(ms=1e3 * middle, low=min(times) / middle, high=max(times) / middle, predicted_ratio=network.all_reduce(size, world_size) / middle, fitted=size in ENDS)
-            rows[f"{world_size} ranks, {size} bytes"] = row | ({"ring_ratio": median(ring[size]) / middle} if size in ring else {})
-        rows[f"{world_size} ranks, link"] = dict(latency_us=1e6 * network.latency_seconds, gigabytes_per_s=network.bytes_per_s / 1e9)
+            predicted = network.all_reduce(size, world_size) / middle
+            row = dict(ms=1e3 * middle, low=min(times) / middle, high=max(times) / middle, predicted_ratio=predicted,
+                       fitted=size in ENDS)
+            if size in ring: row["ring_ratio"] = median(ring[size]) / middle
+            rows[f"{world_size} ranks, {size} bytes"] = row
+        rows[f"{world_size} ranks, link"] = dict(latency_us=1e6 * network.latency_seconds,
+                                                 gigabytes_per_s=network.bytes_per_s / 1e9)
     return rows
 
 
 def ddp(rounds: int, iterations: int) -> dict[str, Any]:
-    "A step of two ranks with a thread each over that of one process with two threads, and the share of averaging, in turn in one group; whole loops beside."
+    "Steps of two ranks over those of one process with two threads, and the share of averaging; whole loops beside."
     from mlinfra.engine.rank_steps import step_seconds
     from mlinfra.engine.ranks import run_ranks
     rows = {}
     for batch in (64, 128, 256):
-        seconds = run_ranks(step_seconds, 2, batch, min(20, iterations), 3 * rounds, share_cores=True, timeout_seconds=600)[0]
+        call = (step_seconds, 2, batch, min(20, iterations), 3 * rounds)
+        seconds = run_ranks(*call, share_cores=True, timeout_seconds=600)[0]
         for way in seconds.keys() - {"one process", "no averaging"}:
             ratios = [both / one for one, both in zip(seconds["one process"], seconds[way])]
             shares = [1 - quiet / sent for quiet, sent in zip(seconds["no averaging"], seconds[way])]
@@ -50,12 +55,15 @@ def ddp(rounds: int, iterations: int) -> dict[str, Any]:
 
 
 def peers(rounds: int, iterations: int) -> dict[str, Any]:
-    "Whole training loops of two ranks over ours: `train_ddp`, Lightning's and accelerate's DDP, and one process with two threads, global batch 128."
+    "Loops of two ranks over `train_ddp`: Lightning, accelerate, and one process with two threads, global batch 128."
     if not BENCH.make(): return {}
+    command = [BENCH.python, __file__, str(min(60, iterations)), str(2 * rounds)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([BENCH.python, __file__, str(min(60, iterations)), str(2 * rounds)], env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
     found = json.loads(done.stdout.splitlines()[-1])
-    return {f"loop of {name}": spread([theirs / ours for theirs, ours in zip(times, found["train_ddp"])]) for name, times in found.items() if name != "train_ddp"}
+    ours = found.pop("train_ddp")
+    ratios = {name: [theirs / own for theirs, own in zip(times, ours)] for name, times in found.items()}
+    return {f"loop of {name}": spread(own) for name, own in ratios.items()}
 
 
 # ---- in the peers' environment: every function is one of two ranks
@@ -74,7 +82,8 @@ def by_one_process(data: Any, steps: int) -> float:
     from mlinfra.training import fit
     if rank_and_world_size()[0]: return 0.0  # it waits at the barrier, asleep
     torch.set_num_threads(2)
-    try: return fit(GluonCNN(), BatchLoader(data, 128, shuffle=True), device="cpu", progress=False).epochs[0].seconds / steps
+    loader = BatchLoader(data, 128, shuffle=True)
+    try: return fit(GluonCNN(), loader, device="cpu", progress=False).epochs[0].seconds / steps
     finally: torch.set_num_threads(1)
 
 
@@ -110,19 +119,22 @@ def by_lightning(data: Any, steps: int) -> float:
             super().__init__()
             self.net = GluonCNN()
 
-        def training_step(self, batch, _): return torch.nn.functional.cross_entropy(self.net(to_float(batch[0])), batch[1])
+        def training_step(self, batch, _):
+            return torch.nn.functional.cross_entropy(self.net(to_float(batch[0])), batch[1])
+
         def configure_optimizers(self): return torch.optim.SGD(self.parameters(), 0.1)
         def on_train_epoch_start(self): self.start = time.perf_counter()
         def on_train_epoch_end(self): self.seconds = time.perf_counter() - self.start
 
     module = Module()
-    trainer = L.Trainer(max_epochs=1, accelerator="cpu", devices=2, strategy="ddp", use_distributed_sampler=False, logger=False,
-                        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = L.Trainer(max_epochs=1, accelerator="cpu", devices=2, strategy="ddp", use_distributed_sampler=False,
+                        logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
     trainer.fit(module, shard(data))
     return module.seconds / steps
 
 
-LOOPS = {"train_ddp": by_train_ddp, "one process": by_one_process, "accelerate": by_accelerate, "Lightning": by_lightning}
+LOOPS = {"train_ddp": by_train_ddp, "one process": by_one_process, "accelerate": by_accelerate,
+         "Lightning": by_lightning}
 
 
 def loops(steps: int, rounds: int) -> dict[str, list[float]]:

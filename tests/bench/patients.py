@@ -1,4 +1,4 @@
-"""Twenty pipelines whose ailment is known because they were built with it: stage `doctor` asks whether the doctor finds it.
+"""Twenty pipelines whose ailment is known because they were built with it: does the doctor find it?
 
 Simulated hardware is only what this machine lacks: a slow store, a slow bus. Everything else really reads and computes.
 """
@@ -34,14 +34,18 @@ def photos() -> Path:
 def digits(count: int = 4_000) -> PerSample: return PerSample(Subset(mnist(), range(count)))
 def blurred(times: int) -> PerSample: return PerSample(Subset(mnist(), range(4_000)), Blur(times))
 def linear() -> nn.Module: return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-def small_net() -> nn.Module: return nn.Sequential(nn.Conv2d(3, 8, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
-def wide() -> nn.Module: return nn.Sequential(nn.Flatten(), nn.Linear(784, 3000), nn.ReLU(), nn.Linear(3000, 3000), nn.ReLU(), nn.Linear(3000, 10))
+def small_net() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+def wide() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 3000), nn.ReLU(), nn.Linear(3000, 3000), nn.ReLU(),
+                         nn.Linear(3000, 10))
 
 
 class Tokens(Dataset):
     "Sequences of numbers that are parsed from text for every sample, as many a data set does it."
     def __init__(self, count: int, length: int, transform: Callable[[str], torch.Tensor]):
-        self.lines, self.transform = [" ".join(str((i * 31 + j * 7) % 1000) for j in range(length)) for i in range(count)], transform
+        self.lines, self.transform = [" ".join(str((i * 31 + j * 7) % 1000) for j in range(length))
+                                      for i in range(count)], transform
 
     def __len__(self) -> int: return len(self.lines)
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]: return self.transform(self.lines[i]), i % 10
@@ -51,35 +55,59 @@ def parse(line: str) -> torch.Tensor: return torch.tensor([float(word) for word 
 def torchvision_folder(side: int) -> Dataset:
     from torchvision import transforms as t
     from torchvision.datasets import ImageFolder
-    usual = t.Compose([t.RandomResizedCrop(side), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+    usual = t.Compose([t.RandomResizedCrop(side), t.RandomHorizontalFlip(), t.ToTensor(),
+                       t.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
     return ImageFolder(photos(), usual)
 
 
-def slow_folder(seconds: float, side: int = 64) -> JpegFolder: return JpegFolder(photos(), RandomCropFlip(side), read=slow_read(seconds))
-def load(dataset: Any, batch: int = 32, **how: Any) -> DataLoader: return DataLoader(dataset, batch, shuffle=True, **how)
+def slow_folder(seconds: float, side: int = 64) -> JpegFolder:
+    return JpegFolder(photos(), RandomCropFlip(side), read=slow_read(seconds))
+def load(dataset: Any, batch: int = 32, **how: Any) -> DataLoader:
+    return DataLoader(dataset, batch, shuffle=True, **how)
+
+
+def ill(cause: str, model: Callable[[], nn.Module], loader: Callable[[], Any], **options: Any) -> Patient:
+    return Patient(cause, lambda: (model(), loader()), options)
+
+
+def from_store(seconds: float, samples: int = 4_000, batch: int = 32, **how: Any) -> DataLoader:
+    "Digits that a slow store delivers."
+    return load(Fetching(digits(samples), slow_read(seconds, identity)), batch, **how)
+
+
+def decoded() -> JpegFolder: return JpegFolder(photos(), RandomCropFlip(96))
+def floats() -> BatchLoader: return BatchLoader(mnist(), 512, shuffle=True, seed=0, transform=to_float)
+def batches_of(size: int) -> BatchLoader: return BatchLoader(mnist(), size, shuffle=True, seed=0)
+def rows() -> TensorDataset: return TensorDataset(torch.rand(512, 784), torch.zeros(512, dtype=torch.int64))
+def small_resnet() -> nn.Module: return resnet18(10, "small")
 
 
 TWENTY = {  # name -> a pipeline and its ailment
-    "storage: digits from a slow store": Patient("storage", lambda: (GluonCNN(), load(Fetching(digits(), slow_read(3e-3, identity))))),
-    "storage: JPEGs from a slow store": Patient("storage", lambda: (small_net(), load(slow_folder(8e-3)))),
-    "storage: the same, two workers": Patient("storage", lambda: (small_net(), load(slow_folder(12e-3), num_workers=2))),
-    "storage: a subset of a slow folder": Patient("storage", lambda: (small_net(), load(Subset(slow_folder(8e-3), range(200)), 16))),
-    "storage: named by the user": Patient("storage", lambda: (linear(), load(Fetching(digits(), slow_read(2e-3, identity)))), dict(read="read")),
-    "preprocessing: blurs": Patient("preprocessing", lambda: (GluonCNN(), load(blurred(200)))),
-    "preprocessing: blurs, two workers": Patient("preprocessing", lambda: (linear(), load(blurred(150), num_workers=2))),
-    "preprocessing: torchvision's recipe": Patient("preprocessing", lambda: (small_net(), load(torchvision_folder(96)))),
-    "preprocessing: JPEG decoding": Patient("preprocessing", lambda: (small_net(), load(JpegFolder(photos(), RandomCropFlip(96))))),
-    "preprocessing: parsing text": Patient("preprocessing", lambda: (nn.Linear(2_000, 10), load(Tokens(512, 2_000, parse)))),
-    "preprocessing: a slow collate": Patient("preprocessing", lambda: (GluonCNN(), load(digits(), collate_fn=SlowCollate(200)))),
-    "preprocessing: sample by sample": Patient("preprocessing", lambda: (linear(), load(digits(), 64))),
-    "transfer: a slow bus": Patient("transfer", lambda: (linear(), BatchLoader(mnist(), 512, shuffle=True, seed=0, transform=to_float)), dict(device="cpu", transfer=SlowBus(100e6))),
-    "transfer: a slow bus, a DataLoader": Patient("transfer", lambda: (linear(), load(TensorDataset(torch.rand(512, 784 * 4).view(512, 4, 784)[:, 0], torch.zeros(512, dtype=torch.int64)), 128)), dict(device="cpu", transfer=SlowBus(20e6))),
-    "transfer: workers for nothing": Patient("transfer", lambda: (nn.Linear(50_000, 1), DataLoader(Ready(32, 50_000), None, num_workers=2)), dict(device="cpu")),
-    "compute: a CNN": Patient("compute", lambda: (GluonCNN(), BatchLoader(mnist(), 128, shuffle=True, seed=0))),
-    "compute: ResNet-18": Patient("compute", lambda: (resnet18(10, "small"), load(digits(640), 8))),
-    "compute: wide layers": Patient("compute", lambda: (wide(), BatchLoader(mnist(), 64, shuffle=True, seed=0))),
-    "compute: a tiny batch": Patient("compute", lambda: (GluonCNN(), BatchLoader(mnist(), 2, shuffle=True, seed=0))),
-    "compute: loading hidden by workers": Patient("compute", lambda: (resnet18(10, "small"), load(Fetching(digits(640), slow_read(5e-3, identity)), 8, num_workers=2))),
+    "storage: digits from a slow store": ill("storage", GluonCNN, lambda: from_store(3e-3)),
+    "storage: JPEGs from a slow store": ill("storage", small_net, lambda: load(slow_folder(8e-3))),
+    "storage: the same, two workers": ill("storage", small_net, lambda: load(slow_folder(12e-3), num_workers=2)),
+    "storage: a subset of a slow folder": ill("storage", small_net,
+                                              lambda: load(Subset(slow_folder(8e-3), range(200)), 16)),
+    "storage: named by the user": ill("storage", linear, lambda: from_store(2e-3), read="read"),
+    "preprocessing: blurs": ill("preprocessing", GluonCNN, lambda: load(blurred(200))),
+    "preprocessing: blurs, two workers": ill("preprocessing", linear, lambda: load(blurred(150), num_workers=2)),
+    "preprocessing: torchvision's recipe": ill("preprocessing", small_net, lambda: load(torchvision_folder(96))),
+    "preprocessing: JPEG decoding": ill("preprocessing", small_net, lambda: load(decoded())),
+    "preprocessing: parsing text": ill("preprocessing", lambda: nn.Linear(2_000, 10),
+                                       lambda: load(Tokens(512, 2_000, parse))),
+    "preprocessing: a slow collate": ill("preprocessing", GluonCNN,
+                                         lambda: load(digits(), collate_fn=SlowCollate(200))),
+    "preprocessing: sample by sample": ill("preprocessing", linear, lambda: load(digits(), 64)),
+    "transfer: a slow bus": ill("transfer", linear, floats, device="cpu", transfer=SlowBus(100e6)),
+    "transfer: a slow bus, a DataLoader": ill("transfer", linear, lambda: load(rows(), 128), device="cpu",
+                                              transfer=SlowBus(20e6)),
+    "transfer: workers for nothing": ill("transfer", lambda: nn.Linear(50_000, 1),
+                                         lambda: DataLoader(Ready(32, 50_000), None, num_workers=2), device="cpu"),
+    "compute: a CNN": ill("compute", GluonCNN, lambda: batches_of(128)),
+    "compute: ResNet-18": ill("compute", small_resnet, lambda: load(digits(640), 8)),
+    "compute: wide layers": ill("compute", wide, lambda: batches_of(64)),
+    "compute: a tiny batch": ill("compute", GluonCNN, lambda: batches_of(2)),
+    "compute: loading hidden by workers": ill("compute", small_resnet, lambda: from_store(5e-3, 640, 8, num_workers=2)),
 }
 
 
@@ -100,7 +128,7 @@ def neighbour(busy: bool) -> Iterator[None]:
 
 
 def doctor(rounds: int, iterations: int, seconds: float = 15.0) -> dict[str, Any]:
-    "Each patient diagnosed `rounds` times, the last of several with a busy neighbour; in the first and the last, advice is verified."
+    "Each patient `rounds` times, the last time of several with a busy neighbour; advice is verified in first and last."
     from stages import FULL
     seconds = seconds if iterations == FULL else 6.0
     return {name: _examined(name, patient, rounds, seconds) for name, patient in TWENTY.items()}
@@ -114,7 +142,11 @@ def _examined(name: str, patient: Patient, rounds: int, seconds: float) -> dict[
         with neighbour(beside):
             diagnosis = diagnose(*patient.make(), **patient.options, budget_seconds=seconds)
             verdicts.append(diagnosis.verdict)
-            verified = [diagnosis.verify(advice, 6.0) for advice in diagnosis.advice[:1 if beside else 2]] if i == 0 or beside else []
-        cures += [dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup, low=v.speedup.low, high=v.speedup.high, error=v.error, beside_load=beside) for v in verified]
-        print(f"  {name:40} {diagnosis.verdict:15}{'beside a busy process; ' * beside}{'; '.join(map(str, verified))}", flush=True)
-    return dict(cause=patient.cause, verdicts=verdicts, last_beside_load=rounds > 1, right=verdicts.count(patient.cause), cures=cures)
+            verified = [diagnosis.verify(advice, 6.0)
+                        for advice in diagnosis.advice[:1 if beside else 2]] if i == 0 or beside else []
+        cures += [dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup,
+                       low=v.speedup.low, high=v.speedup.high, error=v.error, beside_load=beside) for v in verified]
+        print(f"  {name:40} {diagnosis.verdict:15}{'beside a busy process; ' * beside}{'; '.join(map(str, verified))}",
+              flush=True)
+    return dict(cause=patient.cause, verdicts=verdicts, last_beside_load=rounds > 1,
+                right=verdicts.count(patient.cause), cures=cures)

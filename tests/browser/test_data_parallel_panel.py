@@ -1,4 +1,4 @@
-"""The scaling panel in a real JupyterLab: by keyboard and mouse, the words against the model, and two real ranks started from it."""
+"""The scaling panel in a real JupyterLab: the words against the model, and two real ranks started from it."""
 import pytest
 from lab import Panel, jobs, wait_until
 
@@ -7,13 +7,17 @@ from mlinfra.engine.hardware import NETWORKS
 from mlinfra.views.data_parallel import describe_scaling
 
 pytestmark = pytest.mark.browser
-CELL = "from mlinfra.engine.ranks import faulty, run_ranks; from mlinfra.views.data_parallel import scaling_panel\nprobe = scaling_panel()\nprobe"
-LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
+CELL = ("from mlinfra.engine.ranks import faulty, run_ranks; from mlinfra.views.data_parallel import scaling_panel\n"
+        "probe = scaling_panel()\nprobe")
+LEFT = ("[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) "
+        "if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]")
 
 
 def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells(CELL)
-    panel, now = Panel(notebook, "scaling"), dict(job=WORKLOADS["ResNet-50, P100"], network=NETWORKS["Ethernet, 50 Gbit/s"], world_size=256, batch_size=32, strong=False, overlap=True)
+    panel, network = Panel(notebook, "scaling"), NETWORKS["Ethernet, 50 Gbit/s"]
+    now = dict(job=WORKLOADS["ResNet-50, P100"], network=network,
+               world_size=256, batch_size=32, strong=False, overlap=True)
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
     box = lambda text: panel.root.locator("label", has_text=text).get_by_role("checkbox")
 
@@ -58,8 +62,11 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
 
 
 def test_ranks_from_a_cell_and_an_interrupt(open_cells, page):
-    notebook = open_cells("from mlinfra.engine.ranks import faulty, run_ranks, rank_and_world_size as who\nfound = run_ranks(who, 2, share_cores=True)",
-                          "try: run_ranks(faulty, 2, 'hangs', share_cores=True, report=lambda share, words: __import__('_thread').interrupt_main() if 'at work' in words else None)\n"
+    notebook = open_cells("from mlinfra.engine.ranks import faulty, run_ranks, rank_and_world_size\n"
+                          "found = run_ranks(rank_and_world_size, 2, share_cores=True)",
+                          "import _thread\n"
+                          "def interrupt(share, words): 'at work' in words and _thread.interrupt_main()\n"
+                          "try: run_ranks(faulty, 2, 'hangs', share_cores=True, report=interrupt)\n"
                           "except KeyboardInterrupt: ended = 'interrupted'")
     assert notebook.value("found") == "{0: (0, 2), 1: (1, 2)}" and notebook.value("ended") == "'interrupted'"
     assert notebook.value(LEFT) == "[]"

@@ -1,4 +1,4 @@
-"""The sharding panel in a real JupyterLab: by keyboard and mouse, the words against the model, and two real ranks started from it."""
+"""The sharding panel in a real JupyterLab: the words against the model, and two real ranks started from it."""
 import pytest
 from lab import Panel, jobs, wait_until
 
@@ -7,12 +7,14 @@ from mlinfra.engine.widgets import bytes_text
 
 pytestmark = pytest.mark.browser
 CELL = "from mlinfra.views.sharding import sharding_panel\nprobe = sharding_panel()\nprobe"
-LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
+LEFT = ("[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) "
+        "if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]")
 
 
 def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells(CELL)
-    panel, now = Panel(notebook, "sharding"), dict(model="Transformer, 12 x 768, 512 tokens", sharding_stage=3, world_size=8, precision="fp32", optimizer="adam", batch_size=8)
+    panel, now = Panel(notebook, "sharding"), dict(model="Transformer, 12 x 768, 512 tokens", sharding_stage=3,
+                                                   world_size=8, precision="fp32", optimizer="adam", batch_size=8)
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
 
     def says(**changes):

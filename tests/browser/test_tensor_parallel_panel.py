@@ -1,38 +1,37 @@
-"""The panel of tensor parallelism in a real JupyterLab: by keyboard and mouse, the words against the model, and two real ranks that share a block."""
+"""The panel of tensor parallelism in a real JupyterLab: the words against the model, and two real ranks that share a block."""
 from dataclasses import replace
 
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.engine.hardware import NETWORKS
-from mlinfra.engine.hardware import ROOFLINES
-from mlinfra.engine.tensor_costs import Split
-from mlinfra.views.tensor_parallel import describe_split
+from mlinfra.engine.hardware import NETWORKS, ROOFLINES
+from mlinfra.engine.tensor_costs import TensorParallelCost
+from mlinfra.views.tensor_parallel import describe_cost
 
 pytestmark = pytest.mark.browser
 
 
 def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells("from mlinfra.views.tensor_parallel import tensor_panel\nprobe = tensor_panel()\nprobe")
-    panel, split = Panel(notebook, "tensor"), Split(4096, 8192, 8, ROOFLINES["H100 80 GB"], NETWORKS["NVLink 4 (H100)"])
-    select = lambda text, value: panel.control(text).locator("select").select_option(value)
+    panel, cost = Panel(notebook, "tensor"), TensorParallelCost(4096, 8192, 8, ROOFLINES["H100 80 GB"], NETWORKS["NVLink 4 (H100)"])
+    def select(text, value): panel.control(text).locator("select").select_option(value)
 
     def now(**changes):
-        "The split with what was just set; the panel must say what it says, and draw another picture."
-        nonlocal split, picture
-        split = replace(split, **changes)
-        panel.says(describe_split(split), 30)
+        "The cost with what was just set; the panel must say what it says, and draw another picture."
+        nonlocal cost, picture
+        cost = replace(cost, **changes)
+        panel.says(describe_cost(cost), 30)
         picture = panel.changed_from(picture)
 
-    panel.says(describe_split(split), 60)
+    panel.says(describe_cost(cost), 60)
     picture = panel.picture()
     select("link", "Ethernet, 50 Gbit/s")
-    now(link=NETWORKS["Ethernet, 50 Gbit/s"])
+    now(network=NETWORKS["Ethernet, 50 Gbit/s"])
     notebook.shot("tensor_slow_link")
     panel.press("width", "ArrowRight")
     now(width=8192)
     panel.press("ranks that share", "ArrowLeft", "ArrowLeft")
-    now(parts=2)
+    now(world_size=2)
     panel.drag("tokens", 0.0)
     now(tokens=64)
     select("device", "V100 32 GB")

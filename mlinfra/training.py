@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 
 from .engine.autocast import check_precision
 from .engine.batches import Feed, image_dims, make_loader, samples_in
-from .engine.checks import fraction, nonnegative_float, positive_int
+from .engine.checks import fraction, nonnegative_float, nonnegative_int, positive_int
 from .engine.clocks import CudaClock, HostClock, Reading
 from .engine.evaluation import Measures, Scores, class_loss, first_batch, iter_is_self, scores
 from .engine.layout import ChannelsLast, first_step
@@ -85,6 +85,7 @@ class History:
 
     def phase_seconds(self, skip: int = 0) -> dict[str, float]:
         "Seconds in each phase over all steps but the first `skip`."
+        skip = nonnegative_int("skip", skip)
         return {phase: math.fsum(getattr(step, phase) for step in self.steps[skip:]) for phase in PHASES}
 
     def row(self, epoch: Epoch) -> dict[str, Any]:
@@ -256,7 +257,8 @@ def fit(
     if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both")
     if passes is not None and cuda_graph: raise ValueError("pass passes= or cuda_graph=True, not both")
     if passes is None: passes = GraphedPass() if cuda_graph else Pass()
-    loader = make_loader(train, positive_int("batch_size", batch_size), True, workers)
+    batch_size, workers = positive_int("batch_size", batch_size), nonnegative_int("workers", workers)
+    loader = make_loader(train, batch_size, True, workers)
     model.to(device)
     given = optimizer is not None
     optimizer = make_optimizer(model, optimizer) if given and optimizer != "sgd" else sgd(model)
@@ -348,7 +350,7 @@ def phase_medians(
     skip:int=3,       # first steps to leave out: they warm caches up
 ) -> dict[str, float]:  # phase -> seconds
     "The median seconds of each phase."
-    steps = history.steps[skip:] or history.steps
+    steps = history.steps[nonnegative_int("skip", skip):] or history.steps
     return {phase: median(getattr(s, phase) for s in steps) for phase in PHASES}
 
 # %% ../nbs/04_training.ipynb #92cae4f9
@@ -359,7 +361,7 @@ def recipe(
     warmup:float=0.25,       # share of the run in which it rises
 ) -> tuple[torch.optim.Optimizer, Any]:
     "AdamW and a scheduler for `fit`: warm up, then fall to zero in a straight line."
-    iterations = positive_int("iterations", iterations)
+    iterations, lr = positive_int("iterations", iterations), nonnegative_float("lr", lr)
     warmup = fraction("warmup", warmup, zero=False, one=False)
     if any(getattr(m, "sparse", False) for m in model.modules()):
         raise ValueError("AdamW takes no sparse gradients: build embeddings with sparse=False, or take sgd(model)")

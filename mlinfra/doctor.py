@@ -14,7 +14,7 @@ from torch import nn
 
 from .engine.ablation import (Bench, Budget, Neighbours, Pipeline, Stall, make_pipeline, measure_rounds,
                                      too_little)
-from .engine.checks import positive_float
+from .engine.checks import nonnegative_float, nonnegative_int, positive_float, positive_int
 from .engine.loaders import Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state
 from .engine.measure import Estimate, Rounds, Stopwatch, medians, resampled, rounds
 from .engine.remedies import Advice, all_advice
@@ -41,6 +41,9 @@ class Setting:
     cores:int=1                     # that they share
     stalls:tuple[Stall, ...]=()     # what happens on every 20th step only
 
+    def __post_init__(self):
+        nonnegative_int("workers", self.workers), positive_int("cores", self.cores)
+
 def read_share(
     wait:float,     # seconds that loading a batch waits
     work:float,     # seconds that it computes
@@ -48,7 +51,8 @@ def read_share(
     cores:int,      # that they share
 ) -> float:
     "The share of loading's time that reading is to blame for."
-    hands = max(workers, 1)
+    wait, work = nonnegative_float("wait", wait), nonnegative_float("work", work)
+    hands, cores = max(nonnegative_int("workers", workers), 1), positive_int("cores", cores)
     def pace(wait: float, work: float) -> float: return max((wait + work) / hands, work / min(hands, cores))
     now = pace(wait, work)
     without_wait, without_work = now - pace(0.0, work), now - pace(wait, 0.0)
@@ -150,7 +154,7 @@ class Diagnosis:
         budget_seconds:float=15.0,      # to spend
         report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
     ) -> Verification:
-        "Follow the advice on the private copy, in turn with the pipeline as it is; ValueError where there is no advice."
+        "Follow the advice on the private copy, in turn with the pipeline as it is; ValueError if there is none."
         budget = Budget(positive_float("budget_seconds", budget_seconds), report)
         if advice is None and not self.advice:
             raise ValueError("there is no advice to verify: nothing that the doctor knows would help")
@@ -165,8 +169,10 @@ class Diagnosis:
 
     def __str__(self) -> str:
         total = sum(e.value for e in self.stages.values())
-        lines = [f"verdict: {self.verdict}. A step takes {duration_text(self.step.value)} {_between(self.step)} in {self.rounds} rounds:"]
-        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   {_between(e)}" for name, e in self.stages.items()]
+        step = f"A step takes {duration_text(self.step.value)} {_between(self.step)} in {self.rounds} rounds:"
+        lines = [f"verdict: {self.verdict}. {step}"]
+        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   {_between(e)}" for name,
+                  e in self.stages.items()]
         lines += [f"note: {remark}" for remark in self.remarks]
         lines += [f"advice: {advice}"
                   for advice in self.advice] or ["advice: none; nothing that the doctor knows would gain 5%"]
@@ -179,7 +185,7 @@ def _between(e: Estimate) -> str: return f"({duration_text(e.low)} to {duration_
 # %% ../nbs/08_doctor.ipynb #d16103b0
 def diagnose(
     model:nn.Module,                            # any; it is copied, and stays as it is
-    loader:Any,                                 # a DataLoader, a data set, or what yields batches again and again; it stays
+    loader:Any,                                 # a DataLoader, a data set, or what yields batches again and again
     *,
     loss_fn:Callable|None=None,                 # of outputs and targets; None: guessed
     step:Callable[[nn.Module, Any], torch.Tensor]|None=None,  # model and batch -> loss, where `loss_fn` does not fit
@@ -189,12 +195,12 @@ def diagnose(
     transfer:Callable[[Any], Any]|None=None,    # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False,                   # memory format of model and images
     between:Callable[[int], Any]|None=None,     # what your loop does after step n: logging, validation, a checkpoint
-    read:str|None=None,                         # where the data set reads: "dataset.fetch", "__getitem__"; None: looked for
+    read:str|None=None,                         # where the data set reads, such as "__getitem__"; None: looked for
     transform:str|None=None,                    # where it transforms; None: looked for
     budget_seconds:float=30.0,                  # to spend; warns beforehand if three rounds need more
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
 ) -> Diagnosis:
-    "Find the stage that holds training back by repeated ablation, and predict what cures would gain. ValueError on nonsense."
+    "Find the stage that holds training back, and predict what cures would gain. ValueError on nonsense."
     budget = Budget(positive_float("budget_seconds", budget_seconds), report)
     pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device,
                          precision=precision,

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from .arithmetic import Stages
-from .engine.checks import one_of, positive_int, positive_ints, whole_number
+from .engine.checks import nonnegative_int, one_of, positive_int, positive_ints, whole_number
 from .engine.hardware import StorageModel
 from .engine.jpegs import JpegFolder, decode_image, read_file
 from .engine.reads import measure_reads, read_block
@@ -189,7 +189,7 @@ class ShardDataset(IterableDataset):
         epoch:int,  # from 0
     ) -> None:
         "Choose the order of the next epoch; without it every epoch has the same."
-        self._epoch[0] = epoch
+        self._epoch[0] = nonnegative_int("epoch", epoch)
 
     @property
     def samples(self) -> int | None:

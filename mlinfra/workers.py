@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
-from .engine.checks import fraction, nonnegative_float, nonnegative_int, positive_int
-from .engine.sweeps import SweepTask, summarise, sweep_rows
+from .engine.checks import finite, fraction, nonnegative_float, nonnegative_int, positive_int
+from .engine.sweeps import SweepTask, check_workers, summarise, sweep_rows
 from .engine.widgets import progress_bar
 
 # %% auto #0
@@ -37,7 +37,8 @@ def sweep_workers(
 ) -> pd.DataFrame:                          # workers, train_seconds, eval_seconds, accuracy, wait_share, ...
     "Train once for each number of workers, from the same seed, and compare."
     checked = SweepTask(dataset, batch_size=batch_size, **task)
-    with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report))
+    workers, repeats = check_workers(workers), positive_int("repeats", repeats, 10_000)
+    with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report, False))
 
 # %% ../nbs/06_workers.ipynb #8e3dea93
 @dataclass(frozen=True)
@@ -72,12 +73,13 @@ class WorkerCurve:
     def computing(self, workers: int) -> float:
         "Seconds of training in one iteration, slowed down while workers load."
         (training, worker), alone = self.shared(), self.compute_seconds + self.worker_transfer_seconds
-        loading = self.load_seconds / (min(workers, self.cores) * worker)
+        loading = self.load_seconds / (min(positive_int("workers", workers), self.cores) * worker)
         return min(alone + (1 - training) * loading, alone / training)
 
     def loading(self, workers: int) -> float:
         "Seconds from one loaded batch to the next, slowed down while training computes."
-        return self.load_seconds / min(workers, self.cores) + (1 - self.shared()[1]) * self.computing(workers)
+        return self.load_seconds / min(positive_int("workers", workers),
+                                       self.cores) + (1 - self.shared()[1]) * self.computing(workers)
 
     def step(self, workers: int) -> float:
         "Seconds of one iteration."
@@ -96,7 +98,7 @@ class WorkerCurve:
 
     def heavier(self, extra_seconds: float) -> WorkerCurve:
         "The curve when a batch takes so much longer to load, on one core; less than nothing makes it lighter."
-        return replace(self, load_seconds=max(self.load_seconds + extra_seconds, 0.0))
+        return replace(self, load_seconds=max(self.load_seconds + finite("extra_seconds", extra_seconds), 0.0))
 
 # %% ../nbs/06_workers.ipynb #6aa46aa0
 def fit_curve(

@@ -51,8 +51,6 @@ class Roofline:
         flops, bytes = nonnegative_float("flops", flops), nonnegative_float("bytes", bytes)
         return max(flops / self.rate(precision), bytes / self.bytes_per_s, self.launch_seconds)
 
-    launch = property(lambda self: self.launch_seconds)  # its name before; goes as soon as no chapter uses it
-
 # %% ../../nbs/engine/00_hardware.ipynb #ef171373
 def ring_bytes(
     bytes:float,      # of the tensor
@@ -108,8 +106,6 @@ class Network:
         words = "two sizes" if len(seconds) == 2 else f"{len(seconds)} sizes"
         return cls(name, 1 / line.slope, max(line.intercept / (2 * (world_size - 1)), 0.0), words)
 
-    latency = property(lambda self: self.latency_seconds)  # its name before; goes as soon as no chapter uses it
-
 # %% ../../nbs/engine/00_hardware.ipynb #f9e60f4a
 NETWORKS = {network.name: network for network in (
     Network("Ethernet, 1 Gbit/s", 125e6, 50e-6, "IEEE 802.3; latency assumed"),
@@ -153,8 +149,6 @@ class Device:
         needed = {"fp32": (0, 0), "fp16": (5, 3), "tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
         one_of("precision", precision, needed)
         return self.capability is None or self.capability >= needed[precision]
-
-    bytes = property(lambda self: self.memory_bytes)  # its name before; goes as soon as no chapter uses it
 
     @property
     def roofline(self) -> Roofline:
@@ -223,8 +217,6 @@ class StorageModel:
         "What keeps the throughput from being higher: latency, operations or bandwidth."
         if positive_int("in_flight", in_flight) < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
         return "operations" if 1 / self.operations_per_s >= bytes / self.bytes_per_s else "bandwidth"
-
-    latency = property(lambda self: self.latency_seconds)  # its name before; goes as soon as no chapter uses it
 
 STORAGES = {model.name: model for model in (
     StorageModel("NVMe", 82e-6, 930_000, 7.0e9,

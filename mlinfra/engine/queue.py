@@ -56,7 +56,7 @@ class ServiceTime:
         idle:bool=False,  # whether it finds the worker idle
     ) -> float:
         "Mean seconds of a batch."
-        return self.fixed + self.slope * batch_size + (self.pause if idle else 0)
+        return self.fixed + self.slope * positive_int("batch_size", batch_size) + (self.pause if idle else 0)
 
     @property
     def variation(self) -> float:

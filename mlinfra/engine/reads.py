@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .checks import one_of, positive_float, positive_int
+from .checks import nonnegative_int, one_of, positive_float, positive_int
 from .measure import percentile
 from .page_cache import cached_share, drop_cache
 
@@ -74,6 +74,8 @@ def block_starts(
 ) -> list[int]:
     "Where each read begins."
     one_of("pattern", pattern, ("random", "sequential"))
+    size, block_bytes = nonnegative_int("size", size), positive_int("block_bytes", block_bytes)
+    reads = positive_int("reads", reads)
     if size < block_bytes:
         raise ValueError(f"block_bytes must be at most the file's {size:,} bytes, got {block_bytes:,}")
     blocks = range(size // block_bytes)
@@ -156,4 +158,5 @@ def read_block(
     "Some bytes of a file."
     import numpy as np
     import torch
-    return torch.from_numpy(np.fromfile(path, np.uint8, -1 if size is None else size, offset=start))
+    count = -1 if size is None else nonnegative_int("size", size)
+    return torch.from_numpy(np.fromfile(path, np.uint8, count, offset=nonnegative_int("start", start)))

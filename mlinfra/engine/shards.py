@@ -199,7 +199,7 @@ def mixed(
     rng:random.Random,      # draws
 ) -> Iterator[Any]:
     "The samples in random order, as far as a buffer reaches."
-    held = []
+    held, size = [], positive_int("size", size)
     for sample in samples:
         held.append(sample)
         if len(held) < size: continue

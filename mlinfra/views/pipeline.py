@@ -12,7 +12,8 @@ from ..engine.pipeline_runs import (PipelineRun, PipelineTask, first_stage_train
                                           sleeping_example)
 from ..engine.timeline import (BACKWARD, FORWARD, INPUTS, WEIGHTS, Operation,
                                      OperationKind, StageTimes, TimedOperation, Timeline)
-from ..engine.widgets import (COLORS, RunButton, Svg, axes, choose, count_text, duration_text, label, panel, slider,
+from ..engine.widgets import (COLORS, RunButton, Svg, axes, choose, count_text, duration_text, label, panel,
+                                    slider,
                                     widgets_library)
 from ..pipeline import SCHEDULES, schedule, simulate_schedule
 

@@ -147,6 +147,7 @@ class AveragingTrial(RankTrial):
     def __post_init__(self):
         super().__post_init__()
         one_of("strategy", self.strategy, STRATEGIES)
+        object.__setattr__(self, "lr", nonnegative_float("lr", self.lr))
 
     def prepare(self, model: nn.Module) -> Prepared:
         "The model for its ranks."
@@ -197,14 +198,16 @@ class Workload:
     shrink:float=1.0          # by which a hook makes messages smaller; buckets are cut before
 
     def __post_init__(self):
-        for name in ("gradient_bytes", "cores"): nonnegative_int(name, getattr(self, name))
-        for name in ("images", "epochs"): positive_int(name, getattr(self, name))
+        for name in ("gradient_bytes", "cores"):
+            object.__setattr__(self, name, nonnegative_int(name, getattr(self, name)))
+        for name in ("images", "epochs"): object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         nonnegative_float("fixed_seconds", self.fixed_seconds)
         for name in ("seconds_per_image", "shrink"): positive_float(name, getattr(self, name))
 
     def compute(self, batch_size: float, world_size: int = 1) -> float:
         "Seconds of forward, backward and update for a rank's batch."
-        turns = max(1.0, positive_int("world_size", world_size) / self.cores) if self.cores else 1.0
+        world_size = positive_int("world_size", world_size)
+        turns = max(1.0, world_size / self.cores) if self.cores else 1.0
         return (self.fixed_seconds + self.seconds_per_image * positive_float("batch_size", batch_size)) * turns
 
     def communication(self, network: Network, world_size: int) -> tuple[float, float]:
@@ -234,6 +237,7 @@ class Workload:
 
     def run_seconds(self, batch_size: float, network: Network, world_size: int, overlap: bool = True) -> float:
         "Seconds of the whole run."
+        batch_size, world_size = positive_float("batch_size", batch_size), positive_int("world_size", world_size)
         steps = self.epochs * self.images / (batch_size * world_size)
         return steps * self.step(batch_size, network, world_size, overlap)
 

@@ -180,11 +180,11 @@ def bubble(
     if name in SEVERAL_STAGES and plan.micro_batches < plan.world_size:
         raise ValueError(f"micro_batches must be at least the {world_size:,} ranks for {name}'s formula, "
                          f"got {micro_batches:,}")
-    one = positive_float("forward + inputs + weights", _sum_of_times(forward, inputs, weights))
+    forward, inputs = nonnegative_float("forward", forward), nonnegative_float("inputs", inputs)
+    weights = nonnegative_float("weights", weights)
+    one = positive_float("forward + inputs + weights", forward + inputs + weights)
     lost = (plan.world_size - 1) * _lost_for_each_rank(plan, forward, inputs, weights)
     return lost / (plan.micro_batches * one + lost)
-
-def _sum_of_times(*times: float) -> float: return sum(nonnegative_float("a time", seconds) for seconds in times)
 
 def _lost_for_each_rank(plan: _Plan, forward: float, inputs: float, weights: float) -> float:
     "Time that a rank is idle for each of the others."

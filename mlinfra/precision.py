@@ -6,21 +6,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from .engine.checks import positive_float, positive_int
+from .engine.checks import LARGEST, positive_float, positive_int, whole_number
 from .training import Run
 
 # %% auto #0
-__all__ = ['FORMATS', 'INSTRUCTIONS', 'Format', 'rounded', 'spacing', 'unit_roundoff', 'formats_table', 'quantize', 'running_sum',
-           'stagnation_point', 'dot', 'error_bound', 'Exponents', 'GradientExponents', 'LossScaler', 'CastMode',
-           'stuck_share', 'MasterWeights', 'short_instructions']
+__all__ = ['FORMATS', 'Format', 'quantize', 'running_sum', 'stagnation_point', 'Exponents', 'GradientExponents', 'LossScaler',
+           'CastMode', 'stuck_share', 'MasterWeights']
 
 # %% ../nbs/09_precision.ipynb #9e827ebd
 if TYPE_CHECKING:
@@ -31,18 +29,20 @@ if TYPE_CHECKING:
 class Format:
     "A binary floating-point format: a sign bit, then the exponent, then the mantissa."
     name:str               # for people
-    exponent_bits:int      # bits of the exponent field
-    mantissa_bits:int      # bits after the leading 1, which is not stored
+    exponent_bits:int      # bits of the exponent field, at most 10
+    mantissa_bits:int      # bits after the leading 1, which is not stored; at most 24
     finite:bool=False      # no infinity, and NaN is the all-ones code only, as in e4m3fn
 
     def __post_init__(self):
-        for name in ("exponent_bits", "mantissa_bits"): positive_int(name, getattr(self, name))
-        if self.exponent_bits > 10 or self.mantissa_bits > 24: raise ValueError(f"a format has at most 10 exponent and 24 mantissa bits here, got {self.exponent_bits} and {self.mantissa_bits}")
+        object.__setattr__(self, "exponent_bits", positive_int("exponent_bits", self.exponent_bits, most=10))
+        object.__setattr__(self, "mantissa_bits", positive_int("mantissa_bits", self.mantissa_bits, most=24))
 
     @property
     def bits(self) -> int: return 1 + self.exponent_bits + self.mantissa_bits
     @property
     def bias(self) -> int: return 2 ** (self.exponent_bits - 1) - 1
+    @property
+    def largest(self) -> float: return self.decode(self.last_code)
 
     @property
     def last_code(self) -> int:
@@ -52,54 +52,51 @@ class Format:
 
     def decode(self, code: int) -> float:
         "The number that these bits stand for, exactly."
-        if not 0 <= code < 2**self.bits: raise ValueError(f"a code of {self.name} lies between 0 and {2**self.bits - 1:,}, got {code}")
+        code = whole_number("code", code, -LARGEST)
+        if not 0 <= code < 2**self.bits:
+            raise ValueError(f"a code of {self.name} lies between 0 and {2**self.bits - 1:,}, got {code}")
         negative, magnitude = divmod(code, 2 ** (self.bits - 1))
         field, mantissa = divmod(magnitude, 2**self.mantissa_bits)
+        leading = 2**self.mantissa_bits if field else 0
+        size = math.ldexp(mantissa + leading, max(field, 1) - self.bias - self.mantissa_bits)
         if magnitude > self.last_code: size = math.nan if self.finite or mantissa else math.inf
-        else: size = math.ldexp(mantissa + (2**self.mantissa_bits if field else 0), max(field, 1) - self.bias - self.mantissa_bits)
         return -size if negative else size
 
     def encode(self, value: float) -> int:
         "The bits of the number nearest to `value`; of two equally near, the one whose last bit is 0."
         negative = 2 ** (self.bits - 1) if math.copysign(1, value) < 0 else 0
-        if math.isnan(value) or math.isinf(value): return negative + self.last_code + (1 if not math.isnan(value) or self.finite else 2 ** (self.mantissa_bits - 1) + 1)
+        beyond = negative + self.last_code + 1
+        if math.isinf(value): return beyond
+        if math.isnan(value): return beyond if self.finite else beyond + 2 ** (self.mantissa_bits - 1)
         exponent = max(math.frexp(value)[1] - 1, 1 - self.bias) if value else 1 - self.bias
         steps = round(math.ldexp(abs(value), self.mantissa_bits - exponent))  # Python rounds halves to even
         return negative + min((exponent + self.bias - 1) * 2**self.mantissa_bits + steps, self.last_code + 1)
 
+    def round(self, value: float) -> float:
+        "The number of this format nearest to `value`."
+        return self.decode(self.encode(value))
+
+    def spacing(self, value: float) -> float:
+        "The distance between the numbers around `value`; just above it where `value` is a power of two."
+        if not abs(value) <= self.largest:
+            raise ValueError(f"value must lie within {self.name}'s range of ±{self.largest:g}, got {value}")
+        exponent = math.frexp(value)[1] - 1 if value else 1 - self.bias
+        return math.ldexp(1.0, max(exponent, 1 - self.bias) - self.mantissa_bits)
+
+    @property
+    def unit_roundoff(self) -> float:
+        "The largest relative error of rounding to a normal number."
+        return 2.0 ** -(self.mantissa_bits + 1)
+
+    def error_bound(self, terms: Iterable[float]) -> float:
+        "What the rounding errors of a sum of these terms, one after the other, cannot exceed (Jeannerod and Rump 2013)."
+        sizes = [abs(term) for term in terms]
+        return len(sizes) * self.unit_roundoff * math.fsum(sizes)
+
 # %% ../nbs/09_precision.ipynb #e3bc8beb
-FORMATS = {f.name: f for f in (Format("fp32", 8, 23), Format("tf32", 8, 10), Format("fp16", 5, 10), Format("bf16", 8, 7),
-                               Format("fp8 e4m3", 4, 3, finite=True), Format("fp8 e5m2", 5, 2))}  # name -> format
-
-# %% ../nbs/09_precision.ipynb #ecb8c20a
-def rounded(
-    format:Format,   # such as `FORMATS["bf16"]`
-    value:float,     # any number
-) -> float:
-    "The number of `format` nearest to `value`."
-    return format.decode(format.encode(value))
-
-def spacing(
-    format:Format,   # such as `FORMATS["bf16"]`
-    value:float,     # a number within the range of the format
-) -> float:
-    "The distance between the numbers of `format` around `value`; just above it where `value` is a power of two."
-    if not abs(value) <= format.decode(format.last_code): raise ValueError(f"value must lie within {format.name}'s range of ±{format.decode(format.last_code):g}, got {value}")
-    return math.ldexp(1.0, max(math.frexp(value)[1] - 1 if value else 1 - format.bias, 1 - format.bias) - format.mantissa_bits)
-
-def unit_roundoff(
-    format:Format,   # such as `FORMATS["bf16"]`
-) -> float:
-    "The largest relative error of rounding to a normal number."
-    return 2.0 ** -(format.mantissa_bits + 1)
-
-# %% ../nbs/09_precision.ipynb #d23376c3
-def formats_table() -> pd.DataFrame:  # bits, exponent_bits, mantissa_bits, largest, smallest_normal, smallest, spacing_at_1
-    "A row for each of `FORMATS`."
-    import pandas as pd
-    rows = [dict(format=f.name, bits=f.bits, exponent_bits=f.exponent_bits, mantissa_bits=f.mantissa_bits, largest=f.decode(f.last_code),
-                 smallest_normal=f.decode(2**f.mantissa_bits), smallest=f.decode(1), spacing_at_1=spacing(f, 1.0)) for f in FORMATS.values()]
-    return pd.DataFrame(rows).set_index("format")
+FORMATS = {f.name: f for f in (
+    Format("fp32", 8, 23), Format("tf32", 8, 10), Format("fp16", 5, 10), Format("bf16", 8, 7),
+    Format("fp8 e4m3", 4, 3, finite=True), Format("fp8 e5m2", 5, 2))}  # name -> format
 
 # %% ../nbs/09_precision.ipynb #7590e1f3
 def quantize(
@@ -127,7 +124,7 @@ def running_sum(
 ) -> list[float]:
     "The sum after each addition, rounded to `format` each time."
     total, sums = 0.0, []
-    for value in values: sums.append(total := rounded(format, total + value))
+    for value in values: sums.append(total := format.round(total + value))
     return sums
 
 # %% ../nbs/09_precision.ipynb #a48474be
@@ -136,34 +133,17 @@ def stagnation_point(
     format:Format,   # of the sum
 ) -> float:
     "The sum that adding `value` no longer changes; infinity where the format ends before."
-    value = rounded(format, positive_float("value", value))
+    value = format.round(positive_float("value", value))
     if value == 0: return 0.0
     mantissa, exponent = math.frexp(value)  # half to one, times a power of two
     power = exponent - (mantissa == 0.5) + format.mantissa_bits + 1  # from there on, the spacing is at least twice the value
     stall = math.ldexp(1.0, power)
-    return stall if stall <= format.decode(format.last_code) else math.inf
-
-# %% ../nbs/09_precision.ipynb #8d5502f9
-def dot(
-    a:Iterable[float],   # numbers
-    b:Iterable[float],   # as many
-    accumulator:Format,  # what the sum is rounded to after each product is added
-) -> float:
-    "The dot product with exact products and a rounded sum."
-    return [0.0, *running_sum((x * y for x, y in zip(a, b, strict=True)), accumulator)][-1]
-
-def error_bound(
-    terms:Iterable[float],  # that are added one after the other
-    format:Format,          # of the sum
-) -> float:
-    "What the rounding errors of the sum cannot exceed: additions x unit roundoff x sum of magnitudes (Higham 2002; Jeannerod and Rump 2013)."
-    sizes = [abs(term) for term in terms]
-    return len(sizes) * unit_roundoff(format) * math.fsum(sizes)
+    return stall if stall <= format.largest else math.inf
 
 # %% ../nbs/09_precision.ipynb #dce32685
 @dataclass(frozen=True)
 class Exponents:
-    "How many values have each exponent (0.3 has -2, for it lies between a quarter and a half), and how many are zero."
+    "How many values have each exponent (0.3 has -2: it lies between a quarter and a half), and how many are zero."
     counts:dict[int, int]=field(default_factory=dict)   # exponent -> values
     zeros:int=0                                         # values that are zero already
 
@@ -173,12 +153,15 @@ class Exponents:
         values = tensor.detach().float().flatten()
         nonzero = values[values.isfinite() & (values != 0)]
         exponents = torch.frexp(nonzero).exponent.cpu().long() - 1
-        if not len(exponents): return Exponents({}, int((values == 0).sum()))
+        zeros = int((values == 0).sum())
+        if not len(exponents): return Exponents({}, zeros)
         low = int(exponents.min())
-        return Exponents({low + i: n for i, n in enumerate(torch.bincount(exponents - low).tolist()) if n}, int((values == 0).sum()))
+        counts = torch.bincount(exponents - low).tolist()
+        return Exponents({low + i: n for i, n in enumerate(counts) if n}, zeros)
 
     def __add__(self, other: Exponents) -> Exponents:
-        return Exponents({e: self.counts.get(e, 0) + other.counts.get(e, 0) for e in {*self.counts, *other.counts}}, self.zeros + other.zeros)
+        counts = {e: self.counts.get(e, 0) + other.counts.get(e, 0) for e in {*self.counts, *other.counts}}
+        return Exponents(counts, self.zeros + other.zeros)
 
     @property
     def total(self) -> int:
@@ -192,14 +175,14 @@ class Exponents:
 
     def overflow(self, format: Format, scale: float = 1.0) -> float:
         "Share of the values other than zero that exceed `format` for certain when multiplied by `scale`."
-        most = math.frexp(format.decode(format.last_code))[1] - 1 - _log2(scale)
+        most = math.frexp(format.largest)[1] - 1 - _log2(scale)
         return self._share(lambda e: e > most)
 
     def _share(self, lost: Callable[[int], bool]) -> float:
         return sum(n for e, n in self.counts.items() if lost(e)) / self.total if self.total else 0.0
 
 def _log2(scale: float) -> int:
-    mantissa, exponent = math.frexp(positive_float("scale", scale))
+    mantissa, exponent = math.frexp(positive_float("scale", scale, most=FORMATS["fp32"].largest))
     if mantissa != 0.5: raise ValueError(f"scale must be a power of two, so that it costs no digits, got {scale}")
     return exponent - 1
 
@@ -217,11 +200,13 @@ class GradientExponents:
     def on_start(self, run: Run) -> None:
         "Watch the outputs of all layers that have parameters."
         for name, layer in run.model.named_modules():
-            if any(True for _ in layer.parameters(recurse=False)): self._hooks.append(layer.register_forward_hook(self._watch(name)))
+            if any(True for _ in layer.parameters(recurse=False)):
+                self._hooks.append(layer.register_forward_hook(self._watch(name)))
 
     def _watch(self, name: str) -> Callable:
         def hook(_layer: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
-            if self.step % self.every == 0 and output.requires_grad: output.register_hook(lambda gradient: self._count(name, "output", gradient))
+            if self.step % self.every == 0 and output.requires_grad:
+                output.register_hook(lambda gradient: self._count(name, "output", gradient))
         return hook
 
     def on_backward(self, run: Run) -> None:
@@ -242,11 +227,13 @@ class GradientExponents:
         "The counts of all layers together."
         return sum((counts for (_, k), counts in self.found.items() if k == kind), Exponents())
 
-    def table(self, scale: float = 1.0) -> pd.DataFrame:  # index layer and kind; share of zeros, and of the rest what underflows in each format
-        "What underflows, by layer."
+    def table(self, scale: float = 1.0) -> pd.DataFrame:
+        "By layer and kind: the share of zeros, and of the rest what underflows in each short format."
         import pandas as pd
-        rows = [dict(layer=layer, kind=kind, zeros=e.zeros / max(e.zeros + e.total, 1)) | {f.name: e.underflow(f, scale) for f in FORMATS.values() if f.bits <= 16}
-                for (layer, kind), e in self.found.items()]
+        short, rows = [f for f in FORMATS.values() if f.bits <= 16], []
+        for (layer, kind), e in self.found.items():
+            lost = {f.name: e.underflow(f, scale) for f in short}
+            rows.append(dict(layer=layer, kind=kind, zeros=e.zeros / max(e.zeros + e.total, 1)) | lost)
         return pd.DataFrame(rows).set_index(["layer", "kind"]).sort_index(level="kind", sort_remaining=False)
 
 # %% ../nbs/09_precision.ipynb #5d38a083
@@ -259,7 +246,9 @@ class LossScaler:
         backoff:float=0.5,      # factor after an overflow
         interval:int=2_000,     # good updates in a row before the scale grows
     ):
-        self.scale, self.growth, self.backoff = positive_float("scale", scale), positive_float("growth", growth), positive_float("backoff", backoff)
+        self.scale = positive_float("scale", scale, most=FORMATS["fp32"].largest)
+        self.growth = positive_float("growth", growth)
+        self.backoff = positive_float("backoff", backoff)
         if growth <= 1 or backoff >= 1: raise ValueError(f"growth must be above 1 and backoff below, got {growth} and {backoff}")
         self.interval, self.good, self.skipped = positive_int("interval", interval), 0, 0
 
@@ -281,12 +270,13 @@ class LossScaler:
         else: self.good += 1
         if self.good == self.interval:
             self.good = 0
-            if self.scale * self.growth <= FORMATS["fp32"].decode(FORMATS["fp32"].last_code): self.scale *= self.growth
+            if self.scale * self.growth <= FORMATS["fp32"].largest: self.scale *= self.growth
 
 # %% ../nbs/09_precision.ipynb #1520d88c
 class CastMode(TorchFunctionMode):
     "Autocast in miniature: matrix products and convolutions in `dtype`, losses in fp32, everything else as it comes."
-    down = frozenset({F.linear, F.conv1d, F.conv2d, torch.conv2d, torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.__matmul__})
+    down = frozenset({F.linear, F.conv1d, F.conv2d, torch.conv2d, torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul,
+                      torch.Tensor.__matmul__})
     up = frozenset({F.cross_entropy, F.nll_loss, F.mse_loss})
 
     def __init__(
@@ -301,7 +291,8 @@ class CastMode(TorchFunctionMode):
         if to is not None: args, kwargs = [_cast(a, to) for a in args], {k: _cast(v, to) for k, v in kwargs.items()}
         return func(*args, **kwargs)
 
-def _cast(value: Any, dtype: torch.dtype) -> Any: return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 # %% ../nbs/09_precision.ipynb #61911665
 def stuck_share(
@@ -332,21 +323,9 @@ class MasterWeights:
 
     def step(self) -> None:
         "Update the copies with the model's gradients, and the model with the copies; clears the gradients."
-        for parameter, copied in zip(self.parameters, self.copies): copied.grad = None if parameter.grad is None else parameter.grad.float()
+        for parameter, copied in zip(self.parameters, self.copies):
+            copied.grad = None if parameter.grad is None else parameter.grad.float()
         self.optimizer.step()
         with torch.no_grad():
             for parameter, copied in zip(self.parameters, self.copies): parameter.copy_(copied)
         for parameter in self.parameters: parameter.grad = None
-
-# %% ../nbs/09_precision.ipynb #7a4e39a4
-INSTRUCTIONS = {"avx512_bf16": "bf16 on vectors", "amx_bf16": "bf16 on matrix tiles", "avx512_fp16": "fp16 on vectors", "amx_fp16": "fp16 on matrix tiles",
-                "bf16": "bf16 on Arm", "asimdhp": "fp16 on Arm"}  # flag in /proc/cpuinfo -> what it gives
-
-def short_instructions(
-    path:str|Path="/proc/cpuinfo",  # where Linux lists them
-) -> list[str]|None:                # None where it cannot be told
-    "Which of `INSTRUCTIONS` this processor has."
-    try: lines = Path(path).read_text().splitlines()
-    except OSError: return None
-    flags = next((line.partition(":")[2].split() for line in lines if line.split(":")[0].strip() in ("flags", "Features")), None)
-    return None if flags is None else [name for name in INSTRUCTIONS if name in flags]

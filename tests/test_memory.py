@@ -14,7 +14,7 @@ from torch import nn
 from torchvision.models import VisionTransformer
 
 from mlinfra import memory
-from mlinfra.engine import batch_search, hardware, optimizers, recompute, resident, tracker
+from mlinfra.engine import batch_search, hardware, optimizers, recompute, tracker
 from mlinfra.engine.saved import saved_bytes
 from mlinfra.engine.widgets import Stopped
 from mlinfra.models import GluonCNN, resnet18, resnet50

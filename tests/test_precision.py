@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from mlinfra.engine import casting, comparison, costs as costs_room, hardware, roofline
-from mlinfra.views import precision as precision_views
 from mlinfra import models, precision
 from mlinfra.data import BatchLoader, Images
-from mlinfra.precision import FORMATS
+from mlinfra.engine import casting, comparison, hardware, measure, roofline
+from mlinfra.engine import costs as costs_room
 from mlinfra.engine.autocast import PRECISIONS, check_precision, supported_precisions
-from mlinfra.training import fit
 from mlinfra.engine.widgets import Stopped
+from mlinfra.precision import FORMATS
+from mlinfra.training import fit
+from mlinfra.views import precision as precision_views
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "fp8 e4m3": torch.float8_e4m3fn, "fp8 e5m2": torch.float8_e5m2}
 CPU = dict(device="cpu", progress=False)
@@ -35,7 +36,7 @@ def same(a, b): return a == b and math.copysign(1, a) == math.copysign(1, b) or 
 @given(name=dtypes, value=patterns)
 def test_rounding_is_torchs(name, value):
     theirs, f = float(torch.tensor(value, dtype=torch.float32).to(DTYPES[name]).float()), FORMATS[name]
-    ours = precision.rounded(f, value)
+    ours = f.round(value)
     assert same(float(precision.quantize(torch.tensor(value), f)), ours)
     if f.finite and abs(value) > 448 and math.isnan(ours): assert math.isnan(theirs) or theirs == math.copysign(448, value)  # newer releases of torch saturate
     else: assert same(ours, theirs)
@@ -53,7 +54,7 @@ def test_every_code_decodes_as_in_torch_and_encodes_to_itself(name):
 
 @given(f=formats, value=numbers)
 def test_the_nearest_number_is_chosen_and_ties_go_to_even(f, value):
-    largest = f.decode(f.last_code)
+    largest = f.largest
     if abs(value) > largest: return
     code = f.encode(abs(value))
     around = [f.decode(c) for c in (code - 1, code, code + 1) if 0 <= c <= f.last_code]
@@ -65,39 +66,39 @@ def test_the_nearest_number_is_chosen_and_ties_go_to_even(f, value):
 @given(f=formats, a=numbers, b=numbers)
 def test_rounding_keeps_the_order(f, a, b):
     low, high = sorted([a, b])
-    stored = precision.rounded(f, low), precision.rounded(f, high)
+    stored = f.round(low), f.round(high)
     assert any(map(math.isnan, stored)) or stored[0] <= stored[1]
 
 
 @given(f=formats, value=numbers)
 def test_spacing_is_the_gap_to_the_next_code(f, value):
-    stored = abs(precision.rounded(f, value))
+    stored = abs(f.round(value))
     code = f.encode(stored)
-    if not stored < f.decode(f.last_code): return
-    assert precision.spacing(f, stored) == f.decode(code + 1) - stored
-    assert abs(value) < f.decode(2**f.mantissa_bits) or abs(stored - abs(value)) <= precision.unit_roundoff(f) * abs(value)
+    if not stored < f.largest: return
+    assert f.spacing(stored) == f.decode(code + 1) - stored
+    assert abs(value) < f.decode(2**f.mantissa_bits) or abs(stored - abs(value)) <= f.unit_roundoff * abs(value)
 
 
 def test_a_float_beyond_fp32_rounds_like_any_other():
     for f in FORMATS.values():
-        assert precision.rounded(f, 5e-324) == 0 and not math.isfinite(precision.rounded(f, 1.7e308)) and precision.rounded(f, 0.0) == 0
-        assert math.copysign(1, precision.rounded(f, -0.0)) == -1
+        assert f.round(5e-324) == 0 and not math.isfinite(f.round(1.7e308)) and f.round(0.0) == 0
+        assert math.copysign(1, f.round(-0.0)) == -1
 
 
 @pytest.mark.parametrize("wrong, says", [
-    (lambda: precision.Format("x", 0, 3), "exponent_bits must be a whole number"), (lambda: precision.Format("x", 8, 52), "at most 10 exponent and 24 mantissa bits"),
+    (lambda: precision.Format("x", 0, 3), "exponent_bits must be at least 1, got 0"), (lambda: precision.Format("x", 8, 52), "mantissa_bits must be at most 24, got 52"),
     (lambda: FORMATS["fp8 e5m2"].decode(256), "a code of fp8 e5m2 lies between 0 and 255, got 256"), (lambda: FORMATS["fp16"].decode(-1), "got -1"),
-    (lambda: precision.spacing(FORMATS["fp16"], 1e5), "within fp16's range of ±65504"), (lambda: precision.spacing(FORMATS["fp16"], math.nan), "got nan"),
+    (lambda: FORMATS["fp16"].spacing(1e5), "within fp16's range of ±65504"), (lambda: FORMATS["fp16"].spacing(math.nan), "got nan"),
     (lambda: precision_views.describe_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"), (lambda: precision_views.draw_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
     (lambda: precision.quantize(torch.tensor([1]), FORMATS["fp16"]), "tensor must hold floats"), (lambda: precision.stagnation_point(0, FORMATS["fp16"]), "value must be a finite number above 0"),
     (lambda: precision.Exponents().underflow(FORMATS["fp16"], 3.0), "scale must be a power of two"), (lambda: precision.LossScaler(growth=1.0), "growth must be above 1"),
-    (lambda: precision.LossScaler(scale=math.nan), "scale must be a finite number"), (lambda: precision.GradientExponents(every=0), "every must be a whole number"),
-    (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"), (lambda: roofline.layer_traffic(nn.ReLU(), (1,), "fp64"), "precision must be one of"),
+    (lambda: precision.LossScaler(scale=math.nan), "scale must be a finite number"), (lambda: precision.GradientExponents(every=0), "every must be at least 1, got 0"),
+    (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"), (lambda: roofline.layer_traffic(nn.ReLU(), (1,), 1, "fp64"), "precision must be one of"),
     (lambda: hardware.ROOFLINES["V100 32 GB"].rate("bf16"), "must be one of fp32, fp16 for V100 32 GB, got 'bf16'"), (lambda: hardware.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
     (lambda: comparison.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"), (lambda: comparison.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
     (lambda: precision_views.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
-    (lambda: costs_room.least_costs([(1, 2)], [0.0]), "all above 0, got 1 rows and [0.0]"), (lambda: costs_room.least_costs([(1, 2)], [1.0, 2.0]), "a row for each of the seconds"),
-    (lambda: costs_room.measure_costs("fp64", "cpu"), "precision must be one of"), (lambda: costs_room.measure_costs("fp32", "cpu", rounds=0), "rounds must be a whole number")])
+    (lambda: roofline.layer_traffic(nn.ReLU(), (0,), 1), "each of input_shape must be at least 1, got 0"), (lambda: costs_room.step_work(nn.Linear(1, 1), (1,), 0), "batch_size must be at least 1"),
+    (lambda: costs_room.measure_costs("fp64", "cpu"), "precision must be one of"), (lambda: costs_room.measure_costs("fp32", "cpu", repeats=0), "repeats must be at least 1, got 0")])
 def test_nonsense_is_refused_with_the_value(wrong, says):
     with pytest.raises(ValueError) as raised: wrong()
     assert says in str(raised.value)
@@ -108,7 +109,7 @@ def test_nonsense_is_refused_with_the_value(wrong, says):
 @settings(max_examples=50, deadline=None)
 @given(values=st.lists(st.floats(-4, 4, width=16), max_size=40), name=st.sampled_from(["fp16", "bf16"]))
 def test_a_running_sum_is_torchs(values, name):
-    inputs, total = [precision.rounded(FORMATS[name], v) for v in values], torch.zeros((), dtype=DTYPES[name])
+    inputs, total = [FORMATS[name].round(v) for v in values], torch.zeros((), dtype=DTYPES[name])
     for value, ours in zip(inputs, precision.running_sum(inputs, FORMATS[name]), strict=True):
         total = total + torch.tensor(value, dtype=DTYPES[name])
         assert ours == float(total)
@@ -120,16 +121,16 @@ def test_errors_keep_within_the_bound(values, f, seed):
     generator = torch.Generator().manual_seed(seed)
     b = torch.rand(len(values), generator=generator).add(0.1).tolist()
     products = [x * y for x, y in zip(values, b)]
-    if math.fsum(products) > f.decode(f.last_code) / 4: return
-    exact, found = math.fsum(products), precision.dot(values, b, f)
-    assert abs(found - exact) <= precision.error_bound(products, f) + len(products) * f.decode(1)
-    assert precision.dot([], [], f) == 0
+    if math.fsum(products) > f.largest / 4: return
+    exact, found = math.fsum(products), precision.running_sum(products, f)[-1]
+    assert abs(found - exact) <= f.error_bound(products) + len(products) * f.decode(1)
+    assert f.error_bound([]) == 0 and precision.running_sum([], f) == []
 
 
 @settings(max_examples=30, deadline=None)
 @given(value=st.floats(2**-8, 16), f=st.sampled_from([FORMATS[n] for n in ("bf16", "fp8 e4m3", "fp8 e5m2")]))
 def test_a_sum_stalls_where_the_formula_says(value, f):
-    value, stall = precision.rounded(f, value), precision.stagnation_point(value, f)
+    value, stall = f.round(value), precision.stagnation_point(value, f)
     run = precision.running_sum([value] * 600, f)
     assert run[-1] == run[-2] == stall
 
@@ -150,7 +151,7 @@ def test_underflow_by_exponents_is_underflow_by_conversion(name, power, zeros, p
     edge = math.frexp(f.decode(1))[1] - 2  # half the smallest number
     values = torch.tensor([m * 2.0 ** (edge + offset - power) for m, offset in places] + [0.0] * zeros)
     kept = precision.Exponents.of(values)
-    lost = sum(precision.rounded(f, v * 2.0**power) == 0 for v in values.tolist() if v)
+    lost = sum(f.round(v * 2.0**power) == 0 for v in values.tolist() if v)
     assert (kept.total, kept.zeros) == (len(places), zeros) and kept.underflow(f, 2.0**power) == pytest.approx(lost / len(places))
 
 
@@ -285,20 +286,20 @@ def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
 def test_traffic_is_what_goes_through_the_layers(batch, stem):
     side, channels = (28, 1) if stem == "small" else (64, 3)
     with torch.device("meta"): model = models.resnet18(10, stem)
-    table, moved = roofline.layer_traffic(model, (batch, channels, side, side)), []
+    table, moved = roofline.layer_traffic(model, (channels, side, side), batch), []
     for layer in model.modules():
         if not any(layer.children()): layer.register_forward_hook(lambda layer, x, out: moved.append(4 * (x[0].numel() + out.numel() + sum(p.numel() for p in layer.parameters()))))
     model(torch.empty(batch, channels, side, side, device="meta"))
     expected = list(moved)  # later runs append to it
     assert list(table.bytes) == expected and table.flops.sum() == models.layer_table(model, (channels, side, side), batch).flops.sum()
-    assert list(roofline.layer_traffic(model, (batch, channels, side, side), "bf16").bytes * 2) == expected
+    assert list(roofline.layer_traffic(model, (channels, side, side), batch, "bf16").bytes * 2) == expected
 
 
 def test_rooflines_and_layers_are_measured_here():
-    roof = roofline.measure_roofline("cpu", ["fp32"], side=64, rounds=1)
-    assert roof.bytes_per_s > 0 and roof.rate("fp32") > 0 and roof.launch > 0
+    roof = roofline.measure_roofline("cpu", ["fp32"], side=64, repeats=1)
+    assert roof.bytes_per_s > 0 and roof.rate("fp32") > 0 and roof.launch_seconds > 0
     model = models.GluonCNN(channels=(2, 2), hidden=8)
-    layers = roofline.measure_layers(model, torch.rand(2, 1, 28, 28), rounds=1)
+    layers = roofline.measure_layers(model, torch.rand(2, 1, 28, 28), repeats=1)
     assert list(layers.kind) == ["Conv2d", "Conv2d", "Linear", "Linear"] and (layers.flops_per_s > 0).all() and not any(m._forward_pre_hooks for m in model.modules())
     assert len(precision_views.plot_roofline(roof, {"a": layers}).lines) == 3
 
@@ -307,8 +308,8 @@ def test_instructions_are_read_as_linux_writes_them(tmp_path):
     (tmp_path / "intel").write_text("processor\t: 0\nflags\t\t: fpu avx512_bf16 amx_bf16\n\nprocessor\t: 1\n")
     (tmp_path / "arm").write_text("Features\t: fp asimd asimdhp\n")
     (tmp_path / "none").write_text("flags : avx2\n")
-    assert precision.short_instructions(tmp_path / "intel") == ["avx512_bf16", "amx_bf16"] and precision.short_instructions(tmp_path / "arm") == ["asimdhp"]
-    assert precision.short_instructions(tmp_path / "none") == [] and precision.short_instructions(tmp_path / "missing") is None
+    assert casting.short_instructions(tmp_path / "intel") == ["avx512_bf16", "amx_bf16"] and casting.short_instructions(tmp_path / "arm") == ["asimdhp"]
+    assert casting.short_instructions(tmp_path / "none") == [] and casting.short_instructions(tmp_path / "missing") is None
 
 
 def batch(n=8): return torch.rand(n, 1, 28, 28), torch.arange(n) % 10
@@ -323,13 +324,13 @@ def test_prices_are_found_again_and_none_is_negative(prices, seed):
     generator = torch.Generator().manual_seed(seed)
     amounts = torch.rand(8, 3, generator=generator, dtype=torch.float64).add(0.1)
     exact = amounts @ torch.tensor(prices, dtype=torch.float64)
-    assert costs_room.least_costs(amounts.tolist(), exact.tolist()) == pytest.approx(prices, abs=1e-6)
+    assert measure.fit_prices(amounts.tolist(), exact.tolist()) == pytest.approx(prices, abs=1e-6)
     noisy = exact * torch.rand(8, generator=generator).add(0.5)
-    assert min(costs_room.least_costs(amounts.tolist(), noisy.tolist())) >= 0
+    assert min(measure.fit_prices(amounts.tolist(), noisy.tolist())) >= 0
 
 
 def test_prices_minimise_the_relative_error():
-    assert costs_room.least_costs([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), "an unused thing has no price"
+    assert measure.fit_prices([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), "an unused thing has no price"
 
 
 def test_no_layer_of_the_predicted_networks_is_in_the_calibration():
@@ -346,7 +347,7 @@ def test_no_layer_of_the_predicted_networks_is_in_the_calibration():
 def test_frozen_layers_cost_no_gradient():
     model = models.GluonCNN()
     model.features.requires_grad_(False)
-    work = costs_room.step_work(model, (4, 1, 28, 28))
+    work = costs_room.step_work(model, (1, 28, 28), 4)
     per_flop = (work.backward_flops / work.flops)[work.flops > 0].tolist()
     assert per_flop == [0, 0, 1, 2] and work.backward.tolist() == [False] * 7 + [True] * 3
     assert (models.layer_table(model, (1, 28, 28), 4).flops == work.flops).all()
@@ -356,37 +357,39 @@ def test_a_step_is_the_sum_of_its_layers():
     made = costs_room.StepCosts("fp32", {("linear", "forward"): [1, 0, 0, 0], ("linear", "backward"): [10, 0, 0, 0], ("pointwise", "forward"): [0, 0, 1, 0],
                                         ("pointwise", "backward"): [100, 0, 0, 0], ("parameters", "update"): [7, 0, 0.5, 0.25]})
     model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
-    assert made.phases(model, (5, 3)) == dict(forward=4 * 5 * (3 + 3) + 1 + 4 * 5 * (2 + 2) + 1, backward=10 + 100 + 10, update=7 + 0.5 * 4 + 0.25 * 4 * (8 + 6))
-    assert made.seconds(model, (5, 3)) == sum(made.phases(model, (5, 3)).values())
-    with pytest.raises(ValueError, match="no price for forward of convolution: the calibration has linear, parameters, pointwise"): made.seconds(nn.Conv2d(8, 8, 1), (1, 8, 4, 4))
+    assert made.phases(model, (3,), 5) == dict(forward=4 * 5 * (3 + 3) + 1 + 4 * 5 * (2 + 2) + 1, backward=10 + 100 + 10, update=7 + 0.5 * 4 + 0.25 * 4 * (8 + 6))
+    assert made.seconds(model, (3,), 5) == sum(made.phases(model, (3,), 5).values())
+    with pytest.raises(ValueError, match="no price for forward of convolution: the calibration has linear, parameters, pointwise"): made.seconds(nn.Conv2d(8, 8, 1), (8, 4, 4))
 
 
 def test_costs_are_fitted_to_what_the_layers_take(monkeypatch):
-    layers, calls = [(nn.Linear(i, o), (n, i)) for i, o, n in ((8, 8, 2), (16, 4, 4), (4, 32, 8), (8, 64, 1))], []
-    def once(action, device):
-        action()
-        calls.append(action)
-        return {"forward": 3.0, "<lambda>": 5.0, "update": 2.0, "prepare": 99.0}[action.__name__] * (1000 if calls.count(action) == 1 else 1)
+    layers, told = [(nn.Linear(i, o), (n, i)) for i, o, n in ((8, 8, 2), (16, 4, 4), (4, 32, 8), (8, 64, 1))], {}
+    seconds = dict(forward=3.0, backward=5.0, update=2.0, prepare=99.0)
+    def in_turn(actions, repeats, warm_up, device):
+        told.update(repeats=repeats, warm_up=warm_up)
+        for action in actions.values(): action()
+        return {(i, phase): [seconds[phase]] * repeats for i, phase in actions}
     monkeypatch.setattr(costs_room, "calibration_layers", lambda: layers)
-    monkeypatch.setattr(roofline, "once", once)
+    monkeypatch.setattr(costs_room, "interleave", in_turn)
     costs = costs_room.measure_costs("bf16", "cpu", 1, lambda model: torch.optim.Adam(model.parameters()))
     assert costs.precision == "bf16" and set(costs.prices) == {("linear", "forward"), ("linear", "backward"), ("parameters", "update")}
-    assert costs.phases(nn.Sequential(nn.Linear(8, 8)), (2, 8)) == pytest.approx(dict(forward=3, backward=5, update=2), rel=0.6), "the warm-up does not count"
+    assert costs.phases(nn.Sequential(nn.Linear(8, 8)), (8,), 2) == pytest.approx(dict(forward=3, backward=5, update=2), rel=0.6)
+    assert told == dict(repeats=1, warm_up=1), "the warm-up does not count"
 
 
 def test_the_calibration_covers_every_kind():
-    kinds = {costs_room._cost_kind(layer) for layer, _ in costs_room.calibration_layers()}
+    kinds = {costs_room.cost_kind(layer) for layer, _ in costs_room.calibration_layers()}
     assert kinds == {"convolution", "narrow convolution", "linear", "norm", "pool", "pointwise"}
-    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))): assert set(costs_room.step_work(make(), shape).kind) <= kinds | {"view"}
+    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))): assert set(costs_room.step_work(make(), shape[1:], shape[0]).kind) <= kinds | {"view"}
 
 
 def test_predictions_stand_beside_what_fit_records(monkeypatch):
     def fake(_model, batches, **_kw):
         size = len(batches[0][0])
         return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=2.0 + size)] * (len(batches) - 1))
-    monkeypatch.setattr(precision, "fit", fake)
-    costs = SimpleNamespace(precision="fp32", seconds=lambda _model, shape: 3.0 * shape[0])
-    table = costs_room.check_predictions(costs, small, (1, 28, 28), (8, 2, 4), steps=2, rounds=1, device="cpu")
+    monkeypatch.setattr(costs_room, "fit", fake)
+    costs = SimpleNamespace(precision="fp32", seconds=lambda _model, _shape, batch_size: 3.0 * batch_size)
+    table = costs_room.check_predictions(costs, small, (1, 28, 28), (8, 2, 4), steps=2, repeats=1, device="cpu")
     assert table.index.tolist() == [2, 4, 8] and table.measured.tolist() == [4, 6, 10] and table.never_run.tolist() == [6, 12, 24]
     assert table.run_twice.isna().tolist() == [True, True, False] and table.run_twice[8] == pytest.approx(10)
     assert table.never_run_error.tolist() == pytest.approx([0.5, 1.0, 1.4]) and table.run_twice_error[8] == pytest.approx(0)
@@ -439,8 +442,8 @@ def test_steps_are_compared_in_turn_with_their_spread(monkeypatch):
     def fake(_model, batches, precision, channels_last, **_kw):
         order.append((precision, channels_last))
         return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=seconds[precision] * len(order))] * (len(batches) - 1))
-    monkeypatch.setattr(precision, "fit", fake)
-    table = comparison.compare_precisions(small, batch(), ("fp32", "bf16"), (False,), steps=4, rounds=2, device="cpu")
+    monkeypatch.setattr(comparison, "fit", fake)
+    table = comparison.compare_precisions(small, batch(), ("fp32", "bf16"), (False,), steps=4, repeats=2, device="cpu")
     assert order == [("fp32", False), ("bf16", False)] * 2
     assert table.step_seconds.tolist() == [4.0, 9.0] and table.ratio["fp32", False] == 1
     assert (table.low["bf16", False], table.high["bf16", False]) == (12 / 6, 6 / 2) and table.ratio["bf16", False] == 2.5
@@ -450,7 +453,7 @@ def test_steps_are_compared_in_turn_with_their_spread(monkeypatch):
 def test_a_comparison_can_be_stopped():
     def stop(fraction, words):
         if fraction > 0: raise Stopped(words)
-    with pytest.raises(Stopped): comparison.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, rounds=1, device="cpu", report=stop)
+    with pytest.raises(Stopped): comparison.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, repeats=1, device="cpu", report=stop)
 
 
 def test_accuracy_has_a_row_for_each_seed_and_repeats():
@@ -470,9 +473,9 @@ class TestGpu:
         assert all(abs(loss - losses["fp32"]) < 0.2 for loss in losses.values())
 
     def test_rates_steps_and_bytes_are_measured(self):
-        roof = roofline.measure_roofline("cuda", side=1024, rounds=2)
+        roof = roofline.measure_roofline("cuda", side=1024, repeats=2)
         assert roof.bytes_per_s > 0 and all(rate > 0 for rate in roof.flops_per_s.values())
-        table = comparison.compare_precisions(models.GluonCNN, batch(), steps=3, rounds=1, device="cuda")
+        table = comparison.compare_precisions(models.GluonCNN, batch(), steps=3, repeats=1, device="cuda")
         assert (table.bytes > 0).all() and (table.step_seconds > 0).all()
 
     def test_autocast_makes_more_in_fp32_than_on_a_cpu(self):

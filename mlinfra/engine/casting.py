@@ -3,7 +3,7 @@
 # %% ../../nbs/engine/09_casting.ipynb #e6ce1438
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,22 +12,23 @@ from torch.nn import functional as F
 from .machine import pick_device
 
 # %% auto #0
-__all__ = ['autocast_table']
+__all__ = ['INSTRUCTIONS', 'autocast_table', 'short_instructions']
 
 # %% ../../nbs/engine/09_casting.ipynb #0c1d9607
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% ../../nbs/engine/09_casting.ipynb #15931223
-_OPERATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {  # each gets a 4 x 4 tensor
-    "matmul": lambda x: x @ x, "linear": lambda x: F.linear(x, torch.eye(4, device=x.device)),
-    "conv2d": lambda x: F.conv2d(x[None, None], torch.ones(1, 1, 2, 2, device=x.device)),
-    "add": lambda x: x + x, "multiply": lambda x: x * x, "relu": F.relu, "gelu": F.gelu, "sigmoid": torch.sigmoid,
-    "max_pool2d": lambda x: F.max_pool2d(x[None, None], 2), "avg_pool2d": lambda x: F.avg_pool2d(x[None, None], 2),
-    "batch_norm": lambda x: F.batch_norm(x, torch.zeros(4, device=x.device), torch.ones(4, device=x.device), training=True),
-    "layer_norm": lambda x: F.layer_norm(x, (4,)), "softmax": lambda x: F.softmax(x, 1), "log_softmax": lambda x: F.log_softmax(x, 1),
-    "exp": torch.exp, "sum": torch.sum, "prod": torch.prod, "mse_loss": lambda x: F.mse_loss(x, x),
-    "cross_entropy": lambda x: F.cross_entropy(x, torch.arange(4, device=x.device))}
+def _results(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    "Operation -> its result for a 4 x 4 tensor."
+    image, ones, zeros = x[None, None], torch.ones(4, device=x.device), torch.zeros(4, device=x.device)
+    kernel, classes = torch.ones(1, 1, 2, 2, device=x.device), torch.arange(4, device=x.device)
+    return {"matmul": x @ x, "linear": F.linear(x, torch.eye(4, device=x.device)), "conv2d": F.conv2d(image, kernel),
+            "add": x + x, "multiply": x * x, "relu": F.relu(x), "gelu": F.gelu(x), "sigmoid": torch.sigmoid(x),
+            "max_pool2d": F.max_pool2d(image, 2), "avg_pool2d": F.avg_pool2d(image, 2),
+            "batch_norm": F.batch_norm(x, zeros, ones, training=True), "layer_norm": F.layer_norm(x, (4,)),
+            "softmax": F.softmax(x, 1), "log_softmax": F.log_softmax(x, 1), "exp": torch.exp(x), "sum": torch.sum(x),
+            "prod": torch.prod(x), "mse_loss": F.mse_loss(x, x), "cross_entropy": F.cross_entropy(x, classes)}
 
 def autocast_table(
     device:str|torch.device|None=None,     # None: a GPU where there is one
@@ -35,9 +36,28 @@ def autocast_table(
 ) -> pd.DataFrame:                         # index operation; from_fp32, from_short, rule
     "The dtype of each operation's result under autocast, for an input in fp32 and in `dtype`: found by running it."
     import pandas as pd
-    device, rows = pick_device(device), []
-    for name, operation in _OPERATIONS.items():
-        with torch.autocast(device.type, dtype): found = [operation(torch.ones(4, 4, device=device, dtype=d)).dtype for d in (torch.float32, dtype)]
-        rule = {(dtype, dtype): "short", (torch.float32, torch.float32): "fp32"}.get(tuple(found), "as it comes")
-        rows.append((name, *(str(d).removeprefix("torch.") for d in found), rule))
-    return pd.DataFrame(rows, columns=["operation", "from_fp32", "from_short", "rule"]).set_index("operation")
+    x = torch.ones(4, 4, device=pick_device(device))
+    with torch.autocast(x.device.type, dtype): long, short = _results(x), _results(x.to(dtype))
+    rows = [(name, long[name].dtype, short[name].dtype) for name in long]
+    table = pd.DataFrame(rows, columns=["operation", "from_fp32", "from_short"]).set_index("operation")
+    rule = pd.Series("as it comes", table.index)
+    rule[(table.from_fp32 == dtype) & (table.from_short == dtype)] = "short"
+    rule[(table.from_fp32 == torch.float32) & (table.from_short == torch.float32)] = "fp32"
+    return table.map(lambda kind: str(kind).removeprefix("torch.")).assign(rule=rule)
+
+# %% ../../nbs/engine/09_casting.ipynb #7a4e39a4
+INSTRUCTIONS = {
+    "avx512_bf16": "bf16 on vectors", "amx_bf16": "bf16 on matrix tiles", "avx512_fp16": "fp16 on vectors",
+    "amx_fp16": "fp16 on matrix tiles", "bf16": "bf16 on Arm", "asimdhp": "fp16 on Arm",
+}  # flag in /proc/cpuinfo -> what it gives
+
+def short_instructions(
+    path:str|Path="/proc/cpuinfo",  # where Linux lists them
+) -> list[str]|None:                # None where it cannot be told
+    "Which of `INSTRUCTIONS` this processor has."
+    try: lines = Path(path).read_text().splitlines()
+    except OSError: return None
+    for line in lines:
+        name, _, flags = line.partition(":")
+        if name.strip() in ("flags", "Features"): return [name for name in INSTRUCTIONS if name in flags.split()]
+    return None

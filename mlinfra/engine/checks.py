@@ -124,11 +124,9 @@ def nonnegative_float(
 def positive_float(
     name:str,             # the argument's name, for the message
     value:Any,            # what the caller gave
-    zero:bool=False,      # old word for `nonnegative_float`: use that
     most:float=LARGEST,   # largest number allowed
 ) -> float:
     "`value` as a float; ValueError unless it is a finite number above 0 and at most `most`."
-    if zero: return nonnegative_float(name, value, most)
     number = _float(value)
     if number is None or number < 1e-300: raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
     return nonnegative_float(name, value, most)

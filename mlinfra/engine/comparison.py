@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from .autocast import check_precision, supported_precisions
+from .autocast import autocast, check_precision, supported_precisions
 from .checks import positive_int
 from .machine import pick_device
 from .measure import median
-from .roofline import SHORT
 from .saved import saved_bytes
 from ..training import evaluate, fit, sgd
 
@@ -35,15 +34,16 @@ def accuracy_by_seed(
 ) -> pd.DataFrame:                         # a row for each seed, a column for each precision; accuracy from 0 to 1
     "Test accuracy after an epoch of SGD at 0.1, same seeds in each precision."
     import pandas as pd
-    device, names, rows = pick_device(device), list(precisions), {}
-    for name in names: check_precision(name, device)
-    for seed in seeds:
-        rows[seed] = {}
-        for name in names:
-            torch.manual_seed(seed)
-            model = make_model()
-            fit(model, loader(seed), precision=name, device=device, progress=False)
-            rows[seed][name] = evaluate(model, test)
+    device = pick_device(device)
+    names = [check_precision(name, device) for name in precisions]
+
+    def accuracy(name: str, seed: int) -> float:
+        torch.manual_seed(seed)
+        model = make_model()
+        fit(model, loader(seed), precision=name, device=device, progress=False)
+        return evaluate(model, test)
+
+    rows = {seed: {name: accuracy(name, seed) for name in names} for seed in seeds}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("seed")
 
 # %% ../../nbs/engine/09_comparison.ipynb #9402a958
@@ -53,35 +53,39 @@ def compare_precisions(
     precisions:Iterable[str]|None=None,            # None: all that the device has
     channels_last:Iterable[bool]=(False, True),    # memory formats
     steps:int=8,                                   # of a round; the first is left out
-    rounds:int=3,                                  # each runs every kind once
+    repeats:int=3,                                 # rounds; each runs every kind once
     device:str|torch.device|None=None,             # None: a GPU where there is one
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> pd.DataFrame:                                 # index precision, channels_last; step_seconds, ratio, low, high, bytes
     "Seconds of a training step in each precision, the ratio to the first row of the same round with its spread, and bytes."
     import pandas as pd
-    device, steps, rounds = pick_device(device), positive_int("steps", steps), positive_int("rounds", rounds)
+    device, steps, repeats = pick_device(device), positive_int("steps", steps), positive_int("repeats", repeats)
     names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
     trained = {(name, last): make_model().to(device) for name in names for last in channels_last}
     if not trained: raise ValueError("there is nothing to compare: give at least one precision and one memory format")
     seconds: dict[tuple[str, bool], list[float]] = {kind: [] for kind in trained}
-    for i in range(rounds):
-        for j, (kind, model) in enumerate(trained.items()):
-            report((i + j / len(trained)) / rounds, f"{kind[0]}, round {i + 1} of {rounds}")
-            run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=kind[0], channels_last=kind[1], device=device, progress=False)
-            seconds[kind].append(median(step.seconds for step in run.steps[1:] or run.steps))
-    first = next(iter(seconds.values()))
-    rows = []
-    for kind, times in seconds.items():
-        ratios = [t / base for t, base in zip(times, first)]
-        rows.append(dict(precision=kind[0], channels_last=kind[1], step_seconds=median(times), ratio=median(ratios), low=min(ratios), high=max(ratios),
-                         bytes=_step_bytes(trained[kind], batch, kind, device)))
-    return pd.DataFrame(rows).set_index(["precision", "channels_last"])
+    for i in range(repeats):
+        for j, ((name, last), model) in enumerate(trained.items()):
+            report((i + j / len(trained)) / repeats, f"{name}, round {i + 1} of {repeats}")
+            seconds[name, last].append(_step_seconds(model, batch, name, last, steps, device))
+    base = next(iter(seconds.values()))
+    rows = [_row(times, base) | dict(bytes=_step_bytes(trained[kind], batch, *kind, device)) for kind, times in seconds.items()]
+    return pd.DataFrame(rows, pd.MultiIndex.from_tuples(seconds, names=["precision", "channels_last"]))
 
-def _step_bytes(model: nn.Module, batch: tuple, kind: tuple[str, bool], device: torch.device) -> int:
+def _row(seconds: list[float], base: list[float]) -> dict[str, float]:
+    ratios = [t / b for t, b in zip(seconds, base)]
+    return dict(step_seconds=median(seconds), ratio=median(ratios), low=min(ratios), high=max(ratios))
+
+def _step_seconds(model: nn.Module, batch: tuple, precision: str, channels_last: bool, steps: int, device: torch.device) -> float:
+    "Median of some steps of `fit`; the first is left out."
+    run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=precision,
+              channels_last=channels_last, device=device, progress=False)
+    return median(step.seconds for step in run.steps[1:] or run.steps)
+
+def _step_bytes(model: nn.Module, batch: tuple, precision: str, channels_last: bool, device: torch.device) -> int:
     "What a step keeps: the peak of a GPU, or what autograd saves on a CPU."
-    name, last = kind
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-        fit(model, [batch], optimizer=sgd(model, 1e-3), precision=name, channels_last=last, device=device, progress=False)
+        _step_seconds(model, batch, precision, channels_last, 1, device)
         return torch.cuda.max_memory_allocated(device)
-    with torch.autocast(device.type, SHORT.get(name, torch.bfloat16), enabled=name in SHORT): return saved_bytes(model, batch[0])
+    with autocast(precision, device): return saved_bytes(model, batch[0])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from torch.nn.modules import pooling
 
 from .autocast import autocast, check_precision, matmul_precision
-from .checks import positive_int
+from .checks import positive_int, positive_ints
 from .machine import keep_memory, pick_device
-from .measure import median
-from .roofline import layer_traffic, once
-from .server import fit_service
+from .measure import fit_line, fit_prices, interleave, median
+from .roofline import layer_traffic
 from ..models import count_parameters, layer_table
 from ..training import fit, sgd
 
 # %% auto #0
-__all__ = ['step_work', 'least_costs', 'calibration_layers', 'StepCosts', 'measure_costs', 'check_predictions']
+__all__ = ['step_work', 'cost_kind', 'calibration_layers', 'StepCosts', 'measure_costs', 'check_predictions']
 
 # %% ../../nbs/engine/09_costs.ipynb #78f3d7fc
 if TYPE_CHECKING:
@@ -32,58 +31,46 @@ if TYPE_CHECKING:
 # %% ../../nbs/engine/09_costs.ipynb #50d6a55a
 def step_work(
     model:nn.Module,               # left as it is
-    input_shape:tuple[int, ...],   # of one batch, samples first
+    input_shape:tuple[int, ...],   # of one sample
+    batch_size:int=1,              # samples
 ) -> pd.DataFrame:                 # layer, kind, flops, backward_flops, bytes, weight_bytes, backward
     "What each layer does in a training step, by arithmetic; `backward` is False where no gradient passes."
-    table, layers, trained, rows = layer_table(model, input_shape[1:], input_shape[0]), dict(model.named_modules()), False, []
-    for row, traffic in zip(table.itertuples(), layer_traffic(model, input_shape).bytes):
-        own = any(p.requires_grad for p in layers[row.layer].parameters())
-        rows.append(dict(layer=row.layer, kind=_cost_kind(layers[row.layer]), flops=row.flops, backward_flops=row.flops * (own + trained), bytes=traffic,
-                         weight_bytes=4 * row.parameters, backward=own or trained))
-        trained = trained or own
     import pandas as pd
+    table, layers, trained, rows = layer_table(model, input_shape, batch_size), dict(model.named_modules()), False, []
+    for row, traffic in zip(table.itertuples(), layer_traffic(model, input_shape, batch_size).bytes):
+        layer = layers[row.layer]
+        own = any(p.requires_grad for p in layer.parameters())
+        rows.append((row.layer, cost_kind(layer), row.flops, row.flops * (own + trained), traffic, 4 * row.parameters, own or trained))
+        trained = trained or own
     return pd.DataFrame(rows, columns=["layer", "kind", "flops", "backward_flops", "bytes", "weight_bytes", "backward"])
 
-def _cost_kind(layer: nn.Module) -> str:
-    "Which price list is for this layer."
-    if isinstance(layer, nn.modules.conv._ConvNd): return "convolution" if layer.in_channels // layer.groups >= 8 else "narrow convolution"
-    if isinstance(layer, nn.Linear): return "linear"
-    if isinstance(layer, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)): return "norm"
-    if "Pool" in type(layer).__name__: return "pool"
-    return "view" if isinstance(layer, (nn.Identity, nn.Flatten)) else "pointwise"
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+_POOLS = (pooling._MaxPoolNd, pooling._AvgPoolNd, pooling._AdaptiveMaxPoolNd, pooling._AdaptiveAvgPoolNd)
 
-# %% ../../nbs/engine/09_costs.ipynb #ddb47125
-def least_costs(
-    amounts:Iterable[Iterable[float]],  # a row for each measurement: how much of each thing
-    seconds:Iterable[float],            # what it took
-) -> list[float]:                       # seconds for one of each thing, none negative
-    "Prices with the least sum of squared relative errors."
-    t = torch.tensor(list(seconds), dtype=torch.float64)
-    a = torch.tensor([list(row) for row in amounts], dtype=torch.float64)
-    if a.ndim != 2 or len(a) != len(t) or not (t > 0).all(): raise ValueError(f"amounts must be a row for each of the seconds, all above 0, got {len(a)} rows and {t.tolist()}")
-    a = a / t[:, None]
-    used, best, least = [i for i in range(a.shape[1]) if a[:, i].any()], [0.0] * a.shape[1], math.inf
-    for chosen in itertools.chain.from_iterable(itertools.combinations(used, n) for n in range(1, len(used) + 1)):
-        columns = a[:, chosen]
-        scale = columns.norm(dim=0)
-        prices = torch.linalg.lstsq(columns / scale, torch.ones(len(t), 1, dtype=torch.float64), driver="gelsd").solution[:, 0] / scale
-        error = float(((columns @ prices - 1) ** 2).sum())
-        if (prices >= 0).all() and error < least * (1 - 1e-9): best, least = [dict(zip(chosen, prices.tolist())).get(i, 0.0) for i in range(a.shape[1])], error
-    return best
+def cost_kind(
+    layer:nn.Module,
+) -> str:
+    "Which price list is for this layer."
+    if isinstance(layer, nn.modules.conv._ConvNd):
+        return "convolution" if layer.in_channels // layer.groups >= 8 else "narrow convolution"
+    if isinstance(layer, nn.Linear): return "linear"
+    if isinstance(layer, _NORMS): return "norm"
+    if isinstance(layer, _POOLS): return "pool"
+    return "view" if isinstance(layer, (nn.Identity, nn.Flatten)) else "pointwise"
 
 # %% ../../nbs/engine/09_costs.ipynb #13afe977
 _CONVOLUTIONS = (  # inputs, outputs, kernel, stride, side of the image, samples
-    (16, 32, 3, 1, 28, 4), (32, 32, 1, 1, 28, 4), (24, 48, 5, 1, 14, 8), (48, 96, 3, 2, 28, 4), (96, 96, 3, 1, 14, 4), (96, 192, 3, 1, 7, 4), (192, 192, 3, 1, 7, 2),
-    (192, 384, 3, 1, 4, 4), (384, 384, 3, 1, 2, 8), (384, 768, 3, 1, 2, 2), (96, 384, 1, 1, 14, 4), (384, 96, 1, 1, 14, 4), (384, 768, 1, 2, 7, 2), (48, 48, 3, 1, 56, 1),
-    (96, 192, 1, 2, 14, 4), (1, 16, 5, 1, 28, 32), (3, 32, 7, 2, 112, 1), (3, 48, 3, 1, 32, 8), (1, 32, 3, 2, 28, 8), (2, 16, 3, 1, 28, 16))
-
+    (16, 32, 3, 1, 28, 4), (32, 32, 1, 1, 28, 4), (24, 48, 5, 1, 14, 8), (48, 96, 3, 2, 28, 4), (96, 96, 3, 1, 14, 4),
+    (96, 192, 3, 1, 7, 4), (192, 192, 3, 1, 7, 2), (192, 384, 3, 1, 4, 4), (384, 384, 3, 1, 2, 8), (384, 768, 3, 1, 2, 2),
+    (96, 384, 1, 1, 14, 4), (384, 96, 1, 1, 14, 4), (384, 768, 1, 2, 7, 2), (48, 48, 3, 1, 56, 1), (96, 192, 1, 2, 14, 4),
+    (1, 16, 5, 1, 28, 32), (3, 32, 7, 2, 112, 1), (3, 48, 3, 1, 32, 8), (1, 32, 3, 2, 28, 8), (2, 16, 3, 1, 28, 16))
 _LINEAR = ((256, 256, 8), (1024, 512, 8), (1024, 256, 128), (384, 10, 16), (1536, 1000, 2), (512, 384, 64))  # inputs, outputs, samples
+_IMAGES = ((4, 32, 56, 56), (8, 16, 14, 14), (4, 128, 14, 14), (8, 256, 4, 4), (4, 512, 2, 2), (2, 48, 112, 112))  # other kinds
 
-_IMAGES = ((4, 32, 56, 56), (8, 16, 14, 14), (4, 128, 14, 14), (8, 256, 4, 4), (4, 512, 2, 2), (2, 48, 112, 112))  # for the other kinds
-
-def calibration_layers() -> list[tuple[nn.Module, tuple[int, ...]]]:  # layer and shape of its input
+def calibration_layers() -> list[tuple[nn.Module, tuple[int, ...]]]:  # layer, and shape of a batch for it
     "Fresh layers of every kind and of many sizes."
-    found = [(nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), (n, i, side, side)) for i, o, kernel, stride, side, n in _CONVOLUTIONS]
+    found = [(nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), (n, i, side, side))
+             for i, o, kernel, stride, side, n in _CONVOLUTIONS]
     found += [(nn.Linear(i, o), (n, i)) for i, o, n in _LINEAR]
     return found + [(layer, shape) for shape in _IMAGES for layer in (nn.BatchNorm2d(shape[1]), nn.ReLU(), nn.MaxPool2d(2))]
 
@@ -91,47 +78,61 @@ def calibration_layers() -> list[tuple[nn.Module, tuple[int, ...]]]:  # layer an
 @dataclass(frozen=True)
 class StepCosts:
     "What layers cost on a device in a precision: prices by kind and phase."
-    precision:str                                   # in which they ran
-    prices:dict[tuple[str, str], list[float]]       # (kind, phase) -> seconds for a call, a FLOP, a byte, a byte of weights; ("parameters", "update") -> for a call, -, a tensor, a byte
+    precision:str                                # in which they ran
+    # (kind, phase) -> seconds for a call, a FLOP, a byte, a byte of weights;
+    # ("parameters", "update") -> for a call, -, a tensor, a byte
+    prices:dict[tuple[str, str], list[float]]
 
     def phases(
         self,
         model:nn.Module,               # of convolutions, dense layers, norms, pools, activations
-        input_shape:tuple[int, ...],   # of one batch, samples first
+        input_shape:tuple[int, ...],   # of one sample
+        batch_size:int=1,              # samples
     ) -> dict[str, float]:             # phase -> seconds
         "Seconds of forward, backward and update of a training step: it is never run."
-        work, found = step_work(model, input_shape), dict(forward=[], backward=[])
-        for row in work[work.kind != "view"].itertuples():
-            found["forward"].append(self._cost(row.kind, "forward", (1, row.flops, row.bytes, row.weight_bytes)))
-            if row.backward: found["backward"].append(self._cost(row.kind, "backward", (1, row.backward_flops, row.bytes, row.weight_bytes)))
+        forward, backward = [], []
+        for row in step_work(model, input_shape, batch_size).itertuples():
+            if row.kind == "view": continue
+            forward.append(self._cost(row.kind, "forward", (1, row.flops, row.bytes, row.weight_bytes)))
+            if row.backward: backward.append(self._cost(row.kind, "backward", (1, row.backward_flops, row.bytes, row.weight_bytes)))
         sizes = [4 * p.numel() for p in model.parameters() if p.requires_grad]
-        return {phase: math.fsum(seconds) for phase, seconds in found.items()} | dict(update=self._cost("parameters", "update", (1, 0, len(sizes), sum(sizes))))
+        update = self._cost("parameters", "update", (1, 0, len(sizes), sum(sizes)))
+        return dict(forward=math.fsum(forward), backward=math.fsum(backward), update=update)
 
-    def seconds(self, model: nn.Module, input_shape: tuple[int, ...]) -> float:
+    def seconds(
+        self,
+        model:nn.Module,
+        input_shape:tuple[int, ...],   # of one sample
+        batch_size:int=1,              # samples
+    ) -> float:
         "Seconds of a training step."
-        return math.fsum(self.phases(model, input_shape).values())
+        return math.fsum(self.phases(model, input_shape, batch_size).values())
 
     def _cost(self, kind: str, phase: str, amounts: tuple[float, ...]) -> float:
-        if (kind, phase) not in self.prices: raise ValueError(f"there is no price for {phase} of {kind}: the calibration has {', '.join(sorted({k for k, _ in self.prices}))}")
-        return math.fsum(price * amount for price, amount in zip(self.prices[kind, phase], amounts))
+        if (kind, phase) in self.prices: return math.fsum(price * amount for price, amount in zip(self.prices[kind, phase], amounts))
+        known = ", ".join(sorted({k for k, _ in self.prices}))
+        raise ValueError(f"there is no price for {phase} of {kind}: the calibration has {known}")
 
 # %% ../../nbs/engine/09_costs.ipynb #186b10db
 class _Probe:
     "A layer to be timed alone, forward and backward, in the memory format in which `fit` trains."
     def __init__(self, layer: nn.Module, shape: tuple[int, ...], precision: str, device: torch.device):
-        x, self.layer, self.kind = torch.rand(shape, device=device), layer, _cost_kind(layer)
-        if x.ndim == 4: x, self.layer = x.contiguous(memory_format=torch.channels_last), layer.to(memory_format=torch.channels_last)
+        x, self.layer, self.kind, self.precision, self.device = torch.rand(shape, device=device), layer, cost_kind(layer), precision, device
+        if x.ndim == 4:
+            x, self.layer = x.contiguous(memory_format=torch.channels_last), layer.to(memory_format=torch.channels_last)
         inner = self.kind != "narrow convolution"  # these come first in a network
-        x.requires_grad_(inner)
+        self.x = x.requires_grad_(inner)
+        self.y = self.forward()
+        self.wanted, self.gradient = [*([x] if inner else []), *layer.parameters()], torch.ones_like(self.y)
+        row = step_work(nn.Sequential(layer), shape[1:], shape[0]).iloc[0]
+        self.actions = dict(forward=self.forward, backward=self.backward)
+        self.amounts = dict(forward=(1, row.flops, row.bytes, row.weight_bytes),
+                            backward=(1, row.flops * (1 + inner), row.bytes, row.weight_bytes))
 
-        def forward() -> torch.Tensor:
-            with autocast(precision, device): return layer(x)
+    def forward(self) -> torch.Tensor:
+        with autocast(self.precision, self.device): return self.layer(self.x)
 
-        y, wanted = forward(), [*([x] if inner else []), *layer.parameters()]
-        gradient = torch.ones_like(y)
-        self.actions = dict(forward=forward, backward=lambda: torch.autograd.grad(y, wanted, gradient, retain_graph=True))
-        row = step_work(nn.Sequential(layer), shape).iloc[0]
-        self.amounts = dict(forward=(1, row.flops, row.bytes, row.weight_bytes), backward=(1, row.flops * (1 + inner), row.bytes, row.weight_bytes))
+    def backward(self) -> None: torch.autograd.grad(self.y, self.wanted, self.gradient, retain_graph=True)
 
 class _UpdateProbe:
     "An update of the parameters of copies of some layers."
@@ -139,69 +140,73 @@ class _UpdateProbe:
 
     def __init__(self, layers: list[nn.Module], make_optimizer: Callable[[nn.Module], torch.optim.Optimizer]):
         model = copy.deepcopy(nn.ModuleList(layers))  # the probes' graphs need their weights as they were
-        optimizer, parameters = make_optimizer(model), list(model.parameters())
+        self.optimizer, self.parameters = make_optimizer(model), list(model.parameters())
+        self.actions = dict(prepare=self.prepare, update=self.update)
+        self.amounts = dict(update=(1, 0, len(self.parameters), sum(4 * p.numel() for p in self.parameters)))
 
-        def prepare() -> None:
-            for p in parameters: p.grad = torch.full_like(p, 1e-6)
+    def prepare(self) -> None:
+        for p in self.parameters: p.grad = torch.full_like(p, 1e-6)
 
-        def update() -> None:
-            optimizer.step()
-            optimizer.zero_grad()
-
-        self.actions = dict(prepare=prepare, update=update)
-        self.amounts = dict(update=(1, 0, len(parameters), sum(4 * p.numel() for p in parameters)))
+    def update(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
 # %% ../../nbs/engine/09_costs.ipynb #26060007
 def measure_costs(
     precision:str="fp32",                   # in which layers run
     device:str|torch.device|None=None,      # None: a GPU where there is one
-    rounds:int=4,                           # each runs every layer once
+    repeats:int=4,                          # rounds; each runs every layer once
     make_optimizer:Callable[[nn.Module], torch.optim.Optimizer]=sgd,  # of the training that is to be predicted
 ) -> StepCosts:
     "Prices of layers, forward and backward, and of the update, from `calibration_layers`."
-    device, rounds = pick_device(device), positive_int("rounds", rounds)
+    device, repeats = pick_device(device), positive_int("repeats", repeats)
     check_precision(precision, device)
     if device.type == "cpu": keep_memory()  # as `fit` does
-    probes = [_Probe(layer.to(device), shape, precision, device) for layer, shape in calibration_layers()]
-    own = sorted((p.layer for p in probes if any(True for _ in p.layer.parameters())), key=count_parameters)
-    probes += [_UpdateProbe(layers, make_optimizer) for layers in (own, own[:len(own) // 2], own[::3], own[-3:])]  # many tensors, small ones, large ones
-    times: dict[tuple[int, str], list[float]] = {}
-    with matmul_precision(precision, device):
-        for _ in range(rounds + 1):
-            for i, probe in enumerate(probes):
-                for phase, action in probe.actions.items(): times.setdefault((i, phase), []).append(once(action, device))
+    probes = _probes(precision, device, make_optimizer)
+    actions = {(i, phase): action for i, probe in enumerate(probes) for phase, action in probe.actions.items()}
+    with matmul_precision(precision, device): times = interleave(actions, repeats, 1, device)
     found: dict[tuple[str, str], tuple[list, list]] = {}
     for (i, phase), seconds in times.items():
-        if phase not in probes[i].amounts: continue
+        if phase not in probes[i].amounts: continue  # a preparation
         amounts, medians = found.setdefault((probes[i].kind, phase), ([], []))
         amounts.append(probes[i].amounts[phase])
-        medians.append(median(seconds[1:]))
-    return StepCosts(precision, {what: least_costs(*points) for what, points in found.items()})
+        medians.append(median(seconds))
+    return StepCosts(precision, {what: fit_prices(*points) for what, points in found.items()})
+
+def _probes(precision: str, device: torch.device, make_optimizer: Callable) -> list[_Probe | _UpdateProbe]:
+    "A probe for each layer, and updates of many tensors, of small ones and of large ones."
+    probes = [_Probe(layer.to(device), shape, precision, device) for layer, shape in calibration_layers()]
+    own = sorted((p.layer for p in probes if count_parameters(p.layer)), key=count_parameters)
+    return probes + [_UpdateProbe(layers, make_optimizer) for layers in (own, own[:len(own) // 2], own[::3], own[-3:])]
 
 # %% ../../nbs/engine/09_costs.ipynb #5897f6e8
 def check_predictions(
     costs:StepCosts,                                    # of this device
     make_model:Callable[[], nn.Module],                 # a fresh model
-    sample_shape:tuple[int, ...],                       # of one input
-    batches:Iterable[int],                              # sizes, at least two
+    input_shape:tuple[int, ...],                        # of one sample
+    batch_sizes:Iterable[int],                          # at least two
     steps:int=4,                                        # of a round; the first is left out
-    rounds:int=2,                                       # each runs every size
+    repeats:int=2,                                      # rounds; each runs every size
     device:str|torch.device|None=None,                  # None: a GPU where there is one
-) -> pd.DataFrame:                                      # index batch; never_run, run_twice, measured, low, high in seconds; never_run_error, run_twice_error
+) -> pd.DataFrame:  # index batch; never_run, run_twice, measured, low, high in seconds; never_run_error, run_twice_error
     "Seconds of a training step: from the costs of layers, from a line through the smallest batch and the last but one, and measured."
     import pandas as pd
-    device, steps, rounds, sizes = pick_device(device), positive_int("steps", steps), positive_int("rounds", rounds), sorted({positive_int("batches", b) for b in batches})
-    if len(sizes) < 2: raise ValueError(f"batches must hold two sizes for a line, got {sizes}")
+    device, steps, repeats = pick_device(device), positive_int("steps", steps), positive_int("repeats", repeats)
+    sizes = sorted(set(positive_ints("batch_sizes", list(batch_sizes))))
+    if len(sizes) < 2: raise ValueError(f"batch_sizes must hold two sizes for a line, got {sizes}")
     model, times = make_model().to(device), {b: [] for b in sizes}
-    predicted = [costs.seconds(model, (b, *sample_shape)) for b in sizes]  # before anything runs
-    for _ in range(rounds):
-        for b in sizes:
-            batch = torch.rand(b, *sample_shape), torch.zeros(b, dtype=torch.long)
-            run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=costs.precision, device=device, progress=False)
-            times[b].append(median(step.seconds for step in run.steps[1:] or run.steps))
+    predicted = [costs.seconds(model, input_shape, b) for b in sizes]  # before anything runs
+    for _ in range(repeats):
+        for b in sizes: times[b].append(_step_seconds(model, (b, *input_shape), costs.precision, steps, device))
     measured = {b: median(seconds) for b, seconds in times.items()}
     known = (sizes[0], sizes[-2]) if len(sizes) > 2 else tuple(sizes)
-    line = fit_service(known, [measured[b] for b in known])
-    rows = pd.DataFrame(dict(never_run=predicted, run_twice=[math.nan if b in known else line.seconds(b) for b in sizes], measured=list(measured.values()),
-                             low=[min(t) for t in times.values()], high=[max(t) for t in times.values()]), index=pd.Index(sizes, name="batch"))
+    line = fit_line(known, [measured[b] for b in known], relative=True, nonnegative=True)
+    rows = pd.DataFrame(dict(
+        never_run=predicted, run_twice=[math.nan if b in known else line(b) for b in sizes], measured=list(measured.values()),
+        low=[min(t) for t in times.values()], high=[max(t) for t in times.values()]), index=pd.Index(sizes, name="batch"))
     return rows.assign(never_run_error=rows.never_run / rows.measured - 1, run_twice_error=rows.run_twice / rows.measured - 1)
+
+def _step_seconds(model: nn.Module, shape: tuple[int, ...], precision: str, steps: int, device: torch.device) -> float:
+    batch = torch.rand(shape), torch.zeros(shape[0], dtype=torch.long)
+    run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=precision, device=device, progress=False)
+    return median(step.seconds for step in run.steps[1:] or run.steps)

@@ -51,15 +51,14 @@ class Roofline:
         flops, bytes = nonnegative_float("flops", flops), nonnegative_float("bytes", bytes)
         return max(flops / self.rate(precision), bytes / self.bytes_per_s, self.launch_seconds)
 
-    launch = property(lambda self: self.launch_seconds)  # its name before; goes as soon as no chapter uses it
-
 # %% ../../nbs/engine/00_hardware.ipynb #ef171373
 def ring_bytes(
     bytes:float,      # of the tensor
     world_size:int,   # ranks in the ring
 ) -> float:           # where the chunks are equal
     "Bytes that each rank sends in an all-reduce over a ring."
-    return 2 * (positive_int("world_size", world_size) - 1) / world_size * nonnegative_float("bytes", bytes)
+    world_size = positive_int("world_size", world_size)
+    return 2 * (world_size - 1) / world_size * nonnegative_float("bytes", bytes)
 
 @dataclass(frozen=True)
 class Network:
@@ -108,8 +107,6 @@ class Network:
         words = "two sizes" if len(seconds) == 2 else f"{len(seconds)} sizes"
         return cls(name, 1 / line.slope, max(line.intercept / (2 * (world_size - 1)), 0.0), words)
 
-    latency = property(lambda self: self.latency_seconds)  # its name before; goes as soon as no chapter uses it
-
 # %% ../../nbs/engine/00_hardware.ipynb #f9e60f4a
 NETWORKS = {network.name: network for network in (
     Network("Ethernet, 1 Gbit/s", 125e6, 50e-6, "IEEE 802.3; latency assumed"),
@@ -141,7 +138,7 @@ class Device:
     network:Network|None=None                           # between devices of a node
 
     def __post_init__(self):
-        positive_int("memory_bytes", self.memory_bytes)
+        object.__setattr__(self, "memory_bytes", positive_int("memory_bytes", self.memory_bytes))
         if self.bytes_per_s is not None: positive_float("bytes_per_s", self.bytes_per_s)
         if self.capability is not None: positive_ints("capability", self.capability, least=0, length=2)
 
@@ -153,8 +150,6 @@ class Device:
         needed = {"fp32": (0, 0), "fp16": (5, 3), "tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
         one_of("precision", precision, needed)
         return self.capability is None or self.capability >= needed[precision]
-
-    bytes = property(lambda self: self.memory_bytes)  # its name before; goes as soon as no chapter uses it
 
     @property
     def roofline(self) -> Roofline:
@@ -223,8 +218,6 @@ class StorageModel:
         "What keeps the throughput from being higher: latency, operations or bandwidth."
         if positive_int("in_flight", in_flight) < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
         return "operations" if 1 / self.operations_per_s >= bytes / self.bytes_per_s else "bandwidth"
-
-    latency = property(lambda self: self.latency_seconds)  # its name before; goes as soon as no chapter uses it
 
 STORAGES = {model.name: model for model in (
     StorageModel("NVMe", 82e-6, 930_000, 7.0e9,

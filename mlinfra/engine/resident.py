@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .autocast import autocast
 from .optimizers import OPTIMIZERS
 from .sample_batches import resized, run_step
 
@@ -80,22 +81,25 @@ def train_step_memory(
     sample:Any,                          # a batch of any size
     batch_size:int,
     optimizer:str="adam",                # one of `OPTIMIZERS`
+    precision:str="fp32",                # in which forward runs
     steps:int=2,
 ) -> ProcessMemory:
-    "Train on the CPU and look at this process; twice, for a mode that asks after every operation is no part of training."
-    def train() -> None: _train(make_model(), resized(sample, batch_size, torch.device("cpu")), optimizer, steps)
+    "Train on the CPU and look at this process; twice, because a mode that asks after every operation is no part of training."
+    cpu = torch.device("cpu")
+
+    def train() -> None:
+        model, batch = make_model(), resized(sample, batch_size, cpu)
+        made = OPTIMIZERS[optimizer](model.parameters())
+        for _ in range(steps):
+            with autocast(precision, cpu): results = run_step(model, batch)
+            torch.autograd.backward(results, [torch.ones_like(t) for t in results])
+            del results
+            made.step()
+            made.zero_grad()
+
     resident = rise_in_bytes(train)
     gc.collect()
     before, counter = handed_out_bytes(), _HandedOut()
     if before is None: return ProcessMemory(None, resident)
     with counter: train()
     return ProcessMemory(counter.most - before, resident)
-
-def _train(model: nn.Module, batch: Any, optimizer: str, steps: int) -> None:
-    made = OPTIMIZERS[optimizer](model.parameters())
-    for _ in range(steps):
-        results = run_step(model, batch)
-        torch.autograd.backward(results, [torch.ones_like(t) for t in results])
-        del results
-        made.step()
-        made.zero_grad()

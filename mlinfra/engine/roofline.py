@@ -5,49 +5,54 @@ from __future__ import annotations
 
 import copy
 import math
-import time
-from collections.abc import Callable, Iterable
-from typing import Any, TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from .autocast import PRECISIONS, check_precision, matmul_precision, supported_precisions
-from .checks import positive_int
+from .checks import one_of, positive_int, positive_ints
 from .hardware import Roofline
 from .machine import pick_device
-from .measure import median
+from .measure import median, timed
 from ..models import layer_table
 
 # %% auto #0
-__all__ = ['SHORT', 'layer_traffic', 'forward_seconds', 'once', 'measure_roofline', 'measure_layers']
+__all__ = ['SHORT_DTYPES', 'layer_traffic', 'forward_seconds', 'measure_roofline', 'measure_layers']
 
 # %% ../../nbs/engine/09_roofline.ipynb #32645bb6
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% ../../nbs/engine/09_roofline.ipynb #b240f295
+SHORT_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions in which autocast runs
+
 def layer_traffic(
     model:nn.Module,               # left as it is
-    input_shape:tuple[int, ...],   # of one batch, samples first
+    input_shape:tuple[int, ...],   # of one sample
+    batch_size:int=1,              # samples
     precision:str="fp32",          # fp16 and bf16 take 2 bytes a value, the others 4
 ) -> pd.DataFrame:                 # layer, kind, flops, bytes, intensity
     "Operations and bytes of each layer's forward pass, by arithmetic; nothing is allocated."
-    if precision not in PRECISIONS: raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    table = layer_table(model, input_shape[1:], input_shape[0])
-    values = [inputs + math.prod(shape) + parameters for inputs, shape, parameters in zip(_input_values(model, input_shape), table.output_shape, table.parameters)]
-    table = table[["layer", "kind", "flops"]].assign(bytes=[v * (2 if precision in SHORT else 4) for v in values])
+    one_of("precision", precision, PRECISIONS)
+    shape = positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)
+    table = layer_table(model, input_shape, batch_size)
+    outputs = table.output_shape.map(math.prod)
+    values = [sum(counts) for counts in zip(_input_values(model, shape), outputs, table.parameters)]
+    table = table[["layer", "kind", "flops"]].assign(bytes=[v * (2 if precision in SHORT_DTYPES else 4) for v in values])
     return table.assign(intensity=table.flops / table.bytes)
 
-SHORT = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions in which autocast runs
-
-def _input_values(model: nn.Module, input_shape: tuple[int, ...]) -> list[int]:
+def _input_values(model: nn.Module, shape: tuple[int, ...]) -> list[int]:
     "Values in the input of each layer without children, in the order of `layer_table`."
     ghost, counts = copy.deepcopy(model).to("meta"), []
+
+    def count(_layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None: counts.append(inputs[0].numel())
+
     for layer in ghost.modules():
-        if not any(layer.children()): layer.register_forward_pre_hook(lambda _layer, inputs: counts.append(inputs[0].numel()))
-    with torch.no_grad(): ghost(torch.empty(input_shape, device="meta"))
+        if not any(layer.children()): layer.register_forward_pre_hook(count)
+    with torch.no_grad(): ghost(torch.empty(shape, device="meta"))
     return counts
 
 # %% ../../nbs/engine/09_roofline.ipynb #34d44373
@@ -60,53 +65,66 @@ def forward_seconds(
     return math.fsum(roofline.seconds(flops, bytes, precision) for flops, bytes in zip(traffic.flops, traffic.bytes))
 
 # %% ../../nbs/engine/09_roofline.ipynb #c2549ce6
-def once(action: Callable[[], Any], device: torch.device) -> float:
-    "Seconds of an action."
-    if device.type == "cuda": torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    action()
-    if device.type == "cuda": torch.cuda.synchronize(device)
-    return time.perf_counter() - start
-
-def _time(action: Callable[[], Any], device: torch.device, rounds: int) -> float:
-    "Median seconds of an action, after one to warm up."
-    return median([once(action, device) for _ in range(rounds + 1)][1:])
-
 def measure_roofline(
     device:str|torch.device|None=None,     # None: a GPU where there is one
     precisions:Iterable[str]|None=None,    # None: all that the device has
     side:int|None=None,                    # of the square matrices; None: 512 on a CPU, 8192 on a GPU
-    rounds:int=5,                          # of each measurement
+    repeats:int=5,                         # of each measurement
 ) -> Roofline:
     "Bandwidth, matrix rates and launch of this device; medians."
     device = pick_device(device)
     names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
-    side, rounds = positive_int("side", (8192 if device.type == "cuda" else 512) if side is None else side), positive_int("rounds", rounds)
-    source, one = torch.ones(64 << 20, device=device), torch.ones(1, device=device)  # 256 MiB
+    side = positive_int("side", (8192 if device.type == "cuda" else 512) if side is None else side)
+    rates = {p: _matrix_rate(device, p, side, repeats) for p in names}
+    return Roofline("this device", _bandwidth(device, repeats), rates, _launch_seconds(device, repeats), "measured here")
+
+def _bandwidth(device: torch.device, repeats: int) -> float:
+    "Bytes a second that a copy of 256 MiB reads and writes."
+    source = torch.ones(64 << 20, device=device)
     target = torch.empty_like(source)
-    bandwidth = 2 * source.nbytes / _time(lambda: target.copy_(source), device, rounds)
-    launch = _time(lambda: [one.add_(0) for _ in range(1_000)], device, rounds) / 1_000
-    del source, target
-    return Roofline("this device", bandwidth, {p: _matrix_rate(device, p, side, rounds) for p in names}, launch, "measured here")
+    return 2 * source.nbytes / median(timed(lambda: target.copy_(source), repeats, device=device))
 
-def _matrix_rate(device: torch.device, precision: str, side: int, rounds: int) -> float:
-    a, b = (torch.rand(side, side, device=device).to(SHORT.get(precision, torch.float32)) for _ in range(2))
-    with matmul_precision(precision, device): return 2 * side**3 / _time(lambda: F.linear(a, b), device, rounds)
+def _launch_seconds(device: torch.device, repeats: int) -> float:
+    "Seconds of an operation on one number."
+    one = torch.ones(1, device=device)
 
-# %% ../../nbs/engine/09_roofline.ipynb #07363b38
+    def tiny_operations() -> None:
+        for _ in range(1_000): one.add_(0)
+
+    return median(timed(tiny_operations, repeats, device=device)) / 1_000
+
+def _matrix_rate(device: torch.device, precision: str, side: int, repeats: int) -> float:
+    "FLOPs a second of a product of square matrices."
+    dtype = SHORT_DTYPES.get(precision, torch.float32)
+    a, b = (torch.rand(side, side, device=device).to(dtype) for _ in range(2))
+    with matmul_precision(precision, device): seconds = timed(lambda: F.linear(a, b), repeats, device=device)
+    return 2 * side**3 / median(seconds)
+
+# %% ../../nbs/engine/09_roofline.ipynb #fa94f0af
 def measure_layers(
     model:nn.Module,        # left as it is, on the device of `inputs`
     inputs:torch.Tensor,    # one batch
-    rounds:int=5,           # of each layer
+    repeats:int=5,          # of each layer
 ) -> pd.DataFrame:          # as `layer_traffic`, for layers with FLOPs; and flops_per_s
     "The rate at which each convolution and each linear layer runs alone, in fp32."
+    table = layer_traffic(model, tuple(inputs.shape[1:]), len(inputs))
+    rates = [_layer_rate(flops, layer, x, repeats) for flops, (layer, x) in zip(table.flops, _layer_inputs(model, inputs))]
+    return table.assign(flops_per_s=rates)[table.flops > 0]
+
+def _layer_inputs(model: nn.Module, inputs: torch.Tensor) -> list[tuple[nn.Module, torch.Tensor]]:
+    "The layers without children and a copy of what each one gets."
     seen, hooks = [], []
+
+    def keep(layer: nn.Module, args: tuple[Any, ...]) -> None: seen.append((layer, args[0].clone()))
+
     for layer in model.modules():
-        if not any(layer.children()): hooks.append(layer.register_forward_pre_hook(lambda layer, args: seen.append((layer, args[0].clone()))))
+        if not any(layer.children()): hooks.append(layer.register_forward_pre_hook(keep))
     try:
         with torch.no_grad(): model(inputs)
     finally:
         for hook in hooks: hook.remove()
-    table = layer_traffic(model, tuple(inputs.shape))
-    with torch.no_grad(): rates = [f / _time(lambda: layer(x), inputs.device, rounds) if f else 0.0 for f, (layer, x) in zip(table.flops, seen)]
-    return table.assign(flops_per_s=rates)[table.flops > 0]
+    return seen
+
+def _layer_rate(flops: int, layer: nn.Module, x: torch.Tensor, repeats: int) -> float:
+    if not flops: return 0.0
+    with torch.no_grad(): return flops / median(timed(lambda: layer(x), repeats, device=x.device))

@@ -3,13 +3,14 @@
 # %% ../../nbs/views/09_precision.ipynb #68dc521d
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..engine.hardware import Roofline
-from ..engine.widgets import COLORS, axes, label, panel, slider, Svg
-from ..precision import FORMATS, Exponents, Format, GradientExponents, rounded, spacing
+from ..engine.widgets import COLORS, Svg, axes, choose, label, panel, slider, widgets_library
+from ..precision import FORMATS, Exponents, Format, GradientExponents
 
 # %% auto #0
 __all__ = ['describe_value', 'draw_value', 'formats_panel', 'plot_sums', 'plot_gradients', 'plot_scaling', 'plot_roofline',
@@ -31,15 +32,19 @@ def describe_value(
 ) -> str:
     "What becomes of `value` in `format`."
     _no_nan(value)
-    stored, largest = rounded(format, value), format.decode(format.last_code)
+    stored = format.round(value)
     if not math.isfinite(stored):
         becomes = "NaN, for it has no infinity (a conversion that saturates gives its largest number)" if format.finite else "infinity"
-        return f"{value:.6g} overflows {format.name} and becomes {becomes}: the largest is {largest:.6g}."
-    if stored == 0 and value: return f"{value:.6g} underflows to 0 in {format.name}: its smallest number above 0 is {format.decode(1):.3g}, and half of that or less is lost."
-    gap = f"the numbers around it are {spacing(format, stored):.3g} apart"
-    kind = " It is subnormal: the nearer to zero, the fewer digits." if 0 < abs(stored) < format.decode(2**format.mantissa_bits) else ""
-    if stored == value: return f"{value:.9g} is a number of {format.name}; {gap}.{kind}"
-    return f"{value:.9g} becomes {stored!r} in {format.name}, a relative error of {abs(stored - value) / abs(value):.2g}; {gap}.{kind}"
+        return f"{value:.6g} overflows {format.name} and becomes {becomes}: the largest is {format.largest:.6g}."
+    if stored == 0 and value:
+        return (f"{value:.6g} underflows to 0 in {format.name}: its smallest number above 0 is {format.decode(1):.3g}, "
+                "and half of that or less is lost.")
+    subnormal = 0 < abs(stored) < format.decode(2**format.mantissa_bits)
+    gap = f"the numbers around it are {format.spacing(stored):.3g} apart."
+    if subnormal: gap += " It is subnormal: the nearer to zero, the fewer digits."
+    if stored == value: return f"{value:.9g} is a number of {format.name}; {gap}"
+    error = abs(stored - value) / abs(value)
+    return f"{value:.9g} becomes {stored!r} in {format.name}, a relative error of {error:.2g}; {gap}"
 
 # %% ../../nbs/views/09_precision.ipynb #d04e4699
 def draw_value(
@@ -60,10 +65,12 @@ def _draw_bits(drawing: Svg, format: Format, code: int) -> None:
     digits, first = f"{code:0{format.bits}b}", 1 + format.exponent_bits
     for i, digit in enumerate(digits):
         color = COLORS["other"] if i == 0 else COLORS["forward"] if i < first else COLORS["update"]
-        drawing.box(left + i * width, 8, width - 2, 24, color).text(left + (i + 0.5) * width - 1, 25, digit, "middle", color="white")
+        x = left + i * width
+        drawing.box(x, 8, width - 2, 24, color).text(x + width / 2 - 1, 25, digit, "middle", color="white")
     field, mantissa = int(digits[1:first], 2), int(digits[first:], 2)
-    drawing.text(left, 48, "sign", size=10).text(left + width * (1 + format.exponent_bits / 2), 48, f"exponent {field}", "middle", 10)
-    drawing.text(left + width * (first + format.mantissa_bits / 2), 48, f"mantissa {mantissa}", "middle", 10)
+    drawing.text(left, 48, "sign", size=10)
+    for x, words in ((1 + format.exponent_bits / 2, f"exponent {field}"), (first + format.mantissa_bits / 2, f"mantissa {mantissa}")):
+        drawing.text(left + width * x, 48, words, "middle", 10)
 
 # %% ../../nbs/views/09_precision.ipynb #13b08f3c
 def _neighbours(format: Format, value: float, reach: int = 2) -> list[float]:
@@ -76,40 +83,45 @@ def _draw_neighbours(drawing: Svg, format: Format, value: float) -> None:
     "A number line with the neighbours, and the value on it."
     numbers = _neighbours(format, value)
     low, high = numbers[0], numbers[-1]
-    place = lambda x: 60 + 580 * min(max((x - low) / (high - low), -0.08), 1.08)
+
+    def place(x: float) -> float: return 60 + 580 * min(max((x - low) / (high - low), -0.08), 1.08)
+
     drawing.line(10, 92, 690, 92)
     digits = math.ceil((format.mantissa_bits + 1) * math.log10(2)) + 2
     for x in numbers: drawing.line(place(x), 85, place(x), 99).text(place(x), 113, f"{x:.{digits}g}", "middle", 10)
     beyond = " →" if value > high else " ←" if value < low else ""  # it lies outside the picture
-    drawing.box(place(value) - 2, 68, 4, 24, COLORS["read"]).text(min(max(place(value), 45), 645), 64, f"{value:.7g}{beyond}", "middle", 11)
+    x = place(value)
+    drawing.box(x - 2, 68, 4, 24, COLORS["read"]).text(min(max(x, 45), 645), 64, f"{value:.7g}{beyond}", "middle", 11)
 
 def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
     "A bar for the range of each format, over powers of two from -152 to 130."
-    place = lambda exponent: 90 + 590 * (min(max(exponent, -152), 130) + 152) / 282
+    def place(exponent: float) -> float: return 90 + 590 * (min(max(exponent, -152), 130) + 152) / 282
+
     for row, f in enumerate(FORMATS.values()):
         y, normal = 132 + 16 * row, 1 - f.bias
         color = COLORS["forward"] if f == format else COLORS["other"]
-        drawing.text(10, y + 10, f.name, size=11).box(place(normal), y, place(math.log2(f.decode(f.last_code))) - place(normal), 12, color)
-        drawing.box(place(normal - f.mantissa_bits), y, place(normal) - place(normal - f.mantissa_bits), 12, color, hollow=True)
+        least, smallest_normal, most = place(normal - f.mantissa_bits), place(normal), place(math.log2(f.largest))
+        drawing.text(10, y + 10, f.name, size=11).box(smallest_normal, y, most - smallest_normal, 12, color)
+        drawing.box(least, y, smallest_normal - least, 12, color, hollow=True)
     for power in (-150, -100, -50, 0, 50, 100): drawing.text(place(power), 242, f"2^{power}", "middle", 10)
     if value: drawing.box(place(math.log2(abs(value)) if math.isfinite(value) else 130) - 1, 126, 2, 104, COLORS["read"])
 
 # %% ../../nbs/views/09_precision.ipynb #652c4bba
 def formats_panel() -> ipywidgets.VBox:
-    "A panel: format and value, by exponent and mantissa or typed in -> bits, neighbours, rounding error, overflow and underflow."
-    import ipywidgets as w
-    wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    controls = dict(name=w.Dropdown(options=list(FORMATS), value="fp16", description="format", **wide),
-                    exponent=slider("exponent (power of 2)", range(-152, 131), -4),
-                    mantissa=slider("mantissa (1 to 2)", [1 + i / 100 for i in range(100)], 1.6, "{:.2f}".format),
-                    typed=w.Text(placeholder="such as 0.1, then Enter", description="or a number", continuous_update=False, **wide))
+    "A panel: format and value, by exponent and mantissa or typed in -> bits, neighbours, rounding error, overflow, underflow."
+    w = widgets_library()
+    typed = w.Text(placeholder="such as 0.1, then Enter", description="or a number", continuous_update=False,
+                   style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    controls = dict(name=choose("format", FORMATS.keys(), "fp16"), exponent=slider("exponent (power of 2)", range(-152, 131), -4),
+                    mantissa=slider("mantissa (1 to 2)", [1 + i / 100 for i in range(100)], 1.6, "{:.2f}".format), typed=typed)
 
     def update(name: str, exponent: int, mantissa: float, typed: str) -> tuple[str, Svg]:
         value = _typed_number(typed) if typed.strip() else math.ldexp(mantissa, exponent)
         return describe_value(FORMATS[name], value), draw_value(FORMATS[name], value)
 
     box = panel(controls, update, "formats")
-    for name in ("exponent", "mantissa"): controls[name].observe(lambda _: setattr(controls["typed"], "value", ""), names="value")
+    def empty(_change: object) -> None: typed.value = ""
+    for name in ("exponent", "mantissa"): controls[name].observe(empty, names="value")
     box.controls = controls
     return box
 
@@ -145,12 +157,12 @@ def plot_gradients(
     ax = axes(ax, height=3.0)
     kinds = {layer: counts for (layer, k), counts in watch.found.items() if k == kind and counts.total}
     if not kinds: raise ValueError(f"kind must be output or parameters and the run must have had a step, got {kind!r}")
-    for (layer, counts), color in zip(sorted(kinds.items()), ("wait", "copy", "forward", "backward", "update", "read", "other") * len(kinds)):
+    for (layer, counts), color in zip(sorted(kinds.items()), itertools.cycle(("wait", "copy", "forward", "backward", "update", "read", "other"))):
         exponents = range(min(counts.counts) - 1, max(counts.counts) + 2)
         shares = [100 * counts.counts.get(e, 0) / counts.total for e in exponents]
         ax.step(exponents, shares, where="mid", color=COLORS[color], linewidth=1.5, label=layer)
     for name in formats:
-        edge = -FORMATS[name].bias - FORMATS[name].mantissa_bits - 0.5  # between the exponents that are lost and those that are kept
+        edge = -FORMATS[name].bias - FORMATS[name].mantissa_bits - 0.5  # between exponents that are lost and kept
         ax.axvline(edge, color="#444444", linestyle=":", linewidth=1)
         ax.annotate(f"{name} ", (edge, 1), xycoords=("data", "axes fraction"), ha="right", va="top", rotation=90, fontsize=8)
     ax.legend(loc="upper left", fontsize=8, frameon=False)
@@ -166,9 +178,8 @@ def plot_scaling(
     "What underflows (solid) and what overflows (dashed) over the loss scale."
     ax, powers = axes(ax, height=2.8), list(powers)
     for name, color in zip(formats, ("forward", "wait", "update")):
-        under, over = ([100 * share(FORMATS[name], 2.0**p) for p in powers] for share in (exponents.underflow, exponents.overflow))
-        ax.plot(powers, under, color=COLORS[color], label=name)
-        ax.plot(powers, over, "--", color=COLORS[color])
+        ax.plot(powers, [100 * exponents.underflow(FORMATS[name], 2.0**p) for p in powers], color=COLORS[color], label=name)
+        ax.plot(powers, [100 * exponents.overflow(FORMATS[name], 2.0**p) for p in powers], "--", color=COLORS[color])
     ax.set_ylim(0, max(5, ax.get_ylim()[1]))
     ax.legend(title="solid: underflow, dashed: overflow", title_fontsize=8, fontsize=8, frameon=False, loc="upper center")
     return label(ax, "loss scale, as a power of two", "% of gradients lost")
@@ -181,35 +192,39 @@ def plot_roofline(
 ) -> Axes:
     "The roof of each precision, and each layer in fp32: hollow what the roof allows, solid what was measured."
     ax = axes(ax, height=3.4)
-    ends = (0.5, max(2 * max(table.intensity.max() for table in layers.values()), 4 * max(map(roofline.ridge, roofline.flops_per_s))))
-    for name in roofline.flops_per_s:
-        line = [ends[0], *([roofline.ridge(name)] if roofline.ridge(name) > ends[0] else []), ends[1]]
-        ax.plot(line, [roofline.attainable(i, name) / 1e9 for i in line], color=COLORS["other"], linewidth=1.2)
-    groups: list[list[str]] = []
-    for name in sorted(roofline.flops_per_s, key=roofline.rate):  # names of roofs that nearly coincide share a label
-        if groups and roofline.rate(name) < 1.4 * roofline.rate(groups[-1][0]): groups[-1].append(name)
-        else: groups.append([name])
-    for names in groups: ax.annotate(" " + ", ".join(names), (ends[1], roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
+    most = max(2 * max(table.intensity.max() for table in layers.values()), 4 * max(map(roofline.ridge, roofline.flops_per_s)))
+    _draw_roofs(ax, roofline, 0.5, most)
     for (name, table), color in zip(layers.items(), ("forward", "wait", "update")):
-        ax.plot(table.intensity, [roofline.attainable(i, "fp32") / 1e9 for i in table.intensity], "o", color=COLORS[color], fillstyle="none", ms=6)
+        allowed = [roofline.attainable(i, "fp32") / 1e9 for i in table.intensity]
+        ax.plot(table.intensity, allowed, "o", color=COLORS[color], fillstyle="none", ms=6)
         ax.plot(table.intensity, table.flops_per_s / 1e9, "o", color=COLORS[color], ms=5, label=name)
-    ax.set(xscale="log", yscale="log", xlim=(ends[0], 2.2 * ends[1]))
+    ax.set(xscale="log", yscale="log", xlim=(0.5, 2.2 * most))
     ax.legend(fontsize=8, frameon=False, ncols=len(layers), loc="lower left", bbox_to_anchor=(0, 1))
     return label(ax, "FLOPs for each byte", "GFLOP/s")
+
+def _draw_roofs(ax: Axes, roofline: Roofline, least: float, most: float) -> None:
+    "A line for each precision; names of roofs that nearly coincide share a label."
+    groups: list[list[str]] = []
+    for name in sorted(roofline.flops_per_s, key=roofline.rate):
+        line = [i for i in (least, roofline.ridge(name), most) if i >= least]
+        ax.plot(line, [roofline.attainable(i, name) / 1e9 for i in line], color=COLORS["other"], linewidth=1.2)
+        if groups and roofline.rate(name) < 1.4 * roofline.rate(groups[-1][0]): groups[-1].append(name)
+        else: groups.append([name])
+    for names in groups: ax.annotate(" " + ", ".join(names), (most, roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
 
 # %% ../../nbs/views/09_precision.ipynb #ca2df7ff
 def plot_predictions(
     checked:dict[str, pd.DataFrame],  # name -> from `check_predictions`
     ax:Axes|None=None,                # where to draw
 ) -> Axes:
-    "Seconds of a step over the batch: measured solid, never run hollow, the line through two batches dotted; the larger error of never run beside the name."
+    "Seconds of a step over the batch: measured solid, never run hollow with its largest error, the line through two batches dotted."
     ax = axes(ax, height=3.6)
-    for (name, table), color in zip(checked.items(), ("forward", "wait", "update", "copy", "backward", "read") * len(checked)):
+    for (name, table), color in zip(checked.items(), itertools.cycle(("forward", "wait", "update", "copy", "backward", "read"))):
         ax.plot(table.index, 1e3 * table.never_run, "o-", color=COLORS[color], fillstyle="none", ms=8, linewidth=0.8)
         ax.plot(table.index, 1e3 * table.run_twice.fillna(table.measured), ":", color=COLORS[color], linewidth=1.5)
         ax.plot(table.index, 1e3 * table.measured, "o", color=COLORS[color], ms=4.5)
-        worst = max(table.never_run_error, key=abs)
-        ax.annotate(f" {name} ({worst:+.0%})", (table.index[-1], 1e3 * table.measured.iloc[-1]), (5, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
+        words, end = f" {name} ({max(table.never_run_error, key=abs):+.0%})", (table.index[-1], 1e3 * table.measured.iloc[-1])
+        ax.annotate(words, end, (5, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
     sizes = [b for table in checked.values() for b in table.index]
     ax.set(xscale="log", yscale="log", xlim=(min(sizes) / 1.3, max(sizes) * 5))
     return label(ax, "images in a batch", "ms of a training step")

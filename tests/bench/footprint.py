@@ -1,22 +1,18 @@
 """Stage memory: a training step's bytes as estimated, as counted, as the operating system saw them, and by rules of thumb.
 
 Each step runs in a process of its own, whose peak of resident memory is read from /proc: a witness that knows nothing of
-the books. Large blocks go back to the system at once there, so that what an earlier step left behind hides nothing.
+the books. Large blocks go back to the system at once there, so that what an earlier step left behind hides nothing. And once
+more in a process as users have it, where the C library keeps freed blocks: what it takes beyond the estimate is the margin.
 """
-import ctypes
 import functools
-import gc
 import json
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from peers import BENCH, ROOT
 from stages import FULL
-from mlinfra.views import memory as memory_views
 
 CNNS, OTHERS = {"GluonCNN, 28 px": (256, 1024), "ResNet-18, 224 px": (8, 32), "ResNet-50, 224 px": (4, 16)}, {"ViT-B/16, 224 px": (4, 16), "Transformer, 12 x 768, 512 tokens": (2, 8)}
 STEPS = [(name, batch, "fp32") for name, batches in (CNNS | OTHERS).items() for batch in batches]
@@ -28,14 +24,17 @@ def memory(rounds: int, iterations: int) -> dict[str, Any]:
     "Model, batch and precision -> bytes of a step with Adam by every account."
     rows = {}
     for name, batch, precision in STEPS if iterations == FULL else STEPS[:1]:
-        rows[f"{name}, batch {batch}, {precision}"] = alone(name, str(batch), precision) | thumb(name, precision)
+        own, kept = (alone(name, str(batch), precision, env=env) for env in (BLOCKS_OF_THEIR_OWN, {}))
+        kept_bytes = dict(default_resident_bytes=kept["resident_bytes"])
+        rows[f"{name}, batch {batch}, {precision}"] = own | kept_bytes | thumb(name, precision)
         print(f"  {name}, batch {batch}, {precision}", flush=True)
     return rows
 
 
-def alone(*args: str) -> dict[str, int]:
+def alone(*args: str, env: dict[str, str]) -> dict[str, int]:
     "One step in a process of its own."
-    return json.loads(subprocess.run([sys.executable, __file__, *args], env=os.environ | BLOCKS_OF_THEIR_OWN, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run([sys.executable, __file__, *args], env=os.environ | env, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
 @functools.cache  # it knows no batch
@@ -50,44 +49,20 @@ def thumb(name: str, precision: str) -> dict[str, int]:
 
 def step(name: str, batch: int, precision: str) -> dict[str, int]:
     "The bytes of the step by estimate, by the books of a real step, and by the operating system."
-    from mlinfra import memory, models
-    make, shape = memory_views.PANEL_MODELS[name]
-    real = lambda samples: train(make(), shape, samples, precision)
-    real(1)  # what libraries keep for ever is there before the counting begins
-    resident = rise(lambda: real(batch))
-    model = make()
-    guess, books = memory.estimate(model, batch, shape, precision=precision), memory.measure(model, batch, shape, precision=precision, device="cpu")
-    outputs = 0 if name.startswith("Transformer") else int(models.layer_table(model, shape, batch).activation_bytes.sum())
-    return dict(total_bytes=guess.total, activation_bytes=guess.activations, counted_bytes=books.total, counted_activation_bytes=books.activations,
-                resident_bytes=resident, twice_the_outputs_bytes=2 * outputs)
-
-
-def train(model: Any, shape: tuple[int, ...], batch: int, precision: str) -> None:
-    "Two steps with Adam: in the second its state is there during backward."
     import torch
-    from mlinfra.engine.optimizers import OPTIMIZERS
-    from mlinfra.engine.autocast import autocast
-    optimizer, x = OPTIMIZERS["adam"](model.parameters()), torch.rand(batch, *shape)
-    for _ in range(2):
-        with autocast(precision, torch.device("cpu")): outputs = model(x)
-        outputs.backward(torch.ones_like(outputs))
-        del outputs
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-def rise(action: Any) -> int:
-    "How far the resident memory rises above where it began, in bytes; Linux only."
-    gc.collect()
-    ctypes.CDLL("libc.so.6").malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = resident("VmRSS")
-    action()
-    return resident("VmHWM") - before
-
-
-def resident(what: str) -> int:
-    return 1024 * int(re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+    from mlinfra import memory, models
+    from mlinfra.engine.resident import train_step_memory
+    from mlinfra.views.memory import PANEL_MODELS
+    make, shape = PANEL_MODELS[name]
+    sample = torch.rand(1, *shape)
+    train_step_memory(make, sample, 1, precision=precision)  # what libraries keep for ever is there before the counting begins
+    found, model = train_step_memory(make, sample, batch, precision=precision), make()
+    guess = memory.estimate(model, batch, shape, precision=precision)
+    books = memory.measure(model, batch, shape, precision=precision, device="cpu")
+    outputs = 0 if name.startswith("Transformer") else int(models.layer_table(model, shape, batch).activation_bytes.sum())
+    return dict(total_bytes=guess.total, activation_bytes=guess.activations, counted_bytes=books.total,
+                counted_activation_bytes=books.activations, handed_out_bytes=found.handed_out_bytes,
+                resident_bytes=found.resident_bytes, twice_the_outputs_bytes=2 * outputs)
 
 
 def by_accelerate(name: str, precision: str) -> dict[str, int]:

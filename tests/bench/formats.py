@@ -44,7 +44,7 @@ def predicted(kind: str) -> list[tuple[tuple, tuple[int, ...]]]:
 def checked(name: str, costs: Any, make: Callable, shape: tuple[int, ...], batches: tuple[int, ...], rounds: int, short: bool) -> dict[str, dict]:
     "A row for each batch: predicted without and with running the model, measured, and the errors."
     from mlinfra.engine.costs import check_predictions
-    table = check_predictions(costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, rounds=rounds, device="cpu")
+    table = check_predictions(costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, repeats=rounds, device="cpu")
     return {f"{name}, batch {batch}": row.dropna().to_dict() for batch, row in table.iterrows()}
 
 
@@ -60,11 +60,11 @@ def steps(rounds: int, iterations: int) -> dict[str, dict]:
         for kind in COMPILED[name]: step_seconds(compiled, examples, kind, 2)  # compiles
         in_turn = []
         for _ in range(rounds):
-            table = compare_precisions(make, examples, steps=count, rounds=1, device="cpu")
+            table = compare_precisions(make, examples, steps=count, repeats=1, device="cpu")
             in_turn.append({f"{kind}{', channels_last' if last else ''}": row.step_seconds for (kind, last), row in table.iterrows()} |
                            {f"{kind}, channels_last, compiled": step_seconds(compiled, examples, kind, count) for kind in COMPILED[name]})
         kept = {f"{kind}{', channels_last' if last else ''}": int(row.bytes) for (kind, last), row in table.iterrows()}
-        forward = {kind: forward_seconds(roof, layer_traffic(make(), tuple(examples[0].shape), kind), kind) for kind in roof.flops_per_s}
+        forward = {kind: forward_seconds(roof, layer_traffic(make(), shape, batch, kind), kind) for kind in roof.flops_per_s}
         for what in in_turn[0]:
             row = dict(step_seconds=median(seconds[what] for seconds in in_turn)) | spread([seconds[what] / seconds["fp32"] for seconds in in_turn])
             rows[f"{name}, batch {batch}, {what}"] = row | dict(predicted_ratio=forward[what.split(",")[0]] / forward["fp32"]) | ({"bytes": kept[what]} if what in kept else {})
@@ -109,7 +109,7 @@ def resnet50(rounds: int, iterations: int) -> dict[str, Any]:
     rows = {name: dict(images_per_s=BATCH * steps / median(t[name] for t in table)) | spread([t["torchvision, bf16"] / t[name] for t in table], "torchvision_") for name in contenders}
     for name, row in rows.items():
         kind = name.split()[-1]
-        row["roofline_images_per_s"] = BATCH / (3 * forward_seconds(roof, layer_traffic(model, (BATCH, 3, 224, 224), kind), kind))
+        row["roofline_images_per_s"] = BATCH / (3 * forward_seconds(roof, layer_traffic(model, (3, 224, 224), BATCH, kind), kind))
     return rows
 
 

@@ -101,7 +101,8 @@ class Block(nn.Module):
         dropout:float=0.0,        # of scores and of both results
     ):
         super().__init__()
-        hidden, bias = 4 * positive_int("width", width) if hidden is None else positive_int("hidden", hidden), not gated
+        width, bias = positive_int("width", width), not gated
+        hidden = 4 * width if hidden is None else positive_int("hidden", hidden)
         self.norm1 = nn.LayerNorm(width, bias=bias)
         self.attention = Attention(width, heads, kv_heads, bias, causal=causal, fused=fused, dropout=dropout)
         self.norm2 = nn.LayerNorm(width, bias=bias)

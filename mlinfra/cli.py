@@ -193,7 +193,7 @@ def memory(args: argparse.Namespace) -> int:
     return 0
 
 def _model(name: str) -> tuple[Any, Any, Any]:
-    "One of our models, on meta, or what the user's factory returns: the model, a batch and the step, None where there is none."
+    "The model, a batch and the step, None where there is none: one of ours, on meta, or what the user's factory makes."
     import torch
     from mlinfra import models
     from mlinfra.engine.factories import load_factory

@@ -96,7 +96,7 @@ class History:
         return asdict(epoch) | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
 
     def table(self) -> pd.DataFrame:
-        "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, the phases' seconds."
+        "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, phases' seconds."
         import pandas as pd
         return pd.DataFrame([self.row(epoch) for epoch in self.epochs])
 
@@ -143,7 +143,7 @@ def _train_epoch(run: Run, epoch: int) -> Epoch:
         while not run.stopping and _step(run, batches, clock, epoch): _deliver(run, clock.ready())
         _deliver(run, clock.ready(wait=True))
     steps = run.history.steps[first:]
-    if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: give one that can be iterated anew for each epoch")
+    if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: give one that can be iterated anew")
     samples = sum(step.samples for step in steps)
     loss = math.fsum(step.loss * step.samples for step in steps) / samples
     return Epoch(epoch, len(steps), samples, time.perf_counter() - start, loss)
@@ -168,12 +168,14 @@ def _deliver(run: Run, readings: Iterable[Reading]) -> None:
     for reading in readings:
         step = Step(*reading.what, reading.loss, **reading.seconds)
         run.history.steps.append(step)
-        if not math.isfinite(step.loss): _remark(run.history, "the loss is not a finite number", f"first in iteration {step.iteration}")
+        if not math.isfinite(step.loss): _remark_loss(run.history, step)
         run.observers.tell("on_step", run, step)
 
-def _remark(history: History, words: str, where: str) -> None:
-    "Say it once."
-    if not any(remark.startswith(words) for remark in history.remarks): history.remarks.append(f"{words}, {where}")
+def _remark_loss(history: History, step: Step) -> None:
+    "Say once that the loss is not a number."
+    words = "the loss is not a finite number, first in iteration"
+    if any(remark.startswith(words) for remark in history.remarks): return
+    history.remarks.append(f"{words} {step.iteration}")
 
 # %% ../nbs/04_training.ipynb #9f2c6a01
 def _try_layout(run: Run, group: list[Any], clock: Any) -> torch.Tensor:
@@ -217,7 +219,8 @@ def sgd(
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
     sparse = any(getattr(m, "sparse", False) for m in model.modules())  # gradients of some embeddings: not fused
-    return torch.optim.SGD(parameters, lr, momentum, fused=not sparse and all(p.is_floating_point() for p in parameters))
+    fused = not sparse and all(p.is_floating_point() for p in parameters)
+    return torch.optim.SGD(parameters, lr, momentum, fused=fused)
 
 # %% ../nbs/04_training.ipynb #e0050c3a
 def fit(
@@ -232,15 +235,15 @@ def fit(
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
     observers:Iterable[Any]=(),                 # see `mlinfra.engine.observers`
     valid:Any=None,                             # evaluated after each epoch: a loader or a data set
-    metric:Callable|None=None,                  # measured on `valid`: mean of (outputs, targets), or of (model, batch) with `step`
+    metric:Callable|None=None,                  # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
     batch_size:int=64,                          # where `train` is a data set
     workers:int=0,                              # loading processes, where `train` is a data set without `.tensors`
     scheduler:Any=None,                         # a learning-rate scheduler, stepped after each update
     accumulation:int=1,                         # micro-batches in one optimizer step
     channels_last:bool|None=None,               # None: tried where the model has 2-D convolutions
-    scale_images:bool|None=None,                # uint8 inputs become floats between 0 and 1; None: where they are images
+    scale_images:bool|None=None,                # uint8 inputs become floats from 0 to 1; None: where they are images
     keep_memory:bool=True,                      # have the C library keep freed buffers (Linux, CPU)
-    cuda_graph:bool=False,                      # replay forward and backward: the model's Python then runs for the first batches only
+    cuda_graph:bool=False,                      # replay forward and backward; the model's Python runs in the first ones
     passes:Pass|None=None,                      # another way to run forward, backward and update
     progress:bool=True,                         # show a bar
     history:History|None=None,                  # continue this record; it keeps its steps if the run is interrupted
@@ -251,23 +254,25 @@ def fit(
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)
     if history is None: history = History()
     if not isinstance(history, History): raise TypeError(f"history must be a History, got {type(history).__name__}")
-    if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both: step returns the loss")
+    if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both")
     if passes is not None and cuda_graph: raise ValueError("pass passes= or cuda_graph=True, not both")
+    if passes is None: passes = GraphedPass() if cuda_graph else Pass()
     batch_size, workers = positive_int("batch_size", batch_size), nonnegative_int("workers", workers)
     loader = make_loader(train, batch_size, True, workers)
     model.to(device)
-    scheduled, given = scheduler is not None, optimizer is not None
-    optimizer = sgd(model) if optimizer is None or optimizer == "sgd" else make_optimizer(model, optimizer)
-    if scheduled: check_scheduler(scheduler, optimizer, given, valid is not None)
+    given = optimizer is not None
+    optimizer = make_optimizer(model, optimizer) if given and optimizer != "sgd" else sgd(model)
+    check_scheduler(scheduler, optimizer, given, valid is not None)
     watchers = Observers([*observers, *([Progress()] if progress else [])], history.remarks)
     feed = Feed(device, step is None, image_dims(model, scale_images))
-    run = Run(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers, history,
-              passes or (GraphedPass() if cuda_graph else Pass()), feed, None if by_epoch(scheduler) else scheduler,
-              accumulation, epochs, iteration=len(history.steps))
+    run = Run(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
+              history, passes, feed, None if by_epoch(scheduler) else scheduler, accumulation, epochs,
+              iteration=len(history.steps))
     check = _validation(run, valid, loss_fn, step, metric)
-    run.passes.start(run)
+    passes.start(run)
     kept = "glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)"
-    if keep_memory and device.type == "cpu" and keep_freed_memory() and kept not in history.remarks: history.remarks.append(kept)
+    if keep_memory and device.type == "cpu" and keep_freed_memory() and kept not in history.remarks:
+        history.remarks.append(kept)
     return _run(run, check, scheduler if by_epoch(scheduler) else None, channels_last)
 
 def _supervised(loss_fn: Callable) -> Callable:
@@ -299,11 +304,12 @@ def _has_accuracy(model: nn.Module, feed: Feed, batch: Any) -> bool:
 
 # %% ../nbs/04_training.ipynb #bfebf09e
 def _run(run: Run, check: Callable | None, plateau: Any, channels_last: bool | None) -> History:
-    "All epochs of `run`, with evaluation; observers hear of the end however it comes, and the model has its layout back."
+    "All epochs, with evaluation; observers hear of the end however it comes, and the model has its layout back."
     first = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
     layout = ChannelsLast(run.model, run.optimizer)
     try:
-        if channels_last or channels_last is None and any(isinstance(m, nn.Conv2d) for m in run.model.modules()):
+        convolves = any(isinstance(m, nn.Conv2d) for m in run.model.modules())
+        if channels_last or channels_last is None and convolves:
             layout.apply()
             run.feed.channels_last, run.layout = True, layout if channels_last is None else None
         run.optimizer.zero_grad()  # gradients left over from elsewhere are not this run's
@@ -322,8 +328,9 @@ def _run(run: Run, check: Callable | None, plateau: Any, channels_last: bool | N
             layout.restore()
     run.history.stopped = run.stopping
     if (skipped := run.passes.skipped_updates()) > 0:
-        run.history.remarks.append(f"gradients overflowed in fp16: at least {count_text(skipped, 'update')} skipped, "
-                                   f"the loss scale is 2^{LOG2_LOSS_SCALE - skipped} now")
+        scale = f"the loss scale is 2^{LOG2_LOSS_SCALE - skipped} now"
+        words = f"gradients overflowed in fp16: at least {count_text(skipped, 'update')} skipped, {scale}"
+        run.history.remarks.append(words)
     return run.history
 
 def _evaluated(epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
@@ -357,7 +364,7 @@ def recipe(
     iterations, lr = positive_int("iterations", iterations), nonnegative_float("lr", lr)
     warmup = fraction("warmup", warmup, zero=False, one=False)
     if any(getattr(m, "sparse", False) for m in model.modules()):
-        raise ValueError("AdamW takes no sparse gradients: build the embeddings with sparse=False, or train with sgd(model)")
+        raise ValueError("AdamW takes no sparse gradients: build embeddings with sparse=False, or take sgd(model)")
     optimizer = torch.optim.AdamW(model.parameters(), lr, betas=(0.9, 0.99), weight_decay=0.01, fused=True)
     rise = warmup * iterations
     factor = lambda i: min(0.1 + 0.9 * i / rise, max(0.0, (1 - i / iterations) / (1 - warmup)))

@@ -228,7 +228,7 @@ def blocks_task(*bounds, name="1F1B", micro_batches=2, **how): return task_of(bl
     (lambda: schedule("GPipe", 10**4, 10**4), "at most 10,000,000 forwards, got 100,000,000"),
     (lambda: StageTimes((1,), (1, 2), (1,)), "got 1, 2, 1 times"), (lambda: StageTimes((), (), ()), "got 0, 0, 0"), (lambda: StageTimes((-1,), (1,), (1,)), "stage times must be"),
     (lambda: StageTimes.even(0), "stages must be at least 1"), (lambda: StageTimes.even(2).scaled(NAN), "factor must be"),
-    (lambda: bubble("GPipe", 2, -1), "micro_batches must be at least 1, got -1"), (lambda: bubble("GPipe", 2, 2, 1, -1.0), "must be a finite number of at least 0, got -1"),
+    (lambda: bubble("GPipe", 2, -1), "micro_batches must be at least 1, got -1"), (lambda: bubble("GPipe", 2, 2, 1, -1.0), "forward must be a finite number of at least 0, got -1"),
     (lambda: bubble("GPipe", 2, 2, 1, 0, 0, 0), r"forward \+ inputs \+ weights must be"), (lambda: bubble("GPipe", 2, 2, 1, INF), "got inf"),
     (lambda: bubble("zero-bubble", 4, 2), "at least the 4 ranks for zero-bubble's formula, got 2"),
     (lambda: pipeline.equal_counts(2, 3), "stages must be at most the 2 layers, got 3"), (lambda: pipeline.equal_counts(2, 0), "stages must be at least 1"),

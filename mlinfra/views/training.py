@@ -16,7 +16,7 @@ from ..engine.autocast import supported_precisions
 from ..engine.machine import pick_device
 from ..models import GluonCNN
 from ..training import Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
-from ..engine.widgets import COLORS, Canvas, Job, Stopped, axes, figure, label, release_after_cells, slider
+from ..engine.widgets import COLORS, Canvas, Job, Stopped, axes, choose, figure, label, release_after_cells, slider
 from ..engine.widgets import status_html
 
 # %% auto #0
@@ -38,7 +38,8 @@ def plot_phases(
         left, medians = 0.0, phase_medians(history)
         for phase, seconds in medians.items():
             ax.barh(name, seconds * 1000, left=left, color=COLORS[phase], label=phase)
-            if seconds > 0.06 * sum(medians.values()): ax.text(left + seconds * 500, name, phase, ha="center", va="center", color="white", fontsize=8)
+            words = dict(ha="center", va="center", color="white", fontsize=8)
+            if seconds > 0.06 * sum(medians.values()): ax.text(left + seconds * 500, name, phase, **words)
             left += seconds * 1000
     return label(ax, "milliseconds a step (median)")
 
@@ -64,21 +65,27 @@ class _StudioView:
     def __init__(self, canvas: _StudioPicture):
         import ipywidgets as w
         wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+        rate = dict(min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate")
         self.controls = dict(
-            lr=w.FloatLogSlider(0.1, min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate", **wide),
+            lr=w.FloatLogSlider(0.1, **rate, **wide),
             momentum=w.FloatSlider(0.0, min=0, max=0.99, step=0.01, description="momentum", **wide),
             batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
-            precision=w.Dropdown(options=supported_precisions(pick_device()), description="precision (next epoch)", **wide),
+            precision=choose("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
             epochs=w.IntSlider(3, min=1, max=20, description="epochs", **wide))
-        self.start, self.pause, self.stop = (w.Button(description=text, layout=w.Layout(width="90px")) for text in ("Start", "Pause", "Stop"))
+        self.start, self.pause, self.stop = (self._button(text) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
         self.words = w.HTML(status_html("Press Start."))
         self.words.add_class("mlinfra-words")
-        self.picture = w.Image(value=canvas.png(), format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
+        fitted = w.Layout(max_width="100%", object_fit="contain", align_self="flex-start")
+        self.picture = w.Image(value=canvas.png(), format="png", layout=fitted)
         self.widget = w.VBox([w.Box(list(self.controls.values()), layout=w.Layout(flex_flow="row wrap")),
                               w.HBox([self.start, self.pause, self.stop]), self.words, self.picture])
         self.widget.add_class("mlinfra-panel").add_class("mlinfra-studio")
         self.set_buttons(busy=False, paused=False)
+
+    def _button(self, text: str) -> ipywidgets.Button:
+        import ipywidgets as w
+        return w.Button(description=text, layout=w.Layout(width="90px"))
 
     def set_buttons(self, busy: bool, paused: bool) -> None:
         "Enable what makes sense now."
@@ -131,12 +138,14 @@ class Studio:
         torch.manual_seed(0)
         value = {key: control.value for key, control in self.controls.items()}
         model, loader = GluonCNN(), BatchLoader(self.train, value["batch_size"], shuffle=True, seed=0)
-        return fit(model, loader, epochs=value["epochs"], optimizer=sgd(model.to(pick_device()), value["lr"], value["momentum"]),
-                   precision=value["precision"], observers=[_StudioObserver(self, job, loader)], progress=False)
+        optimizer = sgd(model.to(pick_device()), value["lr"], value["momentum"])
+        return fit(model, loader, epochs=value["epochs"], optimizer=optimizer, precision=value["precision"],
+                   observers=[_StudioObserver(self, job, loader)], progress=False)
 
     def _ended(self, job: Job) -> None:
-        if job.error is not None and not isinstance(job.error, Stopped): self.say(f"⚠ {type(job.error).__name__}: {job.error}")
-        elif isinstance(job.error, Stopped) or job.result.stopped: self.say("Stopped. " + self.canvas.words)
+        stopped = isinstance(job.error, Stopped)
+        if job.error is not None and not stopped: self.say(f"⚠ {type(job.error).__name__}: {job.error}")
+        elif stopped or job.result.stopped: self.say("Stopped. " + self.canvas.words)
         else: self.say("Done. " + self.canvas.words)
         self.paused.clear()
         self.view.set_buttons(busy=False, paused=False)
@@ -167,7 +176,8 @@ class _StudioPicture:
         "The picture as it stands."
         for line, points in ((self.loss, self.losses), (self.accuracy, self.accuracies)):
             low, high = line.axes.get_ylim()
-            line.set_data([x for x, _ in points], [min(max(y, low), high) if math.isfinite(y) else high for _, y in points])
+            inside = [min(max(y, low), high) if math.isfinite(y) else high for _, y in points]
+            line.set_data([x for x, _ in points], inside)
         return self.canvas.png()
 
 # %% ../../nbs/views/04_training.ipynb #16f9ac0e
@@ -182,8 +192,10 @@ class _StudioObserver:
         "Apply learning rate and momentum, show what is new, hold while paused, stop when asked."
         self.seen, controls = self.seen + step.samples, self.studio.controls
         self.recent.append(step)
-        for group in run.optimizer.param_groups: group["lr"], group["momentum"] = controls["lr"].value, controls["momentum"].value
-        if step.iteration % 10 == 9: self.studio.canvas.losses.append((self.seen / 1000, sum(s.loss for s in self.recent) / len(self.recent)))
+        for group in run.optimizer.param_groups:
+            group["lr"], group["momentum"] = controls["lr"].value, controls["momentum"].value
+        loss = sum(s.loss for s in self.recent) / len(self.recent)
+        if step.iteration % 10 == 9: self.studio.canvas.losses.append((self.seen / 1000, loss))
         if step.iteration % 100 == 99: self._measure(evaluate(run.model, self.quick))
         if time.monotonic() - self.shown > 0.25: self._show(run, step)
         self._obey(run)
@@ -191,7 +203,8 @@ class _StudioObserver:
     def on_epoch(self, run: Run, epoch: Epoch) -> None:
         "Measure on the whole test set; apply batch size and precision."
         if not run.stopping: self._measure(evaluate(run.model, self.studio.test))
-        self.loader.batch_size, run.precision = self.studio.controls["batch_size"].value, self.studio.controls["precision"].value
+        controls = self.studio.controls
+        self.loader.batch_size, run.precision = controls["batch_size"].value, controls["precision"].value
         self._show(run, run.history.steps[-1])
 
     def _measure(self, accuracy: float) -> None:
@@ -200,14 +213,19 @@ class _StudioObserver:
 
     def _show(self, run: Run, step: Step) -> None:
         self.shown, canvas = time.monotonic(), self.studio.canvas
-        seconds, samples = sum(s.seconds for s in self.recent), sum(s.samples for s in self.recent)
-        accuracy = "" if math.isnan(self.accuracy) else f"test accuracy {self.accuracy:.1%}, "
-        sick = "" if math.isfinite(step.loss) else " The loss is no longer a number: Stop, lower the learning rate, Start."
-        canvas.words = (f"Epoch {step.epoch + 1} of {run.epochs}, iteration {step.iteration + 1:,}: loss {step.loss:.3f}, {accuracy}"
-                        f"{samples / seconds:,.0f} images/s, waiting {sum(s.wait for s in self.recent) / seconds:.1%} of the time. "
-                        f"Batch {self.recent[-1].samples}, {run.precision}.{sick}")
+        canvas.words = self._words(run, step)
         self.studio.say(canvas.words)
         self.studio.view.picture.value = canvas.png()
+
+    def _words(self, run: Run, step: Step) -> str:
+        seconds, samples = sum(s.seconds for s in self.recent), sum(s.samples for s in self.recent)
+        waiting = sum(s.wait for s in self.recent) / seconds
+        accuracy = "" if math.isnan(self.accuracy) else f"test accuracy {self.accuracy:.1%}, "
+        at = f"Epoch {step.epoch + 1} of {run.epochs}, iteration {step.iteration + 1:,}: "
+        loss = f"loss {step.loss:.3f}, {accuracy}"
+        pace = f"{samples / seconds:,.0f} images/s, waiting {waiting:.1%} of the time. "
+        sick = "" if math.isfinite(step.loss) else " The loss is no longer a number: Stop, lower the rate, Start."
+        return f"{at}{loss}{pace}Batch {self.recent[-1].samples}, {run.precision}.{sick}"
 
     def _obey(self, run: Run) -> None:
         try:
@@ -227,6 +245,7 @@ def studio_panel(
     "A panel that trains live: Start, Pause, Stop, and sliders that act while it runs."
     while _STUDIOS: _STUDIOS.pop().on_stop_clicked()
     train, test = mnist() if train is None else train, mnist(train=False) if test is None else test
-    if not len(train) or not len(test): raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
+    if not len(train) or not len(test):
+        raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
     _STUDIOS.append(Studio(train, test))
     return _STUDIOS[-1].widget

@@ -227,16 +227,18 @@ class Bookkeeping:
         import torch
         from mlinfra.engine.clocks import HostClock
         from mlinfra.engine.observers import Observers, Progress
-        from mlinfra.training import History
-        self.clock, self.observers, self.history, self.bar = HostClock(), Observers([], []), History(), Progress()
+        from mlinfra.training import PHASES, History
+        self.clock, self.observers, self.history, self.bar = HostClock(PHASES), Observers([], []), History(), Progress()
         self.run, self.loss = SimpleNamespace(iterations=iterations), torch.tensor(0.5)
 
     def phases(self) -> None:
         "The laps of a step, its record, and the telling."
+        from mlinfra.training import Step
         self.clock.start()
         for phase in ("wait", "copy", "forward", "backward", "update"): self.clock.lap(phase)
-        self.clock.finish(0, len(self.history.steps), BATCH, self.loss)
-        for step in self.clock.ready():
+        self.clock.finish((0, len(self.history.steps), BATCH), self.loss)
+        for reading in self.clock.ready():
+            step = Step(*reading.what, reading.loss, **reading.seconds)
             self.history.steps.append(step)
             self.observers.tell("on_step", self.run, step)
 

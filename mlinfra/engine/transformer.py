@@ -53,8 +53,9 @@ class Attention(nn.Module):
         **core:Any,              # of `AttentionCore`
     ):
         super().__init__()
-        kv_heads = positive_int("heads", heads) if kv_heads is None else positive_int("kv_heads", kv_heads)
-        if positive_int("width", width) % heads:
+        width, heads = positive_int("width", width), positive_int("heads", heads)
+        kv_heads = heads if kv_heads is None else positive_int("kv_heads", kv_heads)
+        if width % heads:
             raise ValueError(f"width must be divisible by heads, got {width} and {heads}")
         if heads % kv_heads: raise ValueError(f"heads must be divisible by kv_heads, got {heads} and {kv_heads}")
         self.head_width = width // heads

@@ -285,9 +285,11 @@ def test_two_at_once_are_found():
 
 
 NAN, INF = float("nan"), float("inf")
-ROUNDING = 1e-3  # float32: at most 8 layers of 72 products, there and back, with sums over 16 samples: 2,000 roundings of 6e-8, times
-# 8 for what norms and softmax may amplify. A micro-batch that is lost or counted twice changes a gradient by an eighth
-DOUBLE = 1e-10  # float64: the CNN's longest sum has 12,800 products, in 5 steps, there and back: 130,000 roundings of 1e-16, times 8
+# float32: at most 8 layers of 72 products, there and back, with sums over 16 samples: 2,000 roundings of 6e-8, times 8
+# for what norms and softmax may amplify. A micro-batch that is lost or counted twice changes a gradient by an eighth
+ROUNDING = 1e-3
+# float64: the CNN's longest sum has 12,800 products, in 5 steps, there and back: 130,000 roundings of 1e-16, times 8
+DOUBLE = 1e-10
 
 
 def blocks_task(*bounds, name="1F1B", micro_batches=2, **how):

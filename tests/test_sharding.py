@@ -122,7 +122,8 @@ def sometimes(stage, together=False):
     rank, world_size = rank_and_world_size()
     torch.manual_seed(0)
     model, x = Sometimes().double(), torch.randn(8, 5, dtype=torch.float64)
-    own = OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
+    whole = OPTIMIZERS["momentum"](model.parameters()) if stage is None else None
+    own = whole or sh.Sharded(model, "momentum", stage, ["block"])
     for _ in range(3):
         losses, parts = [], [half.tensor_split(world_size)[rank] for half in x.tensor_split(2)]
         for part, both in zip(parts, (False, True)):

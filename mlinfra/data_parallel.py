@@ -198,8 +198,9 @@ class Workload:
     shrink:float=1.0          # by which a hook makes messages smaller; buckets are cut before
 
     def __post_init__(self):
-        for name in ("gradient_bytes", "cores"): nonnegative_int(name, getattr(self, name))
-        for name in ("images", "epochs"): positive_int(name, getattr(self, name))
+        for name in ("gradient_bytes", "cores"):
+            object.__setattr__(self, name, nonnegative_int(name, getattr(self, name)))
+        for name in ("images", "epochs"): object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         nonnegative_float("fixed_seconds", self.fixed_seconds)
         for name in ("seconds_per_image", "shrink"): positive_float(name, getattr(self, name))
 

@@ -42,7 +42,8 @@ class Setting:
     stalls:tuple[Stall, ...]=()     # what happens on every 20th step only
 
     def __post_init__(self):
-        nonnegative_int("workers", self.workers), positive_int("cores", self.cores)
+        object.__setattr__(self, "workers", nonnegative_int("workers", self.workers))
+        object.__setattr__(self, "cores", positive_int("cores", self.cores))
 
 def read_share(
     wait:float,     # seconds that loading a batch waits

@@ -84,6 +84,7 @@ class Footprint:
 # %% ../nbs/10_memory.ipynb #609d1b01
 def _footprint(trace: Trace, optimizer: str, sharding_stage: int, world_size: int) -> Footprint:
     "The bytes on one rank with this optimizer and sharding."
+    world_size = positive_int("world_size", world_size)
     grads, state = sum(p.nbytes for p in trace.trained), state_bytes(trace.trained, optimizer)
     params, own_grads, own_state = zero_bytes_per_rank(trace.params, grads, state, sharding_stage, world_size)
     alive, kept, temporary = trace.moments.T

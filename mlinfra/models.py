@@ -117,7 +117,8 @@ def _ghost(model: nn.Module) -> nn.Module:
 # %% ../nbs/03_models.ipynb #82c2fe6c
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     "A convolution that keeps the size but for its stride; the batch norm behind it has the bias."
-    positive_int("inputs", inputs), positive_int("outputs", outputs), positive_int("stride", stride)
+    inputs, outputs = positive_int("inputs", inputs), positive_int("outputs", outputs)
+    stride = positive_int("stride", stride)
     return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Dataset
 
 from .engine.checks import finite, fraction, nonnegative_float, nonnegative_int, positive_int
-from .engine.sweeps import SweepTask, check_workers, summarise, sweep_rows
+from .engine.sweeps import SweepTask, summarise, sweep_rows
 from .engine.widgets import progress_bar
 
 # %% auto #0
@@ -37,8 +37,7 @@ def sweep_workers(
 ) -> pd.DataFrame:                          # workers, train_seconds, eval_seconds, accuracy, wait_share, ...
     "Train once for each number of workers, from the same seed, and compare."
     checked = SweepTask(dataset, batch_size=batch_size, **task)
-    workers, repeats = check_workers(workers), positive_int("repeats", repeats, 10_000)
-    with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report, False))
+    with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report))
 
 # %% ../nbs/06_workers.ipynb #8e3dea93
 @dataclass(frozen=True)

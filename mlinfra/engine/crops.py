@@ -20,6 +20,7 @@ def random_box(
     ratio:tuple[float, float]=(3 / 4, 4 / 3),       # width over height of the box
 ) -> tuple[int, int, int, int]:                     # top, left, height, width
     "A box inside the image, with the draws that torchvision's RandomResizedCrop makes from torch's global generator."
+    height, width = positive_int("height", height), positive_int("width", width)
     low, high = math.log(ratio[0]), math.log(ratio[1])
     for _ in range(10):
         area = height * width * torch.empty(1).uniform_(*scale).item()

@@ -57,7 +57,8 @@ def ring_bytes(
     world_size:int,   # ranks in the ring
 ) -> float:           # where the chunks are equal
     "Bytes that each rank sends in an all-reduce over a ring."
-    return 2 * (positive_int("world_size", world_size) - 1) / world_size * nonnegative_float("bytes", bytes)
+    world_size = positive_int("world_size", world_size)
+    return 2 * (world_size - 1) / world_size * nonnegative_float("bytes", bytes)
 
 @dataclass(frozen=True)
 class Network:
@@ -137,7 +138,7 @@ class Device:
     network:Network|None=None                           # between devices of a node
 
     def __post_init__(self):
-        positive_int("memory_bytes", self.memory_bytes)
+        object.__setattr__(self, "memory_bytes", positive_int("memory_bytes", self.memory_bytes))
         if self.bytes_per_s is not None: positive_float("bytes_per_s", self.bytes_per_s)
         if self.capability is not None: positive_ints("capability", self.capability, least=0, length=2)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, TYPE_CHECKING
 
+from .widgets import widgets_library
 from .widgets import slider
 
 # %% auto #0
@@ -47,7 +48,7 @@ def predict(
     unit:str="",              # of the answer
 ) -> ipywidgets.VBox:
     "A slider and a button that locks its answer until the kernel restarts."
-    import ipywidgets as w
+    w = widgets_library()
     question = _QUESTIONS.setdefault(key, Question(text, unit))
     choice = slider(f"your answer ({unit})" if unit else "your answer", options, value)
     button = w.Button(description="Lock my answer", button_style="primary")

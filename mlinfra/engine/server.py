@@ -17,8 +17,7 @@ from .queue import Policy, ServiceTime, Stream, in_order, poisson_arrivals, simu
 from .widgets import Job, count_text
 
 # %% auto #0
-__all__ = ['fit_service', 'RequestQueue', 'rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads',
-           'trials_table']
+__all__ = ['RequestQueue', 'rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads', 'trials_table']
 
 # %% ../../nbs/engine/05_server.ipynb #s0500004
 if TYPE_CHECKING:
@@ -287,6 +286,3 @@ def trials_table(
             row[f"{name.removesuffix('_seconds')}_error"] = trial.error(name)
         rows.append(row)
     return pd.DataFrame(rows)
-
-# %% ../../nbs/engine/05_server.ipynb #s0500017
-fit_service = ServiceTime.fit  # its old name, until nothing else calls it

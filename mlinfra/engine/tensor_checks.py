@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from .checks import one_of
+from .checks import one_of, positive_int, positive_ints
 from .collectives import CollectiveLog, Group
 from .parallel_plans import BLOCK_PLAN, COLUMN, JOIN, ROW, SLICE, ParallelStyle
 from .saved import saved_bytes
@@ -27,6 +27,10 @@ class SplitCase:
     plan:Mapping[str, ParallelStyle]
     input_shape:tuple[int, ...]          # of a sample
     batch_size:int=2
+
+    def __post_init__(self):
+        object.__setattr__(self, "input_shape", positive_ints("input_shape", self.input_shape))
+        object.__setattr__(self, "batch_size", positive_int("batch_size", self.batch_size))  # a plain number
 
 def _column_alone() -> nn.Module: return nn.Sequential(nn.Linear(8, 12), nn.Identity())
 def _row_alone() -> nn.Module: return nn.Sequential(nn.Identity(), nn.Linear(8, 12))
@@ -118,10 +122,7 @@ def compare_split(
     "Forward and backward of a whole model and of its split copy, on this rank."
     from torch.distributed.tensor.debug import CommDebugMode
     chosen = CASES[one_of("case", case, CASES)]
-    torch.manual_seed(0)
-    whole = chosen.make().double()
-    shape, draw = (chosen.batch_size, *chosen.input_shape), torch.Generator().manual_seed(1)
-    theirs = torch.randn(shape, dtype=torch.float64, generator=draw).requires_grad_()
+    whole, theirs = _example(chosen)
     ours, split = theirs.detach().clone().requires_grad_(), divide(copy.deepcopy(whole), chosen.plan)
     expected = whole(theirs)
     gradient = torch.randn_like(expected)
@@ -133,6 +134,12 @@ def compare_split(
     apart = _apart([(output, expected)]), _apart([(ours.grad, theirs.grad)]), gradient_difference(split, whole)
     return SplitComparison(*apart, dict(there.counts), dict(back.counts), there.sent_bytes + back.sent_bytes,
                            debug.get_total_counts(), _unfinished(split), kept)
+
+def _example(case: SplitCase) -> tuple[nn.Module, torch.Tensor]:
+    "The whole model and a batch, the same on every rank."
+    torch.manual_seed(0)
+    shape, draw = (case.batch_size, *case.input_shape), torch.Generator().manual_seed(1)
+    return case.make().double(), torch.randn(shape, dtype=torch.float64, generator=draw).requires_grad_()
 
 def _is_dtensor(model: nn.Module) -> bool: return any(hasattr(p, "full_tensor") for p in model.parameters())
 

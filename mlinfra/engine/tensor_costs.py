@@ -26,12 +26,14 @@ class LayerWork:
     attends:bool      # whether tokens look at each other
 
     def __post_init__(self):
-        for name in ("weights", "messages", "divided", "repeated"): nonnegative_int(name, getattr(self, name))
+        for name in ("weights", "messages"): positive_int(name, getattr(self, name))
+        for name in ("divided", "repeated"): nonnegative_int(name, getattr(self, name))
 
     def flops(self, width: int, tokens: int, context: int) -> float:
         "Of a step: a product forward, two backward. Each token attends to `context` others."
         width, tokens = positive_int("width", width), positive_int("tokens", tokens)
-        attention = 2 * positive_int("context", context) * width if self.attends else 0
+        context = positive_int("context", context)
+        attention = 2 * context * width if self.attends else 0
         return 6 * tokens * (self.weights * width**2 + attention)
 
 MLP_WORK = LayerWork("two-layer network", weights=8, messages=1, divided=4 * 5, repeated=3, attends=False)

@@ -47,6 +47,7 @@ class TensorTrial(RankTrial):
         one_of("model", self.model, ("transformer", "cnn"))
         for name in ("samples", "global_batch", "groups", "accumulation"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
+        if self.accumulation > 1: raise ValueError(f"accumulation must be 1 for a TensorTrial, got {self.accumulation}")
         if self.model == "cnn" and (self.divide is parallelize_dtensor or self.sequence):
             raise ValueError("the CNN is split by hand only, and has no tokens: take model='transformer'")
 

@@ -53,8 +53,9 @@ class Attention(nn.Module):
         **core:Any,              # of `AttentionCore`
     ):
         super().__init__()
-        kv_heads = positive_int("heads", heads) if kv_heads is None else positive_int("kv_heads", kv_heads)
-        if positive_int("width", width) % heads:
+        width, heads = positive_int("width", width), positive_int("heads", heads)
+        kv_heads = heads if kv_heads is None else positive_int("kv_heads", kv_heads)
+        if width % heads:
             raise ValueError(f"width must be divisible by heads, got {width} and {heads}")
         if heads % kv_heads: raise ValueError(f"heads must be divisible by kv_heads, got {heads} and {kv_heads}")
         self.head_width = width // heads
@@ -101,7 +102,8 @@ class Block(nn.Module):
         dropout:float=0.0,        # of scores and of both results
     ):
         super().__init__()
-        hidden, bias = 4 * positive_int("width", width) if hidden is None else positive_int("hidden", hidden), not gated
+        width, bias = positive_int("width", width), not gated
+        hidden = 4 * width if hidden is None else positive_int("hidden", hidden)
         self.norm1 = nn.LayerNorm(width, bias=bias)
         self.attention = Attention(width, heads, kv_heads, bias, causal=causal, fused=fused, dropout=dropout)
         self.norm2 = nn.LayerNorm(width, bias=bias)

@@ -15,6 +15,7 @@ from ..engine.hardware import NETWORKS, Network
 from ..engine.measure import median
 from ..engine.rank_steps import CableSteps, step_seconds
 from ..engine.ranks import in_turn, run_ranks
+from ..engine.widgets import widgets_library
 from ..engine.widgets import (COLORS, Canvas, Job, RunButton, axes, bytes_text, choose, count_text, duration_text,
                                     figure, label, panel, slider)
 from ..models import GluonCNN
@@ -223,5 +224,5 @@ def _controls(here: Workload) -> dict[str, ipywidgets.Widget]:
         strong=_switch("the batch is of all ranks together", False), overlap=_switch("messages overlap backward", True))
 
 def _switch(text: str, value: bool) -> ipywidgets.Checkbox:
-    import ipywidgets as w
+    w = widgets_library()
     return w.Checkbox(value, description=text, style={"description_width": "150px"}, layout=w.Layout(width="420px"))

@@ -10,6 +10,7 @@ from ..doctor import VERDICTS, Diagnosis, Verification, diagnose
 from ..engine.checks import positive_float
 from ..engine.measure import Estimate
 from ..engine.patients import PATIENTS
+from ..engine.widgets import widgets_library
 from ..engine.widgets import COLORS, Job, RunButton, Svg, duration_text, panel
 
 # %% auto #0
@@ -113,6 +114,6 @@ def doctor_panel(
     return box
 
 def _choice(text: str, options: Iterable[str], value: str) -> ipywidgets.Dropdown:
-    import ipywidgets as w
+    w = widgets_library()
     return w.Dropdown(options=list(options), value=value, description=text, style={"description_width": "100px"},
                       layout=w.Layout(width="320px"))

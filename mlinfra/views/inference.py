@@ -14,6 +14,7 @@ from ..data import mnist
 from ..engine.measure import percentile
 from ..engine.queue import Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate
 from ..engine.server import LoadTrial, calibrate, serve
+from ..engine.widgets import widgets_library
 from mlinfra.engine.widgets import (
     COLORS, Canvas, Job, RunButton, axes, count_text, duration_text, figure, label, panel, slider,
 )
@@ -305,7 +306,7 @@ def server_panel(
     services:Mapping[str, ServiceTime]|None=None,    # by model, known; None: measured here when a model is chosen
 ) -> ipywidgets.VBox:
     "A panel: arrival rate, batching and model -> predicted latencies; Run sends real requests."
-    import ipywidgets as w
+    w = widgets_library()
     desk = ServerDesk(mnist(train=False).images if images is None else images, services or {})
     controls = dict(
         rate=slider("arrivals (per second)", RATES, 100), max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64],

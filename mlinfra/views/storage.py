@@ -13,6 +13,7 @@ from ..engine.checks import ceil_div, one_of, positive_int
 from ..engine.hardware import STORAGES, StorageModel
 from ..engine.hops import Hop, HostPath
 from ..engine.reads import measure_reads
+from ..engine.widgets import widgets_library
 from mlinfra.engine.widgets import (
     COLORS, Canvas, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, figure, label, panel, slider,
 )
@@ -193,7 +194,7 @@ class _StoragePicture:
 
 # %% ../../nbs/views/07_storage.ipynb #11b90824
 def _dropdown(words: str, options: Mapping, value: str) -> ipywidgets.Dropdown:
-    import ipywidgets as w
+    w = widgets_library()
     return w.Dropdown(options=list(options), value=value, description=words, style={"description_width": "150px"},
                       layout=w.Layout(width="420px"))
 

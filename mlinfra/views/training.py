@@ -16,6 +16,7 @@ from ..engine.autocast import supported_precisions
 from ..engine.machine import pick_device
 from ..models import GluonCNN
 from ..training import Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
+from ..engine.widgets import widgets_library
 from ..engine.widgets import COLORS, Canvas, Job, Stopped, axes, choose, figure, label, release_after_cells, slider
 from ..engine.widgets import status_html
 
@@ -63,7 +64,7 @@ def plot_loss(
 class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
     def __init__(self, canvas: _StudioPicture):
-        import ipywidgets as w
+        w = widgets_library()
         wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
         rate = dict(min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate")
         self.controls = dict(
@@ -84,7 +85,7 @@ class _StudioView:
         self.set_buttons(busy=False, paused=False)
 
     def _button(self, text: str) -> ipywidgets.Button:
-        import ipywidgets as w
+        w = widgets_library()
         return w.Button(description=text, layout=w.Layout(width="90px"))
 
     def set_buttons(self, busy: bool, paused: bool) -> None:

@@ -1,0 +1,42 @@
+"""A machine without ipywidgets: every panel says what to install."""
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PANELS = sorted((path.stem, name) for path in (ROOT / "mlinfra/views").glob("*.py")
+                for name in re.findall(r"^def (\w+_panel)\(", path.read_text(encoding="utf-8"), flags=re.M))
+CALL_EACH = """
+import importlib, json, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "ipywidgets": raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+said = {}
+for module, panel in json.load(sys.stdin):
+    try: getattr(importlib.import_module(f"mlinfra.views.{module}"), panel)()
+    except Exception as error: said[panel] = f"{type(error).__name__}: {error}"
+    else: said[panel] = "nothing"
+print(json.dumps(said))
+"""
+
+
+@cache
+def said():
+    "What each panel says, called in a process that has no ipywidgets."
+    done = subprocess.run([sys.executable, "-c", CALL_EACH], input=json.dumps(PANELS), cwd=ROOT, text=True,
+                          capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("module, panel", PANELS)
+def test_a_panel_says_what_to_install(module, panel):
+    assert said()[panel] == 'ImportError: panels need ipywidgets: pip install "mlinfra[lab]"'

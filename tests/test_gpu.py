@@ -28,24 +28,39 @@ def trained(digits, **options):
     model = GluonCNN().cuda()
     optimizer = sgd(model, 0.05, 0.9)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
-    history = fit(model, BatchLoader(digits, 64, shuffle=True, seed=0, device="cuda"), epochs=2, optimizer=optimizer, scheduler=scheduler, **QUIET, **options)
+    history = fit(
+        model,
+        BatchLoader(digits, 64, shuffle=True, seed=0, device="cuda"),
+        epochs=2,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        **QUIET,
+        **options,
+    )
     return model, history
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_graph_computes_what_the_kernels_compute(digits, precision):
-    (eager, expected), (graphed, found) = (trained(digits, precision=precision, cuda_graph=graph) for graph in (False, True))
+    (eager, expected), (graphed, found) = (
+        trained(digits, precision=precision, cuda_graph=graph) for graph in (False, True)
+    )
     tolerance = 1e-3 if precision == "fp32" else 2e-2
     assert [s.samples for s in found.steps] == [s.samples for s in expected.steps] and len(found.steps) == 32
-    torch.testing.assert_close([s.loss for s in found.steps], [s.loss for s in expected.steps], rtol=tolerance, atol=tolerance)
-    for a, b in zip(graphed.parameters(), eager.parameters(), strict=True): torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(
+        [s.loss for s in found.steps], [s.loss for s in expected.steps], rtol=tolerance, atol=tolerance
+    )
+    for a, b in zip(graphed.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
 def test_a_graph_is_replayed(digits, monkeypatch):
     replays, replay = [], torch.cuda.CUDAGraph.replay
     monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: (replays.append(graph), replay(graph))[1])
     trained(digits, cuda_graph=True)
-    assert len(replays) == 2 * (32 - 3 - 2), "all steps but three to warm up and two smaller batches, forward and backward"
+    assert len(replays) == 2 * (32 - 3 - 2), (
+        "all steps but three to warm up and two smaller batches, forward and backward"
+    )
 
 
 def test_gradients_are_there_on_backward_and_gone_after(digits):
@@ -60,7 +75,9 @@ def test_gradients_are_there_on_backward_and_gone_after(digits):
 def test_phases_fill_the_epoch_and_do_not_exceed_it(digits, graph):
     _, history = trained(digits, cuda_graph=graph)
     assert [s.iteration for s in history.steps] == list(range(32))
-    assert all(getattr(s, phase) >= 0 for s in history.steps for phase in PHASES) and all(s.forward > 0 and s.backward > 0 for s in history.steps)
+    assert all(getattr(s, phase) >= 0 for s in history.steps for phase in PHASES) and all(
+        s.forward > 0 and s.backward > 0 for s in history.steps
+    )
     assert sum(s.seconds for s in history.steps) < 1.05 * sum(e.seconds for e in history.epochs)
 
 
@@ -70,7 +87,10 @@ def test_tf32_is_on_for_its_run_only(digits):
         def on_backward(self, run): seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     trained(digits, precision="tf32", observers=[Look()])
-    assert set(seen) == {("high", True)} and before == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+    assert set(seen) == {("high", True)} and before == (
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.allow_tf32,
+    )
 
 
 def test_a_loader_on_the_device_delivers_from_there(digits):
@@ -89,7 +109,19 @@ class First(nn.Module):
     def forward(self, x): return self.layer(x[:, :1])
 
 
-@pytest.mark.parametrize("backend, gpus", [("gloo", 1), pytest.param("nccl", 2, marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU for each rank, and there is one"))])
+@pytest.mark.parametrize(
+    "backend, gpus",
+    [
+        ("gloo", 1),
+        pytest.param(
+            "nccl",
+            2,
+            marks=pytest.mark.skipif(
+                torch.cuda.device_count() < 2, reason="NCCL wants a GPU for each rank, and there is one"
+            ),
+        ),
+    ],
+)
 def test_two_ranks_train_as_one_does(backend, gpus):
     def trained(world_size):
         train = partial(train_digits, train_ddp, 500, True, "cuda", batch_size=64 // world_size)
@@ -98,7 +130,9 @@ def test_two_ranks_train_as_one_does(backend, gpus):
     pair, (one,) = trained(2), trained(1)
     losses = [sum(step) / 2 for step in zip(*(run.losses for run in pair))]
     torch.testing.assert_close(losses, one.losses, rtol=1e-9, atol=0)  # eight steps in float64, whose rounding is 1e-16
-    assert all(torch.equal(a, b) for a, b in zip(pair[0].weights.values(), pair[1].weights.values())), "the same weights"
+    assert all(torch.equal(a, b) for a, b in zip(pair[0].weights.values(), pair[1].weights.values())), (
+        "the same weights"
+    )
 
 
 def test_the_doctor_sees_the_copy_and_leaves_the_model_where_it_was():

@@ -1,4 +1,5 @@
-"""Inference where a notebook cannot show it: the simulation against another, a real server held at every point, learners, a GPU."""
+"""Inference where a notebook cannot show it: the simulation against another, a real server held at every point,
+learners, a GPU."""
 import copy
 import threading
 import time
@@ -40,7 +41,11 @@ def no_thread_is_left():
 
 # ---- the line
 
-@given(fixed=st.floats(1e-6, 10), slope=st.floats(1e-6, 10), sizes=st.lists(st.integers(1, 512), min_size=2, max_size=8, unique=True))
+@given(
+    fixed=st.floats(1e-6, 10),
+    slope=st.floats(1e-6, 10),
+    sizes=st.lists(st.integers(1, 512), min_size=2, max_size=8, unique=True),
+)
 def test_a_line_is_found_again(fixed, slope, sizes):
     line = ServiceTime(fixed, slope)
     found = ServiceTime.fit(sizes, [line.seconds(b) for b in sizes])
@@ -63,7 +68,15 @@ def ticks(due, service, policy):
 
         def leave(late):
             nonlocal free
-            if now < free or not inside or (len(inside) < policy.max_batch_size and not (late and now >= due[inside[0]] + policy.max_wait_seconds)): return
+            if (
+                now < free
+                or not inside
+                or (
+                    len(inside) < policy.max_batch_size
+                    and not (late and now >= due[inside[0]] + policy.max_wait_seconds)
+                )
+            ):
+                return
             batch = inside[:policy.max_batch_size]
             del inside[:policy.max_batch_size]
             while outside and len(inside) < policy.queue_size: inside.append(outside.pop(0))
@@ -84,8 +97,15 @@ def or_none(times): return [None if t != t else t for t in times]
 
 
 @settings(max_examples=300, deadline=None)
-@given(gaps=st.lists(st.integers(0, 6), min_size=1, max_size=25), fixed=st.integers(1, 5), slope=st.integers(0, 3), max_batch=st.integers(1, 4),
-       max_wait=st.integers(0, 7), room=st.integers(0, 3), when_full=st.sampled_from(["shed", "block"]))
+@given(
+    gaps=st.lists(st.integers(0, 6), min_size=1, max_size=25),
+    fixed=st.integers(1, 5),
+    slope=st.integers(0, 3),
+    max_batch=st.integers(1, 4),
+    max_wait=st.integers(0, 7),
+    room=st.integers(0, 3),
+    when_full=st.sampled_from(["shed", "block"]),
+)
 def test_the_simulation_agrees_with_one_by_ticks(gaps, fixed, slope, max_batch, max_wait, room, when_full):
     due = [sum(gaps[:i + 1]) for i in range(len(gaps))]
     assume(due[0] > 0)  # at 0 the worker has never been busy
@@ -95,17 +115,37 @@ def test_the_simulation_agrees_with_one_by_ticks(gaps, fixed, slope, max_batch, 
 
 
 @settings(max_examples=50, deadline=None)
-@given(seed=st.integers(0, 99), rate=st.floats(10, 2_000), max_batch=st.integers(1, 16), max_wait=st.floats(0, 0.05), when_full=st.sampled_from(["shed", "block"]))
+@given(
+    seed=st.integers(0, 99),
+    rate=st.floats(10, 2_000),
+    max_batch=st.integers(1, 16),
+    max_wait=st.floats(0, 0.05),
+    when_full=st.sampled_from(["shed", "block"]),
+)
 def test_every_request_is_answered_once_or_shed(seed, rate, max_batch, max_wait, when_full):
-    stream = simulate(poisson_arrivals(rate, 300, seed), ServiceTime(0.004, 0.001), Policy(max_batch, max_wait, 20, when_full))
-    assert len(stream.latencies) + stream.shed == 300 and sum(size for size, _ in stream.batches) == len(stream.latencies)
-    assert max(size for size, _ in stream.batches) <= max_batch and min(stream.waits) >= 0 and 0 < stream.utilisation <= 1 + 1e-9
+    stream = simulate(
+        poisson_arrivals(rate, 300, seed), ServiceTime(0.004, 0.001), Policy(max_batch, max_wait, 20, when_full)
+    )
+    assert len(stream.latencies) + stream.shed == 300 and sum(size for size, _ in stream.batches) == len(
+        stream.latencies
+    )
+    assert (
+        max(size for size, _ in stream.batches) <= max_batch
+        and min(stream.waits) >= 0
+        and 0 < stream.utilisation <= 1 + 1e-9
+    )
     assert when_full == "shed" or stream.shed == 0
 
 
 @pytest.mark.parametrize("load", [0.2, 0.5, 0.8])
 def test_the_simulation_waits_as_long_as_m_d_1_says(load):
-    means = [sum(s.waits) / len(s.waits) for s in (simulate(poisson_arrivals(load / 0.01, 20_000, seed), ServiceTime(0.01, 0.0), Policy(queue_size=10**6)) for seed in range(5))]
+    means = [
+        sum(s.waits) / len(s.waits)
+        for s in (
+            simulate(poisson_arrivals(load / 0.01, 20_000, seed), ServiceTime(0.01, 0.0), Policy(queue_size=10**6))
+            for seed in range(5)
+        )
+    ]
     assert sum(means) / 5 == pytest.approx(mean_wait(load / 0.01, 0.01), rel=0.05)
 
 
@@ -113,7 +153,9 @@ def test_a_full_server_answers_at_its_saturation():
     service = ServiceTime(0.004, 0.001)
     for batch in (1, 4, 16):
         stream = simulate([0.0] * 1_600, service, Policy(batch, queue_size=1_600))
-        assert stream.summary().answers_per_s == pytest.approx(service.throughput(batch)) and stream.utilisation == pytest.approx(1)
+        assert stream.summary().answers_per_s == pytest.approx(
+            service.throughput(batch)
+        ) and stream.utilisation == pytest.approx(1)
 
 
 def test_the_highest_rate_grows_with_the_bound_and_keeps_it():
@@ -121,14 +163,17 @@ def test_the_highest_rate_grows_with_the_bound_and_keeps_it():
     rates = [highest_rate(service, policy, bound) for bound in (0.004, 0.01, 0.02, 0.05)]
     assert rates[0] == 0 and rates == sorted(rates) and rates[-1] <= service.throughput(8)
     unit = poisson_arrivals(1.0, 2_000)
-    def share(rate): return sum(s <= 0.02 for s in simulate([t / rate for t in unit], service, policy).latencies) / 2_000
+
+    def share(rate):
+        return sum(s <= 0.02 for s in simulate([t / rate for t in unit], service, policy).latencies) / 2_000
     assert share(rates[2]) >= 0.99 > share(1.1 * rates[2])
 
 
 @pytest.mark.parametrize("rate", [0, -3, float("inf"), float("nan"), None, "10"])
 def test_a_rate_that_cannot_be_is_refused(rate):
     with pytest.raises(ValueError, match="rate must be a finite number above 0"): poisson_arrivals(rate, 10)
-    with pytest.raises(ValueError, match="must be a finite number above 0"): inference.latency_curve(ServiceTime(1, 0), Policy(), [rate])
+    with pytest.raises(ValueError, match="must be a finite number above 0"):
+        inference.latency_curve(ServiceTime(1, 0), Policy(), [rate])
 
 
 def test_too_many_requests_are_refused_before_any_is_made():
@@ -160,17 +205,26 @@ def submits(monkeypatch, after=lambda number: None, looking=lambda: None):
 
 def test_requests_beyond_the_queue_are_shed(monkeypatch):
     model = Held()
-    submits(monkeypatch, lambda number: model.entered.wait(20) if number == 1 else model.go.set() if number == 6 else None)
+    submits(
+        monkeypatch, lambda number: model.entered.wait(20) if number == 1 else model.go.set() if number == 6 else None
+    )
     stream = serve(model, IMAGES, [0.0] * 7, Policy(2, 60, queue_size=2))
     assert [size for size, _ in stream.batches] == [2, 2] and stream.shed == 3 and stream.blocked == 0
-    assert [t == t for t in stream.ends] == [True] * 4 + [False] * 3 and stream.ends[0] == stream.ends[1] <= stream.starts[2]
+    assert [t == t for t in stream.ends] == [True] * 4 + [False] * 3 and stream.ends[0] == stream.ends[
+        1
+    ] <= stream.starts[2]
 
 
 def test_senders_that_block_lose_nothing(monkeypatch):
     model = Held()
     submits(monkeypatch, lambda number: model.entered.wait(20) if number == 1 else None, model.go.set)
     stream = serve(model, IMAGES, [0.0] * 8, Policy(2, 60, queue_size=2, when_full="block"))
-    assert [size for size, _ in stream.batches] == [2, 2, 2, 2] and stream.shed == 0 and stream.blocked == 4 and list(stream.starts) == sorted(stream.starts)
+    assert (
+        [size for size, _ in stream.batches] == [2, 2, 2, 2]
+        and stream.shed == 0
+        and stream.blocked == 4
+        and list(stream.starts) == sorted(stream.starts)
+    )
 
 
 def test_what_is_left_at_the_end_goes_after_its_wait():
@@ -225,7 +279,15 @@ def test_a_stop_frees_a_sender_that_blocks(monkeypatch):
     with pytest.raises(Stopped): serve(model, IMAGES, [0.0] * 9, Policy(queue_size=1, when_full="block"))
 
 
-@pytest.mark.parametrize("due, says", [([], "at least one arrival"), ([2.0, 1.0], "in order"), ([-1.0], "at least 0, got -1"), ([float("inf")], "finite")])
+@pytest.mark.parametrize(
+    "due, says",
+    [
+        ([], "at least one arrival"),
+        ([2.0, 1.0], "in order"),
+        ([-1.0], "at least 0, got -1"),
+        ([float("inf")], "finite"),
+    ],
+)
 def test_arrivals_that_cannot_be_are_refused(due, says):
     for run in (lambda: simulate(due, ServiceTime(1, 0)), lambda: serve(lambda batch: None, IMAGES, due)):
         with pytest.raises(ValueError, match=says): run()
@@ -247,7 +309,9 @@ def test_a_predictor_leaves_the_model_alone():
     assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values(), strict=True))
 
 
-@pytest.mark.parametrize("variant, records, last", [("eager", True, False), ("inference_mode", False, False), ("channels_last", False, True)])
+@pytest.mark.parametrize(
+    "variant, records, last", [("eager", True, False), ("inference_mode", False, False), ("channels_last", False, True)]
+)
 def test_each_way_does_what_it_says(variant, records, last):
     class Look(nn.Module):
         def __init__(self):
@@ -256,7 +320,13 @@ def test_each_way_does_what_it_says(variant, records, last):
 
         def forward(self, x):
             y = self.conv(x)
-            seen.append((y.requires_grad, x.is_contiguous(memory_format=torch.channels_last), self.conv.weight.is_contiguous(memory_format=torch.channels_last)))
+            seen.append(
+                (
+                    y.requires_grad,
+                    x.is_contiguous(memory_format=torch.channels_last),
+                    self.conv.weight.is_contiguous(memory_format=torch.channels_last),
+                )
+            )
             return y.flatten(1)
     seen = []
     Predictor(Look(), variant, "cpu")(torch.rand(3, 2, 8, 8))
@@ -267,7 +337,8 @@ def test_ways_of_answering_agree():
     torch.manual_seed(0)
     model = GluonCNN()
     expected = Predictor(model, "inference_mode", "cpu")(IMAGES[:8])
-    # fp32: at most 800 products in a sum, each rounded to 6e-8, are 5e-5 of the largest; bf16: 8 bits, 4 layers, outputs near 0.1
+    # fp32: at most 800 products in a sum, each rounded to 6e-8, are 5e-5 of the largest; bf16: 8 bits, 4 layers,
+    # outputs near 0.1
     for variant, rtol, atol in (("eager", 1e-4, 1e-5), ("channels_last", 1e-4, 1e-5), ("bf16", 5e-2, 2e-2)):
         torch.testing.assert_close(Predictor(model, variant, "cpu")(IMAGES[:8]), expected, rtol=rtol, atol=atol)
 
@@ -287,8 +358,20 @@ def test_an_answer_is_timed_with_its_copies(monkeypatch):
 
 def test_a_sweep_measures_in_turn_and_reports(monkeypatch):
     order, said = [], []
-    monkeypatch.setattr(inference, "timed_answer", lambda predictor, batch: (order.append((predictor.variant, len(batch))), (float(len(order)), 0.0))[1])
-    frame = inference.sweep_batches(linear(), IMAGES, (1, 60), ("eager", "inference_mode"), repeats=2, device="cpu", report=lambda f, words: said.append(f))
+    monkeypatch.setattr(
+        inference,
+        "timed_answer",
+        lambda predictor, batch: (order.append((predictor.variant, len(batch))), (float(len(order)), 0.0))[1],
+    )
+    frame = inference.sweep_batches(
+        linear(),
+        IMAGES,
+        (1, 60),
+        ("eager", "inference_mode"),
+        repeats=2,
+        device="cpu",
+        report=lambda f, words: said.append(f),
+    )
     assert order == [("eager", 1), ("eager", 60), ("inference_mode", 1), ("inference_mode", 60)] * 2
     assert list(frame.p50_seconds) == [1, 2, 3, 4] and list(frame.p99_seconds) == [5, 6, 7, 8] and said == [0.5, 1]
     assert frame.images_per_s[1] == 30 and (frame.note == "").all()
@@ -304,8 +387,14 @@ def test_a_way_that_is_lacking_says_why(monkeypatch):
     def old(precision, device): raise ValueError("too old for bf16")
     monkeypatch.setattr(torch, "compile", lambda model: lambda x: no_compiler(model))
     monkeypatch.setattr(inference, "check_precision", old)
-    frame = inference.sweep_batches(linear(), IMAGES, (1, 2), ("inference_mode", "bf16", "compiled"), repeats=2, device="cpu").set_index("variant")
-    assert (frame.note["bf16"] == "too old for bf16").all() and frame.p50_seconds["bf16"].isna().all() and (frame.repeats["bf16"] == 0).all()
+    frame = inference.sweep_batches(
+        linear(), IMAGES, (1, 2), ("inference_mode", "bf16", "compiled"), repeats=2, device="cpu"
+    ).set_index("variant")
+    assert (
+        (frame.note["bf16"] == "too old for bf16").all()
+        and frame.p50_seconds["bf16"].isna().all()
+        and (frame.repeats["bf16"] == 0).all()
+    )
     assert (frame.note["compiled"] == "torch.compile fails here: RuntimeError: no C++ compiler").all()
     assert (frame.note["inference_mode"] == "").all() and (frame.repeats["inference_mode"] == 2).all()
 
@@ -324,27 +413,41 @@ KNOWN = ServiceTime(0.003, 0.002, 0.004)
 @pytest.fixture
 def known_server(monkeypatch):
     "In place of the real one: a server that takes as long as `service` says."
-    def use(service, draws=iter(range(1_000))): monkeypatch.setattr(server, "serve", lambda predictor, images, due, policy: simulate(due, service, policy, next(draws)))
+
+    def use(service, draws=iter(range(1_000))):
+        monkeypatch.setattr(
+            server, "serve", lambda predictor, images, due, policy: simulate(due, service, policy, next(draws))
+        )
     return use
 
 
 def test_calibration_finds_a_known_server(known_server):
     known_server(KNOWN)
     service = server.calibrate(None, IMAGES)
-    assert (service.fixed, service.slope, service.pause) == pytest.approx((0.003, 0.002, 0.004)) and service.variation == pytest.approx(0, abs=1e-9)
+    assert (service.fixed, service.slope, service.pause) == pytest.approx(
+        (0.003, 0.002, 0.004)
+    ) and service.variation == pytest.approx(0, abs=1e-9)
 
 
 def test_calibration_finds_the_spread_of_an_irregular_server(known_server):
     known_server(ServiceTime(0.003, 0.002, 0.004, (0.9, 0.9, 1.0, 1.2)))
     service = server.calibrate(None, IMAGES, stream_seconds=5)
-    assert service.seconds(1) == pytest.approx(0.005, rel=0.06) and service.seconds(8) == pytest.approx(0.019, rel=0.06) and service.variation == pytest.approx(0.122, rel=0.3)
+    assert (
+        service.seconds(1) == pytest.approx(0.005, rel=0.06)
+        and service.seconds(8) == pytest.approx(0.019, rel=0.06)
+        and service.variation == pytest.approx(0.122, rel=0.3)
+    )
 
 
 @pytest.mark.parametrize("policy", [Policy(queue_size=2_000), Policy(8, queue_size=2_000)])
 def test_an_irregular_server_is_predicted(known_server, policy):
     known_server(ServiceTime(0.003, 0.002, 0.004, (0.8, 0.9, 1.0, 1.3)))
     for trial in server.try_loads(None, IMAGES, (0.3, 0.7), policy, stream_seconds=6):
-        assert trial.drift == pytest.approx(1, abs=0.1) and abs(trial.error("p50_seconds")) < 0.2 and abs(trial.error("p95_seconds")) < 0.3
+        assert (
+            trial.drift == pytest.approx(1, abs=0.1)
+            and abs(trial.error("p50_seconds")) < 0.2
+            and abs(trial.error("p95_seconds")) < 0.3
+        )
 
 
 def test_hindsight_takes_the_drift_away():
@@ -352,7 +455,9 @@ def test_hindsight_takes_the_drift_away():
     due = poisson_arrivals(100, 400)
     trial = server.LoadTrial(0.5, KNOWN, (simulate(due, KNOWN, policy),), simulate(due, slower, policy))
     assert trial.drift == pytest.approx(1.2) and trial.error("p95_seconds") < -0.15
-    assert trial.hindsight(policy).drift == pytest.approx(1) and trial.hindsight(policy).error("p95_seconds") == pytest.approx(0, abs=1e-9)
+    assert trial.hindsight(policy).drift == pytest.approx(1) and trial.hindsight(policy).error(
+        "p95_seconds"
+    ) == pytest.approx(0, abs=1e-9)
 
 
 def test_real_answers_count_from_arrival_or_from_the_answer_before():
@@ -360,7 +465,10 @@ def test_real_answers_count_from_arrival_or_from_the_answer_before():
     stream = serve(model, IMAGES, [0.0, 0.0, 2.0])  # time enough for a busy machine to answer the first two
     assert [(size, idle) for size, idle, _ in stream.answers] == [(1, True), (1, False), (1, True)]
     assert all(seconds >= 0.02 for _, _, seconds in stream.answers)
-    assert sum(seconds for _, _, seconds in stream.answers[:2]) == pytest.approx(stream.ends[1]) and stream.answers[2][2] == stream.ends[2] - 2.0
+    assert (
+        sum(seconds for _, _, seconds in stream.answers[:2]) == pytest.approx(stream.ends[1])
+        and stream.answers[2][2] == stream.ends[2] - 2.0
+    )
 
 
 def test_a_wait_in_vain_at_the_end_is_left_out_of_the_curve():
@@ -373,7 +481,10 @@ def test_a_wait_in_vain_at_the_end_is_left_out_of_the_curve():
 def test_without_its_last_batch_a_stream_is_whole(seed, max_batch, max_wait, queue):
     whole = simulate(poisson_arrivals(300, 100, seed), ServiceTime(0.004, 0.001), Policy(max_batch, max_wait, queue))
     part = whole.without_last()
-    assert sum(size for size, _ in part.batches) == len(part.latencies) == len(whole.latencies) - whole.batches[-1][0] and part.shed == whole.shed
+    assert (
+        sum(size for size, _ in part.batches) == len(part.latencies) == len(whole.latencies) - whole.batches[-1][0]
+        and part.shed == whole.shed
+    )
 
 
 @given(values=st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=9))
@@ -406,7 +517,14 @@ def test_online_takes_one_step_of_sgd_on_each_mini_batch():
 def test_retraining_comes_in_its_time_and_on_what_was_kept(monkeypatch):
     trained = []
     fit = drift.fit
-    monkeypatch.setattr(drift, "fit", lambda model, loader, **options: (trained.append((len(loader.tensors[0]), options["epochs"])), fit(model, loader, **options)))
+    monkeypatch.setattr(
+        drift,
+        "fit",
+        lambda model, loader, **options: (
+            trained.append((len(loader.tensors[0]), options["epochs"])),
+            fit(model, loader, **options),
+        ),
+    )
     learner, changed = drift.Retrained(linear(), every=3, keep=2, epochs=2), []
     for images, labels in chunks(7):
         before = weights(learner.model)
@@ -430,7 +548,9 @@ def test_answers_come_before_labels_and_count_against_the_truth(monkeypatch):
     images = torch.zeros(2, 1, 2, 2)
     stream = [drift.Chunk(images, torch.tensor([i, i]), torch.tensor([10 + i, 10 + i])) for i in range(2)]
     results = drift.answer_then_learn(learner, stream)
-    assert [(heard, labels.tolist()) for heard, labels in results] == [(0, [0, 0]), (1, [1, 1])] and [t.tolist() for t in told] == [[10, 10], [11, 11]]
+    assert [(heard, labels.tolist()) for heard, labels in results] == [(0, [0, 0]), (1, [1, 1])] and [
+        t.tolist() for t in told
+    ] == [[10, 10], [11, 11]]
 
 
 def test_a_stream_of_chunks_can_be_stopped():
@@ -439,7 +559,8 @@ def test_a_stream_of_chunks_can_be_stopped():
     seen = []
     learner = SimpleNamespace(model=linear(), learn=lambda images, labels: seen.append(1))
     data = Images(IMAGES, torch.zeros(50, dtype=torch.int64))
-    with pytest.raises(Stopped): drift.answer_then_learn(learner, drift.drifting_stream(data, 5, 10, at=1, burst=range(0)), report)
+    with pytest.raises(Stopped):
+        drift.answer_then_learn(learner, drift.drifting_stream(data, 5, 10, at=1, burst=range(0)), report)
     assert len(seen) == 2
 
 

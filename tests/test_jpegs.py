@@ -26,7 +26,8 @@ SMALL = dict(size=(32, 24), classes=3, progress=False)
 def photos(tmp_path): return jpegs.make_jpegs(tmp_path / "photos", 12, **SMALL)
 
 
-def files(root): return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+def files(root):
+    return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def test_the_same_arguments_give_the_same_files(photos, tmp_path):
@@ -59,9 +60,20 @@ def test_a_killed_writer_leaves_whole_files_and_is_resumed(tmp_path):
                          ids=["make_jpegs", "make_raw_cache"])
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, photos, what):
     root = tmp_path / "full" / "here"
-    code = "from mlinfra.engine.jpegs import *; from mlinfra.engine.rawcache import *\n" + what.format(root=str(root), photos=str(photos))
-    full = lambda: (resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)), signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=full, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+    code = "from mlinfra.engine.jpegs import *; from mlinfra.engine.rawcache import *\n" + what.format(
+        root=str(root), photos=str(photos)
+    )
+    full = lambda: (
+        resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)),
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        preexec_fn=full,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )
     assert done.returncode != 0 and "File too large" in done.stderr
     assert not list(tmp_path.rglob("*.part")) and not (root / "pixels").exists()
 
@@ -86,9 +98,16 @@ def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, bat
     folder = jpegs.JpegFolder(jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 12, **SMALL), on_error="skip")
     for i in broken: Path(folder.samples[i][0]).write_bytes(b"\xff\xd8 broken")
     with pytest.warns() if broken and not workers else nullcontext():
-        try: seen = Counter(int(image.long().sum()) for images, _ in DataLoader(folder, batch, num_workers=workers) for image in images)
+        try:
+            seen = Counter(
+                int(image.long().sum())
+                for images, _ in DataLoader(folder, batch, num_workers=workers)
+                for image in images
+            )
         except ValueError as error:
-            assert "none of the" in str(error) and any(set(range(s, min(s + batch, 12))) <= broken for s in range(0, 12, batch))
+            assert "none of the" in str(error) and any(
+                set(range(s, min(s + batch, 12))) <= broken for s in range(0, 12, batch)
+            )
             return
     assert seen == Counter(int(folder[i][0].long().sum()) for i in range(12) if i not in broken)
     assert {path for path, _ in folder.samples if path in folder.skipped} == {folder.samples[i][0] for i in broken}
@@ -96,7 +115,9 @@ def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, bat
 
 def test_decoding_warns_of_nothing_that_will_go(photos):
     code = f"from mlinfra.data import JpegFolder; [image for image, _ in JpegFolder({str(photos)!r})]"
-    done = subprocess.run([sys.executable, "-W", "error::DeprecationWarning", "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning", "-c", code], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -21,10 +21,22 @@ from mlinfra.models import GluonCNN, resnet18, resnet50
 from mlinfra.views import memory as memory_views
 
 ZOO = {
-    "cnn": (GluonCNN, (1, 28, 28)), "resnet18": (lambda: resnet18(10), (3, 32, 32)), "resnet50": (lambda: resnet50(10), (3, 32, 32)),
+    "cnn": (GluonCNN, (1, 28, 28)),
+    "resnet18": (lambda: resnet18(10), (3, 32, 32)),
+    "resnet50": (lambda: resnet50(10), (3, 32, 32)),
     "vit": (lambda: VisionTransformer(32, 8, 2, 4, 64, 128), (3, 32, 32)),
-    "encoder": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2, enable_nested_tensor=False), (20, 32)),
-    "encoder without dropout": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False), (20, 32)),
+    "encoder": (
+        lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2, enable_nested_tensor=False
+        ),
+        (20, 32),
+    ),
+    "encoder without dropout": (
+        lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False
+        ),
+        (20, 32),
+    ),
 }
 
 
@@ -33,18 +45,36 @@ def pair(width, out=None): return nn.Sequential(nn.Linear(width, out or width), 
 
 # ---- prediction and measurement
 
-@pytest.mark.parametrize("name, batch, precision", [(name, batch, precision) for name in ZOO for batch, precision in ((2, "fp32"), (5, "fp32"), (3, "bf16"))
-                                                    if name != "resnet50" or batch == 2])
+@pytest.mark.parametrize(
+    "name, batch, precision",
+    [
+        (name, batch, precision)
+        for name in ZOO
+        for batch, precision in ((2, "fp32"), (5, "fp32"), (3, "bf16"))
+        if name != "resnet50" or batch == 2
+    ],
+)
 def test_the_estimate_is_what_autograd_keeps(name, batch, precision):
     make, shape = ZOO[name]
     model = make()
-    guess, real = memory.estimate(model, batch, shape, precision=precision), memory.measure(model, batch, shape, precision=precision, device="cpu")
+    guess, real = (
+        memory.estimate(model, batch, shape, precision=precision),
+        memory.measure(model, batch, shape, precision=precision, device="cpu"),
+    )
     assert guess.activations == real.activations > 0
-    assert (guess.params, guess.grads, guess.optimizer, guess.buffers, guess.inputs) == (real.params, real.grads, real.optimizer, real.buffers, real.inputs)
+    assert (guess.params, guess.grads, guess.optimizer, guess.buffers, guess.inputs) == (
+        real.params,
+        real.grads,
+        real.optimizer,
+        real.buffers,
+        real.inputs,
+    )
     assert abs(guess.total / real.total - 1) < 0.01
 
 
-@pytest.mark.parametrize("how", [dict(checkpointing=True), dict(accumulation=2), dict(checkpointing=["layer1.0", "layer3"])])
+@pytest.mark.parametrize(
+    "how", [dict(checkpointing=True), dict(accumulation=2), dict(checkpointing=["layer1.0", "layer3"])]
+)
 def test_with_every_means_of_saving(how):
     model = resnet18(10, "small")
     guess, real = memory.estimate(model, 3, **how), memory.measure(model, 3, device="cpu", **how)
@@ -54,11 +84,17 @@ def test_with_every_means_of_saving(how):
 @pytest.mark.parametrize("optimizer", optimizers.OPTIMIZERS)
 def test_the_state_is_what_the_optimizer_holds(optimizer):
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Flatten(), nn.Linear(20, 7))
-    assert memory.measure(model, 2, (3, 4, 4), optimizer, device="cpu").optimizer == memory.estimate(model, 2, (3, 4, 4), optimizer).optimizer
+    assert (
+        memory.measure(model, 2, (3, 4, 4), optimizer, device="cpu").optimizer
+        == memory.estimate(model, 2, (3, 4, 4), optimizer).optimizer
+    )
 
 
 def test_it_agrees_with_chapter_3():
-    assert saved_bytes(GluonCNN(), torch.zeros(7, 1, 28, 28)) == (found := memory.estimate(GluonCNN(), 7)).activations + found.inputs
+    assert (
+        saved_bytes(GluonCNN(), torch.zeros(7, 1, 28, 28))
+        == (found := memory.estimate(GluonCNN(), 7)).activations + found.inputs
+    )
 
 
 def test_known_answers():
@@ -80,7 +116,11 @@ def test_fp16_is_as_large_as_bf16():
 @given(batch=st.integers(1, 300), more=st.integers(1, 300), width=st.integers(1, 40))
 def test_more_samples_never_take_less(batch, more, width):
     few, many = (memory.estimate(pair(width), size, (width,)) for size in (batch, batch + more))
-    assert few.activations < many.activations and few.total <= many.total and (few.params, few.optimizer) == (many.params, many.optimizer)
+    assert (
+        few.activations < many.activations
+        and few.total <= many.total
+        and (few.params, few.optimizer) == (many.params, many.optimizer)
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -89,7 +129,8 @@ def test_a_sequential_takes_what_its_modules_take(widths, batch):
     blocks = [pair(a, b) for a, b in zip(widths, widths[1:])]
     parts = [memory.estimate(block, batch, (block[0].in_features,)) for block in blocks]
     whole = memory.estimate(nn.Sequential(*blocks), batch, (widths[0],))
-    for name in ("params", "grads", "optimizer", "activations"): assert getattr(whole, name) == sum(getattr(part, name) for part in parts), name
+    for name in ("params", "grads", "optimizer", "activations"):
+        assert getattr(whole, name) == sum(getattr(part, name) for part in parts), name
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +144,12 @@ def test_memory_is_a_straight_line_in_the_batch(lines, name):
 
 
 @settings(max_examples=60, deadline=None)
-@given(limit=st.integers(0, 1 << 28), optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)), stage=st.integers(0, 3), world=st.integers(1, 9))
+@given(
+    limit=st.integers(0, 1 << 28),
+    optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)),
+    stage=st.integers(0, 3),
+    world=st.integers(1, 9),
+)
 def test_the_largest_batch_fits_and_one_more_does_not(limit, optimizer, stage, world):
     line, how = _line(), (optimizer, stage, world)
     most = line.largest(limit, *how)
@@ -126,14 +172,18 @@ def test_shares_hold_the_whole_and_no_more_than_a_byte_each_beyond(sizes, stage,
 def test_from_stage_2_on_a_finished_gradient_is_handed_on():
     model = nn.Sequential(*(nn.Linear(500, 500, bias=False) for _ in range(4)))
     one, two = (memory.estimate(model, 1, (500,), "sgd", sharding_stage=stage, world_size=4).total for stage in (1, 2))
-    assert one - two > 0.5 * sum(p.nbytes for p in model.parameters()), "three of four gradients are shared when the last one is made"
+    assert one - two > 0.5 * sum(p.nbytes for p in model.parameters()), (
+        "three of four gradients are shared when the last one is made"
+    )
 
 
 def test_each_stage_takes_no_more_than_the_one_before():
     found = [memory.estimate(resnet18(10, "small"), 2, sharding_stage=stage, world_size=8) for stage in range(4)]
     static = [f.params + f.grads + f.optimizer for f in found]
     assert static == sorted(static, reverse=True) and static[3] < static[0] / 7
-    assert len({f.activations for f in found}) == 1 and found[3].temporary > found[2].temporary, "stage 3 gathers a block"
+    assert len({f.activations for f in found}) == 1 and found[3].temporary > found[2].temporary, (
+        "stage 3 gathers a block"
+    )
     assert memory.estimate(GluonCNN(), 2, sharding_stage=3, world_size=1) == memory.estimate(GluonCNN(), 2)
 
 
@@ -141,7 +191,9 @@ def test_each_stage_takes_no_more_than_the_one_before():
 def test_the_root_of_n_is_the_best_number_of_segments(blocks):
     unit, needs = 4 * 32 * 64, {}
     for count in (n for n in range(1, blocks + 1) if blocks % n == 0):
-        found = memory.estimate(recompute.segments([pair(32) for _ in range(blocks)], count), 64, (32,), "sgd", checkpointing=True)
+        found = memory.estimate(
+            recompute.segments([pair(32) for _ in range(blocks)], count), 64, (32,), "sgd", checkpointing=True
+        )
         assert found.activations == (count - 1) * unit
         needs[count] = found.activations + found.temporary
     assert min(needs, key=needs.get) == blocks ** 0.5
@@ -170,7 +222,13 @@ class Tied(nn.Module):
 
 def test_a_model_without_parameters():
     found = memory.estimate(Nothing(), 4, (10,))
-    assert (found.params, found.grads, found.optimizer, found.activations, found.inputs) == (0, 0, 0, 0, 160) and found.total == 320
+    assert (found.params, found.grads, found.optimizer, found.activations, found.inputs) == (
+        0,
+        0,
+        0,
+        0,
+        160,
+    ) and found.total == 320
     assert memory.measure(Nothing(), 4, (10,), device="cpu").total == 320
 
 
@@ -240,19 +298,36 @@ class Decides(nn.Module):
 
 
 def test_a_model_that_looks_at_values_is_refused():
-    with pytest.raises(ValueError, match="Decides decides by values.*only `measure`"): memory.estimate(Decides(), 2, (4,))
+    with pytest.raises(ValueError, match="Decides decides by values.*only `measure`"):
+        memory.estimate(Decides(), 2, (4,))
 
 
-@pytest.mark.parametrize("wrong, says", [
-    (dict(batch_size=0), "batch_size must be at least 1, got 0"), (dict(batch_size=2.5), "batch_size must be"),
-    (dict(batch_size=float("nan")), "batch_size must be a whole number"), (dict(input_shape=(1, 0, 28)), "each of input_shape must be at least 1, got 0"),
-    (dict(sample=torch.zeros(1, 1, 28, 28), input_shape=(1, 28, 28)), "pass sample= or input_shape="), (dict(sample="x"), "must hold a tensor of samples"),
-    (dict(step="loss"), "step must be a function"),
-    (dict(optimizer="lion"), "optimizer must be one of sgd, momentum, adam, adamw, adafactor, got 'lion'"), (dict(precision="fp8"), "precision must be one of"),
-    (dict(sharding_stage=4), "sharding_stage must be one of 0, 1, 2, 3, got 4"), (dict(sharding_stage=True), "sharding_stage must be"), (dict(world_size=0), "world_size must be"),
-    (dict(accumulation=0), "accumulation must be"), (dict(checkpointing="layer9"), "must name blocks of the model, got 'layer9'; its top-level blocks are features, classifier"),
-    (dict(checkpointing=[]), "has no top-level block"), (dict(model=nn.Linear(2, 2)), "input_shape must be given for Linear"),
-    (dict(model=nn.LSTM(4, 4), input_shape=(5, 4)), "recurrent layers keep"), (dict(model=nn.LazyLinear(2), input_shape=(3,)), "parameters without a shape")])
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        (dict(batch_size=0), "batch_size must be at least 1, got 0"),
+        (dict(batch_size=2.5), "batch_size must be"),
+        (dict(batch_size=float("nan")), "batch_size must be a whole number"),
+        (dict(input_shape=(1, 0, 28)), "each of input_shape must be at least 1, got 0"),
+        (dict(sample=torch.zeros(1, 1, 28, 28), input_shape=(1, 28, 28)), "pass sample= or input_shape="),
+        (dict(sample="x"), "must hold a tensor of samples"),
+        (dict(step="loss"), "step must be a function"),
+        (dict(optimizer="lion"), "optimizer must be one of sgd, momentum, adam, adamw, adafactor, got 'lion'"),
+        (dict(precision="fp8"), "precision must be one of"),
+        (dict(sharding_stage=4), "sharding_stage must be one of 0, 1, 2, 3, got 4"),
+        (dict(sharding_stage=True), "sharding_stage must be"),
+        (dict(world_size=0), "world_size must be"),
+        (dict(accumulation=0), "accumulation must be"),
+        (
+            dict(checkpointing="layer9"),
+            "must name blocks of the model, got 'layer9'; its top-level blocks are features, classifier",
+        ),
+        (dict(checkpointing=[]), "has no top-level block"),
+        (dict(model=nn.Linear(2, 2)), "input_shape must be given for Linear"),
+        (dict(model=nn.LSTM(4, 4), input_shape=(5, 4)), "recurrent layers keep"),
+        (dict(model=nn.LazyLinear(2), input_shape=(3,)), "parameters without a shape"),
+    ],
+)
 def test_nonsense_is_refused(wrong, says):
     with pytest.raises(ValueError, match=says): memory.estimate(**dict(model=GluonCNN(), batch_size=2) | wrong)
 
@@ -310,8 +385,12 @@ class Allocator:
         if batch > self.most: raise self.error()
 
 
-ERRORS = [lambda: torch.OutOfMemoryError("full"), MemoryError, lambda: RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"),
-          lambda: RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling")]
+ERRORS = [
+    lambda: torch.OutOfMemoryError("full"),
+    MemoryError,
+    lambda: RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"),
+    lambda: RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"),
+]
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -326,7 +405,11 @@ def test_out_of_memory_is_survived_without_a_leak(error):
 @given(most=st.integers(1, 3_000), start=st.integers(1, 3_000))
 def test_the_search_finds_the_largest(most, start):
     found, tried = batch_search.search_down(lambda batch: batch <= most, start)
-    assert found == min(most, start) and len(tried) <= 4 + 2 * start.bit_length() and len({batch for batch, _ in tried}) == len(tried)
+    assert (
+        found == min(most, start)
+        and len(tried) <= 4 + 2 * start.bit_length()
+        and len({batch for batch, _ in tried}) == len(tried)
+    )
 
 
 @given(largest=st.integers(1, 500), wanted=st.integers(1, 5_000))
@@ -343,7 +426,15 @@ def test_accumulation_makes_up_for_a_small_batch():
     assert (plan.largest, plan.batch_size, plan.accumulation) == (96, 96, 1)
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), RuntimeError("mat1 and mat2 shapes cannot be multiplied"), KeyboardInterrupt(), Stopped("stopped")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no"),
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        KeyboardInterrupt(),
+        Stopped("stopped"),
+    ],
+)
 def test_other_errors_come_through_as_they_are(error):
     calls = []
     def attempt(batch): calls.append(batch); raise error
@@ -357,7 +448,8 @@ def test_a_stop_ends_the_search():
 
 
 def test_nothing_fits():
-    with pytest.raises(MemoryError, match="not even a batch of 1 trains: 8, "): memory.find_batch_size(Allocator(0), start=8)
+    with pytest.raises(MemoryError, match="not even a batch of 1 trains: 8, "):
+        memory.find_batch_size(Allocator(0), start=8)
 
 
 def test_the_search_begins_at_the_estimate():
@@ -380,8 +472,14 @@ def test_a_trial_accumulates_where_the_global_batch_asks_for_it(monkeypatch):
     passes, forward = [], GluonCNN.forward
     monkeypatch.setattr(GluonCNN, "forward", lambda self, x: (passes.append(len(x)), forward(self, x))[1])
     plan = memory.find_batch_size(GluonCNN(), global_batch=16, world_size=2, start=2, steps=3, device="cpu")
-    assert passes == [2] * 6 and (plan.batch_size, plan.accumulation, plan.world_size, plan.global_batch) == (2, 4, 2, 16)
-    with pytest.raises(ValueError, match="multiple of world_size, got 15 and 2"): memory.find_batch_size(GluonCNN(), global_batch=15, world_size=2)
+    assert passes == [2] * 6 and (plan.batch_size, plan.accumulation, plan.world_size, plan.global_batch) == (
+        2,
+        4,
+        2,
+        16,
+    )
+    with pytest.raises(ValueError, match="multiple of world_size, got 15 and 2"):
+        memory.find_batch_size(GluonCNN(), global_batch=15, world_size=2)
 
 
 LIMITED = """
@@ -416,17 +514,31 @@ def test_a_process_that_really_runs_out():
 # ---- words and picture
 
 def test_the_panel_says_what_the_estimate_says():
-    plan = memory_views.MemoryPlan("GluonCNN, 28 px", "bf16", "adamw", 128, 1, False, 2, 4, hardware.DEVICES["A100 40 GB"])
-    assert plan.footprint() == memory.estimate(GluonCNN(), 128, optimizer="adamw", precision="bf16", sharding_stage=2, world_size=4)
-    assert "on each of 4 ranks and fits" in memory_views.describe_plan(plan) and "global batch is 512." in memory_views.describe_plan(plan)
+    plan = memory_views.MemoryPlan(
+        "GluonCNN, 28 px", "bf16", "adamw", 128, 1, False, 2, 4, hardware.DEVICES["A100 40 GB"]
+    )
+    assert plan.footprint() == memory.estimate(
+        GluonCNN(), 128, optimizer="adamw", precision="bf16", sharding_stage=2, world_size=4
+    )
+    assert "on each of 4 ranks and fits" in memory_views.describe_plan(
+        plan
+    ) and "global batch is 512." in memory_views.describe_plan(plan)
     every = replace(plan, precision="fp16", checkpointing=True, accumulation=8)
-    assert every.footprint() == memory.estimate(GluonCNN(), 128, None, "adamw", "fp16", 2, 4, checkpointing=True, accumulation=8)
+    assert every.footprint() == memory.estimate(
+        GluonCNN(), 128, None, "adamw", "fp16", 2, 4, checkpointing=True, accumulation=8
+    )
     with pytest.raises(ValueError, match="set the world size to 1"): memory_views.measure_plan(plan, 1e9)
-    with pytest.raises(ValueError, match="choose a smaller batch"): memory_views.measure_plan(replace(plan, world_size=1), 1e3)
+    with pytest.raises(ValueError, match="choose a smaller batch"):
+        memory_views.measure_plan(replace(plan, world_size=1), 1e3)
 
 
 @settings(max_examples=30, deadline=None)
-@given(batch=st.integers(1, 10_000), optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)), stage=st.integers(0, 3), world=st.integers(1, 64))
+@given(
+    batch=st.integers(1, 10_000),
+    optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)),
+    stage=st.integers(0, 3),
+    world=st.integers(1, 64),
+)
 def test_the_bars_parts_add_up(batch, optimizer, stage, world):
     found = _line().at(batch, optimizer, stage, world)
     parts = found.parts()
@@ -435,8 +547,14 @@ def test_the_bars_parts_add_up(batch, optimizer, stage, world):
 
 def test_the_driver_is_asked_where_there_is_a_gpu(monkeypatch):
     import types
-    fake = types.SimpleNamespace(nvmlInit=lambda: None, nvmlShutdown=lambda: None, nvmlDeviceGetHandleByIndex=lambda i: i, nvmlDeviceGetName=lambda h: b"Test GPU",
-                                 nvmlDeviceGetMemoryInfo=lambda h: types.SimpleNamespace(total=123))
+
+    fake = types.SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetHandleByIndex=lambda i: i,
+        nvmlDeviceGetName=lambda h: b"Test GPU",
+        nvmlDeviceGetMemoryInfo=lambda h: types.SimpleNamespace(total=123),
+    )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda i: (7, 5))
@@ -454,13 +572,16 @@ class TwoTowers(nn.Module):
     def forward(self, ids, mask): return self.scores(self.words(ids) * mask[..., None])
 
 
-def next_word(model, batch): return nn.functional.cross_entropy(model(batch["ids"], batch["mask"]).flatten(0, 1), batch["next"].flatten())
+def next_word(model, batch):
+    return nn.functional.cross_entropy(model(batch["ids"], batch["mask"]).flatten(0, 1), batch["next"].flatten())
 
 
 IDS, MASK = torch.ones(2, 6, dtype=torch.int64), torch.ones(2, 6)
 SAMPLES = {
-    "by name": (dict(ids=IDS, mask=MASK), None), "two inputs and targets": (((IDS, MASK), torch.zeros(2, 50)), None),
-    "with a loss": ({"ids": IDS, "mask": MASK, "next": IDS, "note": "x"}, next_word), "of numpy": (dict(ids=IDS.numpy(), mask=MASK.numpy()), None),
+    "by name": (dict(ids=IDS, mask=MASK), None),
+    "two inputs and targets": (((IDS, MASK), torch.zeros(2, 50)), None),
+    "with a loss": ({"ids": IDS, "mask": MASK, "next": IDS, "note": "x"}, next_word),
+    "of numpy": (dict(ids=IDS.numpy(), mask=MASK.numpy()), None),
 }
 
 
@@ -484,9 +605,15 @@ def test_the_loss_of_a_pair_counts():
 
 
 def test_a_wrong_shape_is_one_sentence(capfd):
-    for model, shape in ((nn.Sequential(nn.Linear(10, 5)), (7,)), (GluonCNN(), (1, 32, 32)), (nn.Sequential(nn.BatchNorm2d(3)), (3, 4)),
-                         (VisionTransformer(32, 8, 2, 4, 64, 128), (3, 40, 40)), (nn.Embedding(10, 4), (5,))):
-        with pytest.raises(ValueError, match=f"{type(model).__name__} does not run on a batch of shape") as raised: memory.estimate(model, 2, shape)
+    for model, shape in (
+        (nn.Sequential(nn.Linear(10, 5)), (7,)),
+        (GluonCNN(), (1, 32, 32)),
+        (nn.Sequential(nn.BatchNorm2d(3)), (3, 4)),
+        (VisionTransformer(32, 8, 2, 4, 64, 128), (3, 40, 40)),
+        (nn.Embedding(10, 4), (5,)),
+    ):
+        with pytest.raises(ValueError, match=f"{type(model).__name__} does not run on a batch of shape") as raised:
+            memory.estimate(model, 2, shape)
         assert "\n" not in str(raised.value)
     said = capfd.readouterr()
     assert said.out == said.err == "", "nothing of the library's log"
@@ -494,7 +621,8 @@ def test_a_wrong_shape_is_one_sentence(capfd):
 
 def test_bf16_is_refused_where_the_device_has_none():
     plan = memory_views.MemoryPlan("GluonCNN, 28 px", "fp32", "adam", 8, 1, False, 0, 1, hardware.DEVICES["T4 16 GB"])
-    with pytest.raises(ValueError, match="bf16 needs compute capability 8.0, T4 16 GB has 7.5"): replace(plan, precision="bf16")
+    with pytest.raises(ValueError, match="bf16 needs compute capability 8.0, T4 16 GB has 7.5"):
+        replace(plan, precision="bf16")
     assert replace(plan, precision="bf16", device=hardware.DEVICES["RTX 4090 24 GB"]).footprint().total > 0
 
 
@@ -502,15 +630,24 @@ def test_start_and_limit_hold_together():
     how = dict(device="cpu", input_shape=(32,))
     model = pair(32)
     fits = memory.profile(model, (32,)).largest(1 << 20, margin=memory.HOST_MARGIN)
-    assert memory.find_batch_size(model, limit=1 << 20, start=10**6, **how).tried[0] == (fits, True), "not ten thousand times too much"
+    assert memory.find_batch_size(model, limit=1 << 20, start=10**6, **how).tried[0] == (fits, True), (
+        "not ten thousand times too much"
+    )
     assert memory.find_batch_size(model, limit=1 << 20, start=3, **how).tried == ((3, True),)
-    with pytest.raises(ValueError, match="limit= is compared with an estimate"): memory.find_batch_size(Allocator(3), limit=1e9, start=8)
+    with pytest.raises(ValueError, match="limit= is compared with an estimate"):
+        memory.find_batch_size(Allocator(3), limit=1e9, start=8)
 
 
-@given(need=st.integers(0, 10**12), have=st.integers(0, 10**12), margin=st.sampled_from([0.0, memory.GPU_MARGIN, memory.HOST_MARGIN]))
+@given(
+    need=st.integers(0, 10**12),
+    have=st.integers(0, 10**12),
+    margin=st.sampled_from([0.0, memory.GPU_MARGIN, memory.HOST_MARGIN]),
+)
 def test_fits_keeps_the_margin(need, have, margin):
     words = memory.fits_text(need, have, margin)
-    assert words.startswith("fits, ") == (need + int(need * margin) <= have) and words.startswith("does not fit") == (need > have)
+    assert words.startswith("fits, ") == (need + int(need * margin) <= have) and words.startswith("does not fit") == (
+        need > have
+    )
 
 
 PROCESS = """
@@ -532,7 +669,10 @@ def test_the_parts_of_a_process_are_the_estimate_what_libraries_borrow_and_free_
     assert out.returncode == 0, out.stderr
     guess, handed_out, risen = map(int, out.stdout.split())
     if handed_out: assert 0.98 * guess < handed_out < 1.1 * guess, "tensors, and what libraries keep beside them"
-    if risen: assert 0.9 * guess < risen < (1 + memory.HOST_MARGIN + 0.1) * guess, "free blocks that the C library keeps: within the margin, and the libraries' part"
+    if risen:
+        assert 0.9 * guess < risen < (1 + memory.HOST_MARGIN + 0.1) * guess, (
+            "free blocks that the C library keeps: within the margin, and the libraries' part"
+        )
 
 
 # ---- on a GPU
@@ -540,10 +680,17 @@ def test_the_parts_of_a_process_are_the_estimate_what_libraries_borrow_and_free_
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("make, shape, batch", [(resnet18, (3, 224, 224), 64), (resnet50, (3, 224, 224), 32), ZOO["encoder"] + (256,)], ids=["resnet18", "resnet50", "encoder"])
+@pytest.mark.parametrize(
+    "make, shape, batch",
+    [(resnet18, (3, 224, 224), 64), (resnet50, (3, 224, 224), 32), ZOO["encoder"] + (256,)],
+    ids=["resnet18", "resnet50", "encoder"],
+)
 def test_the_total_is_within_five_percent_of_the_allocators_peak(make, shape, batch, precision):
     model = make().cuda()
-    guess, real = memory.estimate(model, batch, shape, precision=precision), memory.measure(model, batch, shape, precision=precision, device="cuda")
+    guess, real = (
+        memory.estimate(model, batch, shape, precision=precision),
+        memory.measure(model, batch, shape, precision=precision, device="cuda"),
+    )
     assert abs(guess.total / real.total - 1) < 0.05
 
 

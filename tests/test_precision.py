@@ -1,4 +1,5 @@
-"""Precision: formats against torch's dtypes, scaling and autocast against torch.amp, arithmetic of the roofline, and fit in each precision."""
+"""Precision: formats against torch's dtypes, scaling and autocast against torch.amp, arithmetic of the roofline, and
+fit in each precision."""
 import math
 from types import SimpleNamespace
 
@@ -19,10 +20,18 @@ from mlinfra.precision import FORMATS
 from mlinfra.training import fit
 from mlinfra.views import precision as precision_views
 
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "fp8 e4m3": torch.float8_e4m3fn, "fp8 e5m2": torch.float8_e5m2}
+DTYPES = {
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp8 e4m3": torch.float8_e4m3fn,
+    "fp8 e5m2": torch.float8_e5m2,
+}
 CPU = dict(device="cpu", progress=False)
 formats, dtypes = st.sampled_from(list(FORMATS.values())), st.sampled_from(list(DTYPES))
-bits = st.tuples(st.integers(0, 1), st.integers(0, 255), st.integers(0, 2**23 - 1))  # else small codes would be drawn most of the time
+bits = st.tuples(
+    st.integers(0, 1), st.integers(0, 255), st.integers(0, 2**23 - 1)
+)  # else small codes would be drawn most of the time
 patterns = bits.map(lambda fields: FORMATS["fp32"].decode(fields[0] << 31 | fields[1] << 23 | fields[2]))
 numbers = patterns.filter(math.isfinite)
 
@@ -38,7 +47,8 @@ def test_rounding_is_torchs(name, value):
     theirs, f = float(torch.tensor(value, dtype=torch.float32).to(DTYPES[name]).float()), FORMATS[name]
     ours = f.round(value)
     assert same(float(precision.quantize(torch.tensor(value), f)), ours)
-    if f.finite and abs(value) > 448 and math.isnan(ours): assert math.isnan(theirs) or theirs == math.copysign(448, value)  # newer releases of torch saturate
+    if f.finite and abs(value) > 448 and math.isnan(ours):
+        assert math.isnan(theirs) or theirs == math.copysign(448, value)  # newer releases of torch saturate
     else: assert same(ours, theirs)
 
 
@@ -85,20 +95,36 @@ def test_a_float_beyond_fp32_rounds_like_any_other():
         assert math.copysign(1, f.round(-0.0)) == -1
 
 
-@pytest.mark.parametrize("wrong, says", [
-    (lambda: precision.Format("x", 0, 3), "exponent_bits must be at least 1, got 0"), (lambda: precision.Format("x", 8, 52), "mantissa_bits must be at most 24, got 52"),
-    (lambda: FORMATS["fp8 e5m2"].decode(256), "a code of fp8 e5m2 lies between 0 and 255, got 256"), (lambda: FORMATS["fp16"].decode(-1), "got -1"),
-    (lambda: FORMATS["fp16"].spacing(1e5), "within fp16's range of ±65504"), (lambda: FORMATS["fp16"].spacing(math.nan), "got nan"),
-    (lambda: precision_views.describe_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"), (lambda: precision_views.draw_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
-    (lambda: precision.quantize(torch.tensor([1]), FORMATS["fp16"]), "tensor must hold floats"), (lambda: precision.stagnation_point(0, FORMATS["fp16"]), "value must be a finite number above 0"),
-    (lambda: precision.Exponents().underflow(FORMATS["fp16"], 3.0), "scale must be a power of two"), (lambda: precision.LossScaler(growth=1.0), "growth must be above 1"),
-    (lambda: precision.LossScaler(scale=math.nan), "scale must be a finite number"), (lambda: precision.GradientExponents(every=0), "every must be at least 1, got 0"),
-    (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"), (lambda: roofline.layer_traffic(nn.ReLU(), (1,), 1, "fp64"), "precision must be one of"),
-    (lambda: hardware.ROOFLINES["V100 32 GB"].rate("bf16"), "must be one of fp32, fp16 for V100 32 GB, got 'bf16'"), (lambda: hardware.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
-    (lambda: comparison.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"), (lambda: comparison.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
-    (lambda: precision_views.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
-    (lambda: roofline.layer_traffic(nn.ReLU(), (0,), 1), "each of input_shape must be at least 1, got 0"), (lambda: costs_room.step_work(nn.Linear(1, 1), (1,), 0), "batch_size must be at least 1"),
-    (lambda: costs_room.measure_costs("fp64", "cpu"), "precision must be one of"), (lambda: costs_room.measure_costs("fp32", "cpu", repeats=0), "repeats must be at least 1, got 0")])
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        (lambda: precision.Format("x", 0, 3), "exponent_bits must be at least 1, got 0"),
+        (lambda: precision.Format("x", 8, 52), "mantissa_bits must be at most 24, got 52"),
+        (lambda: FORMATS["fp8 e5m2"].decode(256), "a code of fp8 e5m2 lies between 0 and 255, got 256"),
+        (lambda: FORMATS["fp16"].decode(-1), "got -1"),
+        (lambda: FORMATS["fp16"].spacing(1e5), "within fp16's range of ±65504"),
+        (lambda: FORMATS["fp16"].spacing(math.nan), "got nan"),
+        (lambda: precision_views.describe_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
+        (lambda: precision_views.draw_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
+        (lambda: precision.quantize(torch.tensor([1]), FORMATS["fp16"]), "tensor must hold floats"),
+        (lambda: precision.stagnation_point(0, FORMATS["fp16"]), "value must be a finite number above 0"),
+        (lambda: precision.Exponents().underflow(FORMATS["fp16"], 3.0), "scale must be a power of two"),
+        (lambda: precision.LossScaler(growth=1.0), "growth must be above 1"),
+        (lambda: precision.LossScaler(scale=math.nan), "scale must be a finite number"),
+        (lambda: precision.GradientExponents(every=0), "every must be at least 1, got 0"),
+        (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"),
+        (lambda: roofline.layer_traffic(nn.ReLU(), (1,), 1, "fp64"), "precision must be one of"),
+        (lambda: hardware.ROOFLINES["V100 32 GB"].rate("bf16"), "must be one of fp32, fp16 for V100 32 GB, got 'bf16'"),
+        (lambda: hardware.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
+        (lambda: comparison.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"),
+        (lambda: comparison.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
+        (lambda: precision_views.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
+        (lambda: roofline.layer_traffic(nn.ReLU(), (0,), 1), "each of input_shape must be at least 1, got 0"),
+        (lambda: costs_room.step_work(nn.Linear(1, 1), (1,), 0), "batch_size must be at least 1"),
+        (lambda: costs_room.measure_costs("fp64", "cpu"), "precision must be one of"),
+        (lambda: costs_room.measure_costs("fp32", "cpu", repeats=0), "repeats must be at least 1, got 0"),
+    ],
+)
 def test_nonsense_is_refused_with_the_value(wrong, says):
     with pytest.raises(ValueError) as raised: wrong()
     assert says in str(raised.value)
@@ -143,8 +169,12 @@ def test_halfway_goes_to_the_even_code(f, part):
 
 
 @settings(max_examples=200, deadline=None)
-@given(name=st.sampled_from(["fp16", "bf16", "fp8 e4m3", "fp8 e5m2"]), power=st.integers(-3, 12), zeros=st.integers(0, 3),
-       places=st.lists(st.tuples(st.floats(1.01, 1.99), st.integers(-3, 3)), min_size=1, max_size=20))
+@given(
+    name=st.sampled_from(["fp16", "bf16", "fp8 e4m3", "fp8 e5m2"]),
+    power=st.integers(-3, 12),
+    zeros=st.integers(0, 3),
+    places=st.lists(st.tuples(st.floats(1.01, 1.99), st.integers(-3, 3)), min_size=1, max_size=20),
+)
 def test_underflow_by_exponents_is_underflow_by_conversion(name, power, zeros, places):
     f = FORMATS[name]
     if name == "bf16": power = 0  # fp32 does not reach further down
@@ -152,12 +182,19 @@ def test_underflow_by_exponents_is_underflow_by_conversion(name, power, zeros, p
     values = torch.tensor([m * 2.0 ** (edge + offset - power) for m, offset in places] + [0.0] * zeros)
     kept = precision.Exponents.of(values)
     lost = sum(f.round(v * 2.0**power) == 0 for v in values.tolist() if v)
-    assert (kept.total, kept.zeros) == (len(places), zeros) and kept.underflow(f, 2.0**power) == pytest.approx(lost / len(places))
+    assert (kept.total, kept.zeros) == (len(places), zeros) and kept.underflow(f, 2.0**power) == pytest.approx(
+        lost / len(places)
+    )
 
 
 def test_exponents_add_up_and_leave_out_what_is_not_a_number():
-    a, b = precision.Exponents.of(torch.tensor([1.0, 3.0, 0.0])), precision.Exponents.of(torch.tensor([2.5, math.nan, -math.inf]))
-    assert a + b == precision.Exponents({0: 1, 1: 2}, 1) and precision.Exponents.of(torch.zeros(3)) == precision.Exponents({}, 3)
+    a, b = (
+        precision.Exponents.of(torch.tensor([1.0, 3.0, 0.0])),
+        precision.Exponents.of(torch.tensor([2.5, math.nan, -math.inf])),
+    )
+    assert a + b == precision.Exponents({0: 1, 1: 2}, 1) and precision.Exponents.of(
+        torch.zeros(3)
+    ) == precision.Exponents({}, 3)
     assert precision.Exponents({16: 1, 15: 3}).overflow(FORMATS["fp16"]) == 0.25
 
 
@@ -179,18 +216,26 @@ def test_the_observer_counts_every_so_many_steps_and_leaves_no_hook():
 def test_the_observer_does_not_change_the_run():
     twins = [models.GluonCNN(), models.GluonCNN()]
     twins[1].load_state_dict(twins[0].state_dict())
-    for model, observers in zip(twins, ([], [precision.GradientExponents(1)])): fit(model, BatchLoader(tiny(), 16), observers=observers, **CPU)
+    for model, observers in zip(twins, ([], [precision.GradientExponents(1)])):
+        fit(model, BatchLoader(tiny(), 16), observers=observers, **CPU)
     for a, b in zip(*(m.parameters() for m in twins)): assert torch.equal(a, b)
 
 
 # ---- loss scaling
 
 @settings(max_examples=50, deadline=None)
-@given(events=st.lists(st.sampled_from([1.0, 1.0, 1.0, math.inf, math.nan, -math.inf]), max_size=40), interval=st.integers(1, 5), start=st.integers(-20, 120))
+@given(
+    events=st.lists(st.sampled_from([1.0, 1.0, 1.0, math.inf, math.nan, -math.inf]), max_size=40),
+    interval=st.integers(1, 5),
+    start=st.integers(-20, 120),
+)
 def test_scaling_is_torchs_step_by_step(events, interval, start):
     twins = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))]
     mine, theirs = (torch.optim.Adam([p], 0.1) for p in twins)
-    scaler, reference = precision.LossScaler(2.0**start, interval=interval), torch.amp.GradScaler("cpu", init_scale=2.0**start, growth_interval=interval)
+    scaler, reference = (
+        precision.LossScaler(2.0**start, interval=interval),
+        torch.amp.GradScaler("cpu", init_scale=2.0**start, growth_interval=interval),
+    )
     for event in events:
         for p, scale, optimizer in ((twins[0], scaler.scaled, mine), (twins[1], reference.scale, theirs)):
             optimizer.zero_grad()
@@ -242,7 +287,11 @@ def test_the_mode_ends_with_its_block():
 
 def test_what_autocast_does_is_found_by_running():
     table = casting.autocast_table("cpu", torch.float16)
-    assert table.loc["matmul"].tolist() == ["float16", "float16", "short"] and table.loc["relu"].tolist() == ["float32", "float16", "as it comes"]
+    assert table.loc["matmul"].tolist() == ["float16", "float16", "short"] and table.loc["relu"].tolist() == [
+        "float32",
+        "float16",
+        "as it comes",
+    ]
 
 
 def test_a_master_copy_moves_where_the_short_weight_cannot():
@@ -276,9 +325,13 @@ rates = st.floats(1e6, 1e15)
 def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
     roof = hardware.Roofline("x", memory, {"fp32": arithmetic}, 0.0, "")
     low, high = roof.attainable(intensity, "fp32"), roof.attainable(intensity * more, "fp32")
-    assert low <= high <= arithmetic and roof.attainable(roof.ridge("fp32") * 1.001, "fp32") == pytest.approx(arithmetic)
+    assert low <= high <= arithmetic and roof.attainable(roof.ridge("fp32") * 1.001, "fp32") == pytest.approx(
+        arithmetic
+    )
     assert roof.seconds(intensity * 1e6, 1e6, "fp32") == pytest.approx(intensity * 1e6 / low)
-    assert hardware.Roofline("x", memory, {"fp32": arithmetic}, 1e3, "").seconds(1.0, 1.0, "fp32") == 1e3, "no operation is over before it is launched"
+    assert hardware.Roofline("x", memory, {"fp32": arithmetic}, 1e3, "").seconds(1.0, 1.0, "fp32") == 1e3, (
+        "no operation is over before it is launched"
+    )
 
 
 @settings(max_examples=4, deadline=None)
@@ -288,10 +341,18 @@ def test_traffic_is_what_goes_through_the_layers(batch, stem):
     with torch.device("meta"): model = models.resnet18(10, stem)
     table, moved = roofline.layer_traffic(model, (channels, side, side), batch), []
     for layer in model.modules():
-        if not any(layer.children()): layer.register_forward_hook(lambda layer, x, out: moved.append(4 * (x[0].numel() + out.numel() + sum(p.numel() for p in layer.parameters()))))
+        if not any(layer.children()):
+            layer.register_forward_hook(
+                lambda layer, x, out: moved.append(
+                    4 * (x[0].numel() + out.numel() + sum(p.numel() for p in layer.parameters()))
+                )
+            )
     model(torch.empty(batch, channels, side, side, device="meta"))
     expected = list(moved)  # later runs append to it
-    assert list(table.bytes) == expected and table.flops.sum() == models.layer_table(model, (channels, side, side), batch).flops.sum()
+    assert (
+        list(table.bytes) == expected
+        and table.flops.sum() == models.layer_table(model, (channels, side, side), batch).flops.sum()
+    )
     assert list(roofline.layer_traffic(model, (channels, side, side), batch, "bf16").bytes * 2) == expected
 
 
@@ -300,7 +361,11 @@ def test_rooflines_and_layers_are_measured_here():
     assert roof.bytes_per_s > 0 and roof.rate("fp32") > 0 and roof.launch_seconds > 0
     model = models.GluonCNN(channels=(2, 2), hidden=8)
     layers = roofline.measure_layers(model, torch.rand(2, 1, 28, 28), repeats=1)
-    assert list(layers.kind) == ["Conv2d", "Conv2d", "Linear", "Linear"] and (layers.flops_per_s > 0).all() and not any(m._forward_pre_hooks for m in model.modules())
+    assert (
+        list(layers.kind) == ["Conv2d", "Conv2d", "Linear", "Linear"]
+        and (layers.flops_per_s > 0).all()
+        and not any(m._forward_pre_hooks for m in model.modules())
+    )
     assert len(precision_views.plot_roofline(roof, {"a": layers}).lines) == 3
 
 
@@ -308,8 +373,12 @@ def test_instructions_are_read_as_linux_writes_them(tmp_path):
     (tmp_path / "intel").write_text("processor\t: 0\nflags\t\t: fpu avx512_bf16 amx_bf16\n\nprocessor\t: 1\n")
     (tmp_path / "arm").write_text("Features\t: fp asimd asimdhp\n")
     (tmp_path / "none").write_text("flags : avx2\n")
-    assert casting.short_instructions(tmp_path / "intel") == ["avx512_bf16", "amx_bf16"] and casting.short_instructions(tmp_path / "arm") == ["asimdhp"]
-    assert casting.short_instructions(tmp_path / "none") == [] and casting.short_instructions(tmp_path / "missing") is None
+    assert casting.short_instructions(tmp_path / "intel") == ["avx512_bf16", "amx_bf16"] and casting.short_instructions(
+        tmp_path / "arm"
+    ) == ["asimdhp"]
+    assert (
+        casting.short_instructions(tmp_path / "none") == [] and casting.short_instructions(tmp_path / "missing") is None
+    )
 
 
 def batch(n=8): return torch.rand(n, 1, 28, 28), torch.arange(n) % 10
@@ -319,7 +388,10 @@ def small(): return models.GluonCNN(channels=(2, 3), hidden=8)
 # ---- the seconds of a step
 
 @settings(max_examples=30, deadline=None)
-@given(prices=st.lists(st.one_of(st.just(0.0), st.floats(0.1, 10)), min_size=3, max_size=3).filter(any), seed=st.integers(0, 999))
+@given(
+    prices=st.lists(st.one_of(st.just(0.0), st.floats(0.1, 10)), min_size=3, max_size=3).filter(any),
+    seed=st.integers(0, 999),
+)
 def test_prices_are_found_again_and_none_is_negative(prices, seed):
     generator = torch.Generator().manual_seed(seed)
     amounts = torch.rand(8, 3, generator=generator, dtype=torch.float64).add(0.1)
@@ -330,16 +402,28 @@ def test_prices_are_found_again_and_none_is_negative(prices, seed):
 
 
 def test_prices_minimise_the_relative_error():
-    assert measure.fit_prices([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), "an unused thing has no price"
+    assert measure.fit_prices([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), (
+        "an unused thing has no price"
+    )
 
 
 def test_no_layer_of_the_predicted_networks_is_in_the_calibration():
-    calibrated = {(layer.weight.shape, shape[1:]) for layer, shape in costs_room.calibration_layers() if hasattr(layer, "weight") and layer.weight.ndim > 1}
-    for make, shape in ((models.GluonCNN, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28)), (models.resnet18, (2, 3, 224, 224)), (models.resnet50, (2, 3, 224, 224))):
+    calibrated = {
+        (layer.weight.shape, shape[1:])
+        for layer, shape in costs_room.calibration_layers()
+        if hasattr(layer, "weight") and layer.weight.ndim > 1
+    }
+    for make, shape in (
+        (models.GluonCNN, (2, 1, 28, 28)),
+        (lambda: models.resnet18(10, "small"), (2, 1, 28, 28)),
+        (models.resnet18, (2, 3, 224, 224)),
+        (models.resnet50, (2, 3, 224, 224)),
+    ):
         found = []
         with torch.device("meta"): model = make()
         for layer in model.modules():
-            if isinstance(layer, (nn.Conv2d, nn.Linear)): layer.register_forward_hook(lambda layer, x, _out: found.append((layer.weight.shape, x[0].shape[1:])))
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                layer.register_forward_hook(lambda layer, x, _out: found.append((layer.weight.shape, x[0].shape[1:])))
         model(torch.empty(shape, device="meta"))
         assert found and not calibrated & set(found)
 
@@ -354,12 +438,27 @@ def test_frozen_layers_cost_no_gradient():
 
 
 def test_a_step_is_the_sum_of_its_layers():
-    made = costs_room.StepCosts("fp32", {("linear", "forward"): [1, 0, 0, 0], ("linear", "backward"): [10, 0, 0, 0], ("pointwise", "forward"): [0, 0, 1, 0],
-                                        ("pointwise", "backward"): [100, 0, 0, 0], ("parameters", "update"): [7, 0, 0.5, 0.25]})
+    made = costs_room.StepCosts(
+        "fp32",
+        {
+            ("linear", "forward"): [1, 0, 0, 0],
+            ("linear", "backward"): [10, 0, 0, 0],
+            ("pointwise", "forward"): [0, 0, 1, 0],
+            ("pointwise", "backward"): [100, 0, 0, 0],
+            ("parameters", "update"): [7, 0, 0.5, 0.25],
+        },
+    )
     model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
-    assert made.phases(model, (3,), 5) == dict(forward=4 * 5 * (3 + 3) + 1 + 4 * 5 * (2 + 2) + 1, backward=10 + 100 + 10, update=7 + 0.5 * 4 + 0.25 * 4 * (8 + 6))
+    assert made.phases(model, (3,), 5) == dict(
+        forward=4 * 5 * (3 + 3) + 1 + 4 * 5 * (2 + 2) + 1,
+        backward=10 + 100 + 10,
+        update=7 + 0.5 * 4 + 0.25 * 4 * (8 + 6),
+    )
     assert made.seconds(model, (3,), 5) == sum(made.phases(model, (3,), 5).values())
-    with pytest.raises(ValueError, match="no price for forward of convolution: the calibration has linear, parameters, pointwise"): made.seconds(nn.Conv2d(8, 8, 1), (8, 4, 4))
+    with pytest.raises(
+        ValueError, match="no price for forward of convolution: the calibration has linear, parameters, pointwise"
+    ):
+        made.seconds(nn.Conv2d(8, 8, 1), (8, 4, 4))
 
 
 def test_costs_are_fitted_to_what_the_layers_take(monkeypatch):
@@ -372,29 +471,45 @@ def test_costs_are_fitted_to_what_the_layers_take(monkeypatch):
     monkeypatch.setattr(costs_room, "calibration_layers", lambda: layers)
     monkeypatch.setattr(costs_room, "interleave", in_turn)
     costs = costs_room.measure_costs("bf16", "cpu", 1, lambda model: torch.optim.Adam(model.parameters()))
-    assert costs.precision == "bf16" and set(costs.prices) == {("linear", "forward"), ("linear", "backward"), ("parameters", "update")}
-    assert costs.phases(nn.Sequential(nn.Linear(8, 8)), (8,), 2) == pytest.approx(dict(forward=3, backward=5, update=2), rel=0.6)
+    assert costs.precision == "bf16" and set(costs.prices) == {
+        ("linear", "forward"),
+        ("linear", "backward"),
+        ("parameters", "update"),
+    }
+    assert costs.phases(nn.Sequential(nn.Linear(8, 8)), (8,), 2) == pytest.approx(
+        dict(forward=3, backward=5, update=2), rel=0.6
+    )
     assert told == dict(repeats=1, warm_up=1), "the warm-up does not count"
 
 
 def test_the_calibration_covers_every_kind():
     kinds = {costs_room.cost_kind(layer) for layer, _ in costs_room.calibration_layers()}
     assert kinds == {"convolution", "narrow convolution", "linear", "norm", "pool", "pointwise"}
-    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))): assert set(costs_room.step_work(make(), shape[1:], shape[0]).kind) <= kinds | {"view"}
+    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))):
+        assert set(costs_room.step_work(make(), shape[1:], shape[0]).kind) <= kinds | {"view"}
 
 
 def test_predictions_stand_beside_what_fit_records(monkeypatch):
     def fake(_model, batches, **_kw):
         size = len(batches[0][0])
-        return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=2.0 + size)] * (len(batches) - 1))
+        return SimpleNamespace(
+            steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=2.0 + size)] * (len(batches) - 1)
+        )
     monkeypatch.setattr(costs_room, "fit", fake)
     costs = SimpleNamespace(precision="fp32", seconds=lambda _model, _shape, batch_size: 3.0 * batch_size)
     table = costs_room.check_predictions(costs, small, (1, 28, 28), (8, 2, 4), steps=2, repeats=1, device="cpu")
-    assert table.index.tolist() == [2, 4, 8] and table.measured.tolist() == [4, 6, 10] and table.never_run.tolist() == [6, 12, 24]
+    assert (
+        table.index.tolist() == [2, 4, 8]
+        and table.measured.tolist() == [4, 6, 10]
+        and table.never_run.tolist() == [6, 12, 24]
+    )
     assert table.run_twice.isna().tolist() == [True, True, False] and table.run_twice[8] == pytest.approx(10)
-    assert table.never_run_error.tolist() == pytest.approx([0.5, 1.0, 1.4]) and table.run_twice_error[8] == pytest.approx(0)
+    assert table.never_run_error.tolist() == pytest.approx([0.5, 1.0, 1.4]) and table.run_twice_error[
+        8
+    ] == pytest.approx(0)
     assert len(precision_views.plot_predictions({"a": table}).lines) == 3
-    with pytest.raises(ValueError, match=r"two sizes for a line, got \[4\]"): costs_room.check_predictions(costs, small, (1, 28, 28), (4, 4), device="cpu")
+    with pytest.raises(ValueError, match=r"two sizes for a line, got \[4\]"):
+        costs_room.check_predictions(costs, small, (1, 28, 28), (4, 4), device="cpu")
 
 
 # ---- fit, in every precision that a CPU has
@@ -404,7 +519,11 @@ def test_fit_computes_in_its_precision_and_keeps_weights_in_fp32(name, dtype):
     kinds, model = [], small()
     model.register_forward_hook(lambda _m, _i, out: kinds.append(out.dtype))
     losses = fit(model, [batch()] * 3, precision=name, **CPU).steps
-    assert set(kinds) == {dtype} and all(p.dtype == torch.float32 for p in model.parameters()) and all(math.isfinite(s.loss) for s in losses)
+    assert (
+        set(kinds) == {dtype}
+        and all(p.dtype == torch.float32 for p in model.parameters())
+        and all(math.isfinite(s.loss) for s in losses)
+    )
 
 
 def test_fp16_shows_observers_true_gradients_and_skips_what_overflowed():
@@ -429,36 +548,50 @@ def test_a_run_that_overflows_for_ever_keeps_its_history():
     x, y = batch()
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     history = fit(model, [(x * math.nan, y)] * 200, precision="fp16", **CPU)
-    assert len(history.steps) == 200 and any("updates skipped" in remark for remark in history.remarks), "the scale has halved down to zero"
+    assert len(history.steps) == 200 and any("updates skipped" in remark for remark in history.remarks), (
+        "the scale has halved down to zero"
+    )
 
 
 def test_what_a_device_lacks_is_said():
-    assert [p for p in PRECISIONS if p != "tf32"] == [check_precision(p, torch.device("cpu")) for p in PRECISIONS if p != "tf32"]
-    with pytest.raises(ValueError, match="tf32 needs a CUDA device, this is cpu: use fp32, bf16 or fp16"): fit(small(), [batch()], precision="tf32", **CPU)
+    assert [p for p in PRECISIONS if p != "tf32"] == [
+        check_precision(p, torch.device("cpu")) for p in PRECISIONS if p != "tf32"
+    ]
+    with pytest.raises(ValueError, match="tf32 needs a CUDA device, this is cpu: use fp32, bf16 or fp16"):
+        fit(small(), [batch()], precision="tf32", **CPU)
 
 
 def test_steps_are_compared_in_turn_with_their_spread(monkeypatch):
     order, seconds = [], {"fp32": 2.0, "bf16": 3.0}
     def fake(_model, batches, precision, channels_last, **_kw):
         order.append((precision, channels_last))
-        return SimpleNamespace(steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=seconds[precision] * len(order))] * (len(batches) - 1))
+        return SimpleNamespace(
+            steps=[SimpleNamespace(seconds=99.0)]
+            + [SimpleNamespace(seconds=seconds[precision] * len(order))] * (len(batches) - 1)
+        )
     monkeypatch.setattr(comparison, "fit", fake)
     table = comparison.compare_precisions(small, batch(), ("fp32", "bf16"), (False,), steps=4, repeats=2, device="cpu")
     assert order == [("fp32", False), ("bf16", False)] * 2
     assert table.step_seconds.tolist() == [4.0, 9.0] and table.ratio["fp32", False] == 1
-    assert (table.low["bf16", False], table.high["bf16", False]) == (12 / 6, 6 / 2) and table.ratio["bf16", False] == 2.5
+    assert (table.low["bf16", False], table.high["bf16", False]) == (12 / 6, 6 / 2) and table.ratio[
+        "bf16", False
+    ] == 2.5
     assert table.bytes["bf16", False] < table.bytes["fp32", False]
 
 
 def test_a_comparison_can_be_stopped():
     def stop(fraction, words):
         if fraction > 0: raise Stopped(words)
-    with pytest.raises(Stopped): comparison.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, repeats=1, device="cpu", report=stop)
+
+    with pytest.raises(Stopped):
+        comparison.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, repeats=1, device="cpu", report=stop)
 
 
 def test_accuracy_has_a_row_for_each_seed_and_repeats():
     loader, test = (lambda seed: BatchLoader(tiny(), 16, shuffle=True, seed=seed)), tiny()
-    first, again = (comparison.accuracy_by_seed(small, loader, test, ("fp32", "bf16"), range(2), device="cpu") for _ in range(2))
+    first, again = (
+        comparison.accuracy_by_seed(small, loader, test, ("fp32", "bf16"), range(2), device="cpu") for _ in range(2)
+    )
     assert first.equals(again) and first.shape == (2, 2) and list(first.columns) == ["fp32", "bf16"]
 
 
@@ -468,8 +601,12 @@ def test_accuracy_has_a_row_for_each_seed_and_repeats():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")
 class TestGpu:
     def test_a_precision_computes_what_it_should(self):
-        losses = {name: fit(models.GluonCNN(), BatchLoader(tiny(), 16), precision=name, device="cuda", progress=False).epochs[0].loss
-                  for name in supported_precisions(torch.device("cuda"))}
+        losses = {
+            name: fit(models.GluonCNN(), BatchLoader(tiny(), 16), precision=name, device="cuda", progress=False)
+            .epochs[0]
+            .loss
+            for name in supported_precisions(torch.device("cuda"))
+        }
         assert all(abs(loss - losses["fp32"]) < 0.2 for loss in losses.values())
 
     def test_rates_steps_and_bytes_are_measured(self):

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-CHAPTERS = [path for path in sorted((Path(__file__).parents[1] / "nbs").glob("[0-9][0-9]_*.ipynb")) if path.name[:2] not in ("00", "98", "99")]
+NBS = Path(__file__).parents[1] / "nbs"
+LESSONS = [path for path in sorted(NBS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] not in ("98", "99")]
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_each_reveal_follows_its_question(path):
-    source = "\n".join("".join(c["source"]) for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    source = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
     asked = {m[1]: m.start() for m in re.finditer(r'predict\("([\w.]+)"', source)}
     revealed = {m[1]: m.start() for m in re.finditer(r'reveal\("([\w.]+)"', source)}
     assert asked and asked.keys() == revealed.keys()

@@ -1,4 +1,5 @@
-"""Sharding: every way equals one process at 2 and 4 ranks, holds and sends what was predicted; offloading; laws of the arithmetic."""
+"""Sharding: every way equals one process at 2 and 4 ranks, holds and sends what was predicted; offloading; laws of
+the arithmetic."""
 import math
 import socket
 import warnings
@@ -26,18 +27,38 @@ from mlinfra.models import GluonCNN
 from mlinfra.training import evaluate, fit, sgd
 from mlinfra.views import sharding as views
 
-# sums of at most 1e5 products in float64, each off by half a unit, in each of at most ten steps; Adam's division magnifies
+# sums of at most 1e5 products in float64, each off by half a unit, in each of at most ten steps; Adam's division
+# magnifies
 # the rounding of gradients that are as small as its eps of 1e-8, and then by at most 1e-3 / 1e-8 of the rate a step
 EXACT = 10 * 1e5 * 1.1e-16
 Uneven = partial(sh.ShardTrial, "uneven", samples=80, global_batch=33, double=True)  # 33, 33, 14: nothing divides
 TRIALS = {way: Uneven(strategy=way) for way in sh.STRATEGIES if way not in ("whole", "fsdp, bf16")}
-MANY = {f"{way}, {optimizer}": Uneven(strategy=way, optimizer=optimizer) for way, optimizer in
-        (("stage 1", "momentum"), ("stage 2", "momentum"), ("stage 3", "momentum"), ("fsdp", "momentum"), ("stage 2", "sgd"),
-         ("stage 3", "adamw"))}
+MANY = {
+    f"{way}, {optimizer}": Uneven(strategy=way, optimizer=optimizer)
+    for way, optimizer in (
+        ("stage 1", "momentum"),
+        ("stage 2", "momentum"),
+        ("stage 3", "momentum"),
+        ("fsdp", "momentum"),
+        ("stage 2", "sgd"),
+        ("stage 3", "adamw"),
+    )
+}
 EMPTY = {f"{way}, an empty share": Uneven(samples=34, strategy=way) for way in ("stage 2", "stage 3", "fsdp")}
-PILED = {f"{way}, piled up": Uneven(accumulation=3, strategy=way) for way in  # micro-batches of 11; the last step: 11 and 3
-         ("stage 0", "stage 1", "stage 2", "stage 3", "fsdp", "fsdp, kept")}
-SHORT = {f"{way}, a short step": Uneven(samples=23, accumulation=3, strategy=way) for way in ("stage 3", "fsdp")}  # 11, 11, 1
+PILED = {
+    f"{way}, piled up": Uneven(accumulation=3, strategy=way)
+    for way in (  # micro-batches of 11; the last step: 11 and 3
+        "stage 0",
+        "stage 1",
+        "stage 2",
+        "stage 3",
+        "fsdp",
+        "fsdp, kept",
+    )
+}
+SHORT = {
+    f"{way}, a short step": Uneven(samples=23, accumulation=3, strategy=way) for way in ("stage 3", "fsdp")
+}  # 11, 11, 1
 SINGLE = {f"{way}, float32": sh.ShardTrial(samples=64, strategy=way)
           for way in ("stage 0", "stage 1", "stage 2", "stage 3", "fsdp", "ZeroRedundancyOptimizer")}
 STACK = {f"{way}, stack": sh.ShardTrial("stack", samples=64, strategy=way) for way in ("stage 1", "stage 2", "stage 3")}
@@ -49,19 +70,27 @@ class Partly(nn.Module):
     "A dense layer outside any block, a block, and a layer that is never used."
     def __init__(self):
         super().__init__()
-        self.first, self.block, self.unused = nn.Linear(5, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)), nn.Linear(2, 2)
+        self.first, self.block, self.unused = (
+            nn.Linear(5, 6),
+            nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)),
+            nn.Linear(2, 2),
+        )
 
     def forward(self, x): return self.block(self.first(x))
 
 
 def partly(stage, micro_batches=2):
-    "Weights after three steps of a model with a part in no block and an unused one; the gradients of micro-batches pile up."
+    """Weights after three steps of a model with a part in no block and an unused one; the gradients of micro-batches
+    pile up."""
     rank, world_size = rank_and_world_size()
     torch.manual_seed(0)
     model, x = Partly().double(), torch.randn(8, 5, dtype=torch.float64)
-    own = OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
+    own = (
+        OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
+    )
     for _ in range(3):
-        for part in x.tensor_split(world_size)[rank].tensor_split(micro_batches): (model(part).square().sum() * world_size / 8).backward()
+        for part in x.tensor_split(world_size)[rank].tensor_split(micro_batches):
+            (model(part).square().sum() * world_size / 8).backward()
         own.step()
         if stage is None: own.zero_grad()
     if stage is None: return torch.cat([p.detach().flatten() for p in model.parameters()])
@@ -88,11 +117,13 @@ class Pair(nn.Module):
 
 
 def sometimes(stage, together=False):
-    "Weights after three steps, whose first micro-batch uses one layer of the block and whose second uses both; backward after each, or after both."
+    """Weights after three steps, whose first micro-batch uses one layer of the block and whose second uses both;
+    backward after each, or after both."""
     rank, world_size = rank_and_world_size()
     torch.manual_seed(0)
     model, x = Sometimes().double(), torch.randn(8, 5, dtype=torch.float64)
-    own = OPTIMIZERS["momentum"](model.parameters()) if stage is None else sh.Sharded(model, "momentum", stage, ["block"])
+    whole = OPTIMIZERS["momentum"](model.parameters()) if stage is None else None
+    own = whole or sh.Sharded(model, "momentum", stage, ["block"])
     for _ in range(3):
         losses, parts = [], [half.tensor_split(world_size)[rank] for half in x.tensor_split(2)]
         for part, both in zip(parts, (False, True)):
@@ -101,11 +132,13 @@ def sometimes(stage, together=False):
         for loss in losses: loss.backward()
         own.step()
         if stage is None: own.zero_grad()
-    with own.whole() if stage is not None else nullcontext(): return torch.cat([p.detach().flatten() for p in model.parameters()])
+    with own.whole() if stage is not None else nullcontext():
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 def inside(stage):
-    "What can be read within `whole`: before, after a forward, and after backward and a step; then the weights afterwards, and the bytes that are kept."
+    """What can be read within `whole`: before, after a forward, and after backward and a step; then the weights
+    afterwards, and the bytes that are kept."""
     torch.manual_seed(0)
     model, x = Partly().double(), torch.ones(2, 5, dtype=torch.float64)
     read = lambda: torch.cat([p.detach().flatten() for p in model.parameters()])
@@ -141,10 +174,18 @@ def other_model():
 
 def other_settings():
     rank, images = rank_and_world_size()[0], first_digits(40)
-    ways = dict(images=dict(train=first_digits(40 + rank)), batch_size=dict(batch_size=8 + rank), epochs=dict(epochs=1 + rank),
-                seed=dict(seed=rank), precision=dict(precision=("fp32", "bf16")[rank % 2]),
-                valid=dict(valid=first_digits(8 + rank)))
-    return {name: refusal(sh.train_sharded, GluonCNN(), **(dict(train=images, device="cpu") | how)) for name, how in ways.items()}
+    ways = dict(
+        images=dict(train=first_digits(40 + rank)),
+        batch_size=dict(batch_size=8 + rank),
+        epochs=dict(epochs=1 + rank),
+        seed=dict(seed=rank),
+        precision=dict(precision=("fp32", "bf16")[rank % 2]),
+        valid=dict(valid=first_digits(8 + rank)),
+    )
+    return {
+        name: refusal(sh.train_sharded, GluonCNN(), **(dict(train=images, device="cpu") | how))
+        for name, how in ways.items()
+    }
 
 
 def wrong_group(): return refusal(sh.Sharded, GluonCNN(), shard_size=3), refusal(sh.fsdp, GluonCNN(), shard_size=3)
@@ -164,7 +205,12 @@ def group(world_size):
     "Everything in one started group, by name."
     calls = {name: (sh.run_shard_trial, trial) for name, trial in EVERY[world_size].items()}
     calls |= {f"partly {stage}": (partly, stage) for stage in range(4)}
-    calls |= {"halves": (sh.try_halves, 7), "few": (few_images,), "other": (other_model,), "wrong group": (wrong_group,)}
+    calls |= {
+        "halves": (sh.try_halves, 7),
+        "few": (few_images,),
+        "other": (other_model,),
+        "wrong group": (wrong_group,),
+    }
     calls |= {f"sometimes {stage}": (sometimes, stage) for stage in range(4)}
     calls |= {f"sometimes {stage}, together": (sometimes, stage, True) for stage in (1, 3)}
     calls |= {f"inside {stage}": (inside, stage) for stage in (1, 3)}
@@ -193,7 +239,8 @@ def once():
 # ---- equal to one process
 
 def steps_apart(run, lr=1e-3):
-    "Where a gradient is mere rounding, Adam may step the other way: twice the rate a step, in sizes of the largest weight."
+    """Where a gradient is mere rounding, Adam may step the other way: twice the rate a step, in sizes of the largest
+    weight."""
     return 2 * lr * len(run.losses) / run.weights.abs().max().item()
 
 
@@ -228,7 +275,9 @@ def test_blocks_leftovers_unused_parameters_and_micro_batches(ranks):
 def test_a_layer_that_only_some_micro_batches_use(ranks):
     for name in ranks[0]:
         if not name.startswith("sometimes"): continue
-        torch.testing.assert_close(ranks[0][name], sometimes(None, "together" in name), msg=lambda words: f"{name}: {words}")
+        torch.testing.assert_close(
+            ranks[0][name], sometimes(None, "together" in name), msg=lambda words: f"{name}: {words}"
+        )
         assert all(torch.equal(ranks[0][name], found[name]) for found in ranks), name
 
 
@@ -249,7 +298,9 @@ def test_an_all_reduce_is_two_halves(ranks):
         same, calls = found["halves"]
         assert same and [call.kind for call in calls] == ["all-reduce", "reduce-scatter", "all-gather"]
         assert {(call.bytes, call.ranks) for call in calls} == {(8 * 7 * len(ranks), len(ranks))}
-        assert calls[0].sent_bytes == calls[1].sent_bytes + calls[2].sent_bytes == ring_bytes(calls[0].bytes, len(ranks))
+        assert (
+            calls[0].sent_bytes == calls[1].sent_bytes + calls[2].sent_bytes == ring_bytes(calls[0].bytes, len(ranks))
+        )
 
 
 # ---- bytes
@@ -271,9 +322,13 @@ def test_padding_is_all_that_uneven_sizes_cost(ranks):
     size = len(ranks)
     for stage in range(1, 4):
         trial, held = TRIALS[f"stage {stage}"], ranks[0][f"stage {stage}"].held
-        blocks = [sum(p.numel() for p in own) for own in zero.blocks_of(GluonCNN(channels=(7, 13), hidden=101)).values()]
+        blocks = [
+            sum(p.numel() for p in own) for own in zero.blocks_of(GluonCNN(channels=(7, 13), hidden=101)).values()
+        ]
         shares = sum(8 * math.ceil(n / size) for n in blocks)
-        assert held.params == (shares if stage == 3 else size * shares) and held.optimizer == 2 * shares + 4 * len(blocks)
+        assert held.params == (shares if stage == 3 else size * shares) and held.optimizer == 2 * shares + 4 * len(
+            blocks
+        )
         assert held.grads == (8 * sum(blocks) if stage == 1 else shares)
         assert held.activations <= trial.predicted(size).activations
 
@@ -290,7 +345,9 @@ def test_what_is_sent_follows_the_formula(ranks):
     n, weights = len(ranks), sum(p.nbytes for p in GluonCNN().parameters())
     sent = {name: sum(call.sent_bytes for call in ranks[0][name].calls) for name in EVERY[n]}
     for stage in range(4):
-        assert sent[f"stage {stage}, float32"] == pytest.approx(sh.wire_bytes(weights, stage, n), rel=1e-4), "but for padding"
+        assert sent[f"stage {stage}, float32"] == pytest.approx(sh.wire_bytes(weights, stage, n), rel=1e-4), (
+            "but for padding"
+        )
     assert sh.wire_bytes(weights, 3, n) <= sent["fsdp, float32"] < 1.02 * sh.wire_bytes(weights, 3, n)
     assert sent["ZeroRedundancyOptimizer, float32"] == pytest.approx(1.5 * sh.wire_bytes(weights, 1, n))
     bf16 = sh.wire_bytes(weights, 3, n, gathered_bytes=weights / 2)
@@ -332,7 +389,9 @@ def test_train_sharded_is_the_run_of_one_process(ranks):
     "97 images in steps of 48: the last step has one image, so that all ranks but one have none."
     torch.manual_seed(0)
     one, digits = GluonCNN().double(), first_digits(97, double=True)
-    history = fit(one, BatchLoader(digits, 48, shuffle=True, seed=0), optimizer=sgd(one, 0.05, 0.5), device="cpu", progress=False)
+    history = fit(
+        one, BatchLoader(digits, 48, shuffle=True, seed=0), optimizer=sgd(one, 0.05, 0.5), device="cpu", progress=False
+    )
     losses = [sum(step) / len(ranks) for step in zip(*(found["digits"].losses for found in ranks))]
     torch.testing.assert_close(losses, [step.loss for step in history.steps], rtol=EXACT, atol=0)
     for found in (rank["digits"] for rank in ranks):
@@ -385,20 +444,35 @@ def test_the_host_optimizer_is_the_optimizer(optimizer, early):
 def test_nonsense_is_refused():
     cnn, frozen, mixed = GluonCNN(), GluonCNN(), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     next(frozen.parameters()).requires_grad = False
-    for how, words in ((dict(sharding_stage=4), "must be one of 0, 1, 2, 3"), (dict(sharding_stage=True), "one of 0, 1, 2, 3"),
-                       (dict(optimizer="adafactor"), "must be one of sgd, momentum, adam, adamw"),
-                       (dict(sharding_stage=2, all_reduce=True), "a way of stage 1"), (dict(shard_size=0), "shard_size must be"),
-                       (dict(shard_size=2), "must divide the world size 1"),
-                       (dict(blocks=["features", "features.0"]), "in two blocks, features and features.0")):
+    for how, words in (
+        (dict(sharding_stage=4), "must be one of 0, 1, 2, 3"),
+        (dict(sharding_stage=True), "one of 0, 1, 2, 3"),
+        (dict(optimizer="adafactor"), "must be one of sgd, momentum, adam, adamw"),
+        (dict(sharding_stage=2, all_reduce=True), "a way of stage 1"),
+        (dict(shard_size=0), "shard_size must be"),
+        (dict(shard_size=2), "must divide the world size 1"),
+        (dict(blocks=["features", "features.0"]), "in two blocks, features and features.0"),
+    ):
         assert words in refusal(sh.Sharded, cnn, **how), how
     assert "features.0.weight has requires_grad=False" in refusal(sh.Sharded, frozen)
     assert "one dtype on one device, got torch.float32 on cpu, torch.float64 on cpu" in refusal(sh.Sharded, mixed)
     for how in (dict(strategy="fsdp 3"), dict(model="vgg"), dict(optimizer="adafactor")):
         assert "must be one of" in refusal(sh.ShardTrial, **how)
     nan, inf = float("nan"), float("inf")
-    for args in ((1, 4, 2), (1, -1, 2), (1, 3, 0), (1, 3, 4, 3), (1, 3, 4, 0), (nan, 1, 2), (-1, 1, 2), (inf, 0, 2), (1, 1, 2, None, nan)):
+    for args in (
+        (1, 4, 2),
+        (1, -1, 2),
+        (1, 3, 0),
+        (1, 3, 4, 3),
+        (1, 3, 4, 0),
+        (nan, 1, 2),
+        (-1, 1, 2),
+        (inf, 0, 2),
+        (1, 1, 2, None, nan),
+    ):
         assert refusal(sh.wire_bytes, *args), args
-    for args in ((-1, 1, 1), (1, 1, 0), (nan, 1, 1), (1, -1, 1), (1, inf, 1)): assert refusal(sh.offload_seconds, *args), args
+    for args in ((-1, 1, 1), (1, 1, 0), (nan, 1, 1), (1, -1, 1), (1, inf, 1)):
+        assert refusal(sh.offload_seconds, *args), args
     assert refusal(offload.measure_offload, 0) and refusal(offload.HostOptimizer, cnn, "adamax")
     assert "torchrun" in refusal(sh.train_sharded, cnn, first_digits(10), device="cpu")
     assert "got 'fp16'" in refusal(sh.train_sharded, cnn, first_digits(10), precision="fp16")
@@ -452,7 +526,9 @@ def test_a_flat_vector_is_its_parameters(shapes, size):
     assert (flats[0].whole[total:] == 0).all()
     for p in flats[0].parameters: p.grad = torch.ones_like(p)
     gradients = flats[0].take_gradients()
-    assert gradients.sum() == total and gradients[:total].eq(1).all() and all(p.grad is None for p in flats[0].parameters)
+    assert (
+        gradients.sum() == total and gradients[:total].eq(1).all() and all(p.grad is None for p in flats[0].parameters)
+    )
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,4 +1,5 @@
-"""Storage: every sample once whoever reads, one simulated device for all processes, and what happens when something breaks."""
+"""Storage: every sample once whoever reads, one simulated device for all processes, and what happens when something
+breaks."""
 import gc
 import multiprocessing
 import os
@@ -26,7 +27,9 @@ SLOW = hardware.StorageModel("slow", 0.002, 200, 1e9, "for tests")  # 5 ms of th
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return jpegs.JpegFolder(jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 23, size=(32, 24), classes=3, progress=False))
+    return jpegs.JpegFolder(
+        jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 23, size=(32, 24), classes=3, progress=False)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +46,12 @@ def fingerprints(samples): return Counter((number(image), label) for image, labe
 
 @given(shards=st.integers(1, 40), slots=st.integers(1, 70), samples=st.integers(0, 30))
 def test_slots_share_every_sample_once(shards, slots, samples):
-    seen = Counter((shard, place) for slot in range(slots) for shard, part, parts in shards_room.shard_share(shards, slot, slots)
-                   for place in range(part, samples, parts))
+    seen = Counter(
+        (shard, place)
+        for slot in range(slots)
+        for shard, part, parts in shards_room.shard_share(shards, slot, slots)
+        for place in range(part, samples, parts)
+    )
     assert seen == Counter((shard, place) for shard in range(shards) for place in range(samples))
 
 
@@ -55,10 +62,31 @@ def test_whole_shards_are_spread_evenly(shards, slots):
 
 
 @settings(max_examples=25, deadline=None)
-@given(world=st.integers(1, 7), shuffle=st.booleans(), seed=st.integers(0, 99), buffer=st.integers(1, 40), block=st.sampled_from([512, 1000, 10_240, 1 << 20]))
+@given(
+    world=st.integers(1, 7),
+    shuffle=st.booleans(),
+    seed=st.integers(0, 99),
+    buffer=st.integers(1, 40),
+    block=st.sampled_from([512, 1000, 10_240, 1 << 20]),
+)
 def test_ranks_read_every_sample_once(folder, shards, world, shuffle, seed, buffer, block):
-    seen = sum((fingerprints(storage.ShardDataset(shards[0].parent, shuffle=shuffle, seed=seed, rank=rank, world_size=world, buffer=buffer, block_bytes=block))
-                for rank in range(world)), Counter())
+    seen = sum(
+        (
+            fingerprints(
+                storage.ShardDataset(
+                    shards[0].parent,
+                    shuffle=shuffle,
+                    seed=seed,
+                    rank=rank,
+                    world_size=world,
+                    buffer=buffer,
+                    block_bytes=block,
+                )
+            )
+            for rank in range(world)
+        ),
+        Counter(),
+    )
     assert seen == fingerprints(folder)
 
 
@@ -68,7 +96,9 @@ def test_workers_read_every_sample_once(folder, shards, world, workers, method):
     for rank in range(world):
         dataset = storage.ShardDataset(shards[0].parent, shuffle=True, rank=rank, world_size=world, read=device)
         seen += fingerprints(DataLoader(dataset, None, num_workers=workers, multiprocessing_context=method))
-    assert seen == fingerprints(folder) and device.reads >= len(shards), "one device for all, forked or spawned; a shared shard is read by each"
+    assert seen == fingerprints(folder) and device.reads >= len(shards), (
+        "one device for all, forked or spawned; a shared shard is read by each"
+    )
 
 
 def test_epochs_differ_and_repeat_also_in_workers_that_persist(shards):
@@ -82,7 +112,9 @@ def test_epochs_differ_and_repeat_also_in_workers_that_persist(shards):
 
 
 def test_the_order_depends_on_the_seed(shards):
-    orders = [[number(x) for x, _ in storage.ShardDataset(shards[0].parent, shuffle=True, seed=seed)] for seed in (0, 0, 1)]
+    orders = [
+        [number(x) for x, _ in storage.ShardDataset(shards[0].parent, shuffle=True, seed=seed)] for seed in (0, 0, 1)
+    ]
     assert orders[0] == orders[1] != orders[2]
 
 
@@ -94,9 +126,15 @@ def test_shards_of_others_are_read(folder, tmp_path):
     for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         with tarfile.open(tmp_path / f"{kind}.tar", "w", format=kind) as tar:
             for key in ("train/" + "x" * 150 + "/a", "train/é"):
-                for extension, content in (("JPG", raw), ("cls", b"7\n"), ("json", b"{}")): shards_room.add_member(tar, f"{key}.{extension}", content)
+                for extension, content in (("JPG", raw), ("cls", b"7\n"), ("json", b"{}")):
+                    shards_room.add_member(tar, f"{key}.{extension}", content)
     samples = list(dataset := storage.ShardDataset(tmp_path))
-    assert len(samples) == 4 and {label for _, label in samples} == {7} and dataset.samples is None and dataset.classes is None
+    assert (
+        len(samples) == 4
+        and {label for _, label in samples} == {7}
+        and dataset.samples is None
+        and dataset.classes is None
+    )
     assert all(torch.equal(image, folder[0][0]) for image, _ in samples)
 
 
@@ -124,7 +162,8 @@ def test_a_truncated_shard_is_named(copied, keep, index):
     path.write_bytes(whole[:keep])
     if not index: (copied / "index.json").unlink()
     if not index and keep == -512 and whole.endswith(bytes(2 * 512 + 512)): return  # only padding was lost
-    with pytest.raises(ValueError, match=r"shard-000002\.tar.*(truncated|index promises)"): list(storage.ShardDataset(copied))
+    with pytest.raises(ValueError, match=r"shard-000002\.tar.*(truncated|index promises)"):
+        list(storage.ShardDataset(copied))
 
 
 def test_a_shard_cut_between_two_samples_is_noticed_without_an_index(copied):
@@ -132,7 +171,8 @@ def test_a_shard_cut_between_two_samples_is_noticed_without_an_index(copied):
     with tarfile.open(path) as tar: end = tar.getmembers()[4].offset
     path.write_bytes(path.read_bytes()[:end])
     with tarfile.open(path) as tar: assert len(tar.getmembers()) == 4, "tarfile itself says nothing"
-    with pytest.raises(ValueError, match=r"shard-000001\.tar is truncated or damaged"): list(shards_room.read_shard(path))
+    with pytest.raises(ValueError, match=r"shard-000001\.tar is truncated or damaged"):
+        list(shards_room.read_shard(path))
 
 
 def test_a_damaged_header_in_the_middle_is_noticed(copied):
@@ -141,7 +181,8 @@ def test_a_damaged_header_in_the_middle_is_noticed(copied):
     raw = bytearray(path.read_bytes())
     raw[place:place + 100] = b"\xff" * 100
     path.write_bytes(raw)
-    with pytest.raises(ValueError, match=r"shard-000001\.tar is truncated or damaged"): list(storage.ShardDataset(copied))
+    with pytest.raises(ValueError, match=r"shard-000001\.tar is truncated or damaged"):
+        list(storage.ShardDataset(copied))
 
 
 def test_a_missing_shard_is_named_at_once(copied):
@@ -177,12 +218,21 @@ def spoiled(folder, root):
 
 def test_a_broken_image_is_copied_then_named_or_skipped(folder, tmp_path):
     root = spoiled(folder, tmp_path)
-    with pytest.raises(ValueError, match=r"shard-00000\d\.tar: 0000000\d\d\.jpg is no "): list(storage.ShardDataset(root))
-    with pytest.warns(UserWarning, match=r"left out: .*\.jpg is no "): assert len(list(storage.ShardDataset(root, on_error="skip"))) == 22
+    with pytest.raises(ValueError, match=r"shard-00000\d\.tar: 0000000\d\d\.jpg is no "):
+        list(storage.ShardDataset(root))
+    with pytest.warns(UserWarning, match=r"left out: .*\.jpg is no "):
+        assert len(list(storage.ShardDataset(root, on_error="skip"))) == 22
 
 
-@pytest.mark.parametrize("members, says", [([("a.jpg", b"x")], "a must have an image and a .cls"), ([("a.cls", b"1")], "a must have an image"),
-                                           ([("a.jpg", b"x"), ("a.cls", b"cat")], "a must have an image and a .cls with a number"), ([("a.jpg", b""), ("a.cls", b"1")], "a.jpg is empty")])
+@pytest.mark.parametrize(
+    "members, says",
+    [
+        ([("a.jpg", b"x")], "a must have an image and a .cls"),
+        ([("a.cls", b"1")], "a must have an image"),
+        ([("a.jpg", b"x"), ("a.cls", b"cat")], "a must have an image and a .cls with a number"),
+        ([("a.jpg", b""), ("a.cls", b"1")], "a.jpg is empty"),
+    ],
+)
 def test_a_sample_that_is_none_is_named(tmp_path, members, says):
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
         for name, raw in members: shards_room.add_member(tar, name, raw)
@@ -197,10 +247,12 @@ def test_an_unreadable_file_leaves_nothing_behind(folder, tmp_path):
     strict, tolerant = jpegs.JpegFolder(photos), jpegs.JpegFolder(photos, on_error="skip")
     (photos / "class_001" / "0000001.jpg").unlink()  # listed, but gone
     (photos / "class_002" / "0000002.jpg").unlink()
-    (photos / "class_002" / "0000002.jpg").mkdir()   # unreadable even for root
-    with pytest.raises(OSError, match="000000[12]"): shards_room.write_shards(strict, tmp_path / "set", 5, progress=False)
+    (photos / "class_002" / "0000002.jpg").mkdir()  # unreadable even for root
+    with pytest.raises(OSError, match="000000[12]"):
+        shards_room.write_shards(strict, tmp_path / "set", 5, progress=False)
     assert sorted(os.listdir(tmp_path)) == ["photos"]
-    with pytest.warns(UserWarning, match="left out"): shards_room.write_shards(tolerant, tmp_path / "set", 5, progress=False)
+    with pytest.warns(UserWarning, match="left out"):
+        shards_room.write_shards(tolerant, tmp_path / "set", 5, progress=False)
     assert storage.ShardDataset(tmp_path / "set").samples == len(list(storage.ShardDataset(tmp_path / "set"))) == 21
 
 
@@ -210,16 +262,20 @@ def test_a_stop_leaves_nothing_behind(folder, tmp_path):
         calls.append(path)
         if len(calls) == 12: raise KeyboardInterrupt
         return jpegs.read_file(path)
-    with pytest.raises(KeyboardInterrupt): shards_room.write_shards(jpegs.JpegFolder(folder.root, read=read), tmp_path / "set", 5, progress=False)
+
+    with pytest.raises(KeyboardInterrupt):
+        shards_room.write_shards(jpegs.JpegFolder(folder.root, read=read), tmp_path / "set", 5, progress=False)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_root_that_holds_something_is_refused_and_kept(folder, tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "mine").write_text("precious")
-    with pytest.raises(FileExistsError, match="set exists"): shards_room.write_shards(folder, tmp_path / "set", progress=False)
+    with pytest.raises(FileExistsError, match="set exists"):
+        shards_room.write_shards(folder, tmp_path / "set", progress=False)
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(FileExistsError, match="file exists"): shards_room.write_shards(folder, tmp_path / "file", progress=False)
+    with pytest.raises(FileExistsError, match="file exists"):
+        shards_room.write_shards(folder, tmp_path / "file", progress=False)
     assert sorted(os.listdir(tmp_path)) == ["file", "set"] and os.listdir(tmp_path / "set") == ["mine"]
     (tmp_path / "empty").mkdir()
     assert len(shards_room.write_shards(folder, tmp_path / "empty", progress=False)) == 1
@@ -237,7 +293,9 @@ except OSError as error: print(type(error).__name__, error)
 
 
 def test_a_disk_that_is_full_leaves_nothing_behind(folder, tmp_path):
-    out = subprocess.run([sys.executable, "-c", FULL, folder.root, tmp_path / "set"], capture_output=True, text=True, timeout=120)
+    out = subprocess.run(
+        [sys.executable, "-c", FULL, folder.root, tmp_path / "set"], capture_output=True, text=True, timeout=120
+    )
     assert "OSError" in out.stdout and "too large" in out.stdout, out.stderr
     assert os.listdir(tmp_path) == []
 
@@ -245,11 +303,15 @@ def test_a_disk_that_is_full_leaves_nothing_behind(folder, tmp_path):
 def test_a_small_disk(folder, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", small], capture_output=True).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", small], capture_output=True).returncode
+    ):
         pytest.skip("a small disk needs root and the right to mount a tmpfs")
     try:
         with pytest.raises(ValueError, match="mount point"): shards_room.write_shards(folder, small, progress=False)
-        with pytest.raises(OSError, match="the disk is full"): shards_room.write_shards(folder, small / "set", progress=False)
+        with pytest.raises(OSError, match="the disk is full"):
+            shards_room.write_shards(folder, small / "set", progress=False)
         assert os.listdir(small) == []
     finally: subprocess.run(["umount", small], check=True)
 
@@ -273,13 +335,19 @@ def test_operations_are_limited_over_all_processes(folder):
 
 def test_latencies_overlap_but_no_read_is_early(folder):
     far = hardware.StorageModel("far", 0.2, 1e6, 1e12, "for tests")
-    reads = reads_room.measure_reads(folder.samples[0][0], 10, reads=16, cold=False, in_flight=16, read=storage.SimulatedStorage(far))
-    assert min(reads.latencies) >= 0.2 and reads.overlap > 1, "waits of 0.2 s, side by side; how many at a time is the machine's"
+    reads = reads_room.measure_reads(
+        folder.samples[0][0], 10, reads=16, cold=False, in_flight=16, read=storage.SimulatedStorage(far)
+    )
+    assert min(reads.latencies) >= 0.2 and reads.overlap > 1, (
+        "waits of 0.2 s, side by side; how many at a time is the machine's"
+    )
 
 
 def test_bandwidth_is_limited(folder):
     thin = hardware.StorageModel("thin", 0, 1e6, 10_000, "for tests")
-    reads = reads_room.measure_reads(folder.samples[0][0], 100, reads=20, cold=False, in_flight=10, read=storage.SimulatedStorage(thin))
+    reads = reads_room.measure_reads(
+        folder.samples[0][0], 100, reads=20, cold=False, in_flight=10, read=storage.SimulatedStorage(thin)
+    )
     assert reads.seconds >= 20 * 100 / 10_000
 
 
@@ -301,17 +369,27 @@ def test_shards_are_read_in_large_blocks(shards):
 def die(image): os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("make", [lambda f, s, d: jpegs.JpegFolder(f.root, die, read=d), lambda f, s, d: storage.ShardDataset(s[0].parent, die, read=d)], ids=["files", "shards"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda f, s, d: jpegs.JpegFolder(f.root, die, read=d),
+        lambda f, s, d: storage.ShardDataset(s[0].parent, die, read=d),
+    ],
+    ids=["files", "shards"],
+)
 def test_a_killed_worker_is_an_error_and_no_hang(folder, shards, make):
     device = storage.SimulatedStorage(SLOW)
-    with pytest.raises(RuntimeError, match="killed by signal: Killed|exited unexpectedly"): list(DataLoader(make(folder, shards, device), 1, num_workers=2))
+    with pytest.raises(RuntimeError, match="killed by signal: Killed|exited unexpectedly"):
+        list(DataLoader(make(folder, shards, device), 1, num_workers=2))
     device(folder.samples[0][0])  # the device serves on
 
 
 def test_a_process_that_died_holding_the_device_is_no_hang(folder, monkeypatch):
     device = storage.SimulatedStorage(SLOW)
     monkeypatch.setattr(device, "lock_seconds", 0.2)
-    process = multiprocessing.get_context("fork").Process(target=lambda: (device._lock.acquire(), os.kill(os.getpid(), signal.SIGKILL)))
+    process = multiprocessing.get_context("fork").Process(
+        target=lambda: (device._lock.acquire(), os.kill(os.getpid(), signal.SIGKILL))
+    )
     process.start()
     process.join(30)
     with pytest.raises(RuntimeError, match="a process died"): device(folder.samples[0][0])
@@ -319,14 +397,24 @@ def test_a_process_that_died_holding_the_device_is_no_hang(folder, monkeypatch):
 
 # ---- measuring
 
-@given(block=st.integers(1, 5_000), reads=st.integers(1, 60), pattern=st.sampled_from(["random", "sequential"]), cold=st.booleans(), seed=st.integers(0, 9))
+@given(
+    block=st.integers(1, 5_000),
+    reads=st.integers(1, 60),
+    pattern=st.sampled_from(["random", "sequential"]),
+    cold=st.booleans(),
+    seed=st.integers(0, 9),
+)
 def test_places_are_whole_blocks_each_once_before_any_again(block, reads, pattern, cold, seed):
     size = 10_007
     if block > size: return
     places = reads_room.block_starts(size, block, pattern, reads, cold, seed)
     assert all(place % block == 0 and place + block <= size for place in places)
     rounds = Counter(places).values()
-    assert max(rounds) - min(rounds) <= 1 and (max(rounds) == 1 or not cold) and len(places) == (min(reads, size // block) if cold else reads)
+    assert (
+        max(rounds) - min(rounds) <= 1
+        and (max(rounds) == 1 or not cold)
+        and len(places) == (min(reads, size // block) if cold else reads)
+    )
     if pattern == "sequential": assert places[:size // block] == sorted(places[:size // block])
 
 
@@ -336,14 +424,19 @@ def test_a_read_that_fails_ends_the_measurement_with_its_error(folder):
         calls.append(start)
         if len(calls) == 5: raise OSError(f"no luck with {size}")
         time.sleep(0.01)
-    with pytest.raises(OSError, match="no luck with 10"): reads_room.measure_reads(folder.samples[0][0], 10, reads=5_000, cold=False, in_flight=4, read=fail_once)
+
+    with pytest.raises(OSError, match="no luck with 10"):
+        reads_room.measure_reads(folder.samples[0][0], 10, reads=5_000, cold=False, in_flight=4, read=fail_once)
     assert len(calls) < 5_000, "the other threads stop as well"
 
 
 def test_a_stop_ends_the_measurement(folder):
     def stop(fraction, words): raise Stopped
     far, start = hardware.StorageModel("far", 0.1, 1e6, 1e12, "for tests"), time.monotonic()
-    with pytest.raises(Stopped): reads_room.measure_reads(folder.samples[0][0], 10, reads=10_000, cold=False, read=storage.SimulatedStorage(far), report=stop)
+    with pytest.raises(Stopped):
+        reads_room.measure_reads(
+            folder.samples[0][0], 10, reads=10_000, cold=False, read=storage.SimulatedStorage(far), report=stop
+        )
     assert time.monotonic() - start < 60, "of 1,000 s"
 
 
@@ -362,7 +455,9 @@ def test_a_file_in_memory_stays_cached_and_that_is_said(tmp_path):
         file.write(bytes(1 << 20))
         file.flush()
         if page_cache.cached_share(file.name) < 1: pytest.skip("/dev/shm is no tmpfs here")
-        assert page_cache.drop_cache(file.name) > 0.5, "nothing is dropped; a machine that swaps may have moved some pages out"
+        assert page_cache.drop_cache(file.name) > 0.5, (
+            "nothing is dropped; a machine that swaps may have moved some pages out"
+        )
         assert reads_room.measure_reads(file.name, 4096, reads=5).cached_share > 0.5
 
 
@@ -407,5 +502,7 @@ def test_a_cache_that_stays_is_no_measurement_of_the_disk(tmp_path, monkeypatch)
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_both_ways_to_the_gpu_are_measured():
     path = hops.host_path()
-    assert [hop.start for hop in path.hops[-2:]] == ["pageable batch", "pinned batch"] and all(hop.basis == "measured" for hop in path.hops[-2:])
+    assert [hop.start for hop in path.hops[-2:]] == ["pageable batch", "pinned batch"] and all(
+        hop.basis == "measured" for hop in path.hops[-2:]
+    )
     assert path.gpu and (path.gpu_node is None or path.gpu_node in dict(path.nodes))

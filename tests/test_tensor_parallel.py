@@ -1,4 +1,5 @@
-"""Tensor parallelism: every split equals one process at 2 and 4 ranks, says what it should, and the cost model keeps its laws."""
+"""Tensor parallelism: every split equals one process at 2 and 4 ranks, says what it should, and the cost model keeps
+its laws."""
 import copy
 import functools
 from dataclasses import replace
@@ -14,25 +15,53 @@ from mlinfra import tensor_parallel as tp
 from mlinfra.engine.checks import refusal
 from mlinfra.engine.collectives import CollectiveLog, Group, all_reduce_seconds
 from mlinfra.engine.hardware import NETWORKS, ROOFLINES, Network, Roofline, ring_bytes
-from mlinfra.engine.parallel_plans import BLOCK_PLAN, JOIN, ROW, SLICE, ParallelStyle, block_plan, cuts_tokens, parallelize_dtensor
+from mlinfra.engine.parallel_plans import (
+    BLOCK_PLAN,
+    JOIN,
+    ROW,
+    SLICE,
+    ParallelStyle,
+    block_plan,
+    cuts_tokens,
+    parallelize_dtensor,
+)
 from mlinfra.engine.ranks import in_turn, rank_and_world_size, run_ranks
 from mlinfra.engine.saved import saved_bytes
 from mlinfra.engine.tensor_checks import CASES, compare_split, cut_dims, gradient_difference
-from mlinfra.engine.tensor_costs import BLOCK_WORK, MLP_WORK, TensorParallelCost, crossover_width, fit_device, kept_values
+from mlinfra.engine.tensor_costs import (
+    BLOCK_WORK,
+    MLP_WORK,
+    TensorParallelCost,
+    crossover_width,
+    fit_device,
+    kept_values,
+)
 from mlinfra.engine.tensor_timing import CONTEXT, BlockSeconds, block_seconds
 from mlinfra.engine.tensor_training import TensorTrial, run_tensor_trial
 from mlinfra.engine.transformer import Attention, Block, RowReader, Stack
 from mlinfra.views import tensor_parallel as view
 
-ROUNDING = 1e-12  # float64: sums of at most 12,800 products in 2 steps there and back, 10^5 roundings of 1e-16, at worst 1e-11; they do not
-OURS, THEIRS = tp.parallelize_layers, parallelize_dtensor  # all point one way. A lost part of a sum changes a value by a half
+# float64: sums of at most 12,800 products in 2 steps there and back, 10^5 roundings of 1e-16, at worst 1e-11; they do not
+# all point one way. A lost part of a sum changes a value by a half
+ROUNDING = 1e-12
+OURS, THEIRS = tp.parallelize_layers, parallelize_dtensor
 LIBRARY = {2: ["mlp", "attention, three ways in", "block", "block, tokens cut"], 4: ["block, tokens cut"]}
 TRIAL = TensorTrial(divide=OURS, double=True, samples=50)
 TRIALS = {
-    2: {"by hand": TRIAL, "tokens cut": replace(TRIAL, sequence=True), "DTensor": replace(TRIAL, divide=THEIRS),
-        "DTensor, tokens cut": replace(TRIAL, divide=THEIRS, sequence=True), "CNN": replace(TRIAL, model="cnn"), "float32": replace(TRIAL, double=False)},
-    4: {"by hand": replace(TRIAL, groups=2), "tokens cut": replace(TRIAL, sequence=True), "CNN": replace(TRIAL, model="cnn", groups=2),
-        "DTensor and fully_shard": replace(TRIAL, divide=THEIRS, sequence=True, groups=2)},
+    2: {
+        "by hand": TRIAL,
+        "tokens cut": replace(TRIAL, sequence=True),
+        "DTensor": replace(TRIAL, divide=THEIRS),
+        "DTensor, tokens cut": replace(TRIAL, divide=THEIRS, sequence=True),
+        "CNN": replace(TRIAL, model="cnn"),
+        "float32": replace(TRIAL, double=False),
+    },
+    4: {
+        "by hand": replace(TRIAL, groups=2),
+        "tokens cut": replace(TRIAL, sequence=True),
+        "CNN": replace(TRIAL, model="cnn", groups=2),
+        "DTensor and fully_shard": replace(TRIAL, divide=THEIRS, sequence=True, groups=2),
+    },
 }
 
 
@@ -41,8 +70,12 @@ TRIALS = {
 def said_of_nonsense():
     "What the ranks refuse, and with which words."
     n = rank_and_world_size()[1]
-    return [refusal(tp.ColumnLinear, nn.Linear(4, n + 1)), refusal(tp.RowLinear, nn.Linear(n + 1, 4)), refusal(Group.of().reduce_scatter, torch.zeros(2, n + 1), 1),
-            refusal(run_tensor_trial, replace(TRIAL, groups=3))]
+    return [
+        refusal(tp.ColumnLinear, nn.Linear(4, n + 1)),
+        refusal(tp.RowLinear, nn.Linear(n + 1, 4)),
+        refusal(Group.of().reduce_scatter, torch.zeros(2, n + 1), 1),
+        refusal(run_tensor_trial, replace(TRIAL, groups=3)),
+    ]
 
 
 def collectives(dim):
@@ -52,10 +85,20 @@ def collectives(dim):
     everyone, group = [torch.cat([t] * n, dim) for t in everyone], Group.of()
     total = sum(everyone)
     with CollectiveLog() as log:
-        equal = [torch.equal(group.all_reduce(everyone[rank]), total), torch.equal(group.all_gather(everyone[rank], dim), torch.cat(everyone, dim)),
-                 torch.equal(group.reduce_scatter(everyone[rank], dim), total.chunk(n, dim)[rank]), torch.equal(group.own_slice(total, dim), total.chunk(n, dim)[rank])]
+        equal = [
+            torch.equal(group.all_reduce(everyone[rank]), total),
+            torch.equal(group.all_gather(everyone[rank], dim), torch.cat(everyone, dim)),
+            torch.equal(group.reduce_scatter(everyone[rank], dim), total.chunk(n, dim)[rank]),
+            torch.equal(group.own_slice(total, dim), total.chunk(n, dim)[rank]),
+        ]
     size = total.nbytes
-    return equal, dict(log.counts), {call.kind: call.bytes for call in log.calls} == {"all-reduce": size, "all-gather": n * size, "reduce-scatter": size} and {call.ranks for call in log.calls} == {n}
+    return (
+        equal,
+        dict(log.counts),
+        {call.kind: call.bytes for call in log.calls}
+        == {"all-reduce": size, "all-gather": n * size, "reduce-scatter": size}
+        and {call.ranks for call in log.calls} == {n},
+    )
 
 
 def forgotten_sum():
@@ -75,10 +118,17 @@ def forgotten_sum():
 
 
 def group(world_size):
-    calls = {("by hand", case): (compare_split, case, OURS) for case in CASES} | {("dtensor", case): (compare_split, case, THEIRS) for case in LIBRARY[world_size]}
+    calls = {("by hand", case): (compare_split, case, OURS) for case in CASES} | {
+        ("dtensor", case): (compare_split, case, THEIRS) for case in LIBRARY[world_size]
+    }
     calls |= {("trial", name): (run_tensor_trial, trial) for name, trial in TRIALS[world_size].items()}
-    calls |= {("said",): (said_of_nonsense,), ("collectives", 0): (collectives, 0), ("collectives", 1): (collectives, 1), ("forgotten",): (forgotten_sum,),
-              ("seconds",): (block_seconds, OURS, (64, 128), 64, 2, 1)}
+    calls |= {
+        ("said",): (said_of_nonsense,),
+        ("collectives", 0): (collectives, 0),
+        ("collectives", 1): (collectives, 1),
+        ("forgotten",): (forgotten_sum,),
+        ("seconds",): (block_seconds, OURS, (64, 128), 64, 2, 1),
+    }
     found = run_ranks(in_turn, world_size, list(calls.values()), share_cores=True, timeout_seconds=200)
     return {rank: dict(zip(calls, values)) for rank, values in found.items()}
 
@@ -100,9 +150,14 @@ def test_messages_are_those_of_the_lesson(ranks):
     one, two = {"all-reduce": 1}, {"all-reduce": 2}
     for how in ("by hand", "dtensor") if n == 2 else ("by hand",):
         assert (found[how, "mlp"].forward, found[how, "mlp"].backward) == (one, one)
-        assert (found[how, "attention, three ways in"].forward, found[how, "attention, three ways in"].backward) == (one, {"all-reduce": 3})
+        assert (found[how, "attention, three ways in"].forward, found[how, "attention, three ways in"].backward) == (
+            one,
+            {"all-reduce": 3},
+        )
         assert (found[how, "block"].forward, found[how, "block"].backward) == (two, two)
-        assert found[how, "mlp"].sent_bytes == pytest.approx(2 * ring_bytes(2 * 4 * 8 * 8, n)) and found[how, "block"].sent_bytes == pytest.approx(4 * ring_bytes(2 * 8 * 16 * 8, n))
+        assert found[how, "mlp"].sent_bytes == pytest.approx(2 * ring_bytes(2 * 4 * 8 * 8, n)) and found[
+            how, "block"
+        ].sent_bytes == pytest.approx(4 * ring_bytes(2 * 8 * 16 * 8, n))
     assert (found["by hand", "convolutions"].forward, found["by hand", "convolutions"].backward) == (one, one)
     assert (found["by hand", "column"].forward, found["by hand", "column"].backward) == ({"all-gather": 1}, one)
     assert (found["by hand", "row"].forward, found["by hand", "row"].backward) == (one, {"all-gather": 1})
@@ -110,22 +165,38 @@ def test_messages_are_those_of_the_lesson(ranks):
 
 def test_comm_debug_mode_agrees_with_our_counter(ranks):
     for key, compared in ranks[0].items():
-        if key[0] in ("by hand", "dtensor"): assert compared.debug == sum(compared.forward.values()) + sum(compared.backward.values()) > 0, key
+        if key[0] in ("by hand", "dtensor"):
+            assert compared.debug == sum(compared.forward.values()) + sum(compared.backward.values()) > 0, key
 
 
 def test_cut_tokens_send_no_more_inside_of_the_block(ranks):
     n, size = len(ranks), 2 * 8 * 16 * 8
-    mine, other, plain = ranks[0]["by hand", "block, tokens cut"], ranks[0]["dtensor", "block, tokens cut"], ranks[0]["by hand", "block"]
-    assert other.sent_bytes == pytest.approx(plain.sent_bytes + 2 * (n - 1) / n * size) and mine.sent_bytes == pytest.approx(other.sent_bytes + 6 * ring_bytes(16 * 8, n))
-    assert other.forward == mine.forward == {"all-gather": 3, "reduce-scatter": 2} and other.backward == {"all-gather": 3, "reduce-scatter": 2}
-    assert mine.backward == other.backward | {"all-reduce": 6}, "two norms' weights and biases, two biases of row layers"
+    mine, other, plain = (
+        ranks[0]["by hand", "block, tokens cut"],
+        ranks[0]["dtensor", "block, tokens cut"],
+        ranks[0]["by hand", "block"],
+    )
+    assert other.sent_bytes == pytest.approx(
+        plain.sent_bytes + 2 * (n - 1) / n * size
+    ) and mine.sent_bytes == pytest.approx(other.sent_bytes + 6 * ring_bytes(16 * 8, n))
+    assert other.forward == mine.forward == {"all-gather": 3, "reduce-scatter": 2} and other.backward == {
+        "all-gather": 3,
+        "reduce-scatter": 2,
+    }
+    assert mine.backward == other.backward | {"all-reduce": 6}, (
+        "two norms' weights and biases, two biases of row layers"
+    )
     assert other.unfinished == 4 and mine.unfinished == plain.unfinished == 0
 
 
 def test_kept_activations_are_those_of_the_formula(ranks):
     n = len(ranks)
     assert ranks[0]["by hand", "block"].kept_bytes == 8 * kept_values(16, 16, 4, n)
-    assert ranks[0]["by hand", "block, tokens cut"].kept_bytes == 8 * kept_values(16, 16, 4, n, sequence=True) < ranks[0]["by hand", "block"].kept_bytes
+    assert (
+        ranks[0]["by hand", "block, tokens cut"].kept_bytes
+        == 8 * kept_values(16, 16, 4, n, sequence=True)
+        < ranks[0]["by hand", "block"].kept_bytes
+    )
 
 
 one_process = functools.cache(run_tensor_trial)  # many trials differ in how they are divided only
@@ -151,21 +222,29 @@ def test_a_forgotten_sum_would_be_seen(ranks):
 
 def test_collectives_are_right_and_counted(ranks):
     for rank in ranks:
-        for dim in (0, 1): assert ranks[rank]["collectives", dim] == ([True] * 4, {"all-reduce": 1, "all-gather": 1, "reduce-scatter": 1}, True)
+        for dim in (0, 1):
+            assert ranks[rank]["collectives", dim] == (
+                [True] * 4,
+                {"all-reduce": 1, "all-gather": 1, "reduce-scatter": 1},
+                True,
+            )
 
 
 def test_what_cannot_be_cut_is_refused_on_every_rank(ranks):
     n = len(ranks)
     for rank in ranks:
         column, row, scatter, mesh = ranks[rank]["said",]
-        for words, shape in ((column, (n + 1, 4)), (row, (4, n + 1)), (scatter, (2, n + 1))): assert f"{shape} must be divisible by the {n} ranks that share it, got {n + 1}" in words
+        for words, shape in ((column, (n + 1, 4)), (row, (4, n + 1)), (scatter, (2, n + 1))):
+            assert f"{shape} must be divisible by the {n} ranks that share it, got {n + 1}" in words
         assert mesh == f"groups must divide the {n} ranks, got 3"
 
 
 def test_timing_has_a_figure_for_each_round(ranks):
     for rank in ranks:
         seconds = ranks[rank]["seconds",]
-        assert [len(times) for times in seconds.split.values()] == [2, 2] and [len(times) for times in seconds.whole.values()] == ([2, 2] if rank == 0 else [])
+        assert [len(times) for times in seconds.split.values()] == [2, 2] and [
+            len(times) for times in seconds.whole.values()
+        ] == ([2, 2] if rank == 0 else [])
 
 
 # ---- on one process
@@ -174,19 +253,35 @@ LINK, H100 = Network("toy", 1e9, 1e-5), ROOFLINES["H100 80 GB"]
 COST = TensorParallelCost(64, 64, 2, H100, LINK)
 
 
-@pytest.mark.parametrize("call, says", [
-    (lambda: OURS(Attention(8, 2), {"query": "diagonal"}), "the plan for query must be one of column"), (lambda: OURS(Attention(8, 2), {"nobody": ROW}), "names 'nobody', and Attention has no such layer"),
-    (lambda: compare_split("moe", OURS), "case must be one of column, row, mlp.*got 'moe'"), (lambda: TensorTrial("vgg"), "model must be one of transformer, cnn"),
-    (lambda: TensorTrial("cnn", divide=THEIRS), "the CNN is split by hand only"), (lambda: TensorTrial("cnn", sequence=True), "has no tokens"),
-    (lambda: TensorTrial(samples=0), "samples must be at least 1, got 0"), (lambda: TensorTrial(groups=-1), "groups must be at least 1, got -1"),
-    (lambda: block_seconds(OURS, [100], 64), "divisible by 16 and tokens by 64, got 100 and 64"), (lambda: block_seconds(OURS, [64], 0), "tokens must be at least 1, got 0"),
-    (lambda: block_seconds(OURS, [64], 64, steps=0), "steps must be at least 1, got 0"), (lambda: block_seconds(OURS, [64], 64, repeats=-1), "repeats must be at least 1, got -1"),
-    (lambda: replace(COST, device=ROOFLINES["V100 32 GB"]), "precision must be one of fp32, fp16"), (lambda: replace(COST, world_size=0), "world_size must be at least 1, got 0"),
-    (lambda: replace(COST, width=2.5), "width must be a whole number, got 2.5"), (lambda: replace(COST, context=-1), "context must be at least 1, got -1"),
-    (lambda: crossover_width(COST, float("nan")), "efficiency must be"), (lambda: fit_device({64: 1.0}, 64, 64), "two widths, got 1"),
-    (lambda: fit_device({64: 1.0, 128: 2.0, 256: 9.0}, 64, 64), "two widths, got 3"), (lambda: fit_device({64: 1.0, 128: 2.0}, 0, 64), "tokens must be at least 1"),
-    (lambda: fit_device({64: -1.0, 128: 2.0}, 64, 64), "above 0"), (lambda: kept_values(0, 1, 1), "width must be at least 1, got 0"), (lambda: kept_values(16, 1, 4, 0), "world_size must be at least 1"),
-    *((lambda e=e: crossover_width(COST, e), "efficiency must be between 0 and 1") for e in (0, 1, -1, 2))])
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: OURS(Attention(8, 2), {"query": "diagonal"}), "the plan for query must be one of column"),
+        (lambda: OURS(Attention(8, 2), {"nobody": ROW}), "names 'nobody', and Attention has no such layer"),
+        (lambda: compare_split("moe", OURS), "case must be one of column, row, mlp.*got 'moe'"),
+        (lambda: TensorTrial("vgg"), "model must be one of transformer, cnn"),
+        (lambda: TensorTrial("cnn", divide=THEIRS), "the CNN is split by hand only"),
+        (lambda: TensorTrial("cnn", sequence=True), "has no tokens"),
+        (lambda: TensorTrial(samples=0), "samples must be at least 1, got 0"),
+        (lambda: TensorTrial(groups=-1), "groups must be at least 1, got -1"),
+        (lambda: block_seconds(OURS, [100], 64), "divisible by 16 and tokens by 64, got 100 and 64"),
+        (lambda: block_seconds(OURS, [64], 0), "tokens must be at least 1, got 0"),
+        (lambda: block_seconds(OURS, [64], 64, steps=0), "steps must be at least 1, got 0"),
+        (lambda: block_seconds(OURS, [64], 64, repeats=-1), "repeats must be at least 1, got -1"),
+        (lambda: replace(COST, device=ROOFLINES["V100 32 GB"]), "precision must be one of fp32, fp16"),
+        (lambda: replace(COST, world_size=0), "world_size must be at least 1, got 0"),
+        (lambda: replace(COST, width=2.5), "width must be a whole number, got 2.5"),
+        (lambda: replace(COST, context=-1), "context must be at least 1, got -1"),
+        (lambda: crossover_width(COST, float("nan")), "efficiency must be"),
+        (lambda: fit_device({64: 1.0}, 64, 64), "two widths, got 1"),
+        (lambda: fit_device({64: 1.0, 128: 2.0, 256: 9.0}, 64, 64), "two widths, got 3"),
+        (lambda: fit_device({64: 1.0, 128: 2.0}, 0, 64), "tokens must be at least 1"),
+        (lambda: fit_device({64: -1.0, 128: 2.0}, 64, 64), "above 0"),
+        (lambda: kept_values(0, 1, 1), "width must be at least 1, got 0"),
+        (lambda: kept_values(16, 1, 4, 0), "world_size must be at least 1"),
+        *((lambda e=e: crossover_width(COST, e), "efficiency must be between 0 and 1") for e in (0, 1, -1, 2)),
+    ],
+)
 def test_nonsense_is_refused(call, says):
     with pytest.raises(ValueError, match=says): call()
 
@@ -199,7 +294,12 @@ def test_other_convolutions_are_refused():
 @pytest.mark.parametrize("number", [np.int64, torch.tensor])
 def test_whole_numbers_of_other_libraries_are_numbers(number):
     same = replace(COST, width=number(64), tokens=number(64), world_size=number(2), context=number(1024))
-    assert same == COST and same.seconds == COST.seconds and type(same.seconds) is float and crossover_width(same) == crossover_width(COST)
+    assert (
+        same == COST
+        and same.seconds == COST.seconds
+        and type(same.seconds) is float
+        and crossover_width(same) == crossover_width(COST)
+    )
     assert kept_values(number(16), number(8), number(4), number(2)) == kept_values(16, 8, 4, 2)
 
 
@@ -215,8 +315,14 @@ def test_parts_of_one_rank_are_the_whole(stride, padding, dilation, bias):
 def test_plans_find_every_block():
     reader = RowReader(16, 2, 3)
     plan = block_plan(reader, sequence=True)
-    assert len(plan) == 3 * len(BLOCK_PLAN) + 2 and (plan["stack.start"], plan["stack.end"], plan["stack.block2.mlp.2"]) == (SLICE, JOIN, ROW)
-    assert "stack.start" not in block_plan(reader) and CASES["block, tokens cut"].plan == block_plan(Stack(16, 4), sequence=True)
+    assert len(plan) == 3 * len(BLOCK_PLAN) + 2 and (
+        plan["stack.start"],
+        plan["stack.end"],
+        plan["stack.block2.mlp.2"],
+    ) == (SLICE, JOIN, ROW)
+    assert "stack.start" not in block_plan(reader) and CASES["block, tokens cut"].plan == block_plan(
+        Stack(16, 4), sequence=True
+    )
     assert cuts_tokens(plan) and not cuts_tokens(block_plan(reader))
     split = OURS(copy.deepcopy(reader), plan)
     x = torch.rand(3, 1, 28, 28)
@@ -237,15 +343,36 @@ def test_styles_may_be_words():
 @given(heads=st.integers(1, 4), head=st.integers(1, 8), samples=st.integers(1, 3), length=st.integers(1, 12))
 def test_what_a_block_keeps(heads, head, samples, length):
     width = heads * head
-    assert saved_bytes(Block(width, heads), torch.randn(samples, length, width)) == 4 * kept_values(width, samples * length, heads)
+    assert saved_bytes(Block(width, heads), torch.randn(samples, length, width)) == 4 * kept_values(
+        width, samples * length, heads
+    )
 
 
 # ---- costs: laws
 
-costs = st.builds(lambda width, tokens, ranks, rate, memory, link, latency, layer, sequence, context: TensorParallelCost(
-    width, tokens, ranks, Roofline("x", memory, {"fp32": rate}, 0.0, "x"), Network("x", link, latency), "fp32", layer, context, sequence),
-    st.integers(16, 20_000), st.integers(1, 100_000), st.integers(2, 64), st.floats(1e9, 1e15), st.floats(1e9, 1e13), st.floats(1e6, 1e12), st.floats(0, 1e-3),
-    st.sampled_from([MLP_WORK, BLOCK_WORK]), st.booleans(), st.integers(1, 8192))
+costs = st.builds(
+    lambda width, tokens, ranks, rate, memory, link, latency, layer, sequence, context: TensorParallelCost(
+        width,
+        tokens,
+        ranks,
+        Roofline("x", memory, {"fp32": rate}, 0.0, "x"),
+        Network("x", link, latency),
+        "fp32",
+        layer,
+        context,
+        sequence,
+    ),
+    st.integers(16, 20_000),
+    st.integers(1, 100_000),
+    st.integers(2, 64),
+    st.floats(1e9, 1e15),
+    st.floats(1e9, 1e13),
+    st.floats(1e6, 1e12),
+    st.floats(0, 1e-3),
+    st.sampled_from([MLP_WORK, BLOCK_WORK]),
+    st.booleans(),
+    st.integers(1, 8192),
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -257,7 +384,10 @@ def test_laws_of_splitting(cost):
     assert replace(cost, width=2 * cost.width).efficiency >= efficiency - 1e-9, "wider is better"
     assert replace(cost, tokens=2 * cost.tokens).efficiency >= efficiency - 1e-9, "more tokens pay the latency once"
     assert replace(cost, world_size=2 * cost.world_size).efficiency <= efficiency + 1e-9
-    assert replace(cost, network=replace(cost.network, bytes_per_s=2 * cost.network.bytes_per_s)).efficiency >= efficiency - 1e-9
+    assert (
+        replace(cost, network=replace(cost.network, bytes_per_s=2 * cost.network.bytes_per_s)).efficiency
+        >= efficiency - 1e-9
+    )
     assert replace(cost, sequence=True).seconds <= cost.seconds * (1 + 1e-9)
 
 
@@ -275,7 +405,9 @@ def test_fitting_finds_the_device(rate, memory, tokens):
     device = Roofline("x", memory, {"fp32": rate}, 0.0, "x")
     at = {width: TensorParallelCost(width, tokens, 1, device, LINK, "fp32", context=64).seconds for width in (64, 512)}
     found = fit_device(at, tokens, 64)
-    assert found.flops_per_s["fp32"] == pytest.approx(rate, rel=1e-3) and found.bytes_per_s == pytest.approx(memory, rel=1e-3)
+    assert found.flops_per_s["fp32"] == pytest.approx(rate, rel=1e-3) and found.bytes_per_s == pytest.approx(
+        memory, rel=1e-3
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -283,13 +415,17 @@ def test_fitting_finds_the_device(rate, memory, tokens):
 def test_fitting_always_finds_a_device_that_takes_the_longer_time(fast, ratio, tokens):
     found = fit_device({64: fast, 512: fast * ratio}, tokens, 64)
     assert found.flops_per_s["fp32"] > 0 and found.bytes_per_s > 0
-    assert TensorParallelCost(512, tokens, 1, found, LINK, "fp32", context=64).seconds == pytest.approx(fast * ratio, rel=1e-3)
+    assert TensorParallelCost(512, tokens, 1, found, LINK, "fp32", context=64).seconds == pytest.approx(
+        fast * ratio, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("tokens, enough", [(64, 256), (512, 512)])
 def test_a_run_here_is_fitted_from_enough_work_at_other_widths(monkeypatch, tokens, enough):
     device, asked = Roofline("x", 1e10, {"fp32": 1e11}, 0.0, "x"), []
-    def at(width, tokens, ranks): return TensorParallelCost(width, tokens, ranks, device, LINK, "fp32", context=CONTEXT).seconds
+
+    def at(width, tokens, ranks):
+        return TensorParallelCost(width, tokens, ranks, device, LINK, "fp32", context=CONTEXT).seconds
 
     def timed(call, *arguments):
         if call is all_reduce_seconds: return {size: [LINK.all_reduce(size, 2)] for size in arguments[0]}
@@ -303,35 +439,62 @@ def test_a_run_here_is_fitted_from_enough_work_at_other_widths(monkeypatch, toke
 
     monkeypatch.setattr(view, "run_ranks", here)
     found = view.measure_block(512, tokens)
-    assert asked[0] == ([512], tokens) and asked[1][1] == enough and not set(asked[1][0]) & {2**n for n in range(16)}, "the panel's widths are powers of two"
+    assert asked[0] == ([512], tokens) and asked[1][1] == enough and not set(asked[1][0]) & {2**n for n in range(16)}, (
+        "the panel's widths are powers of two"
+    )
     assert max(asked[1][0]) >= 512 and all(width % 32 == 0 for width in asked[1][0]), "two ranks share the heads"
-    assert found.device.flops_per_s["fp32"] == pytest.approx(1e11, rel=1e-3) and found.device.bytes_per_s == pytest.approx(1e10, rel=1e-3)
-    assert found.network.bytes_per_s == pytest.approx(LINK.bytes_per_s, rel=1e-3) and found.seconds == {1: at(512, tokens, 1), 2: at(512, tokens, 2)}
+    assert found.device.flops_per_s["fp32"] == pytest.approx(
+        1e11, rel=1e-3
+    ) and found.device.bytes_per_s == pytest.approx(1e10, rel=1e-3)
+    assert found.network.bytes_per_s == pytest.approx(LINK.bytes_per_s, rel=1e-3) and found.seconds == {
+        1: at(512, tokens, 1),
+        2: at(512, tokens, 2),
+    }
 
 
 def test_weak_scaling_is_above_the_published_figure():
     v100 = replace(ROOFLINES["V100 32 GB"], flops_per_s={"fp16": 39e12})
     eight = TensorParallelCost(3072, 8 * 1024, 8, v100, NETWORKS["NVLink 2 (V100)"], "fp16")
     def rate(cost): return cost.layer.flops(cost.width, cost.tokens, cost.context) / cost.world_size / cost.seconds
-    assert 0.77 < rate(eight) / rate(replace(eight, width=1536, world_size=1)) < 0.9, "Shoeybi and others 2019: 77% of the arithmetic per device"
+
+    assert 0.77 < rate(eight) / rate(replace(eight, width=1536, world_size=1)) < 0.9, (
+        "Shoeybi and others 2019: 77% of the arithmetic per device"
+    )
 
 
 def test_known_answers():
-    mlp = TensorParallelCost(1000, 500, 4, Roofline("x", 1e25, {"fp32": 1e12}, 0.0, "x"), Network("x", 1e9, 0.0), "fp32", MLP_WORK)
-    assert mlp.compute_seconds == pytest.approx(6 * 500 * 8e6 / 4 / 1e12) and mlp.communication_seconds == pytest.approx(2 * 1.5 * 500 * 1000 * 4 / 1e9)
+    mlp = TensorParallelCost(
+        1000, 500, 4, Roofline("x", 1e25, {"fp32": 1e12}, 0.0, "x"), Network("x", 1e9, 0.0), "fp32", MLP_WORK
+    )
+    assert mlp.compute_seconds == pytest.approx(
+        6 * 500 * 8e6 / 4 / 1e12
+    ) and mlp.communication_seconds == pytest.approx(2 * 1.5 * 500 * 1000 * 4 / 1e9)
     assert crossover_width(mlp) == pytest.approx(3 * 4 * 1e12 / (12 * 1e9)), "(n - 1) b F / 12 B"
     block = replace(mlp, layer=BLOCK_WORK, context=250)
-    assert block.compute_seconds == pytest.approx(6 * 500 * (12e6 + 2 * 250 * 1000) / 4 / 1e12) and block.communication_seconds == pytest.approx(2 * mlp.communication_seconds)
-    assert replace(block, device=Roofline("x", 1e25, {"bf16": 1e12}, 0.0, "x"), precision="bf16").message_bytes == block.message_bytes / 2
+    assert block.compute_seconds == pytest.approx(
+        6 * 500 * (12e6 + 2 * 250 * 1000) / 4 / 1e12
+    ) and block.communication_seconds == pytest.approx(2 * mlp.communication_seconds)
+    assert (
+        replace(block, device=Roofline("x", 1e25, {"bf16": 1e12}, 0.0, "x"), precision="bf16").message_bytes
+        == block.message_bytes / 2
+    )
     memory = replace(mlp, device=Roofline("x", 1e9, {"fp32": 1e25}, 0.0, "x"))
-    assert memory.compute_seconds == pytest.approx((20 / 4 + 3) * 500 * 1000 * 4 / 1e9) and replace(memory, sequence=True).compute_seconds == pytest.approx(23 / 4 * 500 * 1000 * 4 / 1e9)
+    assert memory.compute_seconds == pytest.approx((20 / 4 + 3) * 500 * 1000 * 4 / 1e9) and replace(
+        memory, sequence=True
+    ).compute_seconds == pytest.approx(23 / 4 * 500 * 1000 * 4 / 1e9)
     assert crossover_width(replace(mlp, world_size=1)) == 0 and NETWORKS["NVLink 3 (A100)"].bytes_per_s == 300e9
 
 
 def test_words_and_picture_follow_the_model():
     cost = TensorParallelCost(4096, 8192, 8, H100, NETWORKS["NVLink 4 (H100)"])
     words = view.describe_cost(cost)
-    assert f"efficiency {cost.efficiency:.0%}" in words and f"width {crossover_width(cost):,.0f}." in words and "says nothing" in view.describe_cost(replace(cost, world_size=1))
+    assert (
+        f"efficiency {cost.efficiency:.0%}" in words
+        and f"width {crossover_width(cost):,.0f}." in words
+        and "says nothing" in view.describe_cost(replace(cost, world_size=1))
+    )
     drawing, measured = str(view.draw_cost(cost)), str(view.draw_cost(cost, {1: 1.0, 2: 0.7}))
     assert drawing.count("<rect") == 2 * len(view.SIZES) and drawing.count("stroke-dasharray") == 2 * len(view.SIZES)
-    assert measured.count("<rect") == 2 * len(view.SIZES) + 2 and "measured 700 ms" in measured and "▶ 8 ranks" in drawing
+    assert (
+        measured.count("<rect") == 2 * len(view.SIZES) + 2 and "measured 700 ms" in measured and "▶ 8 ranks" in drawing
+    )

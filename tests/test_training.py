@@ -15,7 +15,6 @@ from mlinfra.data import BatchLoader, Images
 from mlinfra.engine.autocast import check_precision
 from mlinfra.engine.observers import EVENTS, ClipGradients, CsvLog, EarlyStopping, PrintEpochs
 from mlinfra.engine.passes import GraphedPass, Pass
-from mlinfra.models import GluonCNN
 from mlinfra.training import History, evaluate, fit, recipe, sgd
 
 QUIET = dict(progress=False, keep_memory=False, device="cpu")

@@ -38,7 +38,9 @@ def closure(asked):
 def marker(dist):
     "Ask this version only of the Pythons that can have it; for an older one pip then finds what fits."
     wants = SpecifierSet(dist.metadata["Requires-Python"] or "")
-    oldest = max((Version(s.version.removesuffix(".*")) for s in wants if s.operator in (">=", "==", "~=")), default=OLDEST)
+    oldest = max(
+        (Version(s.version.removesuffix(".*")) for s in wants if s.operator in (">=", "==", "~=")), default=OLDEST
+    )
     if oldest <= OLDEST: return ""
     return f' ; {"python_full_version" if oldest.micro else "python_version"} >= "{oldest}"'
 
@@ -46,7 +48,9 @@ def marker(dist):
 def main():
     config = settings()
     dists = closure(Requirement(r) for extra in EXTRAS for r in config[extra].split())
-    print("# The versions that the tests last passed with; settings.ini has the ranges. Written by tools/constraints.py.")
+    print(
+        "# The versions that the tests last passed with; settings.ini has the ranges. Written by tools/constraints.py."
+    )
     for name, dist in sorted(dists.items()):
         if name.startswith(PINNED_BY_TORCH) and name not in NOT_CUDA: continue
         print(f"{name}=={dist.version}{marker(dist)}")

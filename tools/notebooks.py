@@ -40,7 +40,8 @@ def settings(root=ROOT):
 
 
 def notebooks(root=ROOT):
-    "The book in reading order: by number, and in each number engine room, lesson, views; no name starts with _ or a dot."
+    """The book in reading order: by number, and in each number engine room, lesson, views; no name starts with _ or
+    a dot."""
     found = (p.relative_to(root / "nbs") for p in (root / "nbs").rglob("*.ipynb"))
     kept = [p for p in found if not any(part[0] in "_." for part in p.parts)]
     floors = {"engine": 0, "": 1, "views": 2}
@@ -245,10 +246,13 @@ def run(path, root=ROOT, flags=()):
         raise SystemExit(f"{error}\n{path.name}, {where(nb, client.at)}: {headline(error)}. The file is unchanged.")
     good = clean(nb, root)
     path.write_text(dumps(good), encoding="utf-8")
-    print(f"{path.name}: {sum(c.cell_type == 'code' for c in nb.cells)} code cells, {time.perf_counter() - start:.0f} s",
-          flush=True)
+    print(
+        f"{path.name}: {sum(c.cell_type == 'code' for c in nb.cells)} code cells, {time.perf_counter() - start:.0f} s",
+        flush=True,
+    )
     for index, kind, size in images(good):
-        if size > MAX_IMAGE: print(f"  {where(good, index)}: its {kind} has {size / 1024:.0f} KB, over the limit of 100")
+        if size > MAX_IMAGE:
+            print(f"  {where(good, index)}: its {kind} has {size / 1024:.0f} KB, over the limit of 100")
 
 
 def headline(error):
@@ -257,7 +261,8 @@ def headline(error):
 
 
 def chapter_client(nb, path, skip):
-    "nbclient's client, which knows what cell it is `at` and leaves those marked `eval: false` or with a flag in `skip`."
+    """nbclient's client, which knows what cell it is `at` and leaves those marked `eval: false` or with a flag in
+    `skip`."""
     from nbclient import NotebookClient
 
     class Client(NotebookClient):

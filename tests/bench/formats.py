@@ -1,4 +1,5 @@
-"""Training steps in each precision, in turn, and what was predicted of them: four networks on a CPU, ResNet-50 on a GPU."""
+"""Training steps in each precision, in turn, and what was predicted of them: four networks on a CPU, ResNet-50 on a
+GPU."""
 import time
 from collections.abc import Callable
 from statistics import median
@@ -7,7 +8,10 @@ from typing import Any
 from stages import FULL, spread
 
 BATCH, STEPS, WARM_UP = 256, 20, 5  # of ResNet-50
-COMPILED = {"GluonCNN": ("fp32", "bf16", "fp16"), "ResNet-18 small": ("fp32", "bf16")}  # on a CPU; each takes up to a minute to compile
+COMPILED = {
+    "GluonCNN": ("fp32", "bf16", "fp16"),
+    "ResNet-18 small": ("fp32", "bf16"),
+}  # on a CPU; each takes up to a minute to compile
 
 
 def precision(rounds: int, iterations: int) -> dict[str, Any]:
@@ -17,14 +21,16 @@ def precision(rounds: int, iterations: int) -> dict[str, Any]:
 
 
 def predictions(rounds: int, short: bool) -> dict[str, dict]:
-    "A row for each network, precision and batch: the seconds of a step, predicted without and with running the model, and measured."
+    """A row for each network, precision and batch: the seconds of a step, predicted without and with running the
+    model, and measured."""
     import torch
     from mlinfra.engine.costs import measure_costs
     torch.manual_seed(0)
     rows = {}
     for kind in ("fp32", "bf16"):
         costs = measure_costs(kind, "cpu")
-        for (name, make, shape), batches in predicted(kind): rows |= checked(f"{name}, {kind}", costs, make, shape, batches, rounds, short)
+        for (name, make, shape), batches in predicted(kind):
+            rows |= checked(f"{name}, {kind}", costs, make, shape, batches, rounds, short)
     return rows
 
 
@@ -32,7 +38,12 @@ def networks() -> list[tuple[str, Callable, tuple[int, ...]]]:
     "Name, how to make one, and the shape of an image."
     from mlinfra import models
     small, photo = (1, 28, 28), (3, 224, 224)
-    return [("GluonCNN", models.GluonCNN, small), ("ResNet-18 small", lambda: models.resnet18(10, "small"), small), ("ResNet-18", models.resnet18, photo), ("ResNet-50", models.resnet50, photo)]
+    return [
+        ("GluonCNN", models.GluonCNN, small),
+        ("ResNet-18 small", lambda: models.resnet18(10, "small"), small),
+        ("ResNet-18", models.resnet18, photo),
+        ("ResNet-50", models.resnet50, photo),
+    ]
 
 
 def predicted(kind: str) -> list[tuple[tuple, tuple[int, ...]]]:
@@ -41,40 +52,75 @@ def predicted(kind: str) -> list[tuple[tuple, tuple[int, ...]]]:
     return list(zip(networks(), sizes))
 
 
-def checked(name: str, costs: Any, make: Callable, shape: tuple[int, ...], batches: tuple[int, ...], rounds: int, short: bool) -> dict[str, dict]:
+def checked(
+    name: str, costs: Any, make: Callable, shape: tuple[int, ...], batches: tuple[int, ...], rounds: int, short: bool
+) -> dict[str, dict]:
     "A row for each batch: predicted without and with running the model, measured, and the errors."
     from mlinfra.engine.costs import check_predictions
-    table = check_predictions(costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, repeats=rounds, device="cpu")
+
+    table = check_predictions(
+        costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, repeats=rounds, device="cpu"
+    )
     return {f"{name}, batch {batch}": row.dropna().to_dict() for batch, row in table.iterrows()}
 
 
 def steps(rounds: int, iterations: int) -> dict[str, dict]:
-    "Seconds of a step, its ratio to fp32 without channels_last in the same round, the roofline's prediction for forward, and the bytes that autograd keeps."
+    """Seconds of a step, its ratio to fp32 without channels_last in the same round, the roofline's prediction for
+    forward, and the bytes that autograd keeps."""
     import torch
     from mlinfra.engine.comparison import compare_precisions
     from mlinfra.engine.roofline import forward_seconds, layer_traffic, measure_roofline
     torch.manual_seed(0)
     roof, rows = measure_roofline("cpu"), {}
     for (name, make, shape), batch, count in zip(networks(), (64, 4), (8, 4)):
-        examples, compiled, count = (torch.rand(batch, *shape), torch.randint(0, 10, (batch,))), torch.compile(make()), min(count, iterations)
+        examples, compiled, count = (
+            (torch.rand(batch, *shape), torch.randint(0, 10, (batch,))),
+            torch.compile(make()),
+            min(count, iterations),
+        )
         for kind in COMPILED[name]: step_seconds(compiled, examples, kind, 2)  # compiles
         in_turn = []
         for _ in range(rounds):
             table = compare_precisions(make, examples, steps=count, repeats=1, device="cpu")
-            in_turn.append({f"{kind}{', channels_last' if last else ''}": row.step_seconds for (kind, last), row in table.iterrows()} |
-                           {f"{kind}, channels_last, compiled": step_seconds(compiled, examples, kind, count) for kind in COMPILED[name]})
+            in_turn.append(
+                {
+                    f"{kind}{', channels_last' if last else ''}": row.step_seconds
+                    for (kind, last), row in table.iterrows()
+                }
+                | {
+                    f"{kind}, channels_last, compiled": step_seconds(compiled, examples, kind, count)
+                    for kind in COMPILED[name]
+                }
+            )
         kept = {f"{kind}{', channels_last' if last else ''}": int(row.bytes) for (kind, last), row in table.iterrows()}
-        forward = {kind: forward_seconds(roof, layer_traffic(make(), shape, batch, kind), kind) for kind in roof.flops_per_s}
+        forward = {
+            kind: forward_seconds(roof, layer_traffic(make(), shape, batch, kind), kind) for kind in roof.flops_per_s
+        }
         for what in in_turn[0]:
-            row = dict(step_seconds=median(seconds[what] for seconds in in_turn)) | spread([seconds[what] / seconds["fp32"] for seconds in in_turn])
-            rows[f"{name}, batch {batch}, {what}"] = row | dict(predicted_ratio=forward[what.split(",")[0]] / forward["fp32"]) | ({"bytes": kept[what]} if what in kept else {})
+            row = dict(step_seconds=median(seconds[what] for seconds in in_turn)) | spread(
+                [seconds[what] / seconds["fp32"] for seconds in in_turn]
+            )
+            rows[f"{name}, batch {batch}, {what}"] = (
+                row
+                | dict(predicted_ratio=forward[what.split(",")[0]] / forward["fp32"])
+                | ({"bytes": kept[what]} if what in kept else {})
+            )
     return rows
 
 
 def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
     "Median seconds of a step in channels_last; the first is left out."
     from mlinfra.training import fit, sgd
-    run = fit(model, [examples] * count, optimizer=sgd(model, 1e-3), precision=kind, channels_last=True, device="cpu", progress=False)
+
+    run = fit(
+        model,
+        [examples] * count,
+        optimizer=sgd(model, 1e-3),
+        precision=kind,
+        channels_last=True,
+        device="cpu",
+        progress=False,
+    )
     return median(step.seconds for step in run.steps[1:] or run.steps)
 
 
@@ -86,13 +132,23 @@ def accuracy(short: bool) -> dict[str, dict]:
     for (name, make, _), samples, batch in zip(networks(), (3_840, 256), (32, 8)):
         part = data.Images(digits.images[:32 if short else samples], digits.labels[:32 if short else samples])
         judges = data.Images(test.images[:500], test.labels[:500])
-        table = accuracy_by_seed(make, lambda seed: data.BatchLoader(part, batch, shuffle=True, seed=seed), judges, ("fp32", "bf16"), device="cpu")
-        rows |= {f"{name}, {len(part):,} digits, {kind}": {f"seed {seed}": value for seed, value in table[kind].items()} for kind in table.columns}
+        table = accuracy_by_seed(
+            make,
+            lambda seed: data.BatchLoader(part, batch, shuffle=True, seed=seed),
+            judges,
+            ("fp32", "bf16"),
+            device="cpu",
+        )
+        rows |= {
+            f"{name}, {len(part):,} digits, {kind}": {f"seed {seed}": value for seed, value in table[kind].items()}
+            for kind in table.columns
+        }
     return rows
 
 
 def resnet50(rounds: int, iterations: int) -> dict[str, Any]:
-    "Images a second of ResNet-50 at batch 256, compiled, channels_last: `fit` in each precision beside a bare loop on torchvision's in bf16."
+    """Images a second of ResNet-50 at batch 256, compiled, channels_last: `fit` in each precision beside a bare loop
+    on torchvision's in bf16."""
     import torch
     from mlinfra import models
     from mlinfra.engine.roofline import forward_seconds, layer_traffic, measure_roofline
@@ -100,16 +156,27 @@ def resnet50(rounds: int, iterations: int) -> dict[str, Any]:
         print("  no CUDA device: nothing is measured")
         return {}
     torch.backends.cudnn.benchmark = True
-    batch = torch.rand(BATCH, 3, 224, 224, device="cuda").contiguous(memory_format=torch.channels_last), torch.randint(0, 1000, (BATCH,), device="cuda")
-    contenders = {"torchvision, bf16": bare(batch)} | {f"fit, {kind}": fitted(batch, kind) for kind in ("bf16", "tf32", "fp32")}
+    batch = (
+        torch.rand(BATCH, 3, 224, 224, device="cuda").contiguous(memory_format=torch.channels_last),
+        torch.randint(0, 1000, (BATCH,), device="cuda"),
+    )
+    contenders = {"torchvision, bf16": bare(batch)} | {
+        f"fit, {kind}": fitted(batch, kind) for kind in ("bf16", "tf32", "fp32")
+    }
     steps = min(STEPS, iterations)
     table = [{name: timed(train, steps) for name, train in contenders.items()} for _ in range(rounds)]
     roof = measure_roofline("cuda")
     with torch.device("meta"): model = models.resnet50()
-    rows = {name: dict(images_per_s=BATCH * steps / median(t[name] for t in table)) | spread([t["torchvision, bf16"] / t[name] for t in table], "torchvision_") for name in contenders}
+    rows = {
+        name: dict(images_per_s=BATCH * steps / median(t[name] for t in table))
+        | spread([t["torchvision, bf16"] / t[name] for t in table], "torchvision_")
+        for name in contenders
+    }
     for name, row in rows.items():
         kind = name.split()[-1]
-        row["roofline_images_per_s"] = BATCH / (3 * forward_seconds(roof, layer_traffic(model, (3, 224, 224), BATCH, kind), kind))
+        row["roofline_images_per_s"] = BATCH / (
+            3 * forward_seconds(roof, layer_traffic(model, (3, 224, 224), BATCH, kind), kind)
+        )
     return rows
 
 
@@ -131,7 +198,8 @@ def bare(batch: tuple) -> Callable[[int], None]:
 
     def train(steps: int) -> None:
         for _ in range(steps):
-            with torch.autocast("cuda", torch.bfloat16): loss = torch.nn.functional.cross_entropy(compiled(batch[0]), batch[1])
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = torch.nn.functional.cross_entropy(compiled(batch[0]), batch[1])
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -148,7 +216,16 @@ def fitted(batch: tuple, kind: str) -> Callable[[int], None]:
     model = models.resnet50().cuda()
     optimizer, compiled = sgd(model, 0.01), torch.compile(model)
 
-    def train(steps: int) -> None: fit(compiled, [batch] * steps, optimizer=optimizer, precision=kind, device="cuda", channels_last=True, progress=False)
+    def train(steps: int) -> None:
+        fit(
+            compiled,
+            [batch] * steps,
+            optimizer=optimizer,
+            precision=kind,
+            device="cuda",
+            channels_last=True,
+            progress=False,
+        )
 
     train(WARM_UP)
     return train

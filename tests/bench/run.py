@@ -1,8 +1,8 @@
 """make bench: measure mlinfra against its peers, keep the figures, and say which marks were met.
 
-Every stage runs in a process of its own. A full run goes into tests/bench/results, stage by stage, so that one can be
-run again alone: cpu.json, and cuda.json for the stages that need a GPU. A shortened one goes into test-output and leaves
-the committed figures as they are.
+Every stage runs in a process of its own. A full run goes into tests/bench/results, stage by stage, so that one can
+be run again alone: cpu.json, and cuda.json for the stages that need a GPU. A shortened one goes into test-output and
+leaves the committed figures as they are.
 """
 import argparse
 import datetime

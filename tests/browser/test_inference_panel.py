@@ -45,7 +45,10 @@ def test_server_panel_predicts_measures_and_stops(open_cells):
 
 
 def test_server_panel_measures_a_model_when_it_is_chosen(open_cells):
-    notebook = open_cells("from mlinfra.engine.queue import Policy; from mlinfra.views.inference import describe_server, server_panel\nbox = server_panel()\nbox")
+    notebook = open_cells(
+        "from mlinfra.engine.queue import Policy; from mlinfra.views.inference import describe_server, server_panel\n"
+        "box = server_panel()\nbox"
+    )
     panel = Panel(notebook, "server")
     panel.says("Predicted at 100 requests/s")
     assert notebook.value("list(box.desk.services)") == "['ResNet-18']"

@@ -12,7 +12,10 @@ pytestmark = pytest.mark.browser
 
 def test_memory_panel_fits_does_not_fit_and_measures(open_cells):
     notebook = open_cells("from mlinfra.views.memory import memory_panel\nmemory_panel()")
-    panel, plan = Panel(notebook, "memory"), MemoryPlan("ResNet-18, 224 px", "fp32", "adam", 64, 1, False, 0, 1, DEVICES["T4 16 GB"])
+    panel, plan = (
+        Panel(notebook, "memory"),
+        MemoryPlan("ResNet-18, 224 px", "fp32", "adam", 64, 1, False, 0, 1, DEVICES["T4 16 GB"]),
+    )
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
 
     def now(**changes):

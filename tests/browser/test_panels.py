@@ -1,5 +1,5 @@
-"""Every panel in a real JupyterLab: by keyboard and by mouse, the number against the formula, the picture against itself."""
-import re
+"""Every panel in a real JupyterLab: by keyboard and by mouse, the number against the formula, the picture against
+itself."""
 
 import pytest
 from lab import Notebook, Panel, jobs, wait_until
@@ -8,7 +8,9 @@ pytestmark = pytest.mark.browser
 
 
 def test_prediction_is_locked_for_the_session(open_cells):
-    cells = "from mlinfra.engine.lesson import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
+    cells = (
+        "from mlinfra.engine.lesson import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
+    )
     notebook = open_cells(cells, "1")
     panel = Panel(notebook, "predict")
     panel.press("your answer", "ArrowRight")
@@ -26,7 +28,8 @@ def test_studio_lives_and_dies_well(open_cells):
     panel.button("Start").click()
     panel.says("Epoch 1 of 20, iteration")
     before = panel.changed_from(before)
-    for text, key in (("learning rate", "ArrowLeft"), ("momentum", "ArrowRight"), ("batch (next", "End")): panel.press(text, key)
+    for text, key in (("learning rate", "ArrowLeft"), ("momentum", "ArrowRight"), ("batch (next", "End")):
+        panel.press(text, key)
     panel.root.locator("select").select_option("bf16")
     panel.notebook.shot("studio_running")
     panel.button("Pause").click()
@@ -35,7 +38,10 @@ def test_studio_lives_and_dies_well(open_cells):
     before = panel.changed_from(panel.picture())
     panel.button("Stop").click()
     panel.says("Stopped. Epoch 1")
-    wait_until(lambda: panel.button("Stop").is_disabled() and panel.button("Start").is_enabled(), "the buttons follow the words")
+    wait_until(
+        lambda: panel.button("Stop").is_disabled() and panel.button("Start").is_enabled(),
+        "the buttons follow the words",
+    )
     panel.click_track("learning rate", 0.5)
     panel.button("Start").click()
     wait_until(lambda: not panel.words().startswith("Stopped"), "a second run shows itself")
@@ -45,7 +51,11 @@ def test_studio_lives_and_dies_well(open_cells):
 
 
 def test_studio_survives_an_infinite_loss(open_cells):
-    cell = "from mlinfra.views.training import studio_panel\nbox = studio_panel()\nbox.studio.controls['lr'].max = 8\nbox.studio.controls['lr'].value = 1e8\nbox"
+    cell = """from mlinfra.views.training import studio_panel
+box = studio_panel()
+box.studio.controls['lr'].max = 8
+box.studio.controls['lr'].value = 1e8
+box"""
     panel = Panel(open_cells(cell), "studio")
     panel.button("Start").click()
     panel.says("no longer a number", 60)
@@ -61,7 +71,9 @@ def test_studio_and_a_restarted_kernel(open_cells):
     panel.says("iteration")
     panel.changed_from(blank)
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    notebook.page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'")
+    notebook.page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
+    )
     notebook.run_all()
     again = Panel(notebook, "studio")
     again.says("Press Start.")
@@ -77,7 +89,12 @@ def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
     notebook.command("docmanager:save")
     url, token, _ = server
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    again = Notebook(context.new_page(), url, token, notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path"))
+    again = Notebook(
+        context.new_page(),
+        url,
+        token,
+        notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path"),
+    )
     notebook.close()
     assert again.error_outputs() == []
     again.run_all()  # replaces the studio whose page is gone

@@ -1,4 +1,5 @@
-"""The pipeline panel in a real JupyterLab: by keyboard and mouse, the words against the simulator, and two real ranks started from it."""
+"""The pipeline panel in a real JupyterLab: by keyboard and mouse, the words against the simulator, and two real
+ranks started from it."""
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,8 @@ from lab import Panel, jobs, wait_until
 from mlinfra.views.pipeline import PipelineSetup
 
 pytestmark = pytest.mark.browser
-LEFT = "[p.cmdline() for p in __import__('psutil').Process().children(recursive=True) if 'resource_tracker' not in ' '.join(p.cmdline()) and 'spawn_main' in ' '.join(p.cmdline())]"
+COMMANDS = "(' '.join(p.cmdline()) for p in __import__('psutil').Process().children(recursive=True))"
+LEFT = f"[command for command in {COMMANDS} if 'spawn_main' in command and 'resource_tracker' not in command]"
 
 
 def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
@@ -51,7 +53,9 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     now(micro_batches=32)
     notebook.shot("pipeline_largest")
     panel.button("Run it here").click()
-    wait_until(lambda: "ranks must be at most 4 to be started here, got 8" in panel.status(), "too many processes are refused")
+    wait_until(
+        lambda: "ranks must be at most 4 to be started here, got 8" in panel.status(), "too many processes are refused"
+    )
     panel.press("stages on a rank", "Home")
     now(stages_per_rank=1)
     select("1F1B")
@@ -62,5 +66,9 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     now(micro_batches=4)
     panel.button("Run it here").click()
     wait_until(lambda: "1F1B on 2 ranks with 4 micro-batches: measured" in panel.status(), "two processes run", 120)
-    assert panel.root.locator("svg").count() == 2 and notebook.value(LEFT) == "[]" and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)
+    assert (
+        panel.root.locator("svg").count() == 2
+        and notebook.value(LEFT) == "[]"
+        and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)
+    )
     notebook.shot("pipeline_run")

@@ -1,4 +1,5 @@
-"""The panel of tensor parallelism in a real JupyterLab: the words against the model, and two real ranks that share a block."""
+"""The panel of tensor parallelism in a real JupyterLab: the words against the model, and two real ranks that share a
+block."""
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,10 @@ pytestmark = pytest.mark.browser
 
 def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells("from mlinfra.views.tensor_parallel import tensor_panel\nprobe = tensor_panel()\nprobe")
-    panel, cost = Panel(notebook, "tensor"), TensorParallelCost(4096, 8192, 8, ROOFLINES["H100 80 GB"], NETWORKS["NVLink 4 (H100)"])
+    panel, cost = (
+        Panel(notebook, "tensor"),
+        TensorParallelCost(4096, 8192, 8, ROOFLINES["H100 80 GB"], NETWORKS["NVLink 4 (H100)"]),
+    )
     def select(text, value): panel.control(text).locator("select").select_option(value)
 
     def now(**changes):

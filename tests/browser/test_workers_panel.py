@@ -11,7 +11,9 @@ pytestmark = pytest.mark.browser
 
 def alone(curve, extra):
     "Seconds of a step without workers, from the curve as the kernel shows it."
-    return sum(float(re.search(rf"\b{name}=([^,)]+)", curve)[1]) for name in ("load_seconds", "compute_seconds")) + extra
+    return (
+        sum(float(re.search(rf"\b{name}=([^,)]+)", curve)[1]) for name in ("load_seconds", "compute_seconds")) + extra
+    )
 
 
 def test_workers_panel_predicts_measures_and_stops(open_cells):
@@ -27,7 +29,9 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
     notebook.shot("workers_measured")
     panel.drag("work per image", 1.0)
     curve, blur = (notebook.value(f"box.sweep.last.{name}") for name in ("curve", "blur_seconds"))
-    panel.says(f"Predicted: {duration_text(10 * alone(curve, 200 * 64 * float(blur)))} without workers")  # 640 images in batches of 64
+    panel.says(
+        f"Predicted: {duration_text(10 * alone(curve, 200 * 64 * float(blur)))} without workers"
+    )  # 640 images in batches of 64
     before = panel.changed_from(before)
     panel.click_track("work per image", 0.5)
     panel.says(f"Predicted: {duration_text(10 * alone(curve, 10 * 64 * float(blur)))} without workers")

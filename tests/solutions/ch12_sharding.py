@@ -5,7 +5,12 @@ def share_range(length, rank, world_size):
 
 def lowest_stage(weights, gradients, state, world_size, bytes_each):
     share = lambda bytes: -(-bytes // world_size)
-    needs = (weights + gradients + state, weights + gradients + share(state), weights + share(gradients) + share(state), share(weights) + share(gradients) + share(state))
+    needs = (
+        weights + gradients + state,
+        weights + gradients + share(state),
+        weights + share(gradients) + share(state),
+        share(weights) + share(gradients) + share(state),
+    )
     return next((stage for stage, need in enumerate(needs) if need <= bytes_each), None)
 
 

@@ -164,6 +164,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("data_parallel.train_each.samples", ANY, "trials are needed, so it cannot be tried"),
     ("tensor_parallel.*Linear.sequence_dim", ANY, "a tensor's dimension, which torch checks"),
     ("*.read_share.w*", "zero", "no waiting, no work"),
+    ("*.check_all_reduce.length", "zero", "an empty tensor"),
     ("*.dim", ANY, "a tensor's dimension, which torch checks"),
     ("data_parallel.Workload.gradient_bytes", "zero", "nothing to send"),
     ("data_parallel.Workload.fixed_seconds", "zero", "all of the step grows with the batch"),

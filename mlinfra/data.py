@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, Subset
 
 from .engine.checks import boolean, ceil_div, nonnegative_int, positive_int
 from .engine.idx import idx_bytes
-from .engine.jpegs import JpegFolder, make_jpegs
+from .engine.jpegs import JpegFolder, make_jpegs  # noqa: F401 (given on)
 
 _all_ = ["JpegFolder", "make_jpegs"]
 

@@ -136,7 +136,9 @@ def stagnation_point(
     value = format.round(positive_float("value", value))
     if value == 0: return 0.0
     mantissa, exponent = math.frexp(value)  # half to one, times a power of two
-    power = exponent - (mantissa == 0.5) + format.mantissa_bits + 1  # from there on, the spacing is at least twice the value
+    power = (
+        exponent - (mantissa == 0.5) + format.mantissa_bits + 1
+    )  # from there on, the spacing is at least twice the value
     stall = math.ldexp(1.0, power)
     return stall if stall <= format.largest else math.inf
 

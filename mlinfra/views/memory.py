@@ -81,7 +81,14 @@ def panel_profile(
     import torch
     make, shape = PANEL_MODELS[one_of("model", name, PANEL_MODELS)]
     with torch.device("meta"): model = make()
-    return profile(model, shape, check=False, precision=precision, checkpointing=checkpointing, accumulation=2 if accumulated else 1)
+    return profile(
+        model,
+        shape,
+        check=False,
+        precision=precision,
+        checkpointing=checkpointing,
+        accumulation=2 if accumulated else 1,
+    )
 
 # %% ../../nbs/views/10_memory.ipynb #1bea5437
 SHARDING = {"none": 0, "ZeRO 1: optimizer": 1, "ZeRO 2: and gradients": 2, "ZeRO 3: and weights": 3}  # words -> stage
@@ -141,8 +148,10 @@ def describe_plan(
     need, have, largest = plan.footprint().total, plan.device.memory_bytes, plan.largest()
     ranks = f" on each of {plan.world_size:,} ranks" if plan.world_size > 1 else ""
     most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
-    return (f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have, plan.margin)}: "
-            f"{plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}.")
+    return (
+        f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have, plan.margin)}: "
+        f"{plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}."
+    )
 
 # %% ../../nbs/views/10_memory.ipynb #36d2dda4
 _PARTS = (("params", "weights", COLORS["update"]), ("optimizer", "optimizer", COLORS["read"]),
@@ -175,9 +184,13 @@ def measure_plan(
     if plan.sharding_stage and plan.world_size > 1:
         raise ValueError(f"sharding over {plan.world_size:,} ranks cannot be measured on one: set the world size to 1")
     if need.total > limit:
-        raise ValueError(f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model")
+        raise ValueError(
+            f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model"
+        )
     make, shape = PANEL_MODELS[plan.model]
-    found = measure(make(), plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing, min(plan.accumulation, 2))
+    found = measure(
+        make(), plan.batch_size, shape, plan.optimizer, plan.precision, plan.checkpointing, min(plan.accumulation, 2)
+    )
     error = need.total / found.total - 1
     return (f"Measured {bytes_text(found.total)}, predicted {bytes_text(need.total)} ({error:+.1%}); "
             f"activations {bytes_text(found.activations)}, predicted {bytes_text(need.activations)}.")

@@ -140,7 +140,9 @@ def plot_sums(
     ax = axes(ax, height=2.6)
     for (name, run), color in zip(sums.items(), ("update", "forward", "wait", "copy")):
         ax.plot(range(1, len(run) + 1), run, color=COLORS[color], linewidth=2)
-        ax.annotate(f"{name}: {run[-1]:.6g}", (len(run), run[-1]), (6, 0), textcoords="offset points", va="center", fontsize=9)
+        ax.annotate(
+            f"{name}: {run[-1]:.6g}", (len(run), run[-1]), (6, 0), textcoords="offset points", va="center", fontsize=9
+        )
     count = max(map(len, sums.values()))
     ax.plot([0, count], [0, exact], "--", color=COLORS["other"], linewidth=1)
     ax.set_xlim(0, count * 1.18)
@@ -157,14 +159,18 @@ def plot_gradients(
     ax = axes(ax, height=3.0)
     kinds = {layer: counts for (layer, k), counts in watch.found.items() if k == kind and counts.total}
     if not kinds: raise ValueError(f"kind must be output or parameters and the run must have had a step, got {kind!r}")
-    for (layer, counts), color in zip(sorted(kinds.items()), itertools.cycle(("wait", "copy", "forward", "backward", "update", "read", "other"))):
+    for (layer, counts), color in zip(
+        sorted(kinds.items()), itertools.cycle(("wait", "copy", "forward", "backward", "update", "read", "other"))
+    ):
         exponents = range(min(counts.counts) - 1, max(counts.counts) + 2)
         shares = [100 * counts.counts.get(e, 0) / counts.total for e in exponents]
         ax.step(exponents, shares, where="mid", color=COLORS[color], linewidth=1.5, label=layer)
     for name in formats:
         edge = -FORMATS[name].bias - FORMATS[name].mantissa_bits - 0.5  # between exponents that are lost and kept
         ax.axvline(edge, color="#444444", linestyle=":", linewidth=1)
-        ax.annotate(f"{name} ", (edge, 1), xycoords=("data", "axes fraction"), ha="right", va="top", rotation=90, fontsize=8)
+        ax.annotate(
+            f"{name} ", (edge, 1), xycoords=("data", "axes fraction"), ha="right", va="top", rotation=90, fontsize=8
+        )
     ax.legend(loc="upper left", fontsize=8, frameon=False)
     return label(ax, "exponent: gradients between 2^e and 2^(e+1)", f"% of a layer's gradients ({kind})")
 
@@ -178,10 +184,14 @@ def plot_scaling(
     "What underflows (solid) and what overflows (dashed) over the loss scale."
     ax, powers = axes(ax, height=2.8), list(powers)
     for name, color in zip(formats, ("forward", "wait", "update")):
-        ax.plot(powers, [100 * exponents.underflow(FORMATS[name], 2.0**p) for p in powers], color=COLORS[color], label=name)
+        ax.plot(
+            powers, [100 * exponents.underflow(FORMATS[name], 2.0**p) for p in powers], color=COLORS[color], label=name
+        )
         ax.plot(powers, [100 * exponents.overflow(FORMATS[name], 2.0**p) for p in powers], "--", color=COLORS[color])
     ax.set_ylim(0, max(5, ax.get_ylim()[1]))
-    ax.legend(title="solid: underflow, dashed: overflow", title_fontsize=8, fontsize=8, frameon=False, loc="upper center")
+    ax.legend(
+        title="solid: underflow, dashed: overflow", title_fontsize=8, fontsize=8, frameon=False, loc="upper center"
+    )
     return label(ax, "loss scale, as a power of two", "% of gradients lost")
 
 # %% ../../nbs/views/09_precision.ipynb #058d5e5c
@@ -219,11 +229,16 @@ def plot_predictions(
 ) -> Axes:
     "Seconds of a step over the batch: measured solid, never run hollow with its largest error, the line through two batches dotted."
     ax = axes(ax, height=3.6)
-    for (name, table), color in zip(checked.items(), itertools.cycle(("forward", "wait", "update", "copy", "backward", "read"))):
+    for (name, table), color in zip(
+        checked.items(), itertools.cycle(("forward", "wait", "update", "copy", "backward", "read"))
+    ):
         ax.plot(table.index, 1e3 * table.never_run, "o-", color=COLORS[color], fillstyle="none", ms=8, linewidth=0.8)
         ax.plot(table.index, 1e3 * table.run_twice.fillna(table.measured), ":", color=COLORS[color], linewidth=1.5)
         ax.plot(table.index, 1e3 * table.measured, "o", color=COLORS[color], ms=4.5)
-        words, end = f" {name} ({max(table.never_run_error, key=abs):+.0%})", (table.index[-1], 1e3 * table.measured.iloc[-1])
+        words, end = (
+            f" {name} ({max(table.never_run_error, key=abs):+.0%})",
+            (table.index[-1], 1e3 * table.measured.iloc[-1]),
+        )
         ax.annotate(words, end, (5, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
     sizes = [b for table in checked.values() for b in table.index]
     ax.set(xscale="log", yscale="log", xlim=(min(sizes) / 1.3, max(sizes) * 5))

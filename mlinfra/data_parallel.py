@@ -201,8 +201,9 @@ class Workload:
         for name in ("gradient_bytes", "cores"):
             object.__setattr__(self, name, nonnegative_int(name, getattr(self, name)))
         for name in ("images", "epochs"): object.__setattr__(self, name, positive_int(name, getattr(self, name)))
-        nonnegative_float("fixed_seconds", self.fixed_seconds)
-        for name in ("seconds_per_image", "shrink"): positive_float(name, getattr(self, name))
+        object.__setattr__(self, "fixed_seconds", nonnegative_float("fixed_seconds", self.fixed_seconds))
+        for name in ("seconds_per_image", "shrink"):
+            object.__setattr__(self, name, positive_float(name, getattr(self, name)))
 
     def compute(self, batch_size: float, world_size: int = 1) -> float:
         "Seconds of forward, backward and update for a rank's batch."
@@ -232,7 +233,8 @@ class Workload:
     def efficiency(self, batch_size: float, network: Network, world_size: int, overlap: bool = True,
                    strong: bool = False) -> float:
         "Images a second of all ranks, over `world_size` times those of one; `strong`: the batch is divided among them."
-        own = batch_size / positive_int("world_size", world_size) if strong else batch_size
+        batch_size, world_size = positive_float("batch_size", batch_size), positive_int("world_size", world_size)
+        own = batch_size / world_size if strong else batch_size
         return own / self.step(own, network, world_size, overlap) / (batch_size / self.compute(batch_size))
 
     def run_seconds(self, batch_size: float, network: Network, world_size: int, overlap: bool = True) -> float:

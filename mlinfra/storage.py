@@ -123,7 +123,8 @@ def sweep_in_flight(
 ) -> pd.DataFrame:                                   # in_flight, predicted_per_s, measured_per_s, error
     "Reads a second through the simulated device, beside what Little's law predicts."
     import pandas as pd
-    device, rows, reads = SimulatedStorage(model), [], positive_int("reads", reads)
+    bytes, reads = positive_int("bytes", bytes), positive_int("reads", reads)
+    device, rows = SimulatedStorage(model), []
     for n in positive_ints("in_flight", tuple(in_flight)):
         measured = measure_reads(path, bytes, reads=max(reads, 8 * n), cold=False, in_flight=n, read=device,
                                  budget_seconds=2.0)

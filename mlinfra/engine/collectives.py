@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .checks import ceil_div, positive_int, positive_ints
+from .checks import ceil_div, positive_int, positive_ints, whole_number
 from .hardware import ring_bytes
 from .measure import interleave
 from .ranks import rank_and_world_size
@@ -158,7 +158,7 @@ def check_all_reduce(
     dtype:torch.dtype=torch.int64,             # sums of whole numbers are exact
 ) -> tuple[Any, bool]:                         # what it returned, and whether the sum is right
     "An all-reduce tried on this rank, on values that differ between ranks."
-    length = positive_int("length", length)
+    length = whole_number("length", length)
     rank, world_size = rank_and_world_size()
     def values(of: int) -> torch.Tensor: return (torch.arange(length) + 1000 * of).to(dtype)
     mine, wanted = values(rank), sum((values(r) for r in range(world_size)), torch.zeros(length, dtype=dtype))

@@ -77,6 +77,7 @@ def first_digits(
     train:bool=True,    # False: of the test images
 ) -> Any:
     "The first images of MNIST, as a data set with `.tensors`."
+    samples = positive_int("samples", samples)
     digits = cached_mnist(train=train)
     samples = positive_int("samples", samples, len(digits))
     images, labels = digits.images[:samples], digits.labels[:samples]

@@ -167,8 +167,9 @@ class Tokens(nn.Sequential):
         words:int=8000,   # the vocabulary
         heads:int=4,      # of attention
     ):
+        width, words = positive_int("width", width), positive_int("words", words)
         row = [Block(width, heads) for _ in range(positive_int("blocks", blocks))]
-        super().__init__(nn.Embedding(positive_int("words", words), width), *row, nn.Linear(width, words))
+        super().__init__(nn.Embedding(words, width), *row, nn.Linear(width, words))
 
 class RowReader(nn.Module):
     "A transformer that reads the digits of MNIST row by row."

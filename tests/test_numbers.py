@@ -1,0 +1,431 @@
+"""Every public function that takes a number refuses nonsense in a sentence and takes numpy's and torch's integers.
+
+The functions are found by walking the package and reading signatures, so that new ones are covered. Each call gets
+valid arguments, built from defaults, from `NUMBERS` by a parameter's name and from `Objects` by its annotation; then
+one number after the other is replaced by each nonsense value. What is meaningful although it looks like nonsense
+stands in `MEANINGFUL`, with the reason.
+"""
+import ast
+import dataclasses
+import importlib
+import inspect
+import math
+import multiprocessing.process
+import pkgutil
+import re
+import signal
+import sys
+import threading
+import warnings
+from collections import defaultdict
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from enum import Enum
+from fnmatch import fnmatch
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.launcher.api
+from torch import nn
+
+import mlinfra
+
+# ---- the functions
+
+
+class Number(NamedTuple):
+    "A parameter that is a number, or holds some."
+    name: str
+    kind: type         # int or float
+    many: bool         # a sequence of numbers
+    default: Any
+
+
+class Target(NamedTuple):
+    "A public function, class or method, and its numbers."
+    name: str          # "arithmetic.Schedule", "arithmetic.Schedule.duration"
+    function: Any
+    owner: Any         # the class of a method, or None
+    numbers: tuple[Number, ...]
+
+    def __str__(self): return self.name
+
+
+MANY = {"Sequence", "Iterable", "Collection", "list", "tuple"}
+
+
+def members_of(annotation):
+    "The syntax trees of an annotation's alternatives."
+    text = getattr(annotation, "__forward_arg__", annotation)
+    if inspect.isclass(text): text = text.__name__
+    try: members = [ast.parse(str(text), mode="eval").body]
+    except SyntaxError: return []
+    while any(isinstance(m, ast.BinOp) for m in members):
+        members = [side for m in members for side in ((m.left, m.right) if isinstance(m, ast.BinOp) else (m,))]
+    return members
+
+
+def number_of(annotation):
+    "(int or float, whether many) of an annotation; None where it is no number."
+    scalars = {m.id for m in members_of(annotation) if isinstance(m, ast.Name)}
+    for kind in (float, int):
+        if kind.__name__ in scalars: return kind, False
+    for member in members_of(annotation):
+        if not isinstance(member, ast.Subscript) or ast.unparse(member.value).split(".")[-1] not in MANY: continue
+        inner = member.slice.elts[0] if isinstance(member.slice, ast.Tuple) and member.slice.elts else member.slice
+        for kind in (int, float):
+            if isinstance(inner, ast.Name) and inner.id == kind.__name__: return kind, True
+    return None
+
+
+def numbers_in(function):
+    try: parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError): return ()
+    found = [(p, number_of(p.annotation)) for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return tuple(Number(p.name, *kind, p.default) for p, kind in found if kind)
+
+
+@cache
+def modules():
+    names = [info.name for info in pkgutil.walk_packages(mlinfra.__path__, "mlinfra.")]
+    return [importlib.import_module(name) for name in names if name.split(".")[-1][0] != "_"]
+
+
+def targets():
+    for module in modules():
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            if getattr(thing, "__module__", "") != module.__name__ or not callable(thing): continue
+            if inspect.isclass(thing) and (name in RESULTS or issubclass(thing, tuple)):
+                continue  # a NamedTuple has no door
+            place = f"{module.__name__.removeprefix('mlinfra.')}.{name}"
+            if numbers := numbers_in(thing): yield Target(place, thing, None, numbers)
+            if not inspect.isclass(thing): continue
+            for method, function in vars(thing).items():
+                if method[0] == "_" or not inspect.isfunction(function): continue
+                if numbers := numbers_in(function): yield Target(f"{place}.{method}", function, thing, numbers)
+
+
+# ---- what is meaningful although it looks like nonsense
+
+# made by the package and handed to its user: their numbers are measured or computed, not brought
+RESULTS = set("""
+Advice BatchPlan BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch Estimate Event
+Exponents Footprint Held Hop HostPath LatencyRow LayerCost Line LoadTrial LoopCount Machine MemoryCost MessageCount
+MicroBatchCost Offload Partition PipelineRun ProcessMemory Question RankError RankPart RankTrialResult Reading Reads
+Recorder Reveal Run Scores Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary
+SweepRow TimedOperation Trace Verification WorkerCurve
+""".split())
+
+ANY = "zero negative nan infinite half absurd"
+VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
+CHECKED = "called by functions that have checked their numbers"
+INNER = """
+ablation batch_search batches chains collectives.Group crops.random_box layer_costs loaders out_of_memory passes
+patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes rank_steps rawcache.RawCache.load
+reads.block_starts reads.read_block remedies resident sample_batches server.RequestQueue server.rows_of shards.Shard
+shards.mixed shards.read_shard stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork timeline tracker
+zero
+""".split()
+
+MEANINGFUL = [  # (function.parameter, what is taken, why)
+    ("*.seed", ANY, "torch and numpy refuse what is no seed in words of their own"),
+    ("*.workers", "zero", "the loader's own process"),
+    ("*.rank", "zero", "ranks are counted from 0"),
+    ("*.*stage", "zero", "a ZeRO stage, or the first stage of a pipeline"),
+    ("*.slot", "zero", "slots are counted from 0"),
+    ("*.lr", "zero", "a step of nothing, which torch takes"),
+    ("*.momentum", "zero", "none"),
+    ("*.dropout", "zero", "none"),
+    ("*.padding", "zero", "none"),
+    ("*.warm_up", "zero", "none"),
+    ("*.skip", "zero", "none"),
+    ("*.min_change", "zero", "any change is one"),
+    ("*.latency*", "zero", "an ideal link"),
+    ("*.launch_seconds", "zero", "an ideal device"),
+    ("*.transfer", "zero", "an ideal link"),
+    ("*.memory_passes", "zero", "an ideal device"),
+    ("*.budget_seconds", "infinite", "no limit"),
+    ("*.max_wait_seconds", "zero", "a batch starts at once"),
+    ("*.due", "zero", "a request at the start"),
+    ("*.extra_seconds", "zero", "nothing more"),
+    ("engine.jpegs.photo.*", "zero", "counted from 0"),
+    ("engine.measure.rounds.stretch", "infinite", "no limit"),
+    ("memory.fits_text.*", "zero", "nothing needed, nothing there"),
+    ("memory.Profile.largest.*", "zero", "no memory, no margin"),
+    ("engine.synced_norm.SyncedBatchNorm.*", ANY, "the constructor is torch's own"),
+    ("sharding.Strategy.*", ANY, "an entry of our own table"),
+    ("pipeline.interleave_operations.*", ANY, "rows of operations are needed, so it cannot be tried"),
+    ("data_parallel.train_each.samples", ANY, "trials are needed, so it cannot be tried"),
+    ("tensor_parallel.*Linear.sequence_dim", ANY, "a tensor's dimension, which torch checks"),
+    ("*.read_share.w*", "zero", "no waiting, no work"),
+    ("*.check_all_reduce.length", "zero", "an empty tensor"),
+    ("*.dim", ANY, "a tensor's dimension, which torch checks"),
+    ("data_parallel.Workload.gradient_bytes", "zero", "nothing to send"),
+    ("data_parallel.Workload.fixed_seconds", "zero", "all of the step grows with the batch"),
+    ("data_parallel.Workload.cores", "zero", "as many as ranks"),
+    ("data_parallel.warm_up.iteration*", "zero", "the first; no warm-up"),
+    ("sharding.offload_seconds.*", "zero", "nothing to copy, nothing to compute"),
+    ("pipeline.bubble.*", "zero", "passes that take no time"),
+    ("pipeline.least_maximum.*", ANY, "the search behind `partition`, which has checked"),
+    ("engine.drift.drifting_stream.at", "zero", "from the start"),
+    ("precision.GradientExponents.table.scale", ANY, "nothing is recorded here, so it cannot be tried"),
+    ("storage.ShardDataset.set_epoch.epoch", ANY, "there are no shards here, so it cannot be tried"),
+    ("*.RandomCropFlip.flip", "zero", "never turned"),
+    ("engine.jpegs.JpegFolder.load_or_skip.i", ANY, "a list's index, which says so itself"),
+    ("arithmetic.Stages.*", "zero", "a stage that costs nothing"),
+    ("engine.queue.ServiceTime.*", "zero", "a server that costs nothing"),
+    ("engine.queue.mean_wait.spread_seconds", "zero", "every batch takes as long"),
+    ("engine.patients.slow_*.*", "zero", "not slowed"),
+    ("engine.sweeps.Blur.times", "zero", "not slowed"),
+    ("engine.specs.ModelSpec.*", "zero", "a model that costs nothing"),
+    ("engine.hardware.*bytes", "zero", "an empty message"),
+    ("engine.hardware.StorageModel.*.bytes", "half", "a mean of sizes"),
+    ("engine.hardware.Roofline.seconds.flops", "zero", "a copy"),
+    ("*.wire_bytes.*", "zero", "an empty message"),
+    ("memory.zero_bytes_per_rank.*", "zero", "a model without, such as an optimizer without state"),
+    ("precision.Format.decode.code", "zero", "the code of 0"),
+    ("*precision.*value", ANY, "what the reader wants to see rounded, NaN and infinity included"),
+    ("precision.*.values", ANY, "what is added up, NaN and infinity included"),
+    ("precision.*error_bound.terms", ANY, "what is added up"),
+    ("engine.measure.median.values", ANY, "any numbers have a median"),
+    ("engine.measure.percentile.values", ANY, "any numbers have percentiles"),
+    ("engine.measure.percentile.percent", "zero", "the smallest"),
+    ("engine.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    ("views.*", ANY, VIEWS),
+    ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
+    ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
+    ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
+    *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),
+]
+
+
+def taken(target, number):
+    "What of the nonsense is meaningful for this parameter."
+    place = f"{target.name}.{number.name}"
+    return {word for pattern, words, _ in MEANINGFUL if fnmatch(place, pattern) for word in words.split()}
+
+
+NONSENSE = {int: {"zero": 0, "negative": -1, "nan": math.nan, "infinite": math.inf, "half": 1.5, "absurd": 10**31},
+            float: {"zero": 0.0, "negative": -1.0, "nan": math.nan, "infinite": math.inf}}
+
+
+# ---- valid arguments
+
+NUMBERS = {"world_size": 2, "batch_size": 4, "heads": 2, "widths": 16, "width": 8, "hidden": 8, "stage": 1, "stages": 2,
+           "sharding_stage": 1, "side": 8, "kernel": 3, "dim": 0}
+SUPPLIED = {"input_shape": (1, 28, 28), "depths": (1, 1, 1, 1)}  # also where there is a default
+
+
+def valid_number(number, owner=""):
+    if number.default not in (inspect.Parameter.empty, None) and not number.many:
+        if isinstance(number.default, (int, float)) and not isinstance(number.default, bool): return number.default
+    one = NUMBERS.get(number.name, 4 if number.kind is int else 0.5)
+    return [one, one] if number.many else one
+
+
+def one(*_, **__): return 1.0
+
+
+class Objects:
+    "Small valid objects, by annotation."
+    def __init__(self, folder): self.folder, self.strings = folder, {}
+
+    @cached_property
+    def images(self):
+        data = importlib.import_module("mlinfra.data")
+        return data.Images(torch.randint(0, 256, (8, 1, 28, 28), dtype=torch.uint8), torch.arange(8) % 10)
+
+    @cached_property
+    def profile(self):
+        memory = importlib.import_module("mlinfra.memory")
+        return memory.profile(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), (1, 28, 28))
+
+    @cached_property
+    def jpegs(self):
+        data = importlib.import_module("mlinfra.data")
+        return data.JpegFolder(data.make_jpegs(self.folder / "jpegs", 2, size=(16, 16), classes=2, progress=False))
+
+    def of(self, annotation, name, module):
+        "An object for a parameter; a mock where there is none: who checks the numbers first does not look at it."
+        for member in members_of(annotation):
+            subscript = isinstance(member, ast.Subscript)
+            word = ast.unparse(member.value if subscript else member).split(".")[-1]
+            if word in MANY and subscript and word != "tuple": return [self.of(ast.unparse(member.slice), name, module)]
+            if (made := self.named(word, name, module)) is not None: return made
+        return self.images if name in ("train", "valid", "test", "data", "dataset") else MagicMock(name=name)
+
+    def named(self, word, name, module):
+        if word == "str":
+            return str(self.folder / "x") if name in ("path", "root", "folder") else self.strings.get(name, "x")
+        makers = {
+            "Path": lambda: self.folder / "x",
+            "bool": lambda: False,
+            "int": lambda: 4,
+            "float": lambda: 0.5,
+            "dict": lambda: defaultdict(lambda: 0.5),
+            "Module": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
+            "Tensor": lambda: torch.rand(4, 1, 28, 28),
+            "Images": lambda: self.images,
+            "Dataset": lambda: self.images,
+            "device": lambda: torch.device("cpu"),
+            "dtype": lambda: torch.float32,
+            "Callable": lambda: one,
+        }
+        if word in makers: return makers[word]()
+        thing = vars(module).get(word)
+        return self.instance(thing) if inspect.isclass(thing) and thing.__module__.startswith("mlinfra") else None
+
+    def instance(self, thing):
+        "An object of a class of ours; an empty one where its arguments are hard to have."
+        if issubclass(thing, Enum): return next(iter(thing))
+        if thing.__name__ == "Profile": return self.profile
+        if thing.__name__ == "JpegFolder": return self.jpegs
+        try: return self.make(thing, {})
+        except Exception: return thing.__new__(thing)
+
+    def make(self, function, changes, before=()):
+        "Call it; the strings it takes are learnt from what it says."
+        arguments = self.arguments(function, len(before)) | changes
+        for _ in range(3):
+            try: return function(*before, **arguments)
+            except ValueError as error:
+                found = re.search(r"must be one of ([^,]+), .*got 'x'$", str(error))
+                wrong = [name for name, value in arguments.items() if isinstance(value, str) and value == "x"]
+                if not found or not wrong: raise
+                self.strings[wrong[0]] = arguments[wrong[0]] = found[1]
+        return function(*before, **arguments)
+
+    def arguments(self, function, skip=0):
+        "The required arguments of a function."
+        found = {}
+        for p in list(inspect.signature(function).parameters.values())[skip:]:
+            if p.name in SUPPLIED: found[p.name] = SUPPLIED[p.name]
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.default is not p.empty or p.name in SUPPLIED: continue
+            number = number_of(p.annotation)
+            found[p.name] = (valid_number(Number(p.name, *number, None)) if number
+                             else self.of(p.annotation, p.name, sys.modules[function.__module__]))
+        return found
+
+
+# ---- calls
+
+class TooLong(BaseException):
+    "The call has begun to work."
+
+
+def begins(*_, **__): raise TooLong
+
+
+@contextmanager
+def held_back():
+    "No ranks, workers or threads: whoever starts one has let the nonsense in."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing.process.BaseProcess, "start", begins)
+        patch.setattr(torch.distributed.launcher.api.elastic_launch, "__call__", begins)
+        patch.setattr(threading.Thread, "start", begins)
+        for name in ("send", "recv", "isend", "irecv"):
+            patch.setattr(dist, name, begins)  # to a rank that is none: a crash
+        yield
+
+
+@contextmanager
+def limit(seconds):
+    def stop(*_): raise TooLong
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds / 4)  # again: some code swallows an exception
+    try: yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def call(target, objects, changes=(), seconds=1.0):
+    instance = () if target.owner is None else (objects.instance(target.owner),)
+    with limit(seconds), held_back(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = objects.make(target.function, dict(changes), instance)
+        if isinstance(made, AbstractContextManager) and inspect.isgeneratorfunction(inspect.unwrap(target.function)):
+            with made: pass  # it checks when it is entered
+        return made
+
+
+def outcome(target, objects, number, word):
+    "'' where nonsense is refused as it should be; else what happened."
+    value = NONSENSE[number.kind][word]
+    try:
+        call(target, objects, {number.name: [value] if number.many else value})
+    except TooLong:
+        return "begins to work"
+    except TypeError as error:
+        return "" if number.kind is int and isinstance(value, float) else f"TypeError: {first_line(error)}"
+    except ValueError as error:
+        return "" if number.many or re.search(rf"\b{number.name}\b", str(error)) else f"ValueError: {first_line(error)}"
+    except Exception as error:
+        return f"{type(error).__name__}: {first_line(error)}"
+    return "accepted"
+
+
+def first_line(error): return str(error).partition("\n")[0][:100]
+
+
+def taken_nonsense(target, objects):
+    "Each nonsense that this function does not refuse, a line for each number."
+    for number in target.numbers:
+        found = {}
+        for word in NONSENSE[number.kind]:
+            if word not in taken(target, number) and (what := outcome(target, objects, number, word)):
+                found.setdefault(what, []).append(word)
+        if found:
+            yield f"{target.name}({number.name}): " + "; ".join(
+                f"{', '.join(words)} -> {what}" for what, words in found.items()
+            )
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory):
+    for name in ("matplotlib.pyplot", "pandas", "torch._dynamo"):
+        importlib.import_module(name)  # else the time limit of a call may cut its first import in two
+    folder = tmp_path_factory.mktemp("numbers")
+    dist.init_process_group(
+        "gloo", init_method=(folder / "group").as_uri(), rank=0, world_size=1, timeout=timedelta(seconds=1)
+    )
+    made = Objects(folder)
+    assert made.images and made.profile and made.jpegs
+    yield made
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("target", list(targets()), ids=str)
+def test_nonsense_is_refused(target, objects, capfd):
+    assert not (found := list(taken_nonsense(target, objects))), "\n".join(["", *found])
+
+
+def others(number):
+    "The same whole number as numpy and torch write it."
+    value = valid_number(number)
+    if number.many or not 0 < value < 128 or value != int(value): return
+    yield from (np.int8(value), np.int64(value), torch.tensor(value))
+
+
+WHOLE = [t for t in targets() if any(n.kind is int and not n.many and len(taken(t, n)) < 6 for n in t.numbers)]
+
+
+@pytest.mark.parametrize("target", WHOLE, ids=str)
+def test_integers_of_numpy_and_torch_are_numbers(target, objects, capfd):
+    for number in target.numbers:
+        if len(taken(target, number)) == 6 or not (values := list(others(number))): continue
+        def called(value): return call(target, objects, {number.name: value}, 0.25)  # who takes longer is left out
+        try: plain, again = called(valid_number(number)), called(valid_number(number))
+        except (Exception, TooLong): continue  # this file has no arguments with which it can be called here
+        comparable = isinstance(plain, (int, float, str)) or dataclasses.is_dataclass(plain)
+        for value in values:
+            try: found = called(value)
+            except TooLong: continue
+            if comparable and repr(plain) == repr(again):  # what is measured differs
+                assert repr(found) == repr(plain), f"{number.name}={value!r}"

@@ -16,7 +16,6 @@ from ..engine.autocast import supported_precisions
 from ..engine.machine import pick_device
 from ..models import GluonCNN
 from ..training import Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
-from ..engine.widgets import widgets_library
 from ..engine.widgets import COLORS, Canvas, Job, Stopped, axes, choose, figure, label, release_after_cells, slider
 from ..engine.widgets import status_html
 
@@ -64,7 +63,7 @@ def plot_loss(
 class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
     def __init__(self, canvas: _StudioPicture):
-        w = widgets_library()
+        import ipywidgets as w
         wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
         rate = dict(min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate")
         self.controls = dict(
@@ -85,7 +84,7 @@ class _StudioView:
         self.set_buttons(busy=False, paused=False)
 
     def _button(self, text: str) -> ipywidgets.Button:
-        w = widgets_library()
+        import ipywidgets as w
         return w.Button(description=text, layout=w.Layout(width="90px"))
 
     def set_buttons(self, busy: bool, paused: bool) -> None:

@@ -112,7 +112,7 @@ def estimate(
     sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
     step:Callable|None=None,                      # the loss, of (model, batch); None: see `usual_step`
 ) -> Footprint:
-    "Bytes of a training step on one rank, before it runs. Nothing is allocated; the update's own temporaries are not counted."
+    "Bytes of a training step on one rank before it runs, without the update's own temporaries. Nothing is allocated."
     one_of("optimizer", optimizer, OPTIMIZERS)
     zero_bytes_per_rank(0, 0, 0, sharding_stage, world_size)
     options = StepOptions(precision, checkpointing, accumulation, step)
@@ -172,9 +172,11 @@ def fits_text(
     "Whether it fits, and by how much."
     need, have = nonnegative_int("need", need), nonnegative_int("have", have)
     spare = have - need - int(need * nonnegative_float("margin", margin))
-    if spare >= 0: return f"fits, {bytes_text(spare)} to spare" + (f" beyond a margin of {margin:.0%}" if margin else "")
+    beyond = f" beyond a margin of {margin:.0%}" if margin else ""
+    if spare >= 0: return f"fits, {bytes_text(spare)} to spare{beyond}"
     if need > have: return f"does not fit, {bytes_text(need - have)} too much"
-    return f"may not fit: {bytes_text(have - need)} are left, and the allocator may hold {bytes_text(int(need * margin))} more"
+    held = bytes_text(int(need * margin))
+    return f"may not fit: {bytes_text(have - need)} are left, and the allocator may hold {held} more"
 
 # %% ../nbs/10_memory.ipynb #34c2f6e2
 @dataclass(frozen=True)
@@ -263,10 +265,10 @@ class BatchPlan:
 
 # %% ../nbs/10_memory.ipynb #c4dcb8f4
 def find_batch_size(
-    model:nn.Module|Callable[[int], Any],          # of which a copy is trained; or what trains some full steps with this batch
-    global_batch:int|None=None,                    # samples in an optimizer step of all ranks; None: what fits is a rank's share
+    model:nn.Module|Callable[[int], Any],          # a copy of it is trained; or it trains full steps with this batch
+    global_batch:int|None=None,                    # samples in an update of all ranks; None: what fits is one's share
     limit:float|None=None,                         # bytes for estimate and margin; None: what is free, of a host half
-    start:int|None=None,                           # largest batch to try; None: the estimate's. A function needs it, or a global batch
+    start:int|None=None,                           # most to try; None: as estimated; of a function, the global batch
     input_shape:Iterable[int]|None=None,           # of one input, without the batch; None where the model is ours
     optimizer:str="adam",                          # one of `OPTIMIZERS`
     precision:str="fp32",                          # what the device supports
@@ -279,21 +281,26 @@ def find_batch_size(
     step:Callable|None=None,                       # the loss, of (model, batch); None: see `usual_step`
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> BatchPlan:
-    "The largest batch that really trains, and the accumulation that keeps the global batch. MemoryError if no sample fits."
+    "The largest batch that really trains, with the accumulation for the global batch. MemoryError if no sample fits."
     wanted = _share(global_batch, positive_int("world_size", world_size))
     sizes = [size for size in (None if start is None else positive_int("start", start), wanted) if size is not None]
     trial = model
     if isinstance(model, nn.Module):
         one_of("optimizer", optimizer, OPTIMIZERS)
-        sample, options = sample_of(model, input_shape, input_dtype, sample), StepOptions(precision, checkpointing, 1, step)
+        sample = sample_of(model, input_shape, input_dtype, sample)
+        options = StepOptions(precision, checkpointing, 1, step)
         trial = Trial(model, sample, optimizer, pick_device(device), options, positive_int("steps", steps), wanted)
         check_precision(precision, trial.device)
         sizes.extend(_estimated(trial, limit, start))
-    elif limit is not None: raise ValueError("limit= is compared with an estimate, which needs a model: give a function start=")
-    if not sizes: raise ValueError("start must be the largest batch to try where a function trains without a global_batch, got None")
+    elif limit is not None:
+        raise ValueError("limit= is compared with an estimate, which needs a model: give a function start=")
+    if not sizes:
+        raise ValueError("start must be the largest batch to try "
+                         "where a function trains without a global_batch, got None")
     best, tried = search_down(lambda batch: runs_without_oom(trial, batch), min(sizes), report)
     if best: return BatchPlan(best, *divide_batch(wanted or best, best), tuple(tried), world_size)
-    raise MemoryError(f"not even a batch of 1 trains: {', '.join(str(batch) for batch, _ in tried)} were tried and ran out of memory")
+    batches = ", ".join(str(batch) for batch, _ in tried)
+    raise MemoryError(f"not even a batch of 1 trains: {batches} were tried and ran out of memory")
 
 def _share(global_batch: int | None, world_size: int) -> int | None:
     "Samples of one rank in an optimizer step."

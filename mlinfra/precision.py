@@ -89,7 +89,7 @@ class Format:
         return 2.0 ** -(self.mantissa_bits + 1)
 
     def error_bound(self, terms: Iterable[float]) -> float:
-        "What the rounding errors of a sum of these terms, one after the other, cannot exceed (Jeannerod and Rump 2013)."
+        "A bound on the rounding errors of a sum of these terms, one after the other (Jeannerod and Rump 2013)."
         sizes = [abs(term) for term in terms]
         return len(sizes) * self.unit_roundoff * math.fsum(sizes)
 
@@ -251,7 +251,8 @@ class LossScaler:
         self.scale = positive_float("scale", scale, most=FORMATS["fp32"].largest)
         self.growth = positive_float("growth", growth)
         self.backoff = positive_float("backoff", backoff)
-        if growth <= 1 or backoff >= 1: raise ValueError(f"growth must be above 1 and backoff below, got {growth} and {backoff}")
+        if growth <= 1 or backoff >= 1:
+            raise ValueError(f"growth must be above 1 and backoff below, got {growth} and {backoff}")
         self.interval, self.good, self.skipped = positive_int("interval", interval), 0, 0
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
@@ -259,7 +260,7 @@ class LossScaler:
         return loss.float() * self.scale
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        "Divide the gradients by the scale and update the parameters; False if they overflowed and the update was skipped."
+        "Divide the gradients by the scale and update the parameters; False if they overflowed and no update was made."
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         finite = all(bool(g.isfinite().all()) for g in gradients)
         for gradient in gradients: gradient.mul_(1 / self.scale)
@@ -277,8 +278,8 @@ class LossScaler:
 # %% ../nbs/09_precision.ipynb #1520d88c
 class CastMode(TorchFunctionMode):
     "Autocast in miniature: matrix products and convolutions in `dtype`, losses in fp32, everything else as it comes."
-    down = frozenset({F.linear, F.conv1d, F.conv2d, torch.conv2d, torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul,
-                      torch.Tensor.__matmul__})
+    down = frozenset({F.linear, F.conv1d, F.conv2d, torch.conv2d, torch.matmul, torch.mm, torch.bmm,
+                      torch.Tensor.matmul, torch.Tensor.__matmul__})
     up = frozenset({F.cross_entropy, F.nll_loss, F.mse_loss})
 
     def __init__(
@@ -312,14 +313,15 @@ def stuck_share(
 
 # %% ../nbs/09_precision.ipynb #77a62858
 class MasterWeights:
-    "fp32 copies of a model's parameters: the optimizer moves the copies, the model gets them rounded to its own format."
+    "fp32 copies of a model's parameters: the optimizer moves the copies, the model gets them rounded to its format."
     def __init__(
         self,
         model:nn.Module,                                                        # in bf16, say
         make_optimizer:Callable[[list[torch.Tensor]], torch.optim.Optimizer],   # is given the copies
     ):
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        if not self.parameters: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
+        if not self.parameters:
+            raise ValueError("the model has no parameter to train: all are frozen, or there are none")
         self.copies = [p.detach().clone().float().requires_grad_() for p in self.parameters]
         self.optimizer = make_optimizer(self.copies)
 

@@ -56,8 +56,8 @@ def compare_precisions(
     repeats:int=3,                                 # rounds; each runs every kind once
     device:str|torch.device|None=None,             # None: a GPU where there is one
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
-) -> pd.DataFrame:                                 # index precision, channels_last; step_seconds, ratio, low, high, bytes
-    "Seconds of a training step in each precision, the ratio to the first row of the same round with its spread, and bytes."
+) -> pd.DataFrame:                                 # by precision, channels_last: step_seconds, ratio, low, high, bytes
+    "Seconds of a step in each precision, the ratio to the first row of the same round with its spread, and bytes."
     import pandas as pd
     device, steps, repeats = pick_device(device), positive_int("steps", steps), positive_int("repeats", repeats)
     names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
@@ -69,14 +69,17 @@ def compare_precisions(
             report((i + j / len(trained)) / repeats, f"{name}, round {i + 1} of {repeats}")
             seconds[name, last].append(_step_seconds(model, batch, name, last, steps, device))
     base = next(iter(seconds.values()))
-    rows = [_row(times, base) | dict(bytes=_step_bytes(trained[kind], batch, *kind, device)) for kind, times in seconds.items()]
+    rows = [_row(times, base) | dict(bytes=_step_bytes(trained[kind], batch, *kind, device))
+            for kind, times in seconds.items()]
     return pd.DataFrame(rows, pd.MultiIndex.from_tuples(seconds, names=["precision", "channels_last"]))
 
 def _row(seconds: list[float], base: list[float]) -> dict[str, float]:
     ratios = [t / b for t, b in zip(seconds, base)]
     return dict(step_seconds=median(seconds), ratio=median(ratios), low=min(ratios), high=max(ratios))
 
-def _step_seconds(model: nn.Module, batch: tuple, precision: str, channels_last: bool, steps: int, device: torch.device) -> float:
+def _step_seconds(
+    model: nn.Module, batch: tuple, precision: str, channels_last: bool, steps: int, device: torch.device
+) -> float:
     "Median of some steps of `fit`; the first is left out."
     run = fit(model, [batch] * steps, optimizer=sgd(model, 1e-3), precision=precision,
               channels_last=channels_last, device=device, progress=False)

@@ -40,7 +40,8 @@ def step_work(
     for row, traffic in zip(table.itertuples(), layer_traffic(model, input_shape, batch_size).bytes):
         layer = layers[row.layer]
         own = any(p.requires_grad for p in layer.parameters())
-        rows.append((row.layer, cost_kind(layer), row.flops, row.flops * (own + trained), traffic, 4 * row.parameters, own or trained))
+        rows.append((row.layer, cost_kind(layer), row.flops, row.flops * (own + trained), traffic, 4 * row.parameters,
+                     own or trained))
         trained = trained or own
     return pd.DataFrame(rows, columns=["layer", "kind", "flops", "backward_flops", "bytes", "weight_bytes", "backward"])
 
@@ -61,18 +62,22 @@ def cost_kind(
 # %% ../../nbs/engine/09_costs.ipynb #13afe977
 _CONVOLUTIONS = (  # inputs, outputs, kernel, stride, side of the image, samples
     (16, 32, 3, 1, 28, 4), (32, 32, 1, 1, 28, 4), (24, 48, 5, 1, 14, 8), (48, 96, 3, 2, 28, 4), (96, 96, 3, 1, 14, 4),
-    (96, 192, 3, 1, 7, 4), (192, 192, 3, 1, 7, 2), (192, 384, 3, 1, 4, 4), (384, 384, 3, 1, 2, 8), (384, 768, 3, 1, 2, 2),
-    (96, 384, 1, 1, 14, 4), (384, 96, 1, 1, 14, 4), (384, 768, 1, 2, 7, 2), (48, 48, 3, 1, 56, 1), (96, 192, 1, 2, 14, 4),
+    (96, 192, 3, 1, 7, 4), (192, 192, 3, 1, 7, 2), (192, 384, 3, 1, 4, 4), (384, 384, 3, 1, 2, 8),
+    (384, 768, 3, 1, 2, 2), (96, 384, 1, 1, 14, 4), (384, 96, 1, 1, 14, 4), (384, 768, 1, 2, 7, 2),
+    (48, 48, 3, 1, 56, 1), (96, 192, 1, 2, 14, 4),
     (1, 16, 5, 1, 28, 32), (3, 32, 7, 2, 112, 1), (3, 48, 3, 1, 32, 8), (1, 32, 3, 2, 28, 8), (2, 16, 3, 1, 28, 16))
-_LINEAR = ((256, 256, 8), (1024, 512, 8), (1024, 256, 128), (384, 10, 16), (1536, 1000, 2), (512, 384, 64))  # inputs, outputs, samples
-_IMAGES = ((4, 32, 56, 56), (8, 16, 14, 14), (4, 128, 14, 14), (8, 256, 4, 4), (4, 512, 2, 2), (2, 48, 112, 112))  # other kinds
+_LINEAR = (  # inputs, outputs, samples
+    (256, 256, 8), (1024, 512, 8), (1024, 256, 128), (384, 10, 16), (1536, 1000, 2), (512, 384, 64))
+_IMAGES = (  # for the other kinds: samples, channels, height, width
+    (4, 32, 56, 56), (8, 16, 14, 14), (4, 128, 14, 14), (8, 256, 4, 4), (4, 512, 2, 2), (2, 48, 112, 112))
 
 def calibration_layers() -> list[tuple[nn.Module, tuple[int, ...]]]:  # layer, and shape of a batch for it
     "Fresh layers of every kind and of many sizes."
     found = [(nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), (n, i, side, side))
              for i, o, kernel, stride, side, n in _CONVOLUTIONS]
     found += [(nn.Linear(i, o), (n, i)) for i, o, n in _LINEAR]
-    return found + [(layer, shape) for shape in _IMAGES for layer in (nn.BatchNorm2d(shape[1]), nn.ReLU(), nn.MaxPool2d(2))]
+    return found + [(layer, shape) for shape in _IMAGES
+                    for layer in (nn.BatchNorm2d(shape[1]), nn.ReLU(), nn.MaxPool2d(2))]
 
 # %% ../../nbs/engine/09_costs.ipynb #fc241a0b
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ class StepCosts:
         for row in step_work(model, input_shape, batch_size).itertuples():
             if row.kind == "view": continue
             forward.append(self._cost(row.kind, "forward", (1, row.flops, row.bytes, row.weight_bytes)))
-            if row.backward: backward.append(self._cost(row.kind, "backward", (1, row.backward_flops, row.bytes, row.weight_bytes)))
+            if row.backward:
+                backward.append(self._cost(row.kind, "backward", (1, row.backward_flops, row.bytes, row.weight_bytes)))
         sizes = [4 * p.numel() for p in model.parameters() if p.requires_grad]
         update = self._cost("parameters", "update", (1, 0, len(sizes), sum(sizes)))
         return dict(forward=math.fsum(forward), backward=math.fsum(backward), update=update)
@@ -109,7 +115,8 @@ class StepCosts:
         return math.fsum(self.phases(model, input_shape, batch_size).values())
 
     def _cost(self, kind: str, phase: str, amounts: tuple[float, ...]) -> float:
-        if (kind, phase) in self.prices: return math.fsum(price * amount for price, amount in zip(self.prices[kind, phase], amounts))
+        if (kind, phase) in self.prices:
+            return math.fsum(price * amount for price, amount in zip(self.prices[kind, phase], amounts))
         known = ", ".join(sorted({k for k, _ in self.prices}))
         raise ValueError(f"there is no price for {phase} of {kind}: the calibration has {known}")
 
@@ -117,7 +124,8 @@ class StepCosts:
 class _Probe:
     "A layer to be timed alone, forward and backward, in the memory format in which `fit` trains."
     def __init__(self, layer: nn.Module, shape: tuple[int, ...], precision: str, device: torch.device):
-        x, self.layer, self.kind, self.precision, self.device = torch.rand(shape, device=device), layer, cost_kind(layer), precision, device
+        x, self.layer, self.kind = torch.rand(shape, device=device), layer, cost_kind(layer)
+        self.precision, self.device = precision, device
         if x.ndim == 4:
             x, self.layer = x.contiguous(memory_format=torch.channels_last), layer.to(memory_format=torch.channels_last)
         inner = self.kind != "narrow convolution"  # these come first in a network
@@ -188,8 +196,8 @@ def check_predictions(
     steps:int=4,                                        # of a round; the first is left out
     repeats:int=2,                                      # rounds; each runs every size
     device:str|torch.device|None=None,                  # None: a GPU where there is one
-) -> pd.DataFrame:  # index batch; never_run, run_twice, measured, low, high in seconds; never_run_error, run_twice_error
-    "Seconds of a training step: from the costs of layers, from a line through the smallest batch and the last but one, and measured."
+) -> pd.DataFrame:  # by batch: never_run, run_twice, measured, low, high in seconds; never_run_error, run_twice_error
+    "Seconds of a step: by the costs of layers, by a line through the smallest batch and the last but one, measured."
     import pandas as pd
     device, steps, repeats = pick_device(device), positive_int("steps", steps), positive_int("repeats", repeats)
     sizes = sorted(set(positive_ints("batch_sizes", list(batch_sizes))))
@@ -202,9 +210,11 @@ def check_predictions(
     known = (sizes[0], sizes[-2]) if len(sizes) > 2 else tuple(sizes)
     line = fit_line(known, [measured[b] for b in known], relative=True, nonnegative=True)
     rows = pd.DataFrame(dict(
-        never_run=predicted, run_twice=[math.nan if b in known else line(b) for b in sizes], measured=list(measured.values()),
-        low=[min(t) for t in times.values()], high=[max(t) for t in times.values()]), index=pd.Index(sizes, name="batch"))
-    return rows.assign(never_run_error=rows.never_run / rows.measured - 1, run_twice_error=rows.run_twice / rows.measured - 1)
+        never_run=predicted, run_twice=[math.nan if b in known else line(b) for b in sizes],
+        measured=list(measured.values()), low=[min(t) for t in times.values()], high=[max(t) for t in times.values()]),
+        index=pd.Index(sizes, name="batch"))
+    return rows.assign(never_run_error=rows.never_run / rows.measured - 1,
+                       run_twice_error=rows.run_twice / rows.measured - 1)
 
 def _step_seconds(model: nn.Module, shape: tuple[int, ...], precision: str, steps: int, device: torch.device) -> float:
     batch = torch.rand(shape), torch.zeros(shape[0], dtype=torch.long)

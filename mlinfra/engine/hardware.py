@@ -216,7 +216,8 @@ class StorageModel:
 
     def limit(self, bytes: int, in_flight: int) -> str:
         "What keeps the throughput from being higher: latency, operations or bandwidth."
-        if positive_int("in_flight", in_flight) < self.in_flight_needed(bytes, 1 / self.service(bytes)): return "latency"
+        if positive_int("in_flight", in_flight) < self.in_flight_needed(bytes, 1 / self.service(bytes)):
+            return "latency"
         return "operations" if 1 / self.operations_per_s >= bytes / self.bytes_per_s else "bandwidth"
 
 STORAGES = {model.name: model for model in (
@@ -227,8 +228,8 @@ STORAGES = {model.name: model for model in (
                  "Amazon EBS gp3, user guide: baseline of 3,000 operations/s and 125 MiB/s, single-digit milliseconds, "
                  "of which we take 1"),
     StorageModel("NFS", 4 * 250e-6, 35_000 / 4, 500 * 2**20,
-                 "Amazon EFS, user guide, One Zone bursting: reads as low as 250 µs, 35,000 operations/s, 500 MiB/s a client; "
-                 "we take 4 round trips for a file"),
+                 "Amazon EFS, user guide, One Zone bursting: reads as low as 250 µs, 35,000 operations/s, "
+                 "500 MiB/s a client; we take 4 round trips for a file"),
     StorageModel("spinning disk", 4.16e-3, 170, 270e6,
                  "Seagate Exos X18, data sheet: rotation 4.16 ms on average, 170 random reads/s at 16 in flight, "
                  "270 MB/s"),

@@ -84,7 +84,7 @@ def make_jpegs(
     quality:int=90,                     # of the JPEG; 90 gives about ImageNet's bytes
     progress:bool=True,                 # show a bar
 ) -> Path:                              # the folder
-    "Write photo-like JPEGs in a folder for each class, or go on with them; ValueError if the folder holds other things."
+    "Write photo-like JPEGs, a folder for each class, or go on with them; ValueError if the folder holds other things."
     from tqdm.auto import tqdm
     n, classes, root = positive_int("n", n, 10**9), positive_int("classes", classes, 10**6), Path(root)
     size = positive_ints("size", size, 16, 65_500, length=2)

@@ -48,7 +48,8 @@ def _has_glibc() -> bool: return sys.platform == "linux" and platform.libc_ver()
 class _MallInfo(ctypes.Structure):
     "The result of mallinfo2(3)."
     _fields_ = [(name, ctypes.c_size_t) for name in
-                ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+                ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
+                 "uordblks", "fordblks", "keepcost")]
 
 def handed_out_bytes() -> int|None:
     "Bytes that the C library has handed out and not got back; None without a glibc of 2.33 or later."
@@ -84,7 +85,7 @@ def train_step_memory(
     precision:str="fp32",                # in which forward runs
     steps:int=2,
 ) -> ProcessMemory:
-    "Train on the CPU and look at this process; twice, because a mode that asks after every operation is no part of training."
+    "What training on the CPU takes of this process; a second run asks after every operation."
     cpu = torch.device("cpu")
 
     def train() -> None:
@@ -101,5 +102,5 @@ def train_step_memory(
     gc.collect()
     before, counter = handed_out_bytes(), _HandedOut()
     if before is None: return ProcessMemory(None, resident)
-    with counter: train()
+    with counter: train()  # only now, for the mode is no part of training
     return ProcessMemory(counter.most - before, resident)

@@ -41,7 +41,8 @@ def layer_traffic(
     table = layer_table(model, input_shape, batch_size)
     outputs = table.output_shape.map(math.prod)
     values = [sum(counts) for counts in zip(_input_values(model, shape), outputs, table.parameters)]
-    table = table[["layer", "kind", "flops"]].assign(bytes=[v * (2 if precision in SHORT_DTYPES else 4) for v in values])
+    size = 2 if precision in SHORT_DTYPES else 4
+    table = table[["layer", "kind", "flops"]].assign(bytes=[v * size for v in values])
     return table.assign(intensity=table.flops / table.bytes)
 
 def _input_values(model: nn.Module, shape: tuple[int, ...]) -> list[int]:
@@ -76,7 +77,8 @@ def measure_roofline(
     names = supported_precisions(device) if precisions is None else [check_precision(p, device) for p in precisions]
     side = positive_int("side", (8192 if device.type == "cuda" else 512) if side is None else side)
     rates = {p: _matrix_rate(device, p, side, repeats) for p in names}
-    return Roofline("this device", _bandwidth(device, repeats), rates, _launch_seconds(device, repeats), "measured here")
+    bandwidth, launch = _bandwidth(device, repeats), _launch_seconds(device, repeats)
+    return Roofline("this device", bandwidth, rates, launch, "measured here")
 
 def _bandwidth(device: torch.device, repeats: int) -> float:
     "Bytes a second that a copy of 256 MiB reads and writes."
@@ -108,7 +110,8 @@ def measure_layers(
 ) -> pd.DataFrame:          # as `layer_traffic`, for layers with FLOPs; and flops_per_s
     "The rate at which each convolution and each linear layer runs alone, in fp32."
     table = layer_traffic(model, tuple(inputs.shape[1:]), len(inputs))
-    rates = [_layer_rate(flops, layer, x, repeats) for flops, (layer, x) in zip(table.flops, _layer_inputs(model, inputs))]
+    runs = zip(table.flops, _layer_inputs(model, inputs))
+    rates = [_layer_rate(flops, layer, x, repeats) for flops, (layer, x) in runs]
     return table.assign(flops_per_s=rates)[table.flops > 0]
 
 def _layer_inputs(model: nn.Module, inputs: torch.Tensor) -> list[tuple[nn.Module, torch.Tensor]]:

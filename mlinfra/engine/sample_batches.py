@@ -103,7 +103,8 @@ def run_step(
     except (RuntimeError, ValueError, TypeError, LookupError, AssertionError) as error:
         if is_out_of_memory(error) or type(error).__module__.startswith("torch._subclasses"): raise
         words = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ValueError(f"{type(model).__name__} does not run on a batch of {describe_batch(batch)}: {words}") from error
+        name, shapes = type(model).__name__, describe_batch(batch)
+        raise ValueError(f"{name} does not run on a batch of {shapes}: {words}") from error
     return [t for t in tree_leaves(results) if isinstance(t, torch.Tensor) and t.requires_grad]
 
 def describe_batch(

@@ -18,7 +18,7 @@ class SavedTensors:
     def __init__(
         self,
         *without:nn.Module|torch.Tensor,  # modules whose parameters do not count, and tensors that do not
-        on_save:Callable[[torch.Tensor], Any]|None=None,            # called with each tensor, whose books the caller then keeps: `bytes` is 0
+        on_save:Callable[[torch.Tensor], Any]|None=None,  # is given each tensor to keep the books of; `bytes` stays 0
     ):
         self.without, self.on_save = without, on_save
         self._kept: dict[int, torch.UntypedStorage] = {}  # holding a storage keeps its address its own

@@ -156,7 +156,8 @@ def hollow_copy(
     "A FakeTensorMode, and in it a copy of the model and a batch that have no memory."
     from torch._subclasses.fake_tensor import FakeTensorMode
     if any(isinstance(part, nn.RNNBase) for part in model.modules()):
-        raise ValueError("recurrent layers keep what their library's kernel decides: only `measure` can tell their memory")
+        raise ValueError("recurrent layers keep what their library's kernel decides: "
+                         "only `measure` can tell their memory")
     mode, device = FakeTensorMode(allow_non_fake_inputs=True), place(model)
     with mode:
         hollow = {id(t): _hollow(t, device) for t in (*model.parameters(), *model.buffers())}

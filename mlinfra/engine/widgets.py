@@ -272,7 +272,8 @@ def image_widget(
 ) -> ipywidgets.Image:
     "A picture that shrinks with the page and keeps its shape."
     w = widgets_library()
-    return w.Image(value=png, format="png", layout=w.Layout(max_width="100%", object_fit="contain", align_self="flex-start"))
+    layout = w.Layout(max_width="100%", object_fit="contain", align_self="flex-start")
+    return w.Image(value=png, format="png", layout=layout)
 
 # %% ../../nbs/engine/00_widgets.ipynb #d7fb6bd0
 def widgets_library() -> ModuleType:

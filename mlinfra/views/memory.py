@@ -39,7 +39,8 @@ def plot_batches(
     ax, batches = axes(ax), sorted(measured)
     predicted, real = [profile.at(batch, optimizer) for batch in batches], [measured[batch] for batch in batches]
     _draw_row(ax, "total", batches, [f.total for f in predicted], [f.total for f in real], COLORS["wait"])
-    _draw_row(ax, "activations", batches, [f.activations for f in predicted], [f.activations for f in real], COLORS["forward"])
+    _draw_row(ax, "activations", batches, [f.activations for f in predicted], [f.activations for f in real],
+              COLORS["forward"])
     ax.set(xlim=(0, 1.18 * batches[-1]), ylim=(0, 1.2 * max(predicted[-1].total, real[-1].total) / 2**20))
     return label(ax, "batch (samples)", "MiB", "rings and dashes: predicted   dots: measured")
 
@@ -49,7 +50,8 @@ def _draw_row(ax: Axes, name: str, batches: list[int], predicted: list[int], rea
     ax.plot(batches, guesses, "o--", ms=11, mfc="none", color=color)
     ax.plot(batches, found, "o", color=color)
     for batch, guess, size in zip(batches, guesses, found):
-        ax.annotate(f"{guess / size - 1:+.1%}", (batch, size), (0, 9), textcoords="offset points", ha="center", fontsize=8)
+        error = f"{guess / size - 1:+.1%}"
+        ax.annotate(error, (batch, size), (0, 9), textcoords="offset points", ha="center", fontsize=8)
     ax.annotate(name, (batches[-1], found[-1]), (12, -3), textcoords="offset points", color=color)
 
 # %% ../../nbs/views/10_memory.ipynb #b2eab471
@@ -115,7 +117,8 @@ class MemoryPlan:
         for name in ("batch_size", "accumulation", "world_size"): positive_int(name, getattr(self, name))
         if self.device.supports(self.precision): return
         major, minor = self.device.capability
-        raise ValueError(f"precision {self.precision} needs compute capability 8.0, {self.device.name} has {major}.{minor}: use fp32 or fp16")
+        raise ValueError(f"precision {self.precision} needs compute capability 8.0, "
+                         f"{self.device.name} has {major}.{minor}: use fp32 or fp16")
 
     @property
     def global_batch(self) -> int:
@@ -150,7 +153,8 @@ def describe_plan(
     most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
     return (
         f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have, plan.margin)}: "
-        f"{plan.device.name} has {bytes_text(have)} ({plan.device.source}). {most} The global batch is {plan.global_batch:,}."
+        f"{plan.device.name} has {bytes_text(have)} ({plan.device.source}). "
+        f"{most} The global batch is {plan.global_batch:,}."
     )
 
 # %% ../../nbs/views/10_memory.ipynb #36d2dda4
@@ -185,7 +189,8 @@ def measure_plan(
         raise ValueError(f"sharding over {plan.world_size:,} ranks cannot be measured on one: set the world size to 1")
     if need.total > limit:
         raise ValueError(
-            f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: choose a smaller batch or model"
+            f"the step takes {bytes_text(need.total)}, this trial may take {bytes_text(limit)}: "
+            f"choose a smaller batch or model"
         )
     make, shape = PANEL_MODELS[plan.model]
     found = measure(

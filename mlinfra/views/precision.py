@@ -34,7 +34,8 @@ def describe_value(
     _no_nan(value)
     stored = format.round(value)
     if not math.isfinite(stored):
-        becomes = "NaN, for it has no infinity (a conversion that saturates gives its largest number)" if format.finite else "infinity"
+        saturated = "a conversion that saturates gives its largest number"
+        becomes = f"NaN, for it has no infinity ({saturated})" if format.finite else "infinity"
         return f"{value:.6g} overflows {format.name} and becomes {becomes}: the largest is {format.largest:.6g}."
     if stored == 0 and value:
         return (f"{value:.6g} underflows to 0 in {format.name}: its smallest number above 0 is {format.decode(1):.3g}, "
@@ -69,7 +70,9 @@ def _draw_bits(drawing: Svg, format: Format, code: int) -> None:
         drawing.box(x, 8, width - 2, 24, color).text(x + width / 2 - 1, 25, digit, "middle", color="white")
     field, mantissa = int(digits[1:first], 2), int(digits[first:], 2)
     drawing.text(left, 48, "sign", size=10)
-    for x, words in ((1 + format.exponent_bits / 2, f"exponent {field}"), (first + format.mantissa_bits / 2, f"mantissa {mantissa}")):
+    fields = ((1 + format.exponent_bits / 2, f"exponent {field}"),
+              (first + format.mantissa_bits / 2, f"mantissa {mantissa}"))
+    for x, words in fields:
         drawing.text(left + width * x, 48, words, "middle", 10)
 
 # %% ../../nbs/views/09_precision.ipynb #13b08f3c
@@ -104,16 +107,20 @@ def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
         drawing.text(10, y + 10, f.name, size=11).box(smallest_normal, y, most - smallest_normal, 12, color)
         drawing.box(least, y, smallest_normal - least, 12, color, hollow=True)
     for power in (-150, -100, -50, 0, 50, 100): drawing.text(place(power), 242, f"2^{power}", "middle", 10)
-    if value: drawing.box(place(math.log2(abs(value)) if math.isfinite(value) else 130) - 1, 126, 2, 104, COLORS["read"])
+    if value:
+        exponent = math.log2(abs(value)) if math.isfinite(value) else 130
+        drawing.box(place(exponent) - 1, 126, 2, 104, COLORS["read"])
 
 # %% ../../nbs/views/09_precision.ipynb #652c4bba
 def formats_panel() -> ipywidgets.VBox:
-    "A panel: format and value, by exponent and mantissa or typed in -> bits, neighbours, rounding error, overflow, underflow."
+    "A panel: format and value, by exponent and mantissa or typed in -> bits, neighbours, error, overflow, underflow."
     w = widgets_library()
     typed = w.Text(placeholder="such as 0.1, then Enter", description="or a number", continuous_update=False,
                    style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    controls = dict(name=choose("format", FORMATS.keys(), "fp16"), exponent=slider("exponent (power of 2)", range(-152, 131), -4),
-                    mantissa=slider("mantissa (1 to 2)", [1 + i / 100 for i in range(100)], 1.6, "{:.2f}".format), typed=typed)
+    controls = dict(name=choose("format", FORMATS.keys(), "fp16"),
+                    exponent=slider("exponent (power of 2)", range(-152, 131), -4),
+                    mantissa=slider("mantissa (1 to 2)", [1 + i / 100 for i in range(100)], 1.6, "{:.2f}".format),
+                    typed=typed)
 
     def update(name: str, exponent: int, mantissa: float, typed: str) -> tuple[str, Svg]:
         value = _typed_number(typed) if typed.strip() else math.ldexp(mantissa, exponent)
@@ -202,7 +209,8 @@ def plot_roofline(
 ) -> Axes:
     "The roof of each precision, and each layer in fp32: hollow what the roof allows, solid what was measured."
     ax = axes(ax, height=3.4)
-    most = max(2 * max(table.intensity.max() for table in layers.values()), 4 * max(map(roofline.ridge, roofline.flops_per_s)))
+    intensity = max(table.intensity.max() for table in layers.values())
+    most = max(2 * intensity, 4 * max(map(roofline.ridge, roofline.flops_per_s)))
     _draw_roofs(ax, roofline, 0.5, most)
     for (name, table), color in zip(layers.items(), ("forward", "wait", "update")):
         allowed = [roofline.attainable(i, "fp32") / 1e9 for i in table.intensity]
@@ -220,14 +228,15 @@ def _draw_roofs(ax: Axes, roofline: Roofline, least: float, most: float) -> None
         ax.plot(line, [roofline.attainable(i, name) / 1e9 for i in line], color=COLORS["other"], linewidth=1.2)
         if groups and roofline.rate(name) < 1.4 * roofline.rate(groups[-1][0]): groups[-1].append(name)
         else: groups.append([name])
-    for names in groups: ax.annotate(" " + ", ".join(names), (most, roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
+    for names in groups:
+        ax.annotate(" " + ", ".join(names), (most, roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
 
 # %% ../../nbs/views/09_precision.ipynb #ca2df7ff
 def plot_predictions(
     checked:dict[str, pd.DataFrame],  # name -> from `check_predictions`
     ax:Axes|None=None,                # where to draw
 ) -> Axes:
-    "Seconds of a step over the batch: measured solid, never run hollow with its largest error, the line through two batches dotted."
+    "Seconds of a step: measured solid, never run hollow with its largest error, the line through two batches dotted."
     ax = axes(ax, height=3.6)
     for (name, table), color in zip(
         checked.items(), itertools.cycle(("forward", "wait", "update", "copy", "backward", "read"))

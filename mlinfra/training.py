@@ -96,7 +96,7 @@ class History:
         return asdict(epoch) | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
 
     def table(self) -> pd.DataFrame:
-        "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, phases' seconds."
+        "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, each phase."
         import pandas as pd
         return pd.DataFrame([self.row(epoch) for epoch in self.epochs])
 

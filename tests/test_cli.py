@@ -44,30 +44,71 @@ def test_train(tmp_path):
     rows = done.stdout.strip().splitlines()
     assert done.returncode == 0, done.stderr
     assert re.fullmatch("gluon: 440,812 parameters, 1,280 images, 20 iterations an epoch, on (cpu|cuda)", rows[0])
-    assert rows[1].split()[:3] == ["epoch", "iterations", "samples"] and [row.split()[:3] for row in rows[2:]] == [["0", "20", "1280"], ["1", "20", "1280"]]
+    assert rows[1].split()[:3] == ["epoch", "iterations", "samples"] and [row.split()[:3] for row in rows[2:]] == [
+        ["0", "20", "1280"],
+        ["1", "20", "1280"],
+    ]
 
 
 def test_sweep_writes_a_table_and_a_verdict(tmp_path):
     done = run("sweep", "--workers", "0,1", "--limit", "1280", "--csv", "sweep.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"(Workers do not pay here|1 worker pays here)", done.stdout)
-    assert (tmp_path / "sweep.csv").read_text().splitlines()[0].startswith("workers,train_seconds,eval_seconds,accuracy,wait_share")
+    assert (
+        (tmp_path / "sweep.csv")
+        .read_text()
+        .splitlines()[0]
+        .startswith("workers,train_seconds,eval_seconds,accuracy,wait_share")
+    )
 
 
 def test_memory_of_a_model_of_ones_own(tmp_path):
-    (tmp_path / "mine.py").write_text("from torch import nn\ndef make(): return nn.Linear(1000, 1000, bias=False), 'and whatever else'\n")
-    run_it = lambda gb: run("memory", "mine:make", "--input-shape", "1000", "--batch-size", "10", "--optimizer", "sgd", "--gb", gb, cwd=tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\ndef make(): return nn.Linear(1000, 1000, bias=False), 'and whatever else'\n"
+    )
+    run_it = lambda gb: run(
+        "memory",
+        "mine:make",
+        "--input-shape",
+        "1000",
+        "--batch-size",
+        "10",
+        "--optimizer",
+        "sgd",
+        "--gb",
+        gb,
+        cwd=tmp_path,
+    )
     done = run_it("1")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"params +3.81 MiB", done.stdout) and re.search(r"grads +3.81 MiB", done.stdout) and "batch 10 fits" in done.stdout
+    assert (
+        re.search(r"params +3.81 MiB", done.stdout)
+        and re.search(r"grads +3.81 MiB", done.stdout)
+        and "batch 10 fits" in done.stdout
+    )
     assert "does not fit" in run_it("0.001").stdout
 
 
-@pytest.mark.parametrize("args", [["train", "--epochs", "0"], ["train", "--batch-size", "x"], ["train", "--precision", "tf32", "--device", "cpu"],
-                                  ["sweep", "--workers", "0,0"], ["sweep", "--csv", "/nowhere/sweep.csv"], ["sweep", "--blurs", "-1"], ["train", "--root", "/nowhere"], ["dance"],
-                                  ["train", "--device", "foo"], ["train", "--momentum", "nan"],
-                                  ["memory", "resnet9"], ["memory", "gluon", "--batch-size", "0"], ["memory", "gluon", "--input-shape", "1,28"],
-                                  ["memory", "nowhere:model"], ["memory", "gluon", "--sharding-stage", "4"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["train", "--epochs", "0"],
+        ["train", "--batch-size", "x"],
+        ["train", "--precision", "tf32", "--device", "cpu"],
+        ["sweep", "--workers", "0,0"],
+        ["sweep", "--csv", "/nowhere/sweep.csv"],
+        ["sweep", "--blurs", "-1"],
+        ["train", "--root", "/nowhere"],
+        ["dance"],
+        ["train", "--device", "foo"],
+        ["train", "--momentum", "nan"],
+        ["memory", "resnet9"],
+        ["memory", "gluon", "--batch-size", "0"],
+        ["memory", "gluon", "--input-shape", "1,28"],
+        ["memory", "nowhere:model"],
+        ["memory", "gluon", "--sharding-stage", "4"],
+    ],
+)
 def test_nonsense_is_one_clear_line_and_status_2(args, here):
     done = here(*args)
     assert done.returncode == 2 and "Traceback" not in done.err and done.err.strip()
@@ -91,11 +132,22 @@ def training(*args):
 def test_an_interrupt_ends_with_130_and_keeps_what_was_printed_and_saved(tmp_path, here):
     kept = tmp_path / "run.pt"
     with training("--epochs", "1000", "--save", kept) as process:
-        head = [process.stdout.readline() for _ in range(3)]  # what it trains, the columns, the first epoch: each as it comes
-        assert "iterations an epoch" in head[0] and head[1].split()[0] == "epoch" and head[2].split()[:3] == ["0", "10", "640"]
+        head = [
+            process.stdout.readline() for _ in range(3)
+        ]  # what it trains, the columns, the first epoch: each as it comes
+        assert (
+            "iterations an epoch" in head[0]
+            and head[1].split()[0] == "epoch"
+            and head[2].split()[:3] == ["0", "10", "640"]
+        )
         process.send_signal(signal.SIGINT)
         _out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "interrupted" in err and "Traceback" not in err and f"go on with --resume {kept}" in err
+    assert (
+        process.returncode == 130
+        and "interrupted" in err
+        and "Traceback" not in err
+        and f"go on with --resume {kept}" in err
+    )
     done = len(load_run(kept)["epochs"])
     again = here("train", "--limit", "640", "--resume", kept, "--epochs", done + 1)
     assert again.returncode == 0 and again.out.splitlines()[2].split()[0] == str(done), again.err
@@ -104,7 +156,11 @@ def test_an_interrupt_ends_with_130_and_keeps_what_was_printed_and_saved(tmp_pat
 def test_a_resumed_run_is_the_uninterrupted_one(here):
     how = ["train", "--limit", "320", "--momentum", "0.9"]
     losses = lambda said: [line.split()[5:8] for line in said.splitlines()[2:]]
-    whole, first, second = here(*how, "--epochs", "2"), here(*how, "--save", "run.pt"), here(*how, "--resume", "run.pt", "--epochs", "2")
+    whole, first, second = (
+        here(*how, "--epochs", "2"),
+        here(*how, "--save", "run.pt"),
+        here(*how, "--resume", "run.pt", "--epochs", "2"),
+    )
     assert (whole.returncode, first.returncode, second.returncode) == (0, 0, 0), second.err
     assert len(losses(whole.out)) == 2 and losses(first.out) + losses(second.out) == losses(whole.out)
 
@@ -123,9 +179,14 @@ def test_an_unwritable_place_is_found_before_anything_runs(args, here):
     assert done.returncode == 2 and "nowhere" in done.err and "can be written" in done.err and done.out == ""
 
 
-@pytest.mark.parametrize("args, says", [
-    (["--resume", "other.pt"], "is not a run that was saved by mlinfra"), (["--resume", "nothing.pt"], "cannot be read"),
-    (["--save", "run.pt", "--parallel", "ddp"], "keep the run of one process")])
+@pytest.mark.parametrize(
+    "args, says",
+    [
+        (["--resume", "other.pt"], "is not a run that was saved by mlinfra"),
+        (["--resume", "nothing.pt"], "cannot be read"),
+        (["--save", "run.pt", "--parallel", "ddp"], "keep the run of one process"),
+    ],
+)
 def test_what_cannot_be_resumed_is_refused_in_a_sentence(args, says, here):
     Path("other.pt").write_text("not ours")
     done = here("train", "--limit", "64", *args)

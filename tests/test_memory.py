@@ -493,8 +493,10 @@ line = memory.profile(model, (32,))
 size = int(next(l for l in open("/proc/self/status") if l.startswith("VmSize")).split()[1]) * 1024
 room = 48 << 20
 resource.setrlimit(resource.RLIMIT_AS, (size + room, size + room))
-plan = memory.find_batch_size(model, limit=2 * room, input_shape=(32,), device="cpu")   # twice what there is: it has to go down
-print(plan.largest, line.at(plan.largest).total / room, [ok for _, ok in plan.tried].count(False), plan.tried[0][1], len({batch for batch, _ in plan.tried}))
+plan = memory.find_batch_size(model, limit=2 * room, input_shape=(32,), device="cpu")
+# twice what there is: it has to go down
+failed = [ok for _, ok in plan.tried].count(False)
+print(plan.largest, line.at(plan.largest).total / room, failed, plan.tried[0][1], len({batch for batch, _ in plan.tried}))
 again = memory.find_batch_size(model, start=max(1, plan.largest // 2), input_shape=(32,), device="cpu")
 print(again.tried[0][1])
 """

@@ -41,8 +41,8 @@ from mlinfra.engine.tensor_training import TensorTrial, run_tensor_trial
 from mlinfra.engine.transformer import Attention, Block, RowReader, Stack
 from mlinfra.views import tensor_parallel as view
 
-# float64: sums of at most 12,800 products in 2 steps there and back, 10^5 roundings of 1e-16, at worst 1e-11; they do not
-# all point one way. A lost part of a sum changes a value by a half
+# float64: sums of at most 12,800 products in 2 steps there and back, 10^5 roundings of 1e-16, at worst 1e-11; they
+# do not all point one way. A lost part of a sum changes a value by a half
 ROUNDING = 1e-12
 OURS, THEIRS = tp.parallelize_layers, parallelize_dtensor
 LIBRARY = {2: ["mlp", "attention, three ways in", "block", "block, tokens cut"], 4: ["block, tokens cut"]}

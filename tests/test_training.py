@@ -1,4 +1,5 @@
-"""fit where a notebook cannot show it: interrupts, broken observers, dead workers, other loaders, a script of one's own."""
+"""fit where a notebook cannot show it: interrupts, broken observers, dead workers, other loaders, a script of one's
+own."""
 import csv
 import io
 import re
@@ -24,7 +25,8 @@ QUIET = dict(progress=False, keep_memory=False, device="cpu")
 def seeded(): torch.manual_seed(0)
 
 
-def tiny(samples=64): return Images(torch.randint(0, 256, (samples, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (samples,)))
+def tiny(samples=64):
+    return Images(torch.randint(0, 256, (samples, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (samples,)))
 def linear(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
 
 
@@ -93,16 +95,22 @@ class Deadly(Dataset):
         if i == 40: os.kill(os.getpid(), signal.SIGKILL)
         return torch.zeros(4), 0
 
-if __name__ == "__main__": fit(torch.nn.Linear(4, 2), DataLoader(Deadly(), 8, num_workers=1), progress=False, device="cpu")
+if __name__ == "__main__":
+    fit(torch.nn.Linear(4, 2), DataLoader(Deadly(), 8, num_workers=1), progress=False, device="cpu")
 """
 
 
 def test_a_killed_worker_is_an_error_not_a_hang(tmp_path):
-    script = tmp_path / "deadly.py"  # a process of its own: torch raises from a signal handler, wherever the main thread is
+    script = (
+        tmp_path / "deadly.py"
+    )  # a process of its own: torch raises from a signal handler, wherever the main thread is
     script.write_text(DEADLY)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
-    # torch says "DataLoader worker (pid N) is killed", unless it was just fetching a batch from the dying worker: then the connection is what breaks
-    assert done.returncode == 1 and re.search(r"DataLoader worker .*killed|Connection\w+Error|EOFError", done.stderr, re.IGNORECASE), done.stderr
+    # torch says "DataLoader worker (pid N) is killed", unless it was just fetching a batch from the dying worker:
+    # then the connection is what breaks
+    assert done.returncode == 1 and re.search(
+        r"DataLoader worker .*killed|Connection\w+Error|EOFError", done.stderr, re.IGNORECASE
+    ), done.stderr
 
 
 class Again:
@@ -120,7 +128,8 @@ class Again:
         return self.loss.copy_(self.live.detach())
 
     def backward(self):
-        for kept, new in zip(self.gradients, torch.autograd.grad(self.live, self.parameters), strict=True): kept.copy_(new)
+        for kept, new in zip(self.gradients, torch.autograd.grad(self.live, self.parameters), strict=True):
+            kept.copy_(new)
         for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
 
 
@@ -130,11 +139,14 @@ class Replayed(GraphedPass):
 
 
 def test_replayed_batches_train_like_eager_ones():
-    "What surrounds a CUDA graph: warm-up, the smaller last batch, gradients in place. The graphs themselves are in test_gpu.py."
+    """What surrounds a CUDA graph: warm-up, the smaller last batch, gradients in place. The graphs themselves are in
+    test_gpu.py."""
     def trained(**how):
         torch.manual_seed(0)
         data, model = tiny(200), linear()
-        history = fit(model, BatchLoader(data, 64, shuffle=True, seed=1), epochs=2, optimizer=sgd(model, 0.1, 0.9), **how, **QUIET)
+        history = fit(
+            model, BatchLoader(data, 64, shuffle=True, seed=1), epochs=2, optimizer=sgd(model, 0.1, 0.9), **how, **QUIET
+        )
         return [s.loss for s in history.steps], model[1].weight, model[1].weight.grad
     losses, weight, _ = trained()
     again, same, left = trained(passes=Replayed())
@@ -157,7 +169,8 @@ def test_a_model_without_trainable_parameters_is_refused():
 def test_a_precision_that_this_device_lacks_is_named_before_training(precision):
     model = linear()
     before = model[1].weight.clone()
-    with pytest.raises(ValueError, match=f"{precision} needs a CUDA device"): fit(model, BatchLoader(tiny(), 8), precision=precision, **QUIET)
+    with pytest.raises(ValueError, match=f"{precision} needs a CUDA device"):
+        fit(model, BatchLoader(tiny(), 8), precision=precision, **QUIET)
     assert torch.equal(model[1].weight, before)
 
 
@@ -217,7 +230,10 @@ def test_fit_takes_a_pass_of_ones_own():
     own = Counted()
     torch.manual_seed(0)
     history = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, passes=own, **QUIET)
-    assert own.calls == ["start", [8, 4], (1 / 3, False), (1 / 6, True), "update", "end"] and history.steps[0].samples == 12
+    assert (
+        own.calls == ["start", [8, 4], (1 / 3, False), (1 / 6, True), "update", "end"]
+        and history.steps[0].samples == 12
+    )
     torch.manual_seed(0)
     usual = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, **QUIET)
     assert abs(history.steps[0].loss - usual.steps[0].loss / 2) < 1e-6  # sums of two roundings in float32, near 1
@@ -234,10 +250,12 @@ def test_a_pass_may_run_the_whole_step():
         torch.manual_seed(0)
         data, model = tiny(64), linear()
         return fit(model, BatchLoader(data, 16), **how, **QUIET).steps, model
-    (steps, one), (usual, other) = trained(accumulation=4, passes=Whole()), trained()
+    (steps, _), (usual, other) = trained(accumulation=4, passes=Whole()), trained()
     assert len(steps) == 1 and steps[0].samples == 64 and steps[0].backward == 0 < steps[0].forward and len(usual) == 4
     _, large = trained(passes=Whole())
-    assert all(torch.equal(a, b) for a, b in zip(large.parameters(), other.parameters())), "one micro-batch a step: the usual arithmetic"
+    assert all(torch.equal(a, b) for a, b in zip(large.parameters(), other.parameters())), (
+        "one micro-batch a step: the usual arithmetic"
+    )
 
 
 def test_a_pass_is_told_of_the_end_of_a_run_that_fails():
@@ -270,8 +288,15 @@ def reader_loss(model, batch): return nn.functional.cross_entropy(model(batch["t
 def test_a_step_of_ones_own_takes_dictionaries():
     tokens, labels = words()
     batches = [dict(tokens=tokens[i:i + 8], labels=labels[i:i + 8], names=["a"] * 8) for i in range(0, 32, 8)]
-    history = fit(Reader(), batches, step=reader_loss, epochs=5, valid=batches,
-                  metric=lambda model, batch: (model(batch["tokens"])["logits"].argmax(1) == batch["labels"]).float().mean(), **QUIET)
+    history = fit(
+        Reader(),
+        batches,
+        step=reader_loss,
+        epochs=5,
+        valid=batches,
+        metric=lambda model, batch: (model(batch["tokens"])["logits"].argmax(1) == batch["labels"]).float().mean(),
+        **QUIET,
+    )
     last = history.epochs[-1]
     assert last.samples == 32 and last.loss < history.epochs[0].loss and last.accuracy is None
     assert 0 <= last.metric <= 1 and last.valid_loss < history.epochs[0].valid_loss
@@ -300,10 +325,14 @@ def test_nested_batches_and_no_targets():
     assert [s.samples for s in history.steps] == [4] * 6 and history.steps[-1].loss < history.steps[0].loss
 
 
-@pytest.mark.parametrize("batch", [dict(x=torch.zeros(2, 4)), torch.zeros(2, 4), (torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2))],
-                         ids=["dict", "no targets", "three"])
+@pytest.mark.parametrize(
+    "batch",
+    [dict(x=torch.zeros(2, 4)), torch.zeros(2, 4), (torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2))],
+    ids=["dict", "no targets", "three"],
+)
 def test_other_batches_without_a_step_are_refused_in_a_sentence(batch):
-    with pytest.raises(ValueError, match=r"must yield \(inputs, targets\).*pass step="): fit(nn.Linear(4, 2), [batch], **QUIET)
+    with pytest.raises(ValueError, match=r"must yield \(inputs, targets\).*pass step="):
+        fit(nn.Linear(4, 2), [batch], **QUIET)
 
 
 def test_numpy_batches():
@@ -317,9 +346,14 @@ def test_numpy_batches():
 def test_one_hot_targets(kind):
     x, y = torch.randn(32, 4), torch.randint(0, 3, (32,))
     torch.manual_seed(0)
-    classes = fit(model := nn.Linear(4, 3), [(x, y)] * 3, **QUIET).steps
+    classes = fit(nn.Linear(4, 3), [(x, y)] * 3, **QUIET).steps
     torch.manual_seed(0)
-    one_hot = fit(again := nn.Linear(4, 3), [(x, nn.functional.one_hot(y).to(kind))] * 3, valid=[(x, nn.functional.one_hot(y).to(kind))], **QUIET)
+    one_hot = fit(
+        again := nn.Linear(4, 3),
+        [(x, nn.functional.one_hot(y).to(kind))] * 3,
+        valid=[(x, nn.functional.one_hot(y).to(kind))],
+        **QUIET,
+    )
     # the same sum with 0 * log p added, twice three terms: roundings of float32 near 1
     torch.testing.assert_close([s.loss for s in one_hot.steps], [s.loss for s in classes], rtol=1e-5, atol=1e-6)
     assert one_hot.epochs[0].accuracy == evaluate(again, [(x, y)])
@@ -355,9 +389,17 @@ class Seen(nn.Module):
         return self.head(x.float().flatten(1).mean(1, keepdim=True))
 
 
-@pytest.mark.parametrize("shape, table, scale, kind", [
-    ((4, 1, 5, 5), False, None, torch.float32), ((4, 5, 5), False, None, torch.float32), ((4, 5, 5), True, None, torch.uint8),
-    ((4, 7), False, None, torch.uint8), ((4, 7), True, None, torch.uint8), ((4, 1, 5, 5), False, False, torch.uint8)])
+@pytest.mark.parametrize(
+    "shape, table, scale, kind",
+    [
+        ((4, 1, 5, 5), False, None, torch.float32),
+        ((4, 5, 5), False, None, torch.float32),
+        ((4, 5, 5), True, None, torch.uint8),
+        ((4, 7), False, None, torch.uint8),
+        ((4, 7), True, None, torch.uint8),
+        ((4, 1, 5, 5), False, False, torch.uint8),
+    ],
+)
 def test_only_images_are_scaled(shape, table, scale, kind):
     model, batch = Seen(table), (torch.randint(0, 256, shape, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
     fit(model, [batch], scale_images=scale, valid=[batch], **QUIET)
@@ -369,7 +411,13 @@ def test_token_ids_reach_the_model_as_they_are():
     tokens, labels = words()
     class Logits(Reader):
         def forward(self, tokens): return super().forward(tokens)["logits"]
-    assert fit(Logits(), [(tokens.to(torch.uint8), labels)], valid=[(tokens.to(torch.uint8), labels)], **QUIET).epochs[0].accuracy is not None
+
+    assert (
+        fit(Logits(), [(tokens.to(torch.uint8), labels)], valid=[(tokens.to(torch.uint8), labels)], **QUIET)
+        .epochs[0]
+        .accuracy
+        is not None
+    )
 
 
 # ---- validation
@@ -377,7 +425,15 @@ def test_token_ids_reach_the_model_as_they_are():
 def test_regression_has_a_validation_loss_and_a_metric():
     x = torch.randn(64, 3)
     data = TensorDataset(x, x.sum(1, keepdim=True))
-    history = fit(nn.Linear(3, 1), data, epochs=10, loss_fn=nn.functional.mse_loss, valid=data, metric=lambda out, y: (out - y).abs().mean(), **QUIET)
+    history = fit(
+        nn.Linear(3, 1),
+        data,
+        epochs=10,
+        loss_fn=nn.functional.mse_loss,
+        valid=data,
+        metric=lambda out, y: (out - y).abs().mean(),
+        **QUIET,
+    )
     first, last = history.epochs[0], history.epochs[-1]
     assert last.valid_loss < first.valid_loss and last.metric < first.metric and last.accuracy is None
     assert {"valid_loss", "metric"} <= set(history.table().columns)
@@ -394,7 +450,13 @@ def test_a_single_logit_is_not_an_accuracy():
     x, y = torch.randn(16, 3), torch.ones(16)
     with pytest.raises(ValueError, match=r"pass metric="): evaluate(nn.Linear(3, 1), [(x, y.long())])
     with pytest.raises(ValueError, match="an output for each class"): fit(nn.Linear(3, 1), [(x, y.long())], **QUIET)
-    history = fit(nn.Linear(3, 1), [(x, y[:, None])], loss_fn=nn.functional.binary_cross_entropy_with_logits, valid=[(x, y[:, None])], **QUIET)
+    history = fit(
+        nn.Linear(3, 1),
+        [(x, y[:, None])],
+        loss_fn=nn.functional.binary_cross_entropy_with_logits,
+        valid=[(x, y[:, None])],
+        **QUIET,
+    )
     assert history.epochs[0].accuracy is None and history.epochs[0].valid_loss > 0
     assert evaluate(nn.Linear(3, 1), [(x, y)], metric=lambda out, y: ((out[:, 0] > 0) == (y > 0)).float().mean()) <= 1
 
@@ -413,7 +475,15 @@ def test_trying_the_validation_does_not_change_the_run():
     def losses(**how):
         torch.manual_seed(0)
         data = tiny()
-        return [s.loss for s in fit(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(784, 10)), BatchLoader(data, 16, shuffle=True), **how, **QUIET).steps]
+        return [
+            s.loss
+            for s in fit(
+                nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(784, 10)),
+                BatchLoader(data, 16, shuffle=True),
+                **how,
+                **QUIET,
+            ).steps
+        ]
     data = tiny()
     assert losses() == losses(valid=data)
 
@@ -477,21 +547,27 @@ def test_gradients_left_over_are_cleared():
     assert torch.equal(trained(True), trained(False))
 
 
-@pytest.mark.parametrize("how, says", [
-    (lambda m: dict(optimizer=torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1)), "no parameter of this model"),
-    (lambda m: dict(optimizer=torch.optim.LBFGS(m.parameters())), "several times in a step"),
-    (lambda m: dict(optimizer="lion"), "optimizer must be sgd, adam or adamw"),
-    (lambda m: dict(optimizer=0.1), "must be a torch.optim.Optimizer, got float"),
-    (lambda m: dict(scheduler=torch.optim.lr_scheduler.StepLR(sgd(m), 1)), "pass its optimizer too"),
-    (lambda m: dict(optimizer=sgd(m), scheduler=torch.optim.lr_scheduler.StepLR(sgd(m), 1)), "belongs to another optimizer"),
-    (lambda m: dict(scheduler=0.9), "scheduler must be one of torch.optim.lr_scheduler"),
-    (lambda m: dict(history=[]), "history must be a History, got list"),
-    (lambda m: dict(step=reader_loss, loss_fn=nn.functional.mse_loss), "not both"),
-    (lambda m: dict(metric=lambda out, y: 0.0), "pass valid= too"),
-    (lambda m: dict(batch_size=0), "batch_size must be at least 1"),
-    (lambda m: dict(loss_fn=nn.CrossEntropyLoss(reduction="none")), "must be one number"),
-    (lambda m: dict(observers=[EarlyStopping]), "got the class EarlyStopping"),
-])
+@pytest.mark.parametrize(
+    "how, says",
+    [
+        (lambda m: dict(optimizer=torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1)), "no parameter of this model"),
+        (lambda m: dict(optimizer=torch.optim.LBFGS(m.parameters())), "several times in a step"),
+        (lambda m: dict(optimizer="lion"), "optimizer must be sgd, adam or adamw"),
+        (lambda m: dict(optimizer=0.1), "must be a torch.optim.Optimizer, got float"),
+        (lambda m: dict(scheduler=torch.optim.lr_scheduler.StepLR(sgd(m), 1)), "pass its optimizer too"),
+        (
+            lambda m: dict(optimizer=sgd(m), scheduler=torch.optim.lr_scheduler.StepLR(sgd(m), 1)),
+            "belongs to another optimizer",
+        ),
+        (lambda m: dict(scheduler=0.9), "scheduler must be one of torch.optim.lr_scheduler"),
+        (lambda m: dict(history=[]), "history must be a History, got list"),
+        (lambda m: dict(step=reader_loss, loss_fn=nn.functional.mse_loss), "not both"),
+        (lambda m: dict(metric=lambda out, y: 0.0), "pass valid= too"),
+        (lambda m: dict(batch_size=0), "batch_size must be at least 1"),
+        (lambda m: dict(loss_fn=nn.CrossEntropyLoss(reduction="none")), "must be one number"),
+        (lambda m: dict(observers=[EarlyStopping]), "got the class EarlyStopping"),
+    ],
+)
 def test_what_cannot_train_is_refused_in_a_sentence(how, says):
     model = linear()
     before = model[1].weight.clone()
@@ -504,8 +580,11 @@ def test_tuple_outputs_are_refused_in_a_sentence_or_taken_by_a_loss():
         def __init__(self): super().__init__(); self.head = nn.Linear(4, 2)
         def forward(self, x): return self.head(x), x
     x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
-    with pytest.raises(TypeError, match="the model returns tuple, not a tensor: pass loss_fn="): fit(Two(), [(x, y)], **QUIET)
-    history = fit(Two(), [(x, y)], loss_fn=lambda out, y: nn.functional.cross_entropy(out[0], y), valid=[(x, y)], **QUIET)
+    with pytest.raises(TypeError, match="the model returns tuple, not a tensor: pass loss_fn="):
+        fit(Two(), [(x, y)], **QUIET)
+    history = fit(
+        Two(), [(x, y)], loss_fn=lambda out, y: nn.functional.cross_entropy(out[0], y), valid=[(x, y)], **QUIET
+    )
     assert history.epochs[0].valid_loss > 0 and history.epochs[0].accuracy is None
 
 
@@ -549,7 +628,8 @@ class Needed:
 
 def test_a_guard_that_fails_stops_the_run():
     history = History()
-    with pytest.raises(OSError, match="disk full"): fit(linear(), BatchLoader(tiny(), 8), observers=[Needed()], history=history, **QUIET)
+    with pytest.raises(OSError, match="disk full"):
+        fit(linear(), BatchLoader(tiny(), 8), observers=[Needed()], history=history, **QUIET)
     assert len(history.steps) == 1
 
 
@@ -561,22 +641,55 @@ def test_gradients_are_clipped():
         before = model[1].weight.detach().clone()
         fit(model, BatchLoader(data, 16), optimizer=sgd(model, 1.0), observers=observers, **QUIET)
         moved.append(float(torch.cat([(model[1].weight.detach() - before).flatten()]).norm()))
-    assert moved[0] > 10 * moved[1] and moved[1] <= 1.01e-3 and float(clip.norms[0]) > 1e-3  # the bias has a part of the norm
+    assert (
+        moved[0] > 10 * moved[1] and moved[1] <= 1.01e-3 and float(clip.norms[0]) > 1e-3
+    )  # the bias has a part of the norm
 
 
 def test_early_stopping_ends_the_run():
     model = linear()
-    history = fit(model, BatchLoader(tiny(), 32), epochs=9, optimizer=sgd(model, 0.0), valid=tiny(), observers=[EarlyStopping(2, watch="loss")], **QUIET)
+    history = fit(
+        model,
+        BatchLoader(tiny(), 32),
+        epochs=9,
+        optimizer=sgd(model, 0.0),
+        valid=tiny(),
+        observers=[EarlyStopping(2, watch="loss")],
+        **QUIET,
+    )
     assert len(history.epochs) == 3 and history.stopped
-    with pytest.raises(ValueError, match="pass valid= to fit"): fit(linear(), BatchLoader(tiny(), 32), observers=[EarlyStopping()], **QUIET)
+    with pytest.raises(ValueError, match="pass valid= to fit"):
+        fit(linear(), BatchLoader(tiny(), 32), observers=[EarlyStopping()], **QUIET)
 
 
 def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
     out = io.StringIO()
-    fit(linear(), BatchLoader(tiny(), 32), epochs=2, valid=tiny(), observers=[PrintEpochs(out), CsvLog(tmp_path / "epochs.csv"), CsvLog(tmp_path / "steps.csv", "step")], **QUIET)
+    fit(
+        linear(),
+        BatchLoader(tiny(), 32),
+        epochs=2,
+        valid=tiny(),
+        observers=[PrintEpochs(out), CsvLog(tmp_path / "epochs.csv"), CsvLog(tmp_path / "steps.csv", "step")],
+        **QUIET,
+    )
     lines = out.getvalue().splitlines()
-    assert lines[0].split() == ["epoch", "iterations", "samples", "seconds", "images_per_s", "loss", "valid_loss", "accuracy", "wait_share"]
+    assert lines[0].split() == [
+        "epoch",
+        "iterations",
+        "samples",
+        "seconds",
+        "images_per_s",
+        "loss",
+        "valid_loss",
+        "accuracy",
+        "wait_share",
+    ]
     assert [line.split()[:3] for line in lines[1:]] == [["0", "2", "64"], ["1", "2", "64"]]
     rows = [list(csv.DictReader((tmp_path / name).open())) for name in ("epochs.csv", "steps.csv")]
-    assert [row["epoch"] for row in rows[0]] == ["0", "1"] and [row["iteration"] for row in rows[1]] == ["0", "1", "2", "3"]
+    assert [row["epoch"] for row in rows[0]] == ["0", "1"] and [row["iteration"] for row in rows[1]] == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]
     with pytest.raises(OSError): CsvLog(tmp_path / "nowhere" / "epochs.csv")

@@ -126,7 +126,8 @@ def _current(device: torch.device) -> AbstractContextManager:
 def _not_a_loss(loss: Any) -> Exception:
     if isinstance(loss, torch.Tensor):
         return ValueError(f"the loss must be one number, the mean over the batch, got shape {tuple(loss.shape)}")
-    return TypeError(f"the loss must be a tensor of one number, got {type(loss).__name__}: pass a step= that returns it")
+    return TypeError("the loss must be a tensor of one number, "
+                     f"got {type(loss).__name__}: pass a step= that returns it")
 
 # %% ../../nbs/engine/04_passes.ipynb #b8a68fd4
 class Recording:

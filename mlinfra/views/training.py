@@ -16,7 +16,8 @@ from ..engine.autocast import supported_precisions
 from ..engine.machine import pick_device
 from ..models import GluonCNN
 from ..training import Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
-from ..engine.widgets import COLORS, Canvas, Job, Stopped, axes, choose, figure, label, release_after_cells, slider
+from ..engine.widgets import COLORS, Canvas, Job, Stopped
+from ..engine.widgets import axes, choose, figure, label, release_after_cells, slider
 from ..engine.widgets import status_html
 
 # %% auto #0

@@ -23,6 +23,7 @@ for path in nbs/[!_.]*.ipynb; do
 done
 
 stage "clean, exported, rendered" python tools/notebooks.py check
+stage "names and long lines" ruff check nbs tests tools
 if (( ! $# )); then
   stage "engine room" nbdev_test --path nbs/engine --n_workers 2 --timing
   stage "views" nbdev_test --path nbs/views --n_workers 2 --timing

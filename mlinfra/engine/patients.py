@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from ..data import BatchLoader, PerSample, mnist, to_float
-from .batches import to_device
+from .batches import Feed, is_pair, to_device
 from .checks import positive_float, positive_int
 from .hardware import StorageModel
 from .jpegs import read_file
@@ -54,7 +54,8 @@ class SlowBus:
 
     def __call__(self, batch: Any) -> Any:
         time.sleep(batch_bytes(batch) / self.bytes_per_s)
-        return to_device(batch, torch.device("cpu"))
+        cpu = torch.device("cpu")
+        return Feed(cpu)(batch) if is_pair(batch) else to_device(batch, cpu)  # bytes of images become floats, as in `fit`
 
 # %% ../../nbs/engine/08_patients.ipynb #1319b133
 class SlowCollate:

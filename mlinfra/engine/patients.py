@@ -55,7 +55,8 @@ class SlowBus:
     def __call__(self, batch: Any) -> Any:
         time.sleep(batch_bytes(batch) / self.bytes_per_s)
         cpu = torch.device("cpu")
-        return Feed(cpu)(batch) if is_pair(batch) else to_device(batch, cpu)  # bytes of images become floats, as in `fit`
+        # bytes of images become floats, as in `fit`
+        return Feed(cpu)(batch) if is_pair(batch) else to_device(batch, cpu)
 
 # %% ../../nbs/engine/08_patients.ipynb #1319b133
 class SlowCollate:

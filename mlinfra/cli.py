@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import __version__
 
 # %% auto #0
-__all__ = ['PRECISIONS', 'train', 'sweep', 'doctor', 'memory', 'parser', 'main']
+__all__ = ['parser', 'main']
 
 # %% ../nbs/98_cli.ipynb #1352db7b
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _rate(text: str) -> float:
     except ValueError: raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}") from None
 
 # %% ../nbs/98_cli.ipynb #08ebc1a2
-def train(args: argparse.Namespace) -> int:
+def _train(args: argparse.Namespace) -> int:
     "Train a model on MNIST and print its epochs."
     import torch
     from mlinfra import models
@@ -136,7 +136,7 @@ class _RankEpochs:
         if self.rank == 0: self.line.on_epoch(run, replace(epoch, loss=loss, samples=self.samples))
 
 # %% ../nbs/98_cli.ipynb #fd21ac99
-def sweep(args: argparse.Namespace) -> int:
+def _sweep(args: argparse.Namespace) -> int:
     "Sweep DataLoader workers over MNIST and print the table and the verdict."
     from mlinfra.data import Images, mnist
     from mlinfra.engine.checks import writable_file
@@ -154,7 +154,7 @@ def sweep(args: argparse.Namespace) -> int:
     return 0
 
 # %% ../nbs/98_cli.ipynb #b0439cd2
-def doctor(args: argparse.Namespace) -> int:
+def _doctor(args: argparse.Namespace) -> int:
     "Find the stage that holds a training pipeline back, and what cures would gain."
     from mlinfra.doctor import diagnose
     from mlinfra.engine.factories import load_factory, made_by
@@ -170,13 +170,14 @@ def doctor(args: argparse.Namespace) -> int:
     return 0
 
 # %% ../nbs/98_cli.ipynb #507ee4b7
-def memory(args: argparse.Namespace) -> int:
+def _memory(args: argparse.Namespace) -> int:
     "What a training step of a model takes, whether it fits, and the largest batch that does; nothing is trained."
     import torch
     from mlinfra.engine.checks import one_of
     from mlinfra.engine.hardware import DEVICES
     from mlinfra.engine.widgets import bytes_text
-    from mlinfra.memory import GPU_MARGIN, HOST_MARGIN, fits_text, profile, this_device
+    from mlinfra.engine.resident import GPU_MARGIN, HOST_MARGIN, fits_text, this_device
+    from mlinfra.memory import profile
     device = this_device() if args.on is None else DEVICES[one_of("--on", args.on, DEVICES)]
     if not device.supports(args.precision): raise ValueError(f"{device.name} has no {args.precision}: use fp32 or fp16")
     have = int(args.gb * 1e9) if args.gb else device.memory_bytes
@@ -210,7 +211,7 @@ def _model(name: str) -> tuple[Any, Any, Any]:
     return model, next(iter(sample)) if loads else sample, (options or {}).get("step")
 
 # %% ../nbs/98_cli.ipynb #a8d0f602
-PRECISIONS = "fp32", "tf32", "bf16", "fp16"  # as in engine.autocast, which would import PyTorch
+_PRECISIONS = "fp32", "tf32", "bf16", "fp16"  # as in engine.autocast, which would import PyTorch
 
 def parser() -> argparse.ArgumentParser:
     "The command line of mlinfra."
@@ -226,10 +227,10 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    _train_options(command(train, "train a model on MNIST", common))
-    _sweep_options(command(sweep, "sweep DataLoader workers", common))
-    _doctor_options(command(doctor, "find what holds your own training back"))
-    _memory_options(command(memory, "say what a training step takes before it runs"))
+    _train_options(command(_train, "train a model on MNIST", common))
+    _sweep_options(command(_sweep, "sweep DataLoader workers", common))
+    _doctor_options(command(_doctor, "find what holds your own training back"))
+    _memory_options(command(_memory, "say what a training step takes before it runs"))
     return main
 
 def _common_options(common: argparse.ArgumentParser) -> None:
@@ -248,7 +249,7 @@ def _train_options(train: argparse.ArgumentParser) -> None:
         help="passes over the training set, those of a resumed run included")
     add("--lr", type=_rate, default=0.1, help="learning rate of SGD")
     add("--momentum", type=float, default=0.0, help="of SGD")
-    add("--precision", choices=PRECISIONS, default="fp32", help="of the arithmetic")
+    add("--precision", choices=_PRECISIONS, default="fp32", help="of the arithmetic")
     add("--parallel", choices=["none", "ddp", "fsdp", "pipeline"], default="none",
         help="how the ranks that torchrun has started work together; --batch-size is of each, in a pipeline of all")
     add("--save", default=None, metavar="FILE", help="keep the run there after each epoch, and on Ctrl-C")
@@ -282,7 +283,7 @@ def _memory_options(memory: argparse.ArgumentParser) -> None:
     add("--batch-size", type=_count, default=64, metavar="N", help="samples that one rank takes at once")
     add("--optimizer", choices=["sgd", "momentum", "adam", "adamw", "adafactor"], default="adam",
         help="whose state is counted")
-    add("--precision", choices=PRECISIONS, default="fp32", help="of the arithmetic")
+    add("--precision", choices=_PRECISIONS, default="fp32", help="of the arithmetic")
     add("--checkpointing", action="store_true", help="blocks keep their inputs only and run again in backward")
     add("--accumulation", type=_count, default=1, metavar="N", help="micro-batches in an optimizer step")
     add("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")

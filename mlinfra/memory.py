@@ -15,17 +15,16 @@ from torch import nn
 from .engine.autocast import check_precision
 from .engine.batch_search import Trial, divide_batch, search_down
 from .engine.checks import ceil_div, nonnegative_float, nonnegative_int, one_of, positive_float, positive_int
-from .engine.hardware import Device
-from .engine.machine import free_bytes, pick_device, total_bytes
+from .engine.machine import free_bytes, pick_device
 from .engine.optimizers import OPTIMIZERS, held_bytes
 from .engine.out_of_memory import runs_without_oom
+from .engine.resident import GPU_MARGIN, HOST_MARGIN
 from .engine.sample_batches import resized, sample_of
 from .engine.tracker import StepOptions, Trace, record_step, trace_step
-from .engine.widgets import bytes_text
 
 # %% auto #0
-__all__ = ['HOST_MARGIN', 'GPU_MARGIN', 'state_bytes', 'zero_bytes_per_rank', 'Footprint', 'estimate', 'measure', 'fits_text',
-           'Profile', 'profile', 'BatchPlan', 'find_batch_size', 'this_device']
+__all__ = ['state_bytes', 'zero_bytes_per_rank', 'Footprint', 'estimate', 'measure', 'Profile', 'profile', 'BatchPlan',
+           'find_batch_size']
 
 # %% ../nbs/10_memory.ipynb #325bf4eb
 _COUNT = 4  # bytes of the count of steps that comes with each parameter
@@ -159,24 +158,6 @@ def _warm_up(model: nn.Module, batch: Any, device: torch.device, options: StepOp
         optimizer.step()
         optimizer.zero_grad()
     torch.cuda.reset_peak_memory_stats(device)
-
-# %% ../nbs/10_memory.ipynb #aed8bb48
-HOST_MARGIN = 0.45  # resident memory beyond the estimate: at most 0.42 for five networks under glibc, as measured above
-GPU_MARGIN = 0.05   # what the test on a GPU allows; reserved memory has not been measured
-
-def fits_text(
-    need:int,             # bytes of a step
-    have:int,             # bytes of the device
-    margin:float=0.0,     # share of `need` that the allocator may hold beyond it
-) -> str:
-    "Whether it fits, and by how much."
-    need, have = nonnegative_int("need", need), nonnegative_int("have", have)
-    spare = have - need - int(need * nonnegative_float("margin", margin))
-    beyond = f" beyond a margin of {margin:.0%}" if margin else ""
-    if spare >= 0: return f"fits, {bytes_text(spare)} to spare{beyond}"
-    if need > have: return f"does not fit, {bytes_text(need - have)} too much"
-    held = bytes_text(int(need * margin))
-    return f"may not fit: {bytes_text(have - need)} are left, and the allocator may hold {held} more"
 
 # %% ../nbs/10_memory.ipynb #34c2f6e2
 @dataclass(frozen=True)
@@ -321,16 +302,3 @@ def _estimated(trial: Trial, limit: float | None, start: int | None) -> list[int
 
     largest = fits(1)
     return [fits(2) if largest < (trial.wanted or 1) else largest]
-
-# %% ../nbs/10_memory.ipynb #dd398370
-def this_device() -> Device:
-    "The first GPU as its driver describes it, or the host's memory where there is none."
-    if not torch.cuda.is_available(): return Device("this machine, its CPU", total_bytes(), "the system")
-    import pynvml
-    pynvml.nvmlInit()
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        name, size = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetMemoryInfo(handle).total
-    finally: pynvml.nvmlShutdown()
-    name = name.decode() if isinstance(name, bytes) else name
-    return Device(f"this {name}", size, "the driver", torch.cuda.get_device_capability(0))

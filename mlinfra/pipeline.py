@@ -26,8 +26,8 @@ from .engine.widgets import bytes_text, count_text
 from .training import History, fit, sgd
 
 # %% auto #0
-__all__ = ['SCHEDULES', 'SEVERAL_STAGES', 'MOST_FORWARDS', 'interleave_operations', 'schedule', 'simulate_schedule', 'bubble',
-           'Partition', 'least_maximum', 'least_limit', 'partition', 'equal_counts', 'train_pipeline']
+__all__ = ['SCHEDULES', 'SEVERAL_STAGES', 'interleave_operations', 'schedule', 'simulate_schedule', 'bubble', 'Partition',
+           'least_maximum', 'least_limit', 'partition', 'equal_counts', 'train_pipeline']
 
 # %% ../nbs/13_pipeline.ipynb #73080347
 def interleave_operations(
@@ -91,7 +91,7 @@ class _Plan:
         return earlier + (2 * behind if self.name == "interleaved 1F1B" else behind)
 
 # %% ../nbs/13_pipeline.ipynb #5d993f0a
-MOST_FORWARDS = 10_000_000
+_MOST_FORWARDS = 10_000_000
 
 def schedule(
     name:str,              # one of `SCHEDULES`
@@ -102,8 +102,8 @@ def schedule(
     "The list of each rank."
     plan = _Plan(name, world_size, micro_batches, stages_per_rank)
     count = plan.world_size * plan.micro_batches * plan.stages_per_rank
-    if count > MOST_FORWARDS:
-        raise ValueError(f"a schedule must have at most {MOST_FORWARDS:,} forwards, got {count:,}")
+    if count > _MOST_FORWARDS:
+        raise ValueError(f"a schedule must have at most {_MOST_FORWARDS:,} forwards, got {count:,}")
     return [_rank_list(plan, rank) for rank in range(plan.world_size)]
 
 def _rank_list(plan: _Plan, rank: int) -> list[Operation]:

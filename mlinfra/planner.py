@@ -19,9 +19,8 @@ from .engine.step_model import device_bytes, micro_batches, stage_layers, step_s
 from .engine.widgets import bytes_text, count_text, duration_text
 
 # %% auto #0
-__all__ = ['MICRO_BATCHES', 'CHUNKS', 'MARGIN', 'JOBS', 'PricedConfig', 'infeasible_reason', 'price', 'parallel_configs',
-           'order_by_time', 'Recommendation', 'recommend', 'predict_run', 'calibrate_cluster', 'compare_published',
-           'cluster']
+__all__ = ['MARGIN', 'JOBS', 'PricedConfig', 'infeasible_reason', 'price', 'parallel_configs', 'order_by_time', 'Recommendation',
+           'recommend', 'predict_run', 'calibrate_cluster', 'compare_published', 'cluster']
 
 # %% ../nbs/15_planner.ipynb #6f857dde
 _all_ = ["cluster"]  # so that one import is enough
@@ -117,7 +116,7 @@ def price(
     return PricedConfig(job, cluster, config)
 
 # %% ../nbs/15_planner.ipynb #fd3780b1
-MICRO_BATCHES, CHUNKS = (1, 2, 4, 8, 16), (1, 2, 3, 4, 8)  # that are tried
+_MICRO_BATCHES, _CHUNKS = (1, 2, 4, 8, 16), (1, 2, 3, 4, 8)  # that are tried
 
 def _divisors(number: int) -> list[int]:
     low = [i for i in range(1, math.isqrt(number) + 1) if number % i == 0]
@@ -147,7 +146,7 @@ def _chunks(job: TransformerSpec | ModelSpec, data: int, pipeline: int, micro_ba
     "Into how many chunks each stage can be cut."
     if pipeline == 1: return [1]
     (layers, _), count = stage_layers(job.layers, pipeline), job.global_batch // data // micro_batch
-    return [chunks for chunks in CHUNKS if chunks == 1 or not (layers % chunks or count % pipeline)]
+    return [chunks for chunks in _CHUNKS if chunks == 1 or not (layers % chunks or count % pipeline)]
 
 def parallel_configs(
     job:TransformerSpec|ModelSpec,
@@ -157,7 +156,7 @@ def parallel_configs(
     if reason := _check_precision(job): raise ValueError(reason)
     found, kinds = [], _checkpointing_kinds(job)
     for data, tensor, pipeline in _shapes(job, cluster):
-        for micro_batch in MICRO_BATCHES:
+        for micro_batch in _MICRO_BATCHES:
             if job.global_batch // data % micro_batch: continue
             cuts = _chunks(job, data, pipeline, micro_batch)
             found += [ParallelConfig(data, tensor, pipeline, stage, micro_batch, kind, tensor > 1, chunks)

@@ -14,7 +14,7 @@ from torch import nn
 from torchvision.models import VisionTransformer
 
 from mlinfra import memory
-from mlinfra.engine import batch_search, hardware, optimizers, recompute, tracker
+from mlinfra.engine import batch_search, hardware, optimizers, recompute, resident, tracker
 from mlinfra.engine.saved import saved_bytes
 from mlinfra.engine.widgets import Stopped
 from mlinfra.models import GluonCNN, resnet18, resnet50
@@ -454,7 +454,7 @@ def test_nothing_fits():
 
 def test_the_search_begins_at_the_estimate():
     plan = memory.find_batch_size(GluonCNN(), limit=30 << 20, device="cpu")
-    assert plan.tried == ((_line().largest(30 << 20, margin=memory.HOST_MARGIN), True),)
+    assert plan.tried == ((_line().largest(30 << 20, margin=resident.HOST_MARGIN), True),)
     with pytest.raises(ValueError, match="limit must be"): memory.find_batch_size(GluonCNN(), limit=0, device="cpu")
     with pytest.raises(ValueError, match="start must be"): memory.find_batch_size(lambda batch: None)
     frozen = GluonCNN().requires_grad_(False)
@@ -560,7 +560,7 @@ def test_the_driver_is_asked_where_there_is_a_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda i: (7, 5))
-    assert memory.this_device() == hardware.Device("this Test GPU", 123, "the driver", (7, 5))
+    assert resident.this_device() == hardware.Device("this Test GPU", 123, "the driver", (7, 5))
 
 
 # ---- what users bring
@@ -631,7 +631,7 @@ def test_bf16_is_refused_where_the_device_has_none():
 def test_start_and_limit_hold_together():
     how = dict(device="cpu", input_shape=(32,))
     model = pair(32)
-    fits = memory.profile(model, (32,)).largest(1 << 20, margin=memory.HOST_MARGIN)
+    fits = memory.profile(model, (32,)).largest(1 << 20, margin=resident.HOST_MARGIN)
     assert memory.find_batch_size(model, limit=1 << 20, start=10**6, **how).tried[0] == (fits, True), (
         "not ten thousand times too much"
     )
@@ -643,10 +643,10 @@ def test_start_and_limit_hold_together():
 @given(
     need=st.integers(0, 10**12),
     have=st.integers(0, 10**12),
-    margin=st.sampled_from([0.0, memory.GPU_MARGIN, memory.HOST_MARGIN]),
+    margin=st.sampled_from([0.0, resident.GPU_MARGIN, resident.HOST_MARGIN]),
 )
 def test_fits_keeps_the_margin(need, have, margin):
-    words = memory.fits_text(need, have, margin)
+    words = resident.fits_text(need, have, margin)
     assert words.startswith("fits, ") == (need + int(need * margin) <= have) and words.startswith("does not fit") == (
         need > have
     )
@@ -672,7 +672,7 @@ def test_the_parts_of_a_process_are_the_estimate_what_libraries_borrow_and_free_
     guess, handed_out, risen = map(int, out.stdout.split())
     if handed_out: assert 0.98 * guess < handed_out < 1.1 * guess, "tensors, and what libraries keep beside them"
     if risen:
-        assert 0.9 * guess < risen < (1 + memory.HOST_MARGIN + 0.1) * guess, (
+        assert 0.9 * guess < risen < (1 + resident.HOST_MARGIN + 0.1) * guess, (
             "free blocks that the C library keeps: within the margin, and the libraries' part"
         )
 

@@ -156,7 +156,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.extra_seconds", "zero", "nothing more"),
     ("engine.jpegs.photo.*", "zero", "counted from 0"),
     ("engine.measure.rounds.stretch", "infinite", "no limit"),
-    ("memory.fits_text.*", "zero", "nothing needed, nothing there"),
+    ("engine.resident.fits_text.*", "zero", "nothing needed, nothing there"),
     ("memory.Profile.largest.*", "zero", "no memory, no margin"),
     ("engine.synced_norm.SyncedBatchNorm.*", ANY, "the constructor is torch's own"),
     ("sharding.Strategy.*", ANY, "an entry of our own table"),

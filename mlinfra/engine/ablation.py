@@ -718,21 +718,21 @@ class Neighbours:
         bench:Bench,  # closed
     ) -> list[str]:
         "A sentence if the machine was busy."
-        whole = os.cpu_count() == bench.cores
-        words = busy_words(self.cores() if whole else 0.0, bench.queued_seconds / max(bench.alone_seconds, 1e-9),
-                           bench.cores)
+        whole = os.cpu_count() == bench.cores  # else others may be busy on cores that are not ours
+        queued = bench.queued_seconds / max(bench.alone_seconds, 1e-9)
+        words = busy_words(self.cores() if whole else None, queued, bench.cores)
         return [words] if words else []
 
 def busy_words(
-    others:float,   # cores busy with other programs
-    queued:float,   # share of training's time that it waited for a core
-    cores:int,      # usable
+    others:float|None,  # cores busy with other programs; None where this cannot be seen
+    queued:float,       # share of training's time that it waited for a core
+    cores:int,          # usable
 ) -> str:
     "That the machine is busy; nothing if it is not."
-    if others > 0.3:
+    if others is not None and others > 0.3:
         return f"other programs kept {others:.1f} of {cores} cores busy meanwhile: diagnose where nothing else runs"
-    if queued > 0.1:
-        return (f"training waited for a core {queued:.0%} of its time: other programs keep the machine busy, "
+    if others is None and queued > 0.1:
+        return (f"training waited for a core {queued:.0%} of its time: other programs, or more threads than cores; "
                 "diagnose where nothing else runs")
     return ""
 
@@ -740,5 +740,5 @@ def _cpu_seconds() -> tuple[float, float]:
     "Seconds of all cores so far, and of them those of this process and of children that have ended."
     import psutil
     times = psutil.cpu_times()
-    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0) - getattr(times,
-        "guest_nice", 0.0), sum(os.times()[:4])
+    not_busy = ("idle", "iowait", "guest", "guest_nice")  # what guests take is counted in user as well
+    return sum(times) - sum(getattr(times, name, 0.0) for name in not_busy), sum(os.times()[:4])

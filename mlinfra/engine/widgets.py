@@ -22,7 +22,7 @@ from typing import Any, TYPE_CHECKING
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'panel', 'status_html', 'image_widget', 'widgets_library', 'slider', 'choose', 'checkbox',
+           'panel', 'status_html', 'image_widget', 'widgets_library', 'labelled', 'slider', 'choose', 'checkbox',
            'whole_number_field', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
            'progress_bar', 'RunButton']
 
@@ -241,7 +241,9 @@ def panel(
             try: said, drawn = update(**{key: control.value for key, control in controls.items()})
             except ValueError as error: said, drawn = f"⚠ {error}", None
             words.value = status_html(said)
-            if drawn is not None: box.children = (*box.children[:2], _show(drawn, box.children[2]), *box.children[3:])
+            shown = box.children[2] if drawn is None else _show(drawn, box.children[2])
+            shown.layout.display = "none" if drawn is None else None  # no picture of what was set before
+            if shown is not box.children[2]: box.children = (*box.children[:2], shown, *box.children[3:])
 
     for control in controls.values(): control.observe(refresh, names="value")
     box.refresh = refresh
@@ -282,7 +284,11 @@ def widgets_library() -> ModuleType:
     except ImportError as error: raise ImportError('panels need ipywidgets: pip install "mlinfra[lab]"') from error
     return ipywidgets
 
-def _labelled(kind: str, text: str, **traits: Any) -> ipywidgets.Widget:
+def labelled(
+    kind:str,       # class of ipywidgets, such as "IntSlider"
+    text:str,       # what it sets, with its unit
+    **traits:Any,   # of that class
+) -> ipywidgets.Widget:
     "A control with its text on the left; all are equally wide, so that they stand in columns."
     w = widgets_library()
     look = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
@@ -297,7 +303,7 @@ def slider(
     readout:Callable[[Any], str]=_plain,
 ) -> ipywidgets.SelectionSlider:
     "A slider over listed values, moved by mouse or arrow keys."
-    return _labelled("SelectionSlider", text, options=[(readout(o), o) for o in options], value=value)
+    return labelled("SelectionSlider", text, options=[(readout(o), o) for o in options], value=value)
 
 def choose(
     text:str,                 # what it sets
@@ -306,14 +312,14 @@ def choose(
 ) -> ipywidgets.Dropdown:
     "A list to choose one value from."
     pairs = list(options.items() if isinstance(options, dict) else options)
-    return _labelled("Dropdown", text, options=pairs, value=value)
+    return labelled("Dropdown", text, options=pairs, value=value)
 
 def checkbox(
     text:str,            # what it switches on
     value:bool=False,    # how it starts
 ) -> ipywidgets.Checkbox:
     "A switch."
-    return _labelled("Checkbox", text, value=value)
+    return labelled("Checkbox", text, value=value)
 
 def whole_number_field(
     text:str,     # what it sets, with its unit
@@ -321,7 +327,7 @@ def whole_number_field(
     most:int,     # largest value; the smallest is 1
 ) -> ipywidgets.BoundedIntText:
     "A field for a whole number."
-    return _labelled("BoundedIntText", text, min=1, max=most, value=value)
+    return labelled("BoundedIntText", text, min=1, max=most, value=value)
 
 # %% ../../nbs/engine/00_widgets.ipynb #0c035a4e
 class Stopped(Exception):

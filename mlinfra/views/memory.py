@@ -15,7 +15,8 @@ from ..engine.hardware import DEVICES, Device
 from ..engine.machine import free_bytes, pick_device
 from ..engine.optimizers import OPTIMIZERS
 from ..engine.widgets import COLORS, Job, RunButton, Svg, axes, bytes_text, checkbox, choose, label, panel, slider
-from ..memory import GPU_MARGIN, HOST_MARGIN, Footprint, Profile, fits_text, measure, profile, this_device
+from ..engine.resident import GPU_MARGIN, HOST_MARGIN, fits_text, this_device
+from ..memory import Footprint, Profile, measure, profile
 from ..models import GluonCNN, resnet18, resnet50
 
 # %% auto #0

@@ -17,8 +17,8 @@ from ..engine.machine import pick_device
 from ..models import GluonCNN
 from ..training import Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
 from ..engine.widgets import COLORS, Canvas, Job, Stopped
-from ..engine.widgets import axes, choose, figure, label, release_after_cells, slider
-from ..engine.widgets import status_html
+from ..engine.widgets import axes, choose, figure, image_widget, label, labelled, release_after_cells, slider
+from ..engine.widgets import status_html, widgets_library
 
 # %% auto #0
 __all__ = ['plot_phases', 'plot_loss', 'Studio', 'studio_panel']
@@ -64,28 +64,25 @@ def plot_loss(
 class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
     def __init__(self, canvas: _StudioPicture):
-        import ipywidgets as w
-        wide = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-        rate = dict(min=-4, max=1, step=0.05, readout_format=".2g", description="learning rate")
+        w = widgets_library()
         self.controls = dict(
-            lr=w.FloatLogSlider(0.1, **rate, **wide),
-            momentum=w.FloatSlider(0.0, min=0, max=0.99, step=0.01, description="momentum", **wide),
+            lr=labelled("FloatLogSlider", "learning rate", value=0.1, min=-4, max=1, step=0.05, readout_format=".2g"),
+            momentum=labelled("FloatSlider", "momentum", value=0.0, min=0, max=0.99, step=0.01),
             batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
             precision=choose("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
-            epochs=w.IntSlider(3, min=1, max=20, description="epochs", **wide))
+            epochs=labelled("IntSlider", "epochs", value=3, min=1, max=20))
         self.start, self.pause, self.stop = (self._button(text) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
         self.words = w.HTML(status_html("Press Start."))
         self.words.add_class("mlinfra-words")
-        fitted = w.Layout(max_width="100%", object_fit="contain", align_self="flex-start")
-        self.picture = w.Image(value=canvas.png(), format="png", layout=fitted)
+        self.picture = image_widget(canvas.png())
         self.widget = w.VBox([w.Box(list(self.controls.values()), layout=w.Layout(flex_flow="row wrap")),
                               w.HBox([self.start, self.pause, self.stop]), self.words, self.picture])
         self.widget.add_class("mlinfra-panel").add_class("mlinfra-studio")
         self.set_buttons(busy=False, paused=False)
 
     def _button(self, text: str) -> ipywidgets.Button:
-        import ipywidgets as w
+        w = widgets_library()
         return w.Button(description=text, layout=w.Layout(width="90px"))
 
     def set_buttons(self, busy: bool, paused: bool) -> None:

@@ -190,6 +190,8 @@ class Panel:
             c.width = e.naturalWidth; c.height = e.naturalHeight;
             c.getContext('2d').drawImage(e, 0, 0); return c.toDataURL(); }""")
 
+    def shows_a_picture(self): return any(drawn.is_visible() for drawn in self.root.locator("svg, img").all())
+
     def control(self, text):
         return self.root.locator(".widget-inline-hbox", has=self.page.locator("label", has_text=text)).first
     def handle(self, text): return self.control(text).locator(".noUi-handle").first

@@ -1,0 +1,50 @@
+"""Arithmetic on other processors: the engine rooms' equalities hold with narrower vectors, with one thread and two, and
+beside processes that keep every core busy."""
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ARITHMETIC = """02_crops 03_saved 03_transformer 04_autocast 04_evaluation 04_passes 05_drift 06_sweeps 09_casting
+09_comparison 10_recompute 11_rank_passes 11_synced_norm 12_zero 13_stages
+14_parallel_plans 14_tensor_training""".split()
+
+
+def processor(instructions, onednn, mkl, threads):
+    "The environment in which torch, oneDNN and MKL compute as on a processor with these instructions."
+    return dict(ATEN_CPU_CAPABILITY=instructions, ONEDNN_MAX_CPU_ISA=onednn, MKL_ENABLE_INSTRUCTIONS=mkl,
+                OMP_NUM_THREADS=str(threads))
+
+
+NARROWER = {"SSE4.1, 1 thread": processor("default", "SSE41", "SSE4_2", 1),
+            "AVX2, 2 threads": processor("avx2", "AVX2", "AVX2", 2)}
+
+
+def check_rooms(environment):
+    "The rooms' cells and assertions, run by nbdev in a process of their own."
+    command = [Path(sys.executable).with_name("nbdev_test"), "--path", "nbs/engine", "--n_workers", "1",
+               "--file_re", f"^({'|'.join(ARITHMETIC)})"]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("environment", NARROWER.values(), ids=list(NARROWER))
+def test_equalities_hold_on_a_narrower_processor(environment): check_rooms(environment)
+
+
+def test_equalities_hold_beside_busy_processes():
+    with ExitStack() as running:
+        for _ in range(psutil.cpu_count() or 1):
+            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            running.callback(busy.wait)
+            running.callback(busy.kill)
+        check_rooms({})
+
+
+def test_every_room_of_arithmetic_is_there():
+    assert {path.stem for path in (ROOT / "nbs/engine").glob("*.ipynb")}.issuperset(ARITHMETIC)

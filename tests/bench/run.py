@@ -135,6 +135,12 @@ def keep(path: Path, results: dict[str, Any]) -> None:
     os.replace(temporary, path)
 
 
+def merged(results: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    "The results with what was just found, and beside each part what it was measured on."
+    here = dict(hardware=hardware(), date=f"{datetime.date.today()}", versions=versions())
+    return results | found | {"measured_on": results.get("measured_on", {}) | dict.fromkeys(found, here)}
+
+
 def rounded(value: Any) -> Any:
     "Four digits are more than any of these figures repeats to."
     if isinstance(value, dict): return {key: rounded(item) for key, item in value.items()}
@@ -320,11 +326,10 @@ def main() -> None:
         and not load(STAGES["epoch"].file(args.iterations)).get("epoch")
     ):
         raise SystemExit("stage micro gives shares of the step that stage epoch measures: run --only epoch micro")
-    about = dict(hardware=hardware(), date=f"{datetime.date.today()}")
     for stage in chosen:
         print(f"\n-- {stage.name}", flush=True)
         found, path = stage.measure(args.rounds, args.iterations), stage.file(args.iterations)
-        if found: keep(path, with_shares(load(path) | found | about | {"versions": versions()}))
+        if found: keep(path, with_shares(merged(load(path), found)))
     results: dict[str, Any] = {}
     for path in {stage.file(args.iterations): None for stage in STAGES.values()}: results |= load(path)
     for stage in chosen:

@@ -222,15 +222,15 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, **show)
     _common_options(common)
 
-    def command(run: Callable[[argparse.Namespace], int], words: str, *parents: Any) -> argparse.ArgumentParser:
-        made = commands.add_parser(run.__name__, help=words, description=run.__doc__, parents=parents, **show)
+    def command(name: str, run: Callable, words: str, *parents: Any) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=words, description=run.__doc__, parents=parents, **show)
         made.set_defaults(run=run)
         return made
 
-    _train_options(command(_train, "train a model on MNIST", common))
-    _sweep_options(command(_sweep, "sweep DataLoader workers", common))
-    _doctor_options(command(_doctor, "find what holds your own training back"))
-    _memory_options(command(_memory, "say what a training step takes before it runs"))
+    _train_options(command("train", _train, "train a model on MNIST", common))
+    _sweep_options(command("sweep", _sweep, "sweep DataLoader workers", common))
+    _doctor_options(command("doctor", _doctor, "find what holds your own training back"))
+    _memory_options(command("memory", _memory, "say what a training step takes before it runs"))
     return main
 
 def _common_options(common: argparse.ArgumentParser) -> None:

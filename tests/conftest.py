@@ -1,5 +1,15 @@
 """How the tests share processes: those of a file stay together, and so do all that need the browser."""
+import os
+import tempfile
+
 import pytest
+
+
+def pytest_configure(config):
+    "What tests solve and guess is not the reader's progress."
+    folder = tempfile.TemporaryDirectory()
+    config.add_cleanup(folder.cleanup)
+    os.environ["MLINFRA_PROGRESS"] = f"{folder.name}/progress.json"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -89,6 +89,34 @@ def test_memory_of_a_model_of_ones_own(tmp_path):
     assert "does not fit" in run_it("0.001").stdout
 
 
+TOKENS = """
+import torch
+from torch import nn
+
+def tokens(): return nn.Sequential(nn.Embedding(100, 8), nn.Flatten(), nn.Linear(8 * 16, 10))
+def batch(): return torch.zeros(2, 16, dtype=torch.int64)
+def with_batch(): return tokens(), batch()
+def with_options(): return tokens(), {"ids": batch()}, dict(step=lambda model, batch: model(batch["ids"]).sum())
+"""
+
+
+def test_memory_of_token_ids_a_batch_and_a_device_of_the_table(here, tmp_path):
+    (tmp_path / "of_tokens.py").write_text(TOKENS)
+    typed = "memory", "of_tokens:tokens", "--input-shape", "16", "--on", "T4 16 GB"
+    asked = here(*typed, "--input-dtype", "int64")
+    assert asked.returncode == 0 and re.search(r"batch 64 fits.* of 14\.90 GiB", asked.out), asked.err
+    parts = re.search("params.*\n.*\ngrads.*\nactivations.*", asked.out)[0]
+    for factory in ("with_batch", "with_options"):
+        found = here("memory", f"of_tokens:{factory}", "--on", "T4 16 GB")
+        assert found.returncode == 0 and parts in found.out, found.err
+    wrong = here(*typed)
+    assert wrong.returncode in (1, 2) and "Int" in wrong.err, "an embedding of floats"
+    missing = here(*typed, "--input-dtype", "int64", "--precision", "bf16")
+    assert missing.returncode == 2 and "T4 16 GB has no bf16: use fp32 or fp16" in missing.err
+    unknown = here("memory", "gluon", "--on", "T5")
+    assert unknown.returncode == 2 and "--on must be one of" in unknown.err and "T4 16 GB" in unknown.err
+
+
 @pytest.mark.parametrize(
     "args",
     [

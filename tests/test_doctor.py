@@ -22,12 +22,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
-from mlinfra import doctor
 from mlinfra.cli import main
 from mlinfra.data import BatchLoader, Images
 from mlinfra.doctor import diagnose
-from mlinfra.engine import ablation, loaders, remedies
-from mlinfra.engine.loaders import identity
+from mlinfra.engine import ablation, diagnosis, loaders, remedies, verdicts
+from mlinfra.engine.loaders import find_callables, identity, loader_kind
+from mlinfra.engine.measure import Estimate
 from mlinfra.engine.patients import Fetching, SlowBus, slow_read
 from mlinfra.engine.widgets import Stopped
 
@@ -196,7 +196,7 @@ def test_a_verification_keeps_its_budget(load, step, machine):
     found = diagnose(Heavy(lambda: machine.spin(step)),
                      DataLoader(Samples(reading=lambda: machine.sleep(load / 8)), 8), budget_seconds=20, device="cpu")
     before = machine.used
-    found.verify(doctor.Advice("nothing", doctor.Estimate(1.0, 1.0, 1.0), "none", remedies.changed), budget_seconds=10)
+    found.verify(remedies.Advice("nothing", Estimate(1.0, 1.0, 1.0), "none", remedies.changed), budget_seconds=10)
     assert machine.used - before <= 15
 
 
@@ -282,7 +282,7 @@ def test_the_cure_of_a_slow_store_is_predicted_and_verified(monkeypatch, one_tri
     with bench_of(nn.Linear(4, 2), DataLoader(Fetching(Samples(), slow_read(20e-3, identity)), 16)) as bench:
         found = remedies.worker_advice(bench, [bench.round()])
     assert found and found[0].speedup.low > 1 and found[0].change == "num_workers=5 instead of 0"
-    verified = doctor._verify(bench.pipe, found[0], ablation.Budget(1.0))
+    verified = diagnosis.verify_advice(bench.pipe, found[0], ablation.Budget(1.0))
     assert verified.measured_speedup > 1 and f"{verified.error:+.0%}" in str(verified)
 
 
@@ -320,7 +320,7 @@ def test_what_workers_hide_is_no_bottleneck():
     "Two workers load for 50 ms a batch, a step takes 100 ms."
     hidden = dict(full=0.101, from_workers=0.1, from_host=0.1, on_device=0.1, load=0.05, storage=0.05, unknown=0.0,
                   between=0.0)
-    assert doctor.verdict_of([hidden] * 6, doctor.Setting(2, 2)) == "compute"
+    assert verdicts.verdict_of([hidden] * 6, verdicts.Setting(2, 2)) == "compute"
 
 
 def test_a_busy_machine_is_said():
@@ -480,16 +480,17 @@ SHAPES = {
 def test_other_shapes_of_models_and_loaders(name):
     model, loader, options = SHAPES[name]()
     pipe = ablation.make_pipeline(model, loader, device="cpu", **options)
-    places = doctor._places(pipe.loader, None, None)
+    places = find_callables(pipe.loader.dataset) if loader_kind(pipe.loader) == "map" else {}
     with ablation.Bench(pipe, places, visit_seconds=0.01) as bench: measured = [bench.round()]
-    seconds = doctor.stage_seconds(measured[0], doctor.Setting(bench.workers, 2))
-    assert doctor.judge(seconds) in doctor.VERDICTS and measured[0]["full"] > 0
+    seconds = verdicts.stage_seconds(measured[0], verdicts.Setting(bench.workers, 2))
+    assert verdicts.judge(seconds) in verdicts.VERDICTS and measured[0]["full"] > 0
 
 
 def test_a_model_that_a_cure_breaks_is_diagnosed_all_the_same():
     model, loader, _ = SHAPES["a model that channels_last breaks"]()
     found = diagnose(model, loader, budget_seconds=3, device="cpu")
-    assert found.verdict in doctor.VERDICTS and found.step.value > 0 and "channels_last memory" not in str(found.advice)
+    assert found.verdict in verdicts.VERDICTS and found.step.value > 0
+    assert "channels_last memory" not in str(found.advice)
 
 
 @pytest.mark.parametrize("make, words", [
@@ -629,7 +630,7 @@ def shell(tmp_path, monkeypatch, capsys):
 
 
 def test_one_command_diagnoses_and_verifies(shell, machine, monkeypatch):
-    advice = doctor.Advice("two of everything", doctor.Estimate(1.5, 1.4, 1.6), "none", remedies.changed)
+    advice = remedies.Advice("two of everything", Estimate(1.5, 1.4, 1.6), "none", remedies.changed)
     monkeypatch.setattr(remedies, "promising", lambda bench, m: [("two", lambda bench, measured: [advice])])
     done = shell("mine:slow", "--seconds", "30", "--verify", "--device", "cpu")
     assert done.returncode == 0, done.err

@@ -424,7 +424,10 @@ def process_group(
         raise ValueError("no process group: start this with `torchrun --nproc_per_node=N ...`, or by run_ranks")
     if picked.type == "cuda": picked = _own_gpu(picked)
     if made: _join(picked)
-    try: yield picked
+    try:
+        yield picked
+        # Gloo's threads let go of their last tensors: at Python's end they could not, and the process would abort
+        if made: dist.barrier()
     finally:
         if made: dist.destroy_process_group()
 

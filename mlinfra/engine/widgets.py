@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import ctypes
 import functools
 import io
@@ -232,7 +233,8 @@ def panel(
     w = widgets_library()
     words, picture = w.HTML(), w.HTML()
     words.add_class("mlinfra-words")
-    box = w.VBox([w.Box(list(controls.values()), layout=w.Layout(flex_flow="row wrap")), words, picture, *extras])
+    row = w.Box(list(controls.values()), layout=w.Layout(flex_flow="row wrap"))
+    box = _card()([row, words, picture, *extras])
     box.add_class("mlinfra-panel").add_class(f"mlinfra-{name}")
     in_turn = threading.RLock()  # reentrant: `update` may set a control
 
@@ -249,6 +251,22 @@ def panel(
     box.refresh = refresh
     refresh()
     return box
+
+# %% ../../nbs/engine/00_widgets.ipynb #c34d8412
+@functools.cache
+def _card() -> type:
+    "A box of widgets that stays visible as a still picture where no kernel runs."
+    class Card(widgets_library().VBox):
+        def _repr_mimebundle_(self, **kw: Any) -> dict[str, Any]:
+            return super()._repr_mimebundle_(**kw) | _still(self.children[2])
+
+    return Card
+
+def _still(picture: ipywidgets.Widget) -> dict[str, str]:
+    "What a picture's widget shows, for a notebook's output."
+    value = picture.value
+    if isinstance(value, str): return {"image/svg+xml": value} if value.startswith("<svg") else {}
+    return {"image/png": base64.b64encode(value).decode()} if value else {}
 
 # %% ../../nbs/engine/00_widgets.ipynb #808060af
 def status_html(

@@ -3,27 +3,31 @@
 # %% ../../nbs/views/08_doctor.ipynb #f0cccd25
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..doctor import VERDICTS, Diagnosis, Verification, diagnose
+from ..doctor import diagnose
 from ..engine.checks import positive_float
-from ..engine.measure import Estimate
+from ..engine.diagnosis import Diagnosis, Verification
+from ..engine.measure import Estimate, median
 from ..engine.patients import PATIENTS
-from ..engine.widgets import widgets_library
-from ..engine.widgets import COLORS, Job, RunButton, Svg, duration_text, panel
+from ..engine.verdicts import VERDICTS
+from ..engine.widgets import (COLORS, Job, RunButton, Svg, duration_text, figure, label, panel,
+                                    widgets_library)
 
 # %% auto #0
-__all__ = ['STAGE_COLORS', 'draw_stages', 'doctor_panel']
+__all__ = ['STAGE_COLORS', 'draw_stages', 'draw_step', 'plot_rounds', 'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
     import ipywidgets
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 # %% ../../nbs/views/08_doctor.ipynb #bdc8bf04
 STAGE_COLORS = dict(storage=COLORS["read"], preprocessing=COLORS["preprocess"], loading="#B2733B",
-                    worker_transfer=COLORS["update"],
-                    transfer=COLORS["copy"], compute=COLORS["compute"], between=COLORS["other"])
+                    worker_transfer=COLORS["update"], transfer=COLORS["copy"], compute=COLORS["compute"],
+                    between=COLORS["other"])
 
 def draw_stages(
     diagnosis:Diagnosis,                        # of a pipeline
@@ -54,6 +58,39 @@ def _draw_cured(drawing: Svg, y: float, word: str, wide: float, speedup: Estimat
     drawing.line(90 + wide / speedup.high, y + 14, 90 + wide / max(speedup.low, 1e-9), y + 14)
     drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 6, y + 19,
                  f"{speedup.value:.2f} times as fast")
+
+# %% ../../nbs/views/08_doctor.ipynb #da486758
+_BY_HAND = dict(reading=COLORS["read"], transform=COLORS["preprocess"], batching=COLORS["other"],
+                computing=COLORS["compute"])
+
+def draw_step(
+    stages:Mapping[str, float],  # reading, transform, batching and computing -> milliseconds of a step
+) -> Svg:
+    "The step as one bar, with the milliseconds of each stage under it."
+    shown = {name: max(ms, 0.0) for name, ms in stages.items()}
+    drawing, left, scale = Svg(720, 70, "what each stage adds to a step"), 0.0, 700 / max(sum(shown.values()), 1e-9)
+    place = 0.0
+    for name, ms in shown.items():
+        drawing.box(left, 4, ms * scale, 30, _BY_HAND[name])
+        place = max(place, left)
+        drawing.text(place, 52, f"{name} {stages[name]:.1f} ms", color=_BY_HAND[name])
+        left, place = left + ms * scale, place + 130
+    return drawing
+
+def plot_rounds(
+    **tables:pd.DataFrame,  # a column for each stage, a row for each time it was measured; milliseconds
+) -> Axes:
+    "Every measurement of every stage as a dot, their median as a line; one picture for each table, on the same scale."
+    fig, places = figure(8, 2.6, 1, len(tables))
+    for ax, (name, table) in zip(places, tables.items()):
+        for row, stage in enumerate(table):
+            ax.plot(table[stage], [row] * len(table), "o", ms=4, alpha=0.5, color=_BY_HAND[stage])
+            ax.vlines(median(table[stage]), row - 0.35, row + 0.35, color="black", linewidth=2)
+        label(ax, "milliseconds of a step", title=name.replace("_", " "))
+        ax.set(yticks=range(len(table.columns)), yticklabels=table.columns, ylim=(len(table.columns) - 0.5, -0.5))
+    limits = [ax.get_xlim() for ax in places]
+    for ax in places: ax.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
+    return places[0]
 
 # %% ../../nbs/views/08_doctor.ipynb #f8687e39
 class _Clinic:

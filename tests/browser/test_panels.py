@@ -13,10 +13,10 @@ def test_prediction_is_locked_for_the_session(open_cells):
     )
     notebook = open_cells(cells, "1")
     panel = Panel(notebook, "predict")
-    panel.press("your answer", "ArrowRight")
-    panel.button("Lock my answer").click()
+    panel.press("your guess", "ArrowRight")
+    panel.button("Lock my guess").click()
     panel.root.get_by_text("Locked: 4 iterations").wait_for()
-    assert panel.button("Lock my answer").is_disabled()
+    assert panel.button("Lock my guess").is_disabled()
     notebook.run_all()
     Panel(notebook, "predict").root.get_by_text("Locked: 4 iterations").wait_for()
 

@@ -18,10 +18,10 @@ from .engine.diagnosis import Diagnosis, examine
 # %% auto #0
 __all__ = ['Pictures', 'InMemory', 'Untransformed', 'diagnose']
 
-# %% ../nbs/08_doctor.ipynb #abc9cb5e
+# %% ../nbs/08_doctor.ipynb #cf88d6a4
 class Pictures(Dataset):
     "Pictures that take 1 ms to read and some work to transform."
-    def __len__(self) -> int: return 256
+    def __len__(self) -> int: return 512
 
     def read(self, i: int) -> torch.Tensor:
         time.sleep(0.001)  # the disk answers after 1 ms

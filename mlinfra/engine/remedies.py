@@ -191,7 +191,7 @@ def piloted(
         bench.budget.say("trying cures")
         return measure()
     planned = max(min(bench.pilot_seconds, bench.budget.left), 1e-3)
-    found = rounds(one_round, planned, 3, 8, stretch=min(3.0, max(1.0, bench.budget.left / planned)))
+    found = rounds(one_round, planned, 3, 8, stretch=max(1.0, bench.budget.left / planned))
     if len(found) < 3: raise OutOfTime("three trials did not fit into the time")
     return found
 
@@ -219,7 +219,7 @@ def worker_advice(
     "Another number of workers, where it gains."
     if bench.kind != "map": return []
     now = bench.workers
-    tried = [(_crew_gain(bench, measured, n), n) for n in candidates(medians(measured), now, bench.cores)]
+    tried = _try_crews(bench, measured, candidates(medians(measured), now, bench.cores))
     if now: tried.append((Estimate.of_rounds(lambda m: gain(m, step_without_workers(m)), measured), 0))
     speedup, best = max(tried, key=lambda pair: pair[0].low, default=(Estimate(1.0, 1.0, 1.0), now))
     cure = reload(num_workers=best)
@@ -227,6 +227,15 @@ def worker_advice(
     trial = medians(in_turn(bench, cure))
     if trial["now"] < GAIN * trial["then"]: return []
     return worthwhile(f"num_workers={best} instead of {now}", speedup, _worker_cost(bench, best), cure)
+
+def _try_crews(bench: Bench, measured: Rounds, numbers: list[int]) -> list[tuple[Estimate, int]]:
+    "The speed-up with each number of workers, as far as the time allows; `OutOfTime` if it allows none."
+    found = []
+    for workers in reversed(numbers):  # what could be best first
+        try: found.append((_crew_gain(bench, measured, workers), workers))
+        except OutOfTime:
+            if not found: raise
+    return found
 
 def _crew_gain(bench: Bench, measured: Rounds, workers: int) -> Estimate:
     "The speed-up with so many workers, from a trial of them."

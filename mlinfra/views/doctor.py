@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..doctor import diagnose
 from ..engine.checks import positive_float
 from ..engine.diagnosis import Diagnosis, Verification
+from ..engine.loaders import Loading
 from ..engine.measure import Estimate, median
 from ..engine.patients import PATIENTS
+from ..engine.remedies import Advice
 from ..engine.verdicts import VERDICTS
 from ..engine.widgets import (COLORS, Job, RunButton, Svg, duration_text, figure, label, panel,
                                     widgets_library)
 
 # %% auto #0
-__all__ = ['STAGE_COLORS', 'draw_stages', 'draw_step', 'plot_rounds', 'doctor_panel']
+__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'example_diagnosis', 'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
@@ -92,6 +94,24 @@ def plot_rounds(
     for ax in places: ax.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
     return places[0]
 
+# %% ../../nbs/views/08_doctor.ipynb #f06d2aad
+EXAMPLE_OF = "slow disk"
+_MEASURED_ON = "Intel Xeon, 2 cores, 22 November 2026"
+_SECONDS = dict(storage=(0.06678, 0.06308, 0.07113), preprocessing=(0.01454, 0.01216, 0.0168),
+                worker_transfer=(0.0, 0.0, 0.0), transfer=(0.0, 0.0, 0.0), compute=(0.01496, 0.01358, 0.02028),
+                between=(0.0, 0.0, 0.0))
+
+def example_diagnosis() -> tuple[Diagnosis, Verification]:
+    "A diagnosis of `EXAMPLE_OF` and what its cure brought, as they were measured once."
+    stages = {name: Estimate(*seconds) for name, seconds in _SECONDS.items()}
+    advice = Advice("num_workers=5 instead of 0", Estimate(5.221, 4.765, 5.444), "5 processes", _cannot)
+    loading = Loading(0.07538, 0.0619, 0.0005074, 0.0, 0.06716)
+    step = Estimate(0.09629, 0.09457, 0.102)
+    diagnosis = Diagnosis("storage", step, stages, loading, (advice,), (), 10, None)
+    return diagnosis, Verification(advice, Estimate(3.394, 2.411, 4.315), 3)
+
+def _cannot(_pipe: Any) -> Any: raise ValueError("this is an example: diagnose a pipeline first")
+
 # %% ../../nbs/views/08_doctor.ipynb #f8687e39
 class _Clinic:
     "Runs the panel's examinations and shows the last one."
@@ -100,13 +120,24 @@ class _Clinic:
 
     def show(self, patient: str, guess: str) -> tuple[str, Svg]:
         "Words and picture for what is chosen."
-        if self.diagnosis is None or patient != self.name:
-            return "Guess what holds this pipeline back, then press Diagnose.", Svg(720, 150, "nothing measured yet")
+        if self.diagnosis is None or patient != self.name: return self._before(patient)
         stages = [e.value for e in self.diagnosis.stages.values()]
         right = "You guessed right." if guess == self.diagnosis.verdict else f"You guessed {guess}."
         largest = f"The largest stage adds {max(stages) / sum(stages):.0%} of a step."
         words = f"Verdict: {self.diagnosis.verdict}. {right} {largest} {self._told()}"
         return words, draw_stages(self.diagnosis, self.verification)
+
+    def _before(self, patient: str) -> tuple[str, Svg]:
+        "What is shown before this pipeline was diagnosed."
+        words = "Guess what holds this pipeline back, then press Diagnose."
+        if patient != EXAMPLE_OF: return words, Svg(720, 150, "nothing measured yet")
+        return f"{words} This is an example of the result, from another machine ({_MEASURED_ON}).", draw_stages(
+            *example_diagnosis())
+
+    @property
+    def has_cure(self) -> bool:
+        "Whether there is advice to follow."
+        return self.diagnosis is not None and bool(self.diagnosis.advice)
 
     def _told(self) -> str:
         "What the cure brought, or what it is."
@@ -130,13 +161,13 @@ class _Clinic:
 
 # %% ../../nbs/views/08_doctor.ipynb #f8687e3a
 def doctor_panel(
-    budget_seconds:float=8.0,  # for a diagnosis, and for a cure
+    budget_seconds:float=12.0,  # for a diagnosis, and for a cure
 ) -> ipywidgets.VBox:
     "A panel: a sick pipeline and your guess; Diagnose measures it, Cure verifies the prediction."
     clinic = _Clinic(positive_float("budget_seconds", budget_seconds))
     guesses = [verdict for verdict in VERDICTS if verdict not in ("inconclusive", "loading")]
-    controls = dict(patient=_choice("pipeline", PATIENTS, "heavy transform"),
-                    guess=_choice("your guess", guesses, "storage"))
+    controls = dict(patient=_choice("pipeline", PATIENTS, EXAMPLE_OF),
+                    guess=_choice("your guess", guesses, "compute"))
 
     def run(work: Callable[[Job, str], str]) -> Callable[[Job], str]:
         def do(job: Job) -> str:
@@ -144,9 +175,13 @@ def doctor_panel(
             finally: box.refresh()
         return do
 
-    diagnose_button, cure_button = RunButton(run(clinic.examine), str, "Diagnose"), RunButton(run(clinic.cure), str,
-        "Cure")
-    box = panel(controls, clinic.show, "doctor", [diagnose_button.widget, cure_button.widget])
+    def show(patient: str, guess: str) -> tuple[str, Svg]:
+        cure_button.run.disabled = not (clinic.has_cure and patient == clinic.name)
+        return clinic.show(patient, guess)
+
+    diagnose_button = RunButton(run(clinic.examine), str, "Diagnose")
+    cure_button = RunButton(run(clinic.cure), str, "Cure")
+    box = panel(controls, show, "doctor", [diagnose_button.widget, cure_button.widget])
     box.clinic, box.diagnose_button, box.cure_button = clinic, diagnose_button, cure_button
     return box
 

@@ -3,7 +3,7 @@
 # %% ../../nbs/views/08_doctor.ipynb #f0cccd25
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..doctor import diagnose
@@ -14,11 +14,12 @@ from ..engine.measure import Estimate, median
 from ..engine.patients import PATIENTS
 from ..engine.remedies import Advice
 from ..engine.verdicts import VERDICTS
-from ..engine.widgets import (COLORS, Job, RunButton, Svg, duration_text, figure, label, panel,
+from ..engine.widgets import (COLORS, Job, RunButton, Svg, axes, duration_text, label, panel,
                                     widgets_library)
 
 # %% auto #0
-__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'example_diagnosis', 'doctor_panel']
+__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'plot_differences', 'example_diagnosis',
+           'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
@@ -70,29 +71,38 @@ def draw_step(
 ) -> Svg:
     "The step as one bar, with the milliseconds of each stage under it."
     shown = {name: max(ms, 0.0) for name, ms in stages.items()}
-    drawing, left, scale = Svg(720, 70, "what each stage adds to a step"), 0.0, 700 / max(sum(shown.values()), 1e-9)
-    place = 0.0
-    for name, ms in shown.items():
+    drawing, left, scale = Svg(720, 62, "what each stage adds to a step"), 0.0, 700 / max(sum(shown.values()), 1e-9)
+    for place, (name, ms) in enumerate(shown.items()):
         drawing.box(left, 4, ms * scale, 30, _BY_HAND[name])
-        place = max(place, left)
-        drawing.text(place, 52, f"{name} {stages[name]:.1f} ms", color=_BY_HAND[name])
-        left, place = left + ms * scale, place + 130
+        drawing.box(180 * place, 43, 12, 12, _BY_HAND[name])
+        drawing.text(180 * place + 18, 54, f"{name} {stages[name]:.1f} ms")
+        left += ms * scale
     return drawing
 
 def plot_rounds(
-    **tables:pd.DataFrame,  # a column for each stage, a row for each time it was measured; milliseconds
+    rounds:pd.DataFrame,  # a column for each stage, a row for each round; milliseconds
+    ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Every measurement of every stage as a dot, their median as a line; one picture for each table, on the same scale."
-    fig, places = figure(8, 2.6, 1, len(tables))
-    for ax, (name, table) in zip(places, tables.items()):
-        for row, stage in enumerate(table):
-            ax.plot(table[stage], [row] * len(table), "o", ms=4, alpha=0.5, color=_BY_HAND[stage])
-            ax.vlines(median(table[stage]), row - 0.35, row + 0.35, color="black", linewidth=2)
-        label(ax, "milliseconds of a step", title=name.replace("_", " "))
-        ax.set(yticks=range(len(table.columns)), yticklabels=table.columns, ylim=(len(table.columns) - 0.5, -0.5))
-    limits = [ax.get_xlim() for ax in places]
-    for ax in places: ax.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
-    return places[0]
+    "The cost of every stage in every round as a dot, their median as a line."
+    ax = axes(ax, height=2.4)
+    for row, stage in enumerate(rounds):
+        ax.plot(rounds[stage], [row] * len(rounds), "o", ms=5, alpha=0.5, color=_BY_HAND[stage])
+        ax.vlines(median(rounds[stage]), row - 0.35, row + 0.35, color="black", linewidth=2)
+    ax.set(yticks=range(len(rounds.columns)), yticklabels=rounds.columns, ylim=(len(rounds.columns) - 0.5, -0.5))
+    return label(ax, "milliseconds of a step")
+
+def plot_differences(
+    one_after_the_other:Sequence[float],  # milliseconds; each should be 0
+    in_turn:Sequence[float],              # milliseconds; each should be 0
+    ax:Axes|None=None,                    # where to draw
+) -> Axes:
+    "The errors of two ways to measure a difference, in two rows on one axis."
+    ax = axes(ax, height=1.7)
+    for row, errors in enumerate((one_after_the_other, in_turn)):
+        ax.plot(errors, [row] * len(errors), "o", ms=6, alpha=0.5, color=COLORS["forward"])
+    ax.axvline(0, color="black", linewidth=1)
+    ax.set(yticks=(0, 1), yticklabels=("one after the other", "in turn"), ylim=(1.5, -0.5))
+    return label(ax, "difference of a variant from itself (ms of a step)")
 
 # %% ../../nbs/views/08_doctor.ipynb #f06d2aad
 EXAMPLE_OF = "slow disk"

@@ -52,7 +52,7 @@ def plot_photos(
         ax.set_axis_off()
     return row[0, 0]
 
-# %% ../../nbs/views/02_data.ipynb #d08f8a7f
+# %% ../../nbs/views/02_data.ipynb #e39f99cc
 def plot_calls(
     microseconds:Mapping[int, float],  # images in one call, 1 among them -> of the call
     ax:Axes|None=None,                 # where to draw
@@ -67,6 +67,7 @@ def plot_calls(
     ax.text(sizes[middle], times[middle] / 2, "  one call with n images", va="top", color=COLORS["forward"])
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
+    ax.set_ylim(bottom=min(times) / 4)
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     return label(ax, "images n (log scale)", "microseconds (log scale)")
 

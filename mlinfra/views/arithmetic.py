@@ -14,7 +14,7 @@ from ..engine.widgets import COLORS, Canvas, Job, RunButton, Svg, axes, checkbox
 from ..engine.widgets import duration_text, figure, label, panel, slider, whole_number_field
 
 # %% auto #0
-__all__ = ['plot_overlap', 'draw_global_batch', 'describe_panel', 'schedule_panel', 'compare_loop', 'overlap_panel',
+__all__ = ['plot_overlap', 'draw_global_batch', 'describe_choice', 'schedule_panel', 'compare_loop', 'overlap_panel',
            'describe_overlap', 'draw_iteration', 'plot_iteration_cost', 'plot_spiral', 'plot_accuracy']
 
 # %% ../../nbs/views/01_arithmetic.ipynb #69dcac13
@@ -77,7 +77,7 @@ def _row_name(row: int, rows: int, world_size: int) -> str:
 _DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10)
 
-def describe_panel(
+def describe_choice(
     schedule:Schedule,              # the plan
     seconds_per_micro_batch:float,  # that one rank takes for one micro-batch
 ) -> str:
@@ -103,7 +103,7 @@ def schedule_panel() -> ipywidgets.VBox:
 
     def update(**values: Any) -> tuple[str, Svg]:
         schedule = plan(**values)
-        return describe_panel(schedule, values["seconds"]), draw_global_batch(schedule)
+        return describe_choice(schedule, values["seconds"]), draw_global_batch(schedule)
 
     def count(job: Job) -> str:
         schedule = plan(**{key: control.value for key, control in controls.items()})

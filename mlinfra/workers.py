@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['PUBLISHED', 'Photos', 'Remote', 'sweep_workers', 'Ready', 'verdict', 'Uneven', 'WorkerCurve', 'fit_curve']
 
-# %% ../nbs/06_workers.ipynb #942504e9
+# %% ../nbs/06_workers.ipynb #50380c50
 class Photos(Dataset):
-    "384 samples from JPEG files, decoded and resized when they are asked for."
+    "192 samples from JPEG files, decoded and resized when they are asked for."
     def __init__(self, paths: list[str]): self.paths = paths
-    def __len__(self) -> int: return 384
+    def __len__(self) -> int: return 192
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         with Image.open(self.paths[i % len(self.paths)]) as file: picture = file.convert("RGB").resize((224, 224))
         return torch.from_numpy(np.array(picture)).permute(2, 0, 1), i % 10
 
-# %% ../nbs/06_workers.ipynb #04ba61ae
+# %% ../nbs/06_workers.ipynb #512c0202
 class Remote(Dataset):
-    "512 samples that take 2 ms to arrive, and no work at all."
-    def __len__(self) -> int: return 512
+    "384 samples that take 2 ms to arrive, and no work at all."
+    def __len__(self) -> int: return 384
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         time.sleep(0.002)  # the store answers after 2 ms
@@ -86,10 +86,10 @@ def verdict(
     pays = "1 worker pays" if best == 1 else f"{best} workers pay"
     return f"{pays} here: {gain:.2f} times as fast as none. Without them, {why}.{once}"
 
-# %% ../nbs/06_workers.ipynb #1e1dcb47
+# %% ../nbs/06_workers.ipynb #ee191353
 class Uneven(Dataset):
-    "40 batches that take 2 ms each, and every eighth of them 60 ms."
-    def __len__(self) -> int: return 40
+    "32 batches that take 2 ms each, and every eighth of them 60 ms."
+    def __len__(self) -> int: return 32
 
     def __getitem__(self, i: int) -> int:
         time.sleep(0.06 if i % 8 == 7 else 0.002)

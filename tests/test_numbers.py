@@ -185,7 +185,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.patients.slow_*.*", "zero", "not slowed"),
     ("engine.sweeps.Blur.times", "zero", "not slowed"),
     ("engine.overlap.step_seconds.cpu_share", "zero", "loading that only waits"),
-    ("*.fit_curve.worker_transfer_seconds", "zero", "a hand-over that costs nothing"),
     ("engine.specs.ModelSpec.*", "zero", "a model that costs nothing"),
     ("engine.hardware.*bytes", "zero", "an empty message"),
     ("engine.hardware.StorageModel.*.bytes", "half", "a mean of sizes"),

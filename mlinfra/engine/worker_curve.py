@@ -79,11 +79,9 @@ class WorkerCurve:
 def fit_curve(
     frame:pd.DataFrame,  # of a sweep, with a row for 0 workers and one for more
     cores:int,           # usable
-    worker_transfer_seconds:float|None=None,  # to take a batch from a worker, measured; None: what remains
 ) -> WorkerCurve:
     "The model that agrees with the rows for 0 and for the fewest workers."
-    cores, transfer = positive_int("cores", cores), worker_transfer_seconds
-    if transfer is not None: transfer = nonnegative_float("worker_transfer_seconds", transfer)
+    cores = positive_int("cores", cores)
     rows = frame.set_index("workers").sort_index()
     if 0 not in rows.index or len(rows) < 2:
         raise ValueError(f"a row for 0 workers and one for more are needed, got {list(rows.index)}")
@@ -96,7 +94,6 @@ def fit_curve(
                         iterations, cores)
     steady = (helped.train_seconds - helped.startup_seconds) / helped.iterations
     curve = replace(curve, contention=_contention(curve, n, min(helped.busy_seconds, steady)))
-    if transfer is not None: return replace(curve, worker_transfer_seconds=transfer)
     if curve.loading(n) > curve.computing(n): return curve
     return replace(curve, worker_transfer_seconds=float(max(0.0, steady - curve.computing(n))))
 

@@ -20,8 +20,8 @@ from ..engine.worker_curve import WorkerCurve, fit_curve
 from ..workers import PUBLISHED, verdict
 
 # %% auto #0
-__all__ = ['draw_timelines', 'timeline_panel', 'error_text', 'plot_steps', 'plot_sweep', 'example_sweep', 'SweepDesk',
-           'blur_cost', 'workers_panel']
+__all__ = ['draw_timelines', 'timeline_panel', 'error_text', 'plot_steps', 'plot_sweep', 'plot_bill', 'example_sweep',
+           'SweepDesk', 'blur_cost', 'workers_panel']
 
 # %% ../../nbs/views/06_workers.ipynb #u0600004
 if TYPE_CHECKING:
@@ -149,6 +149,37 @@ def plot_sweep(
     ax.legend(frameon=False, fontsize=8, loc="lower left")
     return label(ax, "workers", "training (seconds)")
 
+# %% ../../nbs/views/06_workers.ipynb #2fc7c724
+def plot_bill(
+    frame:pd.DataFrame,   # from `sweep_workers`
+    ax:Axes|None=None,    # where to draw
+) -> Axes:
+    "Where the time of a run went, in milliseconds for each of its steps: a bar for each number of workers."
+    usual = frame.wait_seconds + frame.busy_seconds
+    parts = dict(waiting=frame.wait_seconds, computing=frame.busy_seconds,
+                 rest=(frame.train_seconds / frame.iterations - usual).clip(lower=0))
+    colors = dict(waiting=COLORS["read"], computing=COLORS["compute"], rest=COLORS["other"])
+    ax, names, left = axes(ax, height=0.9 + 0.55 * len(frame)), [f"{n} workers" for n in frame.workers], 0.0
+    for part, seconds in parts.items():
+        ms = 1000 * seconds
+        ax.barh(names, ms, 0.55, left=left, color=colors[part])
+        left = left + ms
+    for i, row in enumerate(zip(*parts.values())):
+        _name_parts(ax, i, [1000 * seconds for seconds in row], max(left))
+    ax.invert_yaxis()
+    label(ax, "ms of the run for each step").grid(axis="y", visible=False)
+    entries = [ax.barh([names[0]], [0], color=color) for color in colors.values()]
+    ax.legend(entries, ["waiting for the batch", "computing", "start, end and slow steps"], frameon=False, fontsize=8,
+              loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+    return ax
+
+def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float) -> None:
+    "Milliseconds, written into the parts that are wide enough."
+    left = 0.0
+    for ms in parts:
+        if ms > 0.05 * widest: ax.text(left + ms / 2, row, f"{ms:.1f}", ha="center", va="center", color="white")
+        left += ms
+
 # %% ../../nbs/views/06_workers.ipynb #0e0c12dc
 class _SweepPicture:
     "Measured points, solid, and predicted ones, hollow, over workers."
@@ -175,15 +206,16 @@ class _SweepPicture:
         self.predicted.set_data(list(guess), list(guess.values()))
         alone = real.get(0) or guess.get(0) or math.nan
         self.published.set_data(list(PUBLISHED), [alone * train / PUBLISHED[0][0] for train, _ in PUBLISHED.values()])
+        top = 1.2 * max([*real.values(), *guess.values(), 0.8])
         for n, note in zip(self.workers, self.notes):
             both = n in real and n in guess
             words = error_text(guess[n], real[n], n in self.workers[:2]) if both else ""
-            note.set(text=words, y=1.06 * max(guess[n], real[n]) if both else 0)
-        self._grow(1.2 * max([*real.values(), *guess.values(), 0.8]))
+            note.set(text=words, y=1.04 * max(guess[n], real[n]) + top / 40 if both else 0)
+        self._grow(top)
         return self.canvas
 
     def _grow(self, needed: float) -> None:
-        limit = next(x * 10**e for e in range(6) for x in (1, 2, 5) if x * 10**e >= needed)
+        limit = next(x * 10**e for e in range(6) for x in (1, 1.5, 2, 3, 5) if x * 10**e >= needed)
         if self.ax.get_ylim()[1] != limit:
             self.ax.set_ylim(0, limit)
             self.canvas.redraw()

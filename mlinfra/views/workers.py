@@ -142,9 +142,9 @@ def plot_sweep(
         ax.plot(frame.workers, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
     for i, (n, guess, real) in enumerate(zip(frame.workers, guesses, frame.train_seconds)):
         place = n, max(guess, real)
-        ax.annotate(error_text(guess, real, fitted=i < 2), place, (0, 10), textcoords="offset points", ha="center",
-                    fontsize=8)
+        ax.annotate(error_text(guess, real, fitted=i < 2), place, (8, 4), textcoords="offset points", fontsize=8)
     ax.set_ylim(0, 1.25 * max([*frame.train_high, *guesses]))
+    ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
     ax.set_xticks(list(frame.workers))
     ax.legend(frameon=False, fontsize=8, loc="lower left")
     return label(ax, "workers", "training (seconds)")
@@ -158,7 +158,7 @@ def plot_bill(
     usual = frame.wait_seconds + frame.busy_seconds
     parts = dict(waiting=frame.wait_seconds, computing=frame.busy_seconds,
                  rest=(frame.train_seconds / frame.iterations - usual).clip(lower=0))
-    colors = dict(waiting=COLORS["read"], computing=COLORS["compute"], rest=COLORS["other"])
+    colors = dict(waiting=COLORS["wait"], computing=COLORS["compute"], rest=COLORS["other"])
     ax, names, left = axes(ax, height=0.9 + 0.55 * len(frame)), [f"{n} workers" for n in frame.workers], 0.0
     for part, seconds in parts.items():
         ms = 1000 * seconds

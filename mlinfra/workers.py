@@ -34,10 +34,10 @@ class Photos(Dataset):
         with Image.open(self.paths[i % len(self.paths)]) as file: picture = file.convert("RGB").resize((224, 224))
         return torch.from_numpy(np.array(picture)).permute(2, 0, 1), i % 10
 
-# %% ../nbs/06_workers.ipynb #de3cfe2c
+# %% ../nbs/06_workers.ipynb #512c0202
 class Remote(Dataset):
-    "256 samples that take 2 ms to arrive, and no work at all."
-    def __len__(self) -> int: return 256
+    "384 samples that take 2 ms to arrive, and no work at all."
+    def __len__(self) -> int: return 384
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         time.sleep(0.002)  # the store answers after 2 ms
@@ -62,11 +62,11 @@ def sweep_workers(
     checked = SweepTask(dataset, batch_size=batch_size, **task)
     with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report))
 
-# %% ../nbs/06_workers.ipynb #42dba2bc
+# %% ../nbs/06_workers.ipynb #1640d94b
 class Ready(Dataset):
     "The same finished batch again and again: nothing to load, only to hand over."
     def __init__(self, batch: torch.Tensor): self.batch = batch
-    def __len__(self) -> int: return 10
+    def __len__(self) -> int: return 14
     def __getitem__(self, i: int) -> torch.Tensor: return self.batch.clone()
 
 # %% ../nbs/06_workers.ipynb #cfdaf94a

@@ -18,7 +18,7 @@ from .engine.diagnosis import Diagnosis, examine
 # %% auto #0
 __all__ = ['Pictures', 'InMemory', 'Untransformed', 'diagnose']
 
-# %% ../nbs/08_doctor.ipynb #cf88d6a4
+# %% ../nbs/08_doctor.ipynb #100e540f
 class Pictures(Dataset):
     "Pictures that take 1 ms to read and some work to transform."
     def __len__(self) -> int: return 512
@@ -28,7 +28,7 @@ class Pictures(Dataset):
         return torch.rand(1, 28, 28)
 
     def transform(self, picture: torch.Tensor) -> torch.Tensor:
-        for _ in range(10): picture = nn.functional.avg_pool2d(picture, 3, 1, 1)  # a blur
+        for _ in range(10): picture = (picture.roll(1, -1) + picture + picture.roll(-1, -1)) / 3  # a blur
         return picture
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]: return self.transform(self.read(i)), i % 10

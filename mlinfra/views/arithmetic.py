@@ -3,24 +3,31 @@
 # %% ../../nbs/views/01_arithmetic.ipynb #ac7b7da3
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..arithmetic import STAGES, LoopCount, Schedule, Stages, count_loop, describe, overlap_spans
+from ..arithmetic import STAGES, Schedule, Stages, describe, overlap_spans
 from ..engine.checks import positive_float, positive_int
-from ..engine.widgets import COLORS, Canvas, Job, RunButton, Svg, axes, checkbox, choose, duration_text, figure
-from ..engine.widgets import label, panel, slider, whole_number_field
+from ..engine.counting import LoopCount, count_loop
+from ..engine.measure import Line
+from ..engine.widgets import COLORS, Canvas, Job, RunButton, Svg, axes, checkbox, choose, count_text
+from ..engine.widgets import duration_text, figure, label, panel, slider, whole_number_field
 
 # %% auto #0
-__all__ = ['plot_overlap', 'draw_global_batch', 'schedule_panel', 'compare_loop', 'overlap_panel', 'describe_overlap']
+__all__ = ['plot_overlap', 'draw_global_batch', 'describe_choice', 'schedule_panel', 'compare_loop', 'overlap_panel',
+           'describe_overlap', 'draw_iteration', 'plot_iteration_cost', 'plot_spiral', 'plot_accuracy']
 
 # %% ../../nbs/views/01_arithmetic.ipynb #69dcac13
 if TYPE_CHECKING:
     import ipywidgets
+    import pandas as pd
+    import torch
     from matplotlib.axes import Axes
     from matplotlib.patches import Rectangle
 
 # %% ../../nbs/views/01_arithmetic.ipynb #a3b48fe8
 _ROWS = dict(zip(STAGES, (2, 1, 0)))  # stage -> row in the picture
+_ROW_NAMES = [f"{kind}: {name}" for kind in ("one by one", "pipeline") for name in STAGES]  # from the top
 
 def plot_overlap(
     stages:Stages,        # seconds of each stage
@@ -34,7 +41,7 @@ def plot_overlap(
             wide, color = span.end_seconds - span.start_seconds, COLORS[span.stage]
             ax.barh(base + _ROWS[span.stage], wide, left=span.start_seconds, height=0.85, color=color,
                     edgecolor="white")
-    ax.set_yticks([6, 5, 4, 2, 1, 0], 2 * STAGES)
+    ax.set_yticks([6, 5, 4, 2, 1, 0], _ROW_NAMES)
     return label(ax, "seconds",
                  title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
 
@@ -45,17 +52,22 @@ def draw_global_batch(
 ) -> Svg:
     "One iteration as boxes: a row for each rank, a column for each accumulated micro-batch."
     s, rows, columns = schedule, min(schedule.world_size, 8), min(schedule.accumulation, 16)
-    wide, high = min(70.0, (positive_float("width", width) - 120) / columns), 22
-    drawing = Svg(width, rows * high + 34, f"one global batch of {s.global_batch} samples")
+    wide, high, top = min(130.0, (positive_float("width", width) - 150) / columns), 22, 20
+    drawing = Svg(width, top + rows * high + 30, f"one global batch of {s.global_batch} samples")
+    drawing.text(80, 13, "micro-batches, one after the other →" if s.accumulation > 1 else "one micro-batch", size=11)
     for row in range(rows):
-        drawing.text(0, row * high + 15, _row_name(row, rows, s.world_size))
+        y = top + row * high
+        drawing.text(0, y + 15, _row_name(row, rows, s.world_size))
         for column in range(columns):
             words = f"…{s.accumulation:,}" if column == columns - 1 < s.accumulation - 1 else f"{s.batch_size:,}"
-            drawing.box(70 + column * wide, row * high + 2, wide - 2, high - 4, COLORS["forward"])
+            drawing.box(80 + column * wide, y + 2, wide - 2, high - 4, COLORS["forward"])
             if wide > 7 * len(words):
-                drawing.text(69 + (column + 0.5) * wide, row * high + 15, words, "middle", 11, "white")
+                drawing.text(79 + (column + 0.5) * wide, y + 15, words, "middle", 11, "white")
+    end, bottom = 84 + columns * wide, top + rows * high
+    drawing.line(end, top, end, bottom, COLORS["update"]).text(end + 8, (top + bottom) / 2 + 4, "update")
     product = f"{s.batch_size:,} × {s.accumulation:,} × {s.world_size:,} = {s.global_batch:,} samples"
-    return drawing.text(70, rows * high + 22, f"{product}, then one update")
+    epoch = count_text(s.iterations_per_epoch, "update")
+    return drawing.text(80, bottom + 22, f"{product} for one update; {epoch} in an epoch")
 
 def _row_name(row: int, rows: int, world_size: int) -> str:
     "The label of a row; the last one stands for all ranks that are not drawn."
@@ -65,15 +77,25 @@ def _row_name(row: int, rows: int, world_size: int) -> str:
 _DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10)
 
+def describe_choice(
+    schedule:Schedule,              # the plan
+    seconds_per_micro_batch:float,  # that one rank takes for one micro-batch
+) -> str:
+    "The plan in words; accumulated micro-batches take their time one after the other."
+    a, seconds = schedule.accumulation, schedule.accumulation * seconds_per_micro_batch
+    said = describe(schedule, seconds)
+    if a == 1: return said
+    return f"{said} One iteration: {a:,} × {seconds_per_micro_batch:g} s = {duration_text(seconds)}."
+
 def schedule_panel() -> ipywidgets.VBox:
     "A panel: data set, batch, accumulation, ranks and epochs -> iterations and time, checked by a real loop."
     powers, own = [2**i for i in range(13)], whole_number_field("own: samples", 1_280_000, 10**12)
     controls = dict(
         dataset=choose("data set", [*_DATASETS, "own"], "ImageNet-1K"), samples=own,
-        batch_size=slider("micro-batch (samples)", powers, 32), accumulation=slider("accumulation", powers[:10], 1),
-        world_size=slider("world size (ranks)", powers, 1),
+        batch_size=slider("micro-batch (samples)", powers, 32), accumulation=slider("accumulation", powers[:10], 4),
+        world_size=slider("world size (ranks)", powers, 8),
         epochs=slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
-        seconds=slider("seconds / iteration", _SECONDS, 0.44), drop_last=checkbox("drop_last"))
+        seconds=slider("seconds / micro-batch", _SECONDS, 0.44), drop_last=checkbox("drop_last"))
 
     def plan(dataset: str, samples: int, seconds: float, **rest: Any) -> Schedule:
         own.layout.display = None if dataset == "own" else "none"
@@ -81,7 +103,7 @@ def schedule_panel() -> ipywidgets.VBox:
 
     def update(**values: Any) -> tuple[str, Svg]:
         schedule = plan(**values)
-        return describe(schedule, values["seconds"]), draw_global_batch(schedule)
+        return describe_choice(schedule, values["seconds"]), draw_global_batch(schedule)
 
     def count(job: Job) -> str:
         schedule = plan(**{key: control.value for key, control in controls.items()})
@@ -122,8 +144,7 @@ class _OverlapPicture:
     def __init__(self):
         fig, self.ax = figure(7, 2.6)
         label(self.ax, "milliseconds").set(xlim=(0, 4 * 1_000), ylim=(-0.6, 6.6))
-        kinds = [f"{kind} {name}" for kind in ("serial", "overlapped") for name in STAGES]
-        self.ax.set_yticks([6, 5, 4, 2, 1, 0], kinds)
+        self.ax.set_yticks([6, 5, 4, 2, 1, 0], _ROW_NAMES)
         self.bars = {(name, overlap, batch): self._bar(name, overlap)
                      for overlap in (False, True) for batch in range(4) for name in STAGES}
         self.canvas = Canvas(fig, self.bars.values())
@@ -155,3 +176,81 @@ def describe_overlap(
     return (f"Serial {stages.serial * 1000:.4g} ms an iteration, {serial} in all; "
             f"overlapped {stages.overlapped * 1000:.4g} ms, {overlapped}: "
             f"{stages.serial / stages.overlapped:.2f} times as fast. The slowest stage is {stages.slowest}.")
+
+# %% ../../nbs/views/01_arithmetic.ipynb #e30ae737
+def draw_iteration(
+    stages:Stages,     # seconds of each stage
+    width:float=700,   # pixels
+) -> Svg:
+    "One iteration, one stage after the other."
+    scale, left, below = (positive_float("width", width) - 10) / stages.serial, 0.0, 0
+    drawing = Svg(width, 72, "the stages of one iteration")
+    for name in STAGES:
+        seconds = getattr(stages, name)
+        wide, words = seconds * scale, f"{name} {duration_text(seconds)}"
+        drawing.box(left, 2, max(wide - 1, 0), 28, COLORS[name])
+        if wide > 8 * len(words): drawing.text(left + wide / 2, 21, words, "middle", 12, "white")
+        else:
+            drawing.text(left + wide, 46 + 16 * below, words, "end", color=COLORS[name])
+            below += 1
+        left += wide
+    return drawing
+
+# %% ../../nbs/views/01_arithmetic.ipynb #352e48ab
+def plot_iteration_cost(
+    seconds:Mapping[int, float],  # batch size -> seconds of an iteration
+    line:Line,                    # the model
+    ax:Axes|None=None,            # where to draw
+) -> Axes:
+    "Measured seconds of an iteration beside a fixed cost and a cost per sample."
+    ax, sizes = axes(ax, height=3.2), sorted(seconds)
+    ax.plot(sizes, [1000 * seconds[size] for size in sizes], "o", color=COLORS["forward"], label="measured")
+    ax.plot(sizes, [1000 * line(size) for size in sizes], "--", color="black", label="model: the sum")
+    ax.plot(sizes, [1000 * line.intercept] * len(sizes), color=COLORS["other"], linewidth=1, label="fixed cost")
+    ax.plot(sizes, [1000 * line.slope * size for size in sizes], color=COLORS["wait"], linewidth=1,
+            label="cost per sample × samples")
+    low = min(1000 * min(seconds.values()), 1000 * max(line.intercept, 1e-9))
+    high = 2000 * max(seconds.values())
+    ax.set(xscale="log", yscale="log", ylim=(0.3 * low, high))
+    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    marks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
+    ax.set_yticks([mark for mark in marks if 0.3 * low <= mark <= high])
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.minorticks_off()
+    ax.legend(fontsize=9, frameon=False)
+    return label(ax, "samples in the batch", "ms of an iteration")
+
+# %% ../../nbs/views/01_arithmetic.ipynb #2c904c8d
+_ARM_COLORS = COLORS["forward"], COLORS["read"], COLORS["update"]
+
+def plot_spiral(
+    points:torch.Tensor,  # a row for each point
+    arms:torch.Tensor,    # 0, 1 or 2 for each
+    ax:Axes|None=None,    # where to draw
+) -> Axes:
+    "Points on three arms, each arm in its colour."
+    ax = axes(ax, 4.2, 3.2)
+    for arm, color in enumerate(_ARM_COLORS):
+        ax.plot(*points[arms == arm].T.tolist(), ".", ms=4, alpha=0.6, color=color, label=f"arm {arm}")
+    ax.set(aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
+    ax.legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
+    return label(ax)
+
+# %% ../../nbs/views/01_arithmetic.ipynb #93b4466a
+def plot_accuracy(
+    table:pd.DataFrame,  # batch_size, updates, and the percent right with the same_rate and the scaled_rate
+    ax:Axes|None=None,   # where to draw
+) -> Axes:
+    "Accuracy over batch sizes for two rules of the learning rate."
+    ax = axes(ax, height=3.2)
+    rules = (("scaled_rate", "learning rate × batch", "o-", "forward"),
+             ("same_rate", "same learning rate", "s--", "wait"))
+    for column, words, style, color in rules:
+        ax.plot(table.batch_size, table[column], style, color=COLORS[color], label=words)
+    ax.axhline(100 / 3, color=COLORS["other"], linewidth=1, label="guessing")
+    ax.set(xscale="log", ylim=(0, 102))
+    ticks = [f"{row.batch_size:,}\n{row.updates:,}" for row in table.itertuples()]
+    ax.set_xticks(table.batch_size, ticks)
+    ax.minorticks_off()
+    ax.legend(fontsize=9, frameon=False, loc="lower left")
+    return label(ax, "samples in the batch, and below them the number of updates", "% right")

@@ -57,7 +57,7 @@ def draw_stages(
 def _draw_cured(drawing: Svg, y: float, word: str, wide: float, speedup: Estimate, hollow: bool) -> None:
     "A row with the cured step and its interval."
     drawing.text(0, y + 18, word)
-    drawing.box(90, y, wide / speedup.value, 28, COLORS["compute"], hollow=hollow)
+    drawing.box(90, y, wide / speedup.value, 28, COLORS["other"], hollow=hollow)
     drawing.line(90 + wide / speedup.high, y + 14, 90 + wide / max(speedup.low, 1e-9), y + 14)
     drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 6, y + 19,
                  f"{speedup.value:.2f} times as fast")
@@ -83,13 +83,16 @@ def plot_rounds(
     rounds:pd.DataFrame,  # a column for each stage, a row for each round; milliseconds
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "The cost of every stage in every round as a dot, their median as a line."
-    ax = axes(ax, height=2.4)
+    "The cost of every stage in every round as a dot, their median as a line; what lies far out is counted, not drawn."
+    ax, middle = axes(ax, height=2.4), rounds.median()
+    reach = 2.5 * max(middle.max(), 1e-9)
+    beyond = int((rounds.abs() > reach).sum().sum())
     for row, stage in enumerate(rounds):
         ax.plot(rounds[stage], [row] * len(rounds), "o", ms=5, alpha=0.5, color=_BY_HAND[stage])
         ax.vlines(median(rounds[stage]), row - 0.35, row + 0.35, color="black", linewidth=2)
     ax.set(yticks=range(len(rounds.columns)), yticklabels=rounds.columns, ylim=(len(rounds.columns) - 0.5, -0.5))
-    return label(ax, "milliseconds of a step")
+    ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
+    return label(ax, "milliseconds of a step" + (f" ({beyond} further out)" if beyond else ""))
 
 def plot_differences(
     one_after_the_other:Sequence[float],  # milliseconds; each should be 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,13 @@ from ..engine.hops import Hop, HostPath
 from ..engine.reads import measure_reads
 from ..engine.widgets import widgets_library
 from mlinfra.engine.widgets import (
-    COLORS, Canvas, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, figure, label, panel, slider,
+    COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, figure, label, panel, slider,
 )
 from ..storage import SimulatedStorage
 
 # %% auto #0
-__all__ = ['LAYOUTS', 'plot_blocks', 'plot_in_flight', 'plot_cures', 'draw_path', 'images_per_s', 'describe_storage',
-           'measure_storage', 'storage_panel']
+__all__ = ['LAYOUTS', 'draw_flights', 'plot_blocks', 'plot_in_flight', 'plot_cures', 'plot_mixing', 'plot_staging', 'draw_path',
+           'images_per_s', 'describe_storage', 'measure_storage', 'draw_rates', 'storage_panel']
 
 # %% ../../nbs/views/07_storage.ipynb #w0700004
 if TYPE_CHECKING:
@@ -29,12 +29,45 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+# %% ../../nbs/views/07_storage.ipynb #01af5766
+def draw_flights(
+    reads:Mapping[str, Sequence[tuple[float, float]]],  # words -> start and end of each read, seconds
+) -> Svg:
+    "Each read as a bar over time, in as many lines as reads overlapped; all groups on one time axis."
+    lanes = {words: _lanes(spans) for words, spans in reads.items()}
+    lines, top = sum(len(lane) for lane in lanes.values()), 6.0
+    end = max((e for spans in reads.values() for _, e in spans), default=1.0)
+    drawing, scale = Svg(720, 20 * lines + 14 * len(reads) + 34, "reads over time"), 560 / end
+    for words, group in lanes.items():
+        drawing.text(0, top + 13, words)
+        for spans in group:
+            for start, stop in spans:
+                drawing.box(110 + start * scale, top, (stop - start) * scale - 1.5, 15, COLORS["read"])
+            top += 20
+        drawing.text(116 + max(e for spans in group for _, e in spans) * scale, top - 8, "all read", size=11)
+        top += 14
+    drawing.line(110, top, 670, top)
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        drawing.text(110 + 560 * share, top + 16, duration_text(end * share), "middle", 11)
+    return drawing
+
+def _lanes(spans: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+    "The spans in as few lines as possible, without overlap in a line."
+    lanes = []
+    for start, end in sorted(spans):
+        free = next((lane for lane in lanes if lane[-1][1] <= start), None)
+        if free is None: lanes.append(free := [])
+        free.append((start, end))
+    return lanes
+
 # %% ../../nbs/views/07_storage.ipynb #c587c5fb
 def plot_blocks(
     frame:pd.DataFrame,   # from `sweep_blocks`
     ax:Axes|None=None,    # where to draw
+    *,
+    predicted:Mapping[int, float]|None=None,  # block -> bytes/s of cold random reads
 ) -> Axes:
-    "Throughput over block size, both axes logarithmic; warm reads in grey, random ones dashed."
+    "Throughput over block size, both axes logarithmic; warm reads in grey, random ones dashed, predicted ones hollow."
     ax = axes(ax, height=3.2)
     last = frame[frame.block_bytes == frame.block_bytes.max()].groupby("cache").bytes_per_s.max()
     for (cache, pattern), rows in frame.groupby(["cache", "pattern"]):
@@ -44,6 +77,9 @@ def plot_blocks(
         ax.plot(rows.block_bytes, rows.bytes_per_s / 1e6, style, color=color, ms=4)
         ax.annotate(f"{cache}, {pattern}", end, (6, up), textcoords="offset points", va="center", fontsize=8)
     ax.set(xscale="log", yscale="log", xlim=(frame.block_bytes.min() / 1.4, frame.block_bytes.max() * 8))
+    if predicted:
+        rates = [rate / 1e6 for rate in predicted.values()]
+        ax.plot(list(predicted), rates, "o", ms=10, mfc="none", color=COLORS["wait"])
     ticks = sorted(frame.block_bytes.unique())
     ax.set_xticks(ticks, [bytes_text(t).replace(".00", "") for t in ticks], fontsize=8)
     ax.minorticks_off()
@@ -85,6 +121,41 @@ def plot_cures(
     ax.set_xlim(0, 1.7 * longest * 1000)
     ax.invert_yaxis()
     return label(ax, "milliseconds a step (solid: measured, dashed: predicted)")
+
+# %% ../../nbs/views/07_storage.ipynb #ad9ba6d7
+def plot_mixing(
+    orders:Mapping[str, Sequence[int]],  # words -> the class of each sample, in the order of delivery
+    ax:Sequence[Axes]|None=None,         # where to draw, one for each
+) -> Axes:
+    "A dot for each sample: its class over its place in the epoch."
+    ax = figure(7.6, 2.3, columns=len(orders), sharey=True)[1] if ax is None else ax
+    for place, (one, (words, labels)) in enumerate(zip(ax, orders.items())):
+        spread = [label + ((i * 37) % 101 - 50) / 160 for i, label in enumerate(labels)]
+        one.plot(range(len(labels)), spread, ".", ms=0.7, color=COLORS["forward"])
+        label(one, "place in the epoch", "" if place else "class", words)
+        one.set_xticks([0, len(labels) // 2], ["0", f"{len(labels) // 2:,}"])
+        one.set_yticks(sorted({*labels})[::3])
+    return ax[0]
+
+# %% ../../nbs/views/07_storage.ipynb #ef72f561
+def plot_staging(
+    minutes:Mapping[str, pd.DataFrame],  # words -> a column for each way, a row for each number of epochs; minutes
+    ax:Sequence[Axes]|None=None,       # where to draw, one for each
+) -> Axes:
+    "Minutes per epoch over the number of epochs, a line for each way; a logarithmic axis."
+    from itertools import cycle
+    ax = figure(7.6, 3.2, columns=len(minutes), sharey=True)[1] if ax is None else ax
+    for place, (one, (words, frame)) in enumerate(zip(ax, minutes.items())):
+        looks = zip(frame, cycle(("wait", "forward", "copy", "update")), cycle(("-", "--", "-.", ":")))
+        for way, color, style in looks:
+            one.plot(frame.index, frame[way], style, color=COLORS[color], label=way, linewidth=2)
+        label(one, "epochs", "" if place else "minutes per epoch, with copy", words).set_yscale("log")
+    ax[0].set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+    ax[0].minorticks_off()
+    handles = ax[0].get_lines()
+    ax[0].figure.legend(handles, [line.get_label() for line in handles], loc="outside lower center", ncols=2,
+                        frameon=False, fontsize=8)
+    return ax[0]
 
 # %% ../../nbs/views/07_storage.ipynb #8e86d1f5
 def _draw_hop(drawing: Svg, hop: Hop, top: float, width: float) -> None:
@@ -136,15 +207,17 @@ def describe_storage(
 ) -> str:
     "The prediction in words: Little's law, what limits, and how many reads are enough."
     read, rate = _read_bytes(layout, image), images_per_s(model, image, in_flight, layout)
-    limit, enough = model.limit(read, in_flight), model.in_flight_needed(read, 1 / model.service(read))
-    images = f" x {read / image:,.0f} images a read" if read > image else ""
-    flight, alone = count_text(in_flight, "read"), duration_text(model.alone(read))
-    law = f"{flight} in flight / {alone}{images} = {rate:,.0f} images/s (Little's law)"
-    limits = "operations limit" if limit == "operations" else f"{limit} limits"
-    why = f"{law if limit == 'latency' else f'{rate:,.0f} images/s'}; {limits}"
-    verb = "is" if enough == 1 else "are"
-    return (f"Simulated {model.name}: {why}. {count_text(enough, 'read')} in flight {verb} enough to saturate it. "
-            f"Figures: {model.source}.")
+    limit, enough = model.limit(read, 10**9), model.in_flight_needed(read, 1 / model.service(read))
+    used = {"operations": "its reads per second", "bandwidth": "its bandwidth"}[limit]
+    each = f" and brings {read / image:,.0f} images" if read > image else ""
+    if in_flight < enough:
+        why = (f"{count_text(in_flight, 'read')} in flight, and each takes {duration_text(model.alone(read))}{each} "
+               f"(Little's law). With {enough:,} in flight it would reach its limit, "
+               f"{images_per_s(model, image, enough, layout):,.0f} images/s ({used})")
+    else:
+        verb = "is" if enough == 1 else "are"
+        why = f"the limit of this storage ({used}). {count_text(enough, 'read')} in flight {verb} enough for it"
+    return f"{rate:,.{1 if rate < 20 else 0}f} images/s: {why}. Simulated {model.name}; {model.source}."
 
 # %% ../../nbs/views/07_storage.ipynb #e1b01e36
 def measure_storage(
@@ -166,31 +239,34 @@ def measure_storage(
 
 # %% ../../nbs/views/07_storage.ipynb #bd481e93
 _FLIGHTS = tuple(2**i for i in range(9))
+_BASE, _HIGH, _WIDE = 190, 145, 76  # of the picture: the bars' foot, their greatest height, the room of each
 
-class _StoragePicture:
-    "Images a second over reads in flight: predicted dashed and hollow, measured solid."
-    def __init__(self):
-        fig, ax = figure(7, 3)
-        label(ax, "reads in flight", "images / s").set(xscale="log", yscale="log", xlim=(0.8, 600), ylim=(1, 3e6))
-        ax.set_xticks(_FLIGHTS, [str(n) for n in _FLIGHTS])
-        ax.minorticks_off()
-        self.curve, = ax.plot([], [], "--", color=COLORS["wait"])
-        self.chosen, = ax.plot([], [], "o", ms=12, mfc="none", color=COLORS["wait"])
-        self.measured, = ax.plot([], [], "o", color=COLORS["read"])
-        self.notes = [ax.text(n, 1, "", fontsize=8, va="center") for n in _FLIGHTS]
-        words = "dashed, hollow: predicted   solid: measured, and how far the prediction is off"
-        ax.text(1, 1, words, transform=ax.transAxes, ha="right", va="bottom", fontsize=8)
-        self.canvas = Canvas(fig, [self.curve, self.chosen, self.measured, *self.notes])
+def draw_rates(
+    predicted:Mapping[int, float],  # reads in flight -> images/s
+    measured:Mapping[int, float],   # the same, where it was measured
+    chosen:int,                     # reads in flight
+    limit:float,                    # images/s that the storage can deliver
+) -> Svg:
+    "A bar for each number of reads in flight: predicted hollow, measured solid, and the storage's limit as a line."
+    most = max([*predicted.values(), *measured.values()])
+    drawing, scale = Svg(720, 232, "images per second over reads in flight"), _HIGH / most
+    if limit * scale <= 1.02 * _HIGH:
+        drawing.line(20, _BASE - limit * scale, 712, _BASE - limit * scale, COLORS["other"])
+        drawing.text(20, _BASE - limit * scale - 6, f"limit {_rate(limit)}", size=11)
+    else: drawing.text(20, 14, f"limit {_rate(limit)}, above this picture", size=11)
+    for place, (n, rate) in enumerate(predicted.items()):
+        left, color = 24 + _WIDE * place, COLORS["read" if n == chosen else "other"]
+        drawing.box(left, _BASE - rate * scale, 52, rate * scale, color, hollow=True)
+        if n in measured:
+            drawing.box(left + 8, _BASE - measured[n] * scale, 36, measured[n] * scale, COLORS["read"])
+            drawing.text(left + 26, _BASE + 36, f"off by {rate / measured[n] - 1:+.0%}", "middle", 10)
+        high = max(rate, measured.get(n, 0.0)) * scale
+        if rate < 0.98 * limit or n == chosen: drawing.text(left + 26, _BASE - high - 5, _rate(rate), "middle", 11)
+        drawing.text(left + 26, _BASE + 18, f"▸ {n} ◂" if n == chosen else f"{n}", "middle", 12)
+    drawing.line(20, _BASE, 712, _BASE)
+    return drawing.text(20, 228, "reads in flight; bars: images per second, dashed predicted, solid measured", size=11)
 
-    def place(self, predicted: Callable[[int], float], in_flight: int, points: Mapping[int, float]) -> Canvas:
-        "Move everything to a setting and its measured points."
-        self.curve.set_data(_FLIGHTS, [predicted(n) for n in _FLIGHTS])
-        self.chosen.set_data([in_flight], [predicted(in_flight)])
-        self.measured.set_data(list(points), list(points.values()))
-        for n, note in zip(_FLIGHTS, self.notes):
-            note.set(x=1.12 * n, y=0.7 * points.get(n, 1),
-                     text=f"{predicted(n) / points[n] - 1:+.0%}" if n in points else "")
-        return self.canvas
+def _rate(rate: float) -> str: return f"{rate:,.1f}" if rate < 20 else f"{rate:,.0f}"
 
 # %% ../../nbs/views/07_storage.ipynb #11b90824
 def _dropdown(words: str, options: Mapping, value: str) -> ipywidgets.Dropdown:
@@ -200,16 +276,18 @@ def _dropdown(words: str, options: Mapping, value: str) -> ipywidgets.Dropdown:
 
 def storage_panel() -> ipywidgets.VBox:
     "A panel: storage, image size, reads in flight and layout -> images a second; Run measures real reads, delayed."
-    controls = dict(name=_dropdown("storage (simulated)", STORAGES, "network block volume"),
+    controls = dict(name=_dropdown("storage (simulated)", STORAGES, "object store"),
                     layout=_dropdown("layout", LAYOUTS, next(iter(LAYOUTS))),
                     image=slider("image (bytes)", [4_096, 16_384, 65_536, 110_000, 262_144, 1_048_576], 110_000),
                     in_flight=slider("reads in flight", _FLIGHTS, 8))
-    picture, points = _StoragePicture(), {}
+    points = {}
 
-    def update(name: str, layout: str, image: int, in_flight: int) -> tuple[str, Canvas]:
+    def update(name: str, layout: str, image: int, in_flight: int) -> tuple[str, Svg]:
         model, measured = STORAGES[name], dict(points.get((name, layout, image), {}))
-        def predicted(n: int) -> float: return images_per_s(model, image, n, layout)
-        return describe_storage(model, image, in_flight, layout), picture.place(predicted, in_flight, measured)
+        predicted = {n: images_per_s(model, image, n, layout) for n in _FLIGHTS}
+        limit = images_per_s(model, image, 10**9, layout)
+        return (describe_storage(model, image, in_flight, layout),
+                draw_rates(predicted, measured, in_flight, limit))
 
     def work(job: Job) -> str:
         name, layout, image, in_flight = (controls[key].value for key in ("name", "layout", "image", "in_flight"))

@@ -11,3 +11,8 @@ def stage_to_upgrade(stages):
     times = {name: getattr(stages, name) for name in ("read", "preprocess", "compute")}
     slowest = [name for name, seconds in times.items() if seconds == max(times.values())]
     return slowest[0] if len(slowest) == 1 else None
+
+
+def cheapest_in_time(hours, efficiency, deadline_hours):
+    in_time = [n for n, e in efficiency.items() if hours / (n * e) <= deadline_hours]
+    return min(in_time, key=lambda n: hours / efficiency[n], default=None)  # n devices for hours / (n * efficiency)

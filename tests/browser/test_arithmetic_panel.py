@@ -2,8 +2,8 @@
 import pytest
 from lab import Panel, wait_until
 
-from mlinfra.arithmetic import Schedule, Stages, describe
-from mlinfra.views.arithmetic import describe_overlap
+from mlinfra.arithmetic import Schedule, Stages
+from mlinfra.views.arithmetic import describe_overlap, describe_choice
 
 pytestmark = pytest.mark.browser
 IMAGENET = 1_281_167
@@ -11,36 +11,36 @@ IMAGENET = 1_281_167
 
 def test_schedule_panel_by_keyboard_and_mouse(open_cells):
     panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
-    panel.says(describe(Schedule(IMAGENET, 32, epochs=90), 0.44))
+    panel.says(describe_choice(Schedule(IMAGENET, 32, epochs=90, accumulation=4, world_size=8), 0.44))
     before = panel.picture()
     panel.press("micro-batch", "ArrowRight", "ArrowRight")
-    panel.says(describe(Schedule(IMAGENET, 128, epochs=90), 0.44))
+    panel.says(describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=4, world_size=8), 0.44))
     before = panel.changed_from(before)
-    panel.click_track("accumulation", 0.34)
-    def moved(): return panel.readout("accumulation") not in ("", "1") and panel.readout("accumulation")
+    panel.click_track("accumulation", 0.56)
+    def moved(): return panel.readout("accumulation") not in ("", "4") and panel.readout("accumulation")
     accumulation = int(wait_until(moved, "the click moves the slider"))
-    panel.says(describe(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation), 0.44))
+    panel.says(describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=8), 0.44))
     panel.drag("world size", 1.0)
-    panel.says(describe(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=4096), 0.44))
+    panel.says(describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=4096), 0.44))
     panel.changed_from(before)
 
 
 def test_schedule_panel_at_its_extremes(open_cells):
     panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
     for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "End")
-    panel.says(describe(Schedule(IMAGENET, 4096, epochs=300, accumulation=512, world_size=4096), 0.44))
+    panel.says(describe_choice(Schedule(IMAGENET, 4096, epochs=300, accumulation=512, world_size=4096), 0.44))
     panel.root.get_by_text("drop_last").click()
     panel.says("drop_last leaves nothing: the global batch 8,589,934,592 exceeds the 1,281,167 samples")
     for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "Home")
-    panel.says(describe(Schedule(IMAGENET, 1, drop_last=True), 0.44))
+    panel.says(describe_choice(Schedule(IMAGENET, 1, drop_last=True), 0.44))
 
 
 def test_schedule_panel_counts_a_real_loop(open_cells):
     panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
     panel.root.locator("select").select_option("MNIST")
     panel.press("world size", "ArrowRight")
-    plan = Schedule(60_000, 32, epochs=90, world_size=2)
-    panel.says(describe(plan, 0.44))
+    plan = Schedule(60_000, 32, epochs=90, accumulation=4, world_size=16)
+    panel.says(describe_choice(plan, 0.44))
     panel.button("Count a real loop").click()
     wait_until(lambda: "they agree" in panel.status(), "the count ends")
     assert f"counted {plan.iterations_per_epoch:,} iterations" in panel.status()
@@ -48,7 +48,7 @@ def test_schedule_panel_counts_a_real_loop(open_cells):
 
 def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
     panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
-    panel.press("micro-batch", "Home")
+    for text in ("micro-batch", "accumulation"): panel.press(text, "Home")
     panel.press("world size", "End")
     panel.says("4,096 = 4,096")
     panel.button("Count a real loop").click()
@@ -59,7 +59,7 @@ def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
     own = panel.root.locator("input[type=number]").first
     own.fill("1000000000000")
     own.press("Enter")
-    panel.says(describe(Schedule(10**12, 1, epochs=90, world_size=4096), 0.44))
+    panel.says(describe_choice(Schedule(10**12, 1, epochs=90, world_size=4096), 0.44))
     panel.button("Count a real loop").click()
     wait_until(lambda: "would take hours" in panel.status(), "too much is refused")
 

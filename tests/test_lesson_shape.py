@@ -1,0 +1,72 @@
+"""The shape of a lesson, as design.md describes it; for the lessons that have been rewritten in it."""
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+NBS = Path(__file__).resolve().parent.parent / "nbs"
+LESSONS = sorted(path.stem for path in NBS.glob("[0-9][0-9]_*.ipynb") if path.stem[:2] not in ("98", "99"))
+REWRITTEN = ["01_arithmetic", "02_data", "07_storage", "08_doctor"]
+
+
+def cells_of(name): return json.loads((NBS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+def source(cell): return "".join(cell["source"])
+def is_hidden(cell): return cell["metadata"].get("jupyter", {}).get("source_hidden", False)
+def is_open_code(cell): return cell["cell_type"] == "code" and not is_hidden(cell)
+
+
+def only_imports(cell):
+    text = "\n".join(line for line in source(cell).splitlines() if not line.startswith("#|"))
+    return all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in ast.parse(text).body)
+
+
+def shows_figures(cell):
+    "Whether a cell's committed output is a number, a table or a picture."
+    return any(output["output_type"] in ("stream", "execute_result", "display_data") for output in cell["outputs"])
+
+
+def problems(cells):
+    "What is not as it should be, a line each."
+    code, words = [c for c in cells if c["cell_type"] == "code"], source(cells[0])
+    if not 50 <= len(cells) <= 95: yield f"{len(cells)} cells, not 50 to 95"
+    if not (words.startswith("# ") and words.splitlines()[0].rstrip().endswith("?")): yield "the title is no question"
+    if not re.search(r"\.ipynb\).*before", words): yield "no link to the lesson before"
+    if "minutes" not in words: yield "no minutes"
+    if ".ipynb)" not in source(cells[-1]): yield "the last cell does not lead on"
+    if "_panel(" not in source(code[0]): yield "the first code cell shows no panel"
+    if not any(kind.startswith("image/") for output in code[0]["outputs"] for kind in output.get("data", {})):
+        yield "the panel has no still picture"
+    for cell in code:
+        start = source(cell).strip()[:50]
+        if only_imports(cell) and not is_hidden(cell) and source(cell).strip(): yield f"imports in the open: {start!r}"
+        if start.startswith("#| exercise\n") and not is_hidden(cell): yield f"a check in the open: {start!r}"
+        if start.startswith("#| exercise-stub") and is_hidden(cell): yield f"a stub is hidden: {start!r}"
+    opened = [cell for cell in cells if is_open_code(cell)]
+    if not any(map(shows_figures, opened[:10])): yield "no result within ten open code cells"
+    if "predict(" not in "".join(map(source, opened)): yield "no guess"
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_lesson_has_its_shape(name): assert list(problems(cells_of(name))) == []
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_lesson_exports_little(name):
+    module = NBS.parent / "mlinfra" / f"{name[3:]}.py"
+    text = module.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 400
+    assert len(ast.literal_eval(re.search(r"__all__ = (\[.*?\])", text, re.S)[1])) <= 12
+
+
+def test_a_lesson_out_of_shape_is_noticed():
+    cells = cells_of("08_doctor")
+    imports = dict(cell_type="code", source="import os", metadata={}, outputs=[])
+    found = "; ".join(problems([*cells[1:], *cells[:1], imports] + [imports] * 90))
+    for words in ("not 50 to 95", "no question", "no minutes", "does not lead on", "imports in the open"):
+        assert words in found
+
+
+def test_lessons_are_named():
+    assert set(REWRITTEN) <= set(LESSONS)

@@ -13,8 +13,8 @@ from ..engine.widgets import COLORS, Svg, axes, bytes_text, label, panel, slider
 from ..models import GluonCNN, conv_side, layer_table
 
 # %% auto #0
-__all__ = ['draw_layers', 'draw_windows', 'draw_shapes', 'draw_shares', 'plot_gradients', 'plot_losses', 'draw_blocks',
-           'layers_panel']
+__all__ = ['draw_layers', 'draw_windows', 'draw_shapes', 'draw_shares', 'draw_ceilings', 'plot_gradients', 'plot_losses',
+           'draw_blocks', 'layers_panel']
 
 # %% ../../nbs/views/03_models.ipynb #8b477f06
 if TYPE_CHECKING:
@@ -71,19 +71,20 @@ def _draw_row(drawing: Svg, top: float, side: int, kernel: int, stride: int, pad
         drawing.box(24 * place * stride + 1, top + 52 + 14 * place, 24 * kernel - 4, 9, COLORS["forward"])
     return top + 72 + 14 * places
 
-# %% ../../nbs/views/03_models.ipynb #1e3765d5
+# %% ../../nbs/views/03_models.ipynb #fdd6946b
 def draw_shapes(
     shapes:Sequence[tuple[str, int, int]],  # name, channels and side of each tensor, in order
 ) -> Svg:
-    "A box for each tensor: as high as its side, as wide as it has channels."
+    "A box for each tensor: as high as its side, as wide as it has channels; and the number of its values."
     tallest = max(side for _, _, side in shapes)
     widest = max(channels for _, channels, _ in shapes)
-    drawing = Svg(100 * len(shapes), 140, "how the shape of an image changes")
+    drawing = Svg(100 * len(shapes), 154, "how the shape of an image changes")
     for place, (name, channels, side) in enumerate(shapes):
         wide, high, middle = max(60 * channels / widest, 2), max(84 * side / tallest, 2), 100 * place + 45
         drawing.text(middle, 14, name, "middle")
         drawing.box(middle - wide / 2, 68 - high / 2, wide, high, COLORS["forward"])
         drawing.text(middle, 130, f"{channels} × {side} × {side}", "middle", 11)
+        drawing.text(middle, 147, f"{channels * side**2:,} values", "middle", 11)
     return drawing
 
 # %% ../../nbs/views/03_models.ipynb #e6a60e4d
@@ -100,6 +101,22 @@ def draw_shares(
         for y, share, hollow in ((top, predicted[name], True), (top + 14, measured[name], False)):
             drawing.box(120, y, scale * share, 11, COLORS["forward"], hollow=hollow)
             drawing.text(124 + scale * share, y + 10, f"{share:.0%}", size=10)
+    return drawing
+
+# %% ../../nbs/views/03_models.ipynb #3b196240
+def draw_ceilings(
+    runs:pd.DataFrame,  # gpu, precision, ceiling, with_memory and published, in photos a second
+) -> Svg:
+    "Three bars for each run: two estimates, hollow, and the published speed, solid."
+    drawing, scale = Svg(740, 66 * len(runs) + 6, "photos a second: estimates and published"), 400 / runs.ceiling.max()
+    for row, run in enumerate(runs.itertuples()):
+        top = 66 * row + 6
+        drawing.text(0, top + 30, f"{run.gpu}, {run.precision}")
+        bars = (run.ceiling, "by its FLOP/s alone"), (run.with_memory, "with its memory"), (run.published, "published")
+        for place, (speed, words) in enumerate(bars):
+            color = COLORS["read" if words == "with its memory" else "forward"]
+            drawing.box(130, top + 17 * place, scale * speed, 13, color, hollow=words != "published")
+            drawing.text(136 + scale * speed, top + 11 + 17 * place, f"{speed:,.0f} photos/s {words}", size=11)
     return drawing
 
 # %% ../../nbs/views/03_models.ipynb #86b66cfe
@@ -158,7 +175,7 @@ def _draw_shortcut(drawing: Svg, middle: float, bottom: float) -> None:
     drawing.text(middle - 8, plus + 5, "+", "end", 16)
     drawing.text(side + 4, plus + 4, "add", size=11)
 
-# %% ../../nbs/views/03_models.ipynb #3bd6fa16
+# %% ../../nbs/views/03_models.ipynb #676a7f43
 def layers_panel() -> ipywidgets.VBox:
     "A panel: widths and batch -> parameters, FLOPs and activations of each layer of the CNN."
     widths = [1, 2, 5, 10, 20, 50, 100, 200]
@@ -170,7 +187,7 @@ def layers_panel() -> ipywidgets.VBox:
     def update(first: int, second: int, hidden: int, batch_size: int) -> tuple[str, Svg]:
         table = _cnn_table(first, second, hidden, batch_size)
         total = table[["parameters", "flops", "activation_bytes"]].sum()
-        words = (f"{total.parameters:,} parameters, {total.flops:,} FLOPs forward, "
+        words = (f"{total.parameters:,} parameters, {_count(total.flops)} FLOPs forward, "
                  f"{bytes_text(total.activation_bytes)} of activations for a batch of {batch_size:,}.")
         return words, draw_layers(table)
 

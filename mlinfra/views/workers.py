@@ -143,10 +143,10 @@ def plot_sweep(
     for i, (n, guess, real) in enumerate(zip(frame.workers, guesses, frame.train_seconds)):
         place = n, max(guess, real)
         ax.annotate(error_text(guess, real, fitted=i < 2), place, (8, 4), textcoords="offset points", fontsize=8)
-    ax.set_ylim(0, 1.25 * max([*frame.train_high, *guesses]))
+    ax.set_ylim(0, 1.3 * max([*frame.train_high, *guesses]))
     ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
     ax.set_xticks(list(frame.workers))
-    ax.legend(frameon=False, fontsize=8, loc="lower left")
+    ax.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)
     return label(ax, "workers", "training (seconds)")
 
 # %% ../../nbs/views/06_workers.ipynb #2fc7c724

@@ -100,15 +100,15 @@ def plot_each_step(
     ax.set_ylim(0, 1.2 * max(bottom))
     return label(ax, "step", "milliseconds")
 
-# %% ../../nbs/views/04_training.ipynb #07ce5950
+# %% ../../nbs/views/04_training.ipynb #5a2cafb4
 def draw_crowding() -> Svg:
     "Two operations on two cores: alone, and beside a program that takes a turn on the second core."
     drawing = Svg(720, 250, "Two threads on two cores: alone an operation ends at once, beside a neighbour one thread "
                   "waits while the other one spins")
     ours, theirs, spin, unit = COLORS["forward"], COLORS["other"], COLORS["read"], 60.0
     rows = [("alone", "core 1", [(0, 1, ours), (1, 1, ours)]), ("", "core 2", [(0, 1, ours), (1, 1, ours)]),
-            ("with a neighbour", "core 1", [(0, 1, ours), (1, 3.5, spin), (4.5, 1, ours), (5.5, 2.5, spin)]),
-            ("", "core 2", [(0, 0.4, ours), (0.4, 3.5, theirs), (3.9, 0.6, ours), (4.5, 1, ours), (5.5, 2.5, theirs)])]
+            ("with a neighbour", "core 1", [(0, 1, ours), (1, 3.5, spin), (4.5, 1, ours)]),
+            ("", "core 2", [(0, 0.4, ours), (0.4, 3.5, theirs), (3.9, 0.6, ours), (4.5, 1, ours)])]
     for place, (title, core, pieces) in enumerate(rows):
         y = 24 + 34 * place + 42 * (place // 2)
         if title: drawing.text(0, y - 8, title)
@@ -116,30 +116,32 @@ def draw_crowding() -> Svg:
         for start, length, color in pieces: drawing.box(60 + unit * start, y, unit * length - 2, 26, color)
     for time_, top in ((1, 20), (2, 20), (4.5, 96 + 34), (5.5, 96 + 34)):
         drawing.line(59 + unit * time_, top, 59 + unit * time_, top + 70)
-    drawing.text(64 + unit * 2, 62, "two operations done")
+    for end, y in ((2, 62), (5.5, 172)): drawing.text(66 + unit * end, y, "two operations done")
     for place, (words, color) in enumerate((("our threads work", ours), ("ours waits in a loop", spin),
                                             ("the neighbour", theirs))):
         drawing.box(60 + 180 * place, 228, 12, 12, color)
         drawing.text(77 + 180 * place, 239, words)
     return drawing
 
-# %% ../../nbs/views/04_training.ipynb #98804b7e
+# %% ../../nbs/views/04_training.ipynb #e570f394
 def plot_step_times(
     runs:Mapping[str, History],         # name -> run
     busy:tuple[int, int]|None=None,     # first and last step beside a neighbour
+    window:int=9,                       # steps averaged into one point
     ax:Axes|None=None,                  # where to draw
 ) -> Axes:
-    "The milliseconds of each step, a line for each run."
+    "The milliseconds of a step over the run, a line for each run."
     ax = axes(ax, height=2.6)
     for (name, history), color in zip(runs.items(), (COLORS["wait"], COLORS["forward"], COLORS["update"])):
-        ms = [1000 * step.seconds for step in history.steps]
-        ax.plot(ms, color=color, linewidth=1.2, label=name)
+        ms = [1000 * step.seconds for step in history.steps[3:]]  # the first ones warm up
+        around = [ms[max(0, i - window // 2):i + window // 2 + 1] for i in range(len(ms))]
+        ax.plot(range(3, len(ms) + 3), [sum(some) / len(some) for some in around], color=color, label=name)
     if busy is not None:
         ax.axvspan(*busy, color="#eeeeee", zorder=0)
         ax.text(sum(busy) / 2, 0.97, "neighbour", ha="center", va="top", transform=ax.get_xaxis_transform(), fontsize=9)
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, fontsize=8, loc="upper right")
-    return label(ax, "step", "milliseconds")
+    return label(ax, "step", f"milliseconds (mean of {window})")
 
 # %% ../../nbs/views/04_training.ipynb #9fd66c41
 class _StudioView:

@@ -171,6 +171,16 @@ def jobs(notebook):
     return notebook.value("[t.name for t in __import__('threading').enumerate() if t.name == 'mlinfra-job']")
 
 
+PIXELS = """async image => {
+  const source = image.src;
+  try { await image.decode(); } catch (error) { if (image.src !== source) return null; throw error; }
+  const canvas = document.createElement('canvas');
+  canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+  canvas.getContext('2d').drawImage(image, 0, 0);
+  return canvas.toDataURL();
+}"""
+
+
 class Panel:
     "A panel in a notebook, used by mouse and keyboard."
     def __init__(self, notebook, name):
@@ -181,14 +191,10 @@ class Panel:
     def status(self): return self.root.locator(".mlinfra-status").inner_text()
 
     def picture(self):
-        "The picture as it is on the page: the SVG's text, or the pixels' address and size."
+        "The picture as it is on the page: the SVG's text, or the pixels. One replaced while it is read is read again."
         svg = self.root.locator("svg")
         if svg.count(): return svg.first.evaluate("e => e.outerHTML")
-        return self.root.locator(
-            "img"
-        ).first.evaluate("""async e => { await e.decode(); const c = document.createElement('canvas');
-            c.width = e.naturalWidth; c.height = e.naturalHeight;
-            c.getContext('2d').drawImage(e, 0, 0); return c.toDataURL(); }""")
+        return wait_until(lambda: self.root.locator("img").first.evaluate(PIXELS), "an image stays to be read", 20)
 
     def shows_a_picture(self): return any(drawn.is_visible() for drawn in self.root.locator("svg, img").all())
 

@@ -95,8 +95,8 @@ def plot_learning(
         right.plot(run.seconds, run.valid_loss, color=color, marker=".", label=name)
     for ax in (left, right): ax.set_xscale("log")
     right.legend(frameon=False, fontsize=8)
-    label(left, "samples seen (log scale)", "validation loss (nats)", "per sample")
-    label(right, "seconds of learning (log scale)", title="per second")
+    label(left, "samples seen (log scale)", "validation loss", "per sample")
+    label(right, "seconds (log scale)", title="per second")
     return left
 
 # %% ../../nbs/views/02_data.ipynb #57c42afd

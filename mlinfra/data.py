@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 # %% auto #0
-__all__ = ['Images', 'split', 'to_float', 'sample_to_float', 'PerSample', 'as_tensors', 'BatchLoader', 'epoch_orders',
-           'parse_idx', 'mnist', 'JpegFolder', 'make_jpegs']
+__all__ = ['Images', 'split', 'parse_idx', 'mnist', 'to_float', 'sample_to_float', 'PerSample', 'as_tensors', 'BatchLoader',
+           'epoch_orders', 'JpegFolder', 'make_jpegs']
 
 # %% ../nbs/02_data.ipynb #cea34bd4
 class Images(Dataset):
@@ -60,6 +60,35 @@ def _seeded(
 ) -> torch.Generator:
     "A generator of its own, so that nobody else's draws change its numbers."
     return torch.Generator().manual_seed(nonnegative_int("seed", seed, most=2**63 - 1))
+
+# %% ../nbs/02_data.ipynb #53af5483
+def parse_idx(
+    raw:bytes,         # the whole file, unpacked
+    name:str="bytes",  # named in errors
+) -> np.ndarray:       # uint8, in the shape that the file states
+    "The array in an IDX file of unsigned bytes; ValueError if it is anything else."
+    import numpy as np
+    if len(raw) < 4: raise ValueError(f"{name} is no IDX file: {len(raw)} bytes are too few for its header")
+    zero, kind, dims = struct.unpack(">HBB", raw[:4])
+    if zero != 0 or kind != 8:
+        raise ValueError(f"{name} is no IDX file of unsigned bytes: it starts with {raw[:4].hex()}, not 000008")
+    start = 4 + 4 * dims
+    if len(raw) < start: raise ValueError(f"{name} is truncated inside its header: {len(raw)} bytes of {start}")
+    shape = struct.unpack(f">{dims}I", raw[4:start])
+    expected = start + int(np.prod(shape, dtype=object))
+    if len(raw) != expected: raise ValueError(f"{name} has {len(raw):,} bytes, its header promises {expected:,}")
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
+
+def mnist(
+    train:bool=True,                  # the 60,000 training images, or the 10,000 test images
+    root:str|os.PathLike|None=None,   # a folder of your own with the IDX files, plain or gzipped
+    verify:bool=True,                 # compare md5 sums; False for another data set in the same format
+) -> Images:
+    "MNIST: from your folder, from the repository, or downloaded once by torchvision."
+    prefix = "train" if boolean("train", train) else "t10k"
+    names = f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"
+    images, labels = (parse_idx(idx_bytes(name, root, verify), name) for name in names)
+    return Images(torch.from_numpy(images.copy()).unsqueeze(1), torch.from_numpy(labels.astype("int64")))
 
 # %% ../nbs/02_data.ipynb #2d297bbc
 def to_float(
@@ -174,32 +203,3 @@ def epoch_orders(
     numbers = TensorDataset(torch.arange(positive_int("samples", samples, most=10**7)))
     loader = BatchLoader(numbers, batch_size, shuffle, seed=seed)
     return [[i for batch, in loader for i in batch.tolist()] for _ in range(positive_int("epochs", epochs, most=10**4))]
-
-# %% ../nbs/02_data.ipynb #53af5483
-def parse_idx(
-    raw:bytes,         # the whole file, unpacked
-    name:str="bytes",  # named in errors
-) -> np.ndarray:       # uint8, in the shape that the file states
-    "The array in an IDX file of unsigned bytes; ValueError if it is anything else."
-    import numpy as np
-    if len(raw) < 4: raise ValueError(f"{name} is no IDX file: {len(raw)} bytes are too few for its header")
-    zero, kind, dims = struct.unpack(">HBB", raw[:4])
-    if zero != 0 or kind != 8:
-        raise ValueError(f"{name} is no IDX file of unsigned bytes: it starts with {raw[:4].hex()}, not 000008")
-    start = 4 + 4 * dims
-    if len(raw) < start: raise ValueError(f"{name} is truncated inside its header: {len(raw)} bytes of {start}")
-    shape = struct.unpack(f">{dims}I", raw[4:start])
-    expected = start + int(np.prod(shape, dtype=object))
-    if len(raw) != expected: raise ValueError(f"{name} has {len(raw):,} bytes, its header promises {expected:,}")
-    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
-
-def mnist(
-    train:bool=True,                  # the 60,000 training images, or the 10,000 test images
-    root:str|os.PathLike|None=None,   # a folder of your own with the IDX files, plain or gzipped
-    verify:bool=True,                 # compare md5 sums; False for another data set in the same format
-) -> Images:
-    "MNIST: from your folder, from the repository, or downloaded once by torchvision."
-    prefix = "train" if boolean("train", train) else "t10k"
-    names = f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"
-    images, labels = (parse_idx(idx_bytes(name, root, verify), name) for name in names)
-    return Images(torch.from_numpy(images.copy()).unsqueeze(1), torch.from_numpy(labels.astype("int64")))

@@ -158,6 +158,13 @@ def test_a_full_server_answers_at_its_saturation():
         ) and stream.utilisation == pytest.approx(1)
 
 
+def test_the_highest_rate_of_a_slow_service():
+    steady = ServiceTime(0.008, 0.002)
+    assert highest_rate(steady, Policy(), 0.005) == 0, "one answer alone takes 10 ms"
+    strict, loose = (highest_rate(steady, Policy(), bound) for bound in (0.015, 0.1))
+    assert 0 < strict < loose < steady.throughput(1) < highest_rate(steady, Policy(16), 0.1)
+
+
 def test_the_highest_rate_grows_with_the_bound_and_keeps_it():
     service, policy = ServiceTime(0.004, 0.001), Policy(8)
     rates = [highest_rate(service, policy, bound) for bound in (0.004, 0.01, 0.02, 0.05)]
@@ -448,6 +455,23 @@ def test_an_irregular_server_is_predicted(known_server, policy):
             and abs(trial.error("p50_seconds")) < 0.2
             and abs(trial.error("p95_seconds")) < 0.3
         )
+
+
+def test_a_real_trial_answers_one_request_after_another():
+    for trial in server.try_loads(lambda batch: time.sleep(0.001), IMAGES, (0.3, 0.7), stream_seconds=0.3):
+        real = trial.measured
+        assert len(real.latencies) == len(real.due) and real.shed == 0 and list(real.starts) == sorted(real.starts)
+        assert {size for size, _ in real.batches} == {1} and min(real.late) >= 0
+
+
+@pytest.mark.parametrize("policy", [Policy(queue_size=16), Policy(8, queue_size=16),
+                                    Policy(queue_size=16, when_full="block")])
+def test_a_real_stream_accounts_for_every_request(policy):
+    due = poisson_arrivals(2_000, 400)
+    stream = serve(lambda batch: time.sleep(0.001), IMAGES, due, policy)
+    assert len(stream.latencies) + stream.shed == 400 == sum(size for size, _ in stream.batches) + stream.shed
+    assert max(size for size, _ in stream.batches) <= policy.max_batch_size
+    assert policy.when_full == "shed" or stream.shed == 0
 
 
 def test_hindsight_takes_the_drift_away():

@@ -151,7 +151,7 @@ def _told_apart(bench: Bench, m: dict[str, float], setting: Setting) -> str:
     if stage_seconds(m, setting).get("loading", 0.0) < 0.05 * m["full"]: return ""
     whose = type(getattr(bench.pipe.loader, "dataset", bench.pipe.loader)).__name__
     if bench.kind != "map":
-        return f"reading and transforming cannot be told apart in {whose}: in a map-style data set they could"
+        return f"reading and transforming cannot be told apart in {whose}; in a map-style data set they can"
     known = ", ".join(".".join(place) for place in bench.places) or "anything the doctor knows"
     return (f"reading and transforming cannot be told apart in {whose}: it read files or slept outside of {known}; "
             'more workers help with either, and read="..." names what reads, such as "__getitem__"')

@@ -82,10 +82,11 @@ class Reveal:
     modelled:float|None=None   # what the lesson's formula said
     unit:str=""                # of all three
     question:str=""            # that was asked
+    called:str="the model"     # the name of the formula's bar
 
     def rows(self) -> list[tuple[str, float]]:
         "What there is to show, and its figure."
-        named = ("your guess", self.guess), ("the model", self.modelled), ("measured", self.measured)
+        named = ("your guess", self.guess), (self.called, self.modelled), ("measured", self.measured)
         return [(name, value) for name, value in named if value is not None]
 
     def words(self, name: str, value: float) -> str:
@@ -125,11 +126,12 @@ def reveal(
     key:str,                    # the question's name, as given to `predict`
     measured:float,             # what the machine did, in the question's unit
     modelled:float|None=None,   # what the lesson's formula said
+    called:str="the model",     # the name of the formula's bar
 ) -> Reveal:
     "The measurement beside the reader's locked answer and the model's, remembered where there is an answer."
-    if (guess := _locked(key)) is None: return Reveal(float(measured), None, modelled)
+    if (guess := _locked(key)) is None: return Reveal(float(measured), None, modelled, called=called)
     keep_guess(key, replace(guess, measured=float(measured), modelled=modelled))
-    return Reveal(float(measured), guess.answer, modelled, guess.unit, guess.text)
+    return Reveal(float(measured), guess.answer, modelled, guess.unit, guess.text, called)
 
 # %% ../../nbs/engine/00_lesson.ipynb #d0f251fa
 @dataclass(frozen=True)

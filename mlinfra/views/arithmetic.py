@@ -47,14 +47,20 @@ def plot_overlap(
 
 # %% ../../nbs/views/01_arithmetic.ipynb #4f9b5f32
 def draw_global_batch(
-    schedule:Schedule,  # the plan
-    width:float=700,    # pixels
+    schedule:Schedule,                         # the plan
+    width:float=700,                           # pixels
+    seconds_per_micro_batch:float|None=None,   # that one rank takes; None: no times are shown
 ) -> Svg:
     "One iteration as boxes: a row for each rank, a column for each accumulated micro-batch."
-    s, rows, columns = schedule, min(schedule.world_size, 8), min(schedule.accumulation, 16)
+    s, each = schedule, seconds_per_micro_batch
+    if each is not None: each = positive_float("seconds_per_micro_batch", each)
+    rows, columns = min(schedule.world_size, 8), min(schedule.accumulation, 16)
     wide, high, top = min(130.0, (positive_float("width", width) - 150) / columns), 22, 20
-    drawing = Svg(width, top + rows * high + 30, f"one global batch of {s.global_batch} samples")
-    drawing.text(80, 13, "micro-batches, one after the other →" if s.accumulation > 1 else "one micro-batch", size=11)
+    height = top + rows * high + (30 if each is None else 48)
+    drawing = Svg(width, height, f"one global batch of {s.global_batch} samples")
+    told = "micro-batches, one after the other" if s.accumulation > 1 else "one micro-batch"
+    if each is not None: told += f": {s.accumulation:,} × {each:g} s = {duration_text(s.accumulation * each)}"
+    drawing.text(80, 13, f"{told} →" if s.accumulation > 1 else told, size=11)
     for row in range(rows):
         y = top + row * high
         drawing.text(0, y + 15, _row_name(row, rows, s.world_size))
@@ -67,7 +73,10 @@ def draw_global_batch(
     drawing.line(end, top, end, bottom, COLORS["update"]).text(end + 8, (top + bottom) / 2 + 4, "update")
     product = f"{s.batch_size:,} × {s.accumulation:,} × {s.world_size:,} = {s.global_batch:,} samples"
     epoch = count_text(s.iterations_per_epoch, "update")
-    return drawing.text(80, bottom + 22, f"{product} for one update; {epoch} in an epoch")
+    drawing.text(80, bottom + 22, f"{product} for one update; {epoch} in an epoch")
+    if each is None: return drawing
+    whole = f"{count_text(s.epochs, 'epoch')}: {duration_text(s.duration(s.accumulation * each))}"
+    return drawing.text(80, bottom + 40, whole)
 
 def _row_name(row: int, rows: int, world_size: int) -> str:
     "The label of a row; the last one stands for all ranks that are not drawn."
@@ -103,7 +112,8 @@ def schedule_panel() -> ipywidgets.VBox:
 
     def update(**values: Any) -> tuple[str, Svg]:
         schedule = plan(**values)
-        return describe_choice(schedule, values["seconds"]), draw_global_batch(schedule)
+        drawing = draw_global_batch(schedule, seconds_per_micro_batch=values["seconds"])
+        return describe_choice(schedule, values["seconds"]), drawing
 
     def count(job: Job) -> str:
         schedule = plan(**{key: control.value for key, control in controls.items()})
@@ -238,7 +248,7 @@ def plot_spiral(
 
 # %% ../../nbs/views/01_arithmetic.ipynb #93b4466a
 def plot_accuracy(
-    table:pd.DataFrame,  # batch_size, updates, and the percent right with the same_rate and the scaled_rate
+    table:pd.DataFrame,  # batch_size, updates, and the accuracy in % with the same_rate and the scaled_rate
     ax:Axes|None=None,   # where to draw
 ) -> Axes:
     "Accuracy over batch sizes for two rules of the learning rate."
@@ -253,4 +263,4 @@ def plot_accuracy(
     ax.set_xticks(table.batch_size, ticks)
     ax.minorticks_off()
     ax.legend(fontsize=9, frameon=False, loc="lower left")
-    return label(ax, "samples in the batch, and below them the number of updates", "% right")
+    return label(ax, "samples in the batch, and below them the number of updates", "accuracy (%)")

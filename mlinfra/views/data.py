@@ -47,7 +47,7 @@ def plot_photos(
     fig, row = figure(side * len(pictures), side + 0.2, 1, len(pictures), squeeze=False)
     for ax, picture, title in zip(row[0], pictures, titles, strict=True):
         ax.imshow(picture.permute(1, 2, 0) if picture.ndim == 3 else picture, cmap="gray", vmin=0, vmax=255,
-                  interpolation="nearest")
+                  interpolation="antialiased")
         ax.set_title(title, fontsize=8)
         ax.set_axis_off()
     return row[0, 0]
@@ -93,10 +93,10 @@ def plot_learning(
     for (name, run), color in zip(runs.items(), (COLORS["wait"], COLORS["forward"], COLORS["update"])):
         left.plot(run.samples, run.valid_loss, color=color, marker=".", label=name)
         right.plot(run.seconds, run.valid_loss, color=color, marker=".", label=name)
-    right.set_xscale("log")
+    for ax in (left, right): ax.set_xscale("log")
     right.legend(frameon=False, fontsize=8)
-    label(left, "samples seen", "validation loss (nats)", "per sample")
-    label(right, "seconds of learning (log scale)", title="per second")
+    label(left, "samples seen (log scale)", "validation loss", "per sample")
+    label(right, "seconds (log scale)", title="per second")
     return left
 
 # %% ../../nbs/views/02_data.ipynb #57c42afd
@@ -116,7 +116,7 @@ def plot_ladder(
     ax.set_yticks(range(len(seconds)), list(seconds))
     ax.invert_yaxis()
     ax.margins(x=0.12)
-    return label(ax, "milliseconds an image, one core (× of the first bar)")
+    return label(ax, "milliseconds an image, one core; thin lines: quartiles (× of the first bar)")
 
 # %% ../../nbs/views/02_data.ipynb #a0f0eb32
 _BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]

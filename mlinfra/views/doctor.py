@@ -43,7 +43,7 @@ def draw_stages(
     left = 90.0
     for name, e in diagnosis.stages.items():
         drawing.box(left, 8, e.value * scale, 28, STAGE_COLORS[name])
-        if e.value > 0.12 * total:
+        if e.value * scale > 8 * len(name):
             drawing.text(left + e.value * scale / 2, 27, name.replace("_", " "), "middle", 12, "white")
         left += e.value * scale
     drawing.text(left + 6, 27, duration_text(diagnosis.step.value))
@@ -59,7 +59,7 @@ def _draw_cured(drawing: Svg, y: float, word: str, wide: float, speedup: Estimat
     drawing.text(0, y + 18, word)
     drawing.box(90, y, wide / speedup.value, 28, COLORS["other"], hollow=hollow)
     drawing.line(90 + wide / speedup.high, y + 14, 90 + wide / max(speedup.low, 1e-9), y + 14)
-    drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 6, y + 19,
+    drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 14, y + 19,
                  f"{speedup.value:.2f} times as fast")
 
 # %% ../../nbs/views/08_doctor.ipynb #da486758
@@ -92,7 +92,8 @@ def plot_rounds(
         ax.vlines(median(rounds[stage]), row - 0.35, row + 0.35, color="black", linewidth=2)
     ax.set(yticks=range(len(rounds.columns)), yticklabels=rounds.columns, ylim=(len(rounds.columns) - 0.5, -0.5))
     ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
-    return label(ax, "milliseconds of a step" + (f" ({beyond} further out)" if beyond else ""))
+    far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
+    return label(ax, f"milliseconds of a step{far}")
 
 def plot_differences(
     one_after_the_other:Sequence[float],  # milliseconds; each should be 0
@@ -110,18 +111,18 @@ def plot_differences(
 # %% ../../nbs/views/08_doctor.ipynb #f06d2aad
 EXAMPLE_OF = "slow disk"
 _MEASURED_ON = "Intel Xeon, 2 cores, 22 November 2026"
-_SECONDS = dict(storage=(0.06678, 0.06308, 0.07113), preprocessing=(0.01454, 0.01216, 0.0168),
-                worker_transfer=(0.0, 0.0, 0.0), transfer=(0.0, 0.0, 0.0), compute=(0.01496, 0.01358, 0.02028),
+_SECONDS = dict(storage=(0.06421, 0.06183, 0.07072), preprocessing=(0.01318, 0.01127, 0.01452),
+                worker_transfer=(0.0, 0.0, 0.0), transfer=(0.0, 0.0, 0.0), compute=(0.01198, 0.01135, 0.01307),
                 between=(0.0, 0.0, 0.0))
 
 def example_diagnosis() -> tuple[Diagnosis, Verification]:
     "A diagnosis of `EXAMPLE_OF` and what its cure brought, as they were measured once."
     stages = {name: Estimate(*seconds) for name, seconds in _SECONDS.items()}
-    advice = Advice("num_workers=5 instead of 0", Estimate(5.221, 4.765, 5.444), "5 processes", _cannot)
-    loading = Loading(0.07538, 0.0619, 0.0005074, 0.0, 0.06716)
-    step = Estimate(0.09629, 0.09457, 0.102)
-    diagnosis = Diagnosis("storage", step, stages, loading, (advice,), (), 10, None)
-    return diagnosis, Verification(advice, Estimate(3.394, 2.411, 4.315), 3)
+    advice = Advice("num_workers=5 instead of 0", Estimate(4.48, 4.18, 4.70), "5 processes", _cannot)
+    loading = Loading(0.07433, 0.06168, 0.000511, 0.0, 0.06587)
+    step = Estimate(0.08936, 0.08629, 0.09703)
+    diagnosis = Diagnosis("storage", step, stages, loading, (advice,), (), 6, None)
+    return diagnosis, Verification(advice, Estimate(4.70, 4.60, 5.36), 4)
 
 def _cannot(_pipe: Any) -> Any: raise ValueError("this is an example: diagnose a pipeline first")
 

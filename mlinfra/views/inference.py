@@ -16,14 +16,14 @@ from ..engine.queue import Policy, ServiceTime, Stream, StreamSummary, mean_wait
 from ..engine.server import LoadTrial, calibrate, serve
 from ..engine.widgets import widgets_library
 from mlinfra.engine.widgets import (
-    COLORS, Canvas, Job, RunButton, axes, count_text, duration_text, figure, label, panel, slider,
+    COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label, panel, slider,
 )
 from ..inference import Predictor, latency_curve
 from ..models import GluonCNN, resnet18
 
 # %% auto #0
-__all__ = ['RATES', 'plot_batches', 'plot_trials', 'plot_waits', 'plot_streams', 'plot_drift', 'describe_server', 'axis_limits',
-           'ServerDesk', 'server_panel']
+__all__ = ['RATES', 'plot_batches', 'plot_trials', 'draw_requests', 'nice_step', 'plot_over_time', 'plot_rates', 'plot_waits',
+           'plot_streams', 'plot_drift', 'describe_server', 'axis_limits', 'ServerDesk', 'server_panel']
 
 # %% ../../nbs/views/05_inference.ipynb #v0500004
 if TYPE_CHECKING:
@@ -97,6 +97,71 @@ def plot_trials(
     return label(ax, "planned load: rate / saturation (%)", "answered within (ms)",
                  "hollow: predicted   solid: measured   error of the prediction")
 
+# %% ../../nbs/views/05_inference.ipynb #69e0f17d
+def draw_requests(
+    served:pd.DataFrame,  # a row for each request: `due`, `start` and `end` in seconds
+    count:int=30,         # the first so many
+) -> Svg:
+    "Requests over time, a row each: waiting hollow, being answered solid."
+    shown = served.head(count)
+    origin, end = shown.due.min(), shown.end.max()
+    scale = 640 / (end - origin)
+    drawing = Svg(700, 10 * len(shown) + 58, "requests over time: how long each waits and is answered")
+    drawing.text(20, 14, "one row for each request;  hollow: it waits,  solid: it is answered")
+    for i, row in enumerate(shown.itertuples()):
+        due, start, done = (20 + scale * (t - origin) for t in (row.due, row.start, row.end))
+        drawing.box(due, 10 * i + 24, start - due, 7, COLORS["wait"], hollow=True)
+        drawing.box(start, 10 * i + 24, done - start, 7, COLORS["forward"])
+    bottom, step = 10 * len(shown) + 28, nice_step(1e3 * (end - origin))
+    drawing.line(20, bottom, 660, bottom)
+    for ms in range(0, int(1e3 * (end - origin)) + 1, step):
+        x = 20 + scale * ms / 1e3
+        drawing.line(x, bottom, x, bottom + 5).text(x, bottom + 19, f"{ms} ms", "middle", 11)
+    return drawing
+
+def nice_step(
+    span:float,  # of an axis
+) -> int:
+    "A whole step of 1, 2 or 5 times a power of ten that divides it into at most ten."
+    power = 10**max(0, math.floor(math.log10(span / 10)))
+    return next(m * power for m in (1, 2, 5, 10) if span / (m * power) <= 10)
+
+# %% ../../nbs/views/05_inference.ipynb #9e147706
+def plot_over_time(
+    served:Mapping[str, pd.DataFrame],  # name -> a row for each request: `due`, `start` and `end` in seconds
+    ax:Axes|None=None,                  # where to draw
+) -> Axes:
+    "The latency of each request over the time at which it came."
+    ax = axes(ax)
+    for (name, rows), color in zip(served.items(), ("wait", "forward", "update", "copy")):
+        ax.plot(rows.due, 1e3 * (rows.end - rows.due), color=COLORS[color], lw=0.8)
+        ax.text(1.01 * rows.due.iloc[-1], 1e3 * (rows.end - rows.due).iloc[-50:].median(), name, color=COLORS[color],
+                va="center", fontsize=9)
+    last = max(rows.due.iloc[-1] for rows in served.values())
+    ax.set(yscale="log", xlim=(0, 1.25 * last))
+    _plain_ticks(ax.yaxis)
+    return label(ax, "when the request came (s)", "latency (ms)")
+
+# %% ../../nbs/views/05_inference.ipynb #0bf0b339
+def plot_rates(
+    curves:Mapping[str, Mapping[float, StreamSummary]],    # policy -> rate -> simulated, from `latency_curve`
+    measured:Mapping[str, Mapping[float, StreamSummary]],  # policy -> rate -> measured
+    ax:Axes|None=None,                                     # where to draw
+) -> Axes:
+    "Median latency over the arrival rate: simulated as lines and rings, measured as dots."
+    ax = axes(ax, height=3.4)
+    for i, ((name, curve), color) in enumerate(zip(curves.items(), ("wait", "forward", "update", "copy"))):
+        ax.plot(list(curve), [1e3 * s.p50_seconds for s in curve.values()], color=COLORS[color])
+        real = measured.get(name, {})
+        ax.plot(list(real), [1e3 * s.p50_seconds for s in real.values()], "o", color=COLORS[color])
+        at, below = (-1, 0) if i == 0 else (len(curve) // 2, -13 if i == 1 else 6)
+        rate, summary = list(curve.items())[at]
+        ax.annotate(name, (rate, 1e3 * summary.p50_seconds), (4, below), textcoords="offset points",
+                    color=COLORS[color], fontsize=9)
+    ax.set(yscale="log", xlim=(0, None))
+    _plain_ticks(ax.yaxis)
+    return label(ax, "requests per second", "median latency (ms)", "line: simulated   dot: measured")
+
 # %% ../../nbs/views/05_inference.ipynb #9750b5a7
 def plot_waits(
     measured:Sequence[Stream],  # real streams without batching
@@ -110,11 +175,14 @@ def plot_waits(
         streams = [simulate(poisson_arrivals(load, len(measured[0].due), seed), unit, endless) for seed in range(9)]
         ax.plot([100 * load] * 9, [stream.summary().mean_wait_seconds for stream in streams], "o", mfc="none",
                 color=COLORS["wait"])
+    highest = 5.0
     for stream in measured:
         service = math.fsum(seconds for _, seconds in stream.batches) / len(stream.batches)
         load = 100 * service * len(stream.due) / stream.due[-1]  # what was offered, at the service that it got
-        ax.plot(load, stream.summary().mean_wait_seconds / service, "o", color=COLORS["forward"])
-    ax.set(ylim=(0, 5), xlim=(0, max(100, 1.05 * ax.get_xlim()[1])))
+        wait = stream.summary().mean_wait_seconds / service
+        ax.plot(load, wait, "o", color=COLORS["forward"])
+        highest = max(highest, 1.1 * wait)
+    ax.set(ylim=(0, highest), xlim=(0, max(100, 1.05 * ax.get_xlim()[1])))
     return label(ax, "load: rate × service (%)", "mean wait (services)",
                  "line: M/D/1   hollow: simulated, as few requests   solid: measured")
 
@@ -135,11 +203,9 @@ def plot_streams(
         real, guess = percentile(measured.latencies, 95), percentile(simulated.latencies, 95)
         ax.plot(1e3 * real, 95, "o", color=color)
         ax.plot(1e3 * guess, 95, "o", ms=11, mfc="none", color=color)
-        ax.text(0.02, 0.9 - 0.09 * i, f"{name}: error at 95% {guess / real - 1:+.0%}", color=color,
-                transform=ax.transAxes, fontsize=9)
-    every = [1e3 * s for pair in pairs.values() for stream in pair for s in stream.latencies]
-    # room for the words
-    ax.set(xscale="log", xlim=(min(every) / max(max(every) / min(every), 2)**0.7, 1.1 * max(every)))
+        ax.text(1.02, 0.9 - 0.18 * i, f"{name}:\nerror at 95% {guess / real - 1:+.0%}", color=color,
+                transform=ax.transAxes, fontsize=9, va="top")
+    ax.set(xscale="log")
     _plain_ticks(ax.xaxis)
     return label(ax, "latency (ms)", "answered within (%)", "solid: measured   dashed: simulated, same arrivals")
 
@@ -308,11 +374,13 @@ def server_panel(
     "A panel: arrival rate, batching and model -> predicted latencies; Run sends real requests."
     w = widgets_library()
     desk = ServerDesk(mnist(train=False).images if images is None else images, services or {})
+    first = next(iter(_MODELS))
+    alone = desk.service(first).throughput(1)
     controls = dict(
-        rate=slider("arrivals (per second)", RATES, 100), max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64],
-                                                                           1),
+        rate=slider("arrivals (per second)", RATES, max((r for r in RATES if r < 0.95 * alone), default=RATES[0])),
+        max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64], 1),
         max_wait=slider("maximum wait (ms)", [0, 0.5, 1, 2, 5, 10, 20, 50, 100], 0),
-        model=w.Dropdown(options=list(_MODELS), value="ResNet-18", description="model",
+        model=w.Dropdown(options=list(_MODELS), value=first, description="model",
                          style={"description_width": "150px"}))
 
     def work(job: Job) -> str:

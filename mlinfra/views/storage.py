@@ -3,6 +3,7 @@
 # %% ../../nbs/views/07_storage.ipynb #w0700003
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -47,9 +48,14 @@ def draw_flights(
         drawing.text(116 + max(e for spans in group for _, e in spans) * scale, top - 8, "all read", size=11)
         top += 14
     drawing.line(110, top, 670, top)
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        drawing.text(110 + 560 * share, top + 16, duration_text(end * share), "middle", 11)
+    for tick in _ticks(end): drawing.text(110 + tick * scale, top + 16, duration_text(tick), "middle", 11)
     return drawing
+
+def _ticks(end: float) -> list[float]:
+    "Round times from 0 to at most `end`, four to nine of them."
+    power = 10.0 ** math.floor(math.log10(end))
+    step = power / 5 if end < 2 * power else power / 2 if end < 4 * power else power
+    return [step * i for i in range(math.floor(end / step * (1 + 1e-9)) + 1)]
 
 def _lanes(spans: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
     "The spans in as few lines as possible, without overlap in a line."
@@ -93,7 +99,8 @@ def plot_in_flight(
     "Reads a second over reads in flight: measured solid, predicted hollow, the error in percent."
     ax = axes(ax)
     ax.plot(frame.in_flight, frame.measured_per_s, "o-", color=COLORS["read"], label="measured")
-    ax.plot(frame.in_flight, frame.predicted_per_s, "o", ms=11, mfc="none", color=COLORS["wait"], label="Little's law")
+    ax.plot(frame.in_flight, frame.predicted_per_s, "o", ms=11, mfc="none", color=COLORS["wait"],
+            label="model: Little's law up to the limit")
     for n, top, error in zip(frame.in_flight, frame[["predicted_per_s", "measured_per_s"]].max(axis=1), frame.error):
         ax.annotate(f"{error:+.0%}", (n, top), (0, 9), textcoords="offset points", ha="center", fontsize=8)
     ax.set(xscale="log", ylim=(0, 1.3 * frame.predicted_per_s.max()))
@@ -150,7 +157,8 @@ def plot_staging(
         for way, color, style in looks:
             one.plot(frame.index, frame[way], style, color=COLORS[color], label=way, linewidth=2)
         label(one, "epochs", "" if place else "minutes per epoch, with copy", words).set_yscale("log")
-    ax[0].set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+    ticks = 1, 2, 5, 10, 20, 50, 100, 200
+    ax[0].set_yticks(ticks, [f"{tick}" for tick in ticks])
     ax[0].minorticks_off()
     handles = ax[0].get_lines()
     ax[0].figure.legend(handles, [line.get_label() for line in handles], loc="outside lower center", ncols=2,
@@ -238,8 +246,8 @@ def measure_storage(
     return measured.operations_per_s * size / image
 
 # %% ../../nbs/views/07_storage.ipynb #bd481e93
-_FLIGHTS = tuple(2**i for i in range(9))
-_BASE, _HIGH, _WIDE = 190, 145, 76  # of the picture: the bars' foot, their greatest height, the room of each
+_FLIGHTS = tuple(2**i for i in range(11))
+_BASE, _HIGH, _WIDE = 190, 145, 63  # of the picture: the bars' foot, their greatest height, the room of each
 
 def draw_rates(
     predicted:Mapping[int, float],  # reads in flight -> images/s
@@ -256,13 +264,13 @@ def draw_rates(
     else: drawing.text(20, 14, f"limit {_rate(limit)}, above this picture", size=11)
     for place, (n, rate) in enumerate(predicted.items()):
         left, color = 24 + _WIDE * place, COLORS["read" if n == chosen else "other"]
-        drawing.box(left, _BASE - rate * scale, 52, rate * scale, color, hollow=True)
+        drawing.box(left, _BASE - rate * scale, 48, rate * scale, color, hollow=True)
         if n in measured:
-            drawing.box(left + 8, _BASE - measured[n] * scale, 36, measured[n] * scale, COLORS["read"])
-            drawing.text(left + 26, _BASE + 36, f"off by {rate / measured[n] - 1:+.0%}", "middle", 10)
+            drawing.box(left + 8, _BASE - measured[n] * scale, 32, measured[n] * scale, COLORS["read"])
+            drawing.text(left + 24, _BASE + 36, f"off by {rate / measured[n] - 1:+.0%}", "middle", 10)
         high = max(rate, measured.get(n, 0.0)) * scale
-        if rate < 0.98 * limit or n == chosen: drawing.text(left + 26, _BASE - high - 5, _rate(rate), "middle", 11)
-        drawing.text(left + 26, _BASE + 18, f"▸ {n} ◂" if n == chosen else f"{n}", "middle", 12)
+        if rate < 0.98 * limit or n == chosen: drawing.text(left + 24, _BASE - high - 5, _rate(rate), "middle", 11)
+        drawing.text(left + 24, _BASE + 18, f"▸ {n} ◂" if n == chosen else f"{n}", "middle", 12)
     drawing.line(20, _BASE, 712, _BASE)
     return drawing.text(20, 228, "reads in flight; bars: images per second, dashed predicted, solid measured", size=11)
 

@@ -26,7 +26,7 @@ def test_storage_panel_predicts_measures_and_stops(open_cells):
     panel.says(describe_storage(STORAGES["object store"], 1_048_576, 1, shards))
     panel.press("image", "Home")
     panel.press("reads in flight", "End")
-    panel.says(describe_storage(STORAGES["object store"], 4_096, 256, shards))
+    panel.says(describe_storage(STORAGES["object store"], 4_096, 1_024, shards))
     panel.press("reads in flight", "Home")
     panel.button("Measure").click()
     panel.button("Stop").click()

@@ -432,14 +432,30 @@ def test_a_second_install_does_nothing(install, tmp_path):
     assert install("lab") == ("", []), "what `make test` installed holds what `make lab` needs"
 
 
+def program(path, script):
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
 @pytest.mark.parametrize("status, by_pip", [(0, False), (1, True)])
 def test_uv_installs_where_it_is_present_and_can(install, tmp_path, status, by_pip):
-    uv, said = tmp_path / "uv", tmp_path / "uv-calls"
-    uv.write_text(f'#!/bin/sh\necho "$@" >> {said}\nexit {status}\n')
-    uv.chmod(0o755)
+    said = tmp_path / "uv-calls"
+    program(tmp_path / "uv", f'echo "$@" >> {said}\nexit {status}')
     calls = install("lab")[1]
-    assert said.read_text() == "pip install --python .venv/bin/python -e .[lab] -c constraints.txt\n"
+    start, end = "pip install --python .venv/bin/python --index-strategy", "-e .[lab] -c constraints.txt\n"
+    assert said.read_text().startswith(start) and said.read_text().endswith(end)
     assert any("pip install" in c for c in calls) == by_pip
+
+
+def test_pip_fetches_uv_and_uv_asks_where_pip_would(install, tmp_path):
+    said, uv = tmp_path / "uv-calls", tmp_path / ".venv/bin/uv"
+    program(tmp_path / "made", f'echo "$@" >> {said}')
+    program(tmp_path / ".venv/bin/python", f"""case "$*" in
+      *"install -q uv"*) cp {tmp_path}/made {uv} ;;
+      *"config list"*) echo "global.index-url='https://a/simple'"; echo ":env:.find-links='/wheels'" ;;
+    esac""")
+    install("lab")
+    assert "--default-index=https://a/simple --find-links=/wheels -e .[lab]" in said.read_text()
 
 
 @pytest.mark.parametrize("name", ["settings.ini", "constraints.txt", "setup.py", "pyproject.toml"])

@@ -129,8 +129,8 @@ INNER = """
 ablation batch_search batches chains collectives.Group crops.random_box layer_costs loaders out_of_memory passes
 patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes rank_steps rawcache.RawCache.load
 reads.block_starts reads.read_block remedies resident sample_batches server.RequestQueue server.rows_of shards.Shard
-shards.mixed shards.read_shard stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork timeline tracker
-zero
+shards.mixed shards.read_shard stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork threads timeline
+tracker zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -182,6 +182,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("arithmetic.Stages.*", "zero", "a stage that costs nothing"),
     ("engine.queue.ServiceTime.*", "zero", "a server that costs nothing"),
     ("engine.queue.mean_wait.spread_seconds", "zero", "every batch takes as long"),
+    ("engine.neighbours.busy_neighbour.rest_seconds", "zero", "it never rests"),
     ("engine.patients.slow_*.*", "zero", "not slowed"),
     ("engine.sweeps.Blur.times", "zero", "not slowed"),
     ("engine.overlap.step_seconds.cpu_share", "zero", "loading that only waits"),

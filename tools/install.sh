@@ -112,7 +112,11 @@ pip_install() {
 
 # For Jupyter started from .venv: a chapter is saved as it is committed, if the dev extra (nbdev) is there to clean it.
 jupyter_hook() {
-  mkdir -p .venv/etc/jupyter
+  mkdir -p .venv/etc/jupyter .venv/share/jupyter/lab/settings
+  # JupyterLab does not ask whether it may fetch news, nor look for updates
+  cat > .venv/share/jupyter/lab/settings/overrides.json <<END
+{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
+END
   cat > .venv/etc/jupyter/jupyter_server_config.py <<END
 # Written by tools/install.sh.
 import importlib.util, sys, warnings

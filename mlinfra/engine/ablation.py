@@ -31,6 +31,7 @@ from .measure import Rounds, Stopwatch, median, rounds
 from .observers import Observers
 from .passes import Pass
 from .setup import make_optimizer
+from .threads import busy_seconds
 from .widgets import duration_text
 from ..data import to_float
 
@@ -738,7 +739,4 @@ def busy_words(
 
 def _cpu_seconds() -> tuple[float, float]:
     "Seconds of all cores so far, and of them those of this process and of children that have ended."
-    import psutil
-    times = psutil.cpu_times()
-    not_busy = ("idle", "iowait", "guest", "guest_nice")  # what guests take is counted in user as well
-    return sum(times) - sum(getattr(times, name, 0.0) for name in not_busy), sum(os.times()[:4])
+    return busy_seconds(), sum(os.times()[:4])

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from ..data import to_float
 from .checks import positive_int
 from .machine import keep_memory
-from ..models import source_cnn
+from .measure import median
+from ..models import GluonCNN
 
 # %% auto #0
 __all__ = ['MemoryCost', 'memory_cost']
@@ -19,10 +21,10 @@ __all__ = ['MemoryCost', 'memory_cost']
 # %% ../../nbs/engine/04_allocator.ipynb #a3bfc788
 @dataclass(frozen=True)
 class MemoryCost:
-    "What a training step of the source's network costs the memory system."
-    seconds:float      # wall clock of one step
-    cpu_seconds:float  # of all threads
-    page_faults:float  # pages that the system had to hand out
+    "What a training step of lesson 4's network costs the memory system."
+    seconds:float      # wall clock of one step, the median
+    cpu_seconds:float  # of all threads, the median
+    page_faults:float  # pages that the system had to hand out, the mean
 
 # %% ../../nbs/engine/04_allocator.ipynb #60ac9b25
 def memory_cost(
@@ -33,13 +35,18 @@ def memory_cost(
     steps = positive_int("steps", steps)
     if keep: keep_memory()
     torch.manual_seed(0)
-    model = source_cnn()
-    images, labels = torch.rand(64, 1, 28, 28), torch.randint(0, 10, (64,))
-    for i in range(steps + 5):
-        if i == 5: before = _counters()
-        model.zero_grad()
-        nn.functional.cross_entropy(model(images), labels).backward()
-    return MemoryCost(*((now - then) / steps for now, then in zip(_counters(), before)))
+    model = GluonCNN().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    images, labels = torch.randint(0, 256, (64, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (64,))
+    readings = []
+    for _ in range(steps + 5):
+        readings.append(_counters())
+        nn.functional.cross_entropy(model(to_float(images)), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    readings = [*readings, _counters()][5:]
+    wall, cpu = ([now - then for then, now in zip(column, column[1:])] for column in list(zip(*readings))[:2])
+    return MemoryCost(median(wall), median(cpu), (readings[-1][2] - readings[0][2]) / steps)
 
 def _counters() -> tuple[float, float, int]:
     "Wall clock, CPU time and page faults of this process so far."

@@ -3,11 +3,8 @@
 # %% ../../nbs/engine/08_patients.ipynb #aaf3dc3d
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,14 +18,13 @@ from .checks import positive_float, positive_int
 from .hardware import StorageModel
 from .jpegs import read_file
 from .loaders import batch_bytes, identity
-from .machine import usable_cores
 from .sweeps import Blur
 from ..models import GluonCNN
 from ..storage import SimulatedStorage
 
 # %% auto #0
-__all__ = ['PATIENTS', 'slow_read', 'Fetching', 'SlowBus', 'SlowCollate', 'Patient', 'validate_often', 'busy_neighbour',
-           'stranger', 'is_ailment_of_stranger']
+__all__ = ['PATIENTS', 'slow_read', 'Fetching', 'SlowBus', 'SlowCollate', 'Patient', 'validate_often', 'stranger',
+           'is_ailment_of_stranger']
 
 # %% ../../nbs/engine/08_patients.ipynb #9f2e448f
 def slow_read(
@@ -121,30 +117,6 @@ PATIENTS = {
     "copy-bound": Patient("transfer", _copy_bound, dict(device="cpu", transfer=SlowBus(50e6))),
     "validating often": Patient("between", _tiny_batch, dict(between=validate_often)),
 }
-
-# %% ../../nbs/engine/08_patients.ipynb #da7937c0
-_BUSY = """
-import sys, time
-while True:
-    end = time.monotonic() + float(sys.argv[1])
-    while time.monotonic() < end: pass
-    time.sleep(float(sys.argv[1]))
-"""
-
-@contextmanager
-def busy_neighbour(
-    seconds:float=0.7,         # that it computes, and then rests
-    processes:int|None=None,   # of one thread each; None: one for each core that may be used
-) -> Iterator[None]:
-    "Other processes that compute and rest in turn while the block runs."
-    positive_float("seconds", seconds)
-    count = usable_cores() if processes is None else positive_int("processes", processes)
-    with ExitStack() as running:
-        for _ in range(count):
-            process = subprocess.Popen([sys.executable, "-c", _BUSY, str(seconds)])
-            running.callback(process.wait)
-            running.callback(process.kill)
-        yield
 
 # %% ../../nbs/engine/08_patients.ipynb #1d112d1f
 def stranger() -> tuple[nn.Module, Any]:

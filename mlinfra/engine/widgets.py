@@ -233,7 +233,8 @@ def panel(
     w = widgets_library()
     words, picture = w.HTML(), w.HTML()
     words.add_class("mlinfra-words")
-    row = w.Box(list(controls.values()), layout=w.Layout(flex_flow="row wrap"))
+    row = w.Box([*controls.values(), _reset(controls), w.HTML(_STYLE, layout=w.Layout(display="none"))],
+                layout=w.Layout(flex_flow="row wrap", align_items="center"))
     box = _card()([row, words, picture, *extras])
     box.add_class("mlinfra-panel").add_class(f"mlinfra-{name}")
     in_turn = threading.RLock()  # reentrant: `update` may set a control
@@ -253,6 +254,21 @@ def panel(
     return box
 
 # %% ../../nbs/engine/00_widgets.ipynb #c34d8412
+_STYLE = """<style>
+body[data-jp-theme-light="false"] .mlinfra-pixels { filter: invert(0.93) hue-rotate(180deg); }
+</style>"""
+
+def _reset(controls: dict[str, ipywidgets.Widget]) -> ipywidgets.Button:
+    "A button that sets all controls to what they start with."
+    w, start = widgets_library(), {key: control.value for key, control in controls.items()}
+    button = w.Button(description="Reset", tooltip="set all controls to what they started with",
+                      layout=w.Layout(width="70px"))
+    def reset(_button: Any) -> None:
+        for _ in range(2):  # what one control may be set to can depend on another
+            for key, control in controls.items(): control.value = start[key]
+    button.on_click(reset)
+    return button
+
 @functools.cache
 def _card() -> type:
     "A box of widgets that stays visible as a still picture where no kernel runs."
@@ -293,7 +309,7 @@ def image_widget(
     "A picture that shrinks with the page and keeps its shape."
     w = widgets_library()
     layout = w.Layout(max_width="100%", object_fit="contain", align_self="flex-start")
-    return w.Image(value=png, format="png", layout=layout)
+    return w.Image(value=png, format="png", layout=layout).add_class("mlinfra-pixels")  # `_STYLE` turns it dark
 
 # %% ../../nbs/engine/00_widgets.ipynb #d7fb6bd0
 def widgets_library() -> ModuleType:
@@ -310,7 +326,7 @@ def labelled(
     "A control with its text on the left; all are equally wide, so that they stand in columns."
     w = widgets_library()
     look = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
-    return getattr(w, kind)(description=text, **look, **traits)
+    return getattr(w, kind)(description=text, tooltip=text, **look, **traits)
 
 def _plain(value: Any) -> str: return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 

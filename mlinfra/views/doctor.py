@@ -92,7 +92,8 @@ def plot_rounds(
         ax.vlines(median(rounds[stage]), row - 0.35, row + 0.35, color="black", linewidth=2)
     ax.set(yticks=range(len(rounds.columns)), yticklabels=rounds.columns, ylim=(len(rounds.columns) - 0.5, -0.5))
     ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
-    return label(ax, "milliseconds of a step" + (f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""))
+    far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
+    return label(ax, f"milliseconds of a step{far}")
 
 def plot_differences(
     one_after_the_other:Sequence[float],  # milliseconds; each should be 0

@@ -3,25 +3,30 @@
 # %% ../../nbs/views/04_training.ipynb #6105cce3
 from __future__ import annotations
 
+import base64
 import math
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..data import BatchLoader, Images, mnist
 from ..engine.autocast import supported_precisions
-from ..engine.machine import pick_device
+from ..engine.machine import pick_device, usable_cores
+from ..engine.neighbours import busy_neighbour
 from ..models import GluonCNN
-from ..training import Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
-from ..engine.widgets import COLORS, Canvas, Job, Stopped
-from ..engine.widgets import axes, choose, figure, image_widget, label, labelled, release_after_cells, slider
-from ..engine.widgets import status_html, widgets_library
+from ..training import PHASES, Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
+from ..engine.widgets import COLORS, Canvas, Job, Stopped, Svg
+from ..engine.widgets import axes, checkbox, choose, count_text, figure, image_widget, label, labelled
+from ..engine.widgets import release_after_cells, slider, status_html, widgets_library
 
 # %% auto #0
-__all__ = ['plot_phases', 'plot_loss', 'Studio', 'studio_panel']
+__all__ = ['EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'HELD_BACK', 'plot_phases', 'plot_loss', 'draw_phases',
+           'plot_each_step', 'draw_crowding', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
 if TYPE_CHECKING:
@@ -60,6 +65,84 @@ def plot_loss(
     ax.set_yscale("log")
     return label(ax, "thousand samples seen", "training loss (nats)")
 
+# %% ../../nbs/views/04_training.ipynb #78459874
+def draw_phases(
+    rows:Mapping[str, Mapping[str, float]],  # name of a run -> phase -> milliseconds of a step
+) -> Svg:
+    "A bar for each run, divided into phases, all on one scale."
+    longest = max(max(sum(row.values()) for row in rows.values()), 1e-9)
+    drawing, scale = Svg(720, 40 * len(rows) + 30, "milliseconds of each phase of a step"), 460 / longest
+    for place, (name, row) in enumerate(rows.items()):
+        left, y = 170.0, 40 * place + 4
+        drawing.text(0, y + 20, name)
+        for phase, ms in row.items():
+            drawing.box(left, y, ms * scale, 28, COLORS[phase])
+            left += ms * scale
+        drawing.text(left + 6, y + 20, f"{sum(row.values()):.1f} ms")
+    for place, phase in enumerate(PHASES):
+        drawing.box(170 + 100 * place, 40 * len(rows) + 11, 12, 12, COLORS[phase])
+        drawing.text(187 + 100 * place, 40 * len(rows) + 22, phase)
+    return drawing
+
+# %% ../../nbs/views/04_training.ipynb #8b3faf97
+def plot_each_step(
+    steps:Sequence[Mapping[str, float]],  # phase -> milliseconds, one for each step
+    ax:Axes|None=None,                    # where to draw
+) -> Axes:
+    "A thin bar for each step, divided into phases."
+    ax, bottom = axes(ax, height=2.4), [0.0] * len(steps)
+    for phase in PHASES:
+        ms = [step[phase] for step in steps]
+        ax.bar(range(len(steps)), ms, 1.0, bottom, color=COLORS[phase], label=phase)
+        bottom = [a + b for a, b in zip(bottom, ms)]
+    ax.legend(ncols=5, frameon=False, fontsize=8, loc="upper right")
+    ax.set_xlim(-0.5, len(steps) - 0.5)
+    ax.set_ylim(0, 1.2 * max(bottom))
+    return label(ax, "step", "milliseconds")
+
+# %% ../../nbs/views/04_training.ipynb #5a2cafb4
+def draw_crowding() -> Svg:
+    "Two operations on two cores: alone, and beside a program that takes a turn on the second core."
+    drawing = Svg(720, 250, "Two threads on two cores: alone an operation ends at once, beside a neighbour one thread "
+                  "waits while the other one spins")
+    ours, theirs, spin, unit = COLORS["forward"], COLORS["other"], COLORS["read"], 60.0
+    rows = [("alone", "core 1", [(0, 1, ours), (1, 1, ours)]), ("", "core 2", [(0, 1, ours), (1, 1, ours)]),
+            ("with a neighbour", "core 1", [(0, 1, ours), (1, 3.5, spin), (4.5, 1, ours)]),
+            ("", "core 2", [(0, 0.4, ours), (0.4, 3.5, theirs), (3.9, 0.6, ours), (4.5, 1, ours)])]
+    for place, (title, core, pieces) in enumerate(rows):
+        y = 24 + 34 * place + 42 * (place // 2)
+        if title: drawing.text(0, y - 8, title)
+        drawing.text(0, y + 18, core)
+        for start, length, color in pieces: drawing.box(60 + unit * start, y, unit * length - 2, 26, color)
+    for time_, top in ((1, 20), (2, 20), (4.5, 96 + 34), (5.5, 96 + 34)):
+        drawing.line(59 + unit * time_, top, 59 + unit * time_, top + 70)
+    for end, y in ((2, 62), (5.5, 172)): drawing.text(66 + unit * end, y, "two operations done")
+    for place, (words, color) in enumerate((("our threads work", ours), ("ours waits in a loop", spin),
+                                            ("the neighbour", theirs))):
+        drawing.box(60 + 180 * place, 228, 12, 12, color)
+        drawing.text(77 + 180 * place, 239, words)
+    return drawing
+
+# %% ../../nbs/views/04_training.ipynb #e570f394
+def plot_step_times(
+    runs:Mapping[str, History],         # name -> run
+    busy:tuple[int, int]|None=None,     # first and last step beside a neighbour
+    window:int=9,                       # steps averaged into one point
+    ax:Axes|None=None,                  # where to draw
+) -> Axes:
+    "The milliseconds of a step over the run, a line for each run."
+    ax = axes(ax, height=2.6)
+    for (name, history), color in zip(runs.items(), (COLORS["wait"], COLORS["forward"], COLORS["update"])):
+        ms = [1000 * step.seconds for step in history.steps[3:]]  # the first ones warm up
+        around = [ms[max(0, i - window // 2):i + window // 2 + 1] for i in range(len(ms))]
+        ax.plot(range(3, len(ms) + 3), [sum(some) / len(some) for some in around], color=color, label=name)
+    if busy is not None:
+        ax.axvspan(*busy, color="#eeeeee", zorder=0)
+        ax.text(sum(busy) / 2, 0.97, "neighbour", ha="center", va="top", transform=ax.get_xaxis_transform(), fontsize=9)
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False, fontsize=8, loc="upper right")
+    return label(ax, "step", f"milliseconds (mean of {window})")
+
 # %% ../../nbs/views/04_training.ipynb #9fd66c41
 class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
@@ -70,14 +153,17 @@ class _StudioView:
             momentum=labelled("FloatSlider", "momentum", value=0.0, min=0, max=0.99, step=0.01),
             batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
             precision=choose("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
-            epochs=labelled("IntSlider", "epochs", value=3, min=1, max=20))
+            epochs=labelled("IntSlider", "epochs", value=3, min=1, max=20),
+            auto=checkbox('threads="auto" (next run)'))
         self.start, self.pause, self.stop = (self._button(text) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
-        self.words = w.HTML(status_html("Press Start."))
+        self.neighbour = w.ToggleButton(description="Busy neighbour", layout=w.Layout(width="150px"),
+                                        tooltip="another program that computes without a pause")
+        self.words = w.HTML(status_html(f"Press Start. The curves are an example from another machine ({EXAMPLE_OF})."))
         self.words.add_class("mlinfra-words")
         self.picture = image_widget(canvas.png())
-        self.widget = w.VBox([w.Box(list(self.controls.values()), layout=w.Layout(flex_flow="row wrap")),
-                              w.HBox([self.start, self.pause, self.stop]), self.words, self.picture])
+        self.widget = _card()([w.Box(list(self.controls.values()), layout=w.Layout(flex_flow="row wrap")),
+                               w.HBox([self.start, self.pause, self.stop, self.neighbour]), self.words, self.picture])
         self.widget.add_class("mlinfra-panel").add_class("mlinfra-studio")
         self.set_buttons(busy=False, paused=False)
 
@@ -89,7 +175,16 @@ class _StudioView:
         "Enable what makes sense now."
         self.start.disabled, self.pause.disabled, self.stop.disabled = busy, not busy, not busy
         self.pause.description = "Resume" if paused else "Pause"
-        self.controls["epochs"].disabled = busy
+        self.controls["epochs"].disabled = self.controls["auto"].disabled = busy
+
+def _card() -> type:
+    "A box that stays visible as its picture where no kernel runs."
+    class Card(widgets_library().VBox):
+        def _repr_mimebundle_(self, **kw: Any) -> dict[str, Any]:
+            still = base64.b64encode(self.children[3].value).decode()
+            return super()._repr_mimebundle_(**kw) | {"image/png": still}
+
+    return Card
 
 # %% ../../nbs/views/04_training.ipynb #e9f574dd
 class Studio:
@@ -97,9 +192,9 @@ class Studio:
     def __init__(
         self,
         train:Images,           # to learn from
-        test:Images,            # to measure accuracy on
+        valid:Images,           # to measure accuracy on
     ):
-        self.train, self.test, self.job = train, test, None
+        self.train, self.valid, self.job = train, valid, None
         self.paused, self._clicks = threading.Event(), threading.RLock()  # two clicks may come in two threads
         self.canvas = _StudioPicture()
         self.view = _StudioView(self.canvas)
@@ -107,6 +202,8 @@ class Studio:
         self.view.start.on_click(lambda _: self.on_start_clicked())
         self.view.pause.on_click(lambda _: self.on_pause_clicked())
         self.view.stop.on_click(lambda _: self.on_stop_clicked())
+        self.neighbours, self._bell = ExitStack(), None
+        self.view.neighbour.observe(lambda change: self.set_neighbour(change["new"]), names="value")
         self.widget.studio = self
         release_after_cells()
 
@@ -132,13 +229,31 @@ class Studio:
         "End the run after its current step; harmless when there is none."
         if self.job: self.job.stop()
 
+    def set_neighbour(self, busy: bool) -> None:
+        "Start busy programs, one for each two cores, or end them; they end by themselves after two minutes."
+        with self._clicks:
+            if self._bell is not None: self._bell.cancel()
+            self.neighbours.close()
+            self._bell = None
+            if not busy: return
+            self.neighbours.enter_context(busy_neighbour(processes=max(1, usable_cores() // 2), rest_seconds=0))
+            self._bell = threading.Timer(120, lambda: setattr(self.view.neighbour, "value", False))
+            self._bell.daemon = True
+            self._bell.start()
+
+    def close(self) -> None:
+        "End the run and the neighbours."
+        self.on_stop_clicked()
+        self.view.neighbour.value = False
+
     def _train(self, job: Job) -> History:
         torch.manual_seed(0)
         value = {key: control.value for key, control in self.controls.items()}
         model, loader = GluonCNN(), BatchLoader(self.train, value["batch_size"], shuffle=True, seed=0)
         optimizer = sgd(model.to(pick_device()), value["lr"], value["momentum"])
         return fit(model, loader, epochs=value["epochs"], optimizer=optimizer, precision=value["precision"],
-                   observers=[_StudioObserver(self, job, loader)], progress=False)
+                   observers=[_StudioObserver(self, job, loader)], threads="auto" if value["auto"] else None,
+                   progress=False)
 
     def _ended(self, job: Job) -> None:
         stopped = isinstance(job.error, Stopped)
@@ -153,16 +268,26 @@ class Studio:
         self.words.value = status_html(words)
 
 # %% ../../nbs/views/04_training.ipynb #f84ba28b
+EXAMPLE_OF = "Intel Xeon, 2 cores, 22 November 2026"
+EXAMPLE_LOSSES = [
+    (1.92, 2.07), (3.84, 0.98), (5.76, 0.529), (7.68, 0.391), (9.6, 0.349), (11.52, 0.262), (13.44, 0.233),
+    (15.36, 0.195), (17.28, 0.21), (19.2, 0.167), (21.12, 0.153), (23.04, 0.124), (24.96, 0.156), (26.88, 0.119),
+    (28.8, 0.117), (30.72, 0.118), (32.64, 0.153), (34.56, 0.0782), (36.48, 0.0998), (38.4, 0.136),
+    (40.32, 0.0971), (42.24, 0.0837), (44.16, 0.0847), (46.08, 0.0832), (48, 0.0963), (49.92, 0.0702)]
+EXAMPLE_ACCURACIES = [
+    (6.4, 84.6), (12.8, 91.2), (19.2, 95.1), (25.6, 95.9), (32, 94.1), (38.4, 96.7), (44.8, 97.4), (50, 97.76)]
+
 class _StudioPicture:
-    "Loss and test accuracy over the samples seen."
+    "Loss and validation accuracy over the samples seen; at first those of an example."
     def __init__(self):
         fig, (self.left, self.right) = figure(8, 2.8, 1, 2)
         label(self.left, "thousand samples seen", "training loss (nats)").set(yscale="log", ylim=(1e-3, 10))
-        label(self.right, "thousand samples seen", "test accuracy (%)").set(ylim=(80, 100))
+        label(self.right, "thousand samples seen", "validation accuracy (%)").set(ylim=(80, 100))
         self.loss, = self.left.plot([], [], color=COLORS["forward"])
         self.accuracy, = self.right.plot([], [], color=COLORS["update"], marker=".")
         self.canvas, self.words = Canvas(fig, [self.loss, self.accuracy]), ""
-        self.reset(1.0)
+        self.reset(EXAMPLE_ACCURACIES[-1][0])
+        self.losses, self.accuracies = list(EXAMPLE_LOSSES), list(EXAMPLE_ACCURACIES)
 
     def reset(self, thousands: float) -> None:
         "Empty axes for a run over so many thousand samples."
@@ -184,7 +309,7 @@ class _StudioObserver:
     def __init__(self, studio: Studio, job: Job, loader: BatchLoader):
         self.studio, self.job, self.loader = studio, job, loader
         self.seen, self.recent, self.shown, self.accuracy = 0, deque(maxlen=20), 0.0, math.nan
-        self.quick = Images(studio.test.images[:1_000], studio.test.labels[:1_000])
+        self.quick = Images(studio.valid.images[:1_000], studio.valid.labels[:1_000])
 
     def on_step(self, run: Run, step: Step) -> None:
         "Apply learning rate and momentum, show what is new, hold while paused, stop when asked."
@@ -199,8 +324,8 @@ class _StudioObserver:
         self._obey(run)
 
     def on_epoch(self, run: Run, epoch: Epoch) -> None:
-        "Measure on the whole test set; apply batch size and precision."
-        if not run.stopping: self._measure(evaluate(run.model, self.studio.test))
+        "Measure on all validation images; apply batch size and precision."
+        if not run.stopping: self._measure(evaluate(run.model, self.studio.valid))
         controls = self.studio.controls
         self.loader.batch_size, run.precision = controls["batch_size"].value, controls["precision"].value
         self._show(run, run.history.steps[-1])
@@ -218,12 +343,13 @@ class _StudioObserver:
     def _words(self, run: Run, step: Step) -> str:
         seconds, samples = sum(s.seconds for s in self.recent), sum(s.samples for s in self.recent)
         waiting = sum(s.wait for s in self.recent) / seconds
-        accuracy = "" if math.isnan(self.accuracy) else f"test accuracy {self.accuracy:.1%}, "
+        accuracy = "" if math.isnan(self.accuracy) else f"validation accuracy {self.accuracy:.1%}, "
         at = f"Epoch {step.epoch + 1} of {run.epochs}, iteration {step.iteration + 1:,}: "
         loss = f"loss {step.loss:.3f}, {accuracy}"
         pace = f"{samples / seconds:,.0f} images/s, waiting {waiting:.1%} of the time. "
         sick = "" if math.isfinite(step.loss) else " The loss is no longer a number: Stop, lower the rate, Start."
-        return f"{at}{loss}{pace}Batch {self.recent[-1].samples}, {run.precision}.{sick}"
+        how = f"Batch {self.recent[-1].samples}, {run.precision}, {count_text(torch.get_num_threads(), 'thread')}."
+        return f"{at}{loss}{pace}{how}{sick}"
 
     def _obey(self, run: Run) -> None:
         try:
@@ -235,15 +361,17 @@ class _StudioObserver:
 
 # %% ../../nbs/views/04_training.ipynb #0ab9ed6a
 _STUDIOS: list[Studio] = []
+HELD_BACK = 10_000  # of MNIST's training images, for validation
 
 def studio_panel(
-    train:Images|None=None,  # None: MNIST's training set
-    test:Images|None=None,   # None: MNIST's test set
+    train:Images|None=None,  # None: MNIST's training set but its last 10,000 images
+    valid:Images|None=None,  # None: those
 ) -> ipywidgets.VBox:
-    "A panel that trains live: Start, Pause, Stop, and sliders that act while it runs."
-    while _STUDIOS: _STUDIOS.pop().on_stop_clicked()
-    train, test = mnist() if train is None else train, mnist(train=False) if test is None else test
-    if not len(train) or not len(test):
-        raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
-    _STUDIOS.append(Studio(train, test))
+    "A panel that trains live: Start, Pause, Stop, sliders that act while it runs, and a busy neighbour."
+    while _STUDIOS: _STUDIOS.pop().close()
+    if train is None: train = Images(mnist().images[:-HELD_BACK], mnist().labels[:-HELD_BACK])
+    if valid is None: valid = Images(mnist().images[-HELD_BACK:], mnist().labels[-HELD_BACK:])
+    if not len(train) or not len(valid):
+        raise ValueError(f"train and valid must hold images, got {len(train)} and {len(valid)}")
+    _STUDIOS.append(Studio(train, valid))
     return _STUDIOS[-1].widget

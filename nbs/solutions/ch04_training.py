@@ -12,3 +12,8 @@ class StopWhenSick:
 def accumulate(model, micro_batches, loss_fn):
     samples = sum(len(x) for x, _ in micro_batches)
     for x, y in micro_batches: (loss_fn(model(x), y) * len(x) / samples).backward()
+
+
+def threads_left(cores, seconds, busy, own):
+    others = (busy - own) / seconds
+    return min(cores, max(1, round(cores - others)))

@@ -27,6 +27,7 @@ import inference
 import parallel
 import patients
 import stages
+import threads
 from peers import PEERS, ROOT
 from stages import FULL
 
@@ -168,6 +169,11 @@ def micro_marks(results: dict[str, Any]) -> list[Mark]:
             Mark("the same between real steps, out of the caches", costs["in_training_share"], 0.005)]
 
 
+def threads_marks(results: dict[str, Any]) -> list[Mark]:
+    return [Mark(f'threads="auto" / the better fixed number, {name.removesuffix(", auto")}', row["ratio"], 1.1)
+            for name, row in results["threads"].items() if name.endswith(", auto")]
+
+
 def accuracy_marks(results: dict[str, Any]) -> list[Mark]:
     least = {"recipe(), 1 epoch": 0.985, "recipe(), 2 epochs": 0.99}
     return [Mark(f"{recipe}: least test accuracy over seeds", results["accuracy"][recipe]["min"], bound, least=True)
@@ -265,6 +271,7 @@ def resnet50_marks(results: dict[str, Any]) -> list[Mark]:
 STAGES = {stage.name: stage for stage in (
     Stage("epoch", {"epoch": stages.epoch}, epoch_marks),
     Stage("accuracy", {"accuracy": stages.accuracy, "selection": stages.selection}, accuracy_marks),
+    Stage("threads", {"threads": threads.threads}, threads_marks),
     Stage("sweep", {"sweep": stages.sweep}, show=rows_by_workers),
     Stage("import", {"import": stages.imports}, import_marks, column_of),
     Stage("micro", {"micro": stages.micro}, micro_marks, column_of),

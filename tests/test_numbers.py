@@ -185,6 +185,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.neighbours.busy_neighbour.rest_seconds", "zero", "it never rests"),
     ("engine.patients.slow_*.*", "zero", "not slowed"),
     ("engine.sweeps.Blur.times", "zero", "not slowed"),
+    ("engine.overlap.step_seconds.cpu_share", "zero", "loading that only waits"),
     ("engine.specs.ModelSpec.*", "zero", "a model that costs nothing"),
     ("engine.hardware.*bytes", "zero", "an empty message"),
     ("engine.hardware.StorageModel.*.bytes", "half", "a mean of sizes"),
@@ -435,7 +436,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.specs.TransformerSpec.kv_heads engine.sweeps.sweep_rows.repeats
         engine.tensor_costs.TensorParallelCost.* engine.tensor_costs.fit_device.* engine.tensor_timing.block_seconds.*
         engine.transformer.*.kv_heads models.ResNet.in_channels pipeline.least_limit.* sharding.*.shard_size
-        storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip workers.fit_curve.cores
+        storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip engine.overlap.watch_epoch.*
+        engine.worker_curve.fit_curve.cores
     """.split()),
 ]
 

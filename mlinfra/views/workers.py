@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,18 +12,91 @@ from ..data import Images, mnist
 from ..engine.checks import ceil_div
 from ..engine.machine import usable_cores
 from ..engine.measure import median, timed
+from ..engine.overlap import BatchSpan, simulate_overlap, step_seconds
 from ..engine.sweeps import Blur, SweepRow, SweepTask, check_workers, summarise, sweep_rows
-from ..engine.widgets import COLORS, Canvas, Job, RunButton, axes, duration_text, figure, label, panel, slider
-from ..workers import PUBLISHED, WorkerCurve, fit_curve, verdict
+from ..engine.widgets import (COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label,
+                                    panel, slider)
+from ..engine.worker_curve import WorkerCurve, fit_curve
+from ..workers import PUBLISHED, verdict
 
 # %% auto #0
-__all__ = ['error_text', 'plot_sweep', 'SweepDesk', 'blur_cost', 'workers_panel']
+__all__ = ['draw_timelines', 'timeline_panel', 'error_text', 'plot_steps', 'plot_sweep', 'plot_bill', 'example_sweep',
+           'SweepDesk', 'blur_cost', 'workers_panel']
 
 # %% ../../nbs/views/06_workers.ipynb #u0600004
 if TYPE_CHECKING:
     import ipywidgets
     import pandas as pd
     from matplotlib.axes import Axes
+
+# %% ../../nbs/views/06_workers.ipynb #bd385d55
+def draw_timelines(
+    timelines:Mapping[str, Sequence[BatchSpan]],  # words -> who loads and computes which batch when
+    horizon_seconds:float|None=None,              # what comes later is not drawn; None: all is drawn
+) -> Svg:
+    "Who works when: a row for the device and one for each process that loads, a box for each batch."
+    horizon = horizon_seconds or max(span.end_seconds for spans in timelines.values() for span in spans)
+    height = sum(34 + 26 * len(_rows(spans)) for spans in timelines.values()) + 30
+    drawing, y = Svg(720, height, f"who works when: {', '.join(timelines)}"), 0.0
+    for words, spans in timelines.items():
+        drawing.text(0, y + 16, words, size=13)
+        y += 24
+        for worker in _rows(spans):
+            drawing.text(0, y + 16, _ROW_NAMES.get(worker, f"worker {worker}"))
+            for span in spans:
+                if span.worker == worker: _draw_span(drawing, span, y, horizon)
+            y += 26
+        y += 10
+    _draw_clock(drawing, y, horizon)
+    return drawing
+
+_LEFT, _WIDE = 120.0, 575.0  # pixels, of the time axis
+_ROW_NAMES = {None: "device", -1: "training process"}
+
+def _rows(spans: Sequence[BatchSpan]) -> list[int | None]:
+    "The device first, then those who load."
+    return [None, *sorted({span.worker for span in spans} - {None})]
+
+def _draw_span(drawing: Svg, span: BatchSpan, y: float, horizon: float) -> None:
+    "A box with the number of the batch, cut at the horizon."
+    start, end = (_LEFT + _WIDE * min(t / horizon, 1.0) for t in (span.start_seconds, span.end_seconds))
+    if start >= _LEFT + _WIDE: return
+    computes = span.worker is None
+    drawing.box(start, y, max(end - start - 1, 0.5), 22, COLORS["compute" if computes else "read"])
+    if end - start < 8 * len(str(span.batch)) + 4: return
+    drawing.text((start + end) / 2, y + 16, str(span.batch), "middle", 12, "white" if computes else "#222222")
+
+def _draw_clock(drawing: Svg, y: float, horizon: float) -> None:
+    "A time axis in milliseconds."
+    step = next(s for e in range(-3, 6) for m in (1, 2, 5) if (s := m * 10.0**e) >= 1000 * horizon / 7)
+    drawing.line(_LEFT, y, _LEFT + _WIDE, y)
+    for i in range(int(1000 * horizon / step) + 1):
+        x = _LEFT + _WIDE * i * step / (1000 * horizon)
+        drawing.line(x, y, x, y + 4)
+        drawing.text(x, y + 18, f"{i * step:g}" if i else "0 ms", "middle")
+
+# %% ../../nbs/views/06_workers.ipynb #962676f1
+def timeline_panel() -> ipywidgets.VBox:
+    "A panel: workers, cores, milliseconds of loading and computing -> who works when. Simulated."
+    controls = dict(
+        workers=slider("workers", range(9), 1),
+        cores=slider("cores for workers", [1, 2, 4, 8], 4),
+        load_ms=slider("loading a batch (ms)", [5, 10, 20, 40, 60, 80, 120, 160], 60),
+        compute_ms=slider("computing a batch (ms)", [10, 20, 40, 60, 80, 120, 160], 40),
+    )
+    return panel(controls, _show_overlap, "timeline")
+
+def _show_overlap(workers: int, cores: int, load_ms: int, compute_ms: int) -> tuple[str, Svg]:
+    "Words and picture for one position of the sliders."
+    load, compute = load_ms / 1000, compute_ms / 1000
+    horizon = 6 * (load + compute)  # in which no workers manage six batches
+    spans = simulate_overlap(load, compute, workers, cores, batches=math.ceil(horizon / compute) + 2 * workers)
+    step = step_seconds(load, compute, workers, cores)
+    done = sum(span.worker is None and span.end_seconds <= horizon + 1e-9 for span in spans)
+    words = (f"A step takes {duration_text(step)}, and the device works {compute / step:.0%} of the time. "
+             f"In the first {duration_text(horizon)}: {count_text(done, 'batch', 'batches')}.")
+    title = f"{count_text(workers, 'worker')} on {count_text(cores, 'core')} (simulated)"
+    return words, draw_timelines({title: spans}, horizon)
 
 # %% ../../nbs/views/06_workers.ipynb #2dbe4306
 def error_text(
@@ -35,6 +108,23 @@ def error_text(
     error = f"{predicted / measured - 1:+.0%}"
     if not fitted: return error
     return "fitted" if error in ("+0%", "-0%") else f"fitted, {error}"
+
+# %% ../../nbs/views/06_workers.ipynb #94ee97c2
+def plot_steps(
+    measured:Mapping[int, float],   # number of workers -> milliseconds of a step
+    predicted:Mapping[int, float],  # of the same numbers
+    ax:Axes|None=None,              # where to draw
+) -> Axes:
+    "Milliseconds of a step over workers: measured solid, predicted hollow, the error beside them."
+    ax = axes(ax, height=2.6)
+    ax.plot(list(measured), list(measured.values()), "o-", color=COLORS["forward"], label="measured")
+    ax.plot(list(predicted), list(predicted.values()), "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
+    for n, real in measured.items():
+        words = error_text(predicted[n], real, False).replace("-0%", "0%").replace("+0%", "0%")
+        ax.annotate(words, (n, max(real, predicted[n])), (0, 9), textcoords="offset points", ha="center", fontsize=8)
+    ax.set(ylim=(0, 1.2 * max(*measured.values(), *predicted.values())), xticks=list(measured))
+    ax.legend(frameon=False, fontsize=8, loc="upper right")
+    return label(ax, "workers", "a step (ms)")
 
 # %% ../../nbs/views/06_workers.ipynb #cebb93a1
 def plot_sweep(
@@ -52,12 +142,43 @@ def plot_sweep(
         ax.plot(frame.workers, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
     for i, (n, guess, real) in enumerate(zip(frame.workers, guesses, frame.train_seconds)):
         place = n, max(guess, real)
-        ax.annotate(error_text(guess, real, fitted=i < 2), place, (0, 10), textcoords="offset points", ha="center",
-                    fontsize=8)
-    ax.set_ylim(0, 1.25 * max([*frame.train_high, *guesses]))
+        ax.annotate(error_text(guess, real, fitted=i < 2), place, (8, 4), textcoords="offset points", fontsize=8)
+    ax.set_ylim(0, 1.3 * max([*frame.train_high, *guesses]))
+    ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
     ax.set_xticks(list(frame.workers))
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
+    ax.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)
     return label(ax, "workers", "training (seconds)")
+
+# %% ../../nbs/views/06_workers.ipynb #2fc7c724
+def plot_bill(
+    frame:pd.DataFrame,   # from `sweep_workers`
+    ax:Axes|None=None,    # where to draw
+) -> Axes:
+    "Where the time of a run went, in milliseconds for each of its steps: a bar for each number of workers."
+    usual = frame.wait_seconds + frame.busy_seconds
+    parts = dict(waiting=frame.wait_seconds, computing=frame.busy_seconds,
+                 rest=(frame.train_seconds / frame.iterations - usual).clip(lower=0))
+    colors = dict(waiting=COLORS["wait"], computing=COLORS["compute"], rest=COLORS["other"])
+    ax, names, left = axes(ax, height=0.9 + 0.55 * len(frame)), [f"{n} workers" for n in frame.workers], 0.0
+    for part, seconds in parts.items():
+        ms = 1000 * seconds
+        ax.barh(names, ms, 0.55, left=left, color=colors[part])
+        left = left + ms
+    for i, row in enumerate(zip(*parts.values())):
+        _name_parts(ax, i, [1000 * seconds for seconds in row], max(left))
+    ax.invert_yaxis()
+    label(ax, "ms of the run for each step").grid(axis="y", visible=False)
+    entries = [ax.barh([names[0]], [0], color=color) for color in colors.values()]
+    ax.legend(entries, ["waiting for the batch", "computing", "start, end and slow steps"], frameon=False, fontsize=8,
+              loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+    return ax
+
+def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float) -> None:
+    "Milliseconds, written into the parts that are wide enough."
+    left = 0.0
+    for ms in parts:
+        if ms > 0.05 * widest: ax.text(left + ms / 2, row, f"{ms:.1f}", ha="center", va="center", color="white")
+        left += ms
 
 # %% ../../nbs/views/06_workers.ipynb #0e0c12dc
 class _SweepPicture:
@@ -85,15 +206,16 @@ class _SweepPicture:
         self.predicted.set_data(list(guess), list(guess.values()))
         alone = real.get(0) or guess.get(0) or math.nan
         self.published.set_data(list(PUBLISHED), [alone * train / PUBLISHED[0][0] for train, _ in PUBLISHED.values()])
+        top = 1.2 * max([*real.values(), *guess.values(), 0.8])
         for n, note in zip(self.workers, self.notes):
             both = n in real and n in guess
             words = error_text(guess[n], real[n], n in self.workers[:2]) if both else ""
-            note.set(text=words, y=1.06 * max(guess[n], real[n]) if both else 0)
-        self._grow(1.2 * max([*real.values(), *guess.values(), 0.8]))
+            note.set(text=words, y=1.04 * max(guess[n], real[n]) + top / 40 if both else 0)
+        self._grow(top)
         return self.canvas
 
     def _grow(self, needed: float) -> None:
-        limit = next(x * 10**e for e in range(6) for x in (1, 2, 5) if x * 10**e >= needed)
+        limit = next(x * 10**e for e in range(6) for x in (1, 1.5, 2, 3, 5) if x * 10**e >= needed)
         if self.ax.get_ylim()[1] != limit:
             self.ax.set_ylim(0, limit)
             self.canvas.redraw()
@@ -127,6 +249,19 @@ class _Swept:
         alone, least = duration_text(seconds[0]), duration_text(seconds[best])
         return f"Evaluation takes {alone} without workers, least with {best}: {least}."
 
+_EXAMPLE_ON = "Intel Xeon, 2 cores, 22 November 2026"
+_EXAMPLE = {  # workers -> seconds: training, evaluation, start-up; of a step: waiting, computing, CPU
+    0: (1.232, 0.293, 0.0018, 0.001619, 0.010534, 0.023618), 2: (2.029, 0.491, 0.0189, 0.001982, 0.016183, 0.030141),
+    4: (1.773, 0.457, 0.0135, 0.002358, 0.012962, 0.026529), 6: (1.713, 0.520, 0.0132, 0.001856, 0.012619, 0.025533),
+    8: (2.030, 0.688, 0.0034, 0.001930, 0.014998, 0.028874),
+}
+
+def example_sweep() -> _Swept:
+    "The panel's first position, as it was measured once."
+    rows = tuple(SweepRow(n, train, evaluation, 0.0, wait / (wait + busy), startup, wait, busy, cpu, 100, 0.0)
+                 for n, (train, evaluation, startup, wait, busy, cpu) in _EXAMPLE.items())
+    return _Swept(0, 6_400, 0.0, rows, fit_curve(summarise(rows[:2]), 2))
+
 def _prediction_text(curve: WorkerCurve, most: int) -> str:
     "What a curve promises, in words."
     best, alone = curve.best(most), curve.train_seconds(0)
@@ -152,6 +287,10 @@ class SweepDesk:
     def show(self, blurs: int, images: int) -> tuple[str, Canvas]:
         "Words and picture for a slider position."
         last, images = self.last, min(images, len(self.train))
+        if last is None and (blurs, images, self.workers) == (0, 6_400, tuple(_EXAMPLE)):
+            example = example_sweep()
+            words = f"{self._invitation()} This is an example of the result, from another machine ({_EXAMPLE_ON})."
+            return words, self.picture.place(example.curve, example.rows)
         if last is None or last.curve is None:
             return self._invitation(), self.picture.place(None, last.rows if last else ())
         curve, same = last.curve_at(blurs, images), (blurs, images) == (last.blurs, last.images)

@@ -42,3 +42,17 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
     panel.button("Stop").click()
     wait_until(lambda: panel.status() == "Stopped.", "the sweep stops", 60)
     wait_until(lambda: jobs(notebook) == "[]", "no thread is left")
+
+
+def test_the_timeline_follows_its_sliders(open_cells):
+    panel = Panel(open_cells("from mlinfra.views.workers import timeline_panel\ntimeline_panel()"), "timeline")
+    panel.says("A step takes 60 ms, and the device works 67% of the time.")
+    before = panel.picture()
+    panel.press("workers", "Home")
+    panel.says("A step takes 100 ms, and the device works 40% of the time. In the first 600 ms: 6 batches.")
+    before = panel.changed_from(before)
+    panel.press("workers", "ArrowRight", "ArrowRight")
+    panel.says("A step takes 40 ms, and the device works 100% of the time.")
+    assert "worker 1" in panel.changed_from(before)
+    panel.press("cores for workers", "Home")
+    panel.says("A step takes 60 ms")

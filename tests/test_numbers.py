@@ -185,7 +185,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.neighbours.busy_neighbour.rest_seconds", "zero", "it never rests"),
     ("engine.patients.slow_*.*", "zero", "not slowed"),
     ("engine.sweeps.Blur.times", "zero", "not slowed"),
-    ("engine.overlap.step_seconds.cpu_share", "zero", "loading that only waits"),
+    ("engine.overlap.overlapped_step_seconds.cpu_share", "zero", "loading that only waits"),
     ("engine.specs.ModelSpec.*", "zero", "a model that costs nothing"),
     ("engine.hardware.*bytes", "zero", "an empty message"),
     ("engine.hardware.StorageModel.*.bytes", "half", "a mean of sizes"),

@@ -756,7 +756,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-def seen(count=4):
+def seen():
     "An observer that notes the number of threads at each step, and the notes."
     notes = []
     return (lambda step: notes.append(torch.get_num_threads())), notes

@@ -81,7 +81,7 @@ find_uv() {
 }
 # what pip has been told of indexes, which uv does not read
 pip_setting() {
-  .venv/bin/python -m pip config list 2>/dev/null | sed -nE "s/^(global|install|:env:)\.$1='(.*)'$/\2/p" | tail -n 1
+  .venv/bin/python -m pip config list 2>/dev/null | sed -nE "s/^(global|install|:env:)\.$1='(.*)'$/\2/p" | tail -n 1 | sed 's/\\n/ /g'
 }
 indexes() {
   local url

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from .measure import median
 from ..models import GluonCNN
 
 # %% auto #0
-__all__ = ['MemoryCost', 'memory_cost']
+__all__ = ['MemoryCost', 'digits_step', 'memory_cost']
 
 # %% ../../nbs/engine/04_allocator.ipynb #a3bfc788
 @dataclass(frozen=True)
@@ -27,6 +28,18 @@ class MemoryCost:
     page_faults:float  # pages that the system had to hand out, the mean
 
 # %% ../../nbs/engine/04_allocator.ipynb #60ac9b25
+def digits_step() -> Callable[[], None]:
+    "A training step of lesson 4's network on one batch of 64 made-up images, to be called again and again."
+    torch.manual_seed(0)
+    model = GluonCNN().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    images, labels = torch.randint(0, 256, (64, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (64,))
+    def step() -> None:
+        nn.functional.cross_entropy(model(to_float(images)), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return step
+
 def memory_cost(
     keep:bool,       # call `keep_memory` first
     steps:int=40,    # measured, after 5 to warm up
@@ -34,16 +47,10 @@ def memory_cost(
     "The cost of a step, measured in this process. Use a fresh process: what is kept stays kept."
     steps = positive_int("steps", steps)
     if keep: keep_memory()
-    torch.manual_seed(0)
-    model = GluonCNN().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    images, labels = torch.randint(0, 256, (64, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (64,))
-    readings = []
+    step, readings = digits_step(), []
     for _ in range(steps + 5):
         readings.append(_counters())
-        nn.functional.cross_entropy(model(to_float(images)), labels).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        step()
     readings = [*readings, _counters()][5:]
     wall, cpu = ([now - then for then, now in zip(column, column[1:])] for column in list(zip(*readings))[:2])
     return MemoryCost(median(wall), median(cpu), (readings[-1][2] - readings[0][2]) / steps)

@@ -13,10 +13,10 @@ from .checks import fraction, nonnegative_int, positive_float, positive_int
 from .sweeps import MAX_WORKERS, which_worker
 
 # %% auto #0
-__all__ = ['step_seconds', 'BatchSpan', 'simulate_overlap', 'Stamp', 'Stamped', 'stamped_batch', 'watch_epoch']
+__all__ = ['overlapped_step_seconds', 'BatchSpan', 'simulate_overlap', 'Stamp', 'Stamped', 'stamped_batch', 'watch_epoch']
 
 # %% ../../nbs/engine/06_overlap.ipynb #d265779f
-def step_seconds(
+def overlapped_step_seconds(
     load_seconds:float,      # to load a batch in one process
     compute_seconds:float,   # of the device, for a batch
     workers:int,             # processes that load; 0: the training process does

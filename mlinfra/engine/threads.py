@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
+from .allocator import digits_step
 from .checks import positive_int
 from .machine import keep_memory, usable_cores
 from .widgets import count_text
-from ..models import GluonCNN
 
 # %% auto #0
-__all__ = ['FIRST', 'EVERY', 'busy_seconds', 'CoreSeconds', 'read_cores', 'threads_for', 'AutoThreads', 'step_seconds',
+__all__ = ['FIRST', 'EVERY', 'busy_seconds', 'CoreSeconds', 'read_cores', 'threads_for', 'AutoThreads', 'mean_step_seconds',
            'check_threads', 'threads_kept']
 
 # %% ../../nbs/engine/04_threads.ipynb #3267199f
@@ -46,7 +45,7 @@ class CoreSeconds:
         self,
         before:CoreSeconds,  # an earlier reading
     ) -> float:
-        "How many cores other programs kept busy since then."
+        "How many cores other processes kept busy since then."
         other = (self.busy - before.busy) - (self.own - before.own)
         return max(0.0, other) / max(self.wall - before.wall, 1e-9)
 
@@ -59,7 +58,7 @@ def threads_for(
     now:int,        # threads at present
     most:int,       # threads at most
     cores:int,      # that this process may use
-    others:float,   # cores that other programs kept busy
+    others:float,   # cores that other processes kept busy
 ) -> int:
     "As many threads as there are cores free, at least 1."
     free = cores - others
@@ -99,7 +98,7 @@ class AutoThreads:
         others = reading.others_since(self._before)
         self._before, self._due = reading, self.clock() + EVERY
         self._weigh(threads_for(self.threads, self.most, self.cores, others), run.iteration,
-                    f"other programs kept {others:.1f} of {count_text(self.cores, 'core')} busy")
+                    f"other processes kept {others:.1f} of {count_text(self.cores, 'core')} busy")
 
     def _weigh(self, wanted: int, iteration: int, why: str) -> None:
         "Fewer threads at once; more only if several readings agree."
@@ -122,21 +121,15 @@ class AutoThreads:
         self.threads = threads
 
 # %% ../../nbs/engine/04_threads.ipynb #b8484fdc
-def step_seconds(
+def mean_step_seconds(
     steps:int=20,  # measured, after 3 to warm up
 ) -> float:
     "Seconds of a training step of lesson 4's network, in this process."
-    steps = positive_int("steps", steps)
+    steps, step = positive_int("steps", steps), digits_step()
     keep_memory()  # as `fit` does
-    torch.manual_seed(0)
-    model = GluonCNN().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    images, labels = torch.rand(64, 1, 28, 28), torch.randint(0, 10, (64,))
-    for i in range(steps + 3):
-        if i == 3: start = time.perf_counter()
-        nn.functional.cross_entropy(model(images), labels).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    for _ in range(3): step()
+    start = time.perf_counter()
+    for _ in range(steps): step()
     return (time.perf_counter() - start) / steps
 
 # %% ../../nbs/engine/04_threads.ipynb #50017aef

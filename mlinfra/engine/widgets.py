@@ -23,9 +23,9 @@ from typing import Any, TYPE_CHECKING
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'panel', 'status_html', 'image_widget', 'widgets_library', 'labelled', 'slider', 'choose', 'checkbox',
-           'whole_number_field', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
-           'progress_bar', 'RunButton']
+           'panel', 'control_row', 'card', 'status_html', 'image_widget', 'widgets_library', 'labelled', 'slider',
+           'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads', 'release_after_cells',
+           'stop_jobs', 'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -233,10 +233,7 @@ def panel(
     w = widgets_library()
     words, picture = w.HTML(), w.HTML()
     words.add_class("mlinfra-words")
-    row = w.Box([*controls.values(), _reset(controls), w.HTML(_STYLE, layout=w.Layout(display="none"))],
-                layout=w.Layout(flex_flow="row wrap", align_items="center"))
-    box = _card()([row, words, picture, *extras])
-    box.add_class("mlinfra-panel").add_class(f"mlinfra-{name}")
+    box = card([control_row(controls), words, picture, *extras], name)
     in_turn = threading.RLock()  # reentrant: `update` may set a control
 
     def refresh(_change: Any = None) -> None:
@@ -258,23 +255,37 @@ _STYLE = """<style>
 body[data-jp-theme-light="false"] .mlinfra-pixels { filter: invert(0.93) hue-rotate(180deg); }
 </style>"""
 
-def _reset(controls: dict[str, ipywidgets.Widget]) -> ipywidgets.Button:
-    "A button that sets all controls to what they start with."
+def control_row(
+    controls:dict[str, ipywidgets.Widget],  # name -> control
+) -> ipywidgets.Box:
+    "The controls beside each other, and a button Reset that sets them to what they start with."
     w, start = widgets_library(), {key: control.value for key, control in controls.items()}
     button = w.Button(description="Reset", tooltip="set all controls to what they started with",
                       layout=w.Layout(width="70px"))
     def reset(_button: Any) -> None:
+        free = {key: control for key, control in controls.items() if not control.disabled}
         for _ in range(2):  # what one control may be set to can depend on another
-            for key, control in controls.items(): control.value = start[key]
+            for key, control in free.items(): control.value = start[key]
     button.on_click(reset)
-    return button
+    style = w.HTML(_STYLE, layout=w.Layout(display="none"))
+    return w.Box([*controls.values(), button, style], layout=w.Layout(flex_flow="row wrap", align_items="center"))
+
+def card(
+    children:Iterable[ipywidgets.Widget],  # from top to bottom
+    name:str,                              # a CSS class for tests and styles, such as "schedule"
+    picture:int=2,                         # which child is the picture
+) -> ipywidgets.VBox:
+    "A panel's box; where no kernel runs, its picture stays."
+    box = _card()(children)
+    box.picture = picture
+    return box.add_class("mlinfra-panel").add_class(f"mlinfra-{name}")
 
 @functools.cache
 def _card() -> type:
     "A box of widgets that stays visible as a still picture where no kernel runs."
     class Card(widgets_library().VBox):
         def _repr_mimebundle_(self, **kw: Any) -> dict[str, Any]:
-            return super()._repr_mimebundle_(**kw) | _still(self.children[2])
+            return super()._repr_mimebundle_(**kw) | _still(self.children[self.picture])
 
     return Card
 

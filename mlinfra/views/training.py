@@ -3,14 +3,13 @@
 # %% ../../nbs/views/04_training.ipynb #6105cce3
 from __future__ import annotations
 
-import base64
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,9 +19,9 @@ from ..engine.machine import pick_device, usable_cores
 from ..engine.neighbours import busy_neighbour
 from ..models import GluonCNN
 from ..training import PHASES, Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
-from ..engine.widgets import COLORS, Canvas, Job, Stopped, Svg
-from ..engine.widgets import axes, checkbox, choose, count_text, figure, image_widget, label, labelled
-from ..engine.widgets import release_after_cells, slider, status_html, widgets_library
+from ..engine.widgets import (COLORS, Canvas, Job, Stopped, Svg, axes, card, checkbox, choose, control_row,
+                                    count_text, figure, image_widget, label, labelled, release_after_cells, slider,
+                                    status_html, widgets_library)
 
 # %% auto #0
 __all__ = ['EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'HELD_BACK', 'plot_phases', 'plot_loss', 'draw_phases',
@@ -162,9 +161,8 @@ class _StudioView:
         self.words = w.HTML(status_html(f"Press Start. The curves are an example from another machine ({EXAMPLE_OF})."))
         self.words.add_class("mlinfra-words")
         self.picture = image_widget(canvas.png())
-        self.widget = _card()([w.Box(list(self.controls.values()), layout=w.Layout(flex_flow="row wrap")),
-                               w.HBox([self.start, self.pause, self.stop, self.neighbour]), self.words, self.picture])
-        self.widget.add_class("mlinfra-panel").add_class("mlinfra-studio")
+        buttons = w.HBox([self.start, self.pause, self.stop, self.neighbour])
+        self.widget = card([control_row(self.controls), buttons, self.words, self.picture], "studio", picture=3)
         self.set_buttons(busy=False, paused=False)
 
     def _button(self, text: str) -> ipywidgets.Button:
@@ -176,15 +174,6 @@ class _StudioView:
         self.start.disabled, self.pause.disabled, self.stop.disabled = busy, not busy, not busy
         self.pause.description = "Resume" if paused else "Pause"
         self.controls["epochs"].disabled = self.controls["auto"].disabled = busy
-
-def _card() -> type:
-    "A box that stays visible as its picture where no kernel runs."
-    class Card(widgets_library().VBox):
-        def _repr_mimebundle_(self, **kw: Any) -> dict[str, Any]:
-            still = base64.b64encode(self.children[3].value).decode()
-            return super()._repr_mimebundle_(**kw) | {"image/png": still}
-
-    return Card
 
 # %% ../../nbs/views/04_training.ipynb #e9f574dd
 class Studio:

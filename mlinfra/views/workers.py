@@ -12,7 +12,7 @@ from ..data import Images, mnist
 from ..engine.checks import ceil_div
 from ..engine.machine import usable_cores
 from ..engine.measure import median, timed
-from ..engine.overlap import BatchSpan, simulate_overlap, step_seconds
+from ..engine.overlap import BatchSpan, overlapped_step_seconds, simulate_overlap
 from ..engine.sweeps import Blur, SweepRow, SweepTask, check_workers, summarise, sweep_rows
 from ..engine.widgets import (COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label,
                                     panel, slider)
@@ -91,7 +91,7 @@ def _show_overlap(workers: int, cores: int, load_ms: int, compute_ms: int) -> tu
     load, compute = load_ms / 1000, compute_ms / 1000
     horizon = 6 * (load + compute)  # in which no workers manage six batches
     spans = simulate_overlap(load, compute, workers, cores, batches=math.ceil(horizon / compute) + 2 * workers)
-    step = step_seconds(load, compute, workers, cores)
+    step = overlapped_step_seconds(load, compute, workers, cores)
     done = sum(span.worker is None and span.end_seconds <= horizon + 1e-9 for span in spans)
     words = (f"A step takes {duration_text(step)}, and the device works {compute / step:.0%} of the time. "
              f"In the first {duration_text(horizon)}: {count_text(done, 'batch', 'batches')}.")

@@ -1,9 +1,11 @@
-"""What every panel can: be set back, be read by a screen reader, follow the theme. And a JupyterLab without news."""
+"""What every panel can: be set back, have names, follow the theme. And a JupyterLab without news."""
+import pytest
 from lab import Panel
 
+pytestmark = pytest.mark.browser
+
 CELL = "from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"
-PIXELS = """from matplotlib.figure import Figure
-from mlinfra.engine.widgets import Canvas, figure, panel, slider
+PIXELS = """from mlinfra.engine.widgets import Canvas, figure, panel, slider
 drawn, axes = figure()
 line, = axes.plot([0, 1])
 panel({"n": slider("n", range(1, 10), 3)}, lambda n: (f"n is {n}", Canvas(drawn, [line])), "pixels")"""
@@ -34,11 +36,11 @@ def test_pixels_turn_dark_with_the_theme(open_cells):
     change = "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
     notebook.page.evaluate(change, "JupyterLab Dark")
     notebook.page.wait_for_function("() => document.body.dataset.jpThemeLight === 'false'")
-    assert "invert" in filtered()
+    dark = filtered()
     notebook.shot("dark")
-    notebook.page.evaluate(change, "JupyterLab Light")
+    notebook.page.evaluate(change, "JupyterLab Light")  # also for the tests that follow
     notebook.page.wait_for_function("() => document.body.dataset.jpThemeLight === 'true'")
-    assert filtered() == "none"
+    assert "invert" in dark and filtered() == "none"
 
 
 def test_jupyterlab_fetches_no_news_and_does_not_ask(open_cells):

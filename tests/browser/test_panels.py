@@ -102,3 +102,11 @@ def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
     assert again.complaints() == []
     again.command("kernelmenu:shutdown")
     context.close()
+
+
+def test_studio_is_set_back(open_cells):
+    panel = Panel(open_cells("from mlinfra.views.training import studio_panel\nstudio_panel()"), "studio")
+    panel.press("epochs", "End")
+    assert panel.readout("epochs") == "20"
+    panel.button("Reset").click()
+    wait_until(lambda: panel.readout("epochs") == "3", "the epochs are set back")

@@ -1,6 +1,7 @@
 """Ranks on this machine: faults are told and nothing is left, cables are laid and cleared away, memory is shared."""
 import gc
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,8 +27,9 @@ ROOT = Path(__file__).parents[1]
 # ---- nothing is left behind
 
 def ranks_of(process):
-    "What it has started, without Python's own helper."
-    return [p for p in process.children(recursive=True) if "resource_tracker" not in " ".join(p.cmdline())]
+    "What it has started, without Python's own two helpers: ranks are children of the one that forks them."
+    helpers = [p for p in process.children() if re.search("resource_tracker|forkserver", " ".join(p.cmdline()))]
+    return [p for p in process.children(recursive=True) if p not in helpers]
 
 
 def ports():
@@ -95,6 +97,12 @@ def test_a_script_with_a_guard_runs(tmp_path):
     assert done.stdout == "found {0: (0, 1)}\n", done.stderr
 
 
+def test_ranks_have_the_environment_of_today(monkeypatch):
+    for said in ("early", "late"):
+        monkeypatch.setenv("MLINFRA_TOLD", said)
+        assert run_ranks(os.getenv, 2, "MLINFRA_TOLD", share_cores=True) == {0: said, 1: said}
+
+
 def at_work(act):
     "A `report` that calls `act` once the ranks are at work."
     def report(share, words):
@@ -113,13 +121,12 @@ run_ranks(faulty, 2, "hangs", share_cores=True, report=lambda share, words: prin
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 def test_ranks_end_with_a_kernel_that_is_killed():
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     kernel = subprocess.Popen([sys.executable, "-c", KERNEL], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
     while "at work" not in (line := kernel.stdout.readline()): assert line, "it ended early"
     family = psutil.Process(kernel.pid).children(recursive=True)
-    assert len([p for p in family if "resource_tracker" not in " ".join(p.cmdline())]) == 2
+    assert len(ranks_of(psutil.Process(kernel.pid))) == 2
     kernel.kill()
     kernel.wait()
     _gone, alive = psutil.wait_procs(family, 10)

@@ -99,6 +99,7 @@ class _Order:
     backend:str
     gpus:bool                # whether they may be seen
     hosts:tuple[Host, ...]   # one for each rank, or none
+    environment:dict[str, str]   # of the one who started it
 
     def mark(self, rank: int, what: str) -> None:
         "Note how far the rank has come."
@@ -117,7 +118,11 @@ def _rank(order: _Order) -> bytes:
         if _has_lost_a_peer(f"{type(error).__name__}: {error}"): time.sleep(2)  # the cause is to be seen first
         raise
 
+_LAUNCHERS = re.compile(r"TORCHELASTIC_|LOCAL_|ROLE_|GROUP_|MASTER_|RANK$|WORLD_SIZE$")  # the names that it sets itself
+
 def _prepare(order: _Order, rank: int) -> None:
+    threading.Thread(target=_end_with_the_starter, name="mlinfra-rank", daemon=True).start()
+    os.environ.update({name: value for name, value in order.environment.items() if not _LAUNCHERS.match(name)})
     if not order.gpus: os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nothing has asked for one yet
     if Path(order.folder, "stop").exists(): os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a rank even while it waits inside a library
@@ -125,6 +130,11 @@ def _prepare(order: _Order, rank: int) -> None:
         faulthandler.register(signal.SIGUSR1, open(Path(order.folder, f"{rank}.stack"), "w"), all_threads=False)
     Path(order.folder, f"{rank}.pid").write_text(str(os.getpid()))
     torch.set_num_threads(order.threads)
+
+def _end_with_the_starter() -> None:
+    "However it ends: a rank that nobody waits for would hang for ever."
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 def _work(order: _Order, rank: int) -> bytes:
     _meet(order, rank)
@@ -226,13 +236,21 @@ class _Launch:
         except BaseException as error: self.error = error  # raised again by the thread that waits
         finally: self.done.set()
 
+_PRELOADED = ["torch.distributed.launcher.api", "torch.nn.parallel"]
+
+def _start_method() -> str:
+    "Fork from a server that has imported PyTorch once for all ranks, where the system has one."
+    if "forkserver" not in multiprocessing.get_all_start_methods(): return "spawn"
+    multiprocessing.set_forkserver_preload(_PRELOADED)
+    return "forkserver"
+
 def _launch_config(folder: Path, world_size: int) -> Any:
     "One machine, no restarts, everything written goes into the folder."
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.launcher.api import LaunchConfig
     newer = dict(shutdown_timeout=3) if "shutdown_timeout" in LaunchConfig.__dataclass_fields__ else {}
     return LaunchConfig(1, 1, world_size, run_id=folder.name, rdzv_backend="c10d", rdzv_endpoint="localhost:0",
-                        local_addr="127.0.0.1", max_restarts=0, monitor_interval=0.05, start_method="spawn",
+                        local_addr="127.0.0.1", max_restarts=0, monitor_interval=0.05, start_method=_start_method(),
                         logs_specs=DefaultLogsSpecs(log_dir=str(folder)), **newer)
 
 def _pids(folder: Path) -> dict[int, int]:
@@ -258,7 +276,8 @@ def _refuse_inside_an_import() -> None:
     "Leave, if this process is a rank that only imports its script."
     if not getattr(multiprocessing.current_process(), "_inheriting", False): return
     sys.stderr.write(f"run_ranks: {_GUARD}\n")
-    raise SystemExit(_UNGUARDED)  # no Exception: a script that catches those shall not go on
+    sys.stderr.flush()
+    os._exit(_UNGUARDED)  # no exception: a script that catches those shall not go on
 
 def _failed(folder: Path, failures: dict[int, Any]) -> RankError:
     "The first cause, from the ranks' own records and what the launcher saw."
@@ -365,8 +384,8 @@ def run_ranks(
         raise ValueError(f"hosts must be one for each of {count_text(world_size, 'rank')} or none, got {len(hosts)}")
     payload = pickle.dumps((function, args))
     with tempfile.TemporaryDirectory(prefix="ranks-", ignore_cleanup_errors=True) as name, _SILENCE:
-        order, folder = _Order(name, payload, timeout_seconds, threads, backend, gpus, hosts), Path(name)
-        launch = _Launch(folder, world_size, order)
+        folder, settings = Path(name), (timeout_seconds, threads, backend, gpus, hosts, dict(os.environ))
+        launch = _Launch(folder, world_size, _Order(name, payload, *settings))
         try: _Watch(folder, launch, world_size, timeout_seconds, report).follow()
         finally: _end(folder, launch)
         return {rank: pickle.loads(value) for rank, value in sorted(launch.result.items())}

@@ -171,6 +171,16 @@ def jobs(notebook):
     return notebook.value("[t.name for t in __import__('threading').enumerate() if t.name == 'mlinfra-job']")
 
 
+# Ranks are children of the server that forks them, or of the kernel itself where the system has no such server.
+RANKS = """[p.cmdline() for child in __import__('psutil').Process().children()
+ for p in ([child] if 'spawn_main' in ''.join(child.cmdline()) else child.children(recursive=True))]"""
+
+
+def ranks(notebook):
+    "The commands of the kernel's ranks that run."
+    return notebook.value(" ".join(RANKS.split()))
+
+
 PIXELS = """async image => {
   const source = image.src;
   try { await image.decode(); } catch (error) { if (image.src !== source) return null; throw error; }

@@ -3,13 +3,11 @@ ranks started from it."""
 from dataclasses import replace
 
 import pytest
-from lab import Panel, jobs, wait_until
+from lab import Panel, jobs, ranks, wait_until
 
 from mlinfra.views.pipeline import PipelineSetup
 
 pytestmark = pytest.mark.browser
-COMMANDS = "(' '.join(p.cmdline()) for p in __import__('psutil').Process().children(recursive=True))"
-LEFT = f"[command for command in {COMMANDS} if 'spawn_main' in command and 'resource_tracker' not in command]"
 
 
 def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
@@ -68,7 +66,7 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     wait_until(lambda: "1F1B on 2 ranks with 4 micro-batches: measured" in panel.status(), "two processes run", 120)
     assert (
         panel.root.locator("svg").count() == 2
-        and notebook.value(LEFT) == "[]"
+        and ranks(notebook) == "[]"
         and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)
     )
     notebook.shot("pipeline_run")

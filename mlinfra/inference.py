@@ -25,9 +25,49 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['VARIANTS', 'Predictor', 'timed_answer', 'LatencyRow', 'sweep_batches', 'latency_curve', 'highest_rate']
+__all__ = ['VARIANTS', 'latency_curve', 'highest_rate', 'Predictor', 'timed_answer', 'LatencyRow', 'sweep_batches']
 
-# %% ../nbs/05_inference.ipynb #8afe273f
+# %% ../nbs/05_inference.ipynb #b441c950
+def _stream_at(rate: float, unit: Sequence[float], service: ServiceTime, policy: Policy) -> Stream:
+    "The arrivals `unit`, which come at 1 a second, scaled to a rate and simulated without their last batch."
+    return simulate([t / rate for t in unit], service, policy).without_last()
+
+def latency_curve(
+    service:ServiceTime,    # of a batch
+    policy:Policy,          # batching and the queue
+    rates:Iterable[float],  # requests per second
+    requests:int=1_000,     # in each stream
+    seed:int=0,             # the same gaps, scaled, at all rates
+) -> dict[float, StreamSummary]:  # rate -> its stream in figures
+    "What each arrival rate would do to the latencies, simulated."
+    unit = poisson_arrivals(1.0, requests, seed)
+    return {rate: _stream_at(rate, unit, service,
+                             policy).summary() for rate in (positive_float("each of rates", r) for r in rates)}
+
+def highest_rate(
+    service:ServiceTime,   # of a batch
+    policy:Policy,         # batching and the queue
+    bound_seconds:float,   # latency
+    percent:float=99,      # of the requests must be answered within it
+    requests:int=2_000,    # in each simulated stream
+) -> float:                # requests per second; 0 where no rate holds the bound
+    "The highest arrival rate at which so many percent of all requests are answered within the bound, simulated."
+    bound, share = positive_float("bound_seconds", bound_seconds), positive_float("percent", percent, most=100) / 100
+    unit = poisson_arrivals(1.0, requests)
+    def holds(rate: float) -> bool:
+        stream = _stream_at(rate, unit, service, policy)
+        # a request that was shed is too late
+        return sum(s <= bound for s in stream.latencies) >= share * len(stream.due)
+    step = service.throughput(policy.max_batch_size) / 24
+    low = next((i * step for i in range(36, 0, -1) if holds(i * step)), 0.0)
+    high = low + step
+    for _ in range(6):  # to a fifteen-hundredth of the saturation
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    # beyond the saturation a longer stream would not hold
+    return min(low, service.throughput(policy.max_batch_size))
+
+# %% ../nbs/05_inference.ipynb #b09b9c41
 VARIANTS = {  # way of answering -> what it changes
     "eager": "autograd records the forward pass",
     "inference_mode": "nothing is recorded",
@@ -80,7 +120,6 @@ def timed_answer(
     copy_out = watch.lap()
     return watch.seconds, copy_in + copy_out
 
-# %% ../nbs/05_inference.ipynb #967da11b
 @dataclass(frozen=True)
 class LatencyRow:
     "What answering one batch size took."
@@ -135,42 +174,3 @@ def sweep_batches(
     def row(v: str, b: int) -> LatencyRow:
         return _row(v, b, [times[v, b] for times in found]) if (v, b) in able else LatencyRow(v, b, note=ready[v])
     return pd.DataFrame([row(v, b) for v, b in cells])
-
-# %% ../nbs/05_inference.ipynb #3ebf1567
-def _stream_at(rate: float, unit: Sequence[float], service: ServiceTime, policy: Policy) -> Stream:
-    "The arrivals `unit`, which come at 1 a second, scaled to a rate and simulated without their last batch."
-    return simulate([t / rate for t in unit], service, policy).without_last()
-
-def latency_curve(
-    service:ServiceTime,    # of a batch
-    policy:Policy,          # batching and the queue
-    rates:Iterable[float],  # requests per second
-    requests:int=1_000,     # in each stream
-    seed:int=0,             # the same gaps, scaled, at all rates
-) -> dict[float, StreamSummary]:  # rate -> its stream in figures
-    "What each arrival rate would do to the latencies, simulated."
-    unit = poisson_arrivals(1.0, requests, seed)
-    return {rate: _stream_at(rate, unit, service,
-                             policy).summary() for rate in (positive_float("each of rates", r) for r in rates)}
-
-def highest_rate(
-    service:ServiceTime,   # of a batch
-    policy:Policy,         # batching and the queue
-    bound_seconds:float,   # latency
-    percent:float=99,      # of the requests must be answered within it
-    requests:int=2_000,    # in each simulated stream
-) -> float:                # requests per second; 0 where no rate holds the bound
-    "The highest arrival rate at which so many percent of all requests are answered within the bound, simulated."
-    bound, share = positive_float("bound_seconds", bound_seconds), positive_float("percent", percent, most=100) / 100
-    unit = poisson_arrivals(1.0, requests)
-    def holds(rate: float) -> bool:
-        stream = _stream_at(rate, unit, service, policy)
-        # a request that was shed is too late
-        return sum(s <= bound for s in stream.latencies) >= share * len(stream.due)
-    step = service.throughput(policy.max_batch_size) / 24
-    low = next((i * step for i in range(36, 0, -1) if holds(i * step)), 0.0)
-    high = low + step
-    for _ in range(6):  # to a fifteen-hundredth of the saturation
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low

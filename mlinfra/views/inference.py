@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..data import mnist
-from ..engine.measure import percentile
 from ..engine.queue import Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate
 from ..engine.server import LoadTrial, calibrate, serve
 from ..engine.widgets import widgets_library
@@ -23,7 +22,7 @@ from ..models import GluonCNN, resnet18
 
 # %% auto #0
 __all__ = ['RATES', 'plot_batches', 'plot_trials', 'draw_requests', 'nice_step', 'plot_over_time', 'plot_rates', 'plot_waits',
-           'plot_streams', 'plot_drift', 'describe_server', 'axis_limits', 'ServerDesk', 'server_panel']
+           'plot_late', 'plot_drift', 'describe_server', 'axis_limits', 'ServerDesk', 'server_panel']
 
 # %% ../../nbs/views/05_inference.ipynb #v0500004
 if TYPE_CHECKING:
@@ -154,10 +153,7 @@ def plot_rates(
         ax.plot(list(curve), [1e3 * s.p50_seconds for s in curve.values()], color=COLORS[color])
         real = measured.get(name, {})
         ax.plot(list(real), [1e3 * s.p50_seconds for s in real.values()], "o", color=COLORS[color])
-        at, below = (-1, 0) if i == 0 else (len(curve) // 2, -13 if i == 1 else 6)
-        rate, summary = list(curve.items())[at]
-        ax.annotate(name, (rate, 1e3 * summary.p50_seconds), (4, below), textcoords="offset points",
-                    color=COLORS[color], fontsize=9)
+        ax.text(1.02, 0.9 - 0.1 * i, name, color=COLORS[color], fontsize=9, transform=ax.transAxes)
     ax.set(yscale="log", xlim=(0, None))
     _plain_ticks(ax.yaxis)
     return label(ax, "requests per second", "median latency (ms)", "line: simulated   dot: measured")
@@ -187,27 +183,23 @@ def plot_waits(
                  "line: M/D/1   hollow: simulated, as few requests   solid: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #ac166842
-def plot_streams(
-    pairs:Mapping[str, tuple[Stream, Stream]],  # name -> (measured, simulated)
-    ax:Axes|None=None,                          # where to draw
+def plot_late(
+    measured:pd.DataFrame,   # the share of requests in time: a row for each share of the rate, a column for each turn
+    simulated:pd.DataFrame,  # the same for the simulated streams
+    needed:float=0.99,       # the share that must be in time
+    ax:Axes|None=None,       # where to draw
 ) -> Axes:
-    "The share of answers given within a latency: measured solid, simulated dashed, with the error at 95%."
+    "How many requests are late at each rate: simulated hollow, measured solid, and how many may be."
     ax = axes(ax)
-    colors = [COLORS[name] for name in ("forward", "wait", "update", "copy", "read")]
-    for i, (name, (measured, simulated)) in enumerate(pairs.items()):
-        color = colors[i % 5]
-        for stream, style in ((measured, "-"), (simulated, "--")):
-            latencies = sorted(stream.latencies)
-            ax.plot([1e3 * s for s in latencies], [100 * (k + 1) / len(latencies) for k in range(len(latencies))],
-                    style, color=color)
-        real, guess = percentile(measured.latencies, 95), percentile(simulated.latencies, 95)
-        ax.plot(1e3 * real, 95, "o", color=color)
-        ax.plot(1e3 * guess, 95, "o", ms=11, mfc="none", color=color)
-        ax.text(1.02, 0.9 - 0.18 * i, f"{name}:\nerror at 95% {guess / real - 1:+.0%}", color=color,
-                transform=ax.transAxes, fontsize=9, va="top")
-    ax.set(xscale="log")
-    _plain_ticks(ax.xaxis)
-    return label(ax, "latency (ms)", "answered within (%)", "solid: measured   dashed: simulated, same arrivals")
+    for turn in simulated:
+        ax.plot(100 * simulated.index, 100 * (1 - simulated[turn]), "o", ms=11, mfc="none", color=COLORS["wait"])
+    for turn in measured: ax.plot(100 * measured.index, 100 * (1 - measured[turn]), "o", color=COLORS["forward"])
+    ax.axhline(100 * (1 - needed), linestyle="--", color=COLORS["other"])
+    ax.text(1.02, 100 * (1 - needed), f"{needed:.0%} in time", color=COLORS["other"], fontsize=9, va="center",
+            transform=ax.get_yaxis_transform())
+    ax.set_yscale("symlog", linthresh=0.1)
+    ax.set(yticks=(ticks := (0, 0.1, 1, 10, 100)), yticklabels=[f"{tick:g}" for tick in ticks], ylim=(-0.03, 150))
+    return label(ax, "rate (% of the prediction)", "late (%)", "solid: measured   hollow: simulated, same arrivals")
 
 # %% ../../nbs/views/05_inference.ipynb #a2abfc73
 def plot_drift(
@@ -296,8 +288,8 @@ class _ServerPicture:
         self.wall, = ax.plot([], [], ":", color=COLORS["other"])
         self.note = ax.text(1, 0.04, "", fontsize=8, color="#666666", ha="right", transform=ax.get_xaxis_transform())
         self.percentiles = [_Percentile(ax, field, color) for field, color in _PERCENTILES.items()]
-        ax.text(1, 1, "lines, hollow: simulated   filled: measured   dotted: saturation", transform=ax.transAxes,
-                ha="right", va="bottom", fontsize=8)
+        self.key = ax.text(1, 1, self._words(measured=False), transform=ax.transAxes, ha="right", va="bottom",
+                           fontsize=8)
         for artist in (self.note, *(p.name for p in self.percentiles)):
             artist.set_in_layout(False)  # it moves: the axes must not
         self.canvas = Canvas(fig, [self.wall, self.note, *(artist for p in self.percentiles for artist in p.artists)])
@@ -305,6 +297,9 @@ class _ServerPicture:
     def place(self, curve: Mapping, here: Mapping, saturation: float, measured: Mapping) -> Canvas:
         "Move everything; each mapping is rate -> summary."
         self._fit_limits(curve, here, measured)
+        if self.key.get_text() != (words := self._words(bool(measured))):
+            self.key.set_text(words)
+            self.canvas.redraw()
         low, high = self.ax.get_ylim()
         self.wall.set_data([saturation] * 2, (low, high))
         self.note.set(position=(0.96 * saturation, 0.04), text="saturated")
@@ -312,6 +307,9 @@ class _ServerPicture:
             # beyond saturation all lines lie close together
             p.place(curve, here, measured, (high / low)**(0.055 * (i - 1)))
         return self.canvas
+
+    def _words(self, measured: bool) -> str:
+        return f"lines, hollow: simulated   {'filled: measured   ' * measured}dotted: saturation"
 
     def _fit_limits(self, *mappings: Mapping) -> None:
         rates = [room * rate for mapping in mappings for rate in mapping for room in (0.95, 1.15)]

@@ -128,7 +128,8 @@ class Api:
         with urllib.request.urlopen(request) as reply: return json.loads(reply.read() or "null")
 
 
-EMPTY = "import ipywidgets; ipywidgets.Widget.close_all(); get_ipython().run_line_magic('reset', '-f')"
+EMPTY = """__import__('ipywidgets').Widget.close_all()
+for name in set(get_ipython().user_ns) - set(get_ipython().user_ns_hidden): get_ipython().user_ns.pop(name)"""
 IDLE = """name => {
   const panel = window.jupyterapp?.shell?.currentWidget;
   return panel?.context?.path === name && panel.sessionContext?.session?.kernel?.status === 'idle';

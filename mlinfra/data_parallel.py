@@ -30,8 +30,8 @@ from .models import GluonCNN
 from .training import History, fit, sgd
 
 # %% auto #0
-__all__ = ['STRATEGIES', 'WORKLOADS', 'train_each', 'average_gradients', 'make_buckets', 'GradientReducer', 'averaged',
-           'AveragingTrial', 'ring_all_reduce', 'Workload', 'measure_compute', 'scaled_lr', 'warm_up', 'train_ddp']
+__all__ = ['STRATEGIES', 'WORKLOADS', 'GradientReducer', 'averaged', 'ring_all_reduce', 'Workload', 'measure_compute',
+           'scaled_lr', 'warm_up', 'train_ddp']
 
 # %% ../nbs/11_data_parallel.ipynb #a5af761b
 def train_each(

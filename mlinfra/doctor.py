@@ -16,7 +16,7 @@ from .engine.checks import positive_float
 from .engine.diagnosis import Diagnosis, examine
 
 # %% auto #0
-__all__ = ['Pictures', 'InMemory', 'Untransformed', 'diagnose']
+__all__ = ['diagnose']
 
 # %% ../nbs/08_doctor.ipynb #100e540f
 class Pictures(Dataset):

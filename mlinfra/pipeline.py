@@ -26,8 +26,8 @@ from .engine.widgets import bytes_text, count_text
 from .training import History, fit, sgd
 
 # %% auto #0
-__all__ = ['SCHEDULES', 'SEVERAL_STAGES', 'interleave_operations', 'schedule', 'simulate_schedule', 'bubble', 'Partition',
-           'least_maximum', 'least_limit', 'partition', 'equal_counts', 'train_pipeline']
+__all__ = ['SCHEDULES', 'SEVERAL_STAGES', 'schedule', 'simulate_schedule', 'bubble', 'Partition', 'least_maximum', 'partition',
+           'train_pipeline']
 
 # %% ../nbs/13_pipeline.ipynb #73080347
 def interleave_operations(

@@ -19,8 +19,8 @@ from .engine.step_model import device_bytes, micro_batches, stage_layers, step_s
 from .engine.widgets import bytes_text, count_text, duration_text
 
 # %% auto #0
-__all__ = ['MARGIN', 'JOBS', 'PricedConfig', 'infeasible_reason', 'price', 'parallel_configs', 'order_by_time', 'Recommendation',
-           'recommend', 'predict_run', 'calibrate_cluster', 'compare_published', 'cluster']
+__all__ = ['JOBS', 'PricedConfig', 'infeasible_reason', 'price', 'parallel_configs', 'Recommendation', 'recommend', 'predict_run',
+           'calibrate_cluster', 'compare_published', 'cluster']
 
 # %% ../nbs/15_planner.ipynb #6f857dde
 _all_ = ["cluster"]  # so that one import is enough

@@ -17,8 +17,7 @@ from .engine.checks import LARGEST, positive_float, positive_int, whole_number
 from .training import Run
 
 # %% auto #0
-__all__ = ['FORMATS', 'Format', 'quantize', 'running_sum', 'stagnation_point', 'Exponents', 'GradientExponents', 'LossScaler',
-           'CastMode', 'stuck_share', 'MasterWeights']
+__all__ = ['FORMATS', 'Format', 'quantize', 'Exponents', 'GradientExponents', 'LossScaler', 'CastMode', 'MasterWeights']
 
 # %% ../nbs/09_precision.ipynb #9e827ebd
 if TYPE_CHECKING:

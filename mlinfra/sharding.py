@@ -30,8 +30,8 @@ from .memory import Footprint, estimate
 from .training import History, fit, sgd
 
 # %% auto #0
-__all__ = ['ELEMENTWISE', 'STRATEGIES', 'try_halves', 'wire_bytes', 'Sharded', 'ShardedPass', 'fsdp', 'fsdp_optimizer',
-           'Strategy', 'ShardTrialResult', 'ShardTrial', 'run_shard_trial', 'offload_seconds', 'train_sharded']
+__all__ = ['ELEMENTWISE', 'STRATEGIES', 'wire_bytes', 'Sharded', 'fsdp', 'fsdp_optimizer', 'Strategy', 'offload_seconds',
+           'train_sharded']
 
 # %% ../nbs/12_sharding.ipynb #30266c58
 def try_halves(

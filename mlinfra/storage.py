@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['SimulatedStorage', 'sweep_in_flight', 'sweep_blocks', 'ReadAhead', 'ShardDataset', 'loaded_step']
+__all__ = ['SimulatedStorage', 'sweep_in_flight', 'sweep_blocks', 'ReadAhead', 'loaded_step', 'ShardDataset']
 
 # %% ../nbs/07_storage.ipynb #5523c0d7
 class _Shared(ctypes.Structure):
@@ -154,6 +154,17 @@ class ReadAhead(Dataset):
         image, transform = self.folder.decode(raw, path), self.folder.transform
         return image if transform is None else transform(image)
 
+# %% ../nbs/07_storage.ipynb #d8cc41d2
+def loaded_step(
+    stages:Stages,    # seconds of one batch, each stage alone
+    workers:int,      # loading processes; 0: the training process loads
+    cores:int=1,      # that loading can have to itself
+) -> float:           # seconds
+    "Seconds from step to step, in the steady state."
+    workers, cores = whole_number("workers", workers), positive_int("cores", cores)
+    if workers == 0: return stages.serial
+    return max(stages.compute, (stages.read + stages.preprocess) / workers, stages.preprocess / min(workers, cores))
+
 # %% ../nbs/07_storage.ipynb #2ab7d6a1
 class ShardDataset(IterableDataset):
     "Images in tar shards: (uint8 tensor of 3 x height x width, int), each once an epoch over all ranks and workers."
@@ -216,14 +227,3 @@ class ShardDataset(IterableDataset):
             warnings.warn(f"left out: {error}", stacklevel=2)
             return
         yield pixels if self.transform is None else self.transform(pixels), label
-
-# %% ../nbs/07_storage.ipynb #d8cc41d2
-def loaded_step(
-    stages:Stages,    # seconds of one batch, each stage alone
-    workers:int,      # loading processes; 0: the training process loads
-    cores:int=1,      # that loading can have to itself
-) -> float:           # seconds
-    "Seconds from step to step, in the steady state."
-    workers, cores = whole_number("workers", workers), positive_int("cores", cores)
-    if workers == 0: return stages.serial
-    return max(stages.compute, (stages.read + stages.preprocess) / workers, stages.preprocess / min(workers, cores))

@@ -15,9 +15,7 @@ from .engine.collectives import Group
 from .engine.parallel_plans import COLUMN, ENTER, INNER_COLUMN, NORM, ROW, SLICE, ParallelStyle, cuts_tokens
 
 # %% auto #0
-__all__ = ['CopyToTensorParallel', 'ReduceFromTensorParallel', 'ColumnLinear', 'RowLinear', 'ColumnConv', 'RowConv',
-           'parallelize_layers', 'GatherFromSequenceParallel', 'ReduceScatterToSequenceParallel',
-           'SequenceParallelNorm']
+__all__ = ['ColumnLinear', 'RowLinear', 'ColumnConv', 'RowConv', 'parallelize_layers', 'SequenceParallelNorm']
 
 # %% ../nbs/14_tensor_parallel.ipynb #407d9ff2
 class CopyToTensorParallel(torch.autograd.Function):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['PUBLISHED', 'Photos', 'Remote', 'sweep_workers', 'Ready', 'verdict', 'Uneven', 'WorkerCurve', 'fit_curve']
+__all__ = ['PUBLISHED', 'Photos', 'Remote', 'Uneven', 'sweep_workers', 'Ready', 'verdict', 'WorkerCurve', 'fit_curve']
 
 # %% ../nbs/06_workers.ipynb #50380c50
 class Photos(Dataset):
@@ -43,6 +43,15 @@ class Remote(Dataset):
         time.sleep(0.003)  # the store answers after 3 ms
         return torch.zeros(3, 32, 32), i % 10
 
+# %% ../nbs/06_workers.ipynb #ee191353
+class Uneven(Dataset):
+    "32 batches that take 2 ms each, and every eighth of them 60 ms."
+    def __len__(self) -> int: return 32
+
+    def __getitem__(self, i: int) -> int:
+        time.sleep(0.06 if i % 8 == 7 else 0.002)
+        return i
+
 # %% ../nbs/06_workers.ipynb #9257cdeb
 PUBLISHED = {  # workers -> (train seconds, evaluation seconds); Gluon on a p3.2xlarge, 2018; accuracy 0.98
     0: (12.96, 4.154), 2: (6.167, 2.499), 4: (4.04, 2.589), 6: (3.765, 2.61), 8: (3.94, 2.666),
@@ -62,12 +71,12 @@ def sweep_workers(
     checked = SweepTask(dataset, batch_size=batch_size, **task)
     with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report))
 
-# %% ../nbs/06_workers.ipynb #1640d94b
+# %% ../nbs/06_workers.ipynb #f113c1c2
 class Ready(Dataset):
     "The same finished batch again and again: nothing to load, only to hand over."
-    def __init__(self, batch: torch.Tensor): self.batch = batch
+    def __init__(self, *batch: torch.Tensor): self.batch = batch
     def __len__(self) -> int: return 14
-    def __getitem__(self, i: int) -> torch.Tensor: return self.batch.clone()
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, ...]: return tuple(tensor.clone() for tensor in self.batch)
 
 # %% ../nbs/06_workers.ipynb #cfdaf94a
 def verdict(
@@ -85,12 +94,3 @@ def verdict(
         return f"Workers do not pay here: {why}.{once}"
     pays = "1 worker pays" if best == 1 else f"{best} workers pay"
     return f"{pays} here: {gain:.2f} times as fast as none. Without them, {why}.{once}"
-
-# %% ../nbs/06_workers.ipynb #ee191353
-class Uneven(Dataset):
-    "32 batches that take 2 ms each, and every eighth of them 60 ms."
-    def __len__(self) -> int: return 32
-
-    def __getitem__(self, i: int) -> int:
-        time.sleep(0.06 if i % 8 == 7 else 0.002)
-        return i

@@ -25,6 +25,7 @@ spec.loader.exec_module(tool := importlib.util.module_from_spec(spec))
 CFG = tool.settings()
 LIB = CFG["lib_name"]
 GENERATED = {"__init__", "_modidx"}  # nbdev's own
+UNNUMBERED = "index.ipynb", "glossary.ipynb"  # they export nothing
 ROOMS = ("engine", "views")  # folders of nbs/ and of the package; what lies beside them are the lessons
 FLOORS = {"engine": 0, "lesson": 1, "views": 2}
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
@@ -34,7 +35,7 @@ MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p
 # ---- the file names are the architecture: number, then engine, lesson, view
 
 def place(path, nbs=ROOT / "nbs"):
-    "(number, floor) of a notebook; None for one without a number, such as the index."
+    "(number, floor) of a notebook; None for one without a number: the index and the glossary."
     number = re.match(r"\d+", path.name)
     folder = path.relative_to(nbs).parts[0] if path.parent != nbs else "lesson"
     return (int(number[0]), FLOORS[folder]) if number else None
@@ -154,7 +155,7 @@ def test_no_two_lessons_share_a_number():
 
 def test_every_room_has_a_number_and_its_folder():
     for path in tool.notebooks():
-        if path.name == "index.ipynb": continue
+        if path.name in UNNUMBERED: continue
         assert place(path) is not None, f"{path.name} carries no number"
         module = next(
             m
@@ -206,15 +207,21 @@ def test_it_imports_without_jupyter_and_loads_nothing_slow(module):
 
 # ---- each check of `make test` can fail
 
+@pytest.fixture(scope="module")
+def two_chapters(tmp_path_factory):
+    "A house like this one, with two chapters."
+    house = tmp_path_factory.mktemp("house")
+    for name in ("settings.ini", "nbs/index.ipynb", "nbs/01_arithmetic.ipynb", "nbs/99_main.ipynb",
+                 f"{LIB}/__init__.py"):
+        (house / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, house / name)
+    tool.export(house)
+    (house / "README.md").write_text(tool.render_readme(house), encoding="utf-8")
+    return house
+
+
 @pytest.fixture
-def house(tmp_path):
-    "A copy of what the checks read."
-    shutil.copy(ROOT / "settings.ini", tmp_path)
-    shutil.copy(ROOT / "README.md", tmp_path)
-    for folder in ("nbs", LIB):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns(".*", "_*_"))
-    shutil.copy(ROOT / LIB / "__init__.py", tmp_path / LIB)
-    return tmp_path
+def house(two_chapters, tmp_path): return shutil.copytree(two_chapters, tmp_path / "house")
 
 
 def chapter(house): return next(p for p in tool.notebooks(house) if p.name[0].isdigit())
@@ -254,6 +261,7 @@ def big_picture(house):
 
 
 def test_the_repository_passes_every_check(): assert tool.problems() == []
+def test_an_undamaged_house_passes_every_check(house): assert tool.problems(house) == []
 
 
 @pytest.mark.parametrize("damage, says", [
@@ -282,6 +290,7 @@ def test_clean_mends_it(house, damage):
 
 
 def test_nbdev_leaves_a_clean_notebook_as_it_is(house):
+    shutil.copytree(ROOT / "nbs", house / "nbs", ignore=shutil.ignore_patterns(".*", "_*_"), dirs_exist_ok=True)
     before = {p: p.read_bytes() for p in tool.notebooks(house)}
     subprocess.run([Path(sys.executable).parent / "nbdev_clean"], cwd=house, check=True)
     assert [p.name for p in before if p.read_bytes() != before[p]] == []

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mlinfra.engine.progress import LESSONS as CONTENTS
+
 NBS = Path(__file__).resolve().parent.parent / "nbs"
 LESSONS = sorted(path.stem for path in NBS.glob("[0-9][0-9]_*.ipynb") if path.stem[:2] not in ("98", "99"))
 REWRITTEN = ["01_arithmetic", "02_data", "03_models", "04_training", "05_inference", "06_workers", "07_storage",
@@ -51,6 +53,29 @@ def problems(cells):
 
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_a_lesson_has_its_shape(name): assert list(problems(cells_of(name))) == []
+
+
+def contents_of(cells):
+    "Title, minutes, number of guesses and of exercises, as they stand in the lesson."
+    title, minutes = re.search(r"^# \d\d ([\w ]+)[:?]", source(cells[0])), re.search(r"(\d+) minutes", source(cells[0]))
+    code = "\n".join(source(cell) for cell in cells if cell["cell_type"] == "code")
+    guesses = set(re.findall(r'predict\(\s*"([\w.]+)"', code))
+    return title and title[1], minutes and int(minutes[1]), len(guesses), code.count("#| exercise-stub")
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_the_table_of_contents_tells_what_a_lesson_holds(name):
+    lesson = CONTENTS[name[:2]]
+    assert contents_of(cells_of(name)) == (lesson.title, lesson.minutes, lesson.guesses, lesson.exercises)
+    row = next(line for line in "".join(map(source, cells_of("index"))).splitlines() if f"({name}.ipynb)" in line)
+    assert row.startswith(f"| [{name[:2]} {lesson.title}]({name}.ipynb) | {lesson.minutes} |")
+
+
+@pytest.mark.parametrize("before, after", list(zip(["index", *LESSONS], LESSONS)))
+def test_a_lesson_leads_to_the_next(before, after):
+    assert f"({before}.ipynb)" in source(cells_of(after)[0]) and "comes before" in source(cells_of(after)[0])
+    assert before == "index" or f"({after}.ipynb)" in source(cells_of(before)[0])
+    assert before == "index" or f"({after}.ipynb)" in source(cells_of(before)[-1])
 
 
 @pytest.mark.parametrize("name", REWRITTEN)

@@ -98,9 +98,8 @@ def modules():
 
 def targets():
     for module in modules():
-        for name in getattr(module, "__all__", ()):
-            thing = getattr(module, name)
-            if getattr(thing, "__module__", "") != module.__name__ or not callable(thing): continue
+        for name, thing in vars(module).items():  # also what a lesson only shows and leaves out of __all__
+            if name[0] == "_" or getattr(thing, "__module__", "") != module.__name__ or not callable(thing): continue
             if inspect.isclass(thing) and (name in RESULTS or issubclass(thing, tuple)):
                 continue  # a NamedTuple has no door
             place = f"{module.__name__.removeprefix('mlinfra.')}.{name}"

@@ -214,7 +214,8 @@ def render_readme(root=ROOT):
 
 
 def hidden(cell):
-    words = directives(cell.source) if cell.cell_type == "code" else {}
+    if cell.cell_type == "markdown": return cell.source.startswith("<!-- only in JupyterLab -->")
+    words = directives(cell.source)
     return "hide" in words or "default_exp" in words or words.get("include:") == "false"
 
 

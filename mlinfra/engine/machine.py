@@ -10,6 +10,8 @@ import math
 import os
 import platform
 import sys
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +21,7 @@ from .store import cache_dir, write_whole
 
 # %% auto #0
 __all__ = ['cpu_quota', 'usable_cores', 'container_bytes', 'free_bytes', 'total_bytes', 'pick_device', 'keep_memory', 'cpu_name',
-           'gpu_names', 'system_name', 'Machine', 'this_machine']
+           'gpu_names', 'system_name', 'cache_bytes', 'Machine', 'this_machine']
 
 # %% ../../nbs/engine/00_machine.ipynb #ed28815b
 if TYPE_CHECKING:
@@ -116,16 +118,29 @@ def system_name() -> str:
     try: return platform.freedesktop_os_release()["PRETTY_NAME"]
     except OSError: return platform.system()
 
+def cache_bytes(
+    root:str|os.PathLike="/sys/devices/system/cpu/cpu0/cache",  # where Linux describes the first core's caches
+) -> dict[str, int]:
+    "Level of each data cache that the first core uses, such as L2, and its bytes; empty where the system does not say."
+    found = {}
+    for folder in sorted(Path(root).glob("index*")):
+        try: kind, level, size = ((folder / name).read_text().strip() for name in ("type", "level", "size"))
+        except OSError: continue
+        if kind != "Instruction": found[f"L{level}"] = int(size.removesuffix("K")) << 10
+    return found
+
 @dataclass(frozen=True)
 class Machine:
-    "What this machine has, and what its processor does."
+    "What this machine has, and what it does."
     cpu:str                     # name of the processor
     cores:int                   # that this process may use
     memory_bytes:int            # of the host
     gpus:tuple[str, ...]        # their names
     system:str                  # the operating system
+    caches:dict[str, int]       # level -> bytes
     flops_per_s:float           # of matrix products in float32, on all cores
     copy_bytes_per_s:float      # that a copy in memory moves
+    disk_bytes_per_s:float|None # that a large file under the cache folder is read with; None: not measured
 
     def __str__(self) -> str:
         return ", ".join([*self.gpus, self.cpu, f"{self.cores} cores", f"{self.memory_bytes / 2**30:.0f} GiB",
@@ -134,7 +149,8 @@ class Machine:
 @functools.cache
 def this_machine() -> Machine:
     "This machine, measured the first time and then read from the cache folder."
-    has = dict(cpu=cpu_name(), cores=usable_cores(), memory_bytes=total_bytes(), gpus=gpu_names(), system=system_name())
+    has = dict(cpu=cpu_name(), cores=usable_cores(), memory_bytes=total_bytes(), gpus=gpu_names(), system=system_name(),
+               caches=cache_bytes())
     note = cache_dir() / "machine.json"
     try: kept = json.loads(note.read_text())
     except (OSError, ValueError): kept = {}
@@ -144,10 +160,27 @@ def this_machine() -> Machine:
         except OSError: pass  # nowhere to keep it: it is measured in every process
     return Machine(**has, **kept["does"])
 
-def _rates() -> dict[str, float]:
-    "Matrix products and copies on the host, in figures a second."
+def _rates() -> dict[str, float | None]:
+    "Matrix products, copies on the host and reads from its disk, in figures a second."
     import torch
     a, side = torch.rand(1024, 1024), 1024
     source, target = torch.ones(1 << 26, dtype=torch.uint8), torch.empty(1 << 26, dtype=torch.uint8)
-    return dict(flops_per_s=2 * side**3 / median(timed(lambda: a @ a)),
+    return dict(disk_bytes_per_s=_disk_rate(), flops_per_s=2 * side**3 / median(timed(lambda: a @ a)),
                 copy_bytes_per_s=len(source) / median(timed(lambda: target.copy_(source))))
+
+def _disk_rate(size: int = 64 << 20) -> float | None:
+    "Bytes a second of one file that the page cache has let go of; None where it cannot be written or is not let go."
+    if not hasattr(os, "posix_fadvise"): return None
+    try:
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache_dir()) as file:
+            file.write(os.urandom(size))
+            file.flush()
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            file.seek(0)
+            start = time.perf_counter()
+            while file.read(1 << 20): pass
+            return size / (time.perf_counter() - start)
+    except OSError: return None  # no room, or no folder
+

@@ -15,9 +15,30 @@ from typing import Any
 from .store import cache_dir, write_whole
 
 # %% auto #0
-__all__ = ['Guess', 'Progress', 'progress_path', 'load_progress', 'keep_guess', 'keep_solved', 'forget']
+__all__ = ['LESSONS', 'Lesson', 'Guess', 'Progress', 'progress_path', 'load_progress', 'keep_guess', 'keep_solved', 'forget']
 
 # %% ../../nbs/engine/00_progress.ipynb #503cc295
+@dataclass(frozen=True)
+class Lesson:
+    "A lesson of the book, and how much there is to do in it."
+    part:str        # of the book
+    title:str       # in the table of contents
+    minutes:int     # to read, guess and run, without the exercises
+    guesses:int     # that it asks for
+    exercises:int   # that check themselves
+
+_ONE, _TWO, _THREE, _FOUR = "I One device", "II Feeding it", "III Numbers in memory", "IV Many devices"
+LESSONS = {  # in the order of reading
+    "01": Lesson(_ONE, "Arithmetic", 50, 5, 4), "02": Lesson(_ONE, "Data", 60, 5, 4),
+    "03": Lesson(_ONE, "Models", 50, 6, 4), "04": Lesson(_ONE, "Training", 50, 6, 4),
+    "05": Lesson(_ONE, "Inference", 50, 7, 4), "06": Lesson(_TWO, "Workers", 55, 5, 4),
+    "07": Lesson(_TWO, "Storage", 60, 7, 4), "08": Lesson(_TWO, "Doctor", 45, 3, 4),
+    "09": Lesson(_THREE, "Precision", 60, 5, 3), "10": Lesson(_THREE, "Memory", 60, 3, 3),
+    "11": Lesson(_FOUR, "Data parallel", 75, 2, 3), "12": Lesson(_FOUR, "Sharding", 60, 2, 3),
+    "13": Lesson(_FOUR, "Pipeline", 70, 2, 3), "14": Lesson(_FOUR, "Tensor parallel", 60, 2, 3),
+    "15": Lesson(_FOUR, "Planner", 60, 2, 3),
+}
+
 @dataclass(frozen=True)
 class Guess:
     "A guess that the reader locked, and what was measured afterwards."

@@ -27,10 +27,11 @@ class WorkerCurve:
     startup_seconds:float          # for each worker in a run
     iterations:int                 # of a run
     cores:int                      # usable
+    once_seconds:float=0.0         # to start and end workers, however many they are
 
     def __post_init__(self):
         for name in ("load_seconds", "compute_seconds", "compute_cpu_seconds", "worker_transfer_seconds",
-                     "startup_seconds"):
+                     "startup_seconds", "once_seconds"):
             nonnegative_float(name, getattr(self, name))
         fraction("contention", self.contention)
         positive_int("iterations", self.iterations), positive_int("cores", self.cores)
@@ -65,7 +66,8 @@ class WorkerCurve:
 
     def train_seconds(self, workers: int) -> float:
         "Seconds of a run."
-        return self.startup_seconds * workers + self.iterations * self.step(workers)
+        once = self.once_seconds if workers else 0.0
+        return once + self.startup_seconds * workers + self.iterations * self.step(workers)
 
     def best(self, most: int = 16) -> int:
         "The number of workers with the shortest run; ties go to fewer."
@@ -89,13 +91,17 @@ def fit_curve(
     helped = rows.loc[n]
     # idle threads that spin are not at work
     cpu = min(max(alone.cpu_seconds - alone.wait_seconds, 0.0), cores * alone.busy_seconds)
-    startup, iterations = helped.startup_seconds / n, int(alone.iterations)
-    curve = WorkerCurve(float(alone.wait_seconds), float(alone.busy_seconds), float(cpu), 0.0, 0.0, float(startup),
-                        iterations, cores)
-    steady = (helped.train_seconds - helped.startup_seconds) / helped.iterations
-    curve = replace(curve, contention=_contention(curve, n, min(helped.busy_seconds, steady)))
+    once = max(0.0, _outside(helped) - _outside(alone) - helped.startup_seconds)
+    curve = WorkerCurve(float(alone.wait_seconds), float(alone.busy_seconds), float(cpu), 0.0, 0.0,
+                        float(helped.startup_seconds / n), int(alone.iterations), cores, float(once))
+    curve = replace(curve, contention=_contention(curve, n, helped.busy_seconds))
     if curve.loading(n) > curve.computing(n): return curve
-    return replace(curve, worker_transfer_seconds=float(max(0.0, steady - curve.computing(n))))
+    step = helped.wait_seconds + helped.busy_seconds
+    return replace(curve, worker_transfer_seconds=float(max(0.0, step - curve.computing(n))))
+
+def _outside(row: pd.Series) -> float:
+    "Seconds of a run outside of its usual steps."
+    return row.train_seconds - row.iterations * (row.wait_seconds + row.busy_seconds)
 
 def _contention(curve: WorkerCurve, workers: int, computing: float) -> float:
     "The contention, to a hundredth, at which computing takes as long as it was seen to."

@@ -87,15 +87,23 @@ def plot_parts(
 # %% ../../nbs/views/02_data.ipynb #07e3b380
 def plot_learning(
     runs:dict[str, pd.DataFrame],  # name -> columns samples, seconds, valid_loss
+    goal:float|None=None,          # a loss; where each run first comes down to it is marked
 ) -> Axes:
     "Validation loss over samples and over seconds, side by side; returns the first axes."
-    fig, (left, right) = figure(7, 2.8, 1, 2, sharey=True)
+    fig, (left, right) = figure(7, 3.2, 1, 2, sharey=True)
     for (name, run), color in zip(runs.items(), (COLORS["wait"], COLORS["forward"], COLORS["update"])):
-        left.plot(run.samples, run.valid_loss, color=color, marker=".", label=name)
-        right.plot(run.seconds, run.valid_loss, color=color, marker=".", label=name)
-    for ax in (left, right): ax.set_xscale("log")
+        there = run[:0] if goal is None else run[run.valid_loss <= goal].head(1)
+        for ax, along in ((left, "samples"), (right, "seconds")):
+            ax.plot(run[along], run.valid_loss, color=color, marker=".", label=name)
+            ax.plot(there[along], there.valid_loss, "o", markersize=11, markerfacecolor="none", color=color)
+    for ax in (left, right):
+        ax.set_xscale("log")
+        if goal is not None: ax.axhline(goal, linestyle=":", color=COLORS["other"])
+    left.set_yscale("log")
+    left.set_yticks([0.4, 0.5, 0.7, 1, 1.5, 2], ["0.4", "0.5", "0.7", "1", "1.5", "2"])
+    left.minorticks_off()
     right.legend(frameon=False, fontsize=8)
-    label(left, "samples seen (log scale)", "validation loss", "per sample")
+    label(left, "samples seen (log scale)", "validation loss (log scale)", "per sample")
     label(right, "seconds (log scale)", title="per second")
     return left
 

@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine.measure import median
-from ..engine.progress import Guess, Progress, forget, load_progress, progress_path
+from ..engine.progress import LESSONS, Guess, Progress, forget, load_progress, progress_path
 from ..engine.widgets import count_text, widgets_library
 
 # %% auto #0
@@ -29,21 +29,24 @@ def progress_table(
     "A row for each lesson: guesses, their median error, solved exercises, and the question that was furthest off."
     import pandas as pd
     progress = load_progress() if progress is None else progress
-    lessons = sorted({name[:2] for name in (*progress.guesses, *progress.solved)})
-    return pd.DataFrame([_row(lesson, progress) for lesson in lessons],
-                        columns=["lesson", "guesses", "median error (%)", "exercises solved", "look again at"])
+    rows = [dict(part=lesson.part, lesson=f"{number} {lesson.title}", minutes=lesson.minutes) | _row(number, progress)
+            for number, lesson in LESSONS.items()]
+    return pd.DataFrame(rows).set_index(["part", "lesson"])
 
-def _row(lesson: str, progress: Progress) -> dict:
+def _row(lesson: str, progress: Progress) -> dict[str, Any]:
     guesses = [guess for key, guess in progress.guesses.items() if key.startswith(lesson)]
     compared = [guess for guess in guesses if guess.error is not None]
     furthest = max(compared, key=lambda guess: abs(guess.error), default=None)
-    return {"lesson": lesson, "guesses": len(guesses), "median error (%)": _percent(compared),
-            "exercises solved": sum(name.startswith(lesson) for name in progress.solved),
+    solved = sum(name.startswith(lesson) for name in progress.solved)
+    return {"guesses": _of(len(guesses), LESSONS[lesson].guesses), "median error (%)": _percent(compared),
+            "exercises": _of(solved, LESSONS[lesson].exercises),
             "look again at": furthest.text if furthest and abs(furthest.error) > 0.2 else ""}
 
-def _percent(compared: Iterable[Guess]) -> int | None:
+def _of(done: int, all_: int) -> str: return f"{done} of {all_}" if all_ else ""
+
+def _percent(compared: Iterable[Guess]) -> str:
     errors = [abs(guess.error) for guess in compared]
-    return round(100 * median(errors)) if errors else None
+    return f"{100 * median(errors):.0f}" if errors else ""
 
 # %% ../../nbs/views/00_progress.ipynb #20abb207
 def progress_panel() -> ipywidgets.VBox:
@@ -68,10 +71,10 @@ def progress_panel() -> ipywidgets.VBox:
 
 def _card(progress: Progress) -> str:
     "The table and the link, as HTML."
+    table = progress_table(progress).to_html(border=0)
     if not (progress.guesses or progress.solved):
-        return "<p>No guess is locked and no exercise is solved yet. What you do is kept on this machine only.</p>"
+        return f"<p>No guess is locked and no exercise solved yet. What you do is kept on this machine only.</p>{table}"
     raw = base64.b64encode(json.dumps(asdict(progress), indent=1).encode()).decode()
     link = f'<a download="mlinfra-progress.json" href="data:application/json;base64,{raw}">Save a copy</a>'
     done = f"{count_text(len(progress.guesses), 'guess', 'guesses')}, {count_text(len(progress.solved), 'exercise')}"
-    rows = progress_table(progress).to_html(index=False, na_rep="", border=0)
-    return f"<p>{done} solved. Kept in {escape(str(progress_path()))} and nowhere else. {link}</p>{rows}"
+    return f"<p>{done} solved. Kept in {escape(str(progress_path()))} and nowhere else. {link}</p>{table}"

@@ -111,23 +111,30 @@ def plot_in_flight(
 
 # %% ../../nbs/views/07_storage.ipynb #72e9ad56
 def plot_cures(
-    frame:pd.DataFrame,   # cure, predicted_seconds, measured_seconds; the first row is the case as found
+    frame:pd.DataFrame,   # cure, predicted_seconds, measured_seconds, low_seconds, high_seconds, limit; first as found
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Seconds of a step: measured solid, predicted hollow, with the prediction's error and the gain over the first."
-    ax = axes(ax, height=0.7 + 0.42 * len(frame))
-    longest = frame[["predicted_seconds", "measured_seconds"]].max(axis=None)
+    "Seconds of a step, logarithmic: predicted a ring, measured a dot with its range, the gain, and what limits."
+    ax = axes(ax, height=0.8 + 0.36 * len(frame))
+    times = ["predicted_seconds", "measured_seconds", "low_seconds", "high_seconds"]
+    ax.set(xscale="log", xlim=(400 * frame[times].min(axis=None), 12_000 * frame[times].max(axis=None)))
     for row, cure in enumerate(frame.itertuples()):
-        ax.barh(row, cure.measured_seconds * 1000, height=0.5, color=COLORS["read"])
-        ax.barh(row, cure.predicted_seconds * 1000, height=0.75, fill=False, edgecolor=COLORS["wait"], linestyle="--")
+        ax.plot([1000 * cure.low_seconds, 1000 * cure.high_seconds], [row, row], color=COLORS["read"], linewidth=2)
+        ax.plot(1000 * cure.measured_seconds, row, "o", ms=6, color=COLORS["read"])
+        ax.plot(1000 * cure.predicted_seconds, row, "o", ms=12, mfc="none", color=COLORS["wait"])
         gain = frame.measured_seconds.iloc[0] / cure.measured_seconds
-        error = cure.predicted_seconds / cure.measured_seconds - 1
-        end = max(cure.predicted_seconds, cure.measured_seconds) * 1000
-        ax.text(end, row, f"  {gain:.1f} times as fast; predicted {error:+.0%}", va="center", fontsize=8)
+        words = f"{1000 * cure.measured_seconds:,.0f} ms: {gain:.1f} times as fast, limited by {cure.limit}"
+        end = 1000 * max(cure.predicted_seconds, cure.high_seconds)
+        ax.annotate(words if row else words.partition(":")[0], (end, row), (12, 0), textcoords="offset points",
+                    va="center", fontsize=8)
     ax.set_yticks(range(len(frame)), list(frame.cure))
-    ax.set_xlim(0, 1.7 * longest * 1000)
-    ax.invert_yaxis()
-    return label(ax, "milliseconds a step (solid: measured, dashed: predicted)")
+    ax.set_ylim(len(frame) - 0.5, -0.5)
+    first, last = (math.log10(end) for end in ax.get_xlim())
+    ticks = [step * 10**power for power in range(math.floor(first), math.ceil(last)) for step in (1, 2, 5)]
+    ticks = [tick for tick in ticks if 10**first <= tick <= 1_000 * frame[times].max(axis=None) * 1.2]
+    ax.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+    ax.minorticks_off()
+    return label(ax, "milliseconds a step, logarithmic (dot: measured, ring: predicted)")
 
 # %% ../../nbs/views/07_storage.ipynb #ad9ba6d7
 def plot_mixing(
@@ -255,24 +262,27 @@ def draw_rates(
     chosen:int,                     # reads in flight
     limit:float,                    # images/s that the storage can deliver
 ) -> Svg:
-    "A bar for each number of reads in flight: predicted hollow, measured solid, and the storage's limit as a line."
-    most = max([*predicted.values(), *measured.values()])
-    drawing, scale = Svg(720, 232, "images per second over reads in flight"), _HIGH / most
-    if limit * scale <= 1.02 * _HIGH:
-        drawing.line(20, _BASE - limit * scale, 712, _BASE - limit * scale, COLORS["other"])
-        drawing.text(20, _BASE - limit * scale - 6, f"limit {_rate(limit)}", size=11)
+    "A bar for each number of reads in flight, logarithmic: predicted hollow, measured solid; the limit as a line."
+    rates = [*predicted.values(), *measured.values()]
+    foot, drawing = min(rates) / 2, Svg(720, 232, "images per second over reads in flight")
+    scale = _HIGH / math.log(max(rates) / foot)
+    def high(rate: float) -> float: return scale * math.log(rate / foot)
+    if high(limit) <= 1.02 * _HIGH:
+        drawing.line(20, _BASE - high(limit), 712, _BASE - high(limit), COLORS["other"])
+        drawing.text(20, _BASE - high(limit) - 6, f"limit {_rate(limit)}", size=11)
     else: drawing.text(20, 14, f"limit {_rate(limit)}, above this picture", size=11)
     for place, (n, rate) in enumerate(predicted.items()):
         left, color = 24 + _WIDE * place, COLORS["read" if n == chosen else "other"]
-        drawing.box(left, _BASE - rate * scale, 48, rate * scale, color, hollow=True)
+        drawing.box(left, _BASE - high(rate), 48, high(rate), color, hollow=True)
         if n in measured:
-            drawing.box(left + 8, _BASE - measured[n] * scale, 32, measured[n] * scale, COLORS["read"])
+            drawing.box(left + 8, _BASE - high(measured[n]), 32, high(measured[n]), COLORS["read"])
             drawing.text(left + 24, _BASE + 36, f"off by {rate / measured[n] - 1:+.0%}", "middle", 10)
-        high = max(rate, measured.get(n, 0.0)) * scale
-        if rate < 0.98 * limit or n == chosen: drawing.text(left + 24, _BASE - high - 5, _rate(rate), "middle", 11)
+        top = _BASE - high(max(rate, measured.get(n, rate)))
+        if rate < 0.98 * limit or n == chosen: drawing.text(left + 24, top - 5, _rate(rate), "middle", 11)
         drawing.text(left + 24, _BASE + 18, f"▸ {n} ◂" if n == chosen else f"{n}", "middle", 12)
     drawing.line(20, _BASE, 712, _BASE)
-    return drawing.text(20, 228, "reads in flight; bars: images per second, dashed predicted, solid measured", size=11)
+    words = "reads in flight; bars: images per second, logarithmic, dashed predicted, solid measured"
+    return drawing.text(20, 228, words, size=11)
 
 def _rate(rate: float) -> str: return f"{rate:,.1f}" if rate < 20 else f"{rate:,.0f}"
 

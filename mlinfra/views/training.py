@@ -137,7 +137,7 @@ def plot_step_times(
         ax.plot(range(3, len(ms) + 3), [sum(some) / len(some) for some in around], color=color, label=name)
     if busy is not None:
         ax.axvspan(*busy, color="#eeeeee", zorder=0)
-        ax.text(sum(busy) / 2, 0.97, "neighbour", ha="center", va="top", transform=ax.get_xaxis_transform(), fontsize=9)
+        ax.text(sum(busy) / 2, 1.02, "neighbour", ha="center", transform=ax.get_xaxis_transform(), fontsize=9)
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, fontsize=8, loc="upper right")
     return label(ax, "step", f"milliseconds (mean of {window})")

@@ -123,7 +123,7 @@ def plot_steps(
         words = error_text(predicted[n], real, False).replace("-0%", "0%").replace("+0%", "0%")
         ax.annotate(words, (n, max(real, predicted[n])), (0, 9), textcoords="offset points", ha="center", fontsize=8)
     ax.set(ylim=(0, 1.2 * max(*measured.values(), *predicted.values())), xticks=list(measured))
-    ax.legend(frameon=False, fontsize=8, loc="upper right")
+    ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     return label(ax, "workers", "a step (ms)")
 
 # %% ../../nbs/views/06_workers.ipynb #cebb93a1
@@ -146,7 +146,7 @@ def plot_sweep(
     ax.set_ylim(0, 1.3 * max([*frame.train_high, *guesses]))
     ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
     ax.set_xticks(list(frame.workers))
-    ax.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)
+    ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     return label(ax, "workers", "training (seconds)")
 
 # %% ../../nbs/views/06_workers.ipynb #2fc7c724
@@ -169,7 +169,7 @@ def plot_bill(
     ax.invert_yaxis()
     label(ax, "ms of the run for each step").grid(axis="y", visible=False)
     entries = [ax.barh([names[0]], [0], color=color) for color in colors.values()]
-    ax.legend(entries, ["waiting for the batch", "computing", "start, end and slow steps"], frameon=False, fontsize=8,
+    ax.legend(entries, ["waiting for the batch", "computing", "start and end"], frameon=False, fontsize=8,
               loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
     return ax
 

@@ -1,8 +1,19 @@
-"""One JupyterLab and one Chromium for all browser tests; each notebook gets a page of its own."""
+"""One JupyterLab, one Chromium, one page and one kernel for all panels; lessons get a page and a kernel of their own."""
 import shutil
 
 import pytest
-from lab import ROOT, FLAGS, Notebook, chromium_path, jupyterlab, write_notebook
+from lab import FLAGS, ROOT, Api, Notebook, chromium_path, jupyterlab, write_notebook
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    "Note on the test that it failed, for the fixtures that end after it."
+    report = yield
+    if report.failed: item.stash[FAILED] = True
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -26,24 +37,57 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def page(browser):
+    "An empty page."
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     yield context.new_page()
     context.close()
 
 
+class Desk:
+    "A page with JupyterLab, and a kernel that has imported what panels import: made once, and anew after a failure."
+    def __init__(self, browser, url, token):
+        self.browser, self.api, self.context, self.kernel = browser, Api(url, token), None, None
+
+    def open(self, path):
+        if self.context is None:
+            self.context = self.browser.new_context(viewport={"width": 1280, "height": 1000})
+            self.page, self.kernel = self.context.new_page(), self.api("POST", "kernels", name="python3")["id"]
+        self.api("POST", "sessions", path=path, name=path, type="notebook", kernel=dict(id=self.kernel))
+        return Notebook(self.page, self.api.url, self.api.token, path)
+
+    def clear(self):
+        "The next notebook gets a new page and a new kernel."
+        if self.context is None: return
+        self.context.close()
+        self.api("DELETE", f"kernels/{self.kernel}")
+        self.context = None
+
+
+@pytest.fixture(scope="session")
+def desk(browser, server):
+    desk = Desk(browser, *server[:2])
+    yield desk
+    desk.clear()
+
+
 @pytest.fixture
-def open_cells(page, server, request):
+def open_cells(desk, server, request):
     "Open a notebook with these cells, run them, and at the end see that nothing went wrong."
-    url, token, folder = server
-    opened = []
+    name, opened = request.node.name.split("[")[0], []
 
     def open_(*cells):
-        path = write_notebook(folder / f"{request.node.name.split('[')[0]}.ipynb", *cells)
-        opened.append(Notebook(page, url, token, path.name).run_all())
+        path = write_notebook(server[2] / f"{name}.ipynb", *cells)
+        opened.append(desk.open(path.name).run_all())
         return opened[-1]
 
     yield open_
-    for notebook in (n for n in opened if not n.closed):
-        notebook.shot(request.node.name.split("[")[0])
-        assert notebook.error_outputs() == [] and notebook.complaints() == []
-        notebook.command("kernelmenu:shutdown")
+    whole = False
+    try:
+        for notebook in (n for n in opened if not n.closed):
+            notebook.shot(name)
+            assert notebook.error_outputs() == [] and notebook.complaints() == []
+            notebook.empty_kernel()
+            notebook.close()
+        whole = not request.node.stash.get(FAILED, False)
+    finally:
+        if not whole: desk.clear()

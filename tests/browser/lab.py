@@ -118,22 +118,46 @@ VALUE = """async expression => {
 }"""
 
 
+class Api:
+    "The server's REST interface."
+    def __init__(self, url, token): self.url, self.token = url, token
+
+    def __call__(self, method, place, **content):
+        request = urllib.request.Request(f"{self.url}/api/{place}", json.dumps(content).encode() if content else None,
+                                         {"Authorization": f"token {self.token}"}, method=method)
+        with urllib.request.urlopen(request) as reply: return json.loads(reply.read() or "null")
+
+
+EMPTY = """__import__('ipywidgets').Widget.close_all()
+for name in set(get_ipython().user_ns) - set(get_ipython().user_ns_hidden): get_ipython().user_ns.pop(name)"""
+IDLE = """name => {
+  const panel = window.jupyterapp?.shell?.currentWidget;
+  return panel?.context?.path === name && panel.sessionContext?.session?.kernel?.status === 'idle';
+}"""
+
+
 class Notebook:
-    "A notebook open in a page."
+    "A notebook open in a page: in a JupyterLab that the page shows already, or else in a new one."
     def __init__(self, page, url, token, name):
         self.page, self.name, self.console, self.closed = page, name, [], False
-        page.on("console", lambda m: self.console.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: self.console.append(str(e)))
-        page.goto(f"{url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={token}")
-        page.wait_for_function(
-            "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'",
-            timeout=60_000,
-        )
+        self.listeners = {"console": lambda m: self.console.append(m.text) if m.type == "error" else None,
+                          "pageerror": lambda e: self.console.append(str(e))}
+        for event, listener in self.listeners.items(): page.on(event, listener)
+        if page.url.startswith(f"{url}/lab"):
+            page.evaluate("path => void window.jupyterapp.commands.execute('docmanager:open', {path})", name)
+        else: page.goto(f"{url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={token}")
+        page.wait_for_function(IDLE, arg=name, timeout=60_000)
 
     def close(self):
-        "Close the tab; the kernel lives on."
-        self.page.close()
+        "Close the notebook's tab in JupyterLab; the kernel lives on."
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.dispose()")
+        for event, listener in self.listeners.items(): self.page.remove_listener(event, listener)
         self.closed = True
+
+    def empty_kernel(self):
+        "Forget all variables and widgets; what was imported stays."
+        self.page.evaluate("""async code => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
+                              .requestExecute({code}).done""", EMPTY)
 
     def command(self, name): return self.page.evaluate("name => window.jupyterapp.commands.execute(name)", name)
 

@@ -100,7 +100,7 @@ def test_studio_in_a_closed_and_reopened_tab(open_cells, server, browser):
     again.run_all()  # replaces the studio whose page is gone
     Panel(again, "studio").says("Press Start.")
     assert again.complaints() == []
-    again.command("kernelmenu:shutdown")
+    again.empty_kernel()
     context.close()
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['SimulatedStorage', 'sweep_in_flight', 'sweep_blocks', 'ReadAhead', 'loaded_step', 'ShardDataset']
+__all__ = ['SimulatedStorage', 'sweep_in_flight', 'sweep_blocks', 'ReadAhead', 'ShardDataset']
 
 # %% ../nbs/07_storage.ipynb #5523c0d7
 class _Shared(ctypes.Structure):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['PUBLISHED', 'Photos', 'Remote', 'Uneven', 'sweep_workers', 'Ready', 'verdict', 'WorkerCurve', 'fit_curve']
+__all__ = ['PUBLISHED', 'sweep_workers', 'verdict', 'WorkerCurve', 'fit_curve']
 
 # %% ../nbs/06_workers.ipynb #50380c50
 class Photos(Dataset):

@@ -115,7 +115,7 @@ def targets():
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
 Advice BatchPlan BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch Estimate Event
-Exponents Footprint Guess Held Hop HostPath LatencyRow LayerCost Line LoadTrial LoopCount Machine MemoryCost
+Exponents Footprint Guess Held Hop HostPath LatencyRow LayerCost Lesson Line LoadTrial LoopCount Machine MemoryCost
 MessageCount MicroBatchCost Offload Partition PipelineRun ProcessMemory Question RankError RankPart RankTrialResult
 Reading Reads Recorder Reveal Run Scores Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream
 StreamSummary SweepRow TimedOperation Trace Verification WorkerCurve

@@ -1,4 +1,4 @@
-"""One JupyterLab, one Chromium, one page and one kernel for all panels; a lesson gets a page and a kernel of its own."""
+"""One JupyterLab, one Chromium, one page and one kernel for all panels; a lesson has a page and a kernel of its own."""
 import shutil
 
 import pytest

@@ -103,6 +103,11 @@ def test_ranks_have_the_environment_of_today(monkeypatch):
         assert run_ranks(os.getenv, 2, "MLINFRA_TOLD", share_cores=True) == {0: said, 1: said}
 
 
+def test_the_server_of_ranks_has_not_touched_a_gpu():
+    "A process forked from one that has could use none; asking how many there are is enough, with or without a GPU."
+    assert run_ranks(torch.cuda._is_in_bad_fork, 2, share_cores=True) == {0: False, 1: False}
+
+
 def at_work(act):
     "A `report` that calls `act` once the ranks are at work."
     def report(share, words):

@@ -23,7 +23,7 @@ def machine_table(
     import pandas as pd
     machine = this_machine() if machine is None else machine
     rows = {"GPU": ", ".join(machine.gpus) or "none",
-            "processor": f"{machine.cpu}, of which {machine.cores} cores may be used",
+            "processor": machine.cpu, "cores": f"{machine.cores}, as many as this process may use",
             "matrix products in float32": f"{machine.flops_per_s / 1e9:,.0f} GFLOP/s on all cores",
             "caches": ", ".join(f"{level} {_whole(size)}" for level, size in machine.caches.items()) or "not known",
             "memory": f"{_whole(machine.memory_bytes)}; a copy moves {machine.copy_bytes_per_s / 1e9:.1f} GB/s",

@@ -71,7 +71,7 @@ def progress_panel() -> ipywidgets.VBox:
 
 def _card(progress: Progress) -> str:
     "The table and the link, as HTML."
-    table = progress_table(progress).to_html(border=0)
+    table = progress_table(progress).to_html(border=0, index_names=False, justify="left", col_space=70)
     if not (progress.guesses or progress.solved):
         return f"<p>No guess is locked and no exercise solved yet. What you do is kept on this machine only.</p>{table}"
     raw = base64.b64encode(json.dumps(asdict(progress), indent=1).encode()).decode()

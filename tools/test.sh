@@ -28,7 +28,7 @@ if (( ! $# )); then
   stage "engine room" nbdev_test --path nbs/engine --n_workers 2 --timing
   stage "views" nbdev_test --path nbs/views --n_workers 2 --timing
 fi
-stage tests pytest -n ${TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder --nbmake --nbmake-timeout=600 --durations=${TEST_DURATIONS:-10} --durations-min=1 \
+stage tests pytest -n 2 --dist loadfile --no-loadscope-reorder --nbmake --nbmake-timeout=600 --durations=10 --durations-min=1 \
   "${lessons[@]}" tests --ignore=tests/bench "$@"
 
 (( ${#failed[@]} == 0 )) && exit

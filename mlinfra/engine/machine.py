@@ -140,7 +140,7 @@ class Machine:
     caches:dict[str, int]       # level -> bytes
     flops_per_s:float           # of matrix products in float32, on all cores
     copy_bytes_per_s:float      # that a copy in memory moves
-    disk_bytes_per_s:float|None # that a large file under the cache folder is read with; None: not measured
+    disk_bytes_per_s:float|None  # that a large file under the cache folder is read with; None: not measured
 
     def __str__(self) -> str:
         return ", ".join([*self.gpus, self.cpu, f"{self.cores} cores", f"{self.memory_bytes / 2**30:.0f} GiB",
@@ -170,7 +170,7 @@ def _rates() -> dict[str, float | None]:
 
 def _disk_rate(size: int = 64 << 20) -> float | None:
     "Bytes a second of one file that the page cache has let go of; None where it cannot be written or is not let go."
-    if not hasattr(os, "posix_fadvise"): return None
+    if not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")): return None  # no Linux
     try:
         cache_dir().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache_dir()) as file:
@@ -178,9 +178,14 @@ def _disk_rate(size: int = 64 << 20) -> float | None:
             file.flush()
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if _is_in_memory(file.fileno()): return None
             file.seek(0)
             start = time.perf_counter()
             while file.read(1 << 20): pass
             return size / (time.perf_counter() - start)
-    except OSError: return None  # no room, or no folder
+    except OSError: return None  # no room, no folder, or a system that does not tell what is in memory
 
+def _is_in_memory(file: int) -> bool:
+    "Whether the first byte comes without a wait: always where the folder itself is one in memory."
+    try: return os.preadv(file, [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+    except BlockingIOError: return False

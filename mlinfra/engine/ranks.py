@@ -118,11 +118,11 @@ def _rank(order: _Order) -> bytes:
         if _has_lost_a_peer(f"{type(error).__name__}: {error}"): time.sleep(2)  # the cause is to be seen first
         raise
 
-_LAUNCHERS = re.compile(r"TORCHELASTIC_|LOCAL_|ROLE_|GROUP_|MASTER_|RANK$|WORLD_SIZE$")  # the names that it sets itself
+_LAUNCHERS = re.compile("TORCHELASTIC_.*|MASTER_(ADDR|PORT)|ROLE_NAME|((LOCAL|GROUP|ROLE)_)?(RANK|WORLD_SIZE)")
 
 def _prepare(order: _Order, rank: int) -> None:
     threading.Thread(target=_end_with_the_starter, name="mlinfra-rank", daemon=True).start()
-    os.environ.update({name: value for name, value in order.environment.items() if not _LAUNCHERS.match(name)})
+    os.environ.update({name: value for name, value in order.environment.items() if not _LAUNCHERS.fullmatch(name)})
     if not order.gpus: os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nothing has asked for one yet
     if Path(order.folder, "stop").exists(): os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a rank even while it waits inside a library

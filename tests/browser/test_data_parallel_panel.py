@@ -59,7 +59,7 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     assert ranks(notebook) == "[]" and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)
 
 
-def test_ranks_from_a_cell_and_an_interrupt(open_cells, page):
+def test_ranks_from_a_cell_and_an_interrupt(open_cells):
     notebook = open_cells("from mlinfra.engine.ranks import faulty, run_ranks, rank_and_world_size\n"
                           "found = run_ranks(rank_and_world_size, 2, share_cores=True)",
                           "import _thread\n"

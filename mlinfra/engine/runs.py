@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['FORMAT', 'STEP_PARTS', 'PARTS', 'StepRecord', 'RunWriter', 'how_it_ended', 'RunEvent', 'Run']
 
-# %% ../../nbs/engine/17_runs.ipynb #ee0c7c7d
+# %% ../../nbs/engine/17_runs.ipynb #facbcf34
 FORMAT = 1  # of the folder; a reader refuses later ones
 
 class StepRecord(NamedTuple):
     "One step, or several steps added up (`count` of them), as it is kept."
     iteration:int      # from 0; of several, the first
     epoch:int          # from 0
-    count:int          # steps in this record
+    count:int          # steps in this record; 0: none, and `between` is what came after the last step
     samples:int        # that they consumed
     loss:float         # mean over the samples; NaN: not told
     start:float        # seconds since the start of the run
@@ -55,6 +55,11 @@ class StepRecord(NamedTuple):
     backward:float     # gradients
     update:float       # optimizer
     other:float        # of the step, in none of these
+
+    @property
+    def seconds(self) -> float:
+        "The step's own, without what came before it; what was not measured counts nothing."
+        return sum(value for value in self[9:] if value == value)
 
 STEP_PARTS = ("wait", "copy", "forward", "backward", "update", "other")
 PARTS = ("opening", "evaluation", "between", *STEP_PARTS)  # of the wall clock; here `between` is without the first two
@@ -78,7 +83,7 @@ def _parsed(raw: bytes) -> tuple[np.ndarray, int]:
     good = found["sum"] == np.array(sums, dtype="<u4")
     return found[good], int((~good).sum())
 
-# %% ../../nbs/engine/17_runs.ipynb #9e6fe16b
+# %% ../../nbs/engine/17_runs.ipynb #4e26f7e9
 class _Block:
     "Steps in a row, of which the slowest is kept whole and the others are added up."
     def __init__(self):
@@ -99,7 +104,7 @@ class _Block:
 
 def _duration(record: StepRecord) -> float:
     "Seconds of a step and of what came before it."
-    return record.between + sum(value for value in record[9:] if value == value)
+    return record.between + record.seconds
 
 def _added(a: StepRecord, b: StepRecord) -> StepRecord:
     "Two records as one; what was measured in only one of them is what is known."
@@ -420,7 +425,7 @@ def _readable(start: dict[str, Any], path: Path) -> dict[str, Any]:
                          f"reads up to {FORMAT}): update mlinfra")
     return start
 
-# %% ../../nbs/engine/17_runs.ipynb #d26ff66b
+# %% ../../nbs/engine/17_runs.ipynb #44461195
 class Run:
     "Reads a run folder: of a run that goes on, has ended, or was killed."
     def __init__(
@@ -526,7 +531,8 @@ class Run:
         rank:int=0,
     ) -> np.ndarray:
         "The steps of one rank as an array with the fields of `StepRecord`, on the rank's own time axis."
-        return self._ranks[rank].records()
+        rows = self._ranks[rank].records()
+        return rows[rows["count"] > 0]
 
     @property
     def steps(self) -> pd.DataFrame:
@@ -537,7 +543,7 @@ class Run:
         import pandas as pd
         parts = []
         for rank, files in self._ranks.items():
-            rows = files.records()
+            rows = self.records(rank)
             frame = pd.DataFrame({name: rows[name] for name in StepRecord._fields})
             frame.insert(0, "rank", rank)
             frame["start"] += files.shift
@@ -593,7 +599,7 @@ class Run:
         self,
         rank:int|None=None,  # None: of all ranks together
     ) -> dict[str, float]:
-        "Seconds in each of `PARTS`; they add up to the wall clock from the start to the end of the last step."
+        "Seconds in each of `PARTS`; they add up to the wall clock, from the start to the last record."
         chosen = self._ranks.values() if rank is None else [self._ranks[rank]]
         found = dict.fromkeys(PARTS, 0.0)
         for files in chosen:

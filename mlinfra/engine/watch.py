@@ -25,7 +25,7 @@ from .runs import RunWriter, StepRecord, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
 
 # %% auto #0
-__all__ = ['loader_settings', 'Monitor', 'Watch', 'watch']
+__all__ = ['loader_settings', 'Monitor', 'Watch', 'watch', 'LoopWatch']
 
 # %% ../../nbs/engine/17_watch.ipynb #f03a00b4
 class _Recorder:
@@ -266,6 +266,10 @@ class Watch:
 
     def _begin_step(self) -> None:
         self._to("wait")
+        self._open_step()
+
+    def _open_step(self) -> None:
+        "A step is open, since the last call."
         self._start, self._open, self._samples, self._loss = self._last, True, 0, math.nan
         times, self._maybe = self._times, False
         self._head = sum(times.values()), times["evaluation"], times["opening"]
@@ -390,3 +394,64 @@ def _own_settings(model: nn.Module | None, optimizers: Sequence[Any]) -> dict[st
         found |= dict(model=type(model).__name__, parameters=sum(p.numel() for p in model.parameters()))
     for one in optimizers[:1]: found |= dict(optimizer=type(one).__name__, lr=one.param_groups[0].get("lr"))
     return found
+
+# %% ../../nbs/engine/17_watch.ipynb #4a4ab26e
+class LoopWatch(Watch):
+    "A `Watch` for a loop that calls back: it is told what begins and what has just ended."
+    def __init__(
+        self,
+        made:Watch,              # by `watch`, not yet entered
+        told:bool=False,         # each part of a step is told, also without a model and an optimizer
+    ):
+        super().__init__(made._model, made._optimizers, made._make)
+        if told: self._unknown = ()
+
+    def begin_epoch(self, loader: Any) -> None:
+        "An epoch begins, over the batches of `loader`."
+        self.leave()
+        self._epoch += 1
+        self._opened, self._first = self._last, self._iteration
+        self._event("loader", self._last, 0.0, **loader_settings(loader))
+
+    def end_epoch(self) -> None:
+        "It has ended."
+        self.leave()
+        at, steps = self._last - self._recorder.writer.origin, self._iteration - self._first
+        self._recorder.writer.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - self._opened)
+
+    def begin_step(self) -> None:
+        "A step begins with the wait for its batch."
+        self._to("wait") if self._open else self._begin_step()
+
+    def batch(self, samples: int, part: str = "") -> None:
+        "Its batch is there, and `part` begins. If nobody said that the wait began, it began at the last call."
+        if not self._open:
+            self._state = "wait"
+            self._open_step()
+        self._samples = samples
+        self._to(part or self._after_batch)
+
+    def end_step(self) -> None:
+        "The step has ended."
+        self._to("between")
+        if self._open: self._close_step()
+
+    def begin(self, part: str) -> None:
+        "From here on, time goes into `part` of the step."
+        self._to(part)
+
+    def ended(self, part: str) -> None:
+        "What ran since the last call was `part`, such as \"evaluation\"."
+        if self._open: self._cancel_step()
+        start, self._state = self._last, part
+        self._to("between")
+        if part == "evaluation": self._event(part, start, self._last - start)
+
+    def leave(self) -> None:
+        "There is no step under way."
+        if self._open: self._cancel_step()
+        self._to("between")
+
+    def event(self, kind: str, **data: Any) -> None:
+        "Keep something rare."
+        self._recorder.writer.event(kind, **data)

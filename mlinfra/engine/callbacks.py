@@ -142,6 +142,7 @@ class TransformersWatch:
         **how:Any,               # as `watch` takes it: every_seconds, rules, config, limit_bytes
     ):
         self.folder, self.how, self.watched, self._goes_on = folder, how, None, False
+        self._evaluating = False
         watch(folder, **how)  # nonsense is refused here
 
     @property
@@ -160,7 +161,7 @@ class TransformersWatch:
         optimizer = getattr(more.get("optimizer"), "optimizer", more.get("optimizer"))  # Accelerate wraps it
         self._loader = more.get("train_dataloader")
         self.watched = LoopWatch(watch(self.folder, more.get("model"), optimizer, **how)).__enter__()
-        self._goes_on = True
+        self._goes_on, self._evaluating = True, False
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Note the loader."
@@ -177,12 +178,13 @@ class TransformersWatch:
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any) -> None:
         "Keep what is logged."
         if not self._goes_on: return  # an evaluation outside of the training
-        self.watched.leave()
+        self.watched.ended("evaluation") if self._evaluating else self.watched.leave()
+        self._evaluating = False
         self.watched.event("log", step=state.global_step, logs=dict(logs or {}))
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        "An evaluation has ended."
-        if self._goes_on: self.watched.ended("evaluation")
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        "A part of an evaluation, which ends with a log."
+        self._evaluating = True
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "A checkpoint is written."

@@ -435,22 +435,29 @@ class LoopWatch(Watch):
         "The step has ended."
         self._to("between")
         if self._open: self._close_step()
+        self._note()
 
     def begin(self, part: str) -> None:
         "From here on, time goes into `part` of the step."
         self._to(part)
 
     def ended(self, part: str) -> None:
-        "What ran since the last call was `part`, such as \"evaluation\"."
+        "What ran since the end of a step, or since `leave`, was `part`, such as \"evaluation\"."
         if self._open: self._cancel_step()
-        start, self._state = self._last, part
         self._to("between")
-        if part == "evaluation": self._event(part, start, self._last - start)
+        start, seconds = self._told_at, self._times["between"] - self._told_between
+        self._times["between"] -= seconds
+        self._times[part] += seconds
+        self._note()
+        self._event(part, start, self._last - start)
 
     def leave(self) -> None:
         "There is no step under way."
         if self._open: self._cancel_step()
         self._to("between")
+        self._note()
+
+    def _note(self) -> None: self._told_at, self._told_between = self._last, self._times["between"]
 
     def event(self, kind: str, **data: Any) -> None:
         "Keep something rare."

@@ -61,10 +61,10 @@ def plot_samples(
     if len(columns) > 1 or spans: ax.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
     return label(ax, "seconds", "busy cores")
 
-# %% ../../nbs/views/17_monitor.ipynb #9df0279f
+# %% ../../nbs/views/17_monitor.ipynb #c92cb42c
 PART_COLORS = {part: COLORS.get(part, COLORS["other"]) for part in ORDER} | dict(
     between="#BBBBBB", evaluation="#AA4499", opening=COLORS["read"], other="#777777")
-_LEFT, _RIGHT, _COLUMNS = 78.0, 12.0, 170
+_LEFT, _RIGHT, _COLUMNS = 104.0, 12.0, 170
 
 class _Track:
     "One row of the picture: its place, its scale, and the run's time axis."
@@ -102,7 +102,7 @@ class _Track:
                 last = end
         if path: self.drawing.shape(f'<path d="{path}"', f'fill="none" stroke="{color}" stroke-width="1.6"', hover)
 
-# %% ../../nbs/views/17_monitor.ipynb #84dd5f6a
+# %% ../../nbs/views/17_monitor.ipynb #1cee380a
 def plot_run(
     run:Run,
     start:float=0.0,         # seconds since the start of the run
@@ -133,8 +133,8 @@ def _samples_between(run: Run, rank: int, x: Axis) -> pd.DataFrame:
 
 def _legend(drawing: Svg) -> None:
     for place, part in enumerate(ORDER):
-        drawing.box(_LEFT + 86 * place, 2, 10, 10, PART_COLORS[part])
-        drawing.text(_LEFT + 86 * place + 14, 11, part, size=11)
+        drawing.box(_LEFT + 82 * place, 2, 10, 10, PART_COLORS[part])
+        drawing.text(_LEFT + 82 * place + 14, 11, part, size=11)
     drawing.outlines.clear()
 
 def _draw_steps(drawing: Svg, placed: np.ndarray, x: Axis) -> None:
@@ -150,7 +150,7 @@ def _draw_steps(drawing: Svg, placed: np.ndarray, x: Axis) -> None:
                 for group, row in zip(groups, slowest) if row[n + 1] > row[n]]
         track.boxes(rows, PART_COLORS[part], part)
 
-# %% ../../nbs/views/17_monitor.ipynb #1ea96117
+# %% ../../nbs/views/17_monitor.ipynb #ef196434
 _MIB = 1 << 20
 _COLUMNS_OF = dict(  # device -> (its words, [(column, words, colour, divisor)])
     cores=("cores", [("machine_cores", "all programs", COLORS["other"], 1),
@@ -168,6 +168,7 @@ def _devices(run: Run, samples: pd.DataFrame) -> list[tuple[str, list[tuple[str,
     shown = []
     for name, (words, lines) in _COLUMNS_OF.items():
         lines = [line for line in lines if line[0] in samples and samples[line[0]].notna().any()]
+        lines = [line for line in lines if not (line[1] == "its workers" and samples[line[0]].max() == 0)]
         tops = [samples[column].astype(float).max() / divisor for column, _, _, divisor in lines]
         if name == "network" and max(tops, default=0) < 0.1: continue  # nothing to see
         least = dict(cores=float(run.machine.get("cores", 1)), memory=1.0, disk=1.0, network=1.0)[name]
@@ -259,7 +260,7 @@ def moment_text(
     where = f"At {at:.2f} s: {step}, in {part} for {duration_text(max(end - start, 0.0))}. "
     return Said(f"{part}: {busy}", where + f"Around it, the training waited for {waits_for(seen)}.")
 
-# %% ../../nbs/views/17_monitor.ipynb #9263a630
+# %% ../../nbs/views/17_monitor.ipynb #6124d40c
 class _Screen:
     "Shows a run, and follows it while it goes on."
     windows = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
@@ -297,7 +298,8 @@ class _Screen:
         said = moment_text(self.run, min(moment, end - 1e-3))
         state = f"An example from another machine ({EXAMPLE_OF})." if self.example else (
             f"{self.run.folder.name}: {state_text(self.run)}, {duration_text(end)}.")
-        return Said(said.number, f"{said.sentence} {state}"), plot_run(self.run, start, start + window, moment)
+        stop = min(start + window, end) if self.run.ended else start + window
+        return Said(said.number, f"{said.sentence} {state}"), plot_run(self.run, start, stop, moment)
 
     def to_end(self) -> None:
         "Show what was recorded last."

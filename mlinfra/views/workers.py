@@ -124,9 +124,9 @@ def error_text(
     fitted:bool,      # whether the curve was made from this point
 ) -> str:
     "How far the prediction is off, in percent; what remains of the error even where the curve was fitted is told too."
-    error = f"{predicted / measured - 1:+.0%}"
+    error = f"{predicted / measured - 1:+.0%}".replace("+0%", "0%").replace("-0%", "0%")
     if not fitted: return error
-    return "fitted" if error in ("+0%", "-0%") else f"fitted, {error}"
+    return "fitted" if error == "0%" else f"fitted, {error}"
 
 # %% ../../nbs/views/06_workers.ipynb #94ee97c2
 def plot_steps(
@@ -139,7 +139,7 @@ def plot_steps(
     ax.plot(list(measured), list(measured.values()), "o-", color=COLORS["forward"], label="measured")
     ax.plot(list(predicted), list(predicted.values()), "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
     for n, real in measured.items():
-        words = error_text(predicted[n], real, False).replace("-0%", "0%").replace("+0%", "0%")
+        words = error_text(predicted[n], real, False)
         ax.annotate(words, (n, max(real, predicted[n])), (0, 9), textcoords="offset points", ha="center", fontsize=8)
     ax.set(ylim=(0, 1.2 * max(*measured.values(), *predicted.values())), xticks=list(measured))
     ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)

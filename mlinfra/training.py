@@ -40,15 +40,17 @@ PHASES = ("wait", "copy", "forward", "backward", "update")
 @dataclass(frozen=True, slots=True)
 class Step:
     "One optimizer step: what it consumed, its loss, and the seconds of each phase."
-    epoch:int        # from 0
-    iteration:int    # from 0, over all epochs
-    samples:int      # in the global batch
-    loss:float       # mean over the samples, before the update
-    wait:float       # for the loader
-    copy:float       # host to device, and bytes to floats
-    forward:float    # model and loss
-    backward:float   # gradients
-    update:float     # optimizer
+    epoch:int          # from 0
+    iteration:int      # from 0, over all epochs
+    samples:int        # in the global batch
+    loss:float         # mean over the samples, before the update
+    wait:float         # for the loader
+    copy:float         # host to device, and bytes to floats
+    forward:float      # model and loss
+    backward:float     # gradients
+    update:float       # optimizer
+    between:float=0.0  # since the end of the step before: evaluation, observers, a new epoch
+    start:float=0.0    # when it began, by `time.perf_counter`
 
     @property
     def seconds(self) -> float:
@@ -119,6 +121,7 @@ class Run:
     stopping:bool=False             # set by `stop`
     iteration:int=0                 # the next one
     layout:ChannelsLast|None=None   # to be tried in the first step
+    clock:Any=None                  # of all its steps
 
     def stop(self) -> None:
         "End the run after the current step."
@@ -132,12 +135,13 @@ class Run:
 
 def _train_epoch(run: Run, epoch: int) -> Epoch:
     "Train on every batch of the loader."
-    first, start = len(run.history.steps), time.perf_counter()
-    clock = (CudaClock if run.device.type == "cuda" else HostClock)(PHASES)
+    first, start, clock = len(run.history.steps), time.perf_counter(), run.clock
     check_precision(run.precision, run.device)
     run.model.train()
     with run.passes.epoch():
+        opening = time.perf_counter()
         batches = iter(run.loader)
+        run.observers.tell("on_between", run, "loader", opening, time.perf_counter() - opening)
         while not run.stopping and _step(run, batches, clock, epoch): _deliver(run, clock.ready())
         _deliver(run, clock.ready(wait=True))
     steps = run.history.steps[first:]
@@ -164,7 +168,7 @@ def _step(run: Run, batches: Iterator, clock: Any, epoch: int) -> bool:
 def _deliver(run: Run, readings: Iterable[Reading]) -> None:
     "Record steps whose times are known, and tell the observers."
     for reading in readings:
-        step = Step(*reading.what, reading.loss, **reading.seconds)
+        step = Step(*reading.what, reading.loss, **reading.seconds, between=reading.between, start=reading.start)
         run.history.steps.append(step)
         if not math.isfinite(step.loss): _remark_loss(run.history, step)
         run.observers.tell("on_step", run, step)
@@ -274,7 +278,7 @@ def fit(
     feed = Feed(device, step is None, image_dims(model, scale_images))
     run = Run(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
               history, passes, feed, None if by_epoch(scheduler) else scheduler, accumulation, epochs,
-              iteration=len(history.steps))
+              iteration=len(history.steps), clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES))
     check = _validation(run, valid, loss_fn, step, metric)
     passes.start(run)
     kept = "glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)"
@@ -321,7 +325,7 @@ def _run(run: Run, check: Callable | None, plateau: Any, channels_last: bool | N
         run.observers.tell("on_start", run)
         for epoch in range(first, first + run.epochs):
             done = _train_epoch(run, epoch)
-            if check is not None and not run.stopping: done = _evaluated(done, check)
+            if check is not None and not run.stopping: done = _evaluated(run, done, check)
             run.history.epochs.append(done)
             run.observers.tell("on_epoch", run, done)
             if plateau is not None: plateau.step(_watched(plateau, done))
@@ -338,11 +342,13 @@ def _run(run: Run, check: Callable | None, plateau: Any, channels_last: bool | N
         run.history.remarks.append(words)
     return run.history
 
-def _evaluated(epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
+def _evaluated(run: Run, epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
     start = time.perf_counter()
     found = check()
-    return replace(epoch, accuracy=found.accuracy, evaluation_seconds=time.perf_counter() - start,
-                   valid_loss=found.loss, metric=found.metric)
+    seconds = time.perf_counter() - start
+    run.observers.tell("on_between", run, "evaluation", start, seconds)
+    return replace(epoch, accuracy=found.accuracy, evaluation_seconds=seconds, valid_loss=found.loss,
+                   metric=found.metric)
 
 def _watched(plateau: Any, epoch: Epoch) -> float:
     "What ReduceLROnPlateau watches: the validation loss or the training loss, or what is better the higher it is."

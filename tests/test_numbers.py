@@ -115,10 +115,10 @@ def targets():
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
 Advice BatchPlan BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch Estimate Event
-Exponents Footprint Guess Held Hop HostPath LatencyRow LayerCost Lesson Line LoadTrial LoopCount Machine MemoryCost
-MessageCount MicroBatchCost Offload Partition PipelineRun ProcessMemory Question RankError RankPart RankTrialResult
-Reading Reads Recorder Reveal Run Scores Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream
-StreamSummary SweepRow TimedOperation Trace Verification WorkerCurve
+Exponents Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line LoadTrial LoopCount Machine
+MemoryCost MessageCount MicroBatchCost Offload Partition PipelineRun ProcessMemory Question RankError RankPart
+RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample Scores Shard ShardTrialResult ShardedRun Span
+StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace Verification WorkerCurve
 """.split())
 
 ANY = "zero negative nan infinite half absurd"
@@ -199,6 +199,10 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.measure.percentile.values", ANY, "any numbers have percentiles"),
     ("engine.measure.percentile.percent", "zero", "the smallest"),
     ("engine.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    *((f"engine.runs.RunWriter.{name}", ANY, "a second writer in the folder is refused: its own tests have them")
+      for name in ("rank", "world_size", "limit_bytes")),
+    ("engine.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
     ("engine.charts.*", ANY, "sizes and places in a picture"),

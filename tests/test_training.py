@@ -2,9 +2,12 @@
 own."""
 import csv
 import io
+import itertools
 import re
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,8 +46,22 @@ class Loud:
 def test_observers_hear_everything_in_order():
     loud = Loud()
     fit(linear(), BatchLoader(tiny(), 32), epochs=2, observers=[loud], **QUIET)
-    epoch = ["on_backward", "on_step"] * 2 + ["on_epoch"]
+    epoch = ["on_between", *["on_backward", "on_step"] * 2, "on_epoch"]
     assert loud.heard == ["on_start", *epoch, *epoch, "on_end"]
+
+
+def test_nothing_is_lost_between_steps():
+    told = []
+    teller = SimpleNamespace(on_between=lambda run, what, start, seconds: told.append((what, start, seconds)))
+    begin = time.perf_counter()
+    steps = fit(linear(), BatchLoader(tiny(), 16), epochs=3, valid=tiny(), observers=[teller], **QUIET).steps
+    end = time.perf_counter()
+    for a, b in itertools.pairwise(steps): assert abs(a.start + a.seconds + b.between - b.start) < 1e-9
+    assert begin < steps[0].start and steps[-1].start + steps[-1].seconds < end
+    assert [what for what, *_ in told] == ["loader", "evaluation"] * 3
+    for what, start, seconds in told[1:-1]:  # each lies in the time between two epochs
+        after = next(step for step in steps if step.start >= start + seconds - 1e-9)
+        assert after.start - after.between <= start and seconds <= after.between and after.iteration in (4, 8)
 
 
 def test_gradients_are_there_on_backward_and_gone_after():

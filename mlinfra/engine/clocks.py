@@ -21,6 +21,8 @@ class Reading:
     what:Any                  # what the step was, as given to `finish`
     loss:float                # its loss
     seconds:dict[str, float]  # phase -> seconds
+    start:float=0.0           # when it began, by `time.perf_counter`
+    between:float=0.0         # seconds since the end of the step before
 
 # %% ../../nbs/engine/04_clocks.ipynb #bef8c354
 class HostClock:
@@ -29,11 +31,12 @@ class HostClock:
         self,
         phases:tuple[str, ...],  # that are booked, 0 where no lap was
     ):
-        self.phases, self._done = phases, deque()
+        self.phases, self._done, self._end = phases, deque(), None
 
     def start(self) -> None:
         "Begin a step."
-        self._seconds, self._last = dict.fromkeys(self.phases, 0.0), time.perf_counter()
+        self._seconds, self._begin = dict.fromkeys(self.phases, 0.0), time.perf_counter()
+        self._last = self._begin
 
     def lap(self, phase: str) -> None:
         "Book the time since the last call to `phase`."
@@ -43,7 +46,9 @@ class HostClock:
 
     def finish(self, what: Any, loss: torch.Tensor) -> None:
         "End the step."
-        self._done.append(Reading(what, loss.item(), self._seconds))
+        between = 0.0 if self._end is None else self._begin - self._end
+        self._done.append(Reading(what, loss.item(), self._seconds, self._begin, between))
+        self._end = self._last
 
     def ready(self, wait: bool = False) -> Iterator[Reading]:
         "Steps whose times are known, oldest first."
@@ -56,10 +61,11 @@ class CudaClock:
         self,
         phases:tuple[str, ...],  # that are booked, 0 where no lap was
     ):
-        self.phases, self._pending = phases, deque()
+        self.phases, self._pending, self._end, self._last = phases, deque(), None, None
 
     def start(self) -> None:
         "Begin a step."
+        self._begin = None if self._pending else time.perf_counter()  # the host knows when an idle GPU begins
         self._laps = [("", _recorded_event())]
 
     def lap(self, phase: str) -> None:
@@ -69,17 +75,25 @@ class CudaClock:
     def finish(self, what: Any, loss: torch.Tensor) -> None:
         "End the step."
         on_host = torch.empty((), pin_memory=True).copy_(loss.float(), non_blocking=True)
-        self._pending.append((self._laps, _recorded_event(), on_host, what))
+        self._pending.append((self._laps, _recorded_event(), on_host, what, self._begin))
 
     def ready(self, wait: bool = False) -> Iterator[Reading]:
         "Steps whose times are known, oldest first; `wait` for all of them."
         while self._pending and (wait or self._pending[0][1].query()):
-            laps, end, loss, what = self._pending.popleft()
+            laps, end, loss, what, begin = self._pending.popleft()
             end.synchronize()
             seconds = dict.fromkeys(self.phases, 0.0)
             for (_, before), (phase, after) in zip(laps, laps[1:]):
                 seconds[phase] += before.elapsed_time(after) / 1000
-            yield Reading(what, float(loss), seconds)
+            yield Reading(what, float(loss), seconds, *self._place(laps, begin, sum(seconds.values())))
+
+    def _place(self, laps: list[Any], begin: float | None, seconds: float) -> tuple[float, float]:
+        "When a step began, and the seconds since the end of the one before."
+        if begin is None: begin = self._end + self._last.elapsed_time(laps[0][1]) / 1000
+        begin = begin if self._end is None else max(begin, self._end)
+        between = 0.0 if self._end is None else begin - self._end
+        self._end, self._last = begin + seconds, laps[-1][1]
+        return begin, between
 
 def _recorded_event() -> torch.cuda.Event:
     "An event that has been put into the current stream."

@@ -20,7 +20,7 @@ from .checks import nonnegative_float, one_of, positive_float, positive_int
 __all__ = ['EVENTS', 'Observers', 'Progress', 'ClipGradients', 'EarlyStopping', 'PrintEpochs', 'CsvLog']
 
 # %% ../../nbs/engine/04_observers.ipynb #25aa310d
-EVENTS = ("on_start", "on_backward", "on_step", "on_epoch", "on_end")
+EVENTS = ("on_start", "on_backward", "on_step", "on_between", "on_epoch", "on_end")
 
 class Observers:
     "Calls observers; one that raises is reported and detached, and training goes on, unless it has `guard = True`."

@@ -1,0 +1,294 @@
+"""Watching where a notebook cannot show it: forks, threads, broken rules, copies of a model, a GPU's driver."""
+import copy
+import io
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from mlinfra.engine.runs import Run
+from mlinfra.engine.sampler import SamplerThread
+from mlinfra.engine.watch import Monitor, watch
+from mlinfra.training import fit
+
+QUIET = dict(progress=False, keep_memory=False, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def seeded(): torch.manual_seed(0)
+
+
+def data(samples=64): return TensorDataset(torch.randn(samples, 4), torch.randint(0, 2, (samples,)))
+def linear(): return nn.Linear(4, 2)
+
+
+class Paused:
+    "Batches that come after a pause."
+    def __init__(self, count, seconds): self.batches, self.seconds = list(DataLoader(data(count * 16), 16)), seconds
+
+    def __iter__(self):
+        for batch in self.batches:
+            time.sleep(self.seconds)
+            yield batch
+
+
+def train(w, model, optimizer, batches, after=lambda n: None):
+    for n, (x, y) in enumerate(w(batches)):
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        after(n)
+
+
+def watched(folder, after=lambda n: None, batches=None, epochs=1, **how):
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(folder, model, optimizer, **how) as w:
+        for _ in range(epochs): train(w, model, optimizer, batches or Paused(6, 0.0), after)
+    return Run(folder)
+
+
+def lie_end_to_end(run):
+    steps = run.steps
+    ends = (steps.start + steps.seconds).to_numpy()[:-1] + steps.between.to_numpy()[1:]
+    assert abs(ends - steps.start.to_numpy()[1:]).max() < 1e-9 and steps.between[0] == steps.start[0]
+    assert math.isclose(sum(run.shares().values()), 1) and sum(run.seconds().values()) <= run.events("end")[0].at + 1e-6
+    return steps
+
+
+# ---- where time is booked
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_steps_of_fit_lie_end_to_end(tmp_path, epochs):
+    start = time.perf_counter()
+    fit(linear(), DataLoader(data(), 16), epochs=epochs, valid=data(), observers=[Monitor(tmp_path)], **QUIET)
+    wall, run = time.perf_counter() - start, Run(tmp_path)
+    assert len(lie_end_to_end(run)) == 4 * epochs and sum(run.seconds().values()) < wall
+    assert len(run.table("loader")) == len(run.table("evaluation")) == epochs
+
+
+def test_a_slow_loader_is_wait(tmp_path):
+    steps = lie_end_to_end(watched(tmp_path, batches=Paused(4, 0.03)))
+    assert (steps.wait >= 0.03).all() and steps.between[1:].max() < 0.03
+
+
+def test_a_pause_after_the_update_is_between(tmp_path):
+    steps = lie_end_to_end(watched(tmp_path, lambda n: time.sleep(0.1 if n == 2 else 0)))
+    assert steps.between[3] >= 0.1 and steps.evaluation.sum() == 0 and steps.seconds.max() < 0.1
+
+
+@pytest.mark.parametrize("how", ["block", "loader", "no_grad"])
+def test_a_validation_in_the_loop_is_evaluation(tmp_path, how):
+    model, pauses = linear(), Paused(5, 0.02)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(tmp_path, model, optimizer) as w:
+        def validate(n):
+            if n != 2: return
+            if how == "block":
+                with w.evaluation(): [model(x) for x, _ in pauses]
+            elif how == "loader": [model(x) for x, _ in w(pauses)]
+            else:
+                with torch.no_grad(): [model(x) for x, _ in pauses]
+        train(w, model, optimizer, Paused(6, 0.0), validate)
+    steps = lie_end_to_end(Run(tmp_path))
+    assert len(steps) == 6 and steps.evaluation[3] >= (0.08 if how == "no_grad" else 0.1)
+    assert steps.evaluation.drop(3).sum() == 0 and steps.between[3] >= 0.1 and steps.wait.max() < 0.02
+
+
+def test_epochs_and_what_lies_between_them(tmp_path):
+    run = watched(tmp_path, epochs=3)
+    steps = lie_end_to_end(run)
+    assert list(steps.iteration) == list(range(18)) and list(steps.epoch) == [0] * 6 + [1] * 6 + [2] * 6
+    assert list(run.epochs.iterations) == [6] * 3
+
+
+def test_leaving_a_loop_keeps_its_step(tmp_path):
+    with watch(tmp_path) as w:
+        for n, _ in enumerate(w(Paused(6, 0.0))):
+            if n == 2: break
+    steps = lie_end_to_end(Run(tmp_path))
+    assert len(steps) == 3 and steps.forward.isna().all() and (steps.other > 0).all()
+
+
+@pytest.mark.parametrize("given", ["model", "optimizer"])
+def test_what_cannot_be_told_apart_is_not_a_number(tmp_path, given):
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(tmp_path, **{given: dict(model=model, optimizer=optimizer)[given]}) as w:
+        train(w, model, optimizer, Paused(4, 0.0))
+    steps = lie_end_to_end(Run(tmp_path))
+    known = ["forward", "copy"] if given == "model" else ["update"]
+    assert (steps[known] > 0).all(axis=None) and steps[["backward"]].isna().all(axis=None) and (steps.other > 0).all()
+
+
+# ---- hooks
+
+def test_hooks_are_taken_off_by_an_exception_too(tmp_path):
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with pytest.raises(KeyboardInterrupt), watch(tmp_path, model, optimizer) as w:
+        for _ in w(Paused(3, 0.0)): raise KeyboardInterrupt
+    hooks = (model._forward_hooks, model._forward_pre_hooks, optimizer._optimizer_step_pre_hooks,
+             optimizer._optimizer_step_post_hooks)
+    assert not any(hooks) and Run(tmp_path).events("end")[0].data["how"] == "interrupted"
+
+
+def test_copies_and_pickles_of_a_watched_model_are_not_watched(tmp_path):
+    model, x = linear(), torch.randn(16, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(tmp_path, model, optimizer) as w:
+        for _ in w(Paused(3, 0.0)):
+            twin = copy.deepcopy(model)
+            file = io.BytesIO()
+            torch.save(model, file)
+            file.seek(0)
+            again = torch.load(file, weights_only=False)
+            twin(x), again(x)
+    assert (Run(tmp_path).steps.forward == 0).all()
+
+
+def test_a_forward_that_raises_is_over(tmp_path):
+    model = linear()
+    with watch(tmp_path, model, torch.optim.SGD(model.parameters(), 0.1)) as w:
+        for x, _ in w(Paused(3, 0.0)):
+            with pytest.raises(RuntimeError): model(x[:, :3])
+            model(x)
+            time.sleep(0.1)
+    steps = Run(tmp_path).steps
+    assert steps.forward.max() < 0.1 <= steps.backward.min()
+
+
+def test_nonsense_is_refused_before_anything_runs(tmp_path):
+    for wrong, says in ((dict(model=3), "model must be"), (dict(optimizer=3), "optimizer must be"),
+                        (dict(rules=[3]), "a rule must have"), (dict(every_seconds=0), "every_seconds must be")):
+        with pytest.raises(ValueError, match=says): watch(tmp_path / "run", **wrong)
+    with pytest.raises(RuntimeError, match="use it in a with block"): watch(tmp_path / "run")([])
+    assert not (tmp_path / "run").exists()
+
+
+# ---- rules, threads, faults
+
+class Rule:
+    def __init__(self, fails=False): self.fails, self.findings, self.samples = fails, [], 0
+    def on_sample(self, sample): self.samples += 1
+
+    def on_step(self, record):
+        if self.fails: raise ArithmeticError("never")
+        if record.iteration == 2: self.findings.append(dict(rule="third", step=record.iteration))
+
+
+@pytest.mark.parametrize("how", ["fit", "watch"])
+def test_a_rule_that_raises_is_left_out_and_the_others_go_on(tmp_path, how):
+    rules = [Rule(fails=True), Rule()]
+    with pytest.warns(UserWarning, match="Rule was left out: it raised ArithmeticError: never") as said:
+        if how == "fit": fit(linear(), DataLoader(data(), 16), observers=[Monitor(tmp_path, rules=rules)], **QUIET)
+        else: watched(tmp_path, rules=rules)
+    run = Run(tmp_path)
+    assert len(said) == 1 and run.findings[0].data == dict(rule="third", step=2) and rules[1].samples > 0
+    assert any("left out" in event.data["words"] for event in run.events("remark")) and run.ended
+
+
+def test_a_place_that_cannot_be_written_does_not_stop_the_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="the run is not recorded"):
+        history = fit(linear(), DataLoader(data(), 16), observers=[Monitor(tmp_path / "file")], **QUIET)
+    assert len(history.steps) == 4 and history.remarks == []
+
+
+def test_a_training_that_fails_is_told(tmp_path):
+    def loader():
+        yield from itertools.islice(DataLoader(data(), 16), 2)
+        raise OSError("gone")
+    with pytest.raises(OSError, match="gone"): fit(linear(), loader(), observers=[Monitor(tmp_path)], **QUIET)
+    end = Run(tmp_path).events("end")[0].data
+    assert end == dict(how="raised", error="OSError: gone") and len(Run(tmp_path).steps) == 2
+
+
+def test_two_trainings_in_threads(tmp_path):
+    threads = [threading.Thread(target=watched, args=(tmp_path / name,)) for name in "ab"]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    for name in "ab": assert len(lie_end_to_end(Run(tmp_path / name))) == 6
+    assert not [thread for thread in threading.enumerate() if thread.name == "mlinfra-sampler"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_workers_of_a_loader_are_seen_and_write_nothing(tmp_path):
+    loader = DataLoader(data(), 16, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
+    run = watched(tmp_path, lambda n: time.sleep(0.1), loader, every_seconds=0.02)
+    assert len(lie_end_to_end(run)) == 4 and run.steps.samples.sum() == 64 and not run.skipped
+    assert sys.platform != "linux" or run.samples.workers.max() == 1
+
+
+def test_a_sampler_that_fails_ends_alone():
+    def refuse(sample): raise OSError("no")
+    thread = SamplerThread(refuse, 0.01)
+    thread._thread.join(5)
+    assert isinstance(thread.error, OSError) and not thread._thread.is_alive()
+
+
+# ---- the driver of a GPU, without one
+
+STUB = """
+#include <string.h>
+typedef int R; typedef void *D; typedef unsigned u;
+R nvmlInitWithFlags(u flags) { return 0; }
+R nvmlShutdown(void) { return 0; }
+R nvmlDeviceGetCount_v2(u *n) { *n = 2; return 0; }
+R nvmlDeviceGetHandleByIndex_v2(u i, D *d) { *d = (D)(long)(i + 1); return 0; }
+R nvmlDeviceGetUUID(D d, char *s, u n) { strcpy(s, d == (D)1 ? "GPU-a" : "GPU-b"); return 0; }
+R nvmlDeviceGetName(D d, char *s, u n) { strcpy(s, "Stub"); return 0; }
+R nvmlDeviceGetUtilizationRates(D d, u *r) { r[0] = 75; r[1] = 5; return 0; }
+R nvmlDeviceGetMemoryInfo(D d, unsigned long long *m) { m[0] = 1000; m[1] = 400; m[2] = 600; return 0; }
+R nvmlDeviceGetPowerUsage(D d, u *v) { if (d == (D)2) return 3; *v = 250000; return 0; }
+R nvmlDeviceGetClockInfo(D d, u kind, u *v) { *v = kind == 1 ? 1500 : 9; return 0; }
+R nvmlDeviceGetMaxClockInfo(D d, u kind, u *v) { *v = 2000; return 0; }
+R nvmlDeviceGetPcieThroughput(D d, u way, u *v) { *v = way == 1 ? 3000 : 100; return 0; }
+const char *nvmlErrorString(R r) { return "Not Supported"; }
+"""
+ASKS = """
+import json
+from mlinfra.engine.sampler import Sampler, sample_row
+sampler = Sampler()
+print(json.dumps([sample_row(sampler.sample())["gpus"], sampler.remarks]))
+sampler.close()
+"""
+
+
+def asked(**environment):
+    "What a process of its own sees of the GPUs."
+    kept = {name: value for name, value in os.environ.items() if name not in ("CUDA_VISIBLE_DEVICES", "LOCAL_RANK")}
+    done = subprocess.run([sys.executable, "-c", ASKS], capture_output=True, text=True, env=kept | environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler on Linux")
+def test_what_the_driver_says_and_what_it_does_not(tmp_path):
+    (tmp_path / "stub.c").write_text(STUB)
+    library = tmp_path / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "stub.c"], check=True)
+    (first, second), remarks = asked(LD_LIBRARY_PATH=str(tmp_path))
+    assert remarks == [] and first == dict(
+        index=0, name="Stub", utilisation=0.75, memory_bytes=600, total_bytes=1000, power_watts=250.0, clock_hz=1.5e9,
+        max_clock_hz=2e9, temperature_celsius=None, to_device_bytes_per_s=3e6, from_device_bytes_per_s=1e5)
+    assert second["index"] == 1 and second["power_watts"] is None, "this one does not tell"
+    (only,), _ = asked(LD_LIBRARY_PATH=str(tmp_path), CUDA_VISIBLE_DEVICES="GPU-b,GPU-a", LOCAL_RANK="0")
+    assert only["index"] == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver here")
+def test_without_a_driver_nothing_is_made_up():
+    gpus, remarks = asked()
+    assert gpus is None and remarks[0].startswith("GPUs are not measured: ")

@@ -368,15 +368,16 @@ def server_code(
     model:str,       # one that the panel offers
 ) -> str:
     "Python that computes the panel's number."
-    imports, service = "", f"ServiceTime({_EXAMPLE_SERVICE.fixed}, {_EXAMPLE_SERVICE.slope})"
+    lines = ["from mlinfra.engine.queue import Policy, ServiceTime", "from mlinfra.inference import latency_curve"]
+    service = f"ServiceTime({_EXAMPLE_SERVICE.fixed}, {_EXAMPLE_SERVICE.slope})"
     if model != _EXAMPLE:
-        made = {"GluonCNN": ("GluonCNN", "GluonCNN()"), "ResNet-18": ("resnet18", 'resnet18(10, "small")')}[model]
-        imports = ("from mlinfra.data import mnist\nfrom mlinfra.engine.server import calibrate\n"
-                   f"from mlinfra.inference import Predictor\nfrom mlinfra.models import {made[0]}\n")
-        service = f"calibrate(Predictor({made[1]}), mnist(train=False).images)"
-    return (f"from mlinfra.engine.queue import Policy, ServiceTime\nfrom mlinfra.inference import latency_curve\n{imports}"
-            f"\nservice = {service}\npolicy = Policy({max_batch}, {max_wait / 1e3:g})\n"
-            f"latency_curve(service, policy, [{rate}])[{rate}].p95_seconds")
+        name, made = {"GluonCNN": ("GluonCNN", "GluonCNN()"), "ResNet-18": ("resnet18", 'resnet18(10, "small")')}[model]
+        lines += ["from mlinfra.data import mnist", "from mlinfra.engine.server import calibrate",
+                  "from mlinfra.inference import Predictor", f"from mlinfra.models import {name}"]
+        service = f"calibrate(Predictor({made}), mnist(train=False).images)"
+    lines += ["", f"service = {service}", f"policy = Policy({max_batch}, {max_wait / 1e3:g})",
+              f"latency_curve(service, policy, [{rate}])[{rate}].p95_seconds"]
+    return "\n".join(lines)
 
 # %% ../../nbs/views/05_inference.ipynb #a042d671
 def server_panel(

@@ -236,7 +236,7 @@ def describe_server(
     p50, p95, p99 = map(duration_text, (summary.p50_seconds, summary.p95_seconds, summary.p99_seconds))
     words = (f"{rate:,g} requests/s are {rate / saturation:.0%} of the {saturation:,.0f} that it can answer; "
              f"half are answered within {p50}, 99% within {p99}.")
-    how = f"Simulated: {summary.requests:,} requests at random times, at most {policy.queue_size} wait"
+    how = f"Simulated: a thousand requests at random times, of which at most {policy.queue_size} wait"
     return Said(f"95% answered within {p95}", f"{words}{_crowded_text(summary)}", f"{how}. {source}".strip())
 
 def _crowded_text(summary: StreamSummary) -> str:

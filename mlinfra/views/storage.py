@@ -303,7 +303,7 @@ def draw_rates(
 ) -> Chart:
     "Images a second over reads in flight, both axes logarithmic: predicted hollow, measured solid, the limit dashed."
     low, high = _decades([*predicted.values(), *measured.values(), limit])
-    ends = min(predicted), max(predicted)
+    ends = 0.8 * min(predicted), 1.25 * max(predicted)
     chart = Chart(Axis("reads in flight", *ends, log=True, ticks=tuple(predicted)),
                   Axis("images per second", low, high, log=True, readout=_rate), title="images per second over reads")
     chart.curve([(end, limit) for end in ends], COLORS["other"], "4 2").note(ends[0], limit, f"limit {_rate(limit)}",

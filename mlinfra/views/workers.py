@@ -211,7 +211,7 @@ def draw_sweep(
     real = {row.workers: row.train_seconds for row in rows}
     guess = {n: curve.train_seconds(n) for n in workers} if curve else {}
     top = nice_limit(1.15 * max([*real.values(), *guess.values(), 0.8]))
-    room = 0.05 * max(workers)
+    room = 0.08 * max(workers)
     chart = Chart(Axis("workers", -room, max(workers) + room, ticks=tuple(workers)), Axis("training (s)", 0, top),
                   title="seconds of training over workers")
     if alone := real.get(0) or guess.get(0):

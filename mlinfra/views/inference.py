@@ -276,7 +276,9 @@ def draw_latencies(
     measured = measured or {}
     drawn = [(rate, _milliseconds(s, percentile)) for summaries in (curve, here, measured)
              for rate, s in summaries.items() for percentile in _PERCENTILES]
-    x, y = (axis_limits(values) for values in zip(*drawn))
+    rates, latencies = zip(*drawn)
+    x = 10.0**math.floor(math.log10(min(rates))), 10.0**math.ceil(math.log10(max(rates)))  # batches seldom change it
+    y = axis_limits(latencies)
     chart = Chart(Axis("requests per second", *x, log=True), Axis("latency (ms)", *y, log=True), height=300,
                   title="latency over the rate of requests")
     chart.wall(saturation, "saturated")

@@ -293,7 +293,7 @@ _FLIGHTS = tuple(2**i for i in range(11))
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
     "Powers of ten around the values."
-    return 10.0**math.floor(math.log10(min(values))), 10.0**math.ceil(math.log10(1.05 * max(values)))
+    return 10.0**math.floor(math.log10(0.8 * min(values))), 10.0**math.ceil(math.log10(1.05 * max(values)))
 
 def draw_rates(
     predicted:Mapping[int, float],  # reads in flight -> images/s

@@ -20,7 +20,7 @@ def test_storage_panel_predicts_measures_and_stops(open_cells):
     wait_until(lambda: "Measured" in panel.status(), "the reads are measured")
     before = panel.changed_from(before)
     panel.notebook.shot("storage_measured")
-    panel.root.locator("select").nth(0).select_option("object store")
+    panel.root.locator("select").nth(0).select_option("object store, simulated")
     panel.root.locator("select").nth(1).select_option(shards)
     panel.drag("image (bytes)", 1.0)
     panel.says(describe_storage(STORAGES["object store"], 1_048_576, 1, shards).sentence)

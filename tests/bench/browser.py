@@ -37,7 +37,7 @@ PANELS = {
         "from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()",
     ),
     "workers": (
-        "matplotlib",
+        "SVG",
         ".mlinfra-workers",
         "work per image",
         "from mlinfra.views.workers import workers_panel\nworkers_panel()",

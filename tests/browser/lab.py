@@ -272,6 +272,10 @@ class Panel:
         try: wait_until(lambda: expected in self.words(), expected, seconds)
         except AssertionError: raise AssertionError(f"expected {expected!r}, the panel says {self.words()!r}") from None
 
+    def tells(self, said, seconds=20):
+        "Wait until the panel shows this number and this sentence."
+        for part in filter(None, (said.number, said.sentence)): self.says(part, seconds)
+
     def changed_from(self, picture):
         return wait_until(lambda: self.picture() != picture and self.picture(), "the picture changes", 20)
 

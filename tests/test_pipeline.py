@@ -778,7 +778,7 @@ def test_the_words_say_what_the_timeline_says(setup, backward, slow):
     plan = PipelineSetup(*setup, backward, slow)
     timeline, said = plan.timeline(), str(plan.describe())
     assert (
-        f"idle for {timeline.bubble:.1%}" in said
+        f"{timeline.bubble:.1%} of the ranks' time is idle" in said
         and f"at most {timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(plan.world_size - 1):g}"
         in said
     )

@@ -10,9 +10,16 @@ from .charts import Axis
 from .widgets import Svg
 
 # %% auto #0
-__all__ = ['Part', 'BarAxis', 'draw_key']
+__all__ = ['paint', 'Part', 'BarAxis', 'draw_key']
 
 # %% ../../nbs/engine/00_bars.ipynb #82aa052d
+def paint(
+    color:str,    # such as `COLORS["read"]`
+    hollow:bool,  # a prediction
+) -> str:
+    "The attributes of a shape that is hollow or solid."
+    return f'fill="{color}"' + (f' fill-opacity="0.22" stroke="{color}"' if hollow else "")
+
 @dataclass(frozen=True)
 class Part:
     "A piece of a bar."
@@ -56,8 +63,9 @@ class BarAxis:
         end = self.axis.low
         for part in parts:
             x, end = self.place(end), end + part.size
-            width = max(self.place(end) - x - 1, 0.6 if part.size else 0)  # a thin line between neighbours
-            if width: drawing.box(x, y, width, height, part.color, hollow, f"{part.words}: {readout(part.size)}")
+            width = max(self.place(end) - x - 1.5, 0.6 if part.size else 0)  # a thin line between neighbours
+            place = f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
+            if width: drawing.shape(place, paint(part.color, hollow), f"{part.words}: {readout(part.size)}")
         return self.place(end)
 
 # %% ../../nbs/engine/00_bars.ipynb #fe33d771
@@ -73,8 +81,7 @@ def draw_key(
     for words, color in entries:
         width = 34 + 6.3 * len(words)
         if x > left and x + width > drawing.width: x, y = left, y + 18
-        paint = f'fill="none" stroke="{color}" stroke-dasharray="4 2"' if hollow else f'fill="{color}"'
-        drawing.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="12" height="12" {paint}/>')
+        drawing.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="12" height="12" {paint(color, hollow)}/>')
         drawing.text(x + 17, y + 10, words, size=11)
         x += width
     return drawing

@@ -190,7 +190,7 @@ def scaling_panel() -> ipywidgets.VBox:
     "A panel: a job, a network and a world size -> predicted step, efficiency and run; Run measures two ranks here."
     return _ScalingPanel().box
 
-HERE, LIKE_HERE = "CNN on MNIST, this machine", "CNN on MNIST, machines like this"  # jobs that are measured
+HERE, LIKE_HERE = "CNN on MNIST, this machine", "CNN, machines like this one"  # jobs that are measured
 LINK_HERE = "between two ranks here"                                               # a link that the button measures
 
 @functools.cache  # measured when it is first chosen

@@ -23,8 +23,8 @@ from ..memory import Footprint, Profile, measure, profile
 from ..models import GluonCNN, resnet18, resnet50
 
 # %% auto #0
-__all__ = ['PANEL_MODELS', 'SHARDING', 'plot_batches', 'panel_profile', 'MemoryPlan', 'describe_plan', 'bytes_axis',
-           'draw_footprint', 'measure_plan', 'panel_code', 'memory_panel']
+__all__ = ['PANEL_MODELS', 'MODEL_CHOICES', 'SHARDING', 'plot_batches', 'panel_profile', 'MemoryPlan', 'describe_plan',
+           'bytes_axis', 'draw_footprint', 'measure_plan', 'panel_code', 'memory_panel']
 
 # %% ../../nbs/views/10_memory.ipynb #d7be44e3
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ PANEL_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }  # words -> maker, shape of one input
 
 # %% ../../nbs/views/10_memory.ipynb #6d841103
+MODEL_CHOICES = [(name.replace(", 12 x 768", ""), name) for name in PANEL_MODELS]  # short enough for a list, name
+
 @functools.cache  # a slider passes the same places again and again
 def panel_profile(
     name:str,            # one of `PANEL_MODELS`
@@ -193,7 +195,7 @@ def draw_footprint(
 ) -> Svg:
     "A bar of what the step takes, part by part, and a line where the device's memory ends."
     bars = bytes_axis(max(footprint.total, device.memory_bytes), "bytes of a rank at the busiest moment", 10, 660)
-    drawing, parts = Svg(700, 190, "memory of a training step", scale=bars), footprint.parts()
+    drawing, parts = Svg(700, 168, "memory of a training step", scale=bars), footprint.parts()
     pieces = [Part(words, color, parts[name]) for name, words, color in _PARTS]
     bars.bar(drawing, 26, 40, pieces, bytes_text, hollow=True)
     edge = bars.place(device.memory_bytes)
@@ -229,7 +231,7 @@ def measure_plan(
 def _controls() -> dict[str, ipywidgets.Widget]:
     devices = {device.name: device for device in (this_device(), *DEVICES.values())}
     return dict(
-        model=choose("model", PANEL_MODELS.keys(), "Transformer, 12 x 768, 512 tokens"),
+        model=choose("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
         batch_size=slider("batch (samples)", [2**i for i in range(15)], 64),
         device=choose("device of each rank", devices, DEVICES["T4 16 GB"]),
         checkpointing=checkbox("checkpoint the activations"),

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..engine.bars import BarAxis, draw_key
+from ..engine.bars import BarAxis, draw_key, paint
 from ..engine.charts import Axis, nice_limit
 from ..engine.checks import one_of, positive_float, positive_int
 from ..engine.pipeline_runs import (PipelineRun, PipelineTask, first_stage_trains_weights, run_pipelines,
@@ -66,7 +66,7 @@ class _Rows:
     each:int           # rows of a rank
     shift:float=0.0    # pixels that these rows stand lower
 
-    def top(self, rank: int) -> float: return rank * self.each * (self.height + 4) + self.shift
+    def top(self, rank: int) -> float: return 1 + rank * self.each * (self.height + 4) + self.shift
 
 def _draw_events(
     drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, moment: float | None, hollow: bool,
@@ -88,8 +88,7 @@ def _draw_operation(
     drawing: Svg, operation: Operation, place: tuple[float, float, float, float], hollow: bool, hover: str,
 ) -> None:
     x, y, width, height = place
-    color, light = _COLOR[operation.kind], operation.kind in (BACKWARD, INPUTS)
-    look = f'fill="{color}"' + (f' fill-opacity="0.22" stroke="{color}"' if hollow else "")
+    look, light = paint(_COLOR[operation.kind], hollow), operation.kind in (BACKWARD, INPUTS)
     drawing.shape(f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"', look, hover)
     if width < 7 * len(str(operation.micro_batch)): return
     ink = "currentColor" if hollow else "#222" if light else "white"
@@ -186,7 +185,7 @@ class PipelineSetup:
         work = self.micro_batches * (1 + self.backward) * (self.world_size - 1 + self.slow)
         parts, ranks = _parts_text(self.micro_batches), count_text(self.world_size, "rank")
         return Said(
-            f"ranks are idle for {timeline.bubble:.1%} of their time",
+            f"{timeline.bubble:.1%} of the ranks' time is idle",
             f"{parts} take {timeline.seconds:,.4g} units of time on {ranks}, {work / timeline.seconds:.2f} times as "
             f"fast as on one; a unit is a rank's forward of one micro-batch. Rank 0 keeps the activations of at most "
             f"{timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(self.world_size - 1):g}.",

@@ -12,7 +12,7 @@ from ..engine.bars import BarAxis, Part, draw_key
 from ..engine.clusters import ACCELERATORS, cluster
 from ..engine.hardware import NODE_LINKS
 from ..engine.widgets import COLORS, Said, Svg, axes, bytes_text, choose, duration_text, label, panel, slider
-from ..planner import JOBS, PricedConfig, Recommendation, recommend
+from ..planner import JOBS, MARGIN, PricedConfig, Recommendation, recommend
 from .memory import bytes_axis
 from .tensor_parallel import seconds_axis
 
@@ -85,15 +85,17 @@ def draw_recommendation(
     one = found.best or least
     bytes_bars = bytes_axis(max(one.memory.total, one.cluster.usable_bytes), "bytes of a device", 10, 660)
     time_bars = seconds_axis(max(other.seconds for other in shown), "a step", 10, 660) if shown else None
-    height = 132 + (44 * len(shown) + 74 if shown else 0)
+    height = 132 + (44 * len(shown) + 80 if shown else 0)
     drawing = Svg(700, height, "memory of a device, and seconds of a step", scale=(bytes_bars, time_bars, len(shown)))
     _draw_memory(drawing, one, bytes_bars)
+    rule = f"▶ the simplest of those that are at most {MARGIN - 1:.0%} slower than the fastest"
+    if shown: drawing.text(10, 146, rule)
     for row, one in enumerate(shown):
-        y = 132 + 44 * row
+        y = 154 + 44 * row
         said = f"{'▶ ' if one is found.best else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
         drawing.text(10, y + 12, f"{said}, {bytes_text(one.memory.total)}", size=11)
         time_bars.bar(drawing, y + 18, 16, _parts(one.step, _SECONDS), duration_text, hollow=True)
-    if shown: draw_key(time_bars.draw(drawing, 134 + 44 * len(shown)), 172 + 44 * len(shown), _key(_SECONDS), 10)
+    if shown: draw_key(time_bars.draw(drawing, 156 + 44 * len(shown)), 194 + 44 * len(shown), _key(_SECONDS), 10)
     return drawing
 
 def describe_recommendation(

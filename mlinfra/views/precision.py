@@ -132,7 +132,7 @@ def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
         drawing.box(least, y, smallest_normal - least, 13, color, hollow=True,
                     hover=f"{f.name}: subnormal, fewer digits, down to {_number(f.decode(1), 3)}")
     for power in (-150, -100, -50, 0, 50, 100):
-        drawing.text(place(power), 268, f"2{str(power).translate(_RAISED)}", "middle", 11)
+        drawing.text(place(power), 268, f"2^{power}", "middle", 11)
     drawing.text(385, 288, "size of the number; dashed: subnormal numbers, with fewer digits", "middle", 11)
     if value:
         exponent = math.log2(abs(value)) if math.isfinite(value) else 130

@@ -18,7 +18,7 @@ from ..engine.widgets import (COLORS, Job, RunButton, Said, Svg, axes, bytes_tex
 from ..engine.zero import BlockEvent, held_spans, most_held
 from ..memory import Footprint
 from ..sharding import ELEMENTWISE, ShardTrial, offload_seconds, run_shard_trial, wire_bytes
-from .memory import PANEL_MODELS, SHARDING, bytes_axis, panel_code, panel_profile
+from .memory import MODEL_CHOICES, SHARDING, bytes_axis, panel_code, panel_profile
 
 # %% auto #0
 __all__ = ['plot_timeline', 'plot_held', 'plot_offload', 'ShardPlan', 'describe_sharding', 'draw_stages', 'measure_stage',
@@ -162,7 +162,7 @@ def draw_stages(
     bars.draw(drawing, 194)
     draw_key(drawing, 238, [*_PARTS.values(), *_REST.values()], 10)
     solid = "; solid: measured here, the fuller of two real ranks" if measured else ""
-    return drawing.text(10, 274, f"dashed: predicted{solid}", size=11)
+    return drawing.text(10, 274, f"light: predicted{solid}", size=11)
 
 def _draw_parts(
     drawing: Svg, bars: BarAxis, sizes: dict[str, float], top: float, height: float, hollow: bool,
@@ -198,7 +198,7 @@ class _ShardingPanel:
         self.measured: dict[ShardPlan, Held] = {}
         powers = [2**i for i in range(11)]
         self.controls = dict(
-            model=choose("model", list(PANEL_MODELS), "Transformer, 12 x 768, 512 tokens"),
+            model=choose("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
             sharding_stage=choose("sharding", SHARDING, 3), world_size=slider("world size (ranks)", powers, 8),
             batch_size=slider("batch (samples)", powers, 8),
             precision=choose("precision", ["fp32", "bf16"], "fp32"),

@@ -91,7 +91,7 @@ def describe_cost(
     if cost.world_size == 1:
         return Said(f"{seconds} on one rank", f"{what}: one rank has nobody to talk with.", sources)
     return Said(
-        f"{cost.speedup:.2f} times as fast as one rank",
+        f"{cost.world_size} ranks are {cost.speedup:.2f} times as fast as one",
         f"{what}: {cost.world_size} ranks take {seconds} for a step, {talk} of it in {2 * cost.layer.messages} "
         f"all-reduces of {bytes_text(cost.message_bytes)}, an efficiency of {cost.efficiency:.0%}. "
         f"Half would be reached at width {crossover_width(cost):,.0f}.",
@@ -110,7 +110,7 @@ def draw_cost(
         _draw_case(drawing, 34 * row + 6, case, bars, chosen=case == cost)
         if case.world_size in measured: _draw_measured(drawing, 34 * row + 6, measured[case.world_size], bars)
     bars.draw(drawing, 34 * len(SIZES) + 8)
-    words = "hollow: predicted arithmetic (blue) and messages (orange); solid: measured here"
+    words = "light: predicted arithmetic (blue) and messages (orange); solid: measured here"
     return drawing.text(80, 34 * len(SIZES) + 60, words, size=11)
 
 def seconds_axis(

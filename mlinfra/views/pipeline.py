@@ -20,7 +20,7 @@ from ..engine.widgets import (COLORS, RunButton, Said, Svg, axes, choose, count_
 from ..pipeline import SCHEDULES, SEVERAL_STAGES, schedule, simulate_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import ipywidgets
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ __all__ = ['MOST_RANKS', 'MOST_SECONDS', 'draw_schedule', 'plot_runs', 'Pipeline
 # %% ../../nbs/views/13_pipeline.ipynb #ac488d9a
 _COLOR = {FORWARD: COLORS["forward"], BACKWARD: COLORS["backward"],
           INPUTS: COLORS["backward"], WEIGHTS: COLORS["update"]}
+_SHORT = {FORWARD: "forward", BACKWARD: "backward", INPUTS: "inputs", WEIGHTS: "weights"}
 _WORDS = {FORWARD: "forward", BACKWARD: "backward",
           INPUTS: "backward, inputs only", WEIGHTS: "backward, weights only"}
 
@@ -99,9 +100,14 @@ def _draw_moment(drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, m
     x = bars.place(moment)
     drawing.line(x, 0, x, rows.top(timeline.world_size), COLORS["wait"])
     for rank in range(timeline.world_size):
-        now = next((e.operation for e in timeline.of(rank) if e.start < moment <= e.end), None)
-        words = f"{_WORDS[now.kind].split(',')[0]} {now.micro_batch}" if now else "waits"
-        drawing.text(x + 6, rows.top(rank) + 0.7 * rows.height, words, size=11, color=COLORS["wait"])
+        words = _doing(timeline.of(rank), moment)
+        drawing.text(662, rows.top(rank) + 0.7 * rows.height, words, size=11, color=COLORS["wait"])
+
+def _doing(events: Sequence[TimedOperation], moment: float) -> str:
+    "What a rank is at."
+    now = next((e.operation for e in events if e.start < moment <= e.end), None)
+    if now: return f"{_SHORT[now.kind]} {now.micro_batch}"
+    return "waits" if any(e.start >= moment for e in events) else "has finished"
 
 def _legend(drawing: Svg, timeline: Timeline, y: float) -> Svg:
     "The kinds that occur, in words."

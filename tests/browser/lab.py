@@ -239,9 +239,10 @@ class Panel:
 
     def picture(self):
         "The picture as it is on the page: the SVG's text, or the pixels. One replaced while it is read is read again."
-        svg = self.root.locator("svg")
+        svg, image = self.root.locator("svg"), self.root.locator("img")
+        wait_until(lambda: svg.count() + image.count(), "a picture is shown", 20)
         if svg.count(): return svg.first.evaluate("e => e.outerHTML")
-        return wait_until(lambda: self.root.locator("img").first.evaluate(PIXELS), "an image stays to be read", 20)
+        return wait_until(lambda: image.first.evaluate(PIXELS), "an image stays to be read", 20)
 
     def shows_a_picture(self): return any(drawn.is_visible() for drawn in self.root.locator("svg, img").all())
 

@@ -140,7 +140,8 @@ def draw_orders(
     "Epochs as rows of numbered boxes, coloured by batch; a box that is left out is hollow."
     samples = len(orders[0])
     places = nice_limit(max(samples, 10))  # that fit beside each other
-    drawing, wide = Svg(700, 20 + 26 * len(orders), "the order of samples in each epoch", ("places", places)), 620 / places
+    drawing = Svg(700, 20 + 26 * len(orders), "the order of samples in each epoch", ("places", places))
+    wide = 620 / places
     kept = samples // batch_size * batch_size if drop_last else samples
     for start in range(0, kept, batch_size):
         width = wide * (min(start + batch_size, kept) - start)

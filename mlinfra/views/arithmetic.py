@@ -234,7 +234,7 @@ def draw_overlap(
     width:float=700,      # pixels
 ) -> Svg:
     "The same batches one after another (above) and as a pipeline (below), on one time axis."
-    iterations, left = positive_int("iterations", iterations, most=1_000), 130.0
+    iterations, left = positive_int("iterations", iterations, most=1_000), 150.0
     room, limit = positive_float("width", width) - left - 90, nice_limit(iterations * stages.serial)
     drawing = Svg(width, 190, f"{iterations} batches one by one and as a pipeline", ("overlap", limit))
     for overlap, top in ((False, 2), (True, 78)):

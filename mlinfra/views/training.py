@@ -190,7 +190,7 @@ class _StudioView:
         self.controls["epochs"].disabled = self.controls["auto"].disabled = busy
 
 def _studio_code(lr: float, momentum: float, batch_size: int, epochs: int, precision: str, auto: bool) -> str:
-    threads = ', threads="auto"' if auto else ""
+    how = f'epochs={epochs}, optimizer=optimizer, precision="{precision}"' + (', threads="auto"' if auto else "")
     return "\n".join([
         "from mlinfra.data import BatchLoader, Images, mnist", "from mlinfra.models import GluonCNN",
         "from mlinfra.training import fit, sgd", "",
@@ -199,7 +199,7 @@ def _studio_code(lr: float, momentum: float, batch_size: int, epochs: int, preci
         "valid = Images(digits.images[-held_back:], digits.labels[-held_back:])",
         f"loader = BatchLoader(train, {batch_size}, shuffle=True)",
         f"optimizer = sgd(model, lr={lr:.3g}, momentum={momentum:g})",
-        f'history = fit(model, loader, valid=valid, epochs={epochs}, optimizer=optimizer, precision="{precision}"{threads})',
+        f"history = fit(model, loader, valid=valid, {how})",
         "history.epochs[-1].accuracy"])
 
 # %% ../../nbs/views/04_training.ipynb #e9f574dd

@@ -206,7 +206,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
-    ("engine.charts.*", ANY, "sizes and places in a picture"),
+    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars")),
     ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
     ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),

@@ -79,7 +79,8 @@ def _draw_rank(drawing: Svg, s: Schedule, row: int, rows: int, wide: float, each
     drawing.text(0, y + 15, name)
     for box in range(boxes):
         start, end = (s.accumulation * edge // boxes for edge in (box, box + 1))
-        count, some = end - start, f"micro-batch {end:,}" if end - start == 1 else f"micro-batches {start + 1:,} to {end:,}"
+        count, some = end - start, f"micro-batch {end:,}"
+        if count > 1: some = f"micro-batches {start + 1:,} to {end:,}"
         took = "" if each is None else f", {duration_text(count * each)}"
         hover = f"{name}, {some} of {s.accumulation:,}: {count_text(count * s.batch_size, 'sample')}{took}"
         drawing.box(80 + start * wide, y + 2, count * wide - 2, 18, COLORS["forward"], hover=hover)
@@ -114,7 +115,8 @@ def _draw_time(drawing: Svg, left: float, wide: float, y: float, limit: float, u
 # %% ../../nbs/views/01_arithmetic.ipynb #8e1e89dc
 _DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
 _SOURCES = {"MNIST": "60,000 training images: LeCun, Cortes and Burges, The MNIST database, 1998.",
-            "CIFAR-10": "50,000 training images: Krizhevsky, Learning multiple layers of features from tiny images, 2009.",
+            "CIFAR-10": "50,000 training images: Krizhevsky, Learning multiple layers of features from tiny images, "
+                        "2009.",
             "ImageNet-1K": "1,281,167 training images: Russakovsky and others, ImageNet Large Scale Visual Recognition "
                            "Challenge, 2015.", "own": ""}
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10)
@@ -175,8 +177,8 @@ def _micro_batch_seconds(source: str, batch_size: int, seconds: float) -> float:
 def _machine_words(source: str) -> str:
     "How the seconds of this machine were found."
     if source == _SET: return ""
-    return (f"Seconds: ResNet-18 needs 1.8 billion multiply-adds forward for an image of 224 × 224 (He and others, Deep "
-            f"residual learning, 2015) and about twice that backward; this machine does "
+    return (f"Seconds: ResNet-18 needs 1.8 billion multiply-adds forward for an image of 224 × 224 (He and others, "
+            f"Deep residual learning, 2015) and about twice that backward; this machine does "
             f"{this_machine().flops_per_s / 1e9:,.0f} GFLOP/s in matrix products, measured. Real training is slower.")
 
 def _schedule_code(dataset: str, samples: int, source: str, seconds: float, **rest: Any) -> str:
@@ -184,7 +186,8 @@ def _schedule_code(dataset: str, samples: int, source: str, seconds: float, **re
     here = source == _HERE
     each = f"{rest['batch_size']} * {_RESNET18_FLOPS:.3g} / this_machine().flops_per_s" if here else f"{seconds:g}"
     return "\n".join([
-        "from mlinfra.arithmetic import Schedule", *(["from mlinfra.engine.machine import this_machine"] if here else []),
+        "from mlinfra.arithmetic import Schedule",
+        *(["from mlinfra.engine.machine import this_machine"] if here else []),
         "from mlinfra.engine.widgets import duration_text", "",
         f"plan = Schedule({_DATASETS.get(dataset, samples):_}, {chosen})",
         f"seconds_per_micro_batch = {each}",
@@ -218,8 +221,8 @@ def overlap_panel() -> ipywidgets.VBox:
                  more=["epochs", "iterations"], code=_overlap_code)
 
 def _overlap_code(read: int, preprocess: int, compute: int, **_run: int) -> str:
-    return "\n".join(["from mlinfra.arithmetic import Stages", "",
-                      f"stages = Stages(read={read / 1000:g}, preprocess={preprocess / 1000:g}, compute={compute / 1000:g})",
+    chosen = f"read={read / 1000:g}, preprocess={preprocess / 1000:g}, compute={compute / 1000:g}"
+    return "\n".join(["from mlinfra.arithmetic import Stages", "", f"stages = Stages({chosen})",
                       "round(stages.serial / stages.overlapped, 2)"])
 
 # %% ../../nbs/views/01_arithmetic.ipynb #f5c88d0c
@@ -231,7 +234,7 @@ def draw_overlap(
     width:float=700,      # pixels
 ) -> Svg:
     "The same batches one after another (above) and as a pipeline (below), on one time axis."
-    iterations, left = positive_int("iterations", iterations, most=1_000), 130.0
+    iterations, left = positive_int("iterations", iterations, most=1_000), 150.0
     room, limit = positive_float("width", width) - left - 90, nice_limit(iterations * stages.serial)
     drawing = Svg(width, 190, f"{iterations} batches one by one and as a pipeline", ("overlap", limit))
     for overlap, top in ((False, 2), (True, 78)):
@@ -262,8 +265,8 @@ def describe_overlap(
     serial, overlapped = duration_text(iterations * stages.serial), duration_text(iterations * stages.overlapped)
     return Said(f"A pipeline is {stages.serial / stages.overlapped:.2f} times as fast",
                 f"One by one an iteration takes {stages.serial * 1000:.4g} ms and the run {serial}; as a pipeline "
-                f"{stages.overlapped * 1000:.4g} ms and {overlapped}. {stages.slowest.capitalize()} is the slowest stage, "
-                "and the pipeline keeps its pace.")
+                f"{stages.overlapped * 1000:.4g} ms and {overlapped}. {stages.slowest.capitalize()} is the slowest "
+                "stage, and the pipeline keeps its pace.")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #e30ae737
 def draw_iteration(

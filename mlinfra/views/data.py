@@ -140,7 +140,8 @@ def draw_orders(
     "Epochs as rows of numbered boxes, coloured by batch; a box that is left out is hollow."
     samples = len(orders[0])
     places = nice_limit(max(samples, 10))  # that fit beside each other
-    drawing, wide = Svg(700, 20 + 26 * len(orders), "the order of samples in each epoch", ("places", places)), 620 / places
+    drawing = Svg(700, 20 + 26 * len(orders), "the order of samples in each epoch", ("places", places))
+    wide = 620 / places
     kept = samples // batch_size * batch_size if drop_last else samples
     for start in range(0, kept, batch_size):
         width = wide * (min(start + batch_size, kept) - start)
@@ -167,7 +168,8 @@ def order_panel() -> ipywidgets.VBox:
     "A panel: samples, batch, shuffle, drop_last and seed -> the order of three epochs."
     controls = dict(
         batch_size=slider("batch size (samples)", range(1, 31), 6), seed=slider("seed", range(10), 0),
-        shuffle=checkbox("shuffle", True), drop_last=checkbox("drop_last"), samples=slider("samples", range(1, 31), 20))
+        shuffle=checkbox("shuffle", True), drop_last=checkbox("drop_last"),
+        samples=slider("data set (samples)", range(1, 31), 20))
 
     def update(samples: int, batch_size: int, seed: int, shuffle: bool, drop_last: bool) -> tuple[Said, Svg]:
         orders = epoch_orders(samples, batch_size, shuffle, seed)
@@ -187,7 +189,7 @@ def describe_orders(
     others = "other ones in each epoch" if shuffle else "the same ones in each epoch"
     if rest == 0: words = "Every sample is in a batch, and all batches are full."
     elif not drop_last: words = f"The last batch holds {count_text(rest, 'sample')} instead of {batch_size}."
-    elif batches == 0: words = f"All samples are left out: {samples} do not fill a batch of {batch_size}."
+    elif not batches: words = f"{count_text(samples, 'sample')} cannot fill a batch of {batch_size}: all are left out."
     else: words = f"{count_text(rest, 'sample')} left out, {others}."
     return Said(f"{count_text(batches, 'batch', 'batches')} an epoch", words)
 

@@ -35,7 +35,7 @@ def draw_layers(
                ("activations", shown.activation_bytes, COLORS["read"], bytes_text))
     limits = [nice_limit(max(values.max(), 1)) for _, values, _, _ in columns]
     drawing = Svg(740, 30 + 22 * len(shown), "what each layer costs", ("layers", *limits))
-    for place, (column, limit) in enumerate(zip(columns, limits)): _bars(drawing, 150 + 200 * place, names, *column, limit)
+    for place, column in enumerate(columns): _bars(drawing, 150 + 200 * place, names, *column, limits[place])
     for row, name in enumerate(names): drawing.text(0, 37 + 22 * row, name, size=11)
     return drawing
 

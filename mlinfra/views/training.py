@@ -28,7 +28,7 @@ from ..engine.widgets import (COLORS, Job, Said, Stopped, Svg, axes, card, check
                                     widgets_library)
 
 # %% auto #0
-__all__ = ['EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'HELD_BACK', 'plot_phases', 'plot_loss',
+__all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'plot_phases', 'plot_loss',
            'draw_phases', 'plot_each_step', 'draw_crowding', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
@@ -147,6 +147,8 @@ def plot_step_times(
     return label(ax, "step", f"milliseconds (mean of {window})")
 
 # %% ../../nbs/views/04_training.ipynb #9fd66c41
+HELD_BACK = 10_000  # of MNIST's training images, for validation
+
 class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
     def __init__(self, curves: _StudioCurves):
@@ -188,15 +190,16 @@ class _StudioView:
         self.controls["epochs"].disabled = self.controls["auto"].disabled = busy
 
 def _studio_code(lr: float, momentum: float, batch_size: int, epochs: int, precision: str, auto: bool) -> str:
-    threads = ', threads="auto"' if auto else ""
+    how = f'epochs={epochs}, optimizer=optimizer, precision="{precision}"' + (', threads="auto"' if auto else "")
     return "\n".join([
         "from mlinfra.data import BatchLoader, Images, mnist", "from mlinfra.models import GluonCNN",
         "from mlinfra.training import fit, sgd", "",
         f"digits, model, held_back = mnist(), GluonCNN(), {HELD_BACK:_}",
         "train = Images(digits.images[:-held_back], digits.labels[:-held_back])",
         "valid = Images(digits.images[-held_back:], digits.labels[-held_back:])",
-        f"loader, optimizer = BatchLoader(train, {batch_size}, shuffle=True), sgd(model, lr={lr:.3g}, momentum={momentum:g})",
-        f'history = fit(model, loader, valid, epochs={epochs}, optimizer=optimizer, precision="{precision}"{threads})',
+        f"loader = BatchLoader(train, {batch_size}, shuffle=True)",
+        f"optimizer = sgd(model, lr={lr:.3g}, momentum={momentum:g})",
+        f"history = fit(model, loader, valid=valid, {how})",
         "history.epochs[-1].accuracy"])
 
 # %% ../../nbs/views/04_training.ipynb #e9f574dd
@@ -269,9 +272,9 @@ class Studio:
                    progress=False)
 
     def _ended(self, job: Job) -> None:
-        said, stopped = self.curves.said, isinstance(job.error, Stopped)
+        said, stopped = self.curves.said, isinstance(job.error, Stopped) or job.error is None and job.result.stopped
         if job.error is not None and not stopped: self.say(Said("", f"⚠ The training failed: {job.error}"))
-        else: self.say(replace(said, sentence=f"{'Stopped' if stopped or job.result.stopped else 'Done'}. {said.sentence}"))
+        else: self.say(replace(said, sentence=f"{'Stopped' if stopped else 'Done'}. {said.sentence}"))
         self.paused.clear()
         self.view.set_buttons(busy=False, paused=False)
 
@@ -312,14 +315,13 @@ def _inside(points: Sequence[tuple[float, float]], axis: Axis) -> list[tuple[flo
 class _StudioCurves:
     "Loss and validation accuracy over the samples seen; at first those of an example."
     def __init__(self):
-        self.reset(EXAMPLE_ACCURACIES[-1][0])
         self.losses, self.accuracies = list(EXAMPLE_LOSSES), list(EXAMPLE_ACCURACIES)
-        self.said, self.before = EXAMPLE_SAID, ([], [])
+        self.said, self.thousands, self.before, self.example = EXAMPLE_SAID, EXAMPLE_ACCURACIES[-1][0], ([], []), True
 
     def reset(self, thousands: float) -> None:
         "Empty axes for a run over so many thousand samples; the run until now becomes the one before."
-        self.before = getattr(self, "losses", []), getattr(self, "accuracies", [])
-        self.losses, self.accuracies, self.said, self.thousands = [], [], Said(""), thousands
+        if self.losses and not self.example: self.before = self.losses, self.accuracies
+        self.losses, self.accuracies, self.said, self.thousands, self.example = [], [], Said(""), thousands, False
 
     def drawing(self) -> Svg:
         "The two charts side by side."
@@ -381,7 +383,8 @@ class _StudioObserver:
         accuracy = "" if math.isnan(self.accuracy) else f", validation accuracy {self.accuracy:.1%}"
         at = f"Epoch {step.epoch + 1} of {run.epochs}, iteration {step.iteration + 1:,}: "
         threads = count_text(torch.get_num_threads(), "thread")
-        how = f"{waiting:.1%} of the time it waits for data; batch {self.recent[-1].samples}, {run.precision}, {threads}."
+        how = (f"{waiting:.1%} of the time it waits for data; batch {self.recent[-1].samples}, {run.precision}, "
+               f"{threads}.")
         sick = "" if math.isfinite(step.loss) else " The loss is no longer a number: Stop, lower the rate, Start."
         return Said(f"{samples / seconds:,.0f} images a second", f"{at}loss {step.loss:.3f}{accuracy}. {how}{sick}")
 
@@ -395,7 +398,6 @@ class _StudioObserver:
 
 # %% ../../nbs/views/04_training.ipynb #0ab9ed6a
 _STUDIOS: list[Studio] = []
-HELD_BACK = 10_000  # of MNIST's training images, for validation
 
 def studio_panel(
     train:Images|None=None,  # None: MNIST's training set but its last 10,000 images

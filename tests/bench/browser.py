@@ -31,7 +31,7 @@ interact(draw, read=SelectionSlider(options=milliseconds, value=342));
 PANELS = {
     "interact": ("interact + plt.show()", ".widget-interact", "read", INTERACT),
     "overlap": (
-        "matplotlib",
+        "SVG",
         ".mlinfra-overlap",
         "read",
         "from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()",

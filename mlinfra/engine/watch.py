@@ -174,7 +174,7 @@ def _settings(run: Any) -> dict[str, Any]:
         iterations=run.iterations, accumulation=run.accumulation, device=str(run.device), precision=run.precision,
         threads=torch.get_num_threads(), loader=loader_settings(run.loader))
 
-# %% ../../nbs/engine/17_watch.ipynb #457df448
+# %% ../../nbs/engine/17_watch.ipynb #0211aaa8
 class _Hook:
     "A hook that belongs to one object; copies and pickles of that object carry one that does nothing."
     def __init__(self, owner: Any = None, act: Callable | None = None):
@@ -183,8 +183,7 @@ class _Hook:
     def __call__(self, owner: Any, *_: Any) -> None:
         if self._act is not None and self._owner() is owner: self._act()
 
-    def __deepcopy__(self, memo: Any) -> _Hook: return _Hook()
-    def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()
+    def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()  # what copy and pickle take
 
 _INNER, _OUTER = ("wait", "copy", "forward", "backward", "update", "other"), ("between", "evaluation", "opening")
 _NOTHING, _ALL_NOTHING = dict.fromkeys(_INNER, 0.0), dict.fromkeys(_INNER + _OUTER, 0.0)

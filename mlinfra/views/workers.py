@@ -186,7 +186,8 @@ def plot_sweep(
         if n not in guesses: continue
         place, words = (n, max(guesses[n], real)), error_text(guesses[n], real, n in fitted)
         ax.annotate(words, place, (8, 4), textcoords="offset points", fontsize=8)
-    ax.set_ylim(0, 1.3 * max([*frame.train_high, *guesses.values()]))
+    top = 1.3 * max([*frame.train_seconds, *guesses.values()])  # one disturbed run does not flatten the others
+    ax.set_ylim(0, min(top * 1.5, max(top, 1.1 * max(frame.train_high))))
     ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
     ax.set_xticks(list(frame.workers))
     ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)

@@ -26,9 +26,9 @@ __all__ = ['PUBLISHED', 'sweep_workers', 'verdict', 'WorkerCurve', 'fit_curve']
 
 # %% ../nbs/06_workers.ipynb #50380c50
 class Photos(Dataset):
-    "192 samples from JPEG files, decoded and resized when they are asked for."
+    "1,000 samples from JPEG files, decoded and resized when they are asked for."
     def __init__(self, paths: list[str]): self.paths = paths
-    def __len__(self) -> int: return 192
+    def __len__(self) -> int: return 1_000
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         with Image.open(self.paths[i % len(self.paths)]) as file: picture = file.convert("RGB").resize((224, 224))
@@ -36,8 +36,8 @@ class Photos(Dataset):
 
 # %% ../nbs/06_workers.ipynb #314e4b5c
 class Remote(Dataset):
-    "1,152 samples that take 3 ms to arrive, and no work at all."
-    def __len__(self) -> int: return 1152
+    "1,536 samples that take 3 ms to arrive, and no work at all."
+    def __len__(self) -> int: return 1536
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         time.sleep(0.003)  # the store answers after 3 ms

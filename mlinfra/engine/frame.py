@@ -28,7 +28,7 @@ function nameSliders(card) {
 
 function keepKeys(card, event) {
   const plain = !(event.ctrlKey || event.metaKey || event.altKey);
-  if (card.contains(event.target)) card.toggleAttribute("data-lm-suppress-shortcuts", plain);
+  if (card.contains(event.target)) event.target.toggleAttribute("data-lm-suppress-shortcuts", plain);
 }
 
 async function copy(button, code) {

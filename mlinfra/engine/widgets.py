@@ -27,8 +27,8 @@ from .machine import usable_cores
 
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'Said', 'panel', 'control_row', 'card', 'status_html', 'image_widget', 'widgets_library', 'labelled',
-           'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads',
+           'on_white', 'Said', 'panel', 'control_row', 'card', 'status_html', 'image_widget', 'widgets_library',
+           'labelled', 'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads',
            'release_after_cells', 'stop_jobs', 'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
@@ -249,7 +249,14 @@ class Svg:
         look = 'class="mlinfra-before" fill="none" stroke="#888888" stroke-opacity="0.7" pointer-events="none"'
         return head + "".join(self.parts) + (f"<g {look}>{shapes}</g>" if shapes else "") + "</svg>"
 
-    def _repr_svg_(self) -> str: return str(self)
+    def _repr_svg_(self) -> str: return on_white(str(self))
+
+def on_white(
+    svg:str,  # a drawing
+) -> str:
+    "The drawing on a white ground: shown as an image it does not know the theme of the page around it."
+    head, rest = svg.split(">", 1)
+    return f'{head}><rect width="100%" height="100%" fill="#ffffff"/>{rest}'
 
 # %% ../../nbs/engine/00_widgets.ipynb #2851bc18
 @dataclass(frozen=True)
@@ -303,7 +310,8 @@ class _Shown:
     def next(self, drawing: Svg) -> Svg:
         "`drawing`, with outlines of the one before."
         if time.monotonic() - self.since > self.pause: self.before = self.now
-        self.now, self.since = drawing, time.monotonic()
+        if self.now is not None: self.since = time.monotonic()  # a slider always starts from rest
+        self.now = drawing
         return drawing.after(self.before)
 
 # %% ../../nbs/engine/00_widgets.ipynb #c34d8412
@@ -373,7 +381,7 @@ def _card() -> type:
 def _still(picture: ipywidgets.Widget) -> dict[str, str]:
     "What a picture's widget shows, for a notebook's output."
     value = picture.value
-    if isinstance(value, str): return {"image/svg+xml": value} if value.startswith("<svg") else {}
+    if isinstance(value, str): return {"image/svg+xml": on_white(value)} if value.startswith("<svg") else {}
     return {"image/png": base64.b64encode(value).decode()} if value else {}
 
 # %% ../../nbs/engine/00_widgets.ipynb #808060af
@@ -601,7 +609,8 @@ class RunButton:
 
     def _outcome(self, job: Job) -> str:
         if isinstance(job.error, Stopped): return "Stopped."
-        if job.error is not None: return f"⚠ {type(job.error).__name__}: {job.error}"
+        if isinstance(job.error, (ValueError, OSError)) and str(job.error): return f"⚠ {job.error}"
+        if job.error is not None: return f"⚠ {type(job.error).__name__}: {job.error}"  # nobody foresaw it
         return " ".join(filter(None, [self.done(job.result), self._crowd]))
 
 def _crowd_text(others: float) -> str:

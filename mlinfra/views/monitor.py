@@ -261,7 +261,7 @@ def moment_text(
     where = f"At {at:.2f} s: {step}, in {part} for {duration_text(max(end - start, 0.0))}. "
     return Said(f"{part}: {busy}", where + f"Around it, the training waited for {waits_for(seen)}.")
 
-# %% ../../nbs/views/17_monitor.ipynb #3ff0f0b8
+# %% ../../nbs/views/17_monitor.ipynb #f889ae6c
 _STEP = 0.05  # seconds, of the slider
 
 def _up(seconds: float) -> float:
@@ -313,6 +313,16 @@ class _Screen:
             f"{self.run.folder.name}: {state_text(self.run)}, {duration_text(end)}.")
         stop = min(start + window, end) if self.run.ended else start + window
         return Said(said.number, f"{said.sentence} {state}"), plot_run(self.run, start, stop, moment)
+
+    def code(self, moment: float, window: float) -> str:
+        "Python that draws the same."
+        if self.example: return ""
+        start = max(moment - window / 2, 0.0)
+        return ("from mlinfra.engine.runs import Run
+from mlinfra.views.monitor import plot_run
+
+"
+                f"plot_run(Run({str(self.run.folder)!r}), {start:.2f}, {start + window:.2f}, at={moment:.2f})")
 
     def to_end(self) -> None:
         "Show what was recorded last."
@@ -386,7 +396,7 @@ class _Stopper:
         try: self.job.report(0.0)
         except Stopped: run.stop()
 
-# %% ../../nbs/views/17_monitor.ipynb #521f12cf
+# %% ../../nbs/views/17_monitor.ipynb #23c6f9d7
 _SCREENS: list[_Screen] = []
 
 def monitor_panel(
@@ -401,7 +411,7 @@ def monitor_panel(
     _SCREENS.append(screen)
     extras = _studio(screen) if run is None else _past_runs(screen)
     box = panel(dict(moment=screen.moment, window=screen.window), screen.show, "monitor", extras,
-                title="What did the machine do while the training ran?")
+                title="What did the machine do while the training ran?", code=screen.code)
     box.screen, screen.redraw = screen, box.refresh
     if not (shown.ended or shown.killed): screen.follow()
     return box

@@ -261,7 +261,7 @@ def moment_text(
     where = f"At {at:.2f} s: {step}, in {part} for {duration_text(max(end - start, 0.0))}. "
     return Said(f"{part}: {busy}", where + f"Around it, the training waited for {waits_for(seen)}.")
 
-# %% ../../nbs/views/17_monitor.ipynb #f889ae6c
+# %% ../../nbs/views/17_monitor.ipynb #8d181afe
 _STEP = 0.05  # seconds, of the slider
 
 def _up(seconds: float) -> float:
@@ -318,10 +318,7 @@ class _Screen:
         "Python that draws the same."
         if self.example: return ""
         start = max(moment - window / 2, 0.0)
-        return ("from mlinfra.engine.runs import Run
-from mlinfra.views.monitor import plot_run
-
-"
+        return ("from mlinfra.engine.runs import Run\nfrom mlinfra.views.monitor import plot_run\n\n"
                 f"plot_run(Run({str(self.run.folder)!r}), {start:.2f}, {start + window:.2f}, at={moment:.2f})")
 
     def to_end(self) -> None:

@@ -222,7 +222,7 @@ def _report(args: argparse.Namespace) -> int:
     from pathlib import Path
     from mlinfra.engine.page import make_report
     from mlinfra.engine.runs import Run
-    run = Run(args.run, args.attempt)
+    run = Run(args.folder, args.attempt)
     path = Path(args.to) if args.to else run.folder / "report.html"
     report = make_report(run, path.parent)
     report.write(path)
@@ -320,7 +320,7 @@ def _memory_options(memory: argparse.ArgumentParser) -> None:
 
 def _report_options(report: argparse.ArgumentParser) -> None:
     add = report.add_argument
-    add("run", metavar="RUN", help="a run folder: of a run that ended, goes on, or was killed")
+    add("folder", metavar="RUN", help="a run folder: of a run that ended, goes on, or was killed")
     add("--to", default=None, metavar="FILE",
         help="a file that ends in .html, .md or .json; by default report.html in the run folder")
     add("--attempt", type=int, default=None, metavar="N", help="of several in the folder, from 0; by default the last")

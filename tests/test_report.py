@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_runs import kill, lone, record, started
 
-from mlinfra import cli
+from mlinfra import cli, report
 from mlinfra.engine.compare import compare_runs
 from mlinfra.engine.gains import remedies
 from mlinfra.engine.page import make_report
@@ -224,6 +224,45 @@ def test_findings_of_the_folder_are_ranked_and_said_once(tmp_path):
     rows = make_report(Run(tmp_path))["findings"].blocks[0].rows
     assert [row[1] for row in rows] == ["Large", "Small"] and rows[0][-1] == "2.00 times"
     page_of(Run(tmp_path))
+
+
+# ---- a change, verified
+
+def training(fast=0.012, slow=0.03):
+    "A training whose steps are shorter with workers."
+    def train(folder, num_workers=0, persistent_workers=False):
+        with lone(folder) as writer: steps_of(writer, wait=(fast if num_workers else slow) - 0.012)
+    return train
+
+
+def test_verify_measures_and_keeps_what_it_found(tmp_path):
+    run = whole(tmp_path / "run", loader=dict(num_workers=0, batches=20))
+    advice = remedies(run)[0]
+    found = report.verify(run, training(), folder=tmp_path / "runs")
+    assert math.isclose(found.measured.value, 2.5) and found.change == advice.change
+    assert math.isclose(found.error, advice.speedup / 2.5 - 1) and found.comparison.verdict == "not slower"
+    assert len(list((tmp_path / "runs").glob("*/*/steps-0.bin"))) == 6
+    table = report.write(run)["findings"].blocks[-1]
+    assert table.rows[0][2].startswith("2.50 times (2.50 to 2.50)")
+    own = report.verify(tmp_path / "run", training(), dict(num_workers=3))
+    assert own.predicted is None and own.error is None and "nothing was predicted" in str(own)
+    assert len(json.loads((tmp_path / "run" / "verified.json").read_text())) == 2
+
+
+def test_verify_says_what_it_cannot(tmp_path):
+    run = whole(tmp_path, wait=0.0001, loader=dict(num_workers=0))
+    with pytest.raises(ValueError, match="there is no advice on"): report.verify(run, training())
+    with pytest.raises(ValueError, match="repeats must be at least 2, got 1"):
+        report.verify(run, training(), dict(num_workers=1), repeats=1)
+    (tmp_path / "verified.json").write_text("{torn")
+    assert remedies(run) == []
+
+
+def test_the_three_that_a_reader_calls(tmp_path):
+    repeats(tmp_path, a=0.02, b=0.02)
+    assert report.compare(tmp_path / "a", tmp_path / "b").exit_code == 0
+    assert report.write(tmp_path / "a", tmp_path / "page.md").summary == report.write(Run(tmp_path / "a")).summary
+    assert (tmp_path / "a" / "report.html").exists()
 
 
 # ---- the command line

@@ -29,7 +29,7 @@ from .widgets import bytes_text, count_text, duration_text
 __all__ = ['FORMATS', 'Table', 'Picture', 'Link', 'Section', 'as_html', 'as_markdown', 'Report', 'Material', 'findings_of',
            'gather', 'make_report', 'sentences', 'as_data']
 
-# %% ../../nbs/engine/19_page.ipynb #97727f5d
+# %% ../../nbs/engine/19_page.ipynb #75617ea4
 @dataclass(frozen=True)
 class Table:
     "Rows of words under their columns."
@@ -62,13 +62,15 @@ def as_html(
     if isinstance(block, str): return f"<p>{escape(block)}</p>"
     if isinstance(block, Picture): return f"<figure>{block.svg}<figcaption>{escape(block.words)}</figcaption></figure>"
     if isinstance(block, Link): return f'<p><a href="{escape(block.path)}">{escape(block.words)}</a></p>'
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in block.columns)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in block.rows)
+    looks = [' class="n"' if all(map(_is_figure, column)) else "" for column in zip(*block.rows)]
+    head = "".join(f'<th scope="col"{look}>{escape(column)}</th>' for look, column in zip(looks, block.columns))
+    rows = ("".join(f"<td{look}>{escape(cell)}</td>" for look, cell in zip(looks, row)) for row in block.rows)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
-def _cell(words: str) -> str:
-    number = words[:1].isdigit() or words[:1] in "+-" and words[1:2].isdigit()
-    return f'<td class="n">{escape(words)}</td>' if number and len(words) < 24 else f"<td>{escape(words)}</td>"
+def _is_figure(words: str) -> bool:
+    "Whether a cell of a table begins with a number, or is empty."
+    return not words or words.lstrip("+-")[:1].isdigit() and len(words) < 24
 
 def as_markdown(
     block:Any,
@@ -82,7 +84,7 @@ def as_markdown(
 
 def _plain(words: str) -> str: return " ".join(words.split()).replace("<", "&lt;").replace("*", "\\*")
 
-# %% ../../nbs/engine/19_page.ipynb #1de10cab
+# %% ../../nbs/engine/19_page.ipynb #7c45cd7c
 _STYLE = """
 .mlinfra-report { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 860px; margin: 0 auto;
   padding: 1em 1.5em; }
@@ -91,7 +93,8 @@ _STYLE = """
 .mlinfra-report table { border-collapse: collapse; margin: 0.6em 0; font-size: 0.9em; }
 .mlinfra-report th, .mlinfra-report td { text-align: left; padding: 0.15em 0.9em 0.15em 0; vertical-align: top;
   border-bottom: 1px solid #e5e5e5; color: inherit; background: none; }
-.mlinfra-report td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.mlinfra-report .n { text-align: right; font-variant-numeric: tabular-nums; }
+.mlinfra-report td.n { white-space: nowrap; }
 .mlinfra-report figure { margin: 0.8em 0; } .mlinfra-report figcaption { color: #555; font-size: 0.85em; }
 .mlinfra-report svg { max-width: 100%; height: auto; color: #222 !important; }
 .mlinfra-report #summary p { font-size: 1.08em; }
@@ -203,7 +206,7 @@ def make_report(
     name = run.folder.resolve().name
     return Report(f"Run {name}", tuple(section for section in sections if section.blocks), as_data(m))
 
-# %% ../../nbs/engine/19_page.ipynb #bf578691
+# %% ../../nbs/engine/19_page.ipynb #e94b1ed4
 def sentences(
     m:Material,
 ) -> list[str]:
@@ -225,8 +228,9 @@ def _second(m: Material) -> str:
     parts = sorted(fall.parts(), key=lambda bar: -bar.nanoseconds)[:2]
     if m.pace is None: return "Fewer than two steps were recorded, so nothing can be said of its pace."
     shares = " and ".join(f"{fall.share(bar.name):.0%} to “{bar.words}”" for bar in parts if bar.nanoseconds)
+    first, _, second = shares.partition(" to ")
     step = duration_text(m.pace.seconds_per_step)
-    return (f"Of the wall clock, {shares} went; once it ran, a step took {step}, which is "
+    return (f"{first} of the wall clock went to {second}; once it ran, a step took {step}, which is "
             f"{m.pace.samples_per_s:,.0f} samples a second.")
 
 def _third(m: Material) -> str:
@@ -238,11 +242,10 @@ def _third(m: Material) -> str:
     if worth: return f"The most expensive finding is {worth[0].rule}: {worth[0].message}".rstrip(".") + "."
     return "Nothing was found that is worth a change."
 
-# %% ../../nbs/engine/19_page.ipynb #3c64f7b9
+# %% ../../nbs/engine/19_page.ipynb #067aca07
 def _what_ran(m: Material) -> Section:
-    rows = [("run folder", str(m.run.folder)), *what_ran(m.run)]
-    if m.run.started:
-        rows.insert(1, ("started", datetime.fromtimestamp(m.run.started).strftime("%Y-%m-%d %H:%M:%S")))
+    rows = what_ran(m.run)
+    if m.run.started: rows.append(("started", datetime.fromtimestamp(m.run.started).strftime("%Y-%m-%d %H:%M:%S")))
     return Section("what-ran", "What ran on what", (Table(("setting", "value"), tuple(rows)),))
 
 def _where(m: Material) -> Section:
@@ -252,7 +255,7 @@ def _where(m: Material) -> Section:
     words = ("The wall clock from the start of the run to the last that is known of it, divided. "
              "Each bar is the sum of its parts, to the nanosecond.")
     rank = f" (rank {fall.rank})" if len(m.falls) > 1 else ""
-    return Section("where", f"Where the time went{rank}", (words, Picture(str(shown), f"{shown.title}."),
+    return Section("where", f"Where the time went{rank}", (words, _picture(shown),
                                                            Table(("part", "seconds", "share"), tuple(rows))))
 
 def _over_time(m: Material) -> Section:
@@ -261,7 +264,10 @@ def _over_time(m: Material) -> Section:
             for row in device_table(m.run).itertuples()]
     columns = "device", "unit", "mean", "median", "highest", "samples"
     tables = (Table(columns, tuple(rows)),) if rows else ()
-    return Section("devices", "Devices over time", (Picture(str(shown), f"{shown.title}."), *tables))
+    return Section("devices", "Devices over time", (_picture(shown), *tables))
+
+def _picture(drawing: Any) -> Picture:
+    return Picture(str(drawing), f"{drawing.title[:1].upper()}{drawing.title[1:]}.")
 
 def _findings(m: Material) -> Section:
     wall = m.falls[0]["wall"].seconds
@@ -312,7 +318,7 @@ def _ranks(m: Material) -> Section:
 
 def _slowest(m: Material) -> Section:
     found = slowest_steps(m.run)
-    if not len(found): return Section("slowest", "The slowest steps", ())
+    if not len(found): return Section("slowest", "The slowest steps", ("No step took 1.1 times the median.",))
     parts = [name for name in found if name.endswith("_ms") and name != "step_ms" and found[name].max() > 0]
     rows = [(f"{row.iteration}", f"{row['rank']}", f"{row.at_seconds:.2f}", f"{row.step_ms:.2f}",
              f"{row.times_typical:.1f}", row["where"], *(f"{row[name]:.2f}" for name in parts),

@@ -65,7 +65,7 @@ def time_shares(
         found[part] = np.diff(np.interp(edges, at, spent)) / wide
     return found
 
-# %% ../../nbs/engine/19_pictures.ipynb #194ff698
+# %% ../../nbs/engine/19_pictures.ipynb #d33468da
 _ROWS = (  # words, columns with their colours, highest value: a number, or the column's own
     ("busy cores", (("process_cores", "#0072B2"), ("workers_cores", "#E69F00")), "cores"),
     ("memory", (("memory_bytes", "#0072B2"), ("workers_bytes", "#E69F00")), "bytes"),
@@ -81,14 +81,16 @@ def draw_devices(
     run:Run,
     rank:int|None=None,  # None: the first
     width:float=720,     # pixels
-    bins:int=110,        # of time
+    bins:int|None=None,  # of time; None: two steps in each, from 24 to 110 bins
 ) -> Svg:
     "Steps and devices over time, on one axis."
     rank = run.ranks[0] if rank is None else rank
     end = max(last_sign(run, rank), 1e-9)
+    bins = bins or min(max(len(run.records(rank)) // 2, 24), 110)
     samples = run.samples
     own = samples[samples["rank"] == rank] if len(samples) else samples
-    rows = [row for row in _ROWS if any(name in own and own[name].notna().sum() > 1 for name, _ in row[1])]
+    rows = [row for row in _ROWS if any(name in own and own[name].notna().sum() > 1 and own[name].max() > 0
+                                        for name, _ in row[1])]
     drawing = Svg(width, 92 + 54 * len(rows) + 30, f"steps and devices over {duration_text(end)} of rank {rank}")
     scale = (width - _LEFT - _RIGHT) / end
     _draw_steps(drawing, time_shares(run, rank, np.linspace(0, end, bins + 1)), scale * end / bins)
@@ -107,7 +109,7 @@ def _draw_steps(drawing: Svg, shares: dict[str, np.ndarray], wide: float) -> Non
             drawing.box(_LEFT + i * wide, 66 - 60 * (low[i] + share), wide + 0.3, 60 * share, PART_COLORS[part])
         low = low + shares[part]
     for row, part in enumerate(order):
-        y = 6 + 76 * row / max(len(order), 5)
+        y = 4 + 11 * row
         drawing.box(drawing.width - _RIGHT + 10, y, 9, 9, PART_COLORS[part])
         drawing.text(drawing.width - _RIGHT + 23, y + 8, _short(part), "start", 10)
 

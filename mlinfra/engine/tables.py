@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['ending', 'loader_of', 'what_ran', 'memory_table', 'rank_table', 'slowest_steps', 'device_table', 'not_measured']
 
-# %% ../../nbs/engine/19_tables.ipynb #e5082f55
+# %% ../../nbs/engine/19_tables.ipynb #601da921
 def ending(
     run:Run,
 ) -> str:
@@ -66,7 +66,8 @@ def _hardware(run: Run) -> list[tuple[str, str]]:
         parts = [machine.get("cpu"), count_text(machine.get("cores", 0), "core"),
                  bytes_text(machine.get("memory_bytes", 0)), machine.get("system")]
         found.append(("machine", ", ".join(filter(None, parts))))
-    if limit := machine.get("container_bytes"): found.append(("container", f"limited to {bytes_text(limit)}"))
+    limit = machine.get("container_bytes")
+    if limit and limit < machine.get("memory_bytes", 0): found.append(("container", f"limited to {bytes_text(limit)}"))
     names = [column for column in run.samples if column.startswith("gpu") and column.endswith("_name")]
     return found + [(f"GPU {column[3:-5]}", str(run.samples[column].dropna().iloc[0])) for column in names
                     if run.samples[column].notna().any()]
@@ -102,7 +103,7 @@ def _growth(at: Any, values: Any) -> float:
     at, values = np.asarray(at, float)[half:], np.asarray(values, float)[half:]
     return float(np.polyfit(at, values, 1)[0]) if len(at) >= 3 and at[-1] > at[0] else math.nan
 
-# %% ../../nbs/engine/19_tables.ipynb #9c5c72f8
+# %% ../../nbs/engine/19_tables.ipynb #bad97c02
 def rank_table(
     run:Run,
 ) -> pd.DataFrame:
@@ -123,7 +124,7 @@ def slowest_steps(
     run:Run,
     count:int=8,  # how many
 ) -> pd.DataFrame:
-    "The steps that took longest together with what came before them, and what the machine did then; not the first."
+    "Steps, with what came before them, that took 1.1 times the median or more; the first is left out."
     import pandas as pd
     steps, samples = run.steps, run.samples
     steps = steps[(steps["count"] == 1) & (steps.iteration > steps.iteration.min())].copy()
@@ -131,6 +132,7 @@ def slowest_steps(
     rows = []
     for step in steps.nlargest(count, "whole").itertuples():
         typical = steps[steps["rank"] == step.rank].whole.median()
+        if step.whole < 1.1 * typical: continue
         parts = {f"{part}_ms": 1e3 * getattr(step, part) for part in ("between", *STEP_PARTS)}
         rows.append(dict(iteration=step.iteration, rank=step.rank, at_seconds=step.start - step.between,
                          step_ms=1e3 * step.whole, times_typical=step.whole / max(typical, 1e-12),

@@ -50,7 +50,7 @@ def plot_repeats(
     ax.set_xlim(0, 1.1e3 * max(*found.before, *found.after))
     return label(ax, "milliseconds a sample")
 
-# %% ../../nbs/views/19_report.ipynb #036a5651
+# %% ../../nbs/views/19_report.ipynb #f693712a
 def _step(n: int, start: float, **parts: float) -> StepRecord:
     usual = dict(between=0.001, wait=0.001, forward=0.02, backward=0.04, update=0.005)
     known = {name: 0.0 for name in StepRecord._fields[6:]} | usual | parts
@@ -58,7 +58,7 @@ def _step(n: int, start: float, **parts: float) -> StepRecord:
 
 def _healthy(n: int) -> dict[str, float]: return dict(wait=0.002 if n % 7 else 0.004)
 def _hungry(n: int) -> dict[str, float]: return dict(wait=0.16 if n % 5 else 0.19)
-def _stalling(n: int) -> dict[str, float]: return dict(wait=2.4) if n % 30 == 15 else {}
+def _stalling(n: int) -> dict[str, float]: return dict(wait=2.4 if n % 30 == 15 else 0.004)
 def _validating(n: int) -> dict[str, float]: return dict(between=4.0, evaluation=3.99) if n and n % 60 == 0 else {}
 
 EXAMPLES: dict[str, Callable[[int], dict[str, float]]] = {

@@ -125,7 +125,7 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-ablation batch_search batches chains collectives.Group crops.random_box layer_costs loaders out_of_memory passes
+ablation batch_search batches chains collectives.Group cores crops.random_box layer_costs loaders out_of_memory passes
 patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes rank_steps rawcache.RawCache.load
 reads.block_starts reads.read_block remedies resident sample_batches server.RequestQueue server.rows_of shards.Shard
 shards.mixed shards.read_shard stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork threads timeline
@@ -202,9 +202,11 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     *((f"engine.runs.RunWriter.{name}", ANY, "a second writer in the folder is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.watch.Monitor.on_between.*", ANY, "told by fit"),
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
+    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars")),
     ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
     ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),

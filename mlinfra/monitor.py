@@ -19,10 +19,10 @@ __all__ = ['Look', 'look', 'waits_for', 'Monitor', 'watch']
 # %% ../nbs/17_monitor.ipynb #4a209536
 _all_ = ["Monitor", "watch"]  # one import for who records and who reads
 
-# %% ../nbs/17_monitor.ipynb #4596c71f
+# %% ../nbs/17_monitor.ipynb #4ce51d47
 class Pausing:
     "Batches, with a pause before every so many: the next file is opened."
-    def __init__(self, batches: Any, every: int = 30, seconds: float = 0.4, computes: bool = False):
+    def __init__(self, batches: Any, every: int = 50, seconds: float = 0.4, computes: bool = False):
         self.batches, self.every, self.computes = batches, positive_int("every", every), computes
         self.seconds = nonnegative_float("seconds", seconds)
 

@@ -34,7 +34,7 @@ def here(capsys, tmp_path, monkeypatch):
     return run_here
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"], ["watch"]])
+@pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"], ["watch"], ["report"], ["compare"]])
 def test_help(command):
     done = run(*command, "--help")
     assert done.returncode == 0 and "usage: mlinfra" in done.stdout

@@ -418,7 +418,7 @@ def labelled(
 ) -> ipywidgets.Widget:
     "A control with its text on the left; all are equally wide, so that they stand in columns."
     w = widgets_library()
-    look = dict(style={"description_width": "175px"}, layout=w.Layout(width="430px"))
+    look = dict(style={"description_width": "175px"}, layout=w.Layout(width="412px"))
     return getattr(w, kind)(description=text, tooltip=text, **look, **traits)
 
 def _plain(value: Any) -> str: return f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -34,7 +34,8 @@ def here(capsys, tmp_path, monkeypatch):
     return run_here
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"], ["watch"], ["report"], ["compare"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in (
+    "train", "sweep", "doctor", "memory", "watch", "report", "compare"))])
 def test_help(command):
     done = run(*command, "--help")
     assert done.returncode == 0 and "usage: mlinfra" in done.stdout

@@ -229,7 +229,7 @@ def example_run() -> Run:
     (folder / "example").rmdir(), folder.rmdir()
     return run
 
-# %% ../../nbs/views/17_monitor.ipynb #5cc9baef
+# %% ../../nbs/views/17_monitor.ipynb #3d02291d
 def runs_beside(
     folder:str|os.PathLike,  # of a run, or a folder that holds some
 ) -> list[Path]:
@@ -252,7 +252,7 @@ def moment_text(
     if found is None: return Said("no step", f"At {at:.2f} s no step was under way.")
     row, part = found
     start, end = placed[row, ORDER.index(part)], placed[row, ORDER.index(part) + 1]
-    seen = look(run, start, max(end, start + 1e-6), rank)
+    seen = look(run, max(start, 0.0), max(end, start + 1e-6), rank)
     if seen.own_cores is None or end - start < 0.05:  # shorter than what samples can tell
         seen = look(run, max(at - 0.25, 0.0), at + 0.25, rank)
     step = f"step {int(steps.iteration.iloc[row]):,}, {duration_text(placed[row, -1] - placed[row, 0])}"

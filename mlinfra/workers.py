@@ -36,8 +36,8 @@ class Photos(Dataset):
 
 # %% ../nbs/06_workers.ipynb #314e4b5c
 class Remote(Dataset):
-    "1,152 samples that take 3 ms to arrive, and no work at all."
-    def __len__(self) -> int: return 1152
+    "1,536 samples that take 3 ms to arrive, and no work at all."
+    def __len__(self) -> int: return 1536
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         time.sleep(0.003)  # the store answers after 3 ms

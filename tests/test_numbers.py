@@ -202,6 +202,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     *((f"engine.runs.RunWriter.{name}", ANY, "a second writer in the folder is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.watch.Monitor.on_between.*", ANY, "told by fit"),
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),

@@ -121,6 +121,15 @@ def test_a_full_disk_ends_the_recording_once_and_nothing_else(tmp_path, monkeypa
     assert list(Run(tmp_path).steps.iteration) == list(range(10))
 
 
+def test_after_a_torn_record_nothing_more_is_written(tmp_path, monkeypatch):
+    writer, room = lone(tmp_path), iter([120, 50])  # then there is room again
+    write = os.write
+    monkeypatch.setattr(runs.os, "write", lambda file, raw: write(file, raw[:next(room, 120)]))
+    with pytest.warns(UserWarning, match="the disk is full"):
+        for n in range(5): writer.step(record(n))
+    assert (tmp_path / "steps-0.bin").stat().st_size == 32 + 120 + 50 and len(Run(tmp_path).steps) == 1
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_device_that_is_full(tmp_path):
     writer = lone(tmp_path)

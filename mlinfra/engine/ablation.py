@@ -672,9 +672,14 @@ def measure_rounds(
         budget.strict = True
         return found[-1]
     planned = max(share * budget.seconds - budget.used, 1e-3)
-    try: rounds(one_round, planned, enough=enough, stretch=max(budget.left, 1e-3) / planned)
+    stop = None if enough is None else lambda done: enough(_counted(done))
+    try: rounds(one_round, planned, enough=stop, stretch=max(budget.left, 1e-3) / planned)
     except OutOfTime: pass  # the rounds before it are complete
-    return found
+    return _counted(found)
+
+def _counted(found: Rounds) -> Rounds:
+    "Without the first round, where there are enough others: its visits were a single turn, to find the pace."
+    return found[1:] if len(found) > 3 else found
 
 def least_seconds(
     load:float,     # seconds that a batch takes to load in one process

@@ -26,7 +26,7 @@ from ..training import History, Run, Step, fit
 
 # %% auto #0
 __all__ = ['MAX_WORKERS', 'which_worker', 'Blur', 'SweepRow', 'SweepTask', 'measure_workers', 'check_workers', 'sweep_rows',
-           'summarise']
+           'summarise', 'run_parts']
 
 # %% ../../nbs/engine/06_sweeps.ipynb #t0600004
 if TYPE_CHECKING:
@@ -61,17 +61,18 @@ MAX_WORKERS = 256  # more is a typing error
 @dataclass(frozen=True)
 class SweepRow:
     "One run of the sweep."
-    workers:int            # processes that load
-    train_seconds:float    # all epochs, start-up included
-    eval_seconds:float     # one pass over the evaluation data
-    accuracy:float         # on the evaluation data; nan where there are no classes
-    wait_share:float       # of the steady state: time waiting for the loader
-    startup_seconds:float  # until the first batch, beyond a usual wait
-    wait_seconds:float     # of a usual step
-    busy_seconds:float     # of a usual step: copy, forward, backward, update
-    cpu_seconds:float      # of a usual step, in the training process
-    iterations:int         # optimizer steps
-    eval_loss:float        # mean over the evaluation data
+    workers:int              # processes that load
+    train_seconds:float      # all epochs, start-up included
+    eval_seconds:float       # one pass over the evaluation data
+    accuracy:float           # on the evaluation data; nan where there are no classes
+    wait_share:float         # of the steady state: time waiting for the loader
+    startup_seconds:float    # until the first batch, beyond a usual wait
+    wait_seconds:float       # of a usual step
+    busy_seconds:float       # of a usual step: copy, forward, backward, update
+    cpu_seconds:float        # of a usual step, in the training process
+    iterations:int           # optimizer steps
+    eval_loss:float          # mean over the evaluation data
+    first_seconds:float=0.0  # of all epochs: computing of the first step, beyond a usual one
 
 # %% ../../nbs/engine/06_sweeps.ipynb #ef395f7d
 class _Reporter:
@@ -209,14 +210,15 @@ def measure_workers(
 # %% ../../nbs/engine/06_sweeps.ipynb #21d2c418
 def _row(workers: int, history: History, train_seconds: float, eval_seconds: float, accuracy: float, cpu: float,
          loss: float) -> SweepRow:
-    "Start-up and steady state told apart: the first wait of an epoch against the usual one."
+    "Start-up and steady state told apart: the first wait and the first step of an epoch against the usual ones."
     firsts = {epoch: next(s for s in history.steps if s.epoch == epoch) for epoch in {s.epoch for s in history.steps}}
     steady = [s for s in history.steps if s is not firsts[s.epoch]] or history.steps
     wait = math.fsum(s.wait for s in steady) / len(steady)
     busy = math.fsum(s.seconds - s.wait for s in steady) / len(steady)
     startup = math.fsum(max(0.0, s.wait - wait) for s in firsts.values())
+    first = math.fsum(max(0.0, s.seconds - s.wait - busy) for s in firsts.values())
     return SweepRow(workers, train_seconds, eval_seconds, accuracy, wait / (wait + busy), startup, wait, busy, cpu,
-                    len(history.steps), loss)
+                    len(history.steps), loss, first)
 
 # %% ../../nbs/engine/06_sweeps.ipynb #ec6c0f79
 def check_workers(
@@ -263,3 +265,14 @@ def summarise(
     cores = usable_cores()
     result["note"] = ["" if n <= cores else f"more than the {cores} usable cores" for n in result.index]
     return result.reset_index()
+
+# %% ../../nbs/engine/06_sweeps.ipynb #20dccaf1
+def run_parts(
+    frame:pd.DataFrame,  # from `summarise`
+) -> pd.DataFrame:       # seconds
+    "The time of each run in parts: waiting and computing of its usual steps, the slow first step, start and end."
+    import pandas as pd
+    rows = frame.set_index("workers")
+    parts = dict(waiting=rows.wait_seconds * rows.iterations, computing=rows.busy_seconds * rows.iterations,
+                 first_step=rows.first_seconds)
+    return pd.DataFrame(parts | dict(start_and_end=rows.train_seconds - sum(parts.values())))

@@ -174,7 +174,7 @@ def _settings(run: Any) -> dict[str, Any]:
         iterations=run.iterations, accumulation=run.accumulation, device=str(run.device), precision=run.precision,
         threads=torch.get_num_threads(), loader=loader_settings(run.loader))
 
-# %% ../../nbs/engine/17_watch.ipynb #8c98d880
+# %% ../../nbs/engine/17_watch.ipynb #0211aaa8
 class _Hook:
     "A hook that belongs to one object; copies and pickles of that object carry one that does nothing."
     def __init__(self, owner: Any = None, act: Callable | None = None):
@@ -183,10 +183,10 @@ class _Hook:
     def __call__(self, owner: Any, *_: Any) -> None:
         if self._act is not None and self._owner() is owner: self._act()
 
-    def __deepcopy__(self, memo: Any) -> _Hook: return _Hook()
-    def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()
+    def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()  # what copy and pickle take
 
 _INNER, _OUTER = ("wait", "copy", "forward", "backward", "update", "other"), ("between", "evaluation", "opening")
+_NOTHING, _ALL_NOTHING = dict.fromkeys(_INNER, 0.0), dict.fromkeys(_INNER + _OUTER, 0.0)
 
 class Watch:
     "Records a training loop; made by `watch`."
@@ -195,17 +195,18 @@ class Watch:
         self._recorder, self._handles, self._waiting = None, [], deque()
         self._state, self._open, self._depth, self._evaluating = "between", False, 0, 0
         self._maybe = False  # whether what follows may be a validation
-        self._times, self._head = dict.fromkeys(_INNER + _OUTER, 0.0), (0.0, 0.0, 0.0)
+        self._times, self._head = dict(_ALL_NOTHING), (0.0, 0.0, 0.0)
         self._iteration, self._epoch, self._samples, self._loss, self._start = 0, -1, 0, math.nan, 0.0
         self._after_batch = "copy" if model is not None else "other"
         self._after_model = "backward" if optimizers else "other"
-        self._unknown = () if model is not None and optimizers else (
-            ("copy", "forward", "backward", "update") if model is None and not optimizers else
-            ("backward", "update") if model is not None else ("copy", "forward", "backward"))
+        model_parts, optimizer_parts = ("copy", "forward"), ("update",)
+        told = ("wait", "other", *(model_parts if model is not None else ()), *(optimizer_parts if optimizers else ()),
+                *(("backward",) if model is not None and optimizers else ()))
+        self._unknown = tuple(place for place, part in enumerate(_INNER) if part not in told)
 
     def __enter__(self) -> Watch:
         self._recorder = self._make()
-        self._now = self._last = self._recorder.writer.origin
+        self._origin = self._last = self._recorder.writer.origin
         if self._model is not None:
             keep = self._handles.append
             keep(self._model.register_forward_pre_hook(_Hook(self._model, self._before_model)))
@@ -261,7 +262,7 @@ class Watch:
         finally:
             if self._open and self._samples: self._close_step()  # the loop was left by break
             elif self._open: self._cancel_step()
-            at, steps = self._last - self._recorder.writer.origin, self._iteration - iteration
+            at, steps = self._last - self._origin, self._iteration - iteration
             self._recorder.writer.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - opened)
 
     def _begin_step(self) -> None:
@@ -269,29 +270,36 @@ class Watch:
         self._start, self._open, self._samples, self._loss = self._last, True, 0, math.nan
         times, self._maybe = self._times, False
         self._head = sum(times.values()), times["evaluation"], times["opening"]
-        for part in times: times[part] = 0.0
+        times.update(_ALL_NOTHING)
 
     def _cancel_step(self) -> None:
         "There was no batch: the time lies between two steps."
         self._to("between")
         gone, evaluation, opening = self._head
         between = sum(self._times.values()) - self._times["evaluation"] - self._times["opening"]
-        self._times |= dict.fromkeys(_INNER, 0.0) | dict(
+        self._times |= _NOTHING | dict(
             between=between + gone - evaluation - opening, evaluation=self._times["evaluation"] + evaluation,
             opening=self._times["opening"] + opening)
         self._open = False
 
     def _close_step(self) -> None:
         if self._state != "between": self._to("between")
-        times, self._open = self._times, False
-        known = [math.nan if part in self._unknown else times[part] for part in _INNER]
-        known[-1] += sum(times[part] for part in self._unknown)
-        start = self._start - self._recorder.writer.origin
-        self._waiting.append((self._loss, StepRecord(
-            self._iteration, self._epoch, 1, self._samples, math.nan, start, *self._head, *known)))
-        for part in _INNER: times[part] = 0.0
+        times, self._open, loss = self._times, False, self._loss
+        known = [times[part] for part in _INNER]
+        times.update(_NOTHING)
+        if self._unknown: known = self._untold(known)
+        late = type(loss) is tuple or self._waiting  # steps are recorded in their order
+        record = StepRecord(self._iteration, self._epoch, 1, self._samples, math.nan if late else loss,
+                            self._start - self._origin, *self._head, *known)
         self._iteration += 1
+        if not late: return self._recorder.step(record)
+        self._waiting.append((loss, record))
         self._hand_on()
+
+    def _untold(self, known: list[float]) -> list[float]:
+        "What cannot be told apart is not a number, and counts as other."
+        rest = known[-1] + sum(known[place] for place in self._unknown)
+        return [math.nan if place in self._unknown else value for place, value in enumerate(known[:-1])] + [rest]
 
     def _hand_on(self, wait: bool = False) -> None:
         "Record steps whose losses are known."
@@ -328,7 +336,7 @@ class Watch:
             if not self._evaluating: self._event("evaluation", start, self._last - start)
 
     def _event(self, kind: str, start: float, seconds: float, **data: Any) -> None:
-        self._recorder.writer.event(kind, start - self._recorder.writer.origin, seconds=seconds, **data)
+        self._recorder.writer.event(kind, start - self._origin, seconds=seconds, **data)
 
     def loss(
         self,
@@ -344,7 +352,9 @@ class Watch:
 
 def _samples(batch: Any) -> int:
     "How many samples the batch seems to hold, at least 1."
-    try: return max(int(samples_in(batch)), 1)
+    try: return max(batch[0].shape[0] if isinstance(batch, (tuple, list)) else samples_in(batch), 1)
+    except Exception: pass
+    try: return max(samples_in(batch), 1)
     except Exception: return 1  # a batch of any form may come
 
 def _on_its_way(loss: torch.Tensor) -> Any:

@@ -39,27 +39,29 @@ def draw_stages(
     "The step divided into stages; the predicted and the measured step of the cure."
     total = max(sum(e.value for e in diagnosis.stages.values()), 1e-12)
     drawing, scale = Svg(720, 150, "what each stage adds to a step"), 560 / total
-    drawing.text(0, 26, "now")
-    left = 90.0
+    drawing.text(0, 19, "now")
+    left, word = 90.0, 90.0
     for name, e in diagnosis.stages.items():
-        drawing.box(left, 8, e.value * scale, 28, STAGE_COLORS[name])
-        if e.value * scale > 8 * len(name):
-            drawing.text(left + e.value * scale / 2, 27, name.replace("_", " "), "middle", 12, "white")
-        left += e.value * scale
-    drawing.text(left + 6, 27, duration_text(diagnosis.step.value))
+        if e.value * scale < 1: continue  # nothing to see
+        drawing.box(left, 2, e.value * scale, 26, STAGE_COLORS[name])
+        words = f"{name.replace('_', ' ')} {duration_text(e.value)}"
+        drawing.box(word, 35, 10, 10, STAGE_COLORS[name])
+        drawing.text(word + 14, 44, words, "start", 11)
+        left, word = left + e.value * scale, word + 26 + 5.9 * len(words)
+    drawing.text(left + 6, 19, duration_text(diagnosis.step.value))
     advice = verification.advice if verification else next(iter(diagnosis.advice), None)
-    if advice is None: return drawing.text(90, 70, "no cure that the doctor knows gains 5%")
-    _draw_cured(drawing, 48, "predicted", total * scale, advice.speedup, hollow=True)
+    if advice is None: return drawing.text(90, 78, "no cure that the doctor knows gains 5%")
+    _draw_cured(drawing, 58, "predicted", total * scale, advice.speedup, hollow=True)
     if verification is None: return drawing.text(90, 144, advice.change)
-    _draw_cured(drawing, 88, "measured", total * scale, verification.speedup, hollow=False)
+    _draw_cured(drawing, 94, "measured", total * scale, verification.speedup, hollow=False)
     return drawing.text(90, 144, f"{advice.change}: the prediction was off by {verification.error:+.0%}")
 
 def _draw_cured(drawing: Svg, y: float, word: str, wide: float, speedup: Estimate, hollow: bool) -> None:
     "A row with the cured step and its interval."
     drawing.text(0, y + 18, word)
-    drawing.box(90, y, wide / speedup.value, 28, COLORS["other"], hollow=hollow)
-    drawing.line(90 + wide / speedup.high, y + 14, 90 + wide / max(speedup.low, 1e-9), y + 14)
-    drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 14, y + 19,
+    drawing.box(90, y, wide / speedup.value, 26, COLORS["other"], hollow=hollow)
+    drawing.line(90 + wide / speedup.high, y + 13, 90 + wide / max(speedup.low, 1e-9), y + 13)
+    drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 14, y + 18,
                  f"{speedup.value:.2f} times as fast")
 
 # %% ../../nbs/views/08_doctor.ipynb #da486758

@@ -13,15 +13,15 @@ from ..engine.checks import ceil_div
 from ..engine.machine import usable_cores
 from ..engine.measure import median, timed
 from ..engine.overlap import BatchSpan, overlapped_step_seconds, simulate_overlap
-from ..engine.sweeps import Blur, SweepRow, SweepTask, check_workers, summarise, sweep_rows
+from ..engine.sweeps import Blur, SweepRow, SweepTask, check_workers, run_parts, summarise, sweep_rows
 from ..engine.widgets import (COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label,
                                     panel, slider)
 from ..engine.worker_curve import WorkerCurve, fit_curve
 from ..workers import PUBLISHED, verdict
 
 # %% auto #0
-__all__ = ['draw_timelines', 'timeline_panel', 'error_text', 'plot_steps', 'plot_sweep', 'plot_bill', 'example_sweep',
-           'SweepDesk', 'blur_cost', 'workers_panel']
+__all__ = ['draw_timelines', 'hand_overs', 'timeline_panel', 'error_text', 'plot_steps', 'plot_sweep', 'plot_bill',
+           'example_sweep', 'SweepDesk', 'blur_cost', 'workers_panel']
 
 # %% ../../nbs/views/06_workers.ipynb #u0600004
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ def draw_timelines(
     timelines:Mapping[str, Sequence[BatchSpan]],  # words -> who loads and computes which batch when
     horizon_seconds:float|None=None,              # what comes later is not drawn; None: all is drawn
 ) -> Svg:
-    "Who works when: a row for the device and one for each process that loads, a box for each batch."
+    "Who works when: a row for the device and one for each process that loads, a box for each batch; hand-overs grey."
     horizon = horizon_seconds or max(span.end_seconds for spans in timelines.values() for span in spans)
     height = sum(34 + 26 * len(_rows(spans)) for spans in timelines.values()) + 30
     drawing, y = Svg(720, height, f"who works when: {', '.join(timelines)}"), 0.0
     for words, spans in timelines.items():
         drawing.text(0, y + 16, words, size=13)
         y += 24
+        for start, end in hand_overs(spans): _draw_hand_over(drawing, start, end, y, horizon)
         for worker in _rows(spans):
             drawing.text(0, y + 16, _ROW_NAMES.get(worker, f"worker {worker}"))
             for span in spans:
@@ -65,6 +66,24 @@ def _draw_span(drawing: Svg, span: BatchSpan, y: float, horizon: float) -> None:
     drawing.box(start, y, max(end - start - 1, 0.5), 22, COLORS["compute" if computes else "read"])
     if end - start < 8 * len(str(span.batch)) + 4: return
     drawing.text((start + end) / 2, y + 16, str(span.batch), "middle", 12, "white" if computes else "#222222")
+
+def hand_overs(
+    spans:Sequence[BatchSpan],      # of an epoch
+) -> list[tuple[float, float]]:     # seconds: start and end of each
+    "When the device waited although its batch was loaded."
+    loaded = {span.batch: span.end_seconds for span in spans if span.worker is not None}
+    found, free = [], 0.0
+    for span in spans:
+        if span.worker is not None: continue
+        ready = max(free, loaded[span.batch])
+        if ready < span.start_seconds: found.append((ready, span.start_seconds))
+        free = span.end_seconds
+    return found
+
+def _draw_hand_over(drawing: Svg, start: float, end: float, y: float, horizon: float) -> None:
+    "A low box in the device's row."
+    left, right = (_LEFT + _WIDE * min(t / horizon, 1.0) for t in (start, end))
+    if right - left > 2: drawing.box(left, y + 8, right - left - 1, 6, COLORS["other"])
 
 def _draw_clock(drawing: Svg, y: float, horizon: float) -> None:
     "A time axis in milliseconds."
@@ -105,9 +124,9 @@ def error_text(
     fitted:bool,      # whether the curve was made from this point
 ) -> str:
     "How far the prediction is off, in percent; what remains of the error even where the curve was fitted is told too."
-    error = f"{predicted / measured - 1:+.0%}"
+    error = f"{predicted / measured - 1:+.0%}".replace("+0%", "0%").replace("-0%", "0%")
     if not fitted: return error
-    return "fitted" if error in ("+0%", "-0%") else f"fitted, {error}"
+    return "fitted" if error == "0%" else f"fitted, {error}"
 
 # %% ../../nbs/views/06_workers.ipynb #94ee97c2
 def plot_steps(
@@ -120,7 +139,7 @@ def plot_steps(
     ax.plot(list(measured), list(measured.values()), "o-", color=COLORS["forward"], label="measured")
     ax.plot(list(predicted), list(predicted.values()), "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
     for n, real in measured.items():
-        words = error_text(predicted[n], real, False).replace("-0%", "0%").replace("+0%", "0%")
+        words = error_text(predicted[n], real, False)
         ax.annotate(words, (n, max(real, predicted[n])), (0, 9), textcoords="offset points", ha="center", fontsize=8)
     ax.set(ylim=(0, 1.2 * max(*measured.values(), *predicted.values())), xticks=list(measured))
     ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
@@ -128,22 +147,25 @@ def plot_steps(
 
 # %% ../../nbs/views/06_workers.ipynb #cebb93a1
 def plot_sweep(
-    frame:pd.DataFrame,            # from `sweep_workers`
-    curve:WorkerCurve|None=None,   # drawn hollow, with its error
-    ax:Axes|None=None,             # where to draw
+    frame:pd.DataFrame,                               # from `sweep_workers`
+    curve:WorkerCurve|Mapping[int, float]|None=None,  # or workers -> seconds; drawn hollow, with its error
+    ax:Axes|None=None,                                # where to draw
 ) -> Axes:
     "Seconds of training over workers: measured solid, with its spread, predicted hollow."
-    ax, guesses = axes(ax), []
+    ax, fitted, guesses = axes(ax), [], {}
     spread = [frame.train_seconds - frame.train_low, frame.train_high - frame.train_seconds]
     ax.errorbar(frame.workers, frame.train_seconds, spread, color=COLORS["forward"], marker="o", capsize=3,
                 label="measured")
-    if curve is not None:
-        guesses = [curve.train_seconds(n) for n in frame.workers]
-        ax.plot(frame.workers, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
-    for i, (n, guess, real) in enumerate(zip(frame.workers, guesses, frame.train_seconds)):
-        place = n, max(guess, real)
-        ax.annotate(error_text(guess, real, fitted=i < 2), place, (8, 4), textcoords="offset points", fontsize=8)
-    ax.set_ylim(0, 1.3 * max([*frame.train_high, *guesses]))
+    if isinstance(curve, Mapping): guesses = dict(curve)
+    elif curve is not None:
+        guesses, fitted = {n: curve.train_seconds(n) for n in frame.workers}, list(frame.workers[:2])
+    if guesses:
+        ax.plot(list(guesses), list(guesses.values()), "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
+    for n, real in zip(frame.workers, frame.train_seconds):
+        if n not in guesses: continue
+        place, words = (n, max(guesses[n], real)), error_text(guesses[n], real, n in fitted)
+        ax.annotate(words, place, (8, 4), textcoords="offset points", fontsize=8)
+    ax.set_ylim(0, 1.3 * max([*frame.train_high, *guesses.values()]))
     ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
     ax.set_xticks(list(frame.workers))
     ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
@@ -154,30 +176,27 @@ def plot_bill(
     frame:pd.DataFrame,   # from `sweep_workers`
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Where the time of a run went, in milliseconds for each of its steps: a bar for each number of workers."
-    usual = frame.wait_seconds + frame.busy_seconds
-    parts = dict(waiting=frame.wait_seconds, computing=frame.busy_seconds,
-                 rest=(frame.train_seconds / frame.iterations - usual).clip(lower=0))
-    colors = dict(waiting=COLORS["wait"], computing=COLORS["compute"], rest=COLORS["other"])
+    "Where the time of a run went, in milliseconds: a bar for each number of workers."
+    parts, steps = 1000 * run_parts(frame).clip(lower=0), count_text(int(frame.iterations[0]), "step")
+    named = dict(waiting=(f"waiting, {steps}", "wait"), computing=(f"computing, {steps}", "compute"),
+                 first_step=("slow first step", "copy"), start_and_end=("start and end", "other"))
     ax, names, left = axes(ax, height=0.9 + 0.55 * len(frame)), [f"{n} workers" for n in frame.workers], 0.0
-    for part, seconds in parts.items():
-        ms = 1000 * seconds
-        ax.barh(names, ms, 0.55, left=left, color=colors[part])
-        left = left + ms
-    for i, row in enumerate(zip(*parts.values())):
-        _name_parts(ax, i, [1000 * seconds for seconds in row], max(left))
+    for part, (_, color) in named.items():
+        ax.barh(names, parts[part], 0.55, left=left, color=COLORS[color])
+        left = left + parts[part].values
+    for i, row in enumerate(parts[list(named)].values): _name_parts(ax, i, row, max(left))
     ax.invert_yaxis()
-    label(ax, "ms of the run for each step").grid(axis="y", visible=False)
-    entries = [ax.barh([names[0]], [0], color=color) for color in colors.values()]
-    ax.legend(entries, ["waiting for the batch", "computing", "start and end"], frameon=False, fontsize=8,
-              loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+    label(ax, "ms of a run").grid(axis="y", visible=False)
+    entries = [ax.barh([names[0]], [0], color=COLORS[color]) for _, color in named.values()]
+    ax.legend(entries, [words for words, _ in named.values()], frameon=False, fontsize=8, loc="lower left",
+              bbox_to_anchor=(0, 1), ncols=4)
     return ax
 
 def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float) -> None:
     "Milliseconds, written into the parts that are wide enough."
     left = 0.0
     for ms in parts:
-        if ms > 0.05 * widest: ax.text(left + ms / 2, row, f"{ms:.1f}", ha="center", va="center", color="white")
+        if ms > 0.04 * widest: ax.text(left + ms / 2, row, f"{ms:.0f}", ha="center", va="center", color="white")
         left += ms
 
 # %% ../../nbs/views/06_workers.ipynb #0e0c12dc

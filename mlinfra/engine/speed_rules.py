@@ -149,21 +149,21 @@ class TimeBetweenSteps(_Share):
         self.found(step, f"between two steps pass {_ms(seconds)} of {_ms(loop)}", "Log, save and plot less often",
                    cost=share, gain=1 / max(1 - share, 0.02), between_seconds=seconds, step_seconds=loop)
 
-# %% ../../nbs/engine/18_speed_rules.ipynb #258e7cf9
+# %% ../../nbs/engine/18_speed_rules.ipynb #1c405dcf
 def _late(values: np.ndarray, loop: np.ndarray) -> np.ndarray:
     "Seconds beyond the median where they are at least half of a step and a millisecond; else 0."
     excess = values - np.median(values)
     return np.where((excess > 0.5 * np.median(loop)) & (excess > 1e-3), excess, 0.0)
 
-def _period(iterations: np.ndarray, seen: set[int]) -> tuple[int, np.ndarray] | None:
+def _period(iterations: np.ndarray, seen: np.ndarray) -> tuple[int, np.ndarray] | None:
     "The period on whose grid most of the late steps lie, and those; steps in `seen` could have been late."
     best = None
     for period in sorted({int(d) for d in np.diff(iterations) if d >= 2}):
         for phase in {int(i) % period for i in iterations}:
-            on = iterations[iterations % period == phase]
-            grid = [n for n in range(int(on[0]), int(on[-1]) + 1, period) if n in seen]
-            if len(on) >= max(3, 0.8 * len(grid), 0.6 * len(iterations)) and (best is None or len(on) > len(best[1])):
-                best = period, on
+            on, grid = iterations[iterations % period == phase], seen[seen % period == phase]
+            if len(on) >= 5: grid = grid[(grid >= on[0]) & (grid <= on[-1])]  # it may have begun in the middle
+            whole = len(on) >= max(3, 0.8 * len(grid), (1 if len(on) < 5 else 0.7) * len(iterations))
+            if whole and (best is None or len(on) > len(best[1])): best = period, on
     return best
 
 class PeriodicStall(Rule):
@@ -181,11 +181,12 @@ class PeriodicStall(Rule):
         late = _late(values, steady.loop)
         where = np.flatnonzero(late)
         if not 3 <= len(where) <= 200: return
-        found = _period(steady.iteration[where], set(steady.iteration.tolist()))
+        found = _period(steady.iteration[where], steady.iteration)
         if found is None or found[0] <= int(self.facts.loader.get("num_workers") or 0): return
         period, on = found
         sizes = late[np.isin(steady.iteration, on)]
-        if len(on) < 4 and sizes.max() > 1.5 * sizes.min(): return  # three that differ may be chance
+        usual_phase = on[0] % period in (0, period - 1)  # of a counter that is asked for its remainder
+        if len(on) < 4 and not (usual_phase and sizes.max() < 1.5 * sizes.min()): return  # three may be chance
         excess, share = float(np.median(sizes)), float(sizes.sum() / steady.loop.sum())
         if share >= 0.05: self._say(window.last, period, excess, share, part, self._phase(steady, on, part))
 
@@ -219,7 +220,8 @@ class StepOutliers(Rule):
         slowest = steady.iteration[int(np.argmax(over))]
         self.found(window.last, f"{count} of {len(steady)} steps take more than three times as long as usual; the "
                    f"slowest is step {slowest}, {_ms(over.max() + usual)}", "Look at what else the machine does at "
-                   "these moments: the samples in the run folder tell", cost=share, gain=1 / (1 - share), outliers=count)
+                   "these moments: the samples in the run folder tell", cost=share,
+                   gain=1 / (1 - share), outliers=count)
 
 # %% ../../nbs/engine/18_speed_rules.ipynb #ac5970bb
 class SlowValidation(Rule):
@@ -269,7 +271,7 @@ class SlowStart(Rule):
                    "Look at what is read, compiled or downloaded before it", cost=share, tensor="first step",
                    seconds=start)
 
-# %% ../../nbs/engine/18_speed_rules.ipynb #885fed78
+# %% ../../nbs/engine/18_speed_rules.ipynb #7cf2a3c0
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 class _Resident:
@@ -334,7 +336,8 @@ class MemoryLeak(Rule):
         share = min(1.0, 0.2 + 0.8 * grown / max(float(self.facts.config.get("memory_bytes", 64e9)), grown))
         self.found(step, f"{what} grows by {rate / 1e6:.2g} MB a step, {grown / 1e6:.0f} MB so far{self._what()}",
                    "Keep losses as numbers, with loss.item(), and look at lists that are appended to; a cache that "
-                   "fills stops growing after one epoch", tensor=what, cost=share, mb_per_step=rate / 1e6, mb=grown / 1e6)
+                   "fills stops growing after one epoch", tensor=what, cost=share,
+                   mb_per_step=rate / 1e6, mb=grown / 1e6)
 
     def _what(self) -> str:
         "What there is more of than when growth was suspected."
@@ -349,7 +352,7 @@ class SimpleStep:
     "A step of which only the number is known."
     def __init__(self, iteration: int): self.iteration = iteration
 
-# %% ../../nbs/engine/18_speed_rules.ipynb #18cb3a0f
+# %% ../../nbs/engine/18_speed_rules.ipynb #26d16174
 def _median(samples: Sequence[Any], name: str) -> float | None:
     values = [getattr(sample, name) for sample in samples if getattr(sample, name) is not None]
     return float(np.median(values)) if len(values) >= 8 else None
@@ -424,16 +427,17 @@ class TooManyWorkers(Rule):
         if len(steady) < 12 or workers <= 2 * cores or busy is None or busy > 0.5 * cores: return
         if steady["wait"].sum() > 0.05 * steady.loop.sum(): return  # they read from something slow
         self.found(window.last, f"{workers} workers keep {busy:.1f} of {cores} cores busy, and nobody waits for them",
-                   f"num_workers={max(1, min(cores, math.ceil(2 * busy)))} saves their memory", cost=0.02, workers=workers)
+                   f"num_workers={max(1, min(cores, math.ceil(2 * busy)))} saves their memory", cost=0.02,
+                   workers=workers)
 
-# %% ../../nbs/engine/18_speed_rules.ipynb #246e8cbb
+# %% ../../nbs/engine/18_speed_rules.ipynb #35219fc7
 def _typical(window: Window, name: str) -> float:
     return float(np.median(window.gap if name == "gap" else window[name]))
 
 class Straggler(Rule):
     "One rank is slower than the others, which wait for it."
-    causes = dict(wait="its loader", copy="copies to its device", forward="its forward pass", gap="what it does between "
-                  "steps", update="its update")
+    causes = dict(wait="its loader", copy="copies to its device", forward="its forward pass",
+                  gap="what it does between steps", update="its update")
 
     def on_window(self, window: Window) -> None:
         "A single rank cannot tell."
@@ -441,8 +445,8 @@ class Straggler(Rule):
 
     def on_ranks(self, windows: Mapping[int, Window]) -> None:
         "Compare the median steps of the ranks."
+        self.abstained = "" if len(windows) > 1 else "there is one rank"
         if len(windows) < 2: return
-        self.abstained = ""
         parts = {rank: {name: _typical(w.steady, name) for name in self.causes}
                  for rank, w in windows.items() if len(w.steady) >= 12}
         if len(parts) < 2: return self.abstain("there are too few steps to compare")

@@ -23,7 +23,7 @@ __all__ = ['TENSOR_RULES', 'NonFinite', 'ExplodingLoss', 'VanishingGradient', 'E
            'Overfitting', 'Overtraining', 'BrokenMetric', 'ClassImbalance', 'UnnormalisedInputs', 'StalledTraining',
            'SameRun']
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #08a3a4d6
+# %% ../../nbs/engine/18_tensor_rules.ipynb #61c6a420
 _FIRST_TO_CHECK = "Lower the learning rate, clip gradients, or look for a division, a logarithm or a root at zero"
 _ADVICE = dict(
     input="Look at these samples of the data set",
@@ -51,7 +51,10 @@ class NonFinite(Rule):
     def on_step(self, step: Any) -> None:
         "Check the loss."
         loss = step.loss
-        if loss - loss == 0 or self.findings or self.unknown(loss): return
+        if loss - loss == 0: self._told = True
+        elif not self.findings and not self._is_untold(loss): self._say(step, loss)
+
+    def _say(self, step: Any, loss: float) -> None:
         self.found(step, f"the loss is {loss}", _FIRST_TO_CHECK, tensor="loss")
 
     def begin(self, facts: Facts) -> None:
@@ -59,7 +62,7 @@ class NonFinite(Rule):
         super().begin(facts)
         self._told = False
 
-    def unknown(self, loss: float) -> bool:
+    def _is_untold(self, loss: float) -> bool:
         "Whether a NaN only means that nobody told the loss."
         return loss != loss and not self._told and not self.facts.config.get("loss_told", True)
 
@@ -251,7 +254,7 @@ class AllZero(Rule):
         self.found(look.step, f"the {kind} of {several(long)} has been 0 since step {self._since[long[0]][0]}",
                    "Look for a factor, a mask or a weight of zero on the way to it", tensor=long[0], tensors=len(long))
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #f9d19b66
+# %% ../../nbs/engine/18_tensor_rules.ipynb #44df4826
 class UnchangedWeights(Rule):
     "A parameter that should learn does not."
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation")
@@ -288,8 +291,9 @@ class UnchangedWeights(Rule):
                 if p.requires_grad and p.grad is not None and id(p) not in known]
         if not lost: return
         them = "it" if len(lost) == 1 else "them"
-        self.found(step, f"gradients are computed for {several(lost)}, and no optimizer has {them}", "Give the optimizer model.parameters(); if this is on purpose, "
-                   "requires_grad_(False) saves their gradients", tensor=lost[0], cost=0.8, tensors=len(lost))
+        self.found(step, f"gradients are computed for {several(lost)}, and no optimizer has {them}",
+                   "Give the optimizer model.parameters(); if this is on purpose, requires_grad_(False) saves their "
+                   "gradients", tensor=lost[0], cost=0.8, tensors=len(lost))
 
     def _stands_still(self, step: int, long: Sequence[Parameter]) -> None:
         names, since = [p.name for p in long], self._idle[long[0].name][0]
@@ -301,7 +305,7 @@ class UnchangedWeights(Rule):
         self.found(step, f"{several(names)} {verb} {why} since step {since}", advice, tensor=names[0], cost=0.8,
                    tensors=len(names))
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #b8ce11d6
+# %% ../../nbs/engine/18_tensor_rules.ipynb #0e6c8c8f
 def _same_rows(p: torch.Tensor) -> bool:
     "Whether all units of a layer start out with the same weights; zeros, which many layers begin with, do not count."
     rows = p.detach()[:16].reshape(min(len(p), 16), -1)[:, :4096]
@@ -309,12 +313,12 @@ def _same_rows(p: torch.Tensor) -> bool:
 
 class PoorInitialisation(Rule):
     "The initial weights shrink or swell what goes through the layers, or start all units equal."
-    follows = ("NonFinite",)
+    follows = ("NonFinite", "DeadRelu")
 
     def begin(self, facts: Facts) -> None:
         "Look at the weights before the first step."
         super().begin(facts)
-        self._seen = False
+        self._first = None
         rows = [] if facts.model is None else list(facts.model.named_parameters())
         alike = [plain_name(n) for n, p in rows if p.dim() > 1 and p.is_floating_point() and p.requires_grad
                  and not p.is_meta and p.layout == torch.strided and _same_rows(p)]
@@ -322,9 +326,12 @@ class PoorInitialisation(Rule):
                              "Draw the weights at random: nn.init.kaiming_normal_", tensor=alike[0], tensors=len(alike))
 
     def on_look(self, look: Look) -> None:
-        "Compare the layers of the first look."
-        if self._seen or look.step > 5: return
-        self._seen = True
+        "Compare the layers of the first look, when the second one has not shown that units are dead."
+        if self._first is not None: return self._compare(look.step, self._first) if self._first.activations else None
+        self._first = look
+
+    def _compare(self, step: int, look: Look) -> None:
+        self._first = Look(0, None, (), (), 0.0)  # it is asked once
         hidden = [a for a in look.activations if a.role == "output" and (a.kind == "Linear" or "Conv" in a.kind)]
         hidden = [a for a in hidden if math.isfinite(a.signal) and a.units > 1]
         if len(hidden) < 3 or hidden[0].signal == 0: return
@@ -332,7 +339,7 @@ class PoorInitialisation(Rule):
         if 1e-4 < ratio < 1e4: return
         worst = next(a for a in hidden if a.signal / hidden[0].signal == ratio)
         verb = "shrinks" if ratio < 1 else "grows"
-        self.found(look.step, f"what tells samples apart {verb} to {max(ratio, 1e-30):.1e} of what it was, from "
+        self.found(step, f"what tells samples apart {verb} to {max(ratio, 1e-30):.1e} of what it was, from "
                    f"{hidden[0].name!r} to {worst.name!r}", "Draw the weights with a standard deviation of sqrt(2 / "
                    "inputs): nn.init.kaiming_normal_, or put normalisation between the layers", tensor=worst.name,
                    ratio=ratio)
@@ -367,7 +374,7 @@ class LossNotDecreasing(Rule):
                    "at labels, loss and optimizer; if it does, change the learning rate",
                    first=float(first.mean()), last=float(last.mean()))
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #50dc31f8
+# %% ../../nbs/engine/18_tensor_rules.ipynb #c9e4a6ab
 class _Epochs(Rule):
     "Hears of epochs with a training loss and a validation loss."
     follows = ("NonFinite", "ExplodingLoss")
@@ -398,9 +405,9 @@ class Overfitting(_Epochs):
         best, falls = min(self.valid[:-3]), all(a > b for a, b in zip(self.train[-4:], self.train[-3:]))
         if falls and all(loss > 1.05 * best for loss in self.valid[-3:]) and best > 0:
             epoch = self.valid.index(best)
-            self.found(step, f"the validation loss was {best:.4g} after epoch {epoch} and is {self.valid[-1]:.4g} now, "
-                       "while the training loss falls", f"Keep the weights of epoch {epoch}; more data, augmentation or "
-                       "weight decay", cost=(len(self.valid) - 1 - epoch) / len(self.valid), best_epoch=epoch)
+            self.found(step, f"the validation loss was {best:.4g} after epoch {epoch} and is {self.valid[-1]:.4g} "
+                       "now, while the training loss falls", f"Keep the weights of epoch {epoch}; more data, "
+                       "augmentation or weight decay", cost=1 - (epoch + 1) / len(self.valid), best_epoch=epoch)
 
 class Overtraining(_Epochs):
     "Nothing has improved for five epochs: they cost time and bring nothing."
@@ -425,7 +432,7 @@ class BrokenMetric(_Epochs):
                    "Look at how it is computed: the right axis, labels of the right kind, evaluation of this model",
                    cost=0.5, accuracy=last[0])
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #f97a842e
+# %% ../../nbs/engine/18_tensor_rules.ipynb #d1a3ce64
 class ClassImbalance(Rule):
     "Some classes have far more samples than others."
     def on_loader(self, loader: Any) -> None:
@@ -449,9 +456,9 @@ class UnnormalisedInputs(Rule):
         if given is None: return self.abstain("the model gets no tensor of floats")
         mean = math.sqrt(max(given.rms ** 2 - given.signal ** 2, 0.0))
         if not math.isfinite(given.rms) or given.rms <= 10 and (given.signal == 0 or mean <= 10 * given.signal): return
-        self.found(look.step, f"the inputs have a root mean square of {given.rms:.3g}, and differ by {given.signal:.3g} "
-                   "from sample to sample", "Subtract the mean and divide by the standard deviation of the training set",
-                   tensor="input", cost=0.5, rms=given.rms)
+        self.found(look.step, f"the inputs have a root mean square of {given.rms:.3g}, and differ by "
+                   f"{given.signal:.3g} from sample to sample", "Subtract the mean and divide by the standard "
+                   "deviation of the training set", tensor="input", cost=0.5, rms=given.rms)
 
 class StalledTraining(Rule):
     "No step for a long time."
@@ -501,7 +508,7 @@ class SameRun(Rule):
             self.found(step, f"the first {self.steps} losses are bit for bit those of the run in {self.other}",
                        "Check that the setting that you changed is read", cost=0.5, steps=self.steps)
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #e47b3200
+# %% ../../nbs/engine/18_tensor_rules.ipynb #27de276d
 TENSOR_RULES = (NonFinite, ExplodingLoss, VanishingGradient, ExplodingGradient, UpdateRatio, DeadRelu,
                 SaturatedActivation, AllZero, UnchangedWeights, PoorInitialisation, LossNotDecreasing, Overfitting,
-                Overtraining, BrokenMetric, ClassImbalance, UnnormalisedInputs, StalledTraining)  # that need no other run
+                Overtraining, BrokenMetric, ClassImbalance, UnnormalisedInputs, StalledTraining)

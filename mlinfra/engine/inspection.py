@@ -63,7 +63,7 @@ def default_rules() -> list[Rule]:
     "One of each rule that needs no setting."
     return [rule() for rule in TENSOR_RULES + SPEED_RULES]
 
-# %% ../../nbs/engine/18_inspection.ipynb #26ca1a2a
+# %% ../../nbs/engine/18_inspection.ipynb #ca9464e7
 class Inspector:
     "Rules beside a run."
     def __init__(
@@ -93,6 +93,7 @@ class Inspector:
         self.facts = Facts(model, list(optimizers), dict(config or {}), **facts)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
+        self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
                        for hook in _HOOKS}
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
@@ -119,15 +120,26 @@ class Inspector:
         looked = self._probe is not None and self._probe.step_done(record.iteration)
         if self._over: self._end_looks()
         if not looked and record.count == 1: self._new.append(record)
-        self._due -= 1
-        if self._due <= 0: self._judge()
+        if record.start - self._start > 1.5 * self._usual: self._late += 1
+        self._start, self._due = record.start, self._due - 1
+        if self._due <= 0 or self._late >= self._wake: self._judge()
 
     def _judge(self) -> None:
         "Let rules see the last steps."
         start = time.perf_counter()
         window = self._window()
         if len(window): self._tell(self._hooks["on_window"], window)
-        self._due = min(max(16, math.ceil((time.perf_counter() - start) / 4e-6)), 2_000)
+        self._note_pace(window)
+        cost = time.perf_counter() - start
+        self._due = min(max(16, math.ceil(cost / max(4e-6, 0.003 * self._usual))), 2_000) if len(window) else 16
+
+    def _note_pace(self, window: Window) -> None:
+        "Late steps call for a look at the window: the third one, and then each time that there are half as many more."
+        if len(window) < 2: return
+        paces = np.diff(window["start"])
+        self._usual = float(np.median(paces))
+        if self._wake == 3 and not self._late: self._late = int((paces > 1.5 * self._usual).sum())
+        if self._late >= self._wake: self._wake = math.ceil(1.5 * self._late) + 1
 
     def _window(self) -> Window:
         new = Window(self._new).rows
@@ -177,7 +189,12 @@ class Inspector:
         with self._lock:
             new, self._told[id(rule)] = rule.findings[self._told.get(id(rule), 0):], len(rule.findings)
             for finding in new:
-                if not any(other.rule in rule.follows for other in self.findings): self._keep(finding)
+                if not any(self._explains(other, rule, finding) for other in self.findings): self._keep(finding)
+
+    def _explains(self, other: Finding, rule: Rule, finding: Finding) -> bool:
+        "Whether another finding is the reason, or the same."
+        same = (other.rule, other.tensor, other.rank) == (finding.rule, finding.tensor, finding.rank)
+        return same or other.rule in rule.follows
 
     def _keep(self, finding: Finding) -> None:
         self.findings.append(finding)
@@ -197,7 +214,7 @@ class Inspector:
         "Rules that could not judge, and why."
         return {rule.name: rule.abstained for rule in self.rules if rule.abstained}
 
-# %% ../../nbs/engine/18_inspection.ipynb #d3c345cd
+# %% ../../nbs/engine/18_inspection.ipynb #7fd93e9e
 @dataclass(frozen=True)
 class Examination:
     "What the rules say of a run folder."
@@ -211,13 +228,15 @@ def examine(
     "Read a run folder with rules on steps, samples and events."
     inspector = Inspector(default_rules() if rules is None else rules)
     rank = run.ranks[0]
-    inspector.on_begin(config=run.config, live=False, cores=run.machine.get("cores") or 1)
+    config = dict(run.config) | dict(loss_told=False)  # a NaN may mean that nobody told the loss
+    inspector.on_begin(config=config, live=False, cores=run.machine.get("cores") or 1)
+    inspector.findings = _recorded(run)
     inspector.facts.loader = next((event.data for event in run.events("loader")), run.config.get("loader", {}))
     for _, what, news in sorted(_course(run, rank), key=lambda row: row[0]): getattr(inspector, what)(*news)
     inspector.on_finish()
     windows = {r: Window(_whole_steps(run, r)) for r in run.ranks}
     inspector._tell(inspector._hooks["on_ranks"], windows)
-    return Examination(ranked(_joined(run, inspector.findings)), inspector.abstained)
+    return Examination(ranked(inspector.findings), inspector.abstained)
 
 def _whole_steps(run: Run, rank: int) -> np.ndarray:
     "Rows of steps that were kept one by one."
@@ -243,10 +262,8 @@ def _sample(data: Mapping[str, Any]) -> Sample:
     gpus = None if gpus is None else tuple(GpuSample(**gpu) for gpu in gpus)
     return Sample(**({name: value for name, value in data.items() if name in names} | dict(gpus=gpus)))
 
-def _joined(run: Run, now: Iterable[Finding]) -> list[Finding]:
-    "What was recorded, and what is found now and was not."
+def _recorded(run: Run) -> list[Finding]:
+    "What was found while it went on."
     names = Finding.__dataclass_fields__
-    kept = [Finding(**{name: value for name, value in event.data.items() if name in names}) for event in run.findings
+    return [Finding(**{name: value for name, value in event.data.items() if name in names}) for event in run.findings
             if {"rule", "step", "message"} <= event.data.keys()]
-    known = {(finding.rule, finding.tensor, finding.rank) for finding in kept}
-    return kept + [finding for finding in now if (finding.rule, finding.tensor, finding.rank) not in known]

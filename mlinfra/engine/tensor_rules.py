@@ -305,7 +305,7 @@ class UnchangedWeights(Rule):
         self.found(step, f"{several(names)} {verb} {why} since step {since}", advice, tensor=names[0], cost=0.8,
                    tensors=len(names))
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #0e6c8c8f
+# %% ../../nbs/engine/18_tensor_rules.ipynb #7e5d2cbc
 def _same_rows(p: torch.Tensor) -> bool:
     "Whether all units of a layer start out with the same weights; zeros, which many layers begin with, do not count."
     rows = p.detach()[:16].reshape(min(len(p), 16), -1)[:, :4096]
@@ -333,7 +333,8 @@ class PoorInitialisation(Rule):
     def _compare(self, step: int, look: Look) -> None:
         self._first = Look(0, None, (), (), 0.0)  # it is asked once
         hidden = [a for a in look.activations if a.role == "output" and (a.kind == "Linear" or "Conv" in a.kind)]
-        hidden = [a for a in hidden if math.isfinite(a.signal) and a.units > 1]
+        zero = {p.name.rpartition(".")[0] for p in _matrices(look) if p.weight_rms == 0}  # on purpose
+        hidden = [a for a in hidden if math.isfinite(a.signal) and a.units > 1 and a.name not in zero]
         if len(hidden) < 3 or hidden[0].signal == 0: return
         ratio = max((a.signal / hidden[0].signal for a in hidden), key=lambda r: abs(math.log(max(r, 1e-30))))
         if 1e-4 < ratio < 1e4: return

@@ -114,7 +114,7 @@ def targets():
 
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
-Advice BatchPlan BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch Estimate Event
+Activation Advice BatchPlan Birth Fault Finding Look Parameter BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch Estimate Event
 Exponents Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line LoadTrial LoopCount Machine
 MemoryCost MessageCount MicroBatchCost Offload Partition PipelineRun ProcessMemory Question RankError RankPart
 RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample Scores Shard ShardTrialResult ShardedRun Span
@@ -125,11 +125,11 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-ablation batch_search batches chains collectives.Group crops.random_box layer_costs loaders out_of_memory passes
-patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes rank_steps rawcache.RawCache.load
+ablation batch_search batches chains collectives.Group crops.random_box faults findings inspection layer_costs
+loaders looks out_of_memory passes patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes rank_steps rawcache.RawCache.load
 reads.block_starts reads.read_block remedies resident sample_batches server.RequestQueue server.rows_of shards.Shard
-shards.mixed shards.read_shard stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork threads timeline
-tracker zero
+shards.mixed shards.read_shard speed_rules stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork threads timeline
+tensor_rules tracker zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -203,6 +203,8 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.watch.Watch.loss.value", ANY, "any loss"),
     ("engine.watch.Monitor.on_between.*", ANY, "told by fit"),
+    ("engine.watch.FitSteps.*", ANY, "told by fit"),
+    ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),

@@ -33,7 +33,7 @@ class _Recorder:
     "A writer, a sampler and rules."
     def __init__(self, folder: str | os.PathLike, every_seconds: float, rules: Iterable[Any], limit_bytes: int,
                  config: Mapping[str, Any]):
-        self.rules, self._told, self._lock = _checked(rules), {}, threading.Lock()
+        self.rules, self._told, self._lock, self.config = _checked(rules), {}, threading.Lock(), dict(config)
         self.writer = RunWriter(folder, config=config, limit_bytes=limit_bytes, **_place_in_world())
         self._hooks = {name: [(rule, getattr(rule, name)) for rule in self.rules if hasattr(rule, name)] for name in (
             "on_begin", "on_step", "on_sample", "on_event", "on_loader", "on_finish")}
@@ -43,9 +43,9 @@ class _Recorder:
         self.thread = SamplerThread(self._sample, every_seconds) if working else None
         for words in self.thread.sampler.remarks if self.thread else (): self.writer.event("remark", words=words)
 
-    def begin(self, model: Any, optimizers: Sequence[Any], config: Mapping[str, Any], first: int = 0) -> None:
+    def begin(self, model: Any, optimizers: Sequence[Any], first: int = 0, **more: Any) -> None:
         "Show the rules what is trained."
-        self._tell(self._hooks["on_begin"], model, optimizers, config, first)
+        self._tell(self._hooks["on_begin"], model, optimizers, self.config | more, first)
 
     def event(self, kind: str, at: float | None = None, **data: Any) -> None:
         "Keep something rare, and let the rules hear of it."
@@ -194,7 +194,7 @@ class Monitor:
         config = _settings(run) | self.config
         self._recorder = _Recorder(self.folder, self.every_seconds, self.rules, self.limit_bytes, config)
         self._steps = FitSteps(self._recorder.writer.origin)
-        self._recorder.begin(run.model, [run.optimizer], config, run.iteration)
+        self._recorder.begin(run.model, [run.optimizer], run.iteration)
 
     def on_step(self, run: Any, step: Any) -> None:
         "Keep the step."
@@ -242,9 +242,8 @@ _NOTHING, _ALL_NOTHING = dict.fromkeys(_INNER, 0.0), dict.fromkeys(_INNER + _OUT
 
 class Watch:
     "Records a training loop; made by `watch`."
-    def __init__(self, model: nn.Module | None, optimizers: Sequence[Any], make: Callable[[], _Recorder],
-                 config: Mapping[str, Any]):
-        self._model, self._optimizers, self._make, self._config = model, optimizers, make, config
+    def __init__(self, model: nn.Module | None, optimizers: Sequence[Any], make: Callable[[], _Recorder]):
+        self._model, self._optimizers, self._make = model, optimizers, make
         self._recorder, self._handles, self._waiting = None, [], deque()
         self._state, self._open, self._depth, self._evaluating = "between", False, 0, 0
         self._maybe = False  # whether what follows may be a validation
@@ -260,7 +259,7 @@ class Watch:
     def __enter__(self) -> Watch:
         self._recorder = self._make()
         self._origin = self._last = self._recorder.writer.origin
-        self._recorder.begin(self._model, self._optimizers, self._config)
+        self._recorder.begin(self._model, self._optimizers, loss_told=False)
         if self._model is not None:
             keep = self._handles.append
             keep(self._model.register_forward_pre_hook(_Hook(self._model, self._before_model)))
@@ -447,8 +446,7 @@ def watch(
     every_seconds, rules = positive_float("every_seconds", every_seconds), _checked(rules)
     limit_bytes = positive_int("limit_bytes", limit_bytes)
     settings = _own_settings(model, optimizers) | dict(config or {})
-    make = lambda: _Recorder(folder, every_seconds, rules, limit_bytes, settings)
-    return Watch(model, optimizers, make, settings | dict(loss_told=False))
+    return Watch(model, optimizers, lambda: _Recorder(folder, every_seconds, rules, limit_bytes, settings))
 
 def _own_settings(model: nn.Module | None, optimizers: Sequence[Any]) -> dict[str, Any]:
     found = dict(threads=torch.get_num_threads())

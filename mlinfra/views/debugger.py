@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['draw_losses', 'debugger_panel']
 
-# %% ../../nbs/views/18_debugger.ipynb #2ea9f56c
+# %% ../../nbs/views/18_debugger.ipynb #4e7c7549
 _WIDTH, _HEIGHT, _LEFT = 720, 240, 50
 
 def draw_losses(
@@ -29,7 +29,8 @@ def draw_losses(
     finite = [math.log10(max(loss, 1e-3)) for loss in losses if math.isfinite(loss)]
     low, high = (min(finite, default=0.0), max(finite, default=1.0))
     high, count = max(high, low + 0.5), max(len(losses) - 1, 1)
-    drawing = Svg(_WIDTH, _HEIGHT, "the loss of each step; " + "; ".join(f"{f.rule} at step {f.step}" for f in findings))
+    said = "; ".join(f"{finding.rule} at step {finding.step}" for finding in findings)
+    drawing = Svg(_WIDTH, _HEIGHT, f"the loss of each step; {said}")
     x = lambda step: _LEFT + (_WIDTH - _LEFT - 20) * step / count
     y = lambda loss: 60 + (_HEIGHT - 100) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
     for value in (10 ** low, 10 ** high): drawing.text(0, y(value) + 4, f"{value:.3g}")

@@ -91,7 +91,7 @@ class ExplodingLoss(Rule):
             self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}",
                        "Lower the learning rate, warm it up, or clip gradients", loss=loss, first=base)
 
-# %% ../../nbs/engine/18_tensor_rules.ipynb #b0282b41
+# %% ../../nbs/engine/18_tensor_rules.ipynb #77c88f96
 def _matrices(look: Look) -> list[Parameter]:
     return [p for p in look.parameters if len(p.shape) > 1 and p.grad_rms is not None]
 
@@ -139,7 +139,7 @@ class ExplodingGradient(Rule):
                        "Scale the initial weights down, or put normalisation between the layers",
                        tensor=_matrices(look)[0].name, ratio=ratio)
         norm = math.sqrt(sum(p.grad_rms ** 2 * math.prod(p.shape) for p in look.parameters if p.grad_rms is not None))
-        usual = float(np.median(self._norms)) if len(self._norms) >= 3 else math.inf
+        usual = max(self._norms) if len(self._norms) >= 3 else math.inf
         if not norm > 1e3 * usual: return self._remember(norm)
         self._large += 1
         if self._large >= 2:
@@ -148,7 +148,7 @@ class ExplodingGradient(Rule):
 
     def _remember(self, norm: float) -> None:
         self._large = 0
-        if math.isfinite(norm) and norm > 0: self._norms.append(norm)
+        if len(self._norms) < 3 and math.isfinite(norm) and norm > 0: self._norms.append(norm)
 
 class UpdateRatio(Rule):
     "Updates are far too large or too small for the weights."

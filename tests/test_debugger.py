@@ -196,7 +196,7 @@ HEALTHY = {
     "cnn with sgd": lambda: (GluonCNN(4), images(), dict()),
     "cnn with adam": lambda: (GluonCNN(4), images(), dict(optimizer="adam")),
     "cnn with batch norm": lambda: (normed(), images(), dict()),
-    "resnet": lambda: (resnet18(num_classes=4, stem="small"), images(14, 8, 3, 16), dict()),
+    "resnet": lambda: (resnet18(num_classes=4, stem="small"), images(14, 8), dict()),
     "transformer": lambda: (Transformer(64, 32, 2, 2, 12), tokens(), dict(step=token_step, optimizer="adamw")),
     "frozen backbone": lambda: (frozen(), batches(), dict()),
     "slow first step": lambda: (SlowFirst(*mlp(20, 64, 4)), batches(), dict()),

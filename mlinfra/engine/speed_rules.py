@@ -149,7 +149,7 @@ class TimeBetweenSteps(_Share):
         self.found(step, f"between two steps pass {_ms(seconds)} of {_ms(loop)}", "Log, save and plot less often",
                    cost=share, gain=1 / max(1 - share, 0.02), between_seconds=seconds, step_seconds=loop)
 
-# %% ../../nbs/engine/18_speed_rules.ipynb #1c405dcf
+# %% ../../nbs/engine/18_speed_rules.ipynb #abc17a77
 def _late(values: np.ndarray, loop: np.ndarray) -> np.ndarray:
     "Seconds beyond the median where they are at least half of a step and a millisecond; else 0."
     excess = values - np.median(values)
@@ -179,6 +179,7 @@ class PeriodicStall(Rule):
     def _judge(self, window: Window, steady: Window, part: str) -> None:
         values = steady["wait"] if part == "wait" else getattr(steady, part)
         late = _late(values, steady.loop)
+        late[late < 0.3 * np.sort(late)[-3]] = 0.0  # the machine's noise beside the third largest
         where = np.flatnonzero(late)
         if not 3 <= len(where) <= 200: return
         found = _period(steady.iteration[where], steady.iteration)

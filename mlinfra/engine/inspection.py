@@ -64,7 +64,7 @@ def default_rules() -> list[Rule]:
     "One of each rule that needs no setting."
     return [rule() for rule in TENSOR_RULES + SPEED_RULES]
 
-# %% ../../nbs/engine/18_inspection.ipynb #91a8d4f2
+# %% ../../nbs/engine/18_inspection.ipynb #35ffde4c
 class Inspector:
     "Rules beside a run."
     def __init__(
@@ -79,6 +79,7 @@ class Inspector:
         self.every = None if every is None else positive_int("every", every)
         self.findings, self.remarks, self.stopping = [], [], False
         self._probe, self._lock, self._hooks = None, threading.RLock(), {hook: [] for hook in _HOOKS}
+        self.facts, self._ready = Facts(), False  # samples come from a thread that may be earlier than the run
 
     def on_begin(
         self,
@@ -90,7 +91,7 @@ class Inspector:
     ) -> None:
         "A run begins."
         self.on_finish()
-        self.facts = Facts(model, list(optimizers), dict(config or {}), **facts)
+        self._ready, self.facts = False, Facts(model, list(optimizers), dict(config or {}), **facts)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
@@ -98,6 +99,7 @@ class Inspector:
                        for hook in _HOOKS}
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks(first)
+        self._ready = True
 
     def _begin_looks(self, first: int) -> None:
         facts = self.facts
@@ -148,6 +150,7 @@ class Inspector:
 
     def on_sample(self, sample: Any) -> None:
         "What the machine did."
+        if not self._ready: return
         self.facts.samples.append(sample)
         self._tell(self._hooks["on_sample"], sample)
 

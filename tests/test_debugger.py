@@ -236,7 +236,7 @@ def test_a_healthy_run_raises_no_alarm(name):
 
 def test_a_slow_validation_is_named_as_such_and_not_the_loader():
     model, loader, how = HEALTHY["slow validation"]()
-    found = run(model, loader, Debugger([rule() for rule in SPEED_RULES]), **how | dict(epochs=4))
+    found = run(model, list(loader), Debugger([rule() for rule in SPEED_RULES]), **how | dict(epochs=4))
     assert "SlowValidation" in dict(said(found)) and not {"InputBound", "TimeBetweenSteps"} & set(dict(said(found)))
 
 

@@ -35,11 +35,12 @@ class Pictures(Dataset):
 
 # %% ../nbs/08_doctor.ipynb #3c476c81
 class InMemory(Pictures):
-    "The same, with nothing to wait for."
-    def read(self, i: int) -> torch.Tensor: return torch.rand(1, 28, 28)
+    "The same, with a picture that is already in memory."
+    def __init__(self) -> None: self.picture = torch.rand(1, 28, 28)
+    def read(self, i: int) -> torch.Tensor: return self.picture
 
 class Untransformed(InMemory):
-    "Nothing to wait for and nothing to transform."
+    "Nothing to read and nothing to transform."
     def transform(self, picture: torch.Tensor) -> torch.Tensor: return picture
 
 # %% ../nbs/08_doctor.ipynb #1074574f

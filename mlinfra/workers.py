@@ -26,9 +26,9 @@ __all__ = ['PUBLISHED', 'sweep_workers', 'verdict', 'WorkerCurve', 'fit_curve']
 
 # %% ../nbs/06_workers.ipynb #50380c50
 class Photos(Dataset):
-    "192 samples from JPEG files, decoded and resized when they are asked for."
+    "1,000 samples from JPEG files, decoded and resized when they are asked for."
     def __init__(self, paths: list[str]): self.paths = paths
-    def __len__(self) -> int: return 192
+    def __len__(self) -> int: return 1_000
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         with Image.open(self.paths[i % len(self.paths)]) as file: picture = file.convert("RGB").resize((224, 224))

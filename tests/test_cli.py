@@ -33,7 +33,7 @@ def here(capsys, tmp_path, monkeypatch):
     return run_here
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"]])
+@pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"], ["report"], ["compare"]])
 def test_help(command):
     done = run(*command, "--help")
     assert done.returncode == 0 and "usage: mlinfra" in done.stdout

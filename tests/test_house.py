@@ -169,7 +169,7 @@ def test_every_room_has_a_number_and_its_folder():
 
 # ---- a machine without a browser, and a quick start
 
-NOTEBOOK_ONLY = "ipywidgets", "IPython", "fastcore"
+NOTEBOOK_ONLY = "ipywidgets", "anywidget", "traitlets", "IPython", "fastcore"
 SLOW = "pandas", "matplotlib", "onnx", "ray"
 LOAD_EACH = """
 import importlib, json, sys, traceback

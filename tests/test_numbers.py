@@ -126,9 +126,9 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-ablation batch_search batches chains collectives.Group crops.random_box faults findings inspection layer_costs
-loaders looks out_of_memory passes patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes
-rank_steps rawcache.RawCache.load reads.block_starts reads.read_block remedies resident sample_batches
+ablation batch_search batches chains collectives.Group cores crops.random_box faults findings inspection
+layer_costs loaders looks out_of_memory passes patients pipeline_pass pipeline_runs queue.ServiceTime.seconds
+rank_passes rank_steps rawcache.RawCache.load reads.block_starts reads.read_block remedies resident sample_batches
 server.RequestQueue server.rows_of shards.Shard shards.mixed shards.read_shard speed_rules stages store
 sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker zero
 """.split()
@@ -209,6 +209,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
+    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars")),
     ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
     ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),

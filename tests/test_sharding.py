@@ -538,5 +538,5 @@ def test_laws_of_the_panels_plan(stage, power, batch, precision, optimizer):
     plan = views.ShardPlan("GluonCNN, 28 px", stage, 2**power, precision, optimizer, batch)
     standing = [(found := plan.footprint(s)).params + found.grads + found.optimizer for s in range(4)]
     assert standing == sorted(standing, reverse=True)
-    words, drawn = views.describe_sharding(plan), str(views.draw_stages(plan))
+    words, drawn = str(views.describe_sharding(plan)), str(views.draw_stages(plan))
     assert ("nobody to share" in words) == (power == 0) and drawn.count("sends ") == 4 and "NaN" not in drawn

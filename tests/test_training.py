@@ -19,7 +19,8 @@ from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.autocast import check_precision
 from mlinfra.engine.observers import EVENTS, ClipGradients, CsvLog, EarlyStopping, PrintEpochs
 from mlinfra.engine.passes import GraphedPass, Pass
-from mlinfra.engine.threads import AutoThreads, CoreSeconds
+from mlinfra.engine.cores import CoreSeconds
+from mlinfra.engine.threads import AutoThreads
 from mlinfra.models import GluonCNN
 from mlinfra.training import History, evaluate, fit, recipe, sgd
 

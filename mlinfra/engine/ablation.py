@@ -31,7 +31,7 @@ from .measure import Rounds, Stopwatch, median, rounds
 from .observers import Observers
 from .passes import Pass
 from .setup import make_optimizer
-from .threads import busy_seconds
+from .cores import busy_seconds
 from .widgets import duration_text
 from ..data import to_float
 

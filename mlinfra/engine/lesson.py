@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .frame import frame
 from .progress import Guess, forget, keep_guess, keep_solved, load_progress
 from .widgets import COLORS, Svg, slider, widgets_library
 
@@ -70,7 +71,7 @@ def predict(
     button.on_click(lambda _: (lock(key, choice.value, text, unit), show()))
     again.on_click(lambda _: (unlock(key), show()))
     show()
-    box = w.VBox([w.HTML(f"<b>Your guess.</b> {escape(text)}"), w.HBox([choice, button, said, again])])
+    box = w.VBox([w.HTML(f"<b>Your guess.</b> {escape(text)}"), w.HBox([choice, button, said, again]), frame()])
     return box.add_class("mlinfra-predict")
 
 # %% ../../nbs/engine/00_lesson.ipynb #b969256d

@@ -4,54 +4,21 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .allocator import digits_step
 from .checks import positive_int
+from .cores import CoreSeconds, read_cores
 from .machine import keep_memory, usable_cores
 from .widgets import count_text
 
 # %% auto #0
-__all__ = ['FIRST', 'EVERY', 'busy_seconds', 'CoreSeconds', 'read_cores', 'threads_for', 'AutoThreads', 'mean_step_seconds',
-           'check_threads', 'threads_kept']
-
-# %% ../../nbs/engine/04_threads.ipynb #3267199f
-def busy_seconds(
-    own_cores:bool=False,  # only the cores that this process may use
-) -> float:
-    "Seconds that the cores have worked for any program so far, added up."
-    import psutil
-    cores = psutil.cpu_times(percpu=True)
-    if own_cores and hasattr(os, "sched_getaffinity"):
-        cores = [times for core, times in enumerate(cores) if core in os.sched_getaffinity(0)] or cores
-    not_busy = ("idle", "iowait", "guest", "guest_nice")  # what guests take is counted in user as well
-    return math.fsum(value for times in cores for name, value in times._asdict().items() if name not in not_busy)
-
-@dataclass(frozen=True)
-class CoreSeconds:
-    "What the cores have done so far."
-    wall:float   # seconds of the clock
-    own:float    # CPU seconds of this process, all threads
-    busy:float   # CPU seconds of all programs
-
-    def others_since(
-        self,
-        before:CoreSeconds,  # an earlier reading
-    ) -> float:
-        "How many cores other processes kept busy since then."
-        other = (self.busy - before.busy) - (self.own - before.own)
-        return max(0.0, other) / max(self.wall - before.wall, 1e-9)
-
-def read_cores() -> CoreSeconds:
-    "The reading now."
-    return CoreSeconds(time.perf_counter(), time.process_time(), busy_seconds(own_cores=True))
+__all__ = ['FIRST', 'EVERY', 'threads_for', 'AutoThreads', 'mean_step_seconds', 'check_threads', 'threads_kept']
 
 # %% ../../nbs/engine/04_threads.ipynb #90fb1e99
 def threads_for(

@@ -21,11 +21,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TYPE_CHECKING
 
+from .cores import CoreSeconds, read_cores
+from .frame import frame
+from .machine import usable_cores
+
 # %% auto #0
 __all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'panel', 'control_row', 'card', 'status_html', 'image_widget', 'widgets_library', 'labelled', 'slider',
-           'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads', 'release_after_cells',
-           'stop_jobs', 'progress_bar', 'RunButton']
+           'on_white', 'Said', 'panel', 'control_row', 'card', 'status_html', 'image_widget', 'widgets_library',
+           'labelled', 'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads',
+           'release_after_cells', 'stop_jobs', 'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
 if TYPE_CHECKING:
@@ -191,14 +195,26 @@ class Svg:
         width:float=700,   # pixels
         height:float=120,  # pixels
         title:str="",      # read aloud by screen readers
+        scale:Any=None,    # what its lengths mean; a panel shows the state before as outlines while this stays the same
     ):
-        self.width, self.height, self.title, self.parts = width, height, title, []
+        self.width, self.height, self.title, self.scale, self.parts = width, height, title, scale, []
+        self.outlines: list[str] = []  # of the shapes that stand for a figure
+        self.before: list[str] = []    # outlines of the state before, for those that have moved
 
-    def box(self, x: float, y: float, width: float, height: float, color: str, hollow: bool = False) -> Svg:
-        "Add a rectangle; `hollow` marks a prediction. Returns the drawing."
+    def box(
+        self, x: float, y: float, width: float, height: float, color: str, hollow: bool = False, hover: str = "",
+    ) -> Svg:
+        "Add a rectangle; `hollow` marks a prediction, `hover` is shown under the mouse. Returns the drawing."
         look = f'fill="none" stroke="{color}" stroke-dasharray="4 2"' if hollow else f'fill="{color}"'
         size = f'width="{max(width, 0):.2f}" height="{max(height, 0):.2f}"'
-        self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" {size} {look}/>')
+        return self.shape(f'<rect x="{x:.2f}" y="{y:.2f}" {size}', look, hover)
+
+    def shape(self, geometry: str, look: str, hover: str = "") -> Svg:
+        "Add an element that stands for a figure: an open tag and its looks. Returns the drawing."
+        self.outlines.append(geometry)
+        catch = ' pointer-events="all"' if hover else ""  # a hollow shape has an inside, too
+        self.parts.append(f"{geometry} {look}{catch}>{f'<title>{escape(hover)}</title>' if hover else ''}"
+                          f"</{geometry[1:].split(' ', 1)[0]}>")
         return self
 
     def text(
@@ -209,57 +225,103 @@ class Svg:
         self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" {look}>{escape(words)}</text>')
         return self
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, color: str = "currentColor") -> Svg:
-        "Add a thin line. Returns the drawing."
-        self.parts.append(f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" stroke="{color}"/>')
+    def line(self, x1: float, y1: float, x2: float, y2: float, color: str = "currentColor", dash: str = "") -> Svg:
+        "Add a thin line; `dash` is pixels on and off, such as 4 2. Returns the drawing."
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        where = f'x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}"'
+        self.parts.append(f'<line {where} stroke="{color}"{dashed}/>')
+        return self
+
+    def after(
+        self,
+        other:Svg|None,  # what was shown before
+    ) -> Svg:
+        "Show what has moved since `other` as grey outlines, if lengths mean the same in both. Returns the drawing."
+        alike = other is not None and self.scale is not None and other.scale == self.scale
+        self.before = [shape for shape in other.outlines if shape not in self.outlines] if alike else []
         return self
 
     def __str__(self) -> str:
         head = (f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(self.title)}" '
                 f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" height="{self.height:g}" '
                 'style="max-width:100%;color:var(--jp-ui-font-color1,#222);font-family:sans-serif">')
-        return head + "".join(self.parts) + "</svg>"
+        shapes = "".join(f"{shape}/>" for shape in self.before)
+        look = 'class="mlinfra-before" fill="none" stroke="#888888" stroke-opacity="0.7" pointer-events="none"'
+        return head + "".join(self.parts) + (f"<g {look}>{shapes}</g>" if shapes else "") + "</svg>"
 
-    def _repr_svg_(self) -> str: return str(self)
+    def _repr_svg_(self) -> str: return on_white(str(self))
+
+def on_white(
+    svg:str,  # a drawing
+) -> str:
+    "The drawing on a white ground: shown as an image it does not know the theme of the page around it."
+    head, rest = svg.split(">", 1)
+    return f'{head}><rect width="100%" height="100%" fill="#ffffff"/>{rest}'
 
 # %% ../../nbs/engine/00_widgets.ipynb #2851bc18
+@dataclass(frozen=True)
+class Said:
+    "What a panel says about the position of its controls."
+    number:str       # the one that matters, with its unit
+    sentence:str=""  # what it means
+    sources:str=""   # where figures come from; folded
+
+    def __str__(self) -> str: return " ".join(filter(None, [self.number, self.sentence, self.sources]))
+
 def panel(
     controls:dict[str, ipywidgets.Widget],            # parameter of `update` -> its control
-    update:Callable[..., tuple[str, Any]],            # values of the controls -> words, and an Svg, a Canvas or None
+    update:Callable[..., tuple[str | Said, Svg | None]],  # values of the controls -> what to say and to draw
     name:str,                                         # a CSS class for tests and styles, such as "schedule"
     extras:Iterable[ipywidgets.Widget]=(),            # shown under the picture, such as a `RunButton`'s widget
+    title:str="",                                     # the question that the panel answers
+    more:Iterable[str]=(),                            # names of the controls that stand under "more"
+    code:Callable[..., str]|None=None,                # values of the controls -> Python that does the same
 ) -> ipywidgets.VBox:
     "Controls bound to words and a picture; the last value set is the one shown."
     w = widgets_library()
-    words, picture = w.HTML(), w.HTML()
-    words.add_class("mlinfra-words")
-    box = card([control_row(controls), words, picture, *extras], name)
-    in_turn = threading.RLock()  # reentrant: `update` may set a control
+    words, picture, own = w.HTML().add_class("mlinfra-words"), w.HTML(), frame()
+    box = card([control_row(controls, more, own), words, picture, *extras], name, picture, title)
+    box.words, box.controls, box.frame = words, controls, own
+    shown, in_turn = _Shown(), threading.RLock()  # reentrant: `update` may set a control
 
     def refresh(_change: Any = None) -> None:
         with in_turn:
-            try: said, drawn = update(**{key: control.value for key, control in controls.items()})
+            values = {key: control.value for key, control in controls.items()}
+            try:
+                said, drawn = update(**values)
+                if code is not None: own.code = code(**values)
             except ValueError as error: said, drawn = f"⚠ {error}", None
             words.value = status_html(said)
-            shown = box.children[2] if drawn is None else _show(drawn, box.children[2])
-            shown.layout.display = "none" if drawn is None else None  # no picture of what was set before
-            if shown is not box.children[2]: box.children = (*box.children[:2], shown, *box.children[3:])
+            picture.layout.display = "none" if drawn is None else None  # no picture of what was set before
+            picture.value = "" if drawn is None else str(shown.next(drawn))
 
     for control in controls.values(): control.observe(refresh, names="value")
     box.refresh = refresh
     refresh()
     return box
 
-# %% ../../nbs/engine/00_widgets.ipynb #c34d8412
-_STYLE = """<style>
-body[data-jp-theme-light="false"] .mlinfra-pixels { filter: invert(0.93) hue-rotate(180deg); }
-</style>"""
+# %% ../../nbs/engine/00_widgets.ipynb #62a4b778
+class _Shown:
+    "The drawing on the page, and the one before it that the reader had time to look at."
+    pause = 0.7  # seconds
 
+    def __init__(self): self.now, self.before, self.since = None, None, -math.inf
+
+    def next(self, drawing: Svg) -> Svg:
+        "`drawing`, with outlines of the one before."
+        if time.monotonic() - self.since > self.pause: self.before = self.now
+        if self.now is not None: self.since = time.monotonic()  # a slider always starts from rest
+        self.now = drawing
+        return drawing.after(self.before)
+
+# %% ../../nbs/engine/00_widgets.ipynb #c34d8412
 def control_row(
     controls:dict[str, ipywidgets.Widget],  # name -> control
+    more:Iterable[str]=(),                  # names of those that a button shows
+    *others:ipywidgets.Widget,              # after the buttons
 ) -> ipywidgets.Box:
-    "The controls beside each other, and a button Reset that sets them to what they start with."
-    w, start = widgets_library(), {key: control.value for key, control in controls.items()}
+    "The controls beside each other, a button More for the rest, and a button Reset that sets all to their start."
+    w, start, more = widgets_library(), {key: control.value for key, control in controls.items()}, tuple(more)
     button = w.Button(description="Reset", tooltip="set all controls to what they started with",
                       layout=w.Layout(width="70px"))
     def reset(_button: Any) -> None:
@@ -267,17 +329,44 @@ def control_row(
         for _ in range(2):  # what one control may be set to can depend on another
             for key, control in free.items(): control.value = start[key]
     button.on_click(reset)
-    style = w.HTML(_STYLE, layout=w.Layout(display="none"))
-    return w.Box([*controls.values(), button, style], layout=w.Layout(flex_flow="row wrap", align_items="center"))
+    first = [control for key, control in controls.items() if key not in more]
+    rest = [controls[key] for key in more]
+    return _rows(_row(first), [*([_more_button(rest)] if rest else []), button, *others], _row(rest, hidden=True))
+
+def _row(controls: Iterable[ipywidgets.Widget], hidden: bool = False) -> ipywidgets.Box:
+    w = widgets_library()
+    return w.Box(list(controls), layout=w.Layout(flex_flow="row wrap", display="none" if hidden else None))
+
+def _rows(first: ipywidgets.Box, buttons: list[ipywidgets.Widget], rest: ipywidgets.Box) -> ipywidgets.Box:
+    "What is in sight, the rest, and under them the buttons."
+    w = widgets_library()
+    def fold(change: Any) -> None: rest.layout.display = None if change["new"] else "none"
+    if isinstance(buttons[0], w.ToggleButton): buttons[0].observe(fold, names="value")
+    return w.VBox([first, rest, w.Box(buttons, layout=w.Layout(flex_flow="row wrap", align_items="center"))])
+
+def _more_button(rest: Iterable[ipywidgets.Widget]) -> ipywidgets.ToggleButton:
+    w, names = widgets_library(), ", ".join(control.description for control in rest)
+    return w.ToggleButton(False, description="More", tooltip=f"show also: {names}", layout=w.Layout(width="70px"))
+
+_HEAD = """<style>
+.mlinfra-panel { max-width: 900px; }
+.mlinfra-panel .mlinfra-picture { overflow-x: auto; }
+.mlinfra-panel .mlinfra-picture svg { min-width: 600px; height: auto; }
+.mlinfra-panel details { display: inline-block; vertical-align: top; color: var(--jp-ui-font-color1, #222); }
+.mlinfra-panel pre { background: var(--jp-layout-color2, #eee); padding: 6px; margin: 4px 0; }
+body[data-jp-theme-light="false"] .mlinfra-pixels { filter: invert(0.93) hue-rotate(180deg); }
+</style>"""
 
 def card(
     children:Iterable[ipywidgets.Widget],  # from top to bottom
     name:str,                              # a CSS class for tests and styles, such as "schedule"
-    picture:int=2,                         # which child is the picture
+    picture:ipywidgets.Widget,             # which of them is the picture
+    title:str="",                          # the question that the panel answers
 ) -> ipywidgets.VBox:
     "A panel's box; where no kernel runs, its picture stays."
-    box = _card()(children)
-    box.picture = picture
+    head = widgets_library().HTML(f'{_HEAD}<b style="font-size:115%">{escape(title)}</b>')
+    box = _card()([head, *children])
+    box.picture = picture.add_class("mlinfra-picture")
     return box.add_class("mlinfra-panel").add_class(f"mlinfra-{name}")
 
 @functools.cache
@@ -285,42 +374,35 @@ def _card() -> type:
     "A box of widgets that stays visible as a still picture where no kernel runs."
     class Card(widgets_library().VBox):
         def _repr_mimebundle_(self, **kw: Any) -> dict[str, Any]:
-            return super()._repr_mimebundle_(**kw) | _still(self.children[self.picture])
+            return super()._repr_mimebundle_(**kw) | _still(self.picture)
 
     return Card
 
 def _still(picture: ipywidgets.Widget) -> dict[str, str]:
     "What a picture's widget shows, for a notebook's output."
     value = picture.value
-    if isinstance(value, str): return {"image/svg+xml": value} if value.startswith("<svg") else {}
+    if isinstance(value, str): return {"image/svg+xml": on_white(value)} if value.startswith("<svg") else {}
     return {"image/png": base64.b64encode(value).decode()} if value else {}
 
 # %% ../../nbs/engine/00_widgets.ipynb #808060af
 def status_html(
-    said:str,  # plain text
+    said:str|Said,  # plain text, or a number with its sentence
 ) -> str:
-    "The line of words of a panel, which screen readers read aloud when it changes."
-    return f'<div role="status" style="font-size:110%;line-height:1.5">{escape(said)}</div>'
+    "The words of a panel, which screen readers read aloud when they change."
+    if isinstance(said, str): said = Said("", said)
+    number = f'<div style="font-size:150%;font-weight:600">{escape(said.number)}</div>' if said.number else ""
+    sources = f"<details><summary>sources</summary>{escape(said.sources)}</details>" if said.sources else ""
+    look = "font-size:110%;line-height:1.5"
+    return f'<div role="status" style="{look}">{number}{escape(said.sentence)}</div>{sources}'
 
 # %% ../../nbs/engine/00_widgets.ipynb #f680dd99
-def _show(drawn: Svg | Canvas, widget: ipywidgets.Widget) -> ipywidgets.Widget:
-    "`widget` showing `drawn`; another widget only when the kind of picture changes."
-    w = widgets_library()
-    if isinstance(drawn, Svg):
-        if not isinstance(widget, w.HTML): widget = w.HTML()
-        widget.value = str(drawn)
-        return widget
-    if not isinstance(widget, w.Image): widget = image_widget()
-    widget.value = drawn.png()
-    return widget
-
 def image_widget(
     png:bytes=b"",  # what it shows first
 ) -> ipywidgets.Image:
     "A picture that shrinks with the page and keeps its shape."
     w = widgets_library()
     layout = w.Layout(max_width="100%", object_fit="contain", align_self="flex-start")
-    return w.Image(value=png, format="png", layout=layout).add_class("mlinfra-pixels")  # `_STYLE` turns it dark
+    return w.Image(value=png, format="png", layout=layout).add_class("mlinfra-pixels")  # the card's style turns it dark
 
 # %% ../../nbs/engine/00_widgets.ipynb #d7fb6bd0
 def widgets_library() -> ModuleType:
@@ -336,7 +418,7 @@ def labelled(
 ) -> ipywidgets.Widget:
     "A control with its text on the left; all are equally wide, so that they stand in columns."
     w = widgets_library()
-    look = dict(style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    look = dict(style={"description_width": "175px"}, layout=w.Layout(width="412px"))
     return getattr(w, kind)(description=text, tooltip=text, **look, **traits)
 
 def _plain(value: Any) -> str: return f"{value:,}" if isinstance(value, int) else f"{value:g}"
@@ -480,16 +562,18 @@ class RunButton:
         work:Callable[[Job], Any],                   # runs in a thread; reports to its job
         done:Callable[[Any], str],                   # result -> what the status line says
         text:str="Run",                              # on the button
+        read:Callable[[], CoreSeconds]=read_cores,   # what the cores have done so far
     ):
         w = widgets_library()
         self.work, self.done, self.job, self._shown, self._clicks = work, done, None, 0.0, threading.Lock()
+        self.read, self._crowd = read, ""
         release_after_cells()
         self.run = w.Button(description=text, button_style="primary", layout=w.Layout(width="auto", flex="0 0 auto"))
         self.stop = w.Button(description="Stop", disabled=True, layout=w.Layout(flex="0 0 auto"))
         self.bar = w.FloatProgress(max=1.0, layout=w.Layout(width="160px", visibility="hidden"))
         self.status = w.HTML()
         self.status.add_class("mlinfra-status")
-        self.widget = w.HBox([self.run, self.stop, self.bar, self.status])
+        self.widget = w.VBox([w.HBox([self.run, self.stop, self.bar]), self.status])  # long words push nothing aside
         self.run.on_click(lambda _: self.start())
         self.stop.on_click(lambda _: self.job and self.job.stop())
 
@@ -499,8 +583,16 @@ class RunButton:
             if self.job and self.job.running: return
             if self.job: self.job.join()  # its last words come before ours
             self._busy(True)
-            self.job = Job(self.work, self._report, self._end)
+            self.job = Job(self._work, self._report, self._end)
             self.job.start()
+
+    def _work(self, job: Job) -> Any:
+        "The work, after a look at what other programs do."
+        before = self.read()
+        job._stop.wait(0.25)
+        self._crowd = _crowd_text(self.read().others_since(before))
+        job.report(0.0, self._crowd)
+        return self.work(job)
 
     def _busy(self, busy: bool) -> None:
         self.run.disabled, self.stop.disabled = busy, not busy
@@ -517,5 +609,11 @@ class RunButton:
 
     def _outcome(self, job: Job) -> str:
         if isinstance(job.error, Stopped): return "Stopped."
-        if job.error is not None: return f"⚠ {type(job.error).__name__}: {job.error}"
-        return self.done(job.result)
+        if isinstance(job.error, (ValueError, OSError)) and str(job.error): return f"⚠ {job.error}"
+        if job.error is not None: return f"⚠ {type(job.error).__name__}: {job.error}"  # nobody foresaw it
+        return " ".join(filter(None, [self.done(job.result), self._crowd]))
+
+def _crowd_text(others: float) -> str:
+    "What to say of the cores that other programs use; nothing where it is less than half of one."
+    if others < 0.5: return ""
+    return f"The machine was busy: other programs used {others:.1f} of {count_text(usable_cores(), 'core')}."

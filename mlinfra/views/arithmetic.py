@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..arithmetic import STAGES, Schedule, Stages, describe, overlap_spans
+from ..arithmetic import STAGES, Schedule, Span, Stages, overlap_spans
+from ..engine.charts import Axis, nice_limit
 from ..engine.checks import positive_float, positive_int
 from ..engine.counting import LoopCount, count_loop
+from ..engine.machine import this_machine
 from ..engine.measure import Line
-from ..engine.widgets import COLORS, Canvas, Job, RunButton, Svg, axes, checkbox, choose, count_text
-from ..engine.widgets import duration_text, figure, label, panel, slider, whole_number_field
+from ..engine.widgets import COLORS, Job, RunButton, Said, Svg, axes, checkbox, choose, count_text
+from ..engine.widgets import duration_text, label, panel, slider, whole_number_field
 
 # %% auto #0
 __all__ = ['plot_overlap', 'draw_global_batch', 'describe_choice', 'schedule_panel', 'compare_loop', 'overlap_panel',
-           'describe_overlap', 'draw_iteration', 'plot_iteration_cost', 'plot_spiral', 'plot_accuracy']
+           'draw_overlap', 'describe_overlap', 'draw_iteration', 'plot_iteration_cost', 'plot_spiral', 'plot_accuracy']
 
 # %% ../../nbs/views/01_arithmetic.ipynb #69dcac13
 if TYPE_CHECKING:
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
     from matplotlib.axes import Axes
-    from matplotlib.patches import Rectangle
 
 # %% ../../nbs/views/01_arithmetic.ipynb #a3b48fe8
 _ROWS = dict(zip(STAGES, (2, 1, 0)))  # stage -> row in the picture
-_ROW_NAMES = [f"{kind}: {name}" for kind in ("one by one", "pipeline") for name in STAGES]  # from the top
+_KINDS = ("one by one", "pipeline")  # without overlap, and with it
+_ROW_NAMES = [f"{kind}: {name}" for kind in _KINDS for name in STAGES]  # from the top
 
 def plot_overlap(
     stages:Stages,        # seconds of each stage
@@ -51,75 +54,144 @@ def draw_global_batch(
     width:float=700,                           # pixels
     seconds_per_micro_batch:float|None=None,   # that one rank takes; None: no times are shown
 ) -> Svg:
-    "One iteration as boxes: a row for each rank, a column for each accumulated micro-batch."
-    s, each = schedule, seconds_per_micro_batch
-    if each is not None: each = positive_float("seconds_per_micro_batch", each)
-    rows, columns = min(schedule.world_size, 8), min(schedule.accumulation, 16)
-    wide, high, top = min(130.0, (positive_float("width", width) - 150) / columns), 22, 20
-    height = top + rows * high + (30 if each is None else 48)
-    drawing = Svg(width, height, f"one global batch of {s.global_batch} samples")
-    told = "micro-batches, one after the other" if s.accumulation > 1 else "one micro-batch"
-    if each is not None: told += f": {s.accumulation:,} × {each:g} s = {duration_text(s.accumulation * each)}"
-    drawing.text(80, 13, f"{told} →" if s.accumulation > 1 else told, size=11)
-    for row in range(rows):
-        y = top + row * high
-        drawing.text(0, y + 15, _row_name(row, rows, s.world_size))
-        for column in range(columns):
-            words = f"…{s.accumulation:,}" if column == columns - 1 < s.accumulation - 1 else f"{s.batch_size:,}"
-            drawing.box(80 + column * wide, y + 2, wide - 2, high - 4, COLORS["forward"])
-            if wide > 7 * len(words):
-                drawing.text(79 + (column + 0.5) * wide, y + 15, words, "middle", 11, "white")
-    end, bottom = 84 + columns * wide, top + rows * high
+    "One iteration as boxes: a row for each rank, its accumulated micro-batches one after the other."
+    s, each, room = schedule, seconds_per_micro_batch, positive_float("width", width) - 150
+    limit = None if each is None else nice_limit(s.accumulation * positive_float("seconds_per_micro_batch", each))
+    wide = min(130.0, room / s.accumulation) if each is None else room * each / limit
+    rows, top = min(s.world_size, 8), 20
+    bottom, end = top + 22 * rows, 84 + wide * s.accumulation
+    drawing = Svg(width, bottom + (30 if each is None else 88), f"one global batch of {s.global_batch} samples",
+                  None if each is None else ("one iteration", limit))
+    drawing.text(80, 13, _rank_words(s.accumulation, each), size=11)
+    for row in range(rows): _draw_rank(drawing, s, row, rows, wide, each)
     drawing.line(end, top, end, bottom, COLORS["update"]).text(end + 8, (top + bottom) / 2 + 4, "update")
+    if each is not None: _draw_time(drawing, 80, room, bottom + 4, limit, "s" if limit >= 1 else "ms")
     product = f"{s.batch_size:,} × {s.accumulation:,} × {s.world_size:,} = {s.global_batch:,} samples"
     epoch = count_text(s.iterations_per_epoch, "update")
-    drawing.text(80, bottom + 22, f"{product} for one update; {epoch} in an epoch")
+    drawing.text(80, bottom + (22 if each is None else 60), f"{product} for one update; {epoch} in an epoch")
     if each is None: return drawing
     whole = f"{count_text(s.epochs, 'epoch')}: {duration_text(s.duration(s.accumulation * each))}"
-    return drawing.text(80, bottom + 40, whole)
+    return drawing.text(80, bottom + 78, whole)
+
+def _draw_rank(drawing: Svg, s: Schedule, row: int, rows: int, wide: float, each: float | None) -> None:
+    "The micro-batches of one rank, in at most 16 boxes; a micro-batch is `wide` pixels."
+    y, name, boxes = 20 + 22 * row, _row_name(row, rows, s.world_size), min(s.accumulation, 16)
+    drawing.text(0, y + 15, name)
+    for box in range(boxes):
+        start, end = (s.accumulation * edge // boxes for edge in (box, box + 1))
+        count, some = end - start, f"micro-batch {end:,}"
+        if count > 1: some = f"micro-batches {start + 1:,} to {end:,}"
+        took = "" if each is None else f", {duration_text(count * each)}"
+        hover = f"{name}, {some} of {s.accumulation:,}: {count_text(count * s.batch_size, 'sample')}{took}"
+        drawing.box(80 + start * wide, y + 2, count * wide - 2, 18, COLORS["forward"], hover=hover)
+        words = f"{s.batch_size:,}" if count == 1 else f"{count:,} × {s.batch_size:,}"
+        if count * wide > 7 * len(words):
+            drawing.text(79 + (start + end) / 2 * wide, y + 15, words, "middle", 11, "white")
+
+def _rank_words(accumulation: int, each: float | None) -> str:
+    "What a rank does before an update."
+    told = "micro-batches, one after the other" if accumulation > 1 else "one micro-batch"
+    if each is not None: told += f": {_product_text(accumulation, each)}"
+    return f"{told} →" if accumulation > 1 else told
+
+def _product_text(accumulation: int, each: float) -> str:
+    "The seconds of one iteration, and what they are made of."
+    whole = duration_text(accumulation * each)
+    return whole if accumulation == 1 else f"{accumulation:,} × {duration_text(each)} = {whole}"
 
 def _row_name(row: int, rows: int, world_size: int) -> str:
     "The label of a row; the last one stands for all ranks that are not drawn."
     return f"rank {row}" if row < rows - 1 or world_size == rows else f"…rank {world_size - 1:,}"
 
+def _draw_time(drawing: Svg, left: float, wide: float, y: float, limit: float, unit: str) -> None:
+    "A time axis under the drawing: `limit` seconds are `wide` pixels."
+    axis = Axis(f"time since the start ({unit})", 0, limit * (1000 if unit == "ms" else 1))
+    drawing.line(left, y, left + wide, y)
+    for mark in axis.marks(8):
+        x = left + wide * axis.share(mark)
+        drawing.line(x, y, x, y + 4).text(x, y + 16, axis.readout(mark), "middle", 11)
+    drawing.text(left + wide / 2, y + 32, axis.words, "middle", 11)
+
 # %% ../../nbs/views/01_arithmetic.ipynb #8e1e89dc
 _DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
+_SOURCES = {"MNIST": "60,000 training images: LeCun, Cortes and Burges, The MNIST database, 1998.",
+            "CIFAR-10": "50,000 training images: Krizhevsky, Learning multiple layers of features from tiny images, "
+                        "2009.",
+            "ImageNet-1K": "1,281,167 training images: Russakovsky and others, ImageNet Large Scale Visual Recognition "
+                           "Challenge, 2015.", "own": ""}
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10)
+_RESNET18_FLOPS = 3 * 2 * 1.8e9  # of an image of 224 x 224: 1.8 billion multiply-adds forward, and twice that backward
+_SET, _HERE = "the seconds set", "this machine, at best"
 
 def describe_choice(
     schedule:Schedule,              # the plan
     seconds_per_micro_batch:float,  # that one rank takes for one micro-batch
-) -> str:
+) -> Said:
     "The plan in words; accumulated micro-batches take their time one after the other."
-    a, seconds = schedule.accumulation, schedule.accumulation * seconds_per_micro_batch
-    said = describe(schedule, seconds)
-    if a == 1: return said
-    return f"{said} One iteration: {a:,} × {seconds_per_micro_batch:g} s = {duration_text(seconds)}."
+    s, seconds = schedule, schedule.accumulation * seconds_per_micro_batch
+    product = f"{s.batch_size:,} × {s.accumulation:,} × {s.world_size:,} = {count_text(s.global_batch, 'sample')}"
+    whole = "" if s.epochs == 1 else f", and {s.iterations:,} in {s.epochs:,} epochs"
+    return Said(f"{duration_text(s.duration(seconds))} of training",
+                f"One iteration takes {_product_text(s.accumulation, seconds_per_micro_batch)} for {product}. "
+                f"An epoch needs {count_text(s.iterations_per_epoch, 'iteration')}{whole}.")
 
 def schedule_panel() -> ipywidgets.VBox:
     "A panel: data set, batch, accumulation, ranks and epochs -> iterations and time, checked by a real loop."
-    powers, own = [2**i for i in range(13)], whole_number_field("own: samples", 1_280_000, 10**12)
-    controls = dict(
-        dataset=choose("data set", [*_DATASETS, "own"], "ImageNet-1K"), samples=own,
+    controls = _schedule_controls()
+    own, set_seconds = controls["samples"], controls["seconds"]
+
+    def update(source: str, **values: Any) -> tuple[Said, Svg]:
+        own.layout.display = None if values["dataset"] == "own" else "none"
+        set_seconds.layout.display = None if source == _SET else "none"
+        schedule, each = _plan(**values), _micro_batch_seconds(source, values["batch_size"], values["seconds"])
+        said = describe_choice(schedule, each)
+        said = replace(said, sources=" ".join(filter(None, [_SOURCES[values["dataset"]], _machine_words(source)])))
+        return said, draw_global_batch(schedule, seconds_per_micro_batch=each)
+
+    def count(job: Job) -> str:
+        schedule = _plan(**{key: control.value for key, control in controls.items() if key != "source"})
+        return compare_loop(schedule, count_loop(schedule, job.report))
+
+    return panel(controls, update, "schedule", [RunButton(count, str, "Count a real loop").widget],
+                 "How long will training take, and in how many steps?", ["epochs", "source", "seconds", "drop_last"],
+                 _schedule_code)
+
+def _schedule_controls() -> dict[str, ipywidgets.Widget]:
+    powers = [2**i for i in range(13)]
+    return dict(
+        dataset=choose("data set", [*_DATASETS, "own"], "ImageNet-1K"),
+        samples=whole_number_field("own: samples", 1_280_000, 10**12),
         batch_size=slider("micro-batch (samples)", powers, 32), accumulation=slider("accumulation", powers[:10], 4),
         world_size=slider("world size (ranks)", powers, 8),
         epochs=slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
-        seconds=slider("seconds / micro-batch", _SECONDS, 0.44), drop_last=checkbox("drop_last"))
+        source=choose("time from", [_SET, _HERE], _SET), seconds=slider("seconds / micro-batch", _SECONDS, 0.44),
+        drop_last=checkbox("drop_last"))
 
-    def plan(dataset: str, samples: int, seconds: float, **rest: Any) -> Schedule:
-        own.layout.display = None if dataset == "own" else "none"
-        return Schedule(_DATASETS.get(dataset, samples), **rest)
+def _plan(dataset: str, samples: int, seconds: float, **rest: Any) -> Schedule:
+    return Schedule(_DATASETS.get(dataset, samples), **rest)
 
-    def update(**values: Any) -> tuple[str, Svg]:
-        schedule = plan(**values)
-        drawing = draw_global_batch(schedule, seconds_per_micro_batch=values["seconds"])
-        return describe_choice(schedule, values["seconds"]), drawing
+def _micro_batch_seconds(source: str, batch_size: int, seconds: float) -> float:
+    "As set, or ResNet-18 at the rate of this machine's matrix products."
+    return seconds if source == _SET else batch_size * _RESNET18_FLOPS / this_machine().flops_per_s
 
-    def count(job: Job) -> str:
-        schedule = plan(**{key: control.value for key, control in controls.items()})
-        return compare_loop(schedule, count_loop(schedule, job.report))
+def _machine_words(source: str) -> str:
+    "How the seconds of this machine were found."
+    if source == _SET: return ""
+    return (f"Seconds: ResNet-18 needs 1.8 billion multiply-adds forward for an image of 224 × 224 (He and others, "
+            f"Deep residual learning, 2015) and about twice that backward; this machine does "
+            f"{this_machine().flops_per_s / 1e9:,.0f} GFLOP/s in matrix products, measured. Real training is slower.")
 
-    return panel(controls, update, "schedule", [RunButton(count, str, "Count a real loop").widget])
+def _schedule_code(dataset: str, samples: int, source: str, seconds: float, **rest: Any) -> str:
+    chosen = ", ".join(f"{name}={value!r}" for name, value in rest.items())
+    here = source == _HERE
+    each = f"{rest['batch_size']} * {_RESNET18_FLOPS:.3g} / this_machine().flops_per_s" if here else f"{seconds:g}"
+    return "\n".join([
+        "from mlinfra.arithmetic import Schedule",
+        *(["from mlinfra.engine.machine import this_machine"] if here else []),
+        "from mlinfra.engine.widgets import duration_text", "",
+        f"plan = Schedule({_DATASETS.get(dataset, samples):_}, {chosen})",
+        f"seconds_per_micro_batch = {each}",
+        "duration_text(plan.duration(plan.accumulation * seconds_per_micro_batch))"])
 
 # %% ../../nbs/views/01_arithmetic.ipynb #e7e095d6
 def compare_loop(
@@ -140,52 +212,61 @@ def overlap_panel() -> ipywidgets.VBox:
         read=slider("read (ms)", _MILLISECONDS, 342), preprocess=slider("preprocess (ms)", _MILLISECONDS, 38),
         compute=slider("compute (ms)", _MILLISECONDS, 55), epochs=slider("epochs", [1, 10, 30, 90, 100, 300], 100),
         iterations=slider("iterations / epoch", [938, 5_005, 10_010, 20_019, 40_000, 80_073], 40_000))
-    picture = _OverlapPicture()
 
-    def update(read: int, preprocess: int, compute: int, epochs: int, iterations: int) -> tuple[str, Canvas]:
+    def update(read: int, preprocess: int, compute: int, epochs: int, iterations: int) -> tuple[Said, Svg]:
         stages = Stages(read / 1000, preprocess / 1000, compute / 1000)
-        return describe_overlap(stages, iterations * epochs), picture.place(stages)
+        return describe_overlap(stages, iterations * epochs), draw_overlap(stages)
 
-    return panel(controls, update, "overlap")
+    return panel(controls, update, "overlap", title="What does it save to read the next batch while computing?",
+                 more=["epochs", "iterations"], code=_overlap_code)
+
+def _overlap_code(read: int, preprocess: int, compute: int, **_run: int) -> str:
+    chosen = f"read={read / 1000:g}, preprocess={preprocess / 1000:g}, compute={compute / 1000:g}"
+    return "\n".join(["from mlinfra.arithmetic import Stages", "", f"stages = Stages({chosen})",
+                      "round(stages.serial / stages.overlapped, 2)"])
 
 # %% ../../nbs/views/01_arithmetic.ipynb #f5c88d0c
-class _OverlapPicture:
-    "The bars of four batches, made once. Moving them is cheap; the frame is drawn anew only when the axis changes."
-    def __init__(self):
-        fig, self.ax = figure(7, 2.6)
-        label(self.ax, "milliseconds").set(xlim=(0, 4 * 1_000), ylim=(-0.6, 6.6))
-        self.ax.set_yticks([6, 5, 4, 2, 1, 0], _ROW_NAMES)
-        self.bars = {(name, overlap, batch): self._bar(name, overlap)
-                     for overlap in (False, True) for batch in range(4) for name in STAGES}
-        self.canvas = Canvas(fig, self.bars.values())
+_ON_COLOR = {"read": "black"}  # words on a box: white, but on a light one
 
-    def _bar(self, name: str, overlap: bool) -> Rectangle:
-        row = _ROWS[name] + 4 * (not overlap)
-        return self.ax.barh(row, 1, height=0.85, color=COLORS[name], edgecolor="white")[0]
+def draw_overlap(
+    stages:Stages,        # seconds of each stage
+    iterations:int=4,     # batches drawn
+    width:float=700,      # pixels
+) -> Svg:
+    "The same batches one after another (above) and as a pipeline (below), on one time axis."
+    iterations, left = positive_int("iterations", iterations, most=1_000), 150.0
+    room, limit = positive_float("width", width) - left - 90, nice_limit(iterations * stages.serial)
+    drawing = Svg(width, 190, f"{iterations} batches one by one and as a pipeline", ("overlap", limit))
+    for overlap, top in ((False, 2), (True, 78)):
+        spans = overlap_spans(stages, iterations, overlap)
+        for row, name in enumerate(STAGES): drawing.text(0, top + 16 + 22 * row, f"{_KINDS[overlap]}: {name}")
+        for span in spans: _draw_span(drawing, span, left, room / limit, top + 22 * STAGES.index(span.stage))
+        end = left + room * spans[-1].end_seconds / limit
+        drawing.line(end, top, end, top + 66).text(end + 6, top + 60, duration_text(spans[-1].end_seconds))
+    _draw_time(drawing, left, room, 150, limit, "ms")
+    return drawing
 
-    def place(self, stages: Stages) -> Canvas:
-        "The picture of other stages."
-        limit = next(x for x in (20, 50, 100, 200, 500, 1_000, 2_000, 4_000, 8_000) if x >= 4_000 * stages.serial)
-        if self.ax.get_xlim()[1] != limit:
-            self.ax.set_xlim(0, limit)
-            self.canvas.redraw()
-        for overlap in (False, True):
-            for span in overlap_spans(stages, 4, overlap):
-                start, end = 1000 * span.start_seconds, 1000 * span.end_seconds
-                self.bars[span.stage, overlap, span.batch].set(x=start, width=end - start)
-        return self.canvas
+def _draw_span(drawing: Svg, span: Span, left: float, scale: float, y: float) -> None:
+    "One stage at work on one batch, with the batch's number where there is room."
+    x, wide = left + scale * span.start_seconds, scale * (span.end_seconds - span.start_seconds)
+    hover = (f"{span.stage}, batch {span.batch + 1}: {duration_text(span.end_seconds - span.start_seconds)}, "
+             f"from {1000 * span.start_seconds:,.4g} to {1000 * span.end_seconds:,.4g} ms")
+    drawing.box(x, y, max(wide - 1, min(wide, 1)), 20, COLORS[span.stage], hover=hover)
+    color = _ON_COLOR.get(span.stage, "white")
+    if wide > 14: drawing.text(x + wide / 2, y + 15, str(span.batch + 1), "middle", 11, color)
 
 # %% ../../nbs/views/01_arithmetic.ipynb #7cc3190b
 def describe_overlap(
     stages:Stages,   # seconds of each stage
     iterations:int,  # of the whole run
-) -> str:
-    "Serial against overlapped, in one sentence."
+) -> Said:
+    "Serial against overlapped, in words."
     iterations = positive_int("iterations", iterations)
     serial, overlapped = duration_text(iterations * stages.serial), duration_text(iterations * stages.overlapped)
-    return (f"Serial {stages.serial * 1000:.4g} ms an iteration, {serial} in all; "
-            f"overlapped {stages.overlapped * 1000:.4g} ms, {overlapped}: "
-            f"{stages.serial / stages.overlapped:.2f} times as fast. The slowest stage is {stages.slowest}.")
+    return Said(f"A pipeline is {stages.serial / stages.overlapped:.2f} times as fast",
+                f"One by one an iteration takes {stages.serial * 1000:.4g} ms and the run {serial}; as a pipeline "
+                f"{stages.overlapped * 1000:.4g} ms and {overlapped}. {stages.slowest.capitalize()} is the slowest "
+                "stage, and the pipeline keeps its pace.")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #e30ae737
 def draw_iteration(

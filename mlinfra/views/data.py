@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..data import epoch_orders
+from ..engine.charts import nice_limit
 from ..engine.checks import ceil_div, positive_int
 from ..engine.measure import median, percentile
-from ..engine.widgets import COLORS, Svg, axes, checkbox, count_text, figure, label, panel, slider
+from ..engine.widgets import COLORS, Said, Svg, axes, checkbox, count_text, figure, label, panel, slider
 
 # %% auto #0
-__all__ = ['plot_images', 'plot_photos', 'plot_calls', 'plot_parts', 'plot_learning', 'plot_ladder', 'draw_orders', 'order_panel']
+__all__ = ['plot_images', 'plot_photos', 'plot_calls', 'plot_parts', 'plot_learning', 'plot_ladder', 'draw_orders', 'order_panel',
+           'describe_orders']
 
 # %% ../../nbs/views/02_data.ipynb #ecfc87d0
 if TYPE_CHECKING:
@@ -128,6 +130,7 @@ def plot_ladder(
 
 # %% ../../nbs/views/02_data.ipynb #a0f0eb32
 _BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]
+_DARK_WORDS = {COLORS["copy"], COLORS["backward"], COLORS["read"]}  # light boxes, on which white is hard to read
 
 def draw_orders(
     orders:list[list[int]],  # from `epoch_orders`
@@ -136,37 +139,62 @@ def draw_orders(
 ) -> Svg:
     "Epochs as rows of numbered boxes, coloured by batch; a box that is left out is hollow."
     samples = len(orders[0])
-    drawing, wide = Svg(700, 20 + 26 * len(orders), "the order of samples in each epoch"), 620 / samples
+    places = nice_limit(max(samples, 10))  # that fit beside each other
+    drawing = Svg(700, 20 + 26 * len(orders), "the order of samples in each epoch", ("places", places))
+    wide = 620 / places
     kept = samples // batch_size * batch_size if drop_last else samples
     for start in range(0, kept, batch_size):
         width = wide * (min(start + batch_size, kept) - start)
         name = f"batch {start // batch_size}" if width > 50 else str(start // batch_size)
         drawing.text(69 + start * wide + width / 2, 14, name, "middle", 11)
-    for epoch, order in enumerate(orders):
-        top = 20 + 26 * epoch
-        drawing.text(0, top + 17, f"epoch {epoch}")
-        for place, sample in enumerate(order):
-            left, middle, out = 70 + place * wide, 69 + (place + 0.5) * wide, place >= kept
-            color = COLORS["other"] if out else _BATCH_COLORS[place // batch_size % 6]
-            drawing.box(left, top + 2, wide - 2, 22, color, hollow=out)
-            drawing.text(middle, top + 17, str(sample), "middle", 11, "currentColor" if out else "white")
+    if kept < samples: drawing.text(68 + samples * wide, 14, "left out" if samples - kept > 1 else "out", "end", 11)
+    for epoch, order in enumerate(orders): _draw_epoch(drawing, epoch, order, wide, batch_size, kept)
     return drawing
+
+def _draw_epoch(drawing: Svg, epoch: int, order: list[int], wide: float, batch_size: int, kept: int) -> None:
+    "A row of samples, of which the first `kept` are in a batch."
+    top = 20 + 26 * epoch
+    drawing.text(0, top + 17, f"epoch {epoch}")
+    for place, sample in enumerate(order):
+        left, middle, out, batch = 70 + place * wide, 69 + (place + 0.5) * wide, place >= kept, place // batch_size
+        color = COLORS["other"] if out else _BATCH_COLORS[batch % 6]
+        where = f"sample {sample} is left out" if out else f"sample {sample}, in batch {batch}"
+        drawing.box(left, top + 2, wide - 2, 22, color, hollow=out, hover=f"epoch {epoch}: {where}")
+        ink = "currentColor" if out else "black" if color in _DARK_WORDS else "white"
+        drawing.text(middle, top + 17, str(sample), "middle", 11, ink)
 
 # %% ../../nbs/views/02_data.ipynb #7ad3d932
 def order_panel() -> ipywidgets.VBox:
     "A panel: samples, batch, shuffle, drop_last and seed -> the order of three epochs."
     controls = dict(
-        samples=slider("samples", range(1, 31), 20), batch_size=slider("batch size", range(1, 31), 6),
-        seed=slider("seed", range(10), 0), shuffle=checkbox("shuffle", True), drop_last=checkbox("drop_last"))
+        batch_size=slider("batch size (samples)", range(1, 31), 6), seed=slider("seed", range(10), 0),
+        shuffle=checkbox("shuffle", True), drop_last=checkbox("drop_last"),
+        samples=slider("data set (samples)", range(1, 31), 20))
 
-    def update(samples: int, batch_size: int, seed: int, shuffle: bool, drop_last: bool) -> tuple[str, Svg]:
-        batches = samples // batch_size if drop_last else ceil_div(samples, batch_size)
-        left_out = samples - batches * batch_size if drop_last else 0
+    def update(samples: int, batch_size: int, seed: int, shuffle: bool, drop_last: bool) -> tuple[Said, Svg]:
         orders = epoch_orders(samples, batch_size, shuffle, seed)
-        words = (f"{count_text(batches, 'batch', 'batches')} an epoch; "
-                 f"{count_text(left_out, 'sample')} left out of each.")
-        last = 0 if drop_last else samples % batch_size
-        if last: words += f" The last batch holds {last} instead of {batch_size}."
-        return words, draw_orders(orders, batch_size, drop_last)
+        return describe_orders(samples, batch_size, shuffle, drop_last), draw_orders(orders, batch_size, drop_last)
 
-    return panel(controls, update, "orders")
+    return panel(controls, update, "orders", title="Which samples meet in a batch, and which are left out?",
+                 more=["samples"], code=_orders_code)
+
+def describe_orders(
+    samples:int,      # in the data set
+    batch_size:int,   # samples in a batch
+    shuffle:bool,     # a new order in every epoch
+    drop_last:bool,   # whether an incomplete last batch is left out
+) -> Said:
+    "How many batches an epoch has, and what becomes of the rest."
+    batches, rest = samples // batch_size if drop_last else ceil_div(samples, batch_size), samples % batch_size
+    others = "other ones in each epoch" if shuffle else "the same ones in each epoch"
+    if rest == 0: words = "Every sample is in a batch, and all batches are full."
+    elif not drop_last: words = f"The last batch holds {count_text(rest, 'sample')} instead of {batch_size}."
+    elif not batches: words = f"{count_text(samples, 'sample')} cannot fill a batch of {batch_size}: all are left out."
+    else: words = f"{count_text(rest, 'sample')} left out, {others}."
+    return Said(f"{count_text(batches, 'batch', 'batches')} an epoch", words)
+
+def _orders_code(samples: int, batch_size: int, seed: int, shuffle: bool, drop_last: bool) -> str:
+    starts = f"range(0, {samples}{f' - {batch_size} + 1' if drop_last else ''}, {batch_size})"
+    return "\n".join(["from mlinfra.data import epoch_orders", "",
+                      f"order = epoch_orders({samples}, {batch_size}, shuffle={shuffle}, seed={seed})[0]",
+                      f"batches = [order[i:i + {batch_size}] for i in {starts}]", "len(batches)"])

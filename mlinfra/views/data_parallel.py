@@ -3,26 +3,27 @@
 # %% ../../nbs/views/11_data_parallel.ipynb #15d4c0b3
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..data_parallel import WORKLOADS, Workload, measure_compute
+from ..engine.charts import Axis, Chart
 from ..engine.checks import positive_int
 from ..engine.collectives import all_reduce_seconds, slowest_rank
 from ..engine.hardware import NETWORKS, Network
 from ..engine.measure import median
 from ..engine.rank_steps import CableSteps, step_seconds
 from ..engine.ranks import in_turn, run_ranks
-from ..engine.widgets import widgets_library
-from ..engine.widgets import (COLORS, Canvas, Job, RunButton, axes, bytes_text, choose, count_text, duration_text,
-                                    figure, label, panel, slider)
+from ..engine.widgets import (COLORS, Job, RunButton, Said, axes, bytes_text, checkbox, choose, count_text,
+                                    duration_text, label, panel, slider)
 from ..models import GluonCNN
 
 # %% auto #0
-__all__ = ['WORLDS', 'plot_all_reduce', 'plot_cables', 'plot_scaling', 'describe_scaling', 'MeasuredScaling', 'measure_scaling',
-           'scaling_panel']
+__all__ = ['WORLDS', 'HERE', 'LIKE_HERE', 'LINK_HERE', 'plot_all_reduce', 'plot_cables', 'plot_scaling', 'describe_scaling',
+           'draw_scaling', 'MeasuredScaling', 'measure_scaling', 'scaling_panel']
 
 # %% ../../nbs/views/11_data_parallel.ipynb #49709279
 if TYPE_CHECKING:
@@ -118,43 +119,50 @@ def describe_scaling(
     batch_size:int,      # images of a rank; of all ranks together if `strong`
     strong:bool=False,   # the global batch stays
     overlap:bool=True,   # messages travel while backward computes
-) -> str:
-    "Step, waiting, efficiency and the whole run, in words."
+) -> Said:
+    "Speed-up, efficiency, step, waiting and the whole run, in words; ValueError where ranks are left without an image."
     world_size, batch_size = positive_int("world_size", world_size), positive_int("batch_size", batch_size)
     own = batch_size / world_size if strong else batch_size
     if own < 1:
-        return (f"A global batch of {batch_size:,} leaves some of {world_size:,} ranks without an image: "
-                "choose a larger batch or fewer ranks.")
+        raise ValueError(f"A batch of {batch_size:,} for all ranks leaves some of {world_size:,} without an image: "
+                         "choose a larger batch or fewer ranks.")
     step, waits = job.step(own, network, world_size, overlap), job.exposed(own, network, world_size, overlap)
     gain = job.efficiency(batch_size, network, world_size, overlap, strong)
     run = job.run_seconds(own, network, world_size, overlap)
-    crowd = f" The ranks share {count_text(job.cores, 'core')}." if job.cores and world_size > job.cores else ""
-    return (f"{count_text(world_size, 'rank')} of {own:,.4g} images: a step takes {duration_text(step)}, "
-            f"{duration_text(waits)} of it waiting for gradients of {bytes_text(job.gradient_bytes)}. "
-            f"{gain * world_size:,.4g} times as fast as one rank, efficiency {gain:.0%}. "
-            f"{count_text(job.epochs, 'epoch')}: {duration_text(run)}. Global batch {own * world_size:,.0f}.{crowd}")
+    crowd = f", and they share {count_text(job.cores, 'core')}" if job.cores and world_size > job.cores else ""
+    return Said(
+        f"{gain * world_size:,.3g} times as fast as one rank",
+        f"{count_text(world_size, 'rank')} of {own:,.4g} images reach an efficiency of {gain:.0%}: a step takes "
+        f"{duration_text(step)}, {duration_text(waits)} of it waiting for gradients of "
+        f"{bytes_text(job.gradient_bytes)}{crowd}. "
+        f"{count_text(job.epochs, 'epoch')} take {duration_text(run)}, with a global batch of {own * world_size:,.0f}.",
+        f"Compute: {job.source}. Link: {network.source}.",
+    )
 
 # %% ../../nbs/views/11_data_parallel.ipynb #2f63da30
-class _ScalingPicture:
-    "Efficiency over world sizes: predicted points hollow, the chosen one filled, measured ones black."
-    def __init__(self):
-        fig, self.ax = figure(7, 3)
-        label(self.ax, "ranks", "efficiency (%)").set_xscale("log", base=2)
-        self.ax.set(xlim=(0.8, 1300), ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
-        self.curve, = self.ax.plot([], [], "o-", mfc="none", lw=1, color=COLORS["wait"])
-        self.chosen, = self.ax.plot([], [], "o", ms=9, color=COLORS["wait"])
-        self.measured, = self.ax.plot([], [], "o", color="black")
-        key = "hollow: predicted   large: chosen   black: measured here"
-        self.ax.text(1, 1.02, key, transform=self.ax.transAxes, ha="right", fontsize=8)
-        self.canvas = Canvas(fig, [self.curve, self.chosen, self.measured])
+def draw_scaling(
+    predicted:dict[int, float],  # world size -> efficiency
+    world_size:int,              # the chosen one
+    measured:dict[int, float],   # world size -> efficiency
+) -> Chart:
+    "Efficiency over world sizes: predicted points hollow, the chosen one large, measured ones solid."
+    chart = Chart(Axis("ranks", 1, 1024, log=True, ticks=WORLDS), Axis("efficiency (%)", 0, 100),
+                  title="efficiency over world sizes")
+    points = [(n, 100 * share) for n, share in predicted.items()]
+    chart.curve(points, COLORS["wait"], "4 2")
+    chart.dots([point for point in points if point[0] != world_size], COLORS["wait"], hollow=True,
+               hover=[_point_text(n, share) for n, share in points if n != world_size])
+    if chosen := [point for point in points if point[0] == world_size]:
+        (n, share), = chosen
+        chart.dots(chosen, COLORS["wait"], hollow=True, hover=[_point_text(n, share)], radius=8)
+        chart.note(n, share, f"{share:.0f}%", dy=-15 if share < 85 else 26)
+    real = [(n, 100 * share) for n, share in measured.items()]
+    chart.dots(real, COLORS["forward"], hover=[f"measured on {_point_text(n, share)}" for n, share in real])
+    return chart.legend(("predicted", COLORS["wait"], "hollow"), ("measured here", COLORS["forward"], "solid"))
 
-    def place(self, predicted: dict[int, float], world_size: int, measured: dict[int, float]) -> Canvas:
-        "Move the points; both are world size -> efficiency."
-        self.curve.set_data(list(predicted), [100 * e for e in predicted.values()])
-        self.chosen.set_data([world_size], [100 * predicted.get(world_size, float("nan"))])
-        self.measured.set_data(list(measured), [100 * e for e in measured.values()])
-        return self.canvas
+def _point_text(ranks: int, percent: float) -> str: return f"{count_text(ranks, 'rank')}: {percent:.0f}%"
 
+# %% ../../nbs/views/11_data_parallel.ipynb #6d3de415
 @dataclass(frozen=True)
 class MeasuredScaling:
     "Two ranks on this machine."
@@ -182,47 +190,73 @@ def scaling_panel() -> ipywidgets.VBox:
     "A panel: a job, a network and a world size -> predicted step, efficiency and run; Run measures two ranks here."
     return _ScalingPanel().box
 
-class _ScalingPanel:
-    "The panel's controls, picture and button."
-    def __init__(self):
-        self.here, self.picture, self.measured = measure_compute(repeats=3), _ScalingPicture(), {}
-        self.controls = _controls(self.here)
-        button = RunButton(self.work, str, "Measure two ranks here")
-        self.box = panel(self.controls, self.update, "scaling", [button.widget])
-        self.box.button, self.box.controls = button, self.controls
+HERE, LIKE_HERE = "CNN on MNIST, this machine", "CNN, machines like this one"  # jobs that are measured
+LINK_HERE = "between two ranks here"                                               # a link that the button measures
 
-    def update(self, job: Workload, network: Network, world_size: int, batch_size: int, strong: bool,
-               overlap: bool) -> tuple[str, Canvas]:
+@functools.cache  # measured when it is first chosen
+def _work_here() -> Workload: return measure_compute(repeats=3)
+
+def _job(name: str) -> Workload:
+    "The workload that the panel calls so."
+    if name in WORKLOADS: return WORKLOADS[name]
+    return _work_here() if name == HERE else replace(_work_here(), name=LIKE_HERE, cores=0)
+
+class _ScalingPanel:
+    "The panel's controls and what was measured."
+    def __init__(self):
+        self.link: Network | None = None                 # between two ranks here
+        self.measured: dict[int, dict[int, float]] = {}  # batch -> world size -> efficiency
+        self.controls, button = _controls(), RunButton(self.work, str, "Measure two ranks here")
+        self.box = panel(self.controls, self.update, "scaling", [button.widget],
+                         "How much faster do many ranks train?", ["strong", "overlap"], self.code)
+        self.box.button = button
+
+    def network(self, name: str) -> Network:
+        "The link that the panel calls so; ValueError where it must be measured first."
+        if name in NETWORKS: return NETWORKS[name]
+        if self.link is None: raise ValueError('press "Measure two ranks here" first: this link has not been measured')
+        return self.link
+
+    def update(self, job: str, network: str, world_size: int, batch_size: int, strong: bool,
+               overlap: bool) -> tuple[Said, Chart]:
         "Words and picture of what the controls say."
+        link, own = self.network(network), _job(job)
+        told = describe_scaling(own, link, world_size, batch_size, strong, overlap)
         worlds = [n for n in WORLDS if not strong or n <= batch_size]
-        predicted = {n: job.efficiency(batch_size, network, n, overlap, strong) for n in worlds}
-        own = {} if strong else self.measured.get((job.name, batch_size), {})
-        words = describe_scaling(job, network, world_size, batch_size, strong, overlap)
-        return words, self.picture.place(predicted, world_size, own)
+        predicted = {n: own.efficiency(batch_size, link, n, overlap, strong) for n in worlds}
+        fits = job == HERE and network == LINK_HERE and not strong
+        return told, draw_scaling(predicted, world_size, self.measured.get(batch_size, {}) if fits else {})
+
+    def code(self, job: str, network: str, world_size: int, batch_size: int, strong: bool, overlap: bool) -> str:
+        "The speed-up as a call."
+        work = {HERE: "measure_compute(repeats=3)", LIKE_HERE: "replace(measure_compute(repeats=3), cores=0)"}
+        link = self.network(network)
+        known = f"NETWORKS[{network!r}]"
+        made = f"Network({link.name!r}, {link.bytes_per_s:.6g}, {link.latency_seconds:.4g})"
+        return "\n".join([
+            "from dataclasses import replace", "from mlinfra.data_parallel import WORKLOADS, measure_compute",
+            "from mlinfra.engine.hardware import NETWORKS, Network", "",
+            f"job = {work.get(job, f'WORKLOADS[{job!r}]')}",
+            f"network = {known if network in NETWORKS else made}",
+            f"{world_size} * job.efficiency({batch_size}, network, {world_size}, overlap={overlap}, strong={strong})"])
 
     def work(self, job: Job) -> str:
-        "Measure two ranks, and let the controls speak of them."
-        batch_size, link = self.controls["batch_size"].value, self.controls["network"]
+        "Measure two ranks; the controls stay as they are."
+        batch_size = self.controls["batch_size"].value
         found = measure_scaling(batch_size, job.report)
-        self.measured[self.here.name, batch_size] = {1: 1.0, 2: found.efficiency}
-        network = replace(found.network, name=f"measured here, {len(link.options) - len(NETWORKS) + 1}")
-        link.options = [*link.options, (network.name, network)]
-        self.controls["job"].value, link.value = self.here, network
+        self.link = replace(found.network, name=LINK_HERE)
+        self.measured[batch_size] = {1: 1.0, 2: found.efficiency}
+        predicted = _work_here().efficiency(batch_size, self.link, 2)
         self.box.refresh()
-        predicted = self.here.efficiency(batch_size, network, 2)
         return (f"Two ranks of {batch_size:,} images: efficiency {found.efficiency:.0%} measured, "
-                f"{predicted:.0%} predicted; {bytes_text(network.bytes_per_s)}/s between them.")
+                f"{predicted:.0%} predicted; {bytes_text(self.link.bytes_per_s)}/s between them. To see both in the "
+                f"picture, choose the job {HERE!r} and the network {LINK_HERE!r}.")
 
-def _controls(here: Workload) -> dict[str, ipywidgets.Widget]:
+def _controls() -> dict[str, ipywidgets.Widget]:
     "Parameter of the panel's `update` -> its control."
-    jobs = [*WORKLOADS.values(), here, replace(here, name="CNN on MNIST, machines like this", cores=0)]
     return dict(
-        job=choose("job", {job.name: job for job in jobs}, WORKLOADS["ResNet-50, P100"]),
-        network=choose("network", NETWORKS, NETWORKS["Ethernet, 50 Gbit/s"]),
+        job=choose("job", [*WORKLOADS, HERE, LIKE_HERE], "ResNet-50, P100"),
+        network=choose("network", [*NETWORKS, LINK_HERE], "Ethernet, 10 Gbit/s"),
         world_size=slider("world size (ranks)", WORLDS, 256),
         batch_size=slider("batch (images)", [2**n for n in range(14)], 32),
-        strong=_switch("the batch is of all ranks together", False), overlap=_switch("messages overlap backward", True))
-
-def _switch(text: str, value: bool) -> ipywidgets.Checkbox:
-    w = widgets_library()
-    return w.Checkbox(value, description=text, style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+        strong=checkbox("the batch is of all ranks together"), overlap=checkbox("messages overlap backward", True))

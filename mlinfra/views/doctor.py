@@ -3,7 +3,7 @@
 # %% ../../nbs/views/08_doctor.ipynb #f0cccd25
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..doctor import diagnose
@@ -14,12 +14,11 @@ from ..engine.measure import Estimate, median
 from ..engine.patients import PATIENTS
 from ..engine.remedies import Advice
 from ..engine.verdicts import VERDICTS
-from ..engine.widgets import (COLORS, Job, RunButton, Svg, axes, duration_text, label, panel,
-                                    widgets_library)
+from ..engine.widgets import COLORS, Job, RunButton, Said, Svg, axes, choose, duration_text, label, panel
 
 # %% auto #0
 __all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'plot_differences', 'example_diagnosis',
-           'doctor_panel']
+           'verdict_text', 'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
@@ -129,26 +128,38 @@ def example_diagnosis() -> tuple[Diagnosis, Verification]:
 def _cannot(_pipe: Any) -> Any: raise ValueError("this is an example: diagnose a pipeline first")
 
 # %% ../../nbs/views/08_doctor.ipynb #f8687e39
+def verdict_text(
+    diagnosis:Diagnosis,  # of a pipeline
+) -> str:
+    "The verdict and its share of a step, in words."
+    named = {"mixed": "No stage leads", "inconclusive": "No clear verdict: diagnose again"}
+    if diagnosis.verdict in named: return named[diagnosis.verdict]
+    seconds = {name: e.value for name, e in diagnosis.stages.items()}
+    parts = ("transfer", "worker_transfer") if diagnosis.verdict == "transfer" else (diagnosis.verdict,)
+    share = sum(seconds.get(name, 0.0) for name in parts) / max(sum(seconds.values()), 1e-12)
+    return f"{diagnosis.verdict.capitalize()} adds {share:.0%} of a step"
+
 class _Clinic:
     "Runs the panel's examinations and shows the last one."
     def __init__(self, budget_seconds: float):
         self.budget_seconds, self.name, self.diagnosis, self.verification = budget_seconds, None, None, None
 
-    def show(self, patient: str, guess: str) -> tuple[str, Svg]:
+    def show(self, patient: str, guess: str) -> tuple[Said, Svg]:
         "Words and picture for what is chosen."
         if self.diagnosis is None or patient != self.name: return self._before(patient)
-        stages = [e.value for e in self.diagnosis.stages.values()]
         right = "You guessed right." if guess == self.diagnosis.verdict else f"You guessed {guess}."
-        largest = f"The largest stage adds {max(stages) / sum(stages):.0%} of a step."
-        words = f"Verdict: {self.diagnosis.verdict}. {right} {largest} {self._told()}"
-        return words, draw_stages(self.diagnosis, self.verification)
+        return Said(verdict_text(self.diagnosis), f"{right} {self._told()}"), draw_stages(self.diagnosis,
+                                                                                          self.verification)
 
-    def _before(self, patient: str) -> tuple[str, Svg]:
+    def _before(self, patient: str) -> tuple[Said, Svg]:
         "What is shown before this pipeline was diagnosed."
         words = "Guess what holds this pipeline back, then press Diagnose."
-        if patient != EXAMPLE_OF: return words, Svg(720, 150, "nothing measured yet")
-        return f"{words} This is an example of the result, from another machine ({_MEASURED_ON}).", draw_stages(
-            *example_diagnosis())
+        if patient != EXAMPLE_OF:
+            empty = Svg(720, 150, "nothing measured yet")
+            return Said("Not diagnosed yet", words), empty.text(0, 26, "nothing measured yet")
+        diagnosis, verification = example_diagnosis()
+        told = f"{words} This is an example of the result, from another machine ({_MEASURED_ON})."
+        return Said(verdict_text(diagnosis), told), draw_stages(diagnosis, verification)
 
     @property
     def has_cure(self) -> bool:
@@ -157,7 +168,10 @@ class _Clinic:
 
     def _told(self) -> str:
         "What the cure brought, or what it is."
-        if self.verification: return f"{self.verification}."
+        if self.verification:
+            speedup, error = self.verification.speedup.value, self.verification.error
+            return (f"With {self.verification.advice.change} it is {speedup:.2f} times as fast; "
+                    f"the prediction was off by {error:+.0%}.")
         if not self.diagnosis.advice: return "No cure that the doctor knows would gain 5%."
         return f"Cure: {self.diagnosis.advice[0]}."
 
@@ -182,8 +196,8 @@ def doctor_panel(
     "A panel: a sick pipeline and your guess; Diagnose measures it, Cure verifies the prediction."
     clinic = _Clinic(positive_float("budget_seconds", budget_seconds))
     guesses = [verdict for verdict in VERDICTS if verdict not in ("inconclusive", "loading")]
-    controls = dict(patient=_choice("pipeline", PATIENTS, EXAMPLE_OF),
-                    guess=_choice("your guess", guesses, "compute"))
+    controls = dict(patient=choose("pipeline", PATIENTS.keys(), EXAMPLE_OF),
+                    guess=choose("your guess", guesses, "compute"))
 
     def run(work: Callable[[Job, str], str]) -> Callable[[Job], str]:
         def do(job: Job) -> str:
@@ -191,17 +205,18 @@ def doctor_panel(
             finally: box.refresh()
         return do
 
-    def show(patient: str, guess: str) -> tuple[str, Svg]:
+    def show(patient: str, guess: str) -> tuple[Said, Svg]:
         cure_button.run.disabled = not (clinic.has_cure and patient == clinic.name)
         return clinic.show(patient, guess)
 
+    def code(patient: str, guess: str) -> str:
+        return ("from mlinfra.doctor import diagnose\nfrom mlinfra.engine.patients import PATIENTS\n\n"
+                f'patient = PATIENTS["{patient}"]\n'
+                f"diagnose(*patient.make(), **patient.options, budget_seconds={clinic.budget_seconds:g})")
+
     diagnose_button = RunButton(run(clinic.examine), str, "Diagnose")
     cure_button = RunButton(run(clinic.cure), str, "Cure")
-    box = panel(controls, show, "doctor", [diagnose_button.widget, cure_button.widget])
+    box = panel(controls, show, "doctor", [diagnose_button.widget, cure_button.widget],
+                "What holds this pipeline back?", code=code)
     box.clinic, box.diagnose_button, box.cure_button = clinic, diagnose_button, cure_button
     return box
-
-def _choice(text: str, options: Iterable[str], value: str) -> ipywidgets.Dropdown:
-    w = widgets_library()
-    return w.Dropdown(options=list(options), value=value, description=text, style={"description_width": "100px"},
-                      layout=w.Layout(width="320px"))

@@ -4,25 +4,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..data import mnist
+from ..engine.charts import Axis, Chart
 from ..engine.queue import Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate
 from ..engine.server import LoadTrial, calibrate, serve
-from ..engine.widgets import widgets_library
 from mlinfra.engine.widgets import (
-    COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label, panel, slider,
+    COLORS, Job, RunButton, Said, Svg, axes, choose, count_text, duration_text, figure, label, panel, slider,
 )
 from ..inference import Predictor, latency_curve
 from ..models import GluonCNN, resnet18
 
 # %% auto #0
 __all__ = ['RATES', 'plot_batches', 'plot_trials', 'draw_requests', 'nice_step', 'plot_over_time', 'plot_rates', 'plot_waits',
-           'plot_late', 'plot_drift', 'describe_server', 'axis_limits', 'ServerDesk', 'server_panel']
+           'plot_late', 'plot_drift', 'describe_server', 'axis_limits', 'draw_latencies', 'wait_for_batch',
+           'ServerDesk', 'server_code', 'server_panel']
 
 # %% ../../nbs/views/05_inference.ipynb #v0500004
 if TYPE_CHECKING:
@@ -222,22 +224,26 @@ def plot_drift(
     return label(ax, "chunk", "accuracy before learning it (%)")
 
 # %% ../../nbs/views/05_inference.ipynb #426a6f01
-def _percentiles_text(summary: StreamSummary) -> str:
-    "How soon the requests were answered, in words."
-    p50, p95, p99 = map(duration_text, (summary.p50_seconds, summary.p95_seconds, summary.p99_seconds))
-    return f"half within {p50}, 95% within {p95}, 99% within {p99}"
-
 def describe_server(
     service:ServiceTime,  # of a batch
     policy:Policy,        # batching and the queue
     rate:float,           # requests per second
-) -> str:
+    source:str="",        # where the service comes from
+) -> Said:
     "The simulated outlook at a rate, in words."
     summary, = latency_curve(service, policy, [rate]).values()
-    lost = f" {summary.shed / summary.requests:.0%} are turned away." if summary.shed else ""
-    return (f"Predicted at {rate:,g} requests/s: {_percentiles_text(summary)}.{lost} "
-            f"Batches of {summary.mean_batch_size:.1f}, busy {summary.utilisation:.0%} of the time; "
-            f"saturated at {service.throughput(policy.max_batch_size):,.0f} requests/s.")
+    saturation = service.throughput(policy.max_batch_size)
+    p50, p95, p99 = map(duration_text, (summary.p50_seconds, summary.p95_seconds, summary.p99_seconds))
+    words = (f"{rate:,g} requests/s are {rate / saturation:.0%} of the {saturation:,.0f} that it can answer; "
+             f"half are answered within {p50}, 99% within {p99}.")
+    how = f"Simulated: a thousand requests at random times, of which at most {policy.queue_size} wait"
+    return Said(f"95% answered within {p95}", f"{words}{_crowded_text(summary)}", f"{how}. {source}".strip())
+
+def _crowded_text(summary: StreamSummary) -> str:
+    "What becomes of those that come together."
+    if summary.shed: return f" The queue is full: {summary.shed / summary.requests:.0%} are turned away."
+    if summary.mean_batch_size > 1.05: return f" {summary.mean_batch_size:.1f} share a batch on average."
+    return ""
 
 # %% ../../nbs/views/05_inference.ipynb #5bc32a00
 def axis_limits(
@@ -254,89 +260,78 @@ def axis_limits(
 # %% ../../nbs/views/05_inference.ipynb #20e040c6
 # requests per second on the slider
 RATES = [round(m * 10**e) for e in range(1, 5) for m in (1, 1.5, 2.2, 3.3, 4.7, 6.8)]
-_PERCENTILES = {"p50_seconds": COLORS["forward"], "p95_seconds": COLORS["update"], "p99_seconds": COLORS["wait"]}
+_PERCENTILES = {"50%": COLORS["forward"], "95%": COLORS["update"], "99%": COLORS["wait"]}
 
-class _Percentile:
-    "One percentile's line, ring (predicted here), points (measured) and name."
-    def __init__(self, ax: Axes, field: str, color: str):
-        self.field = field
-        self.line, = ax.plot([], [], color=color)
-        self.ring, = ax.plot([], [], "o", ms=10, mfc="none", color=color)
-        self.points, = ax.plot([], [], "o", ms=5, color=color)
-        self.name = ax.text(1, 1, f"{field[1:3]}%", fontsize=8, color=color, va="center")
-        self.artists = [self.line, self.ring, self.points, self.name]
+def _milliseconds(summary: StreamSummary, percentile: str) -> float:
+    "Within which so many were answered, such as 95%."
+    return 1e3 * getattr(summary, f"p{percentile[:2]}_seconds")
 
-    def milliseconds(self, summaries: Mapping[float, StreamSummary]) -> list[float]:
-        "Its value at each rate."
-        return [1e3 * getattr(summary, self.field) for summary in summaries.values()]
+def draw_latencies(
+    curve:Mapping[float, StreamSummary],          # rate -> simulated
+    here:Mapping[float, StreamSummary],           # the rate that was chosen -> simulated
+    saturation:float,                             # requests per second
+    measured:Mapping[float, StreamSummary]|None=None,  # rate -> measured
+) -> Chart:
+    "Latency percentiles over the arrival rate: simulated as lines and rings, measured as dots."
+    measured = measured or {}
+    drawn = [(rate, _milliseconds(s, percentile)) for summaries in (curve, here, measured)
+             for rate, s in summaries.items() for percentile in _PERCENTILES]
+    rates, latencies = zip(*drawn)
+    x = 10.0**math.floor(math.log10(min(rates))), 10.0**math.ceil(math.log10(max(rates)))  # batches seldom change it
+    y = axis_limits(latencies)
+    chart = Chart(Axis("requests per second", *x, log=True), Axis("latency (ms)", *y, log=True), height=300,
+                  title="latency over the rate of requests")
+    chart.wall(saturation, "saturated")
+    for place, (percentile, color) in enumerate(_PERCENTILES.items()):
+        chart.curve([(rate, _milliseconds(s, percentile)) for rate, s in curve.items()], color)
+        for summaries, hollow in ((here, True), (measured, False)): _add_dots(chart, summaries, percentile, hollow)
+        last, summary = list(curve.items())[-1]  # beyond saturation all lines lie close together
+        chart.note(last, _milliseconds(summary, "95%"), f"{percentile} within", "start", 18 - 14 * place, 8, color)
+    entries = [("simulated", COLORS["other"], "hollow"), ("measured", COLORS["other"], "solid")]
+    return chart.legend(*entries[:1 + bool(measured)])
 
-    def place(self, curve: Mapping, here: Mapping, measured: Mapping, apart: float) -> None:
-        "Move everything; the name stands `apart` times higher than the end of the line."
-        for artist, summaries in ((self.line, curve), (self.ring, here), (self.points, measured)):
-            artist.set_data(list(summaries), self.milliseconds(summaries))
-        self.name.set_position((1.03 * list(curve)[-1], self.milliseconds(curve)[-1] * apart))
-
-# %% ../../nbs/views/05_inference.ipynb #v0500016
-class _ServerPicture:
-    "Latency percentiles over the arrival rate."
-    def __init__(self):
-        fig, ax = figure(7, 3.2)
-        self.ax = label(ax, "arrival rate (requests per second)", "latency (ms)")
-        ax.set(xscale="log", yscale="log")
-        ax.tick_params(labelsize=8)
-        _plain_ticks(ax.xaxis, ax.yaxis)
-        self.wall, = ax.plot([], [], ":", color=COLORS["other"])
-        self.note = ax.text(1, 0.04, "", fontsize=8, color="#666666", ha="right", transform=ax.get_xaxis_transform())
-        self.percentiles = [_Percentile(ax, field, color) for field, color in _PERCENTILES.items()]
-        self.key = ax.text(1, 1, self._words(measured=False), transform=ax.transAxes, ha="right", va="bottom",
-                           fontsize=8)
-        for artist in (self.note, *(p.name for p in self.percentiles)):
-            artist.set_in_layout(False)  # it moves: the axes must not
-        self.canvas = Canvas(fig, [self.wall, self.note, *(artist for p in self.percentiles for artist in p.artists)])
-
-    def place(self, curve: Mapping, here: Mapping, saturation: float, measured: Mapping) -> Canvas:
-        "Move everything; each mapping is rate -> summary."
-        self._fit_limits(curve, here, measured)
-        if self.key.get_text() != (words := self._words(bool(measured))):
-            self.key.set_text(words)
-            self.canvas.redraw()
-        low, high = self.ax.get_ylim()
-        self.wall.set_data([saturation] * 2, (low, high))
-        self.note.set(position=(0.96 * saturation, 0.04), text="saturated")
-        for i, p in enumerate(self.percentiles):
-            # beyond saturation all lines lie close together
-            p.place(curve, here, measured, (high / low)**(0.055 * (i - 1)))
-        return self.canvas
-
-    def _words(self, measured: bool) -> str:
-        return f"lines, hollow: simulated   {'filled: measured   ' * measured}dotted: saturation"
-
-    def _fit_limits(self, *mappings: Mapping) -> None:
-        rates = [room * rate for mapping in mappings for rate in mapping for room in (0.95, 1.15)]
-        heights = [room * ms for mapping in mappings for p in self.percentiles for ms in p.milliseconds(mapping)
-                   for room in (1, 1.2)]
-        wanted = axis_limits(rates), axis_limits(heights)
-        if wanted == (self.ax.get_xlim(), self.ax.get_ylim()): return
-        self.ax.set(xlim=wanted[0], ylim=wanted[1])
-        self.canvas.redraw()
+def _add_dots(chart: Chart, summaries: Mapping[float, StreamSummary], percentile: str, hollow: bool) -> None:
+    "One percentile at each rate, with its value."
+    points = [(rate, _milliseconds(s, percentile)) for rate, s in summaries.items()]
+    words = "simulated" if hollow else "measured"
+    hover = [f"{rate:,g} requests/s: {percentile} within {duration_text(ms / 1e3)}, {words}" for rate, ms in points]
+    chart.dots(points, _PERCENTILES[percentile], hollow, hover)
 
 # %% ../../nbs/views/05_inference.ipynb #f62e93fc
-# what the panel can serve, for 28 x 28 images
+# what the panel can serve here, 28 x 28 images
 _MODELS = {"GluonCNN": GluonCNN, "ResNet-18": partial(resnet18, 10, "small")}
+_EXAMPLE = "0.4 ms + 0.1 ms an image"  # a device that is simulated: the same on every machine
+_EXAMPLE_SERVICE = ServiceTime(0.0004, 0.0001)
 _SHARES = (0.02, 0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0, 1.1, 1.3)  # of the saturation, where the curve is computed
+
+def wait_for_batch(
+    images:torch.Tensor,                   # a batch
+    service:ServiceTime=_EXAMPLE_SERVICE,  # of the device
+) -> None:
+    "Let pass what a batch would take on a device: asleep, so that other threads work, and awake for the last moment."
+    end = time.perf_counter() + service.seconds(len(images))
+    time.sleep(max(end - time.perf_counter() - 2e-4, 0.0))
+    while time.perf_counter() < end: pass
 
 class ServerDesk:
     "The panel's models, their service times, and the streams that were really run."
     def __init__(
         self,
-        images:torch.Tensor,                # 28 x 28, on the host
+        images:torch.Tensor|None,            # 28 x 28, on the host; None: MNIST's test images, when they are needed
         services:Mapping[str, ServiceTime],  # by model, known
     ):
-        self.images, self.services, self.predictors, self.picture = images, dict(services), {}, _ServerPicture()
+        self.given, self.services, self.predictors = images, {_EXAMPLE: _EXAMPLE_SERVICE, **services}, {}
         self.curve, self.measured = (None, {}), {}  # (settings, curve) last drawn; settings -> rate -> summary
 
-    def predictor(self, model: str) -> Predictor:
+    @property
+    def images(self) -> torch.Tensor:
+        "What the requests hold."
+        if self.given is None: self.given = mnist(train=False).images
+        return self.given
+
+    def predictor(self, model: str) -> Callable[[torch.Tensor], Any]:
         "Made at the first use."
+        if model == _EXAMPLE: return wait_for_batch
         if model not in self.predictors: self.predictors[model] = Predictor(_MODELS[model]())
         return self.predictors[model]
 
@@ -345,14 +340,18 @@ class ServerDesk:
         if model not in self.services: self.services[model] = calibrate(self.predictor(model), self.images)
         return self.services[model]
 
-    def show(self, rate: int, max_batch: int, max_wait: float, model: str) -> tuple[str, Canvas]:
+    def show(self, rate: int, max_batch: int, max_wait: float, model: str) -> tuple[Said, Chart]:
         "Words and picture for the controls."
         service, policy = self.service(model), Policy(max_batch, max_wait / 1e3)
         saturation = service.throughput(max_batch)
         if self.curve[0] != (model, policy):
             self.curve = (model, policy), latency_curve(service, policy, [share * saturation for share in _SHARES])
         here, measured = latency_curve(service, policy, [rate]), self.measured.get((model, policy), {})
-        return describe_server(service, policy, rate), self.picture.place(self.curve[1], here, saturation, measured)
+        whose = "of a simulated device" if model == _EXAMPLE else f"of {model}, measured on this machine"
+        source = (f"The service {whose}: {duration_text(service.fixed)} for a batch and "
+                  f"{duration_text(service.slope)} for each image in it.")
+        return (describe_server(service, policy, rate, source),
+                draw_latencies(self.curve[1], here, saturation, measured))
 
     def run(self, job: Job, rate: int, max_batch: int, max_wait: float, model: str) -> str:
         "Some three seconds of real requests."
@@ -361,8 +360,26 @@ class ServerDesk:
                         job.report).summary()
         self.measured.setdefault((model, policy), {})[rate] = summary
         lost = f", {summary.shed} turned away" if summary.shed else ""
-        return (f"Measured {count_text(requests, 'request')}{lost}: {_percentiles_text(summary)}; "
-                f"batches of {summary.mean_batch_size:.1f}, busy {summary.utilisation:.0%}.")
+        return (f"Measured {count_text(requests, 'request')}{lost}: 95% answered within "
+                f"{duration_text(summary.p95_seconds)}, busy {summary.utilisation:.0%} of the time.")
+
+def server_code(
+    rate:int,        # requests per second
+    max_batch:int,   # requests answered together, at most
+    max_wait:float,  # milliseconds
+    model:str,       # one that the panel offers
+) -> str:
+    "Python that computes the panel's number."
+    lines = ["from mlinfra.engine.queue import Policy, ServiceTime", "from mlinfra.inference import latency_curve"]
+    service = f"ServiceTime({_EXAMPLE_SERVICE.fixed}, {_EXAMPLE_SERVICE.slope})"
+    if model != _EXAMPLE:
+        name, made = {"GluonCNN": ("GluonCNN", "GluonCNN()"), "ResNet-18": ("resnet18", 'resnet18(10, "small")')}[model]
+        lines += ["from mlinfra.data import mnist", "from mlinfra.engine.server import calibrate",
+                  "from mlinfra.inference import Predictor", f"from mlinfra.models import {name}"]
+        service = f"calibrate(Predictor({made}), mnist(train=False).images)"
+    lines += ["", f"service = {service}", f"policy = Policy({max_batch}, {max_wait / 1e3:g})",
+              f"latency_curve(service, policy, [{rate}])[{rate}].p95_seconds"]
+    return "\n".join(lines)
 
 # %% ../../nbs/views/05_inference.ipynb #a042d671
 def server_panel(
@@ -370,23 +387,20 @@ def server_panel(
     services:Mapping[str, ServiceTime]|None=None,    # by model, known; None: measured here when a model is chosen
 ) -> ipywidgets.VBox:
     "A panel: arrival rate, batching and model -> predicted latencies; Run sends real requests."
-    w = widgets_library()
-    desk = ServerDesk(mnist(train=False).images if images is None else images, services or {})
-    first = next(iter(_MODELS))
-    alone = desk.service(first).throughput(1)
-    controls = dict(
-        rate=slider("arrivals (per second)", RATES, max((r for r in RATES if r < 0.95 * alone), default=RATES[0])),
-        max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64], 1),
-        max_wait=slider("maximum wait (ms)", [0, 0.5, 1, 2, 5, 10, 20, 50, 100], 0),
-        model=w.Dropdown(options=list(_MODELS), value=first, description="model",
-                         style={"description_width": "150px"}))
+    desk = ServerDesk(images, services or {})
+    offered = {_EXAMPLE: _EXAMPLE} | {f"{model}, this machine": model for model in _MODELS}
+    controls = dict(rate=slider("requests per second", RATES, 1_500),
+                    max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64], 1),
+                    max_wait=slider("maximum wait (ms)", [0, 0.5, 1, 2, 5, 10, 20, 50, 100], 0),
+                    model=choose("service", offered, _EXAMPLE))
 
     def work(job: Job) -> str:
         said = desk.run(job, **{key: control.value for key, control in controls.items()})
         box.refresh()
         return said
 
-    button = RunButton(work, str, "Run")
-    box = panel(controls, desk.show, "server", [button.widget])
+    button = RunButton(work, str, "Send requests")
+    box = panel(controls, desk.show, "server", [button.widget], "How long do requests wait for one model?",
+                code=server_code)
     box.button, box.desk = button, desk
     return box

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from ..engine.bars import BarAxis, Part, draw_key
+from ..engine.charts import Axis, nice_limit
 from ..engine.checks import boolean, one_of, positive_int
 from ..engine.hardware import DEVICES, Device
 from ..engine.machine import free_bytes, pick_device
 from ..engine.optimizers import OPTIMIZERS
-from ..engine.widgets import COLORS, Job, RunButton, Svg, axes, bytes_text, checkbox, choose, label, panel, slider
+from ..engine.widgets import (COLORS, Job, RunButton, Said, Svg, axes, bytes_text, checkbox, choose, label, panel,
+                                    slider)
 from ..engine.resident import GPU_MARGIN, HOST_MARGIN, fits_text, this_device
 from ..memory import Footprint, Profile, measure, profile
 from ..models import GluonCNN, resnet18, resnet50
 
 # %% auto #0
-__all__ = ['PANEL_MODELS', 'SHARDING', 'plot_batches', 'panel_profile', 'MemoryPlan', 'describe_plan', 'draw_footprint',
-           'measure_plan', 'memory_panel']
+__all__ = ['PANEL_MODELS', 'MODEL_CHOICES', 'SHARDING', 'plot_batches', 'panel_profile', 'MemoryPlan', 'describe_plan',
+           'bytes_axis', 'draw_footprint', 'measure_plan', 'panel_code', 'memory_panel']
 
 # %% ../../nbs/views/10_memory.ipynb #d7be44e3
 if TYPE_CHECKING:
@@ -73,6 +76,8 @@ PANEL_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }  # words -> maker, shape of one input
 
 # %% ../../nbs/views/10_memory.ipynb #6d841103
+MODEL_CHOICES = [(name.replace(", 12 x 768", ""), name) for name in PANEL_MODELS]  # short enough for a list, name
+
 @functools.cache  # a slider passes the same places again and again
 def panel_profile(
     name:str,            # one of `PANEL_MODELS`
@@ -147,15 +152,17 @@ class MemoryPlan:
 # %% ../../nbs/views/10_memory.ipynb #1fa5c43d
 def describe_plan(
     plan:MemoryPlan,
-) -> str:
+) -> Said:
     "Whether it fits, by how much, and the largest batch that does."
     need, have, largest = plan.footprint().total, plan.device.memory_bytes, plan.largest()
     ranks = f" on each of {plan.world_size:,} ranks" if plan.world_size > 1 else ""
-    most = f"The largest batch that fits is {largest:,}." if largest else "Not even one sample fits."
-    return (
-        f"A step takes {bytes_text(need)}{ranks} and {fits_text(need, have, plan.margin)}: "
-        f"{plan.device.name} has {bytes_text(have)} ({plan.device.source}). "
-        f"{most} The global batch is {plan.global_batch:,}."
+    most = f"The largest batch that fits is {largest:,}" if largest else "Not even one sample fits"
+    return Said(
+        f"{bytes_text(need)} for a training step{ranks}",
+        f"On {plan.device.name}, which has {bytes_text(have)}, it {fits_text(need, have, plan.margin)}. "
+        f"{most}; the global batch is {plan.global_batch:,}.",
+        f"Memory of {plan.device.name}: {plan.device.source}. The margin is what an allocator may hold beyond the "
+        "step's own bytes: measured in lesson 10 for a host, assumed for a GPU.",
     )
 
 # %% ../../nbs/views/10_memory.ipynb #36d2dda4
@@ -163,21 +170,40 @@ _PARTS = (("params", "weights", COLORS["update"]), ("optimizer", "optimizer", CO
           ("grads", "gradients", COLORS["backward"]), ("activations", "activations", COLORS["forward"]),
           ("rest", "temporary, batch, buffers", COLORS["other"]))
 
+def bytes_axis(
+    most:float,   # bytes that it must hold
+    words:str,    # what it shows, without the unit
+    left:float,   # pixels, where bars begin
+    width:float,  # pixels
+) -> BarAxis:
+    "An axis in bytes, with ticks in MiB, GiB or TiB; its end changes seldom."
+    unit = max((u for u in (2**20, 2**30, 2**40) if u <= most), default=2**20)
+    end, name = nice_limit(most / unit), {2**20: "MiB", 2**30: "GiB", 2**40: "TiB"}[unit]
+    ticks = tuple(unit * value for value in Axis("", 0, end).marks(6))
+    return BarAxis(Axis(f"{words} ({name})", 0, unit * end, ticks=ticks, readout=_Ticks(unit)), left, width)
+
+@dataclass(frozen=True)
+class _Ticks:
+    "Bytes as a number of units; equal where the unit is, as a scale has to be."
+    unit:int
+
+    def __call__(self, count: float) -> str: return f"{count / self.unit:,g}"
+
 def draw_footprint(
     footprint:Footprint,  # of one rank
     device:Device,        # to hold it
 ) -> Svg:
-    "A bar of what the step takes, part by part, in the frame of the device."
-    drawing, per_byte = Svg(700, 150, "memory of a training step"), 640 / max(footprint.total, device.memory_bytes)
-    left, parts = 0.0, footprint.parts()
-    for row, (name, words, color) in enumerate(_PARTS):
-        width, x, y = per_byte * parts[name], 350 * (row % 2), 76 + 22 * (row // 2)
-        drawing.box(left, 24, width, 34, color)
-        left += width
-        drawing.box(x, y, 12, 12, color).text(x + 18, y + 11, f"{words}: {bytes_text(parts[name])}")
-    edge = per_byte * device.memory_bytes
-    drawing.box(0, 20, edge, 42, COLORS["wait"], hollow=True)
-    return drawing.text(min(edge, 640), 14, f"{device.name}: {bytes_text(device.memory_bytes)}", anchor="end", size=11)
+    "A bar of what the step takes, part by part, and a line where the device's memory ends."
+    bars = bytes_axis(max(footprint.total, device.memory_bytes), "bytes of a rank at the busiest moment", 10, 660)
+    drawing, parts = Svg(700, 168, "memory of a training step", scale=bars), footprint.parts()
+    pieces = [Part(words, color, parts[name]) for name, words, color in _PARTS]
+    bars.bar(drawing, 26, 40, pieces, bytes_text, hollow=True)
+    edge = bars.place(device.memory_bytes)
+    drawing.box(edge - 1, 20, 2, 52, COLORS["wait"], hover=f"{device.name}: {bytes_text(device.memory_bytes)}")
+    anchor = "end" if edge > 350 else "start"
+    drawing.text(edge, 14, f"{device.name}: {bytes_text(device.memory_bytes)}", anchor)
+    sizes = [(f"{words}: {bytes_text(parts[name])}", color) for name, words, color in _PARTS]
+    return draw_key(bars.draw(drawing, 78), 130, sizes, 10)
 
 # %% ../../nbs/views/10_memory.ipynb #abc57f4c
 def measure_plan(
@@ -205,21 +231,39 @@ def measure_plan(
 def _controls() -> dict[str, ipywidgets.Widget]:
     devices = {device.name: device for device in (this_device(), *DEVICES.values())}
     return dict(
-        model=choose("model", PANEL_MODELS.keys(), "ResNet-18, 224 px"),
+        model=choose("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
+        batch_size=slider("batch (samples)", [2**i for i in range(15)], 64),
+        device=choose("device of each rank", devices, DEVICES["T4 16 GB"]),
+        checkpointing=checkbox("checkpoint the activations"),
         precision=choose("precision", ("fp32", "bf16", "fp16"), "fp32"),
         optimizer=choose("optimizer", OPTIMIZERS.keys(), "adam"),
-        batch_size=slider("batch (samples)", [2**i for i in range(15)], 64),
         accumulation=slider("micro-batches", [2**i for i in range(9)], 1),
-        checkpointing=checkbox("checkpoint the activations"),
         sharding_stage=choose("sharding", SHARDING, 0),
-        world_size=slider("world size (ranks)", [2**i for i in range(11)], 1),
-        device=choose("device of each rank", devices, DEVICES["T4 16 GB"]))
+        world_size=slider("world size (ranks)", [2**i for i in range(11)], 1))
+
+def panel_code(
+    model:str,        # one of `PANEL_MODELS`
+    batch_size:int,
+    **options:Any,    # of `estimate`
+) -> str:
+    "The bytes of one rank as a call of `estimate`."
+    make, shape = PANEL_MODELS[model]
+    known = make in (GluonCNN, resnet18, resnet50)
+    imported = f"mlinfra.models import {make.__name__}" if known else "mlinfra.views.memory import PANEL_MODELS"
+    built = f"{make.__name__}()" if known else f"PANEL_MODELS[{model!r}][0]()"
+    said = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return "\n".join(["import torch", "from mlinfra.memory import estimate", f"from {imported}", "",
+                      f"with torch.device('meta'): model = {built}  # shapes, and no memory",
+                      f"estimate(model, {batch_size}, {shape}, {said}).total"])
+
+def _code(model: str, batch_size: int, device: Device, **options: Any) -> str:
+    return panel_code(model, batch_size, **options)
 
 def memory_panel() -> ipywidgets.VBox:
     "A panel: a `MemoryPlan`'s parts -> what a step takes, whether it fits, the largest batch that does."
     controls = _controls()
 
-    def update(**values: Any) -> tuple[str, Svg]:
+    def update(**values: Any) -> tuple[Said, Svg]:
         plan = MemoryPlan(**values)
         return describe_plan(plan), draw_footprint(plan.footprint(), plan.device)
 
@@ -228,7 +272,7 @@ def memory_panel() -> ipywidgets.VBox:
         plan = MemoryPlan(**{name: control.value for name, control in controls.items()})
         return measure_plan(plan, min(2e9, free_bytes(pick_device()) / 2))
 
-    button = RunButton(work, str, "Measure a step here")
-    box = panel(controls, update, "memory", [button.widget])
-    box.button, box.controls = button, controls
+    button, folded = RunButton(work, str, "Measure a step here"), list(controls)[4:]
+    box = panel(controls, update, "memory", [button.widget], "Does a training step fit into memory?", folded, _code)
+    box.button = button
     return box

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..engine.widgets import COLORS, Svg, axes, bytes_text, label, panel, slider
+from ..engine.charts import nice_limit
+from ..engine.widgets import COLORS, Said, Svg, axes, bytes_text, label, panel, slider
 from ..models import GluonCNN, conv_side, layer_table
 
 # %% auto #0
 __all__ = ['draw_layers', 'draw_windows', 'draw_shapes', 'draw_shares', 'draw_ceilings', 'plot_gradients', 'plot_losses',
-           'draw_blocks', 'layers_panel']
+           'draw_blocks', 'layers_panel', 'describe_layers']
 
 # %% ../../nbs/views/03_models.ipynb #8b477f06
 if TYPE_CHECKING:
@@ -28,21 +29,26 @@ def draw_layers(
 ) -> Svg:
     "Parameters, FLOPs and activations of each layer as bars, each with its number."
     shown = table[table.kind != "Flatten"]  # it moves nothing
-    drawing = Svg(740, 30 + 22 * len(shown), "what each layer costs")
-    _bars(drawing, 150, "parameters", shown.parameters, COLORS["update"], _count)
-    _bars(drawing, 350, "FLOPs, forward", shown.flops, COLORS["forward"], _count)
-    _bars(drawing, 550, "activations", shown.activation_bytes, COLORS["read"], bytes_text)
-    for row, (kind, layer) in enumerate(zip(shown.kind, shown.layer)):
-        drawing.text(0, 37 + 22 * row, f"{kind} {layer}", size=11)
+    names = [f"{kind} {layer}".strip() for kind, layer in zip(shown.kind, shown.layer)]
+    columns = (("parameters", shown.parameters, COLORS["update"], _count),
+               ("FLOPs, forward", shown.flops, COLORS["forward"], _count),
+               ("activations", shown.activation_bytes, COLORS["read"], bytes_text))
+    limits = [nice_limit(max(values.max(), 1)) for _, values, _, _ in columns]
+    drawing = Svg(740, 30 + 22 * len(shown), "what each layer costs", ("layers", *limits))
+    for place, column in enumerate(columns): _bars(drawing, 150 + 200 * place, names, *column, limits[place])
+    for row, name in enumerate(names): drawing.text(0, 37 + 22 * row, name, size=11)
     return drawing
 
-def _bars(drawing: Svg, left: float, words: str, values: pd.Series, color: str, readout: Callable) -> None:
-    "A column of bars, the longest 100 pixels, each with its number."
+def _bars(
+    drawing: Svg, left: float, names: Sequence[str], words: str, values: pd.Series, color: str, readout: Callable,
+    limit: float,
+) -> None:
+    "A column of bars, each with its number; `limit` is 100 pixels."
     drawing.text(left, 14, words)
-    for row, value in enumerate(values):
-        wide = 100 * value / max(values.max(), 1)
-        drawing.box(left, 24 + 22 * row, wide, 16, color)
-        drawing.text(left + wide + 4, 37 + 22 * row, readout(value), size=10)
+    for row, (name, value) in enumerate(zip(names, values)):
+        wide = 100 * value / limit
+        drawing.box(left, 24 + 22 * row, wide, 16, color, hover=f"{name}: {readout(value)} ({words})")
+        drawing.text(left + wide + 4, 37 + 22 * row, readout(value), size=11)
 
 def _count(value: float) -> str:
     "A number of parameters or FLOPs, in words from a million on."
@@ -184,14 +190,29 @@ def layers_panel() -> ipywidgets.VBox:
         hidden=slider("dense (units)", [16, 64, 128, 256, 512, 1024, 2048, 4096], 512),
         batch_size=slider("batch (samples)", [1, 16, 64, 128, 256, 1024, 60_000], 64))
 
-    def update(first: int, second: int, hidden: int, batch_size: int) -> tuple[str, Svg]:
+    def update(first: int, second: int, hidden: int, batch_size: int) -> tuple[Said, Svg]:
         table = _cnn_table(first, second, hidden, batch_size)
-        total = table[["parameters", "flops", "activation_bytes"]].sum()
-        words = (f"{total.parameters:,} parameters, {_count(total.flops)} FLOPs forward, "
-                 f"{bytes_text(total.activation_bytes)} of activations for a batch of {batch_size:,}.")
-        return words, draw_layers(table)
+        return describe_layers(table, batch_size), draw_layers(table)
 
-    return panel(controls, update, "layers")
+    return panel(controls, update, "layers", title="How much memory and arithmetic does this network need?",
+                 code=_layers_code)
+
+def describe_layers(
+    table:pd.DataFrame,  # from `layer_table`
+    batch_size:int,      # samples
+) -> Said:
+    "The three totals, and where most of the parameters are."
+    total, largest = table[["parameters", "flops", "activation_bytes"]].sum(), table.loc[table.parameters.idxmax()]
+    share = f"{largest.parameters / total.parameters:.0%} of them are in {largest.kind} {largest.layer}."
+    return Said(f"{total.parameters:,} parameters",
+                f"{share} A batch of {batch_size:,} takes {_count(total.flops)} FLOPs forward and makes "
+                f"{bytes_text(total.activation_bytes)} of activations.")
+
+def _layers_code(first: int, second: int, hidden: int, batch_size: int) -> str:
+    return "\n".join(["from mlinfra.models import GluonCNN, layer_table", "",
+                      f"model = GluonCNN(channels=({first}, {second}), hidden={hidden})",
+                      f"table = layer_table(model, (1, 28, 28), batch_size={batch_size})",
+                      "int(table.parameters.sum())"])
 
 @functools.cache  # a slider passes the same places again and again
 def _cnn_table(first: int, second: int, hidden: int, batch_size: int) -> pd.DataFrame:

@@ -4,21 +4,23 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..engine.bars import BarAxis, draw_key, paint
+from ..engine.charts import Axis, nice_limit
 from ..engine.checks import one_of, positive_float, positive_int
 from ..engine.pipeline_runs import (PipelineRun, PipelineTask, first_stage_trains_weights, run_pipelines,
                                           sleeping_example)
 from ..engine.timeline import (BACKWARD, FORWARD, INPUTS, WEIGHTS, Operation,
                                      OperationKind, StageTimes, TimedOperation, Timeline)
-from ..engine.widgets import (COLORS, RunButton, Svg, axes, choose, count_text, duration_text, label, panel,
-                                    slider,
-                                    widgets_library)
-from ..pipeline import SCHEDULES, schedule, simulate_schedule
+from ..engine.widgets import (COLORS, RunButton, Said, Svg, axes, choose, count_text, duration_text, label,
+                                    labelled, panel, slider, widgets_library)
+from ..pipeline import SCHEDULES, SEVERAL_STAGES, schedule, simulate_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import ipywidgets
     from matplotlib.axes import Axes
@@ -29,9 +31,9 @@ __all__ = ['MOST_RANKS', 'MOST_SECONDS', 'draw_schedule', 'plot_runs', 'Pipeline
 # %% ../../nbs/views/13_pipeline.ipynb #ac488d9a
 _COLOR = {FORWARD: COLORS["forward"], BACKWARD: COLORS["backward"],
           INPUTS: COLORS["backward"], WEIGHTS: COLORS["update"]}
+_SHORT = {FORWARD: "forward", BACKWARD: "backward", INPUTS: "inputs", WEIGHTS: "weights"}
 _WORDS = {FORWARD: "forward", BACKWARD: "backward",
           INPUTS: "backward, inputs only", WEIGHTS: "backward, weights only"}
-_LEFT, _WIDTH = 54, 640  # pixels: where time begins, and of all of it
 
 def _used(timeline: Timeline) -> list[OperationKind]:
     "The kinds that occur."
@@ -40,35 +42,80 @@ def _used(timeline: Timeline) -> list[OperationKind]:
 
 def draw_schedule(
     timeline:Timeline,
-    height:float=22,  # pixels of a rank's row
+    height:float=22,               # pixels of a rank's row
+    measured:Timeline|None=None,   # the same run here, in the same unit; drawn under the other
+    moment:float|None=None,        # what comes later is left out; None: nothing
+    axis:Axis|None=None,           # of time; None: it ends with the timeline
 ) -> Svg:
     "A row for each rank, a box for each operation with its micro-batch; a rank's later stages have a dark foot."
-    timeline, ranks, height = timeline.from_zero(), timeline.world_size, positive_float("height", height)
-    drawing = Svg(700, (ranks + 1) * (height + 4) + 18, "what each rank does")
-    for rank in range(ranks): drawing.text(0, rank * (height + 4) + 0.7 * height, f"rank {rank}", size=11)
-    for event in timeline.events: _draw_operation(drawing, event, timeline, height)
-    return _legend(drawing, timeline, ranks * (height + 4) + 6)
+    timeline, height = timeline.from_zero(), positive_float("height", height)
+    axis, rows = axis or Axis("time", 0, timeline.seconds), _Rows(height, 2 if measured else 1)
+    bars = BarAxis(axis, 54, 600)
+    foot = rows.top(timeline.world_size)
+    drawing = Svg(740, foot + 58, "what each rank does", scale=(axis, height))
+    for rank in range(timeline.world_size): drawing.text(0, rows.top(rank) + 0.7 * height, f"rank {rank}", size=11)
+    _draw_events(drawing, timeline, bars, rows, moment, hollow=True)
+    if measured: _draw_events(drawing, measured.from_zero(), bars, _Rows(height, 2, height + 2), moment, hollow=False)
+    if moment is not None: _draw_moment(drawing, timeline, bars, rows, moment)
+    bars.draw(drawing, foot)
+    return _legend(drawing, timeline, foot + 40)
 
-def _draw_operation(drawing: Svg, event: TimedOperation, timeline: Timeline, height: float) -> None:
-    scale, operation = _WIDTH / timeline.seconds, event.operation
-    x, y, width = _LEFT + event.start * scale, event.rank * (height + 4), event.seconds * scale
-    shown = max(width - 0.8, 0.4)  # a thin line of background between neighbours
-    drawing.box(x, y, shown, height, _COLOR[operation.kind])
-    if operation.stage >= timeline.world_size: drawing.box(x, y + height - 4, shown, 4, "#222222")
-    if width <= 9: return
-    light = operation.kind in (BACKWARD, INPUTS)
-    drawing.text(x + shown / 2, y + 0.7 * height, str(operation.micro_batch), anchor="middle",
-                 size=9 if width < 14 else 10, color="#222" if light else "white")
+@dataclass(frozen=True)
+class _Rows:
+    "Where the rows of boxes are."
+    height:float       # pixels of a row
+    each:int           # rows of a rank
+    shift:float=0.0    # pixels that these rows stand lower
+
+    def top(self, rank: int) -> float: return 1 + rank * self.each * (self.height + 4) + self.shift
+
+def _draw_events(
+    drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, moment: float | None, hollow: bool,
+) -> None:
+    for event in timeline.events:
+        if moment is not None and event.start >= moment: continue
+        end = event.end if moment is None else min(event.end, moment)
+        x, y = bars.place(event.start), rows.top(event.rank)
+        width = max(bars.place(end) - x - 0.8, 0.4)  # a thin line of background between neighbours
+        _draw_operation(drawing, event.operation, (x, y, width, rows.height), hollow, _event_text(event, hollow))
+        if event.operation.stage >= timeline.world_size: drawing.box(x, y + rows.height - 4, width, 4, "currentColor")
+
+def _event_text(event: TimedOperation, hollow: bool) -> str:
+    "An operation for those who point at it."
+    what = f"{_WORDS[event.operation.kind]} of micro-batch {event.operation.micro_batch}, stage {event.operation.stage}"
+    return f"{'' if hollow else 'measured: '}{what}: {event.start:.4g} to {event.end:.4g}"
+
+def _draw_operation(
+    drawing: Svg, operation: Operation, place: tuple[float, float, float, float], hollow: bool, hover: str,
+) -> None:
+    x, y, width, height = place
+    look, light = paint(_COLOR[operation.kind], hollow), operation.kind in (BACKWARD, INPUTS)
+    drawing.shape(f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"', look, hover)
+    if width < 7 * len(str(operation.micro_batch)): return
+    ink = "currentColor" if hollow else "#222" if light else "white"
+    drawing.text(x + width / 2, y + 0.7 * height, str(operation.micro_batch), "middle", 11, ink)
+
+def _draw_moment(drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, moment: float) -> None:
+    "A line at the moment, and beside it what each rank is at."
+    x = bars.place(moment)
+    drawing.line(x, 0, x, rows.top(timeline.world_size), COLORS["wait"])
+    for rank in range(timeline.world_size):
+        words = _doing(timeline.of(rank), moment)
+        drawing.text(662, rows.top(rank) + 0.7 * rows.height, words, size=11, color=COLORS["wait"])
+
+def _doing(events: Sequence[TimedOperation], moment: float) -> str:
+    "What a rank is at."
+    now = next((e.operation for e in events if e.start < moment <= e.end), None)
+    if now: return f"{_SHORT[now.kind]} {now.micro_batch}"
+    return "waits" if any(e.start >= moment for e in events) else "has finished"
 
 def _legend(drawing: Svg, timeline: Timeline, y: float) -> Svg:
     "The kinds that occur, in words."
-    used = _used(timeline)
-    for column, kind in enumerate(used):
-        drawing.box(_LEFT + 165 * column, y, 12, 12, _COLOR[kind])
-        drawing.text(_LEFT + 18 + 165 * column, y + 11, _WORDS[kind], size=11)
-    if timeline.last_stage >= timeline.world_size:
-        drawing.text(_LEFT + 165 * len(used), y + 11, "dark foot: a later stage", size=11)
-    return drawing
+    entries = [(_WORDS[kind], _COLOR[kind]) for kind in _used(timeline)]
+    draw_key(drawing, y, entries, 54)
+    if timeline.last_stage < timeline.world_size: return drawing
+    x = 54 + sum(34 + 6.3 * len(words) for words, _ in entries)
+    return drawing.text(x, y + 10, "dark foot: a later stage", size=11)
 
 # %% ../../nbs/views/13_pipeline.ipynb #f2f92221
 def plot_runs(
@@ -138,15 +185,28 @@ class PipelineSetup:
         task = PipelineTask(example, bounds, self.schedule, operations, "hand" if by_hand else "torch", repeats)
         return task, simulate_schedule(operations, times)
 
-    def describe(self) -> str:
-        "Length, bubble and memory, in words."
+    def describe(self) -> Said:
+        "Bubble, length and memory, in words."
         timeline = self.timeline()
         work = self.micro_batches * (1 + self.backward) * (self.world_size - 1 + self.slow)
         parts, ranks = _parts_text(self.micro_batches), count_text(self.world_size, "rank")
-        return (f"{timeline.seconds:,.4g} units of time for {parts} on {ranks}, "
-                f"{work / timeline.seconds:.2f} times as fast as one rank. "
-                f"Ranks are idle for {timeline.bubble:.1%} of their time. Rank 0 keeps the activations of at most "
-                f"{timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(self.world_size - 1):g}.")
+        return Said(
+            f"{timeline.bubble:.1%} of the ranks' time is idle",
+            f"{parts} take {timeline.seconds:,.4g} units of time on {ranks}, {work / timeline.seconds:.2f} times as "
+            f"fast as on one; a unit is a rank's forward of one micro-batch. Rank 0 keeps the activations of at most "
+            f"{timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(self.world_size - 1):g}.",
+            "Schedules: GPipe (Huang and others 2019), 1F1B (Narayanan and others 2019), interleaved 1F1B (Narayanan "
+            "and others 2021), zero-bubble (Qi and others 2023).")
+
+    def code(self) -> str:
+        "The idle share as a call."
+        name, ranks, parts, each = self.schedule, self.world_size, self.micro_batches, self.stages_per_rank
+        half = self.backward / each / 2
+        even = f"StageTimes.even({ranks * each}, {1 / each!r}, {half}, {half})"
+        times = even if self.slow == 1 else repr(self.times())
+        return "\n".join(["from mlinfra.engine.timeline import StageTimes",
+                          "from mlinfra.pipeline import schedule, simulate_schedule", "", f"times = {times}",
+                          f"simulate_schedule(schedule({name!r}, {ranks}, {parts}, {each}), times).bubble"])
 
 # %% ../../nbs/views/13_pipeline.ipynb #dd446d09
 MOST_RANKS = 4    # that the panel starts
@@ -181,23 +241,76 @@ def _describe_run(run: PipelineRun, predicted: Timeline) -> str:
             f"measured {duration_text(run.timeline.seconds)}, predicted {duration_text(predicted.seconds)}; "
             f"idle {run.timeline.bubble:.1%}, predicted {predicted.bubble:.1%}")
 
+# %% ../../nbs/views/13_pipeline.ipynb #0e07c491
+_UNIT = 0.01  # seconds of a rank's forward, where the panel runs a setup
+
 def pipeline_panel() -> ipywidgets.VBox:
     "A panel: a setup's parts -> what each rank does when, the bubble, the activations kept; and a button to run it."
-    controls, real = _controls(), widgets_library().HTML()
+    return _PipelinePanel().box
 
-    def update(**values: Any) -> tuple[str, Svg]:
+class _Player:
+    "A slider over the units of time, and Play and Pause that move it; at its end the schedule is whole."
+    def __init__(self):
+        w = widgets_library()
+        self.slider = labelled("IntSlider", "moment (units of time)", min=0, max=1, value=1)
+        self.play = w.Play(min=0, max=1, value=1, show_repeat=False, tooltip="play or pause")
+        w.link((self.play, "value"), (self.slider, "value"))
+        self.widget = w.HBox([self.slider, self.play])
+
+    def rewind(self, units: float) -> None:
+        "To the end of a schedule of so many units, in which playing takes about ten seconds."
+        end = max(1, math.ceil(units - 1e-9))
+        self.play.playing = False
+        self.play.interval = min(max(10_000 // end, 60), 400)  # milliseconds
+        self.slider.max = self.play.max = end
+        self.slider.value = end
+
+    @property
+    def moment(self) -> float | None:
+        "Units from the start; None at the end."
+        return None if self.slider.value == self.slider.max else float(self.slider.value)
+
+class _PipelinePanel:
+    "The panel's controls, its player, and what was measured."
+    def __init__(self):
+        self.measured: dict[PipelineSetup, Timeline] = {}  # in units
+        self.setup, self.player = None, _Player()
+        button, more = RunButton(self.work, self.done, "Run it here"), ["stages_per_rank", "backward", "slow"]
+        self.box = panel(_controls(), self.update, "pipeline", [self.player.widget, button.widget],
+                         "How long do the ranks of a pipeline stand idle?", more,
+                         lambda **values: PipelineSetup(**values).code())
+        self.player.slider.observe(self.box.refresh, names="value")
+        self.box.button, self.box.player = button, self.player
+
+    def update(self, **values: Any) -> tuple[Said, Svg]:
+        "Words and picture; another setup is shown whole."
         setup = PipelineSetup(**values)
-        return setup.describe(), draw_schedule(setup.timeline())
+        _check_stages(setup)
+        timeline, real = setup.timeline(), self.measured.get(setup)
+        if setup != self.setup:
+            self.setup = setup
+            self.player.rewind(timeline.seconds)
+        most = max(timeline.seconds, real.seconds if real else 0)
+        axis = Axis("time (units: a rank's forward of one micro-batch)", 0, nice_limit(most))
+        return setup.describe(), draw_schedule(timeline, 22, real, self.player.moment, axis)
 
-    def work(job: Any) -> tuple[PipelineRun, Timeline]:
-        values = {name: control.value for name, control in controls.items()}
-        return run_setup(PipelineSetup(**values), report=job.report)
+    def work(self, job: Any) -> tuple[PipelineRun, Timeline]:
+        "Run what the controls say; they stay as they are."
+        setup = PipelineSetup(**{name: control.value for name, control in self.box.controls.items()})
+        run, predicted = run_setup(setup, _UNIT, job.report)
+        self.measured[setup] = _in_units(run.timeline)
+        return run, predicted
 
-    def done(found: tuple[PipelineRun, Timeline]) -> str:
-        real.value = str(draw_schedule(found[0].timeline))
-        return _describe_run(*found)
+    def done(self, found: tuple[PipelineRun, Timeline]) -> str:
+        self.box.refresh()
+        return f"{_describe_run(*found)}. A unit was {duration_text(_UNIT)}."
 
-    button = RunButton(work, done, "Run it here")
-    box = panel(controls, update, "pipeline", [button.widget, real])
-    box.controls, box.button = controls, button
-    return box
+def _in_units(timeline: Timeline) -> Timeline:
+    "What was recorded in seconds."
+    return Timeline(tuple(replace(e, start=e.start / _UNIT, end=e.end / _UNIT) for e in timeline.events))
+
+def _check_stages(setup: PipelineSetup) -> None:
+    "ValueError in the panel's words where the schedule does not divide a rank's part or the batch so."
+    if setup.stages_per_rank > 1 and setup.schedule not in SEVERAL_STAGES:
+        raise ValueError(f"{setup.schedule} has one stage on a rank, not {setup.stages_per_rank}: choose one stage, or "
+                         f"one of {', '.join(SEVERAL_STAGES)}")

@@ -3,17 +3,21 @@
 # %% ../../nbs/views/15_planner.ipynb #15e00003
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..engine.bars import BarAxis, Part, draw_key
 from ..engine.clusters import ACCELERATORS, cluster
 from ..engine.hardware import NODE_LINKS
-from ..engine.widgets import COLORS, Svg, axes, bytes_text, choose, duration_text, label, panel, slider
-from ..planner import JOBS, PricedConfig, Recommendation, recommend
+from ..engine.widgets import COLORS, Said, Svg, axes, bytes_text, choose, duration_text, label, panel, slider
+from ..planner import JOBS, MARGIN, PricedConfig, Recommendation, recommend
+from .memory import bytes_axis
+from .tensor_parallel import seconds_axis
 
 # %% auto #0
-__all__ = ['plot_published', 'draw_recommendation', 'planner_panel']
+__all__ = ['plot_published', 'draw_recommendation', 'describe_recommendation', 'planner_panel']
 
 # %% ../../nbs/views/15_planner.ipynb #15e00004
 if TYPE_CHECKING:
@@ -55,61 +59,80 @@ _SECONDS = (_Part("compute", "matrix products", "compute"), _Part("traffic", "me
             _Part("tensor", "tensor messages", "copy"), _Part("bubble", "bubble", "other"),
             _Part("data", "gradients", "wait"), _Part("update", "update", "update"))
 
-def _draw_key(drawing: Svg, y: float, parts: Sequence[_Part]) -> None:
-    "What the colours mean."
-    for i, part in enumerate(parts):
-        drawing.box(116 * i, y, 10, 10, COLORS[part.color]).text(116 * i + 14, y + 9, part.words, size=11)
+def _parts(values: object, fields: Sequence[_Part]) -> list[Part]:
+    "What a bar is made of."
+    return [Part(field.words, COLORS[field.color], getattr(values, field.field)) for field in fields]
 
-def _draw_bar(drawing: Svg, y: float, height: float, values: object, parts: Sequence[_Part], scale: float) -> None:
-    "The parts beside one another."
-    left = 0.0
-    for part in parts:
-        width = scale * getattr(values, part.field)
-        drawing.box(left, y, width, height, COLORS[part.color])
-        left += width
+def _key(fields: Sequence[_Part]) -> list[tuple[str, str]]:
+    return [(field.words, COLORS[field.color]) for field in fields]
 
-def _draw_memory(drawing: Svg, one: PricedConfig) -> None:
-    "The bytes of a device in the frame of what it has."
-    held, room = one.memory.total, one.cluster.usable_bytes
-    scale = 690 / max(held, room)
-    _draw_bar(drawing, 22, 30, one.memory, _BYTES, scale)
-    drawing.box(0, 18, scale * room, 38, COLORS["wait"], hollow=True)
-    said = f"a device: {bytes_text(held)}; the frame is {bytes_text(room)} of {one.cluster.device}"
-    drawing.text(0, 12, said, size=11)
-    _draw_key(drawing, 64, _BYTES)
+def _draw_memory(drawing: Svg, one: PricedConfig, bars: BarAxis) -> None:
+    "The bytes of a device, and a line where what it has ends."
+    room = one.cluster.usable_bytes
+    bars.bar(drawing, 22, 30, _parts(one.memory, _BYTES), bytes_text, hollow=True)
+    limit = f"{bytes_text(room)}, usable of {one.cluster.device}"
+    drawing.box(bars.place(room) - 1, 17, 2, 40, COLORS["wait"], hover=limit)
+    drawing.text(10, 12, f"a device holds {bytes_text(one.memory.total)}; the line is at {limit}")
+    draw_key(bars.draw(drawing, 62), 102, _key(_BYTES), 10)
 
 def draw_recommendation(
     found:Recommendation,
 ) -> Svg:
     "The memory of the best configuration, or of the least where nothing fits, and the five best by time."
     shown = ([found.best] if found.best else []) + list(found.alternatives)[:4]
-    height = 100 + 44 * len(shown) + 20 * bool(shown)
-    drawing = Svg(700, height, "memory of a device, and seconds of a step")
     least = min(found.tried, key=lambda one: one.memory.total, default=None)
-    if least is None: return drawing
-    _draw_memory(drawing, found.best or least)
+    if least is None: return Svg(700, 20, "nothing divides").text(0, 14, "No sizes divide the batch and the model.")
+    one = found.best or least
+    bytes_bars = bytes_axis(max(one.memory.total, one.cluster.usable_bytes), "bytes of a device", 10, 660)
+    time_bars = seconds_axis(max(other.seconds for other in shown), "a step", 10, 660) if shown else None
+    height = 132 + (44 * len(shown) + 80 if shown else 0)
+    drawing = Svg(700, height, "memory of a device, and seconds of a step", scale=(bytes_bars, time_bars, len(shown)))
+    _draw_memory(drawing, one, bytes_bars)
+    rule = f"▶ the simplest of those that are at most {MARGIN - 1:.0%} slower than the fastest"
+    if shown: drawing.text(10, 146, rule)
     for row, one in enumerate(shown):
-        y = 92 + 44 * row
-        said = f"{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}, {bytes_text(one.memory.total)}"
-        drawing.text(0, y + 12, said, size=11)
-        _draw_bar(drawing, y + 18, 14, one.step, _SECONDS, 690 / max(other.seconds for other in shown))
-    if shown: _draw_key(drawing, 96 + 44 * len(shown), _SECONDS)
+        y = 154 + 44 * row
+        said = f"{'▶ ' if one is found.best else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
+        drawing.text(10, y + 12, f"{said}, {bytes_text(one.memory.total)}", size=11)
+        time_bars.bar(drawing, y + 18, 16, _parts(one.step, _SECONDS), duration_text, hollow=True)
+    if shown: draw_key(time_bars.draw(drawing, 156 + 44 * len(shown)), 194 + 44 * len(shown), _key(_SECONDS), 10)
     return drawing
+
+def describe_recommendation(
+    found:Recommendation,
+) -> Said:
+    "The answer and its first reason; the other reasons are folded."
+    sentences = re.split(r"(?<=[.]) ", found.summary)
+    others = "Step and memory are predicted, with constants fitted on published runs in the lesson."
+    if found.best is None:
+        first = " ".join(sentences[1:3])
+        return Said(sentences[0].rstrip("."), first, " ".join([*sentences[3:], others]))
+    one = found.best
+    said = (f"Divide it as {one.config}: MFU {one.mfu:.0%}, {bytes_text(one.memory.total)} of "
+            f"{bytes_text(one.cluster.usable_bytes)} on each device.")
+    return Said(f"{duration_text(one.seconds)} a step", f"{said} {sentences[1]}", " ".join([*sentences[2:], others]))
 
 # %% ../../nbs/views/15_planner.ipynb #6fcec172
 def planner_panel() -> ipywidgets.VBox:
     "A panel: a job and machines -> the recommended configuration, why, its memory, and the five best."
     controls = dict(
         job=choose("job", list(JOBS), "LLaMA-like, 70B"), device=choose("device", ACCELERATORS, "A100 80 GB"),
-        global_batch=slider("batch (samples)", [2**i for i in range(3, 14)], 1024),
         num_nodes=slider("nodes", [2**i for i in range(12)], 8),
+        global_batch=slider("batch (samples)", [2**i for i in range(3, 14)], 1024),
         devices_per_node=slider("devices in a node", (1, 2, 4, 8, 16), 8),
         inter_node=choose("link between nodes", list(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"))
 
-    def update(job: str, global_batch: int, **machines: object) -> tuple[str, Svg]:
+    def update(job: str, global_batch: int, **machines: object) -> tuple[Said, Svg]:
         found = recommend(replace(JOBS[job], global_batch=global_batch), cluster(**machines))
-        return found.summary, draw_recommendation(found)
+        return describe_recommendation(found), draw_recommendation(found)
 
-    box = panel(controls, update, "planner")
-    box.controls = controls
-    return box
+    return panel(controls, update, "planner", title="How should a run be divided among GPUs?",
+                 more=["devices_per_node", "inter_node"], code=_planner_code)
+
+def _planner_code(job: str, global_batch: int, device: str, **machines: object) -> str:
+    said = ", ".join(f"{name}={value!r}" for name, value in machines.items())
+    return "\n".join([
+        "from dataclasses import replace", "from mlinfra.planner import JOBS, cluster, recommend", "",
+        f"job = replace(JOBS[{job!r}], global_batch={global_batch})",
+        f"found = recommend(job, cluster({device!r}, {said}))",
+        "found.best.seconds if found.best else found.summary"])

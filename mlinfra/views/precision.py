@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..engine.hardware import Roofline
-from ..engine.widgets import COLORS, Svg, axes, choose, label, panel, slider, widgets_library
+from ..engine.widgets import COLORS, Said, Svg, axes, choose, label, labelled, panel, slider
 from ..precision import FORMATS, Exponents, Format, GradientExponents
 
 # %% auto #0
@@ -26,26 +26,40 @@ if TYPE_CHECKING:
 def _no_nan(value: float) -> None:
     if math.isnan(value): raise ValueError("the value must be a number, got nan: NaN has no neighbours")
 
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+def _number(value: float, digits: int = 9) -> str:
+    "`value` as people write it: 70,000 and 0.1, but 6 × 10⁻⁸."
+    if not math.isfinite(value): return "infinity" if value > 0 else "-infinity"
+    if value % 1 == 0 and abs(value) < 1e7: return f"{value:,.0f}"
+    if 1e-4 <= abs(value) < 1e7:
+        return _short(f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{_short(mantissa)} × 10{str(int(exponent)).translate(_RAISED)}"
+
+def _short(decimal: str) -> str: return decimal.rstrip("0").rstrip(".") if "." in decimal else decimal
+
 def describe_value(
     format:Format,   # such as `FORMATS["fp16"]`
     value:float,     # any number but NaN
-) -> str:
+) -> Said:
     "What becomes of `value` in `format`."
     _no_nan(value)
-    stored = format.round(value)
+    stored, number = format.round(value), f"{_number(value)} becomes"
     if not math.isfinite(stored):
-        saturated = "a conversion that saturates gives its largest number"
-        becomes = f"NaN, for it has no infinity ({saturated})" if format.finite else "infinity"
-        return f"{value:.6g} overflows {format.name} and becomes {becomes}: the largest is {format.largest:.6g}."
+        becomes = "NaN" if format.finite else "infinity" if stored > 0 else "-infinity"
+        why = ", and it has no infinity: a conversion that saturates gives that largest number" if format.finite else ""
+        most = f"the largest is {_number(format.largest)}{why}"
+        return Said(f"{number} {becomes}", f"It overflows {format.name}: {most}.")
     if stored == 0 and value:
-        return (f"{value:.6g} underflows to 0 in {format.name}: its smallest number above 0 is {format.decode(1):.3g}, "
-                "and half of that or less is lost.")
+        return Said(f"{number} 0", f"It underflows {format.name}: its smallest number above 0 is "
+                                   f"{_number(format.decode(1), 3)}, and half of that or less is lost.")
     subnormal = 0 < abs(stored) < format.decode(2**format.mantissa_bits)
-    gap = f"the numbers around it are {format.spacing(stored):.3g} apart."
+    gap = f"the numbers around it are {_number(format.spacing(stored), 3)} apart."
     if subnormal: gap += " It is subnormal: the nearer to zero, the fewer digits."
-    if stored == value: return f"{value:.9g} is a number of {format.name}; {gap}"
-    error = abs(stored - value) / abs(value)
-    return f"{value:.9g} becomes {stored!r} in {format.name}, a relative error of {error:.2g}; {gap}"
+    if stored == value: return Said(f"{_number(value)} is exact", f"It is a number of {format.name}; {gap}")
+    error = _number(abs(stored - value) / abs(value), 2)
+    return Said(f"{number} {_number(stored)}", f"In {format.name} that is a relative error of {error}; {gap}")
 
 # %% ../../nbs/views/09_precision.ipynb #d04e4699
 def draw_value(
@@ -54,7 +68,7 @@ def draw_value(
 ) -> Svg:
     "The bits of `value` in `format`, its neighbours, and where it lies in the range of each format."
     _no_nan(value)
-    drawing = Svg(700, 250, f"{value:g} in {format.name}")
+    drawing = Svg(700, 296, f"{value:g} in {format.name}", scale=format.name)
     _draw_bits(drawing, format, format.encode(value))
     _draw_neighbours(drawing, format, value)
     _draw_ranges(drawing, format, value)
@@ -65,15 +79,22 @@ def _draw_bits(drawing: Svg, format: Format, code: int) -> None:
     width, left = min(30, 680 / format.bits), 10.0
     digits, first = f"{code:0{format.bits}b}", 1 + format.exponent_bits
     for i, digit in enumerate(digits):
-        color = COLORS["other"] if i == 0 else COLORS["forward"] if i < first else COLORS["update"]
+        name = "other" if i == 0 else "forward" if i < first else "update"
         x = left + i * width
-        drawing.box(x, 8, width - 2, 24, color).text(x + width / 2 - 1, 25, digit, "middle", color="white")
+        drawing.box(x, 8, width - 2, 24, COLORS[name], hover=_bit_text(format, i))
+        drawing.text(x + width / 2 - 1, 25, digit, "middle", color="white")
     field, mantissa = int(digits[1:first], 2), int(digits[first:], 2)
-    drawing.text(left, 48, "sign", size=10)
-    fields = ((1 + format.exponent_bits / 2, f"exponent {field}"),
-              (first + format.mantissa_bits / 2, f"mantissa {mantissa}"))
-    for x, words in fields:
-        drawing.text(left + width * x, 48, words, "middle", 10)
+    drawing.text(left, 50, "sign", size=11)
+    middle = max(left + width * (1 + format.exponent_bits / 2), 85)
+    drawing.text(middle, 50, f"exponent {field:,}", "middle", 11)
+    drawing.text(max(left + width * first + 4, middle + 55), 50, f"mantissa {mantissa:,}", size=11)
+
+def _bit_text(format: Format, place: int) -> str:
+    "What the bit at this place is for."
+    if place == 0: return "sign: 1 is minus"
+    left = format.exponent_bits - place
+    if left >= 0: return f"exponent: {2**left:,}; {format.bias} is taken from the sum"
+    return f"mantissa: 1/{2**-left:,} of the power of two"
 
 # %% ../../nbs/views/09_precision.ipynb #13b08f3c
 def _neighbours(format: Format, value: float, reach: int = 2) -> list[float]:
@@ -89,48 +110,59 @@ def _draw_neighbours(drawing: Svg, format: Format, value: float) -> None:
 
     def place(x: float) -> float: return 60 + 580 * min(max((x - low) / (high - low), -0.08), 1.08)
 
-    drawing.line(10, 92, 690, 92)
+    drawing.line(10, 104, 690, 104)
     digits = math.ceil((format.mantissa_bits + 1) * math.log10(2)) + 2
-    for x in numbers: drawing.line(place(x), 85, place(x), 99).text(place(x), 113, f"{x:.{digits}g}", "middle", 10)
+    for x in numbers: drawing.line(place(x), 97, place(x), 111).text(place(x), 126, _number(x, digits), "middle", 11)
     beyond = " →" if value > high else " ←" if value < low else ""  # it lies outside the picture
     x = place(value)
-    drawing.box(x - 2, 68, 4, 24, COLORS["read"]).text(min(max(x, 45), 645), 64, f"{value:.7g}{beyond}", "middle", 11)
+    drawing.text(x, 102, "▼", "middle", 16, COLORS["read"])
+    drawing.text(min(max(x, 55), 635), 84, f"{_number(value, 7)}{beyond}", "middle")
 
 def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
     "A bar for the range of each format, over powers of two from -152 to 130."
     def place(exponent: float) -> float: return 90 + 590 * (min(max(exponent, -152), 130) + 152) / 282
 
     for row, f in enumerate(FORMATS.values()):
-        y, normal = 132 + 16 * row, 1 - f.bias
+        y, normal = 144 + 18 * row, 1 - f.bias
         color = COLORS["forward"] if f == format else COLORS["other"]
         least, smallest_normal, most = place(normal - f.mantissa_bits), place(normal), place(math.log2(f.largest))
-        drawing.text(10, y + 10, f.name, size=11).box(smallest_normal, y, most - smallest_normal, 12, color)
-        drawing.box(least, y, smallest_normal - least, 12, color, hollow=True)
-    for power in (-150, -100, -50, 0, 50, 100): drawing.text(place(power), 242, f"2^{power}", "middle", 10)
+        ends = f"{_number(f.decode(2**f.mantissa_bits), 3)} to {_number(f.largest, 5)}"
+        drawing.text(10, y + 11, f.name)
+        drawing.box(smallest_normal, y, most - smallest_normal, 13, color, hover=f"{f.name}: all digits from {ends}")
+        drawing.box(least, y, smallest_normal - least, 13, color, hollow=True,
+                    hover=f"{f.name}: subnormal, fewer digits, down to {_number(f.decode(1), 3)}")
+    for power in (-150, -100, -50, 0, 50, 100):
+        drawing.text(place(power), 268, f"2^{power}", "middle", 11)
+    drawing.text(385, 288, "size of the number; dashed: subnormal numbers, with fewer digits", "middle", 11)
     if value:
         exponent = math.log2(abs(value)) if math.isfinite(value) else 130
-        drawing.box(place(exponent) - 1, 126, 2, 104, COLORS["read"])
+        drawing.box(place(exponent) - 1, 138, 2, 116, COLORS["read"], hover=_number(value))
 
 # %% ../../nbs/views/09_precision.ipynb #652c4bba
 def formats_panel() -> ipywidgets.VBox:
     "A panel: format and value, by exponent and mantissa or typed in -> bits, neighbours, error, overflow, underflow."
-    w = widgets_library()
-    typed = w.Text(placeholder="such as 0.1, then Enter", description="or a number", continuous_update=False,
-                   style={"description_width": "150px"}, layout=w.Layout(width="420px"))
+    typed = labelled("Text", "or type a number", placeholder="such as 0.1, then Enter", continuous_update=False)
     controls = dict(name=choose("format", FORMATS.keys(), "fp16"),
                     exponent=slider("exponent (power of 2)", range(-152, 131), -4),
                     mantissa=slider("mantissa (1 to 2)", [1 + i / 100 for i in range(100)], 1.6, "{:.2f}".format),
                     typed=typed)
 
-    def update(name: str, exponent: int, mantissa: float, typed: str) -> tuple[str, Svg]:
-        value = _typed_number(typed) if typed.strip() else math.ldexp(mantissa, exponent)
+    def update(name: str, exponent: int, mantissa: float, typed: str) -> tuple[Said, Svg]:
+        value = _chosen(exponent, mantissa, typed)
         return describe_value(FORMATS[name], value), draw_value(FORMATS[name], value)
 
-    box = panel(controls, update, "formats")
     def empty(_change: object) -> None: typed.value = ""
     for name in ("exponent", "mantissa"): controls[name].observe(empty, names="value")
-    box.controls = controls
-    return box
+    return panel(controls, update, "formats", title="What does a number become in so few bits?", code=_formats_code)
+
+def _formats_code(name: str, exponent: int, mantissa: float, typed: str) -> str:
+    value = _chosen(exponent, mantissa, typed)
+    written = repr(value) if math.isfinite(value) else f'float("{value}")'
+    return f"from mlinfra.precision import FORMATS\n\nFORMATS[{name!r}].round({written})"
+
+def _chosen(exponent: int, mantissa: float, typed: str) -> float:
+    "The number that was typed, or else the sliders'."
+    return _typed_number(typed) if typed.strip() else math.ldexp(mantissa, exponent)
 
 def _typed_number(text: str) -> float:
     "The number that was typed; ValueError says what would be one."

@@ -7,17 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..engine.bars import BarAxis, Part, draw_key
 from ..engine.hardware import NETWORKS
 from ..engine.holdings import Held
 from ..engine.measure import median
 from ..engine.offload import Offload
 from ..engine.ranks import run_ranks
-from ..engine.widgets import (COLORS, Job, RunButton, Svg, axes, bytes_text, choose, duration_text, label, panel,
-                                    slider)
+from ..engine.widgets import (COLORS, Job, RunButton, Said, Svg, axes, bytes_text, choose, duration_text, label,
+                                    panel, slider)
 from ..engine.zero import BlockEvent, held_spans, most_held
 from ..memory import Footprint
 from ..sharding import ELEMENTWISE, ShardTrial, offload_seconds, run_shard_trial, wire_bytes
-from .memory import PANEL_MODELS, SHARDING, panel_profile
+from .memory import MODEL_CHOICES, SHARDING, bytes_axis, panel_code, panel_profile
 
 # %% auto #0
 __all__ = ['plot_timeline', 'plot_held', 'plot_offload', 'ShardPlan', 'describe_sharding', 'draw_stages', 'measure_stage',
@@ -125,58 +126,50 @@ class ShardPlan:
 
 def describe_sharding(
     plan:ShardPlan,
-) -> str:
+) -> Said:
     "What a rank holds and sends, and what that is against plain data parallelism."
     total, plain = plan.footprint(plan.sharding_stage).total, plan.footprint(0).total
     if plan.world_size == 1:
-        return f"One rank has nobody to share with: it holds {bytes_text(plain)} and sends nothing."
+        return Said(f"{bytes_text(plain)} on one rank", "It has nobody to share with, and sends nothing.")
     sent, link = plan.sent(plan.sharding_stage), NETWORKS["Ethernet, 10 Gbit/s"]
-    return (f"Each of {plan.world_size:,} ranks holds {bytes_text(total)} at the busiest moment, {total / plain:.0%} "
-            f"of what it would without sharding, and sends {bytes_text(sent)} in a step, "
-            f"{sent / plan.sent(0):.2g} times as much as plain data parallelism. Over {link.name} that takes at least "
-            f"{duration_text(sent / link.bytes_per_s)}. Global batch {plan.batch_size * plan.world_size:,}.")
+    return Said(
+        f"{bytes_text(total)} on each of {plan.world_size:,} ranks",
+        f"That is {total / plain:.0%} of what a rank would hold at the busiest moment without sharding. "
+        f"Each sends {bytes_text(sent)} in a step, {sent / plan.sent(0):.2g} times as much as plain data parallelism: "
+        f"over {link.name} that takes at least {duration_text(sent / link.bytes_per_s)}.",
+        "Bytes that are held: lesson 10's estimate. Bytes that are sent: Rajbhandari and others 2020, ZeRO, section 7.")
 
 # %% ../../nbs/views/12_sharding.ipynb #0ec4abef
-_LEFT = 130.0  # pixels, where bars begin
+_LEFT = 140.0  # pixels, where bars begin
+_REST = {"rest": ("temporary, batch, buffers", COLORS["other"])}
 
 def draw_stages(
     plan:ShardPlan,
     measured:Held|None=None,  # of a rank in the chosen stage
 ) -> Svg:
-    "Bars of what a rank holds in each stage, with the bytes that it sends; the chosen one is framed."
+    "Bars of what a rank holds in each stage, with the bytes that it sends; an arrow points to the chosen one."
     found = {stage: plan.footprint(stage) for stage in SHARDING.values()}
-    drawing = Svg(760, 250, "memory of one rank in each stage of ZeRO")
-    scale = 470 / max(footprint.total for footprint in found.values())
+    most = max(footprint.total for footprint in found.values())
+    bars = bytes_axis(most, "one rank at the busiest moment", _LEFT, 460)
+    drawing = Svg(720, 282, "memory of one rank in each stage of ZeRO", scale=bars)
     for row, (words, stage) in enumerate(SHARDING.items()):
-        top, chosen = 12 + 46 * row, stage == plan.sharding_stage
-        end = _draw_parts(drawing, found[stage].parts(), top, 24, scale)
-        if chosen:
-            width, height = scale * found[stage].total + 6, 42 if measured else 32
-            drawing.box(_LEFT - 3, top - 4, width, height, COLORS["wait"], hollow=True)
-        if chosen and measured: _draw_parts(drawing, vars(measured), top + 27, 7, scale)
-        drawing.text(_LEFT - 8, top + 16, words, anchor="end", size=11)
+        top, chosen = 8 + 46 * row, stage == plan.sharding_stage
+        end = _draw_parts(drawing, bars, found[stage].parts(), top, 24, hollow=True)
+        if chosen and measured: _draw_parts(drawing, bars, vars(measured), top + 27, 8, hollow=False)
+        drawing.text(_LEFT - 8, top + 16, f"▶ {words}" if chosen else words, "end", 11)
         drawing.text(end + 8, top + 11, bytes_text(found[stage].total), size=11)
         drawing.text(end + 8, top + 25, f"sends {bytes_text(plan.sent(stage))}", size=11)
-    _draw_key(drawing)
-    words = "thin bar: measured here, the fuller of two real ranks" if measured else "predicted"
-    return drawing.text(_LEFT, 240, words, size=11)
+    bars.draw(drawing, 194)
+    draw_key(drawing, 238, [*_PARTS.values(), *_REST.values()], 10)
+    solid = "; solid: measured here, the fuller of two real ranks" if measured else ""
+    return drawing.text(10, 274, f"light: predicted{solid}", size=11)
 
-_REST = {"rest": ("temporary, batch, buffers", COLORS["other"])}
-
-def _draw_parts(drawing: Svg, parts: dict[str, float], top: float, height: float, scale: float) -> float:
+def _draw_parts(
+    drawing: Svg, bars: BarAxis, sizes: dict[str, float], top: float, height: float, hollow: bool,
+) -> float:
     "The parts as a bar; where it ends."
-    x = _LEFT
-    for part, (_words, color) in (_PARTS | _REST).items():
-        if part not in parts: continue
-        drawing.box(x, top, scale * parts[part], height, color)
-        x += scale * parts[part]
-    return x
-
-def _draw_key(drawing: Svg) -> None:
-    x = _LEFT
-    for words, color in (_PARTS | _REST).values():
-        drawing.box(x, 206, 12, 12, color).text(x + 17, 216, words, size=11)
-        x += 34 + 6.2 * len(words)
+    parts = [Part(words, color, sizes[name]) for name, (words, color) in (_PARTS | _REST).items() if name in sizes]
+    return bars.bar(drawing, top, height, parts, bytes_text, hollow)
 
 # %% ../../nbs/views/12_sharding.ipynb #ac9cf46b
 def measure_stage(
@@ -193,34 +186,42 @@ def sharding_panel() -> ipywidgets.VBox:
     "A panel: model, stage, world size, precision, optimizer and batch -> what a rank holds and sends; Run measures."
     return _ShardingPanel().box
 
+def _code(**values: Any) -> str:
+    "The estimate of one rank as a call."
+    return panel_code(values["model"], values["batch_size"], optimizer=values["optimizer"],
+                      precision=values["precision"], sharding_stage=values["sharding_stage"],
+                      world_size=values["world_size"])
+
 class _ShardingPanel:
-    "The panel's controls, picture and button."
+    "The panel's controls and what was measured."
     def __init__(self):
         self.measured: dict[ShardPlan, Held] = {}
         powers = [2**i for i in range(11)]
         self.controls = dict(
-            model=choose("model", list(PANEL_MODELS), "Transformer, 12 x 768, 512 tokens"),
+            model=choose("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
             sharding_stage=choose("sharding", SHARDING, 3), world_size=slider("world size (ranks)", powers, 8),
+            batch_size=slider("batch (samples)", powers, 8),
             precision=choose("precision", ["fp32", "bf16"], "fp32"),
-            optimizer=choose("optimizer", list(ELEMENTWISE), "adam"),
-            batch_size=slider("batch (samples)", powers, 8))
+            optimizer=choose("optimizer", list(ELEMENTWISE), "adam"))
         button = RunButton(self.work, str, "Measure two ranks here")
-        self.box = panel(self.controls, self.update, "sharding", [button.widget])
-        self.box.button, self.box.controls = button, self.controls
+        self.box = panel(self.controls, self.update, "sharding", [button.widget],
+                         "What does each rank hold and send under ZeRO?", ["precision", "optimizer"], _code)
+        self.box.button = button
 
-    def update(self, **values: Any) -> tuple[str, Svg]:
+    def update(self, **values: Any) -> tuple[Said, Svg]:
         "Words and picture of what the controls say."
         plan = ShardPlan(**values)
         return describe_sharding(plan), draw_stages(plan, self.measured.get(plan))
 
     def work(self, job: Job) -> str:
-        "Measure two ranks, and let the controls speak of them."
+        "Measure two ranks; the controls stay as they are."
         now = {name: control.value for name, control in self.controls.items()}
         plan = ShardPlan(**now | dict(model="GluonCNN, 28 px", world_size=2, precision="fp32"))
         held, guess = measure_stage(plan, job.report), plan.footprint(plan.sharding_stage)
         self.measured[plan] = held
-        for name, control in self.controls.items(): control.value = getattr(plan, name)
         self.box.refresh()
         said = [f"{words} {bytes_text(getattr(held, part))}, predicted {bytes_text(getattr(guess, part))}"
                 for part, (words, _color) in _PARTS.items()]
-        return "; ".join(said) + "."
+        where = "" if ShardPlan(**now) == plan else (f" To see both in the picture, choose {plan.model}, 2 ranks and "
+                                                      f"{plan.precision}.")
+        return f"{plan.model} on two ranks: {'; '.join(said)}.{where}"

@@ -3,6 +3,7 @@
 # %% ../../nbs/views/07_storage.ipynb #w0700003
 from __future__ import annotations
 
+import functools
 import math
 import os
 import tempfile
@@ -10,19 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..engine.charts import Axis, Chart
 from ..engine.checks import ceil_div, one_of, positive_int
 from ..engine.hardware import STORAGES, StorageModel
 from ..engine.hops import Hop, HostPath
-from ..engine.reads import measure_reads
-from ..engine.widgets import widgets_library
+from ..engine.machine import this_machine
+from ..engine.reads import Reads, measure_reads
+from ..engine.store import cache_dir
 from mlinfra.engine.widgets import (
-    COLORS, Job, RunButton, Svg, axes, bytes_text, count_text, duration_text, figure, label, panel, slider,
+    COLORS, Job, RunButton, Said, Svg, axes, bytes_text, choose, count_text, duration_text, figure, label, panel,
+    slider,
 )
 from ..storage import SimulatedStorage
 
 # %% auto #0
 __all__ = ['LAYOUTS', 'draw_flights', 'plot_blocks', 'plot_in_flight', 'plot_cures', 'plot_mixing', 'plot_staging', 'draw_path',
-           'images_per_s', 'describe_storage', 'measure_storage', 'draw_rates', 'storage_panel']
+           'images_per_s', 'describe_storage', 'measure_storage', 'measure_disk', 'this_disk', 'draw_rates',
+           'storage_panel']
 
 # %% ../../nbs/views/07_storage.ipynb #w0700004
 if TYPE_CHECKING:
@@ -219,20 +224,23 @@ def describe_storage(
     image:int,               # bytes of an image
     in_flight:int,           # reads at once
     layout:str,              # one of `LAYOUTS`
-) -> str:
+) -> Said:
     "The prediction in words: Little's law, what limits, and how many reads are enough."
     read, rate = _read_bytes(layout, image), images_per_s(model, image, in_flight, layout)
     limit, enough = model.limit(read, 10**9), model.in_flight_needed(read, 1 / model.service(read))
     used = {"operations": "its reads per second", "bandwidth": "its bandwidth"}[limit]
     each = f" and brings {read / image:,.0f} images" if read > image else ""
     if in_flight < enough:
-        why = (f"{count_text(in_flight, 'read')} in flight, and each takes {duration_text(model.alone(read))}{each} "
-               f"(Little's law). With {enough:,} in flight it would reach its limit, "
-               f"{images_per_s(model, image, enough, layout):,.0f} images/s ({used})")
+        words = (f"{count_text(in_flight, 'read')} in flight, and each takes {duration_text(model.alone(read))}{each} "
+                 f"(Little's law). With {enough:,} in flight it would reach its limit of "
+                 f"{_rate(images_per_s(model, image, enough, layout))} images/s, set by {used}.")
     else:
         verb = "is" if enough == 1 else "are"
-        why = f"the limit of this storage ({used}). {count_text(enough, 'read')} in flight {verb} enough for it"
-    return f"{rate:,.{1 if rate < 20 else 0}f} images/s: {why}. Simulated {model.name}; {model.source}."
+        words = (f"This is the limit of the storage, set by {used}. "
+                 f"{count_text(enough, 'read')} in flight {verb} enough for it.")
+    return Said(f"{_rate(rate)} images/s", words, f"{model.name}: {model.source}.")
+
+def _rate(rate: float) -> str: return f"{rate:,.1f}" if rate < 20 and rate != round(rate) else f"{rate:,.0f}"
 
 # %% ../../nbs/views/07_storage.ipynb #e1b01e36
 def measure_storage(
@@ -252,56 +260,93 @@ def measure_storage(
                                  budget_seconds=2.0, report=report)
     return measured.operations_per_s * size / image
 
+_PROBE = 256 << 20  # bytes of the file that the disk is measured with
+
+def measure_disk(
+    size:int,                # bytes of a read
+    in_flight:int,           # reads at once
+    report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
+) -> Reads:
+    "Cold random reads from this machine's disk, two seconds at most; ValueError where files stay in memory."
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as place:
+        path = Path(place, "images")
+        with open(path, "wb") as file:
+            for part in range(_PROBE >> 24):
+                report(0.0, "writing a file")
+                file.write(os.urandom(1 << 24))
+        reads = measure_reads(path, size, reads=400 * in_flight, in_flight=in_flight, budget_seconds=2.0, report=report)
+    if reads.cached_share > 0.1: raise ValueError(_STAYS)
+    return reads
+
+_STAYS = "files stay in memory on this machine, so that its disk cannot be measured: choose another storage"
+
+@functools.cache
+def this_disk() -> StorageModel:
+    "The disk of this machine as a model, measured the first time; ValueError where files stay in memory."
+    if (bandwidth := this_machine().disk_bytes_per_s) is None: raise ValueError(_STAYS)
+    alone, many = measure_disk(4_096, 1), measure_disk(4_096, 64)
+    return StorageModel("this machine's disk", alone.percentile(50), many.operations_per_s, bandwidth,
+                        "measured here: cold reads of 4 KiB, one and 64 in flight, and a file of 64 MiB in order")
+
 # %% ../../nbs/views/07_storage.ipynb #bd481e93
 _FLIGHTS = tuple(2**i for i in range(11))
-_BASE, _HIGH, _WIDE = 190, 145, 63  # of the picture: the bars' foot, their greatest height, the room of each
+
+def _decades(values: Sequence[float]) -> tuple[float, float]:
+    "Powers of ten around the values."
+    return 10.0**math.floor(math.log10(0.8 * min(values))), 10.0**math.ceil(math.log10(1.05 * max(values)))
 
 def draw_rates(
     predicted:Mapping[int, float],  # reads in flight -> images/s
     measured:Mapping[int, float],   # the same, where it was measured
     chosen:int,                     # reads in flight
     limit:float,                    # images/s that the storage can deliver
-) -> Svg:
-    "A bar for each number of reads in flight, logarithmic: predicted hollow, measured solid; the limit as a line."
-    rates = [*predicted.values(), *measured.values()]
-    foot, drawing = min(rates) / 2, Svg(720, 232, "images per second over reads in flight")
-    scale = _HIGH / math.log(max(rates) / foot)
-    def high(rate: float) -> float: return scale * math.log(rate / foot)
-    if high(limit) <= 1.02 * _HIGH:
-        drawing.line(20, _BASE - high(limit), 712, _BASE - high(limit), COLORS["other"])
-        drawing.text(20, _BASE - high(limit) - 6, f"limit {_rate(limit)}", size=11)
-    else: drawing.text(20, 14, f"limit {_rate(limit)}, above this picture", size=11)
-    for place, (n, rate) in enumerate(predicted.items()):
-        left, color = 24 + _WIDE * place, COLORS["read" if n == chosen else "other"]
-        drawing.box(left, _BASE - high(rate), 48, high(rate), color, hollow=True)
-        if n in measured:
-            drawing.box(left + 8, _BASE - high(measured[n]), 32, high(measured[n]), COLORS["read"])
-            drawing.text(left + 24, _BASE + 36, f"off by {rate / measured[n] - 1:+.0%}", "middle", 10)
-        top = _BASE - high(max(rate, measured.get(n, rate)))
-        if rate < 0.98 * limit or n == chosen: drawing.text(left + 24, top - 5, _rate(rate), "middle", 11)
-        drawing.text(left + 24, _BASE + 18, f"▸ {n} ◂" if n == chosen else f"{n}", "middle", 12)
-    drawing.line(20, _BASE, 712, _BASE)
-    words = "reads in flight; bars: images per second, logarithmic, dashed predicted, solid measured"
-    return drawing.text(20, 228, words, size=11)
-
-def _rate(rate: float) -> str: return f"{rate:,.1f}" if rate < 20 else f"{rate:,.0f}"
+) -> Chart:
+    "Images a second over reads in flight, both axes logarithmic: predicted hollow, measured solid, the limit dashed."
+    low, high = _decades([*predicted.values(), *measured.values(), limit])
+    ends = 0.8 * min(predicted), 1.25 * max(predicted)
+    chart = Chart(Axis("reads in flight", *ends, log=True, ticks=tuple(predicted)),
+                  Axis("images per second", low, high, log=True, readout=_rate), title="images per second over reads")
+    chart.curve([(end, limit) for end in ends], COLORS["other"], "4 2").note(ends[0], limit, f"limit {_rate(limit)}",
+                                                                          "start", -6, 4)
+    chart.curve(predicted.items(), COLORS["other"])
+    for n, rate in predicted.items():
+        hover = [f"{count_text(n, 'read')} in flight: {_rate(rate)} images/s, predicted"]
+        chart.dots([(n, rate)], COLORS["wait" if n == chosen else "other"], True, hover)
+    hover = [f"{count_text(n, 'read')} in flight: {_rate(rate)} images/s, measured" for n, rate in measured.items()]
+    chart.dots(measured.items(), COLORS["read"], hover=hover)
+    for n, rate in measured.items(): chart.note(n, min(rate, predicted[n]), f"{predicted[n] / rate - 1:+.0%}", dy=20)
+    entries = [("predicted", COLORS["other"], "hollow"), ("measured", COLORS["read"], "solid")]
+    return chart.legend(*entries[:1 + bool(measured)])
 
 # %% ../../nbs/views/07_storage.ipynb #11b90824
-def _dropdown(words: str, options: Mapping, value: str) -> ipywidgets.Dropdown:
-    w = widgets_library()
-    return w.Dropdown(options=list(options), value=value, description=words, style={"description_width": "150px"},
-                      layout=w.Layout(width="420px"))
+_HERE = "this machine's disk"
+
+def _storage(name: str) -> StorageModel:
+    "The model of one of the panel's storages; this machine's disk is measured when it is first chosen."
+    return this_disk() if name == _HERE else STORAGES[name]
+
+def _storage_code(name: str, layout: str, image: int, in_flight: int) -> str:
+    "Python that computes the images a second."
+    model, read = _storage(name), _read_bytes(layout, image)
+    if name == _HERE:
+        figures = f"{model.latency_seconds:.6g}, {model.operations_per_s:.6g}, {model.bytes_per_s:.6g}"
+        source, made = "StorageModel", f'StorageModel("this disk", {figures}, "measured")'
+    else: source, made = "STORAGES", f'STORAGES["{name}"]'
+    each = f" * {read} / {image}" if read != image else ""
+    return (f"from mlinfra.engine.hardware import {source}\n\nmodel = {made}\n"
+            f"model.throughput({read}, {in_flight}){each}")
 
 def storage_panel() -> ipywidgets.VBox:
-    "A panel: storage, image size, reads in flight and layout -> images a second; Run measures real reads, delayed."
-    controls = dict(name=_dropdown("storage (simulated)", STORAGES, "object store"),
-                    layout=_dropdown("layout", LAYOUTS, next(iter(LAYOUTS))),
+    "A panel: storage, image size, reads in flight and layout -> images a second; Measure tries it with real reads."
+    simulated = {f"{name}, simulated": name for name in STORAGES}
+    controls = dict(name=choose("storage", simulated | {_HERE: _HERE}, "object store"),
+                    layout=choose("layout", LAYOUTS.keys(), next(iter(LAYOUTS))),
                     image=slider("image (bytes)", [4_096, 16_384, 65_536, 110_000, 262_144, 1_048_576], 110_000),
                     in_flight=slider("reads in flight", _FLIGHTS, 8))
     points = {}
 
-    def update(name: str, layout: str, image: int, in_flight: int) -> tuple[str, Svg]:
-        model, measured = STORAGES[name], dict(points.get((name, layout, image), {}))
+    def update(name: str, layout: str, image: int, in_flight: int) -> tuple[Said, Chart]:
+        model, measured = _storage(name), dict(points.get((name, layout, image), {}))
         predicted = {n: images_per_s(model, image, n, layout) for n in _FLIGHTS}
         limit = images_per_s(model, image, 10**9, layout)
         return (describe_storage(model, image, in_flight, layout),
@@ -309,13 +354,17 @@ def storage_panel() -> ipywidgets.VBox:
 
     def work(job: Job) -> str:
         name, layout, image, in_flight = (controls[key].value for key in ("name", "layout", "image", "in_flight"))
-        rate = measure_storage(STORAGES[name], image, in_flight, layout, job.report)
+        if name == _HERE:
+            size = _read_bytes(layout, image)
+            rate = measure_disk(size, in_flight, job.report).operations_per_s * size / image
+        else: rate = measure_storage(STORAGES[name], image, in_flight, layout, job.report)
         points.setdefault((name, layout, image), {})[in_flight] = rate
         box.refresh()
-        predicted = images_per_s(STORAGES[name], image, in_flight, layout)
-        return f"Measured {rate:,.0f} images/s, predicted {predicted:,.0f}."
+        predicted = images_per_s(_storage(name), image, in_flight, layout)
+        return f"Measured {_rate(rate)} images/s, predicted {_rate(predicted)}."
 
     button = RunButton(work, str, "Measure")
-    box = panel(controls, update, "storage", [button.widget])
-    box.button, box.controls = button, controls
+    box = panel(controls, update, "storage", [button.widget], "How many images a second can storage deliver?",
+                code=_storage_code)
+    box.button = button
     return box

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..engine.bars import BarAxis, Part
+from ..engine.charts import Axis, nice_limit
 from ..engine.collectives import all_reduce_seconds, slowest_rank
 from ..engine.hardware import NETWORKS, ROOFLINES, Network, Roofline
+from ..engine.machine import this_machine
 from ..engine.measure import median
 from ..engine.ranks import in_turn, run_ranks
 from ..engine.tensor_costs import TensorParallelCost, crossover_width, fit_device
 from ..engine.tensor_timing import CONTEXT, BlockSeconds, block_seconds
-from ..engine.widgets import (COLORS, Job, RunButton, Svg, axes, bytes_text, choose, count_text,
+from ..engine.widgets import (COLORS, Job, RunButton, Said, Svg, axes, bytes_text, choose, count_text,
                                     duration_text, label, panel, slider)
 from ..tensor_parallel import parallelize_layers
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% auto #0
-__all__ = ['SIZES', 'plot_efficiency', 'plot_blocks', 'describe_cost', 'draw_cost', 'MeasuredBlock', 'measure_block',
-           'tensor_panel']
+__all__ = ['SIZES', 'HERE', 'THREAD_HERE', 'LINK_HERE', 'plot_efficiency', 'plot_blocks', 'describe_cost', 'draw_cost',
+           'seconds_axis', 'MeasuredBlock', 'measure_block', 'tensor_panel']
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #0e4ae411
 _LINES = tuple(COLORS[name] for name in ("update", "forward", "read", "wait", "copy", "backward"))
@@ -79,40 +82,66 @@ SIZES = (1, 2, 4, 8, 16, 32)  # of groups
 
 def describe_cost(
     cost:TensorParallelCost,
-) -> str:
-    "Step, messages, speed-up and crossover, in words."
-    what = f"{cost.layer.name} of width {cost.width:,}, {cost.tokens:,} tokens, {cost.precision} on {cost.device.name}"
+) -> Said:
+    "Speed-up, step, messages and crossover, in words."
+    how = f"{cost.tokens:,} tokens in {cost.precision} on {cost.device.name}"
+    what = f"A {cost.layer.name} of width {cost.width:,}, {how}"
     seconds, talk = duration_text(cost.seconds), duration_text(cost.communication_seconds)
-    if cost.world_size == 1: return f"A {what}: one rank takes {seconds}, and says nothing."
-    return (f"A {what}: {cost.world_size} ranks take {seconds}, {talk} of it in {2 * cost.layer.messages} all-reduces "
-            f"of {bytes_text(cost.message_bytes)}. {cost.speedup:.2f} times as fast as one rank, "
-            f"efficiency {cost.efficiency:.0%}. Half would be reached at width {crossover_width(cost):,.0f}.")
+    sources = f"Device: {cost.device.source}. Link: {cost.network.source}."
+    if cost.world_size == 1:
+        return Said(f"{seconds} on one rank", f"{what}: one rank has nobody to talk with.", sources)
+    return Said(
+        f"{cost.world_size} ranks are {cost.speedup:.2f} times as fast as one",
+        f"{what}: {cost.world_size} ranks take {seconds} for a step, {talk} of it in {2 * cost.layer.messages} "
+        f"all-reduces of {bytes_text(cost.message_bytes)}, an efficiency of {cost.efficiency:.0%}. "
+        f"Half would be reached at width {crossover_width(cost):,.0f}.",
+        sources)
 
 def draw_cost(
     cost:TensorParallelCost,
     measured:Mapping[int, float]|None=None,  # ranks -> seconds
 ) -> Svg:
-    "Predicted seconds by group size, dashed; measured ones solid."
+    "Predicted seconds by group size, hollow; measured ones solid."
     measured, cases = measured or {}, [replace(cost, world_size=n) for n in SIZES]
-    drawing = Svg(700, 34 * len(SIZES) + 26, "seconds of a layer by group size")
-    scale = 400 / max([case.seconds for case in cases] + list(measured.values()))
+    most = max([case.seconds for case in cases] + list(measured.values()))
+    bars = seconds_axis(most, "a step of the layer", 80, 430)
+    drawing = Svg(720, 34 * len(SIZES) + 66, "seconds of a layer by group size", scale=bars)
     for row, case in enumerate(cases):
-        _draw_case(drawing, 34 * row + 6, case, scale, chosen=case == cost)
-        if case.world_size in measured: _draw_measured(drawing, 34 * row + 6, measured[case.world_size], scale)
-    words = "dashed: predicted arithmetic (blue) and messages (orange); solid: measured here"
-    return drawing.text(80, 34 * len(SIZES) + 18, words, size=11)
+        _draw_case(drawing, 34 * row + 6, case, bars, chosen=case == cost)
+        if case.world_size in measured: _draw_measured(drawing, 34 * row + 6, measured[case.world_size], bars)
+    bars.draw(drawing, 34 * len(SIZES) + 8)
+    words = "light: predicted arithmetic (blue) and messages (orange); solid: measured here"
+    return drawing.text(80, 34 * len(SIZES) + 60, words, size=11)
 
-def _draw_case(drawing: Svg, y: float, case: TensorParallelCost, scale: float, chosen: bool) -> None:
-    compute, talk = scale * case.compute_seconds, scale * case.communication_seconds
+def seconds_axis(
+    most:float,   # seconds that it must hold
+    words:str,    # what it shows, without the unit
+    left:float,   # pixels, where bars begin
+    width:float,  # pixels
+) -> BarAxis:
+    "An axis in seconds, with ticks in s, ms or µs; its end changes seldom."
+    unit, name = next(((u, n) for u, n in ((1, "s"), (1e-3, "ms")) if most >= u), (1e-6, "µs"))
+    end = nice_limit(most / unit)
+    ticks = tuple(unit * value for value in Axis("", 0, end).marks(6))
+    return BarAxis(Axis(f"{words} ({name})", 0, unit * end, ticks=ticks, readout=_Ticks(unit)), left, width)
+
+@dataclass(frozen=True)
+class _Ticks:
+    "Seconds as a number of units; equal where the unit is, as a scale has to be."
+    unit:float
+
+    def __call__(self, seconds: float) -> str: return f"{seconds / self.unit:,.6g}"
+
+def _draw_case(drawing: Svg, y: float, case: TensorParallelCost, bars: BarAxis, chosen: bool) -> None:
     drawing.text(72, y + 13, f"{'▶ ' if chosen else ''}{count_text(case.world_size, 'rank')}", "end")
-    drawing.box(80, y, compute, 16, COLORS["forward"], hollow=True)
-    drawing.box(80 + compute, y, talk, 16, COLORS["wait"], hollow=True)
-    words = f"{duration_text(case.seconds)}, efficiency {case.efficiency:.0%}"
-    drawing.text(86 + compute + talk, y + 13, words, size=11)
+    parts = [Part("arithmetic", COLORS["forward"], case.compute_seconds),
+             Part("messages", COLORS["wait"], case.communication_seconds)]
+    end = bars.bar(drawing, y, 16, parts, duration_text, hollow=True)
+    drawing.text(end + 6, y + 13, f"{duration_text(case.seconds)}, efficiency {case.efficiency:.0%}", size=11)
 
-def _draw_measured(drawing: Svg, y: float, seconds: float, scale: float) -> None:
-    drawing.box(80, y + 18, scale * seconds, 8, COLORS["update"])
-    drawing.text(86 + scale * seconds, y + 27, f"measured {duration_text(seconds)}", size=10)
+def _draw_measured(drawing: Svg, y: float, seconds: float, bars: BarAxis) -> None:
+    end = bars.bar(drawing, y + 18, 8, [Part("measured", COLORS["update"], seconds)], duration_text)
+    drawing.text(end + 6, y + 27, f"measured {duration_text(seconds)}", size=11)
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #ce54ebea
 @dataclass(frozen=True)
@@ -142,51 +171,83 @@ def measure_block(
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #356aec43
 _MOST = 512  # width and tokens of a block that is run here
+HERE, THREAD_HERE, LINK_HERE = "this machine", "one thread here, measured", "between two ranks here"
 
 def _controls() -> dict[str, ipywidgets.Widget]:
     return dict(
-        device=choose("device", ROOFLINES, ROOFLINES["H100 80 GB"]),
-        network=choose("link", NETWORKS, NETWORKS["NVLink 4 (H100)"]),
+        device=choose("device", [*ROOFLINES, HERE, THREAD_HERE], "H100 80 GB"),
+        network=choose("link", [*NETWORKS, LINK_HERE], "NVLink 4 (H100)"),
         width=slider("width", [2**n for n in range(6, 16)], 4096), world_size=slider("ranks that share it", SIZES, 8),
         tokens=slider("tokens", [2**n for n in range(6, 17)], 8192),
         precision=choose("precision", ["fp32", "tf32", "fp16", "bf16"], "bf16"))
 
+def _this_device() -> Roofline:
+    "This machine's processor; its card knows float32."
+    here = this_machine()
+    return Roofline(HERE, here.copy_bytes_per_s, {"fp32": here.flops_per_s}, 0.0, "the card of this machine")
+
 class _Panel:
     "The panel's controls and what was measured."
     def __init__(self):
-        self.controls, self.measured = _controls(), {}  # (device, width, tokens) -> ranks -> seconds
+        self.controls, self.found = _controls(), {}  # (width, tokens) -> the block that was measured
+        self.latest: MeasuredBlock | None = None
         self.button = RunButton(self._work, str, "Run two ranks here")
-        self.box = panel(self.controls, self._update, "tensor", [self.button.widget])
+        self.box = panel(self.controls, self._update, "tensor", [self.button.widget],
+                         "Does it pay to divide a layer among ranks?", ["tokens", "precision"], self._code)
 
-    def _update(self, device: Roofline, **chosen: Any) -> tuple[str, Svg]:
-        here = device not in ROOFLINES.values()
-        cost = TensorParallelCost(device=device, context=CONTEXT if here else 1024, **chosen)
-        seconds = self.measured.get((device.name, cost.width, cost.tokens)) if here else None
-        return describe_cost(cost), draw_cost(cost, seconds)
+    def _measured(self, width: int, tokens: int) -> MeasuredBlock:
+        "What was measured for the block, or else last; ValueError where nothing was."
+        found = self.found.get((width, tokens), self.latest)
+        if found is None: raise ValueError('press "Run two ranks here" first: this has not been measured')
+        return found
+
+    def _cost(self, device: str, network: str, width: int, tokens: int, **chosen: Any) -> TensorParallelCost:
+        "What the controls say."
+        if device == THREAD_HERE: made, context = self._measured(width, tokens).device, CONTEXT
+        else: made, context = _this_device() if device == HERE else ROOFLINES[device], 1024
+        link = self._measured(width, tokens).network if network == LINK_HERE else NETWORKS[network]
+        return TensorParallelCost(width, tokens, device=made, network=link, context=context, **chosen)
+
+    def _update(self, **values: Any) -> tuple[Said, Svg]:
+        cost = self._cost(**values)
+        here = values["device"] == THREAD_HERE and values["network"] == LINK_HERE
+        found = self.found.get((cost.width, cost.tokens)) if here else None
+        return describe_cost(cost), draw_cost(cost, found.seconds if found else None)
+
+    def _code(self, **values: Any) -> str:
+        "The speed-up as a call."
+        cost = self._cost(**values)
+        device = f"ROOFLINES[{cost.device.name!r}]" if cost.device.name in ROOFLINES else _rates_code(cost.device)
+        link = f"NETWORKS[{cost.network.name!r}]" if cost.network.name in NETWORKS else _link_code(cost.network)
+        sizes = f"{cost.width}, {cost.tokens}, {cost.world_size}, device, link, {cost.precision!r}"
+        return "\n".join(["from mlinfra.engine.hardware import NETWORKS, ROOFLINES, Network, Roofline",
+                          "from mlinfra.engine.tensor_costs import TensorParallelCost", "",
+                          f"device, link = {device}, {link}",
+                          f"cost = TensorParallelCost({sizes}, context={cost.context})",
+                          "cost.speedup" if cost.world_size > 1 else "cost.seconds"])
 
     def _work(self, job: Job) -> str:
         width, tokens = (min(self.controls[name].value, _MOST) for name in ("width", "tokens"))
         found = measure_block(width, tokens, job.report)
-        number = len(self.controls["device"].options) - len(ROOFLINES) + 1
-        device = self._offer("device", replace(found.device, name=f"a thread of this machine, {number}"))
-        network = self._offer("network", replace(found.network, name=f"between ranks here, {number}"))
-        self.measured[device.name, width, tokens] = found.seconds
-        cost = TensorParallelCost(width, tokens, 2, device, network, "fp32", context=CONTEXT)
-        for name in ("precision", "width", "tokens", "world_size", "network", "device"):
-            self.controls[name].value = getattr(cost, name)
+        device, network = replace(found.device, name=THREAD_HERE), replace(found.network, name=LINK_HERE)
+        self.latest = self.found[width, tokens] = replace(found, device=device, network=network)
         self.box.refresh()
+        cost = TensorParallelCost(width, tokens, 2, device, network, "fp32", context=CONTEXT)
         one, two = found.seconds[1], found.seconds[2]
         predicted = f"{duration_text(cost.seconds)} predicted ({cost.seconds / two - 1:+.0%})"
         return (f"Two ranks, width {width}, {tokens} tokens: {duration_text(two)} measured, {predicted}; "
-                f"one rank took {duration_text(one)}.")
+                f"one rank took {duration_text(one)}. To see both in the picture, choose {THREAD_HERE!r}, "
+                f"{LINK_HERE!r}, fp32 and these sizes.")
 
-    def _offer(self, name: str, found: Any) -> Any:
-        "Add an option to a control."
-        self.controls[name].options = [*self.controls[name].options, (found.name, found)]
-        return found
+def _rates_code(device: Roofline) -> str:
+    rates = {name: float(f"{rate:.6g}") for name, rate in device.flops_per_s.items()}
+    return f"Roofline({device.name!r}, {device.bytes_per_s:.6g}, {rates}, {device.launch_seconds:g}, 'measured')"
+
+def _link_code(network: Network) -> str:
+    return f"Network({network.name!r}, {network.bytes_per_s:.6g}, {network.latency_seconds:.6g})"
 
 def tensor_panel() -> ipywidgets.VBox:
     "A panel: device, link and sizes -> seconds of a block and efficiency; Run divides one among two ranks here."
     made = _Panel()
-    made.box.button, made.box.controls = made.button, made.controls
+    made.box.button = made.button
     return made.box

@@ -9,23 +9,27 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from ..data import BatchLoader, Images, mnist
 from ..engine.autocast import supported_precisions
+from ..engine.charts import Axis, Chart
+from ..engine.checks import ceil_div
+from ..engine.frame import frame
 from ..engine.machine import pick_device, usable_cores
 from ..engine.neighbours import busy_neighbour
 from ..models import GluonCNN
 from ..training import PHASES, Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
-from ..engine.widgets import (COLORS, Canvas, Job, Stopped, Svg, axes, card, checkbox, choose, control_row,
-                                    count_text, figure, image_widget, label, labelled, release_after_cells, slider,
-                                    status_html, widgets_library)
+from ..engine.widgets import (COLORS, Job, Said, Stopped, Svg, axes, card, checkbox, choose, control_row,
+                                    count_text, label, labelled, release_after_cells, slider, status_html,
+                                    widgets_library)
 
 # %% auto #0
-__all__ = ['EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'HELD_BACK', 'plot_phases', 'plot_loss', 'draw_phases',
-           'plot_each_step', 'draw_crowding', 'plot_step_times', 'Studio', 'studio_panel']
+__all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'plot_phases', 'plot_loss',
+           'draw_phases', 'plot_each_step', 'draw_crowding', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
 if TYPE_CHECKING:
@@ -143,27 +147,37 @@ def plot_step_times(
     return label(ax, "step", f"milliseconds (mean of {window})")
 
 # %% ../../nbs/views/04_training.ipynb #9fd66c41
+HELD_BACK = 10_000  # of MNIST's training images, for validation
+
 class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
-    def __init__(self, canvas: _StudioPicture):
-        w = widgets_library()
+    def __init__(self, curves: _StudioCurves):
+        w, own = widgets_library(), frame()
         self.controls = dict(
             lr=labelled("FloatLogSlider", "learning rate", value=0.1, min=-4, max=1, step=0.05, readout_format=".2g"),
             momentum=labelled("FloatSlider", "momentum", value=0.0, min=0, max=0.99, step=0.01),
             batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
-            precision=choose("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
             epochs=labelled("IntSlider", "epochs", value=3, min=1, max=20),
+            precision=choose("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
             auto=checkbox('threads="auto" (next run)'))
         self.start, self.pause, self.stop = (self._button(text) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
         self.neighbour = w.ToggleButton(description="Busy neighbour", layout=w.Layout(width="150px"),
                                         tooltip="another program that computes without a pause")
-        self.words = w.HTML(status_html(f"Press Start. The curves are an example from another machine ({EXAMPLE_OF})."))
-        self.words.add_class("mlinfra-words")
-        self.picture = image_widget(canvas.png())
+        self.words = w.HTML(status_html(EXAMPLE_SAID)).add_class("mlinfra-words")
+        self.picture = w.HTML(str(curves.drawing()))
         buttons = w.HBox([self.start, self.pause, self.stop, self.neighbour])
-        self.widget = card([control_row(self.controls), buttons, self.words, self.picture], "studio", picture=3)
+        row = control_row(self.controls, ["precision", "auto"], own)
+        self.widget = card([row, buttons, self.words, self.picture], "studio", self.picture,
+                           "How fast does it learn, and what slows it down?")
+        self.widget.words, self.widget.controls, self.widget.frame = self.words, self.controls, own
+        for control in self.controls.values(): control.observe(self.set_code, names="value")
+        self.set_code()
         self.set_buttons(busy=False, paused=False)
+
+    def set_code(self, _change: object = None) -> None:
+        "Offer the call that trains with what the controls say."
+        self.widget.frame.code = _studio_code(**{name: control.value for name, control in self.controls.items()})
 
     def _button(self, text: str) -> ipywidgets.Button:
         w = widgets_library()
@@ -175,6 +189,19 @@ class _StudioView:
         self.pause.description = "Resume" if paused else "Pause"
         self.controls["epochs"].disabled = self.controls["auto"].disabled = busy
 
+def _studio_code(lr: float, momentum: float, batch_size: int, epochs: int, precision: str, auto: bool) -> str:
+    how = f'epochs={epochs}, optimizer=optimizer, precision="{precision}"' + (', threads="auto"' if auto else "")
+    return "\n".join([
+        "from mlinfra.data import BatchLoader, Images, mnist", "from mlinfra.models import GluonCNN",
+        "from mlinfra.training import fit, sgd", "",
+        f"digits, model, held_back = mnist(), GluonCNN(), {HELD_BACK:_}",
+        "train = Images(digits.images[:-held_back], digits.labels[:-held_back])",
+        "valid = Images(digits.images[-held_back:], digits.labels[-held_back:])",
+        f"loader = BatchLoader(train, {batch_size}, shuffle=True)",
+        f"optimizer = sgd(model, lr={lr:.3g}, momentum={momentum:g})",
+        f"history = fit(model, loader, valid=valid, {how})",
+        "history.epochs[-1].accuracy"])
+
 # %% ../../nbs/views/04_training.ipynb #e9f574dd
 class Studio:
     "Live training on MNIST: Start, Pause, Stop, and sliders that act on the run."
@@ -185,8 +212,8 @@ class Studio:
     ):
         self.train, self.valid, self.job = train, valid, None
         self.paused, self._clicks = threading.Event(), threading.RLock()  # two clicks may come in two threads
-        self.canvas = _StudioPicture()
-        self.view = _StudioView(self.canvas)
+        self.curves = _StudioCurves()
+        self.view = _StudioView(self.curves)
         self.controls, self.words, self.widget = self.view.controls, self.view.words, self.view.widget
         self.view.start.on_click(lambda _: self.on_start_clicked())
         self.view.pause.on_click(lambda _: self.on_pause_clicked())
@@ -202,7 +229,7 @@ class Studio:
             if self.job and self.job.running: return
             if self.job: self.job.join()  # its last words come before ours
             self.paused.clear()
-            self.canvas.reset(self.controls["epochs"].value * len(self.train) / 1000)
+            self.curves.reset(self.controls["epochs"].value * len(self.train) / 1000)
             self.job = Job(self._train, on_end=self._ended)
             self.view.set_buttons(busy=True, paused=False)
             self.job.start()
@@ -245,16 +272,19 @@ class Studio:
                    progress=False)
 
     def _ended(self, job: Job) -> None:
-        stopped = isinstance(job.error, Stopped)
-        if job.error is not None and not stopped: self.say(f"⚠ {type(job.error).__name__}: {job.error}")
-        elif stopped or job.result.stopped: self.say("Stopped. " + self.canvas.words)
-        else: self.say("Done. " + self.canvas.words)
+        said, stopped = self.curves.said, isinstance(job.error, Stopped) or job.error is None and job.result.stopped
+        if job.error is not None and not stopped: self.say(Said("", f"⚠ The training failed: {job.error}"))
+        else: self.say(replace(said, sentence=f"{'Stopped' if stopped else 'Done'}. {said.sentence}"))
         self.paused.clear()
         self.view.set_buttons(busy=False, paused=False)
 
-    def say(self, words: str) -> None:
-        "Show the line of words."
-        self.words.value = status_html(words)
+    def say(self, said: Said) -> None:
+        "Show the number and the words."
+        self.words.value = status_html(said)
+
+    def show(self) -> None:
+        "Draw the curves as they stand."
+        self.view.picture.value = str(self.curves.drawing())
 
 # %% ../../nbs/views/04_training.ipynb #f84ba28b
 EXAMPLE_OF = "Intel Xeon, 2 cores, 22 November 2026"
@@ -266,31 +296,50 @@ EXAMPLE_LOSSES = [
 EXAMPLE_ACCURACIES = [
     (6.4, 84.6), (12.8, 91.2), (19.2, 95.1), (25.6, 95.9), (32, 94.1), (38.4, 96.7), (44.8, 97.4), (50, 97.76)]
 
-class _StudioPicture:
+EXAMPLE_SAID = Said(f"{EXAMPLE_ACCURACIES[-1][1]:.1f}% of the validation digits right",
+                    f"Press Start. The curves are an example from another machine ({EXAMPLE_OF}): one epoch of 50,000 "
+                    "digits in batches of 64.")
+
+class _HalfChart(Chart):
+    "A chart without room for words at its right."
+    left, right = 52.0, 16.0
+
+def _thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    "At most `most` points, evenly chosen, the last one among them."
+    return list(points[::-1][::max(1, ceil_div(len(points), most))][::-1])
+
+def _inside(points: Sequence[tuple[float, float]], axis: Axis) -> list[tuple[float, float]]:
+    "What lies outside of the axis is moved to its edge; what is no number, to the upper one."
+    return [(x, min(max(y, axis.low), axis.high) if math.isfinite(y) else axis.high) for x, y in points]
+
+class _StudioCurves:
     "Loss and validation accuracy over the samples seen; at first those of an example."
     def __init__(self):
-        fig, (self.left, self.right) = figure(8, 2.8, 1, 2)
-        label(self.left, "thousand samples seen", "training loss (nats)").set(yscale="log", ylim=(1e-3, 10))
-        label(self.right, "thousand samples seen", "validation accuracy (%)").set(ylim=(80, 100))
-        self.loss, = self.left.plot([], [], color=COLORS["forward"])
-        self.accuracy, = self.right.plot([], [], color=COLORS["update"], marker=".")
-        self.canvas, self.words = Canvas(fig, [self.loss, self.accuracy]), ""
-        self.reset(EXAMPLE_ACCURACIES[-1][0])
         self.losses, self.accuracies = list(EXAMPLE_LOSSES), list(EXAMPLE_ACCURACIES)
+        self.said, self.thousands, self.before, self.example = EXAMPLE_SAID, EXAMPLE_ACCURACIES[-1][0], ([], []), True
 
     def reset(self, thousands: float) -> None:
-        "Empty axes for a run over so many thousand samples."
-        self.losses, self.accuracies, self.words = [], [], ""
-        for ax in (self.left, self.right): ax.set_xlim(0, thousands)
-        self.canvas.redraw()
+        "Empty axes for a run over so many thousand samples; the run until now becomes the one before."
+        if self.losses and not self.example: self.before = self.losses, self.accuracies
+        self.losses, self.accuracies, self.said, self.thousands, self.example = [], [], Said(""), thousands, False
 
-    def png(self) -> bytes:
-        "The picture as it stands."
-        for line, points in ((self.loss, self.losses), (self.accuracy, self.accuracies)):
-            low, high = line.axes.get_ylim()
-            inside = [min(max(y, low), high) if math.isfinite(y) else high for _, y in points]
-            line.set_data([x for x, _ in points], inside)
-        return self.canvas.png()
+    def drawing(self) -> Svg:
+        "The two charts side by side."
+        samples = Axis("thousand samples seen", 0, self.thousands)
+        loss = _HalfChart(samples, Axis("training loss (nats, log scale)", 1e-3, 10, log=True), 350, 250)
+        right = _HalfChart(samples, Axis("validation accuracy (%)", 80, 100), 350, 250)
+        for chart, old, new, color in ((loss, self.before[0], self.losses, COLORS["forward"]),
+                                       (right, self.before[1], self.accuracies, COLORS["update"])):
+            chart.curve(_inside(_thinned(old, 300), chart.y), "#888888")
+            chart.curve(_inside(_thinned(new, 300), chart.y), color)
+        measured = _thinned(self.accuracies, 60)
+        hover = [f"after {1000 * x:,.0f} samples: {y:.2f}% right" for x, y in measured]
+        right.dots(_inside(measured, right.y), COLORS["update"], hover=hover, radius=3.5)
+        drawing = Svg(700, 270, "training loss and validation accuracy over the samples seen")
+        for left, chart in ((0, loss), (350, right)):
+            drawing.parts.append(f'<g transform="translate({left} 0)">{"".join(chart.parts)}</g>')
+        if self.before[0]: drawing.line(52, 258, 76, 258, "#888888").text(82, 262, "the run before", size=11)
+        return drawing
 
 # %% ../../nbs/views/04_training.ipynb #16f9ac0e
 class _StudioObserver:
@@ -307,7 +356,7 @@ class _StudioObserver:
         for group in run.optimizer.param_groups:
             group["lr"], group["momentum"] = controls["lr"].value, controls["momentum"].value
         loss = sum(s.loss for s in self.recent) / len(self.recent)
-        if step.iteration % 10 == 9: self.studio.canvas.losses.append((self.seen / 1000, loss))
+        if step.iteration % 10 == 9: self.studio.curves.losses.append((self.seen / 1000, loss))
         if step.iteration % 100 == 99: self._measure(evaluate(run.model, self.quick))
         if time.monotonic() - self.shown > 0.25: self._show(run, step)
         self._obey(run)
@@ -321,24 +370,23 @@ class _StudioObserver:
 
     def _measure(self, accuracy: float) -> None:
         self.accuracy = accuracy
-        self.studio.canvas.accuracies.append((self.seen / 1000, 100 * accuracy))
+        self.studio.curves.accuracies.append((self.seen / 1000, 100 * accuracy))
 
     def _show(self, run: Run, step: Step) -> None:
-        self.shown, canvas = time.monotonic(), self.studio.canvas
-        canvas.words = self._words(run, step)
-        self.studio.say(canvas.words)
-        self.studio.view.picture.value = canvas.png()
+        self.shown, self.studio.curves.said = time.monotonic(), self._said(run, step)
+        self.studio.say(self.studio.curves.said)
+        self.studio.show()
 
-    def _words(self, run: Run, step: Step) -> str:
+    def _said(self, run: Run, step: Step) -> Said:
         seconds, samples = sum(s.seconds for s in self.recent), sum(s.samples for s in self.recent)
         waiting = sum(s.wait for s in self.recent) / seconds
-        accuracy = "" if math.isnan(self.accuracy) else f"validation accuracy {self.accuracy:.1%}, "
+        accuracy = "" if math.isnan(self.accuracy) else f", validation accuracy {self.accuracy:.1%}"
         at = f"Epoch {step.epoch + 1} of {run.epochs}, iteration {step.iteration + 1:,}: "
-        loss = f"loss {step.loss:.3f}, {accuracy}"
-        pace = f"{samples / seconds:,.0f} images/s, waiting {waiting:.1%} of the time. "
+        threads = count_text(torch.get_num_threads(), "thread")
+        how = (f"{waiting:.1%} of the time it waits for data; batch {self.recent[-1].samples}, {run.precision}, "
+               f"{threads}.")
         sick = "" if math.isfinite(step.loss) else " The loss is no longer a number: Stop, lower the rate, Start."
-        how = f"Batch {self.recent[-1].samples}, {run.precision}, {count_text(torch.get_num_threads(), 'thread')}."
-        return f"{at}{loss}{pace}{how}{sick}"
+        return Said(f"{samples / seconds:,.0f} images a second", f"{at}loss {step.loss:.3f}{accuracy}. {how}{sick}")
 
     def _obey(self, run: Run) -> None:
         try:
@@ -350,7 +398,6 @@ class _StudioObserver:
 
 # %% ../../nbs/views/04_training.ipynb #0ab9ed6a
 _STUDIOS: list[Studio] = []
-HELD_BACK = 10_000  # of MNIST's training images, for validation
 
 def studio_panel(
     train:Images|None=None,  # None: MNIST's training set but its last 10,000 images

@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..data import Images, mnist
+from ..engine.charts import Axis, Chart, nice_limit
 from ..engine.checks import ceil_div
 from ..engine.machine import usable_cores
 from ..engine.measure import median, timed
 from ..engine.overlap import BatchSpan, overlapped_step_seconds, simulate_overlap
 from ..engine.sweeps import Blur, SweepRow, SweepTask, check_workers, run_parts, summarise, sweep_rows
-from ..engine.widgets import (COLORS, Canvas, Job, RunButton, Svg, axes, count_text, duration_text, figure, label,
-                                    panel, slider)
+from ..engine.widgets import (COLORS, Job, RunButton, Said, Svg, axes, count_text, duration_text, label, panel,
+                                    slider)
 from ..engine.worker_curve import WorkerCurve, fit_curve
 from ..workers import PUBLISHED, verdict
 
 # %% auto #0
-__all__ = ['draw_timelines', 'hand_overs', 'timeline_panel', 'error_text', 'plot_steps', 'plot_sweep', 'plot_bill',
+__all__ = ['draw_timelines', 'hand_overs', 'timeline_panel', 'error_text', 'plot_steps', 'plot_sweep', 'plot_bill', 'draw_sweep',
            'example_sweep', 'SweepDesk', 'blur_cost', 'workers_panel']
 
 # %% ../../nbs/views/06_workers.ipynb #u0600004
@@ -63,7 +64,9 @@ def _draw_span(drawing: Svg, span: BatchSpan, y: float, horizon: float) -> None:
     start, end = (_LEFT + _WIDE * min(t / horizon, 1.0) for t in (span.start_seconds, span.end_seconds))
     if start >= _LEFT + _WIDE: return
     computes = span.worker is None
-    drawing.box(start, y, max(end - start - 1, 0.5), 22, COLORS["compute" if computes else "read"])
+    took = duration_text(span.end_seconds - span.start_seconds)
+    hover = f"{'computing' if computes else 'loading'} batch {span.batch}: {took}"
+    drawing.box(start, y, max(end - start - 1, 0.5), 22, COLORS["compute" if computes else "read"], hover=hover)
     if end - start < 8 * len(str(span.batch)) + 4: return
     drawing.text((start + end) / 2, y + 16, str(span.batch), "middle", 12, "white" if computes else "#222222")
 
@@ -83,7 +86,7 @@ def hand_overs(
 def _draw_hand_over(drawing: Svg, start: float, end: float, y: float, horizon: float) -> None:
     "A low box in the device's row."
     left, right = (_LEFT + _WIDE * min(t / horizon, 1.0) for t in (start, end))
-    if right - left > 2: drawing.box(left, y + 8, right - left - 1, 6, COLORS["other"])
+    if right - left > 2: drawing.box(left, y + 8, right - left - 1, 6, COLORS["other"], hover="hand-over")
 
 def _draw_clock(drawing: Svg, y: float, horizon: float) -> None:
     "A time axis in milliseconds."
@@ -97,25 +100,43 @@ def _draw_clock(drawing: Svg, y: float, horizon: float) -> None:
 # %% ../../nbs/views/06_workers.ipynb #962676f1
 def timeline_panel() -> ipywidgets.VBox:
     "A panel: workers, cores, milliseconds of loading and computing -> who works when. Simulated."
+    here = usable_cores()
     controls = dict(
         workers=slider("workers", range(9), 1),
-        cores=slider("cores for workers", [1, 2, 4, 8], 4),
+        cores=slider("cores for workers", sorted({1, 2, 4, 8, here}), 4,
+                     lambda n: f"{n}, this machine" if n == here else f"{n}"),
         load_ms=slider("loading a batch (ms)", [5, 10, 20, 40, 60, 80, 120, 160], 60),
         compute_ms=slider("computing a batch (ms)", [10, 20, 40, 60, 80, 120, 160], 40),
     )
-    return panel(controls, _show_overlap, "timeline")
+    return panel(controls, _show_overlap, "timeline", title="Does the device wait for its batches?", code=_overlap_code)
 
-def _show_overlap(workers: int, cores: int, load_ms: int, compute_ms: int) -> tuple[str, Svg]:
+def _show_overlap(workers: int, cores: int, load_ms: int, compute_ms: int) -> tuple[Said, Svg]:
     "Words and picture for one position of the sliders."
     load, compute = load_ms / 1000, compute_ms / 1000
-    horizon = 6 * (load + compute)  # in which no workers manage six batches
+    horizon = nice_limit(5 * (load + compute))  # in which no workers manage about five batches
     spans = simulate_overlap(load, compute, workers, cores, batches=math.ceil(horizon / compute) + 2 * workers)
     step = overlapped_step_seconds(load, compute, workers, cores)
-    done = sum(span.worker is None and span.end_seconds <= horizon + 1e-9 for span in spans)
-    words = (f"A step takes {duration_text(step)}, and the device works {compute / step:.0%} of the time. "
-             f"In the first {duration_text(horizon)}: {count_text(done, 'batch', 'batches')}.")
+    words = f"The device works {compute / step:.0%} of the time{_bottleneck(load, compute, workers, cores)}."
     title = f"{count_text(workers, 'worker')} on {count_text(cores, 'core')} (simulated)"
-    return words, draw_timelines({title: spans}, horizon)
+    drawing = draw_timelines({title: spans}, horizon)
+    drawing.scale = horizon
+    # the rows of workers come and go, the device's row stays: only its past is shown
+    drawing.outlines = [shape for shape in drawing.outlines if f'y="{_DEVICE_ROW:.2f}"' in shape]
+    return Said(f"{duration_text(step)} a step", words), drawing
+
+_DEVICE_ROW = 24.0  # pixels, in a drawing of one timeline
+
+def _bottleneck(load: float, compute: float, workers: int, cores: int) -> str:
+    "Why a step takes so long."
+    if not workers: return ": the same process loads and computes, one after the other"
+    if overlapped_step_seconds(load, compute, workers, cores) <= compute: return ": all loading is hidden behind it"
+    if workers >= cores: return ": the cores cannot load faster, and more workers would not change that"
+    return f": {count_text(workers, 'worker')} cannot load as fast as it computes, one more would help"
+
+def _overlap_code(workers: int, cores: int, load_ms: int, compute_ms: int) -> str:
+    "Python that computes the seconds of a step."
+    return ("from mlinfra.engine.overlap import overlapped_step_seconds\n\n"
+            f"overlapped_step_seconds({load_ms / 1000:g}, {compute_ms / 1000:g}, workers={workers}, cores={cores})")
 
 # %% ../../nbs/views/06_workers.ipynb #2dbe4306
 def error_text(
@@ -165,7 +186,8 @@ def plot_sweep(
         if n not in guesses: continue
         place, words = (n, max(guesses[n], real)), error_text(guesses[n], real, n in fitted)
         ax.annotate(words, place, (8, 4), textcoords="offset points", fontsize=8)
-    ax.set_ylim(0, 1.3 * max([*frame.train_high, *guesses.values()]))
+    top = 1.3 * max([*frame.train_seconds, *guesses.values()])  # one disturbed run does not flatten the others
+    ax.set_ylim(0, min(top * 1.5, max(top, 1.1 * max(frame.train_high))))
     ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
     ax.set_xticks(list(frame.workers))
     ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
@@ -200,44 +222,35 @@ def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float) -> No
         left += ms
 
 # %% ../../nbs/views/06_workers.ipynb #0e0c12dc
-class _SweepPicture:
-    "Measured points, solid, and predicted ones, hollow, over workers."
-    def __init__(self, workers: Iterable[int]):
-        self.workers = tuple(workers)
-        fig, self.ax = figure(7, 3)
-        label(self.ax, "workers", "training (seconds)").set(xlim=(-0.5, max(self.workers) + 0.5), ylim=(0, 10),
-                                                            xticks=self.workers)
-        self.published, = self.ax.plot([], [], "--", lw=1, color=COLORS["other"])
-        self.predicted, = self.ax.plot([], [], "o", ms=11, mfc="none", color=COLORS["wait"])
-        self.measured, = self.ax.plot([], [], "o-", color=COLORS["forward"])
-        self.notes = [self.ax.text(n, 0, "", ha="center", fontsize=8) for n in self.workers]
-        first, second, *_ = self.workers
-        words = (f"solid: measured   hollow: predicted from {first} and {second} workers   "
-                 "dashed: as published, scaled to 0 workers here")
-        self.ax.text(1, 1, words, transform=self.ax.transAxes, ha="right", va="bottom", fontsize=8)
-        self.canvas = Canvas(fig, [self.published, self.measured, self.predicted, *self.notes])
+def draw_sweep(
+    workers:Sequence[int],        # the first two fit the curve
+    curve:WorkerCurve|None,       # drawn hollow
+    rows:Iterable[SweepRow]=(),   # drawn solid
+) -> Chart:
+    "Seconds of training over workers: measured solid, predicted hollow, as published dashed."
+    real = {row.workers: row.train_seconds for row in rows}
+    guess = {n: curve.train_seconds(n) for n in workers} if curve else {}
+    top = nice_limit(1.15 * max([*real.values(), *guess.values(), 0.8]))
+    room = 0.08 * max(workers)
+    chart = Chart(Axis("workers", -room, max(workers) + room, ticks=tuple(workers)), Axis("training (s)", 0, top),
+                  title="seconds of training over workers")
+    if alone := real.get(0) or guess.get(0):
+        published = [(n, alone * train / PUBLISHED[0][0]) for n, (train, _) in PUBLISHED.items()]
+        chart.curve(published, COLORS["other"], "4 2")
+    chart.curve(real.items(), COLORS["forward"])
+    _add_seconds(chart, real, COLORS["forward"], "measured")
+    _add_seconds(chart, guess, COLORS["wait"], "predicted")
+    for n in real.keys() & guess.keys():
+        chart.note(n, max(real[n], guess[n]), error_text(guess[n], real[n], n in workers[:2]), dy=-12)
+    first, second, *_ = workers
+    return chart.legend(("measured", COLORS["forward"], "solid"),
+                        (f"predicted from {first} and {second}", COLORS["wait"], "hollow"),
+                        ("published, scaled to 0 here", COLORS["other"], "dashed"))
 
-    def place(self, curve: WorkerCurve | None, rows: Iterable[SweepRow]) -> Canvas:
-        "Move the points; the axis grows when they would leave it."
-        real = {row.workers: row.train_seconds for row in rows}
-        guess = {n: curve.train_seconds(n) for n in self.workers} if curve else {}
-        self.measured.set_data(list(real), list(real.values()))
-        self.predicted.set_data(list(guess), list(guess.values()))
-        alone = real.get(0) or guess.get(0) or math.nan
-        self.published.set_data(list(PUBLISHED), [alone * train / PUBLISHED[0][0] for train, _ in PUBLISHED.values()])
-        top = 1.2 * max([*real.values(), *guess.values(), 0.8])
-        for n, note in zip(self.workers, self.notes):
-            both = n in real and n in guess
-            words = error_text(guess[n], real[n], n in self.workers[:2]) if both else ""
-            note.set(text=words, y=1.04 * max(guess[n], real[n]) + top / 40 if both else 0)
-        self._grow(top)
-        return self.canvas
-
-    def _grow(self, needed: float) -> None:
-        limit = next(x * 10**e for e in range(6) for x in (1, 1.5, 2, 3, 5) if x * 10**e >= needed)
-        if self.ax.get_ylim()[1] != limit:
-            self.ax.set_ylim(0, limit)
-            self.canvas.redraw()
+def _add_seconds(chart: Chart, seconds: Mapping[int, float], color: str, word: str) -> None:
+    "A dot for each number of workers, with its seconds."
+    hover = [f"{count_text(n, 'worker')}: {duration_text(s)}, {word}" for n, s in seconds.items()]
+    chart.dots(seconds.items(), color, word == "predicted", hover)
 
 # %% ../../nbs/views/06_workers.ipynb #8f0f3423
 _BATCH = 64  # images in a batch of the panel's sweeps
@@ -281,14 +294,22 @@ def example_sweep() -> _Swept:
                  for n, (train, evaluation, startup, wait, busy, cpu) in _EXAMPLE.items())
     return _Swept(0, 6_400, 0.0, rows, fit_curve(summarise(rows[:2]), 2))
 
-def _prediction_text(curve: WorkerCurve, most: int) -> str:
+def _fastest(workers: int, seconds: float) -> str:
+    "Which number of workers is best, in words."
+    whose = f"with {count_text(workers, 'worker')}" if workers else "without workers"
+    return f"Fastest {whose}: {duration_text(seconds)}"
+
+def _prediction(curve: WorkerCurve, most: int) -> Said:
     "What a curve promises, in words."
     best, alone = curve.best(most), curve.train_seconds(0)
     share = curve.load_seconds / (curve.load_seconds + curve.compute_seconds)
-    return (f"Predicted: {duration_text(alone)} without workers, best with {best} "
-            f"({alone / curve.train_seconds(best):.2f} times as fast); loading is {share:.0%} of a step.")
+    gain = f"{alone / curve.train_seconds(best):.2f} times as fast as without: loading is {share:.0%} of a step there"
+    lost = f"Workers would not pay: loading is only {share:.0%} of a step"
+    return Said(f"{_fastest(best, curve.train_seconds(best))}, predicted", f"{gain if best else lost}.")
 
 # %% ../../nbs/views/06_workers.ipynb #bc9b3352
+_PUBLISHED_BY = "Dashed: Apache MXNet Gluon on an Amazon p3.2xlarge, 2018, scaled to the run without workers."
+
 class SweepDesk:
     "Runs the panel's sweeps and shows the last one."
     def __init__(
@@ -300,28 +321,49 @@ class SweepDesk:
         self.train = train
         self.test = test
         self.workers = workers
-        self.picture = _SweepPicture(workers)
         self.last = None
 
-    def show(self, blurs: int, images: int) -> tuple[str, Canvas]:
-        "Words and picture for a slider position."
-        last, images = self.last, min(images, len(self.train))
-        if last is None and (blurs, images, self.workers) == (0, 6_400, tuple(_EXAMPLE)):
-            example = example_sweep()
-            words = f"{self._invitation()} This is an example of the result, from another machine ({_EXAMPLE_ON})."
-            return words, self.picture.place(example.curve, example.rows)
-        if last is None or last.curve is None:
-            return self._invitation(), self.picture.place(None, last.rows if last else ())
-        curve, same = last.curve_at(blurs, images), (blurs, images) == (last.blurs, last.images)
-        words = _prediction_text(curve, max(self.workers))
-        if same and len(last.rows) == len(self.workers):
-            words = f"{verdict(summarise(last.rows), last.curve)} {last.evaluation()}"
-        return words, self.picture.place(curve, last.rows if same else ())
+    def known(self, blurs: int, images: int) -> tuple[WorkerCurve | None, tuple[SweepRow, ...]]:
+        "The curve for a slider position, and what was measured there."
+        last, images = self._shown(blurs, images), min(images, len(self.train))
+        if last is None: return None, ()
+        same = (blurs, images) == (last.blurs, last.images)
+        return last.curve and last.curve_at(blurs, images), last.rows if same else ()
 
-    def _invitation(self) -> str:
+    def _shown(self, blurs: int, images: int) -> _Swept | None:
+        "The last sweep, or the example at the first position."
+        example = (blurs, images, self.workers) == (0, 6_400, tuple(_EXAMPLE))
+        return example_sweep() if self.last is None and example else self.last
+
+    def show(self, blurs: int, images: int) -> tuple[Said, Chart]:
+        "Words and picture for a slider position."
+        curve, rows = self.known(blurs, images)
+        return self._words(curve, rows), draw_sweep(self.workers, curve, rows)
+
+    def _words(self, curve: WorkerCurve | None, rows: Sequence[SweepRow]) -> Said:
         first, second, *_ = self.workers
-        return (f"Press Run: it measures {first} and {second} workers, predicts the rest, then measures them too. "
-                f"This machine has {usable_cores()} usable cores; more workers than that share them.")
+        if curve is None:
+            return Said("Not measured yet", f"Press Run: it measures {first} and {second} workers, predicts the rest, "
+                        f"then measures them too. This machine has {count_text(usable_cores(), 'usable core')}.")
+        if len(rows) < len(self.workers): return _prediction(curve, max(self.workers))
+        seconds = {row.workers: row.train_seconds for row in rows}
+        best = min(seconds, key=seconds.get)
+        if self.last is None:
+            words = f"An example, measured on another machine ({_EXAMPLE_ON}). Press Run to measure yours."
+        else: words = verdict(summarise(rows), curve)
+        return Said(_fastest(best, seconds[best]), words, _PUBLISHED_BY)
+
+    def code(self, blurs: int, images: int) -> str:
+        "Python that computes the best number of workers: predicted where there is a curve, else measured."
+        curve, _ = self.known(blurs, images)
+        if curve is None:
+            return ("from mlinfra.data import Images, mnist\nfrom mlinfra.engine.sweeps import Blur\n"
+                    "from mlinfra.workers import sweep_workers\n\ntrain = mnist()\n"
+                    f"few = Images(train.images[:{images}], train.labels[:{images}])\n"
+                    f"sweep_workers(few, {self.workers}, {_BATCH}, transform=Blur({blurs}))")
+        figures = "".join(f"    {name}={value:.6g},\n" for name, value in vars(curve).items())
+        return (f"from mlinfra.engine.worker_curve import WorkerCurve\n\ncurve = WorkerCurve(\n{figures})\n"
+                f"curve.best({max(self.workers)})")
 
     def run(self, job: Job, blurs: int, images: int, refresh: Callable[[], None]) -> str:
         "Measure 0 and 2 workers, fit, then measure the rest; the picture follows."
@@ -331,7 +373,8 @@ class SweepDesk:
         for row in sweep_rows(task, self.workers, report=job.report, warn=False):  # the words tell the cores
             self.last = self.last.with_row(row)
             refresh()
-        return f"{len(self.last.rows)} runs on {usable_cores()} usable cores."
+        cores = count_text(usable_cores(), "usable core")
+        return f"{len(self.last.rows)} runs on {cores}. {self.last.evaluation()}"
 
 def blur_cost(
     dataset:Images,  # its first image is blurred
@@ -364,6 +407,6 @@ def workers_panel(
         return sweep.run(job, controls["blurs"].value, controls["images"].value, lambda: box.refresh())
 
     button = RunButton(work, str, "Run the sweep")
-    box = panel(controls, sweep.show, "workers", [button.widget])
+    box = panel(controls, sweep.show, "workers", [button.widget], "How many workers pay?", code=sweep.code)
     box.button, box.sweep = button, sweep
     return box

@@ -31,13 +31,13 @@ interact(draw, read=SelectionSlider(options=milliseconds, value=342));
 PANELS = {
     "interact": ("interact + plt.show()", ".widget-interact", "read", INTERACT),
     "overlap": (
-        "matplotlib",
+        "SVG",
         ".mlinfra-overlap",
         "read",
         "from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()",
     ),
     "workers": (
-        "matplotlib",
+        "SVG",
         ".mlinfra-workers",
         "work per image",
         "from mlinfra.views.workers import workers_panel\nworkers_panel()",

@@ -32,6 +32,8 @@ def server(tmp_path_factory):
     place = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "nbs", place / "repository" / "nbs")
     shutil.copytree(ROOT / "tests" / "bench" / "results", place / "repository" / "tests" / "bench" / "results")
+    shutil.copytree(ROOT / "tools", place / "repository" / "tools")
+    shutil.copy(ROOT / "settings.ini", place / "repository")
     with jupyterlab(place / "repository", place) as (url, token): yield url, token, place / "repository"
 
 

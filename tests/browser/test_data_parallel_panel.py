@@ -4,7 +4,7 @@ from lab import Panel, jobs, ranks, wait_until
 
 from mlinfra.data_parallel import WORKLOADS
 from mlinfra.engine.hardware import NETWORKS
-from mlinfra.views.data_parallel import describe_scaling
+from mlinfra.views.data_parallel import HERE, LINK_HERE, describe_scaling
 
 pytestmark = pytest.mark.browser
 CELL = ("from mlinfra.engine.ranks import faulty, run_ranks; from mlinfra.views.data_parallel import scaling_panel\n"
@@ -13,7 +13,7 @@ CELL = ("from mlinfra.engine.ranks import faulty, run_ranks; from mlinfra.views.
 
 def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells(CELL)
-    panel, network = Panel(notebook, "scaling"), NETWORKS["Ethernet, 50 Gbit/s"]
+    panel, network = Panel(notebook, "scaling"), NETWORKS["Ethernet, 10 Gbit/s"]
     now = dict(job=WORKLOADS["ResNet-50, P100"], network=network,
                world_size=256, batch_size=32, strong=False, overlap=True)
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
@@ -23,11 +23,12 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
         "The panel's words are the model's for what was just set, and the picture is another one."
         nonlocal picture
         now.update(changes)
-        panel.says(describe_scaling(**now), 30)
+        panel.tells(describe_scaling(**now), 30)
         picture = panel.changed_from(picture)
 
-    panel.says(describe_scaling(**now), 60)
+    panel.tells(describe_scaling(**now), 60)
     picture = panel.picture()
+    panel.button("More").click()
     select("network", "Ethernet, 1 Gbit/s")
     says(network=NETWORKS["Ethernet, 1 Gbit/s"])
     notebook.shot("scaling_slow_network")
@@ -47,10 +48,13 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     says(job=WORKLOADS["ResNet-50, one M40"])
     panel.press("batch", *["ArrowRight"] * 5)
     says(batch_size=32)
-    before = picture
+    select("network", LINK_HERE)
+    panel.says("has not been measured")
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "measured" in panel.status(), "two ranks are measured", 120)
-    assert panel.changed_from(before) and "this machine" in notebook.value("probe.controls['job'].label")
+    assert notebook.value("probe.controls['job'].value") == repr("ResNet-50, one M40"), "the controls stay"
+    select("job", HERE)
+    wait_until(lambda: "measured on 2 ranks" in panel.picture(), "the measured point is drawn")
     notebook.shot("scaling_measured")
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "ranks" in panel.status(), "the ranks start", 60)

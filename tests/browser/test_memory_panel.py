@@ -14,7 +14,7 @@ def test_memory_panel_fits_does_not_fit_and_measures(open_cells):
     notebook = open_cells("from mlinfra.views.memory import memory_panel\nmemory_panel()")
     panel, plan = (
         Panel(notebook, "memory"),
-        MemoryPlan("ResNet-18, 224 px", "fp32", "adam", 64, 1, False, 0, 1, DEVICES["T4 16 GB"]),
+        MemoryPlan("Transformer, 12 x 768, 512 tokens", "fp32", "adam", 64, 1, False, 0, 1, DEVICES["T4 16 GB"]),
     )
     select = lambda text, value: panel.control(text).locator("select").select_option(value)
 
@@ -22,11 +22,12 @@ def test_memory_panel_fits_does_not_fit_and_measures(open_cells):
         "The plan with what was just set; the panel must say what it says, and draw another picture."
         nonlocal plan, picture
         plan = replace(plan, **changes)
-        panel.says(describe_plan(plan), 60)
+        panel.tells(describe_plan(plan), 60)
         picture = panel.changed_from(picture)
 
-    panel.says(describe_plan(plan), 60)
+    panel.tells(describe_plan(plan), 60)
     picture = panel.picture()
+    panel.button("More").click()
     panel.press("batch", *["ArrowRight"] * 4)
     now(batch_size=1024)
     select("precision", "bf16")
@@ -46,7 +47,7 @@ def test_memory_panel_fits_does_not_fit_and_measures(open_cells):
     select("model", "GluonCNN, 28 px")
     now(model="GluonCNN, 28 px")
     panel.drag("world size", 1.0)
-    panel.says(describe_plan(plan := replace(plan, world_size=1024)))
+    panel.tells(describe_plan(plan := replace(plan, world_size=1024)))
     select("sharding", "ZeRO 3: and weights")
     now(sharding_stage=3)
     panel.button("Measure a step here").click()

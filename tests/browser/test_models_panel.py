@@ -17,7 +17,7 @@ def test_layers_panel(open_cells):
     panel.drag("conv. 2", 1.0)
     panel.says(f"{count_parameters(GluonCNN(channels=(20, 200), hidden=4096)):,} parameters")
     panel.press("batch", "End")
-    panel.says("for a batch of 60,000")
+    panel.says("A batch of 60,000 takes")
     panel.says(f"{count_parameters(GluonCNN(channels=(20, 200), hidden=4096)):,} parameters")
     before = panel.changed_from(before)
     for text in ("conv. 1", "conv. 2", "dense", "batch"): panel.press(text, "Home")

@@ -30,6 +30,7 @@ def test_studio_lives_and_dies_well(open_cells):
     before = panel.changed_from(before)
     for text, key in (("learning rate", "ArrowLeft"), ("momentum", "ArrowRight"), ("batch (next", "End")):
         panel.press(text, key)
+    panel.button("More").click()
     panel.root.locator("select").select_option("bf16")
     panel.notebook.shot("studio_running")
     panel.button("Pause").click()
@@ -44,7 +45,7 @@ def test_studio_lives_and_dies_well(open_cells):
     )
     panel.click_track("learning rate", 0.5)
     panel.button("Start").click()
-    wait_until(lambda: not panel.words().startswith("Stopped"), "a second run shows itself")
+    wait_until(lambda: "Stopped." not in panel.words(), "a second run shows itself")
     panel.button("Stop").click()
     panel.says("Stopped.")
     wait_until(lambda: jobs(panel.notebook) == "[]", "no thread is left")

@@ -6,6 +6,7 @@ from lab import Panel
 
 from mlinfra.engine.clusters import cluster
 from mlinfra.planner import JOBS, recommend
+from mlinfra.views.planner import describe_recommendation
 
 pytestmark = pytest.mark.browser
 
@@ -24,11 +25,12 @@ def test_planner_panel_recommends(open_cells):
         now.update(changes)
         machines = {name: value for name, value in now.items() if name not in ("job", "global_batch")}
         job = replace(JOBS[now["job"]], global_batch=now["global_batch"])
-        panel.says(recommend(job, cluster(**machines)).summary, 30)
+        panel.tells(describe_recommendation(recommend(job, cluster(**machines))), 30)
         picture = panel.changed_from(picture)
 
     says()
     notebook.shot("planner")
+    panel.button("More").click()
     select("link between nodes", "Ethernet, 1 Gbit/s")
     says(inter_node="Ethernet, 1 Gbit/s")
     panel.press("batch", "ArrowRight")

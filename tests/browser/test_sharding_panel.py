@@ -19,12 +19,13 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
         "The panel's words are the model's for what was just set, and the picture is another one."
         nonlocal picture
         now.update(changes)
-        panel.says(describe_sharding(ShardPlan(**now)), 30)
+        panel.tells(describe_sharding(ShardPlan(**now)), 30)
         picture = panel.changed_from(picture)
 
-    panel.says(describe_sharding(ShardPlan(**now)), 60)
+    panel.tells(describe_sharding(ShardPlan(**now)), 60)
     picture = panel.picture()
     notebook.shot("sharding_transformer")
+    panel.button("More").click()
     panel.press("world size", "ArrowRight")
     says(world_size=16)
     select("sharding", "ZeRO 1: optimizer")
@@ -46,7 +47,14 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     says(sharding_stage=3)
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "predicted" in panel.status(), "two ranks are measured", 120)
-    says(model="GluonCNN, 28 px", world_size=2, precision="fp32")
+    panel.tells(describe_sharding(ShardPlan(**now)))  # the controls stay
+    assert "choose GluonCNN, 28 px, 2 ranks and fp32" in panel.status()
+    select("model", "GluonCNN, 28 px")
+    says(model="GluonCNN, 28 px")
+    panel.press("world size", "Home", "ArrowRight")
+    says(world_size=2)
+    select("precision", "fp32")
+    says(precision="fp32")
     guess = ShardPlan(**now).footprint(3)
     for words, part in (("weights", guess.params), ("gradients", guess.grads), ("activations", guess.activations)):
         assert f"{words} {bytes_text(part)}, predicted {bytes_text(part)}" in panel.status()

@@ -7,7 +7,7 @@ from lab import Panel, jobs, wait_until
 
 from mlinfra.engine.hardware import NETWORKS, ROOFLINES
 from mlinfra.engine.tensor_costs import TensorParallelCost
-from mlinfra.views.tensor_parallel import describe_cost
+from mlinfra.views.tensor_parallel import LINK_HERE, THREAD_HERE, describe_cost
 
 pytestmark = pytest.mark.browser
 
@@ -24,11 +24,12 @@ def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
         "The cost with what was just set; the panel must say what it says, and draw another picture."
         nonlocal cost, picture
         cost = replace(cost, **changes)
-        panel.says(describe_cost(cost), 30)
+        panel.tells(describe_cost(cost), 30)
         picture = panel.changed_from(picture)
 
-    panel.says(describe_cost(cost), 60)
+    panel.tells(describe_cost(cost), 60)
     picture = panel.picture()
+    panel.button("More").click()
     select("link", "Ethernet, 50 Gbit/s")
     now(network=NETWORKS["Ethernet, 50 Gbit/s"])
     notebook.shot("tensor_slow_link")
@@ -47,8 +48,14 @@ def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     panel.button("Run two ranks here").click()
     wait_until(lambda: "measured" in panel.status(), "two ranks have run", 120)
     assert panel.status().startswith("Two ranks, width 512, 512 tokens: ") and "predicted" in panel.status()
-    panel.says("A block of width 512, 512 tokens, fp32 on a thread of this machine, 1: 2 ranks take")
-    assert "measured" in panel.changed_from(picture)
+    panel.tells(describe_cost(cost))  # the controls stay
+    select("precision", "fp32")
+    select("device", THREAD_HERE)
+    select("link", LINK_HERE)
+    panel.press("width", *["ArrowLeft"] * 4)
+    panel.press("tokens", *["ArrowLeft"] * 7)
+    panel.says(f"A block of width 512, 512 tokens in fp32 on {THREAD_HERE}: 2 ranks take")
+    wait_until(lambda: ">measured " in panel.picture(), "the measurement is drawn under its prediction")
     notebook.shot("tensor_measured")
     panel.button("Run two ranks here").click()
     wait_until(lambda: "ranks" in panel.status(), "the ranks start", 60)

@@ -20,7 +20,7 @@ from ..training import fit
 # %% auto #0
 __all__ = ['FAULTS', 'Fault', 'Digits', 'small_net', 'Patient', 'naive_cross_entropy', 'make_patient']
 
-# %% ../../nbs/engine/18_faults.ipynb #ba17faa2
+# %% ../../nbs/engine/18_faults.ipynb #e6fbeacc
 @dataclass(frozen=True)
 class Fault:
     "A way to break a training."
@@ -37,7 +37,7 @@ FAULTS = {
     "forgotten": Fault("layers that the optimizer was not given", "layers", (0, 1, 2, 3), ("UnchangedWeights",), 0),
     "log": Fault("scale of the outputs before log(softmax)", "", (1, 10, 100, 1000), ("NonFinite",), 20),
     "weights": Fault("initial weights, times", "", (1, 0.1, 0.01, 0.001), ("PoorInitialisation",), 1),
-    "stall": Fault("stall of the loader in every eighth batch", "ms", (0, 5, 20, 50), ("PeriodicStall",), 33),
+    "stall": Fault("stall of the loader in every eighth batch", "ms", (0, 5, 20, 50), ("PeriodicStall",), 48),
     "leak": Fault("memory kept in each step", "MB", (0, 0.1, 1, 4), ("MemoryLeak",), 60)}
 
 @cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..debugger import Debugger, Finding
 from ..engine.faults import FAULTS, make_patient
-from ..engine.widgets import COLORS, Svg, choose, panel, slider
+from ..engine.widgets import COLORS, Said, Svg, choose, panel, slider
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -63,19 +63,27 @@ def debugger_panel() -> ipywidgets.VBox:
         guess=choose("your guess", {rule: rule for rule in _RULES}, "nothing"))
     seen: dict[tuple[str, int], tuple[list[float], list[Finding]]] = {}
 
-    def show(fault: str, level: int, guess: str) -> tuple[str, Svg]:
+    def show(fault: str, level: int, guess: str) -> tuple[Said, Svg]:
         if (fault, level) not in seen: seen[fault, level] = _trained(fault, _strength(fault, level))
         losses, findings = seen[fault, level]
         return _words(fault, level, findings, guess), draw_losses(losses, findings)
 
-    return panel(controls, show, "debugger")
+    return panel(controls, show, "debugger", title="Which rule speaks first, and when?", code=_code)
+
+def _code(fault: str, level: int, guess: str) -> str:
+    "Python that trains the same patient under the debugger."
+    return ("from mlinfra.debugger import Debugger\n"
+            "from mlinfra.engine.faults import make_patient\n"
+            "debugger = Debugger()\n"
+            f"history = make_patient({fault!r}, {_strength(fault, level)!r}, 80).train(debugger)\n"
+            "debugger.findings")
 
 def _strength(fault: str, level: int) -> float:
     strengths = FAULTS[fault].strengths
     return strengths[level if level < 3 else -1]
 
-def _words(fault: str, level: int, findings: Sequence[Finding], guess: str) -> str:
+def _words(fault: str, level: int, findings: Sequence[Finding], guess: str) -> Said:
     chosen = f"{FAULTS[fault].label}: {_strength(fault, level):g} {FAULTS[fault].unit}".rstrip()
-    if not findings: return f"{chosen}. Nothing is found. " + ("You expected that." if guess == "nothing" else "")
+    if not findings: return Said("Nothing is found", f"{chosen}. {'You expected that.' if guess == 'nothing' else ''}")
     right = "You guessed it. " if guess == findings[0].rule else ""
-    return f"{chosen}. {right}{findings[0]}"
+    return Said(f"{findings[0].rule} at step {findings[0].step}", f"{chosen}. {right}{findings[0]}")

@@ -216,6 +216,28 @@ def _model(name: str) -> tuple[Any, Any, Any]:
     loads = hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list))
     return model, next(iter(sample)) if loads else sample, (options or {}).get("step")
 
+# %% ../nbs/98_cli.ipynb #77498574
+def _watch(args: argparse.Namespace) -> int:
+    "Show a run until it ends: its pace, where its time goes and what the machine does."
+    import time
+    from mlinfra.engine.glance import glance
+    from mlinfra.engine.runs import Run
+    run, clear = Run(args.folder), "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+    try:
+        while True:
+            print(clear + glance(run, args.window), flush=True)
+            if args.once or run.ended or run.killed: return 0
+            time.sleep(args.every)
+            run.refresh()
+    except KeyboardInterrupt: return 0  # the way to leave
+
+def _watch_options(watch: argparse.ArgumentParser) -> None:
+    add = watch.add_argument
+    add("folder", metavar="RUN", help="the run's folder")
+    add("--once", action="store_true", help="show it once, and end")
+    add("--every", type=_rate, default=1.0, metavar="SECONDS", help="between two looks")
+    add("--window", type=_rate, default=10.0, metavar="SECONDS", help="over which is averaged")
+
 # %% ../nbs/98_cli.ipynb #d0a86de8
 def _report(args: argparse.Namespace) -> int:
     "Write a page on a recorded run, and print its three sentences."
@@ -257,6 +279,7 @@ def parser() -> argparse.ArgumentParser:
     _sweep_options(command("sweep", _sweep, "sweep DataLoader workers", common))
     _doctor_options(command("doctor", _doctor, "find what holds your own training back"))
     _memory_options(command("memory", _memory, "say what a training step takes before it runs"))
+    _watch_options(command("watch", _watch, "watch a run from a terminal"))
     _report_options(command("report", _report, "write a page on a recorded run"))
     _compare_options(command("compare", _compare, "say whether a run is slower than another"))
     return main

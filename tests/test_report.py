@@ -16,6 +16,7 @@ from mlinfra import cli, report
 from mlinfra.engine.compare import compare_runs
 from mlinfra.engine.gains import remedies
 from mlinfra.engine.page import make_report
+from mlinfra.engine.pictures import time_shares
 from mlinfra.engine.runs import Run, RunWriter
 from mlinfra.engine.waterfall import pace, waterfall
 
@@ -81,6 +82,16 @@ def test_pace_leaves_the_first_step_out(tmp_path):
     run = whole(tmp_path, count=11, wait=0.038)
     assert pace(run).steps == 10 and math.isclose(pace(run).seconds_per_step, 0.05)
     assert math.isclose(pace(run).samples_per_s, 32 / 0.05)
+
+
+def test_the_validation_after_the_last_step_is_drawn(tmp_path):
+    with lone(tmp_path) as writer:
+        end = steps_of(writer, 10)
+        writer.event("evaluation", at=end + 0.001, seconds=0.5)
+        writer.event("remark", at=end + 0.501, words="x")
+    shares = time_shares(Run(tmp_path), 0, [0.0, end, end + 0.501])
+    assert shares["evaluation"][0] == 0 and math.isclose(shares["evaluation"][1], 0.5 / 0.501, rel_tol=1e-6)
+    assert math.isclose(sum(share[0] for share in shares.values()), 1, rel_tol=1e-6)
 
 
 # ---- the page

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['WORDS', 'Bar', 'Waterfall', 'waterfall', 'last_sign', 'Pace', 'pace']
+__all__ = ['WORDS', 'Bar', 'Waterfall', 'waterfall', 'last_sign', 'began', 'Pace', 'pace']
 
-# %% ../../nbs/engine/19_waterfall.ipynb #af00bdde
+# %% ../../nbs/engine/19_waterfall.ipynb #7fa1de45
 WORDS = dict(
     wall="wall clock", steps="the steps", outside="outside the steps", wait="waiting for the loader",
     copy="copy to the device", forward="forward", backward="backward", update="update", other="else in the step",
@@ -96,14 +96,16 @@ def last_sign(
     rank:int,
 ) -> float:
     "Seconds from the start of a rank to the last that is known of it: its last step or its last event."
-    rows, events = run.records(rank), [event.at for event in run.events() if event.rank == rank]
-    steps = math.fsum(run.seconds(rank).values())
-    if not events: return steps
-    return max(steps, max(events) - _shift(run, rank, rows))
+    events, steps = [event.at for event in run.events() if event.rank == rank], math.fsum(run.seconds(rank).values())
+    return max(steps, max(events) - began(run, rank)) if events else steps
 
-def _shift(run: Run, rank: int, rows: np.ndarray) -> float:
-    "When the rank began, on the axis of all of them."
-    if not len(rows): return min(event.at for event in run.events() if event.rank == rank)
+def began(
+    run:Run,
+    rank:int,
+) -> float:
+    "When a rank began, in seconds on the time axis of all of them."
+    rows = run.records(rank)
+    if not len(rows): return min((event.at for event in run.events() if event.rank == rank), default=0.0)
     steps = run.steps
     return float(steps.start[steps["rank"] == rank].min() - rows["start"].min())
 

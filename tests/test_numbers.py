@@ -114,22 +114,23 @@ def targets():
 
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
-Advice BatchPlan BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch Estimate Event
-Exponents Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line LoadTrial LoopCount Machine
-MemoryCost MessageCount MicroBatchCost Offload Partition PipelineRun ProcessMemory Question RankError RankPart
-RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample Scores Shard ShardTrialResult ShardedRun Span
-StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace Verification WorkerCurve
+Activation Advice BatchPlan Birth BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
+Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
+LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
+ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample Scores
+Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
+Verification WorkerCurve
 """.split())
 
 ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-ablation batch_search batches chains collectives.Group cores crops.random_box layer_costs loaders out_of_memory passes
-patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes rank_steps rawcache.RawCache.load
-reads.block_starts reads.read_block remedies resident sample_batches server.RequestQueue server.rows_of shards.Shard
-shards.mixed shards.read_shard stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork threads timeline
-tracker zero
+ablation axis batch_search batches callbacks chains collectives.Group cores crops.random_box faults findings inspection
+layer_costs loaders looks out_of_memory passes patients pipeline_pass pipeline_runs queue.ServiceTime.seconds
+rank_passes rank_steps rawcache.RawCache.load reads.block_starts reads.read_block remedies resident sample_batches
+server.RequestQueue server.rows_of shards.Shard shards.mixed shards.read_shard speed_rules stages store
+sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -202,7 +203,13 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     *((f"engine.runs.RunWriter.{name}", ANY, "a second writer in the folder is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.watch.LoopWatch.*", ANY, "told by a framework's loop"),
+    ("monitor.Pausing.seconds", "zero", "no pause"),
+    ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
+    ("monitor.look.*", "zero", "from the start; nothing seen"),
     ("engine.watch.Monitor.on_between.*", ANY, "told by fit"),
+    ("engine.watch.FitSteps.*", ANY, "told by fit"),
+    ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
@@ -441,6 +448,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.specs.TransformerSpec.kv_heads engine.sweeps.sweep_rows.repeats
         engine.tensor_costs.TensorParallelCost.* engine.tensor_costs.fit_device.* engine.tensor_timing.block_seconds.*
         engine.transformer.*.kv_heads models.ResNet.in_channels pipeline.least_limit.* sharding.*.shard_size
+        engine.callbacks.*.batch_idx engine.watch.LoopWatch.batch.samples
         storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip engine.overlap.watch_epoch.*
         engine.worker_curve.fit_curve.cores
     """.split()),

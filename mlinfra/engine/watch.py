@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -25,21 +26,42 @@ from .runs import RunWriter, StepRecord, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
 
 # %% auto #0
-__all__ = ['loader_settings', 'Monitor', 'Watch', 'watch']
+__all__ = ['loader_settings', 'FitSteps', 'Monitor', 'Watch', 'watch', 'LoopWatch']
 
 # %% ../../nbs/engine/17_watch.ipynb #f03a00b4
 class _Recorder:
     "A writer, a sampler and rules."
     def __init__(self, folder: str | os.PathLike, every_seconds: float, rules: Iterable[Any], limit_bytes: int,
                  config: Mapping[str, Any]):
-        self.rules, self._told = _checked(rules), {}
+        self.rules, self._told, self._lock, self.config = _checked(rules), {}, threading.Lock(), dict(config)
         self.writer = RunWriter(folder, config=config, limit_bytes=limit_bytes, **_place_in_world())
-        self._on_step = [(rule, rule.on_step) for rule in self.rules if hasattr(rule, "on_step")]
-        self._on_sample = [(rule, rule.on_sample) for rule in self.rules if hasattr(rule, "on_sample")]
+        self._hooks = {name: [(rule, getattr(rule, name)) for rule in self.rules if hasattr(rule, name)] for name in (
+            "on_begin", "on_step", "on_sample", "on_event", "on_loader", "on_finish")}
+        self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.last: StepRecord | None = None
         working = self.writer.recording or self._on_sample
         self.thread = SamplerThread(self._sample, every_seconds) if working else None
         for words in self.thread.sampler.remarks if self.thread else (): self.writer.event("remark", words=words)
+
+    def begin(self, model: Any, optimizers: Sequence[Any], first: int = 0, **more: Any) -> None:
+        "Show the rules what is trained."
+        self._tell(self._hooks["on_begin"], model, optimizers, self.config | more, first)
+
+    def event(self, kind: str, at: float | None = None, **data: Any) -> None:
+        "Keep something rare, and let the rules hear of it."
+        at = self.writer.now() if at is None else at
+        self.writer.event(kind, at, **data)
+        self._tell(self._hooks["on_event"], kind, at, data)
+
+    def loader(self, loader: Any, start: float, seconds: float) -> None:
+        "A loader was started."
+        self._tell(self._hooks["on_loader"], loader)
+        self.event("loader", start, seconds=seconds, **loader_settings(loader))
+
+    @property
+    def stopping(self) -> bool:
+        "Whether a rule wants the run to end."
+        return any(getattr(rule, "stopping", False) for rule in self.rules)
 
     def step(self, record: StepRecord) -> None:
         "Keep a step, and let the rules see it."
@@ -51,21 +73,23 @@ class _Recorder:
         self.writer.sample(sample_row(sample))
         if self._on_sample: self._tell(self._on_sample, sample)
 
-    def _tell(self, hooks: list[tuple[Any, Callable]], news: Any) -> None:
+    def _tell(self, hooks: list[tuple[Any, Callable]], *news: Any) -> None:
         for rule, hook in tuple(hooks):
-            try: hook(news)
+            try: hook(*news)
             except Exception as error: self._leave_out(rule, error)
             else:
                 if len(rule.findings) > self._told.get(id(rule), 0): self._keep(rule)
 
     def _keep(self, rule: Any) -> None:
-        "Write what the rule has found since."
-        new = rule.findings[self._told.get(id(rule), 0):]
-        self._told[id(rule)] = len(rule.findings)
+        "Write what the rule has found since; samples come from a thread of their own."
+        with self._lock:
+            new = rule.findings[self._told.get(id(rule), 0):]
+            self._told[id(rule)] = len(rule.findings)
         for finding in new: self.writer.event("finding", **_words_of(rule, finding))
 
     def _leave_out(self, rule: Any, error: Exception) -> None:
-        for hooks in (self._on_step, self._on_sample): hooks[:] = [pair for pair in hooks if pair[0] is not rule]
+        for name, hooks in self._hooks.items():
+            if name != "on_finish": hooks[:] = [pair for pair in hooks if pair[0] is not rule]
         words = f"the rule {type(rule).__name__} was left out: it raised {type(error).__name__}: {error}"
         self.writer.event("remark", words=words)
         warnings.warn(words, stacklevel=4)
@@ -76,6 +100,7 @@ class _Recorder:
     def end(self, error: BaseException | None, evaluation: float = 0.0, how: str = "") -> None:
         "Stop sampling, account for the time after the last step, and close the folder."
         if self.thread: self.thread.close()
+        self._tell(self._hooks["on_finish"])
         if not self.writer.recording: return
         now, last = self.writer.now(), self.last
         gap = now if last is None else max(now - last.start - last.seconds, 0.0)
@@ -90,7 +115,7 @@ def _place_in_world() -> dict[str, int]:
     return dict(rank=dist.get_rank(), world_size=dist.get_world_size())
 
 def _checked(rules: Iterable[Any]) -> list[Any]:
-    rules = list(rules)
+    rules = [getattr(rule, "inspector", rule) for rule in rules]  # of a debugger, what stands behind it
     for rule in rules:
         if isinstance(rule, type) or not hasattr(rule, "findings") or not (
                 hasattr(rule, "on_step") or hasattr(rule, "on_sample")):
@@ -113,6 +138,37 @@ def loader_settings(
     return found
 
 # %% ../../nbs/engine/17_watch.ipynb #e565abfe
+class FitSteps:
+    "Steps of `fit` as they are recorded."
+    def __init__(
+        self,
+        origin:float,  # the start of the run, by `time.perf_counter`
+    ):
+        self.origin, self.told, self._first = origin, dict(loader=0.0, evaluation=0.0), True
+
+    def between(
+        self,
+        what:str,       # "loader" or "evaluation"
+        start:float,    # by `time.perf_counter`
+        seconds:float,
+    ) -> float:         # when it began, in seconds since the start of the run
+        "Note what the time between two steps went into."
+        self.told[what] = self.told.get(what, 0.0) + seconds
+        return start - self.origin
+
+    def record(
+        self,
+        step:Any,  # of `fit`
+    ) -> StepRecord:
+        "The step as a record."
+        told, start = self.told, step.start - self.origin
+        between = step.between
+        if self._first: between, self._first = start, False
+        if told["loader"] or told["evaluation"]: self.told = dict(loader=0.0, evaluation=0.0)
+        return StepRecord(
+            step.iteration, step.epoch, 1, step.samples, step.loss, start, between, told["evaluation"],
+            told["loader"], step.wait, step.copy, step.forward, step.backward, step.update, 0.0)
+
 class Monitor:
     "An observer that records a run of `fit` in a folder."
     def __init__(
@@ -137,33 +193,29 @@ class Monitor:
         "Open the folder."
         config = _settings(run) | self.config
         self._recorder = _Recorder(self.folder, self.every_seconds, self.rules, self.limit_bytes, config)
-        self._origin, self._told, self._first = self._recorder.writer.origin, dict(loader=0.0, evaluation=0.0), True
+        self._steps = FitSteps(self._recorder.writer.origin)
+        self._recorder.begin(run.model, [run.optimizer], run.iteration)
 
     def on_step(self, run: Any, step: Any) -> None:
         "Keep the step."
-        told, start = self._told, step.start - self._origin
-        between = step.between
-        if self._first: between, self._first = start, False
-        self._recorder.step(StepRecord(
-            step.iteration, step.epoch, 1, step.samples, step.loss, start, between, told["evaluation"],
-            told["loader"], step.wait, step.copy, step.forward, step.backward, step.update, 0.0))
-        if told["loader"] or told["evaluation"]: self._told = dict(loader=0.0, evaluation=0.0)
+        self._recorder.step(self._steps.record(step))
+        if self.rules and self._recorder.stopping: run.stop()
 
     def on_between(self, run: Any, what: str, start: float, seconds: float) -> None:
         "Keep what the time between two steps went into."
-        self._told[what] = self._told.get(what, 0.0) + seconds
-        settings = loader_settings(run.loader) if what == "loader" else {}
-        self._recorder.writer.event(what, start - self._origin, seconds=seconds, **settings)
+        at = self._steps.between(what, start, seconds)
+        if what == "loader": self._recorder.loader(run.loader, at, seconds)
+        else: self._recorder.event(what, at, seconds=seconds)
 
     def on_epoch(self, run: Any, epoch: Any) -> None:
         "Keep the epoch's figures."
-        self._recorder.writer.event("epoch", **asdict(epoch))
+        self._recorder.event("epoch", **asdict(epoch))
 
     def on_end(self, run: Any) -> None:
         "Close the folder."
         error = sys.exc_info()[1]
         how = "stopped" if error is None and run.stopping else ""
-        self._recorder.end(error, self._told["evaluation"], how)
+        self._recorder.end(error, self._steps.told["evaluation"], how)
 
 def _settings(run: Any) -> dict[str, Any]:
     "The settings of a run of `fit`."
@@ -207,6 +259,7 @@ class Watch:
     def __enter__(self) -> Watch:
         self._recorder = self._make()
         self._origin = self._last = self._recorder.writer.origin
+        self._recorder.begin(self._model, self._optimizers, loss_told=False)
         if self._model is not None:
             keep = self._handles.append
             keep(self._model.register_forward_pre_hook(_Hook(self._model, self._before_model)))
@@ -248,7 +301,7 @@ class Watch:
         self._epoch += 1
         first, iteration = self._times["opening"], self._iteration
         self._to("between")
-        self._event("loader", opened, self._times["opening"] - first, **loader_settings(loader))
+        self._recorder.loader(loader, opened - self._origin, self._times["opening"] - first)
         try:
             while True:
                 self._begin_step()
@@ -259,14 +312,19 @@ class Watch:
                 yield batch
                 self._to("between")
                 self._close_step()
+                if self._recorder.rules and self._recorder.stopping: return
         finally:
             if self._open and self._samples: self._close_step()  # the loop was left by break
             elif self._open: self._cancel_step()
             at, steps = self._last - self._origin, self._iteration - iteration
-            self._recorder.writer.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - opened)
+            self._recorder.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - opened)
 
     def _begin_step(self) -> None:
         self._to("wait")
+        self._open_step()
+
+    def _open_step(self) -> None:
+        "A step is open, since the last call."
         self._start, self._open, self._samples, self._loss = self._last, True, 0, math.nan
         times, self._maybe = self._times, False
         self._head = sum(times.values()), times["evaluation"], times["opening"]
@@ -336,7 +394,7 @@ class Watch:
             if not self._evaluating: self._event("evaluation", start, self._last - start)
 
     def _event(self, kind: str, start: float, seconds: float, **data: Any) -> None:
-        self._recorder.writer.event(kind, start - self._origin, seconds=seconds, **data)
+        self._recorder.event(kind, start - self._origin, seconds=seconds, **data)
 
     def loss(
         self,
@@ -400,3 +458,71 @@ def _own_settings(model: nn.Module | None, optimizers: Sequence[Any]) -> dict[st
         found |= dict(model=type(model).__name__, parameters=sum(p.numel() for p in model.parameters()))
     for one in optimizers[:1]: found |= dict(optimizer=type(one).__name__, lr=one.param_groups[0].get("lr"))
     return found
+
+# %% ../../nbs/engine/17_watch.ipynb #4a4ab26e
+class LoopWatch(Watch):
+    "A `Watch` for a loop that calls back: it is told what begins and what has just ended."
+    def __init__(
+        self,
+        made:Watch,              # by `watch`, not yet entered
+        told:bool=False,         # each part of a step is told, also without a model and an optimizer
+    ):
+        super().__init__(made._model, made._optimizers, made._make)
+        if told: self._unknown = ()
+
+    def begin_epoch(self, loader: Any) -> None:
+        "An epoch begins, over the batches of `loader`."
+        self.leave()
+        self._epoch += 1
+        self._opened, self._first = self._last, self._iteration
+        self._event("loader", self._last, 0.0, **loader_settings(loader))
+
+    def end_epoch(self) -> None:
+        "It has ended."
+        self.leave()
+        at, steps = self._last - self._recorder.writer.origin, self._iteration - self._first
+        self._recorder.writer.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - self._opened)
+
+    def begin_step(self) -> None:
+        "A step begins with the wait for its batch."
+        self._to("wait") if self._open else self._begin_step()
+
+    def batch(self, samples: int, part: str = "") -> None:
+        "Its batch is there, and `part` begins. If nobody said that the wait began, it began at the last call."
+        if not self._open:
+            self._state = "wait"
+            self._open_step()
+        self._samples = samples
+        self._to(part or self._after_batch)
+
+    def end_step(self) -> None:
+        "The step has ended."
+        self._to("between")
+        if self._open: self._close_step()
+        self._note()
+
+    def begin(self, part: str) -> None:
+        "From here on, time goes into `part` of the step."
+        self._to(part)
+
+    def ended(self, part: str) -> None:
+        "What ran since the end of a step, or since `leave`, was `part`, such as \"evaluation\"."
+        if self._open: self._cancel_step()
+        self._to("between")
+        start, seconds = self._told_at, self._times["between"] - self._told_between
+        self._times["between"] -= seconds
+        self._times[part] += seconds
+        self._note()
+        self._event(part, start, self._last - start)
+
+    def leave(self) -> None:
+        "There is no step under way."
+        if self._open: self._cancel_step()
+        self._to("between")
+        self._note()
+
+    def _note(self) -> None: self._told_at, self._told_between = self._last, self._times["between"]
+
+    def event(self, kind: str, **data: Any) -> None:
+        "Keep something rare."
+        self._recorder.writer.event(kind, **data)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .axis import edges_and_late, seconds_in
 from .runs import STEP_PARTS, Run
 from .waterfall import WORDS, Waterfall, began, last_sign
 from .widgets import COLORS, Svg, bytes_text, duration_text
@@ -47,30 +48,9 @@ def time_shares(
     rank:int,
     edges:Sequence[float],  # of the bins, in seconds on the axis of all ranks
 ) -> dict[str, np.ndarray]:   # part -> share of each bin
-    "How each bin of time was spent."
-    begin, lengths = _stretches(run, rank)
-    knots = np.maximum.accumulate((begin[:, None] + np.cumsum(lengths, axis=1)).ravel())
-    wide, found = np.diff(np.asarray(edges, float)), {}
-    for place, part in enumerate((*BETWEEN, *STEP_PARTS)):
-        own = np.zeros_like(lengths)
-        own[:, place] = lengths[:, place]
-        spent = np.concatenate([[0.0], np.cumsum(own.ravel())])
-        at = np.concatenate([begin[:1] if len(begin) else [0.0], knots])
-        found[part] = np.diff(np.interp(edges, at, spent)) / wide
-    return found
-
-def _stretches(run: Run, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    "When each step and what came before it began, and the seconds of its parts; then validations after the last one."
-    rows = run.steps[run.steps["rank"] == rank]
-    rest = rows.between - rows.evaluation - rows.opening
-    columns = [rows.opening, rows.evaluation, rest, *(rows[part] for part in STEP_PARTS)]
-    begin, lengths = (rows.start - rows.between).to_numpy(), np.nan_to_num(np.stack(columns, axis=1))
-    end = begin[-1] + lengths[-1].sum() if len(rows) else 0.0
-    late = [event for event in run.events("evaluation") if event.rank == rank and event.at >= end - 1e-3]
-    for event in late:
-        begin = np.append(begin, event.at)
-        lengths = np.vstack([lengths, np.eye(len(columns))[1] * float(event.data.get("seconds", 0.0))])
-    return begin, lengths
+    "How each bin of time was spent, validations after the last step included."
+    wide = np.diff(np.asarray(edges, float))
+    return {part: seconds / wide for part, seconds in seconds_in(edges_and_late(run, rank), edges).items()}
 
 # %% ../../nbs/engine/19_pictures.ipynb #9c09cb66
 _ROWS = (  # words, columns with their colours, highest value: a number, or the column's own

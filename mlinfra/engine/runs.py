@@ -344,7 +344,9 @@ def _mean(values: list[Any]) -> Any:
 
 def _forget_writers() -> None:
     "In a forked process: the files are the parent's."
-    for writer in _open_writers: writer.recording, writer._files = False, []
+    for writer in _open_writers:
+        writer.recording, writer._files = False, []
+        writer._lock = threading.RLock()  # a thread of the parent may have held it
 
 if hasattr(os, "register_at_fork"): os.register_at_fork(after_in_child=_forget_writers)
 

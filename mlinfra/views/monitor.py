@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data import BatchLoader, Images, mnist
-from ..engine.axis import ORDER, edges, step_at
+from ..engine.axis import ORDER, edges, edges_and_late, step_at
 from ..engine.charts import Axis, nice_limit
 from ..engine.checks import positive_float
 from ..engine.glance import end_of, state_text
@@ -33,8 +33,8 @@ from ..monitor import Monitor, Pausing, look, waits_for
 from ..training import fit
 
 # %% auto #0
-__all__ = ['PART_COLORS', 'EXAMPLE_OF', 'FAULTS', 'plot_samples', 'plot_run', 'example_run', 'runs_beside', 'moment_text',
-           'train_with', 'monitor_panel']
+__all__ = ['PART_COLORS', 'EXAMPLE_OF', 'FAULTS', 'plot_samples', 'legend_above', 'plot_intervals', 'plot_run', 'example_run',
+           'runs_beside', 'moment_text', 'train_with', 'monitor_panel']
 
 # %% ../../nbs/views/17_monitor.ipynb #4fccadc2
 if TYPE_CHECKING:
@@ -59,8 +59,33 @@ def plot_samples(
     for n, (start, end) in enumerate(spans):
         ax.axvspan(start - first, end - first, color=COLORS["wait"], alpha=0.2, linewidth=0, label="" if n else words)
     ax.set_ylim(bottom=0)
-    if len(columns) > 1 or spans: ax.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
+    if len(columns) > 1 or spans: legend_above(ax)
     return label(ax, "seconds", "busy cores")
+
+def legend_above(
+    ax:Axes,
+) -> None:
+    "A legend over the picture, where it covers no line."
+    ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=3)
+
+def plot_intervals(
+    seconds:Sequence[float],   # between two looks
+    lowest:np.ndarray,         # intervals x moments at which the first look was: the least busy sample
+    pause_seconds:float,       # how long a pause lasts
+    ax:Axes|None=None,         # where to draw
+) -> Axes:
+    "The least busy sample of samplers that look more and less often, between good luck and bad."
+    ax, lowest = axes(ax, height=2.6), np.asarray(lowest)
+    ax.fill_between(seconds, lowest.min(1), lowest.max(1), color=COLORS["forward"], alpha=0.2, linewidth=0,
+                    label="between the luckiest and the unluckiest first look")
+    ax.plot(seconds, lowest.mean(1), color=COLORS["forward"], label="their mean")
+    for share, words in ((0.5, "half a pause"), (1.0, "a pause")):
+        ax.axvline(share * pause_seconds, color=COLORS["other"], linestyle="--", linewidth=1)
+        ax.annotate(words, (share * pause_seconds, 1), (3, -10), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", fontsize=8)
+    ax.set_ylim(bottom=0)
+    legend_above(ax)
+    return label(ax, "seconds between two looks", "busy cores, least busy sample")
 
 # %% ../../nbs/views/17_monitor.ipynb #c92cb42c
 PART_COLORS = {part: COLORS.get(part, COLORS["other"]) for part in ORDER} | dict(
@@ -114,7 +139,7 @@ def plot_run(
     "Steps, cores, memory, disk and GPU on one time axis."
     last = end_of(run) if end is None else end
     x = Axis("seconds since the start", start, max(last, start + 1e-3))
-    samples, placed = _samples_between(run, rank, x), edges(run, rank)
+    samples, placed = _samples_between(run, rank, x), edges_and_late(run, rank)
     devices = _devices(run, samples)
     drawing = Svg(860, 168 + 72 * len(devices) + 34, "Steps and devices of a run on one time axis", scale=(x,))
     _legend(drawing)
@@ -274,7 +299,7 @@ class _Screen:
 
     def __init__(self, run: Run, every_seconds: float, example: bool):
         self.run, self.every_seconds, self.example = run, every_seconds, example
-        self.job, self._own, self.redraw = None, threading.local(), lambda: None
+        self.job, self._own, self.redraw, self._turn = None, threading.local(), lambda: None, threading.RLock()
         self._sent: deque[tuple[float, float]] = deque(maxlen=8)  # when the slider was set, and to what
         end = end_of(run)
         self.moment = labelled("FloatSlider", "moment (s)", value=self._first(end), min=0.0, max=_up(end),
@@ -292,8 +317,11 @@ class _Screen:
         worst = steps.loc[steps.wait.idxmax()]
         return round(float(worst.start + worst.wait / 2) / _STEP) * _STEP
 
-    def _chosen(self, _change: Any) -> None:
-        if not getattr(self._own, "moves", False) and not self._is_echo(): self.pause.value = True
+    def _chosen(self, change: Any) -> None:
+        if getattr(self._own, "moves", False) or self._is_echo(): return
+        with self._turn:  # what follows the run may just be moving to its end
+            self.pause.value = True
+            if self.moment.value != change["new"]: self.moment.value = change["new"]
 
     def _is_echo(self) -> bool:
         "Whether the browser only says back what the slider was set to a moment ago; else the reader has moved it."
@@ -301,7 +329,7 @@ class _Screen:
         return any(now - when < 1.5 and abs(value - sent) < _STEP / 2 for when, sent in self._sent)
 
     def _paused(self, change: Any) -> None:
-        self.pause.description = "Follow" if change["new"] else "Pause"
+        with self._turn: self.pause.description = "Follow" if change["new"] else "Pause"
         if not change["new"]: self.to_end()
 
     def show(self, moment: float, window: float) -> tuple[Said, Svg]:
@@ -353,9 +381,15 @@ class _Screen:
                 job.report(0.0)
                 time.sleep(0.05)
             new, over = self.run.refresh(), self.run.ended or bool(self.run.killed)
-            if new and not self.pause.value: self.to_end()
-            elif new: self._move(self.moment.value, max(_up(end_of(self.run)), self.moment.max))
+            with self._turn:
+                if new and not self.pause.value: self.to_end()
+            if new and self.pause.value: self._grow()
             if over: return
+
+    def _grow(self) -> None:
+        "Let the slider reach what is new; the moment is the reader's."
+        self.moment.max = max(_up(end_of(self.run)), self.moment.max)
+        self.redraw()
 
     def stop(self) -> None:
         "No longer follow."

@@ -73,7 +73,7 @@ def look(
     own, workers, *others = (sample_mean(run, name, start, end, rank, inside if apart else None) for name in names)
     return Look(start, end, seconds, None if own is None else own + (workers or 0.0), *others, apart)
 
-# %% ../nbs/17_monitor.ipynb #3be55b75
+# %% ../nbs/17_monitor.ipynb #ac324cb8
 def waits_for(
     seen:Look,
 ) -> str:
@@ -83,8 +83,8 @@ def waits_for(
     if part == "opening": return "the loader's workers, which are being started"
     if part == "between": return "code between the steps, such as a log or a checkpoint"
     if ours is None: return "something that no sample has seen"
+    if part == "wait" and ours > 0 and not seen.apart: return "the loader; samples are too long to say whether it works"
     if part == "wait" and ours < 0.3: return "the loader, which waits itself: for a disk, a network or a lock"
-    if part == "wait" and not seen.apart: return "the loader; the samples are too long to say whether it computes"
     if part == "wait": return "the loader, which computes"
     if part == "copy": return "the copy to the device"
     others = max((seen.machine_cores or 0.0) - ours, 0.0)

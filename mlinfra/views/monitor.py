@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
@@ -69,20 +69,21 @@ def legend_above(
     ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=3)
 
 def plot_intervals(
-    seconds:Sequence[float],   # between two looks
-    lowest:np.ndarray,         # intervals x moments at which the first look was: the least busy sample
-    pause_seconds:float,       # how long a pause lasts
-    ax:Axes|None=None,         # where to draw
+    seconds:Sequence[float],      # between two looks
+    lowest:np.ndarray,            # intervals x moments at which the first look was: the least busy sample
+    marks:Mapping[str, float],    # words -> seconds, such as the length of a pause; drawn where they can be seen
+    ax:Axes|None=None,            # where to draw
 ) -> Axes:
     "The least busy sample of samplers that look more and less often, between good luck and bad."
     ax, lowest = axes(ax, height=2.6), np.asarray(lowest)
     ax.fill_between(seconds, lowest.min(1), lowest.max(1), color=COLORS["forward"], alpha=0.2, linewidth=0,
                     label="between the luckiest and the unluckiest first look")
     ax.plot(seconds, lowest.mean(1), color=COLORS["forward"], label="their mean")
-    for share, words in ((0.5, "half a pause"), (1.0, "a pause")):
-        ax.axvline(share * pause_seconds, color=COLORS["other"], linestyle="--", linewidth=1)
-        ax.annotate(words, (share * pause_seconds, 1), (3, -10), xycoords=("data", "axes fraction"),
-                    textcoords="offset points", fontsize=8)
+    for words, mark in marks.items():
+        if mark > max(seconds): continue
+        ax.axvline(mark, color=COLORS["other"], linestyle="--", linewidth=1)
+        ax.annotate(words, (mark, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points",
+                    fontsize=8)
     ax.set_ylim(bottom=0)
     legend_above(ax)
     return label(ax, "seconds between two looks", "busy cores, least busy sample")

@@ -284,7 +284,9 @@ def fit(
     kept = "glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)"
     if keep_memory and device.type == "cpu" and keep_freed_memory() and kept not in history.remarks:
         history.remarks.append(kept)
-    with threads_kept(threads): return _run(run, check, scheduler if by_epoch(scheduler) else None, channels_last)
+    with threads_kept(threads):
+        try: return _run(run, check, scheduler if by_epoch(scheduler) else None, channels_last)
+        finally: passes.run = None  # no cycle: workers that stay end with their loader, not when garbage is collected
 
 def _supervised(loss_fn: Callable) -> Callable:
     "The usual step: outputs of the inputs, and their loss against the targets."

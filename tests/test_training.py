@@ -825,3 +825,18 @@ def test_the_default_leaves_losses_as_they_are(two_threads):
         data, model = tiny(), linear()
         return [s.loss for s in fit(model, BatchLoader(data, 16, shuffle=True, seed=1), epochs=2, **how, **QUIET).steps]
     assert losses() == losses(threads=None) == losses(threads=2)
+
+
+def test_a_run_lets_go_of_its_loader():
+    "Workers that stay would be ended by the garbage collector, which waits five seconds for each."
+    import gc
+    import weakref
+    data = torch.utils.data.TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+    loader = torch.utils.data.DataLoader(data, 4)
+    gc.disable()
+    try:
+        fit(nn.Linear(4, 2), loader, progress=False, keep_memory=False, device="cpu")
+        gone = weakref.ref(loader)
+        del loader
+        assert gone() is None
+    finally: gc.enable()

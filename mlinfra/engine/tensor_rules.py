@@ -24,6 +24,8 @@ __all__ = ['TENSOR_RULES', 'NonFinite', 'ExplodingLoss', 'VanishingGradient', 'E
 
 # %% ../../nbs/engine/18_tensor_rules.ipynb #61c6a420
 _FIRST_TO_CHECK = "Lower the learning rate, clip gradients, or look for a division, a logarithm or a root at zero"
+_NOT_CHECKED = ("The gradients of this step were not checked; run again with Debugger(every=100), which checks each "
+                "step, to see the layer and the samples")
 _ADVICE = dict(
     input="Look at these samples of the data set",
     weights="They were spoiled by an earlier update: lower the learning rate",
@@ -43,7 +45,9 @@ class NonFinite(Rule):
             forward=f"the output of {place} is not finite, and its input is",
             backward=f"the backward pass makes it: the gradients of {place} are not finite, and the outputs are "
             if birth.module else "gradients are not finite")[birth.where].strip()
-        if birth.samples: words += f"; samples {several([str(i) for i in birth.samples])} of the batch"
+        if birth.samples:
+            them = "samples" if len(birth.samples) > 1 else "sample"
+            words += f"; {them} {several([str(i) for i in birth.samples])} of the batch"
         self.found(birth.step, words, _ADVICE[birth.where], tensor=birth.module or birth.where,
                    gradients=len(birth.gradients))
 
@@ -54,7 +58,9 @@ class NonFinite(Rule):
         elif not self.findings and not self._is_untold(loss): self._say(step, loss)
 
     def _say(self, step: Any, loss: float) -> None:
-        self.found(step, f"the loss is {loss}", _FIRST_TO_CHECK, tensor="loss")
+        advice, looked = _FIRST_TO_CHECK, self.facts.checked == step.iteration
+        if not looked: advice = f"{_FIRST_TO_CHECK}. {_NOT_CHECKED}"
+        self.found(step, f"the loss is {loss}", advice, tensor="loss")
 
     def begin(self, facts: Facts) -> None:
         "Start anew."

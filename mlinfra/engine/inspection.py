@@ -50,7 +50,7 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
-_HOOKS = ("on_step", "on_window", "on_look", "on_birth", "on_sample", "on_event", "on_loader", "on_ranks")
+_HOOKS = ("on_step", "on_steps", "on_window", "on_look", "on_birth", "on_sample", "on_event", "on_loader", "on_ranks")
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -134,6 +134,8 @@ class Inspector:
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
                        for hook in _HOOKS}
+        self._each, self._windows = self._hooks["on_step"], self._hooks["on_window"]
+        self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks(first)
         self._ready = True
@@ -162,16 +164,27 @@ class Inspector:
         "A step has ended."
         facts, probe = self.facts, self._probe
         facts.steps, looked = record.iteration + 1, False
-        if probe is not None: facts.checked = probe.checked
-        self._tell(self._hooks["on_step"], record)
+        if self._each: self._tell(self._each, record)
+        self._fresh.append(record)
+        loss, was_finite = record.loss, self._finite
+        self._finite = loss - loss == 0
+        if record.start >= self._hand_on_at or was_finite and not self._finite: self._hand_on()
         if probe is not None: looked = probe.step_done(record.iteration)
         if self._over: self._end_looks()
         if self._unsaved: self._save()
-        if not self._hooks["on_window"]: return
+        if not self._windows: return
         if not looked and record.count == 1: self._new.append(record)
         if record.start - self._start > 1.5 * self._usual: self._late += 1
         self._start, self._due = record.start, self._due - 1
         if self._due <= 0 or self._late >= self._wake: self._judge()
+
+    def _hand_on(self) -> None:
+        "Tell the steps that have ended since: as often as every 20 ms of the run."
+        fresh, self._fresh = self._fresh, []
+        if not fresh: return
+        if self._probe is not None: self.facts.checked = self._probe.checked
+        self._hand_on_at = fresh[-1].start + 0.02
+        self._tell(self._hooks["on_steps"], fresh)
 
     def _judge(self) -> None:
         "Let rules see the last steps."
@@ -203,6 +216,7 @@ class Inspector:
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "Something rare: an epoch, an evaluation, a loader."
+        self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
 
@@ -215,6 +229,7 @@ class Inspector:
         "The run is over: judge what is left, and take all hooks off."
         if not self._ready: return
         self._ready = False
+        self._hand_on()
         self._end_looks()
         if self._new: self._judge()
         if self._unsaved: self._save()

@@ -221,7 +221,7 @@ class TensorProbe:
             self.remark = "activations are not looked at: the compiler has made one piece of the model"
         self._guards = self._small()
         self._check_cost, self._turn_cost, self._cheapest, self._pace = 0.0, 1e-5, math.inf, math.inf
-        self._since = first, self._begun
+        self._since, self._on_since, self._cold = (first, self._begun), self._begun, 0.0
         self._look_at, self._wait = (first if every is None else -(-first // every) * every), 1
         self._attach()
 
@@ -260,9 +260,10 @@ class TensorProbe:
         if self._looking: self._seen.clear()  # another micro-batch
         elif self.step >= self._look_at: self._arm()
         else: return
-        self._forward, self._given = True, None
+        start, self._forward, self._given = time.perf_counter(), True, None
         if (x := _first_floats((args, kwargs))) is not None:
             with torch.no_grad(): self._given = "", "", "input", _units(x, ""), _figures(x, "")
+        self._cost += time.perf_counter() - start
 
     def _arm(self) -> None:
         "Hooks on the layers, for one step."
@@ -358,29 +359,36 @@ class TensorProbe:
         start, self._wait = time.perf_counter(), 1
         if not self._handles:
             self._attach()
-            self._turn_cost += time.perf_counter() - start
+            self._on_since = time.perf_counter()
+            self._turn_cost += self._on_since - start
             return False
         if not self._updated or self._looking and not self._weighed: return False  # gradients are still collected
-        looked, self._updated = self._looking, False
-        if looked: self._finish_look(step)
+        extra, looked, self._updated = max(start - self._on_since - self._pace, 0.0), self._looking, False
+        if looked: self._finish_look(step, extra)
+        else: self._note_check(extra)
         self._note_pace(step)
         if looked or self.looks >= 2 and self.spent + self._last > self.head_start:
             self._look_at = step + self._to_next_look(step)
-        gap = self._gap(step)
-        if gap:
-            start = time.perf_counter()
+        self._on_since = time.perf_counter()
+        if gap := self._gap(step):
             self.close()
-            self._wait, self._turn_cost = gap, time.perf_counter() - start
+            self._wait, self._turn_cost = gap, time.perf_counter() - self._on_since
         return looked
 
-    def _finish_look(self, step: int) -> None:
+    def _finish_look(self, step: int, extra: float) -> None:
+        "Hand the look on. What the step took longer than others counts, too, within reason: caches are cold now."
         start = time.perf_counter()
         look = self._look(step)
         self._disarm()
         self.on_look(look)
-        self.looks, self._last = self.looks + 1, self._cost + time.perf_counter() - start
-        self._last += _DISPATCH * len(self._leaves)
+        known = self._cost + _DISPATCH * len(self._leaves)
+        self.looks, self._last = self.looks + 1, min(max(known, extra), 2 * known) + time.perf_counter() - start
         self.spent += self._last
+
+    def _note_check(self, extra: float) -> None:
+        "A check costs more where hooks were off in the step before: that is learned from how long the step took."
+        self._cheapest = min(self._cheapest, self._check_cost)
+        self._cold += 0.1 * (min(max(extra, self._check_cost), 8 * self._cheapest) - self._cold)
 
     def _note_pace(self, step: int) -> None:
         "Seconds of a step; short ones count, so that a pause does not make looks more frequent."
@@ -401,9 +409,9 @@ class TensorProbe:
         "Steps from here that nobody sees."
         if self.every is not None: return 0
         if not math.isfinite(self._pace): return 0
-        self._cheapest = min(self._cheapest, self._check_cost + 2 * _DISPATCH)
-        allowed = self.check_share * self._pace
-        cost = self._cheapest if self._cheapest <= allowed else self._cheapest + self._turn_cost
+        allowed, hot = self.check_share * self._pace, self._cheapest + 2 * _DISPATCH
+        if not math.isfinite(hot): return 0
+        cost = hot if hot <= allowed else max(hot, self._cold) + self._turn_cost
         checks = min(100, math.ceil(cost / allowed))
         return max(0, min(checks, self._look_at - step) - 1)
 
@@ -428,9 +436,11 @@ _DISPATCH = 2.5e-6  # seconds that calling a hook takes, beside what it does
 def _capturing() -> bool: return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 def _some(p: torch.Tensor) -> torch.Tensor:
-    "Up to 1,024 of a parameter's numbers, from all over it."
-    flat = p.detach().reshape(-1)
-    return flat[::max(1, flat.numel() // 1024)]
+    "About 1,024 of a parameter's numbers, from all its rows and columns."
+    flat, wide = p.detach().reshape(-1), p.numel() // len(p) if p.dim() else 1
+    every = max(1, flat.numel() // 1024)
+    while math.gcd(every, wide) > 1: every += 1  # else it would meet the same few columns in each row
+    return flat[::every]
 
 def _read(figures: Sequence[torch.Tensor]) -> list[list[float]]:
     "The numbers, with one wait for each device."

@@ -20,7 +20,7 @@ import torch
 
 from .checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
-from .looks import Birth, TensorProbe
+from .looks import Birth, Look, TensorProbe
 from .runs import Run, StepRecord
 from .sampler import GpuSample, Sample
 from .speed_rules import SPEED_RULES, Window
@@ -145,14 +145,18 @@ class Inspector:
         if not (self._hooks["on_look"] or self._hooks["on_birth"]): return
         if facts.model is None and not facts.optimizers:
             return self._abstain("the model and the optimizer are not given")
-        look = lambda news: self._tell(self._hooks["on_look"], news)
-        try: self._probe = TensorProbe(facts.model, facts.optimizers, look, self._on_birth, first=first,
+        try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_look, self._on_birth, first=first,
                                        every=self.every)
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
         if self._probe.remark: self.remarks.append(self._probe.remark)
 
+    def _on_look(self, look: Look) -> None:
+        self._hand_on()  # in the order of time, whatever the clock says
+        self._tell(self._hooks["on_look"], look)
+
     def _on_birth(self, birth: Birth) -> None:
         "Between the backward pass and the update."
+        self._hand_on()
         self._born = True
         self._tell(self._hooks["on_birth"], birth)
         self._born = False
@@ -179,11 +183,11 @@ class Inspector:
         if self._due <= 0 or self._late >= self._wake: self._judge()
 
     def _hand_on(self) -> None:
-        "Tell the steps that have ended since: as often as every 20 ms of the run."
+        "Tell the steps that have ended since: as often as every 20 ms of the run; each one if there is an action."
         fresh, self._fresh = self._fresh, []
         if not fresh: return
         if self._probe is not None: self.facts.checked = self._probe.checked
-        self._hand_on_at = fresh[-1].start + 0.02
+        self._hand_on_at = -math.inf if self.actions else fresh[-1].start + 0.02
         self._tell(self._hooks["on_steps"], fresh)
 
     def _judge(self) -> None:

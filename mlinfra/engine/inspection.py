@@ -145,10 +145,15 @@ class Inspector:
         if not (self._hooks["on_look"] or self._hooks["on_birth"]): return
         if facts.model is None and not facts.optimizers:
             return self._abstain("the model and the optimizer are not given")
-        try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_look, self._on_birth, first=first,
-                                       every=self.every)
+        try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_look, self._on_birth,
+                                       self._on_failure, first=first, every=self.every)
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
         if self._probe.remark: self.remarks.append(self._probe.remark)
+
+    def _on_failure(self, error: Exception) -> None:
+        self._abstain(f"its tensors are looked at no more: {type(error).__name__}: {error}")
+        self.remarks.append(f"tensors are looked at no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=5)
 
     def _on_look(self, look: Look) -> None:
         self._hand_on()  # in the order of time, whatever the clock says

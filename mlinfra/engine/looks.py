@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -99,16 +100,18 @@ def _first_floats(value: Any) -> torch.Tensor | None:
     else:
         try: found = tensors_in(value)
         except Exception: return None  # an output of a class that nobody knows
-    return next((t for t in found if t.is_floating_point() and t.dim() and t.numel()), None)
+    return next((t for t in found if t.is_floating_point() and t.dim() and t.numel() and not t.is_meta), None)
 
 # %% ../../nbs/engine/18_looks.ipynb #e8b682b9
 class _Hook:
-    "Calls `act` for its owner, and for no copy of it."
-    def __init__(self, owner: Any = None, act: Callable | None = None):
-        self._owner, self._act = owner and weakref.ref(owner), act
+    "Calls `act` for its owner, and for no copy of it; what it raises goes to `failed`, not into the training."
+    def __init__(self, owner: Any = None, act: Callable | None = None, failed: Callable | None = None):
+        self._owner, self._act, self._failed = owner and weakref.ref(owner), act, failed
 
     def __call__(self, owner: Any, *args: Any) -> None:
-        if self._act is not None and self._owner() is owner: self._act(*args)
+        if self._act is None or self._owner() is not owner: return
+        try: self._act(*args)
+        except Exception as error: self._failed(error)
 
     def __deepcopy__(self, memo: Any) -> _Hook: return _Hook()
     def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()
@@ -202,6 +205,7 @@ class TensorProbe:
         optimizers:Sequence[Any],                 # of torch.optim
         on_look:Callable[[Look], None],
         on_birth:Callable[[Birth], None],
+        on_failure:Callable[[Exception], None]=warnings.warn,   # told when looking itself fails
         *,
         first:int=0,                              # the number of the first step
         every:int|None=None,                      # look at every so many steps; None: as the shares of time allow
@@ -209,7 +213,8 @@ class TensorProbe:
         check_share:float=0.005,                  # of the run's time, for checks of the gradients
         head_start:float=0.02,                    # seconds that looks may take at once
     ):
-        self.on_look, self.on_birth, self.step, self._first = on_look, on_birth, first, first
+        self.on_look, self.on_birth, self.on_failure = on_look, on_birth, on_failure
+        self.step, self._first = first, first
         self.every, self.share, self.check_share, self.head_start = every, share, check_share, head_start
         self.spent, self.looks, self._last, self._checking, self.checked = 0.0, 0, 0.0, 0.0, -1
         self._model, self._optimizers, self._handles, self._armed = model, list(optimizers), [], []
@@ -244,9 +249,17 @@ class TensorProbe:
     def _attach(self) -> None:
         model, keep = self._model, self._handles.append
         if model is not None and getattr(model, "_compiled_call_impl", None) is None:
-            keep(model.register_forward_pre_hook(_Hook(model, self._before_model), with_kwargs=True))
+            keep(model.register_forward_pre_hook(self._hook(model, self._before_model), with_kwargs=True))
         for optimizer in self._optimizers:
-            keep(optimizer.register_step_pre_hook(_Hook(optimizer, lambda *_, o=optimizer: self._before_update(o))))
+            keep(optimizer.register_step_pre_hook(self._hook(optimizer, lambda *_, o=optimizer: self._before_update(o))))
+
+    def _hook(self, owner: Any, act: Callable) -> _Hook: return _Hook(owner, act, self._fail)
+
+    def _fail(self, error: Exception) -> None:
+        "Looking has failed: all hooks go off, and the training goes on."
+        self.close()
+        self._wait, self._inputs = math.inf, None
+        self.on_failure(error)
 
     def close(self) -> None:
         "Take all hooks off."
@@ -272,9 +285,9 @@ class TensorProbe:
         self._seen, self._gradients, self._moves, self._given = [], {}, {}, None
         for name, module in self._leaves:
             act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
-            self._armed.append(module.register_forward_hook(_Hook(module, act)))
+            self._armed.append(module.register_forward_hook(self._hook(module, act)))
         if self._model is not None:
-            self._armed.append(self._model.register_forward_hook(_Hook(self._model, lambda *_: self._after_model())))
+            self._armed.append(self._model.register_forward_hook(self._hook(self._model, lambda *_: self._after_model())))
         self._cost += time.perf_counter() - start
 
     def _after_model(self) -> None: self._forward = False  # what runs in the backward pass has been seen
@@ -334,7 +347,7 @@ class TensorProbe:
                     self._gradients[id(p)] = [three[0] if scale is None else three[0] / scale.to(p.device),
                                               three[1] if scale is None else three[1] / scale.to(p.device), three[2]]
             before = [(p, some := _some(p), some.clone()) for p in rows]
-        hook = _Hook(optimizer, lambda *_: self._after_update(before))
+        hook = self._hook(optimizer, lambda *_: self._after_update(before))
         self._armed.append(optimizer.register_step_post_hook(hook))
         self._cost += time.perf_counter() - start
 
@@ -352,7 +365,10 @@ class TensorProbe:
         "Go on to the next step; whether this one was looked at."
         self.step = step + 1
         self._wait -= 1
-        return self._wait <= 0 and self._turn(step)
+        if self._wait > 0: return False
+        try: return self._turn(step)
+        except Exception as error: self._fail(error)
+        return False
 
     def _turn(self, step: int) -> bool:
         "Hooks go off after a step that was seen, and on again before the next that shall be."

@@ -219,6 +219,7 @@ class TensorProbe:
         self.spent, self.looks, self._last, self._checking, self.checked = 0.0, 0, 0.0, 0.0, -1
         self._model, self._optimizers, self._handles, self._armed = model, list(optimizers), [], []
         self._looking = self._forward = self._updated = self._weighed = False
+        self._broken = False
         self._inputs, self._begun, self.remark = None, time.perf_counter(), ""
         self._parameters = self._named()
         self._leaves = [] if model is None else list(_leaves(model))
@@ -253,12 +254,12 @@ class TensorProbe:
         for optimizer in self._optimizers:
             keep(optimizer.register_step_pre_hook(self._hook(optimizer, lambda *_, o=optimizer: self._before_update(o))))
 
-    def _hook(self, owner: Any, act: Callable) -> _Hook: return _Hook(owner, act, self._fail)
+    def _hook(self, owner: Any, act: Callable) -> _Hook:
+        return _Hook(owner, lambda *args: self._broken or act(*args), self._fail)
 
     def _fail(self, error: Exception) -> None:
-        "Looking has failed: all hooks go off, and the training goes on."
-        self.close()
-        self._wait, self._inputs = math.inf, None
+        "Looking has failed: hooks do nothing from here on, go off when the step is over, and the training goes on."
+        self._broken, self._wait, self._inputs = True, 0, None
         self.on_failure(error)
 
     def close(self) -> None:
@@ -287,7 +288,8 @@ class TensorProbe:
             act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
             self._armed.append(module.register_forward_hook(self._hook(module, act)))
         if self._model is not None:
-            self._armed.append(self._model.register_forward_hook(self._hook(self._model, lambda *_: self._after_model())))
+            done = self._hook(self._model, lambda *_: self._after_model())
+            self._armed.append(self._model.register_forward_hook(done))
         self._cost += time.perf_counter() - start
 
     def _after_model(self) -> None: self._forward = False  # what runs in the backward pass has been seen
@@ -366,9 +368,12 @@ class TensorProbe:
         self.step = step + 1
         self._wait -= 1
         if self._wait > 0: return False
-        try: return self._turn(step)
-        except Exception as error: self._fail(error)
-        return False
+        try: looked = not self._broken and self._turn(step)
+        except Exception as error: looked = self._fail(error)
+        if self._broken:
+            self.close()
+            self._wait = math.inf
+        return bool(looked)
 
     def _turn(self, step: int) -> bool:
         "Hooks go off after a step that was seen, and on again before the next that shall be."

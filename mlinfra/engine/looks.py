@@ -252,7 +252,8 @@ class TensorProbe:
         if model is not None and getattr(model, "_compiled_call_impl", None) is None:
             keep(model.register_forward_pre_hook(self._hook(model, self._before_model), with_kwargs=True))
         for optimizer in self._optimizers:
-            keep(optimizer.register_step_pre_hook(self._hook(optimizer, lambda *_, o=optimizer: self._before_update(o))))
+            act = lambda *_, o=optimizer: self._before_update(o)
+            keep(optimizer.register_step_pre_hook(self._hook(optimizer, act)))
 
     def _hook(self, owner: Any, act: Callable) -> _Hook:
         return _Hook(owner, lambda *args: self._broken or act(*args), self._fail)

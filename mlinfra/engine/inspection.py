@@ -94,7 +94,7 @@ class Inspector:
         self._ready, self.facts = False, Facts(model, list(optimizers), dict(config or {}), **facts)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
-        self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
+        self._start, self._usual, self._late, self._wake, self._looks_cost = math.inf, math.inf, 0, 3, 0.0
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
                        for hook in _HOOKS}
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
@@ -133,15 +133,23 @@ class Inspector:
         if len(window): self._tell(self._hooks["on_window"], window)
         self._note_pace(window)
         cost = time.perf_counter() - start
-        self._due = min(max(16, math.ceil(cost / max(4e-6, 0.003 * self._usual))), 2_000) if len(window) else 16
+        self._looks_cost += cost
+        self._due = self._next_look(cost) if len(window) else 16
+
+    def _next_look(self, cost: float) -> int:
+        "In how many steps: as many as there were so far, until that is a second, or what the look may cost."
+        if not 0 < self._usual < math.inf: return 16
+        return max(16, min(self.facts.steps, math.ceil(max(1.0, cost / 0.002) / self._usual)))
 
     def _note_pace(self, window: Window) -> None:
-        "Late steps call for a look at the window: the third one, and then each time that there are half as many more."
+        "Late steps call for a look at the window: each third, and after many looks each time there are half as many more."
         if len(window) < 2: return
         paces = np.diff(window["start"])
         self._usual = float(np.median(paces))
         if self._wake == 3 and not self._late: self._late = int((paces > 1.5 * self._usual).sum())
-        if self._late >= self._wake: self._wake = math.ceil(1.5 * self._late) + 1
+        if self._late < self._wake: return
+        if self._looks_cost <= 0.005 + 0.003 * (window["start"][-1] - window["start"][0]): self._late, self._wake = 0, 3
+        else: self._wake = math.ceil(1.5 * self._late) + 1
 
     def _window(self) -> Window:
         new = Window(self._new).rows
@@ -171,6 +179,7 @@ class Inspector:
         if self._new: self._judge()
 
     def _end_looks(self) -> None:
+        for rule in self.rules: getattr(rule, "finish", bool)()
         if self._probe is not None: self._probe.close()
         self._probe = None
 

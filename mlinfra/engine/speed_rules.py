@@ -12,15 +12,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.ma  # noqa: F401  (the first median would import it, in the middle of the training)
 import torch
 
 from .findings import Facts, Rule
+from .remedies import candidates
 from .runs import StepRecord
+from .stacks import PlaceShare, StackSamples, core_wait_seconds, stolen_seconds
 
 # %% auto #0
-__all__ = ['SPEED_RULES', 'Window', 'InputBound', 'TransferBound', 'TimeBetweenSteps', 'PeriodicStall', 'StepOutliers',
-           'SlowValidation', 'SlowStart', 'MemoryLeak', 'SimpleStep', 'IdleDevice', 'BatchTooSmall', 'TooFewWorkers',
-           'TooManyWorkers', 'Straggler']
+__all__ = ['SPEED_RULES', 'Window', 'worker_count', 'worker_words', 'InputBound', 'TransferBound', 'TimeBetweenSteps',
+           'PeriodicStall', 'StepOutliers', 'SlowValidation', 'SlowStart', 'MemoryLeak', 'SimpleStep', 'IdleDevice',
+           'BatchTooSmall', 'TooFewWorkers', 'TooManyWorkers', 'Straggler']
 
 # %% ../../nbs/engine/18_speed_rules.ipynb #bf46bb28
 _AT = {name: i for i, name in enumerate(StepRecord._fields)}
@@ -85,6 +88,34 @@ def _sums(values: np.ndarray, size: int) -> np.ndarray:
 
 def _ms(seconds: float) -> str: return f"{1e3 * seconds:.3g} ms"
 
+# %% ../../nbs/engine/18_speed_rules.ipynb #f86e8c7e
+def worker_count(
+    facts:Facts,
+    wait:float,          # seconds of a step in which the trainer waits for the loader
+    loop:float,          # seconds of the step
+    asleep:float=0.0,    # share of the loading that sleeps, for a disk or a network, and needs no core
+) -> int | None:
+    "The number of workers that the doctor would try; None: no other number would gain, or there are none to choose."
+    now = facts.loader.get("num_workers")
+    if not isinstance(now, int) or wait <= 0: return None
+    load, rest = (loop if now else wait) * max(now, 1), max(loop - wait, 1e-9)
+    busy = _median(list(facts.samples), "workers_cores") if now else None
+    if busy is not None: asleep = 1 - min(busy / now, 1.0)
+    m = dict(load=load, asleep=asleep * load, step_cpu=rest, from_host=rest, full=loop, between=0.0)
+    return max((n for n in candidates(m, now, facts.cores) if n > now), default=None)
+
+def worker_words(
+    facts:Facts,
+    workers:int,  # that are advised
+) -> str:
+    "The settings of the loader to type."
+    again = (facts.config.get("epochs") or 1) > 1 and not facts.loader.get("persistent_workers")
+    return f"num_workers={workers}{', persistent_workers=True' if again else ''}"
+
+def _median(samples: Sequence[Any], name: str) -> float | None:
+    values = [getattr(sample, name) for sample in samples if getattr(sample, name) is not None]
+    return float(np.median(values)) if len(values) >= 8 else None
+
 # %% ../../nbs/engine/18_speed_rules.ipynb #51bd0c54
 class _Share(Rule):
     "A part of the loop takes too large a share of the median step."
@@ -115,18 +146,50 @@ class _Share(Rule):
 
 class InputBound(_Share):
     "The trainer waits for the loader."
+    _stacks: StackSamples|None = None
+
+    def begin(self, facts: Facts) -> None:
+        "Start anew."
+        self.finish()
+        super().begin(facts)
+
+    def on_loader(self, loader: Any) -> None:
+        "Watch the first batches being loaded, where the trainer does it."
+        if self._stacks or not self.facts.live or getattr(loader, "num_workers", None) != 0: return
+        self._stacks = StackSamples()
+
+    def finish(self) -> None:
+        "The run is over."
+        if self._stacks: self._stacks.close()
+        self._stacks = None
+
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
-        self.found(step, f"the trainer waits {_ms(seconds)} of {_ms(loop)} for the loader, {share:.0%} of the time",
-                   self._advice(), cost=share, gain=1 / max(1 - share, 0.02), wait_seconds=seconds, step_seconds=loop)
+        words, asleep, numbers = self._places(seconds)
+        best = worker_count(self.facts, seconds, loop, asleep)
+        advice = f"Try {worker_words(self.facts, best)}" if best else "Make reading, transforms or collate cheaper"
+        if not words: advice += "; mlinfra doctor tells reading, transform and collate apart"
+        self.found(step, f"the trainer waits {_ms(seconds)} of {_ms(loop)} for the loader, {share:.0%} of the time"
+                   f"{words}", advice, cost=share, gain=1 / max(1 - share, 0.02), wait_seconds=seconds,
+                   step_seconds=loop, **numbers)
 
-    def _advice(self) -> str:
-        loader, cores = self.facts.loader, self.facts.cores
-        workers = loader.get("num_workers")
-        tell = "mlinfra doctor tells reading, transform and collate apart"
-        if workers is None: return f"Load batches ahead in a thread, or keep them in memory; {tell}"
-        if workers < cores: return f"Try num_workers={cores}; {tell}"
-        return f"Make reading or transforms cheaper; {tell}"
+    def _places(self, seconds: float) -> tuple[str, float, dict[str, float]]:
+        "In words where the loader is, how much of the time it waits itself, and seconds of each kind of work."
+        seen = self._stacks.shares if self._stacks and self._stacks.looks >= 4 else []
+        if not seen: return "", 0.0, {}
+        numbers, asleep = dict.fromkeys(("read_seconds", "transform_seconds", "collate_seconds"), 0.0), 0.0
+        for row in seen:
+            asleep += row.share * (1 - (1.0 if row.computing is None else row.computing))
+            numbers[f"{_kind(row)}_seconds"] += row.share * seconds
+        how = dict(read="reads or waits", transform="computes", collate="is the collate function")
+        words = [f"{_ms(row.share * seconds)} in {row.place.where or row.place.part}, which {how[_kind(row)]}"
+                 for row in seen[:2] if row.share >= 0.1]
+        return ": " + "; ".join(words), asleep, numbers
+
+def _kind(row: PlaceShare) -> str:
+    "What the loader does there: a data set that sleeps reads, one that computes transforms."
+    if row.place.part == "collate": return "collate"
+    return "read" if row.computing is not None and row.computing < 0.5 else "transform"
 
 class TransferBound(_Share):
     "Copies to the device take long."
@@ -210,6 +273,11 @@ class StepOutliers(Rule):
     "Single steps take far longer than the others, with no period."
     follows = ("PeriodicStall", "InputBound")
 
+    def begin(self, facts: Facts) -> None:
+        "Start anew."
+        super().begin(facts)
+        self._machine = [(0, _machine_seconds())] if facts.live else []
+
     def on_window(self, window: Window) -> None:
         "Add up what is beyond three medians."
         steady = window.steady
@@ -217,12 +285,37 @@ class StepOutliers(Rule):
         usual = float(np.median(steady.loop))
         over = np.where(steady.loop > 3 * usual, steady.loop - usual, 0.0)
         share, count = float(over.sum() / steady.loop.sum()), int((over > 0).sum())
+        self._read_machine(window)
         if count < 5 or share < 0.1 or count > 0.2 * len(steady): return
+        if why := self._is_the_machine(window, float(over.sum())): return self.abstain(why)
         slowest = steady.iteration[int(np.argmax(over))]
         self.found(window.last, f"{count} of {len(steady)} steps take more than three times as long as usual; the "
                    f"slowest is step {slowest}, {_ms(over.max() + usual)}", "Look at what else the machine does at "
                    "these moments: the samples in the run folder tell", cost=share,
                    gain=1 / (1 - share), outliers=count)
+
+    def _read_machine(self, window: Window) -> None:
+        "What the machine has withheld so far, and what it had when the window began."
+        if not self.facts.live: return
+        known = [row for row in self._machine if row[0] <= window.iteration[0]]
+        self._machine = [*known[-1:], *(row for row in self._machine if row[0] > window.iteration[0]),
+                         (window.last, _machine_seconds())]
+
+    def _is_the_machine(self, window: Window, lost: float) -> str:
+        "Why slow steps are not the training's fault, if they are not."
+        if self._machine and self._machine[0][1] is not None and self._machine[-1][1] is not None:
+            withheld = self._machine[-1][1] - self._machine[0][1]
+            if withheld > 0.25 * lost: return f"other programs held the cores for {_ms(withheld)} of slow steps"
+        others = [sample.machine_cores - sample.process_cores - (sample.workers_cores or 0.0)
+                  for sample in self.facts.samples if None not in (sample.machine_cores, sample.process_cores)]
+        if others and max(others) > 0.5: return f"other programs kept up to {max(others):.1f} cores busy"
+        return ""
+
+def _machine_seconds() -> float | None:
+    "Seconds for which this process wanted a core and had none, or the host took it away."
+    waited, stolen = core_wait_seconds(), stolen_seconds()
+    return None if waited is None else waited + (stolen or 0.0)
+
 
 # %% ../../nbs/engine/18_speed_rules.ipynb #ac5970bb
 class SlowValidation(Rule):
@@ -301,7 +394,8 @@ class MemoryLeak(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._read, self._next, self._rows, self._before = _Resident(), 12, [], None
+        self._read, self._next, self._rows, self._before = _Resident(), 8, [], None
+        self.every = type(self).every
         self._device = torch.cuda.is_available() and torch.cuda.is_initialized()
 
     def on_step(self, step: Any) -> None:
@@ -311,7 +405,7 @@ class MemoryLeak(Rule):
         self._next = n + self.every
         host = self._read() if self.facts.live else None
         self._rows.append((n, host, torch.cuda.memory_allocated() if self._device else None))
-        if len(self._rows) < 12: return
+        if len(self._rows) < 6: return
         self._judge(step, 1, "host memory")
         if self._device: self._judge(step, 2, "GPU memory")
         if len(self._rows) >= self.most: self._rows, self.every = self._rows[::2], 2 * self.every
@@ -330,7 +424,7 @@ class MemoryLeak(Rule):
         quarters, grown = np.diff(memory[edges]), memory[-1] - memory[0]
         rate = grown / max(steps[-1] - steps[0], 1)
         if grown < 8e6 or quarters.min() < 0.4 * quarters.mean() or rate < 0.05e6: return
-        if self._before is None and self.facts.live: self._before = int(step.iteration), _tensors()
+        if self._before is None and self.facts.live and grown >= 12e6: self._before = int(step.iteration), _tensors()
         if grown >= 32e6 and steps[-1] - steps[0] >= 44: self._say(step, what, rate, grown)
 
     def _say(self, step: Any, what: str, rate: float, grown: float) -> None:
@@ -354,10 +448,6 @@ class SimpleStep:
     def __init__(self, iteration: int): self.iteration = iteration
 
 # %% ../../nbs/engine/18_speed_rules.ipynb #26d16174
-def _median(samples: Sequence[Any], name: str) -> float | None:
-    values = [getattr(sample, name) for sample in samples if getattr(sample, name) is not None]
-    return float(np.median(values)) if len(values) >= 8 else None
-
 def _gpu_use(samples: Sequence[Any]) -> float | None:
     "The median utilisation of the GPUs."
     values = [gpu.utilisation for sample in samples for gpu in sample.gpus or () if gpu.utilisation is not None]
@@ -396,6 +486,7 @@ class BatchTooSmall(Rule):
         if not steady.knows("update"): return self.abstain("the update is not measured")
         share = float(np.median(steady["update"] / np.maximum(steady.loop, 1e-12)))
         use, size = _gpu_use(list(self.facts.samples)), self.facts.loader.get("batch_size")
+        if use is None and share < 0.5 and self._is_tiny(steady): return self._say_tiny(window, steady)
         if share < 0.5 and (use is None or use >= 0.5): return
         words = f"the update takes {share:.0%} of a step" if share >= 0.5 else f"the GPU is used {use:.0%} of the time"
         lost = share if share >= 0.5 else 1 - use
@@ -403,19 +494,33 @@ class BatchTooSmall(Rule):
         self.found(window.last, f"{words}, whatever the batch", f"{advice}, with a learning rate to match",
                    cost=lost / 2, gain=1 / (1 - lost / 2), update_share=share)
 
+    def _is_tiny(self, steady: Window) -> bool:
+        "Whether a step calls kernels and computes next to nothing: six operations for a parameter and a sample."
+        parameters = self.facts.config.get("parameters")
+        if not parameters or float(np.median(steady.work)) > 1e-3: return False
+        return float(6 * parameters * np.median(steady["samples"])) < 3e5
+
+    def _say_tiny(self, window: Window, steady: Window) -> None:
+        work, size = float(np.median(steady.work)), self.facts.loader.get("batch_size")
+        advice = f"Try batch_size={2 * size}" if isinstance(size, int) else "Double the batch"
+        self.found(window.last, f"a step of {int(np.median(steady['samples']))} samples takes {_ms(work)}, nearly all "
+                   "of it for calling the operations, whatever the batch", f"{advice}, with a learning rate to match",
+                   cost=0.45, gain=1.8, work_seconds=work)
+
 class TooFewWorkers(Rule):
-    "The trainer waits, and there are cores without a worker."
+    "The trainer waits for workers, and more of them would load faster."
     def on_window(self, window: Window) -> None:
         "Judge the wait."
-        workers, cores = self.facts.loader.get("num_workers"), self.facts.cores
+        workers = self.facts.loader.get("num_workers")
         if workers is None: return self.abstain("the loader has no workers to count")
         steady = window.steady
-        if len(steady) < 12 or not 0 < workers < cores: return
+        if len(steady) < 12 or not workers: return
         wait, loop = (float(values.mean()) for values in (steady["wait"], steady.loop))
-        if wait < 0.3 * loop: return
-        gain = loop / max(loop - wait, (wait + steady.work.mean()) * workers / cores)
-        self.found(window.last, f"{workers} workers cannot keep up, and there are {cores} cores",
-                   f"Try num_workers={cores}", cost=wait / loop, gain=gain, workers=workers)
+        if wait < 0.3 * loop or (best := worker_count(self.facts, wait, loop)) is None: return
+        gain = loop / max(loop - wait, loop * workers / best)
+        self.found(window.last, f"{workers} workers cannot keep up, and {best} would be faster on "
+                   f"{self.facts.cores} cores", f"Try {worker_words(self.facts, best)}", cost=wait / loop, gain=gain,
+                   workers=workers)
 
 class TooManyWorkers(Rule):
     "There are far more workers than cores, and they are idle."
@@ -437,8 +542,8 @@ def _typical(window: Window, name: str) -> float:
 
 class Straggler(Rule):
     "One rank is slower than the others, which wait for it."
-    causes = dict(wait="its loader", copy="copies to its device", forward="its forward pass",
-                  gap="what it does between steps", update="its update")
+    causes = dict(wait="its loader", copy="what it does between batch and forward pass, such as copies",
+                  forward="its forward pass", gap="what it does between steps", update="its update")
 
     def on_window(self, window: Window) -> None:
         "A single rank cannot tell."

@@ -153,7 +153,7 @@ def collating(ledger: Ledger, seconds: float) -> Callable:
 
 # ---- faults
 
-STEPS, PERIOD = 120, 10
+STEPS, PERIOD, LEAK_BYTES = 120, 10, 1_000_000
 
 
 def slow_read() -> Parts:
@@ -203,12 +203,20 @@ def stall_in_dataset() -> Parts:
 
 def leak() -> Parts:
     kept: list[Any] = []
-    return Parts(pausing(nothing), memory(STEPS), after=lambda n: kept.append(torch.ones(2_000_000 // 4)))
+    return Parts(mlp(512, 1024, 1024, 4), memory(STEPS, 64, 512),
+                 after=lambda n: kept.append(torch.ones(LEAK_BYTES // 4)))
 
 
 def slow_validation() -> Parts:
-    book = Ledger()
-    return Parts(pausing(nothing), memory(20), book, validate=lambda: book.sleep("validation", 0.3), epochs=4)
+    book, model, held_back = Ledger(), pausing(nothing), memory(20)
+
+    def validate() -> None:
+        with book.note("validation"):
+            for x, _ in held_back:
+                model(x)
+                time.sleep(0.015)
+
+    return Parts(model, memory(20), book, validate=validate, epochs=6)
 
 
 def two_faults() -> Parts:
@@ -300,7 +308,7 @@ def batch_norm() -> Parts:
 def resnet() -> Parts:
     from mlinfra.models import resnet18
     return Parts(resnet18(num_classes=4, stem="small"),
-                 [(torch.rand(4, 3, 16, 16), torch.randint(0, 4, (4,))) for _ in range(40)])
+                 [(torch.rand(8, 1, 28, 28), torch.randint(0, 4, (8,))) for _ in range(40)])
 
 
 def transformer() -> Parts:

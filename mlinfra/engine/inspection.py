@@ -94,7 +94,8 @@ class Inspector:
         self._ready, self.facts = False, Facts(model, list(optimizers), dict(config or {}), **facts)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
-        self._start, self._usual, self._late, self._wake, self._looks_cost = math.inf, math.inf, 0, 3, 0.0
+        self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
+        self._looks_cost = self._just_looked = 0.0
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
                        for hook in _HOOKS}
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
@@ -121,6 +122,9 @@ class Inspector:
         self._tell(self._hooks["on_step"], record)
         looked = self._probe is not None and self._probe.step_done(record.iteration)
         if self._over: self._end_looks()
+        if self._just_looked:  # what the look took lies between the steps, and is nobody's fault
+            record = record._replace(between=max(record.between - self._just_looked, 0.0))
+            self._just_looked = 0.0
         if not looked and record.count == 1: self._new.append(record)
         if record.start - self._start > 1.5 * self._usual: self._late += 1
         self._start, self._due = record.start, self._due - 1
@@ -134,6 +138,7 @@ class Inspector:
         self._note_pace(window)
         cost = time.perf_counter() - start
         self._looks_cost += cost
+        self._just_looked = cost if self.facts.live else 0.0
         self._due = self._next_look(cost) if len(window) else 16
 
     def _next_look(self, cost: float) -> int:
@@ -142,7 +147,7 @@ class Inspector:
         return max(16, min(self.facts.steps, math.ceil(max(1.0, cost / 0.002) / self._usual)))
 
     def _note_pace(self, window: Window) -> None:
-        "Late steps call for a look at the window: each third, and after many looks each time there are half as many more."
+        "Late steps call for a look at the window: each third, and after many looks when there are half as many more."
         if len(window) < 2: return
         paces = np.diff(window["start"])
         self._usual = float(np.median(paces))

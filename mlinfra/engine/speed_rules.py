@@ -279,11 +279,11 @@ class StepOutliers(Rule):
         self._machine = [(0, _machine_seconds())] if facts.live else []
 
     def on_window(self, window: Window) -> None:
-        "Add up what is beyond three medians."
+        "Add up what is beyond three medians, and by 5 ms."
         steady = window.steady
         if len(steady) < 90: return
         usual = float(np.median(steady.loop))
-        over = np.where(steady.loop > 3 * usual, steady.loop - usual, 0.0)
+        over = np.where(steady.loop > max(3 * usual, usual + 5e-3), steady.loop - usual, 0.0)
         share, count = float(over.sum() / steady.loop.sum()), int((over > 0).sum())
         self._read_machine(window)
         if count < 5 or share < 0.1 or count > 0.2 * len(steady): return
@@ -330,11 +330,20 @@ class SlowValidation(Rule):
         if kind != "evaluation": return
         seconds = float(data.get("seconds", 0.0))
         self._spent, self._count = self._spent + seconds, self._count + 1
-        share = self._spent / max(at + seconds, 1e-9)
-        if self._count < 2 or share < 0.3: return
-        self.found(self.facts.steps, f"validation has taken {share:.0%} of the time so far, "
-                   f"{self._spent / self._count:.3g} s each time", "Validate less often, on fewer samples, or with "
-                   "larger batches", cost=share, gain=1 / (1 - min(share, 0.98)), seconds=self._spent)
+        self._judge(self.facts.steps, self._spent, self._count, at + seconds)
+
+    def on_window(self, window: Window) -> None:
+        "Add up what the steps know of them: a loop of one's own tells no event."
+        if self._count: return
+        spent, whole = window["evaluation"], float(window["between"].sum() + window["wait"].sum() + window.work.sum())
+        self._judge(window.last, float(spent.sum()), int((spent > 0).sum()), whole)
+
+    def _judge(self, step: int, spent: float, count: int, whole: float) -> None:
+        share = spent / max(whole, 1e-9)
+        if count < 2 or share < 0.3: return
+        self.found(step, f"validation has taken {share:.0%} of the time so far, {spent / count:.3g} s each time",
+                   "Validate less often, on fewer samples, or with larger batches", cost=share,
+                   gain=1 / (1 - min(share, 0.98)), seconds=spent, times=count)
 
 class SlowStart(Rule):
     "Starting takes long: a loader's workers in each epoch, or the first step."
@@ -381,10 +390,10 @@ class _Resident:
         if self.file is not None: os.close(self.file)
 
 def _tensors() -> Counter:
-    "How many tensors of each shape Python knows."
+    "How many tensors of each shape and element size Python knows."
     found: Counter = Counter()
     for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor): found[tuple(thing.shape)] += 1
+        if issubclass(type(thing), torch.Tensor): found[tuple(thing.shape), thing.element_size()] += 1
     return found
 
 class MemoryLeak(Rule):
@@ -401,10 +410,9 @@ class MemoryLeak(Rule):
     def on_step(self, step: Any) -> None:
         "Read the memory in some steps."
         n = step.iteration
-        if n < self._next: return
+        if n < self._next or not self.facts.live: return
         self._next = n + self.every
-        host = self._read() if self.facts.live else None
-        self._rows.append((n, host, torch.cuda.memory_allocated() if self._device else None))
+        self._rows.append((n, self._read(), torch.cuda.memory_allocated() if self._device else None))
         if len(self._rows) < 6: return
         self._judge(step, 1, "host memory")
         if self._device: self._judge(step, 2, "GPU memory")
@@ -418,30 +426,41 @@ class MemoryLeak(Rule):
         if len(self._rows) >= self.most: self._rows = self._rows[::2]
 
     def _judge(self, step: Any, column: int, what: str) -> None:
+        "All rows, or the last nine: at first a process fills what it has freed before."
         if self._rows[-1][column] is None: return
-        steps, memory = (np.array([row[i] for row in self._rows], dtype=float) for i in (0, column))
+        for rows in (self._rows, self._rows[-9:]):
+            steps, memory = (np.array([row[i] for row in rows], dtype=float) for i in (0, column))
+            if self._grows(step, what, steps, memory): return
+
+    def _grows(self, step: Any, what: str, steps: np.ndarray, memory: np.ndarray) -> bool:
         edges = np.linspace(0, len(memory) - 1, 5).astype(int)
-        quarters, grown = np.diff(memory[edges]), memory[-1] - memory[0]
-        rate = grown / max(steps[-1] - steps[0], 1)
-        if grown < 8e6 or quarters.min() < 0.4 * quarters.mean() or rate < 0.05e6: return
+        quarters, grown = np.diff(memory[edges]), float(memory[-1] - memory[0])
+        rate = float(np.median(quarters / np.maximum(np.diff(steps[edges]), 1)))
+        if grown < 8e6 or quarters.min() < 0.4 * quarters.mean() or rate < 0.05e6: return False
         if self._before is None and self.facts.live and grown >= 12e6: self._before = int(step.iteration), _tensors()
-        if grown >= 32e6 and steps[-1] - steps[0] >= 44: self._say(step, what, rate, grown)
+        if grown < 32e6 or steps[-1] - steps[0] < 32: return False
+        self._say(step, what, rate, grown)
+        return True
 
     def _say(self, step: Any, what: str, rate: float, grown: float) -> None:
+        if (what, None) in self._said: return
         share = min(1.0, 0.2 + 0.8 * grown / max(float(self.facts.config.get("memory_bytes", 64e9)), grown))
-        self.found(step, f"{what} grows by {rate / 1e6:.2g} MB a step, {grown / 1e6:.0f} MB so far{self._what()}",
+        words, known = self._what(int(step.iteration))
+        self.found(step, f"{what} grows by {rate / 1e6:.2g} MB a step, {grown / 1e6:.0f} MB so far{words}",
                    "Keep losses as numbers, with loss.item(), and look at lists that are appended to; a cache that "
                    "fills stops growing after one epoch", tensor=what, cost=share,
-                   mb_per_step=rate / 1e6, mb=grown / 1e6)
+                   mb_per_step=(known if known > 0.5 * rate else rate) / 1e6, mb=grown / 1e6)
 
-    def _what(self) -> str:
-        "What there is more of than when growth was suspected."
-        if self._before is None: return ""
+    def _what(self, step: int) -> tuple[str, float]:
+        "What there is more of than when growth was suspected, and its bytes a step."
+        if self._before is None: return "", 0.0
         since, before = self._before
         more = (_tensors() - before).most_common(1)
-        if not more or more[0][1] < 4: return ""
-        shape, count = more[0]
-        return f"; since step {since} there are {count} more tensors of shape {shape}"
+        if not more or more[0][1] < 4: return "", 0.0
+        (shape, size), count = more[0]
+        known = count * size * math.prod(shape) / max(step - since, 1)
+        rate = f"{known / 1e6:.2g} MB a step"
+        return f"; since step {since} there are {count} more tensors of shape {shape}, {rate}", known
 
 class SimpleStep:
     "A step of which only the number is known."

@@ -81,4 +81,6 @@ PEERS = {
     "lightning": BENCH,
     "keras_tf": BENCH,
     "mxnet, not hybridized": MXNET,
+    "TraceML": WATCHERS,
+    "gpuprof": WATCHERS,
 }  # contender -> where it runs; the others run in ours

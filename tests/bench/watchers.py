@@ -71,8 +71,7 @@ def traceml(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]
 def gpuprof(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]:
     import gpuprof
     folder.mkdir(parents=True, exist_ok=True)
-    with gpuprof.profile("bench", summary=False, db_path=str(folder / f"{os.environ.get('RANK', 0)}.db")):
-        yield Watcher()
+    with gpuprof.profile("bench", summary=False, db_path=str(folder / "gpuprof.db")): yield Watcher()
 
 
 @contextlib.contextmanager
@@ -153,9 +152,16 @@ def of_traceml(folder: Path) -> list[str]:
 
 
 def of_gpuprof(folder: Path) -> list[str]:
+    import sqlite3
+
     from gpuprof.insights import analyze, analyze_group
-    found = [f"[{one['severity']}] {one['title']} | {one['recommendation']}"
-             for path in sorted(folder.glob("case/*.db")) for one in analyze(str(path), 1)["insights"]]
+    path = str(folder / "case" / "gpuprof.db")
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        runs = db.execute("SELECT id, rank, group_id FROM runs ORDER BY id").fetchall()
+    words = lambda one: f"[{one['severity']}] {one['title']} | {one['recommendation']}"
+    found = [(f"rank {rank}: " if len(runs) > 1 else "") + words(one)
+             for run, rank, _ in runs for one in analyze(path, run)["insights"]]
+    if len(runs) > 1: found += [f"group: {words(one)}" for one in analyze_group(path, runs[0][2])["insights"]]
     return found
 
 

@@ -4,15 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from statistics import median
 
 import pytest
-from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, run_ours
+from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, memory, mlp, run_ours
 
+from mlinfra.debugger import Debugger
 from mlinfra.engine.inspection import examine
 from mlinfra.engine.runs import Run
 from mlinfra.engine.speed_rules import SPEED_RULES
+from mlinfra.training import fit
 
 HERE = Path(__file__).parent
 ALONE = {name: case for name, case in FAULTS.items() if case.ranks == 1 and name != "leak"}
@@ -89,3 +92,14 @@ def test_a_healthy_run_raises_no_alarm(name, tmp_path):
     findings = [] if case.ranks > 1 else run_ours(case, tmp_path, rules())[0]
     run = apart(name, tmp_path, case.ranks) if case.ranks > 1 else Run(tmp_path / "run")
     assert not (findings or examine(run, rules()).findings), [str(f) for f in findings]
+
+
+def test_a_slow_validation_of_fit_is_named_as_such_and_not_the_loader():
+    def slow_accuracy(outputs, targets):
+        time.sleep(0.1)
+        return (outputs.argmax(1) == targets).float().mean()
+
+    debugger = Debugger(rules())
+    fit(mlp(64, 64, 4), memory(40), observers=[debugger], epochs=4, valid=memory(1), metric=slow_accuracy,
+        progress=False, keep_memory=False, device="cpu")
+    assert [f.rule for f in debugger.findings] == ["SlowValidation"]

@@ -95,7 +95,7 @@ class Inspector:
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
-        self._looks_cost = self._just_looked = 0.0
+        self._looks_cost, self._just_looked, self._lateness = 0.0, 0.0, math.inf
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
                        for hook in _HOOKS}
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
@@ -126,7 +126,7 @@ class Inspector:
             record = record._replace(between=max(record.between - self._just_looked, 0.0))
             self._just_looked = 0.0
         if not looked and record.count == 1: self._new.append(record)
-        if record.start - self._start > 1.5 * self._usual: self._late += 1
+        if record.start - self._start > self._lateness: self._late += 1
         self._start, self._due = record.start, self._due - 1
         if self._due <= 0 or self._late >= self._wake: self._judge()
 
@@ -151,7 +151,8 @@ class Inspector:
         if len(window) < 2: return
         paces = np.diff(window["start"])
         self._usual = float(np.median(paces))
-        if self._wake == 3 and not self._late: self._late = int((paces > 1.5 * self._usual).sum())
+        self._lateness = max(1.5 * self._usual, self._usual + 1e-3)  # what a stall is, to the rule on stalls
+        if self._wake == 3 and not self._late: self._late = int((paces > self._lateness).sum())
         if self._late < self._wake: return
         if self._looks_cost <= 0.005 + 0.003 * (window["start"][-1] - window["start"][0]): self._late, self._wake = 0, 3
         else: self._wake = math.ceil(1.5 * self._late) + 1

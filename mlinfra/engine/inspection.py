@@ -120,11 +120,11 @@ class Inspector:
         "A step has ended."
         self.facts.steps = record.iteration + 1
         self._tell(self._hooks["on_step"], record)
+        begun, took = time.perf_counter(), self._just_looked
         looked = self._probe is not None and self._probe.step_done(record.iteration)
+        self._just_looked = time.perf_counter() - begun if looked else 0.0
         if self._over: self._end_looks()
-        if self._just_looked:  # what the look took lies between the steps, and is nobody's fault
-            record = record._replace(between=max(record.between - self._just_looked, 0.0))
-            self._just_looked = 0.0
+        if took: record = record._replace(between=max(record.between - took, 0.0))  # of the last look: nobody's fault
         if not looked and record.count == 1: self._new.append(record)
         if record.start - self._start > self._lateness: self._late += 1
         self._start, self._due = record.start, self._due - 1
@@ -138,7 +138,7 @@ class Inspector:
         self._note_pace(window)
         cost = time.perf_counter() - start
         self._looks_cost += cost
-        self._just_looked = cost if self.facts.live else 0.0
+        self._just_looked += cost if self.facts.live else 0.0
         self._due = self._next_look(cost) if len(window) else 16
 
     def _next_look(self, cost: float) -> int:

@@ -133,7 +133,7 @@ class _Share(Rule):
     def on_window(self, window: Window) -> None:
         "Judge the steady steps."
         steady = window.steady
-        if len(steady) < 12: return
+        if len(steady) < 8: return
         if self.part != "gap" and not steady.knows(self.part): return self.abstain(f"{self.part} is not measured")
         typical, share = self.share(steady)
         if typical < self.least: return
@@ -192,11 +192,15 @@ def _kind(row: PlaceShare) -> str:
     return "read" if row.computing is not None and row.computing < 0.5 else "transform"
 
 class TransferBound(_Share):
-    "Copies to the device take long."
+    "Copies to the device, or what else lies between a batch and the forward pass, take long."
     part, least = "copy", 0.2
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
+        if self.facts.config.get("device", "cpu") == "cpu" and not torch.cuda.is_available():
+            return self.found(step, f"between the batch and the forward pass {_ms(seconds)} of {_ms(loop)} pass",
+                              "Look at what the loop does before it calls the model", cost=share,
+                              gain=1 / max(1 - share, 0.02), copy_seconds=seconds, step_seconds=loop)
         pinned = self.facts.loader.get("pin_memory") or "num_workers" not in self.facts.loader
         first = "Copy while the model computes" if pinned else "Set pin_memory=True in the loader"
         self.found(step, f"copies to the device take {_ms(seconds)} of {_ms(loop)}",
@@ -501,7 +505,7 @@ class BatchTooSmall(Rule):
     def on_window(self, window: Window) -> None:
         "The share of the update; on a GPU, its utilisation."
         steady = window.steady
-        if len(steady) < 12: return
+        if len(steady) < 8: return
         if not steady.knows("update"): return self.abstain("the update is not measured")
         share = float(np.median(steady["update"] / np.maximum(steady.loop, 1e-12)))
         use, size = _gpu_use(list(self.facts.samples)), self.facts.loader.get("batch_size")

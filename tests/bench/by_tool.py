@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Listener
 from pathlib import Path
@@ -38,7 +39,8 @@ def command(tool: str, folder: Path, ranks: int = 1) -> list[str]:
     if tool == "gpuprof": return [WATCHERS.python, str(SCRIPT)]
     launcher = str(Path(WATCHERS.python).with_name("traceml"))
     return [launcher, "run", str(SCRIPT), "--mode", "summary", "--logs-dir", str(folder / "logs"), "--run-name", "run",
-            "--master-port", str(free_port()), "--nproc-per-node", str(ranks), "--args"]
+            "--master-port", str(free_port()), "--aggregator-port", str(free_port()), "--nproc-per-node", str(ranks),
+            "--args"]
 
 
 def free_port() -> int:
@@ -133,16 +135,18 @@ RIGHT = {
 }
 
 
-def faults(tool: str, cases: dict[str, Any] | None = None) -> dict[str, Any]:
-    "All trainings of tests/speed_cases.py under one tool: what it says word by word, and what of it is right."
+def faults(tool: str, cases: Iterable[str] | None = None) -> dict[str, Any]:
+    "Trainings of tests/speed_cases.py, two at a time: what a tool says word by word, and what of it is right."
     from speed_cases import CASES, HEALTHY
     if tool in ("TraceML", "gpuprof") and not WATCHERS.make(): return {}
-    rows = {}
-    for name in cases or CASES:
+
+    def row(name: str) -> dict[str, Any]:
         print(f"{tool}: {name}", flush=True)
         words, truth = said_of(tool, name)
-        rows[name] = dict(says=words) | (alarm_row(tool, words) if name in HEALTHY else right_row(name, words, truth))
-    return rows
+        return dict(says=words) | (alarm_row(tool, words) if name in HEALTHY else right_row(name, words, truth))
+
+    names = list(cases or CASES)
+    with ThreadPoolExecutor(2) as pool: return dict(zip(names, pool.map(row, names)))
 
 
 def said_of(tool: str, name: str) -> tuple[list[str], float | None]:

@@ -307,11 +307,13 @@ class StepOutliers(Rule):
 
     def _is_the_machine(self, window: Window, lost: float) -> str:
         "Why slow steps are not the training's fault, if they are not."
-        if self._machine and self._machine[0][1] is not None and self._machine[-1][1] is not None:
-            withheld = self._machine[-1][1] - self._machine[0][1]
+        ends = [self._machine[at][1] for at in (0, -1)] if self._machine else [None, None]
+        if None not in ends:
+            withheld = ends[1] - ends[0]
             if withheld > 0.25 * lost: return f"other programs held the cores for {_ms(withheld)} of slow steps"
         others = [sample.machine_cores - sample.process_cores - (sample.workers_cores or 0.0)
                   for sample in self.facts.samples if None not in (sample.machine_cores, sample.process_cores)]
+        if None in ends and not others: return "what else the machine did meanwhile is not measured"
         if others and max(others) > 0.5: return f"other programs kept up to {max(others):.1f} cores busy"
         return ""
 

@@ -116,12 +116,11 @@ class Right:
 
 
 WAITS = r"input-bound|waiting on the loader|for the loader|dataloader.*stall|input wait"
+SLOW_RANK = r"rank 1 needs|rank skew: rank 1 |why: r1/n0"  # the one named first is the slow one
 RIGHT = {
     "slow read": Right(WAITS, r"i/o.bound|disk|reads or waits"),
     "busy transform": Right(WAITS, r"cpu.bound|cpu pegged|which computes"),
     "slow collate": Right(WAITS, r"collate"),
-    "heavy model": Right(r"compute-bound|no major bottleneck|^\(shares[^)]*: (forward|backward) ", ""),
-    "hidden read": Right(r"compute-bound|no major bottleneck|^\(shares[^)]*: (forward|backward) ", ""),
     "tiny model": Right(r"batch|launch overhead|overhead-bound|calling the operations", ""),
     "stall in step": Right(r"every 10 steps|stall|spike|tail latency|variance", r"forward"),
     "stall between steps": Right(r"every 10 steps|stall|spike|tail latency|variance|residual", r"between|inter-step"),
@@ -129,9 +128,9 @@ RIGHT = {
     "leak": Right(r"memory grows|memory creep|leak", r"tensors of shape|retained"),
     "slow validation": Right(r"validation|evaluation", r"validation|evaluation"),
     "two faults at once": Right(rf"({WAITS})(.|\n)*(every 10 steps|stall|tail latency|residual)", r"between two steps"),
-    "straggler in data": Right(r"rank 1|r1/n0", r"loader|input"),
-    "straggler in body": Right(r"rank 1|r1/n0", r"between batch and forward|residual|other"),
-    "straggler in forward": Right(r"rank 1|r1/n0", r"forward"),
+    "straggler in data": Right(SLOW_RANK, r"loader|input"),
+    "straggler in body": Right(SLOW_RANK, r"between batch and forward|residual|other"),
+    "straggler in forward": Right(SLOW_RANK, r"forward"),
 }
 
 
@@ -143,7 +142,7 @@ def faults(tool: str, cases: Iterable[str] | None = None) -> dict[str, Any]:
     def row(name: str) -> dict[str, Any]:
         print(f"{tool}: {name}", flush=True)
         words, truth = said_of(tool, name)
-        return dict(says=words) | (alarm_row(tool, words) if name in HEALTHY else right_row(name, words, truth))
+        return dict(says=words) | (alarm_row(tool, words) if name in HEALTHY else right_row(tool, name, words, truth))
 
     names = list(cases or CASES)
     with ThreadPoolExecutor(2) as pool: return dict(zip(names, pool.map(row, names)))
@@ -172,14 +171,16 @@ def said_of(tool: str, name: str) -> tuple[list[str], float | None]:
     return json.loads(asked.stdout.splitlines()[-1]), 1e3 * median(spent) if spent else None
 
 
-def right_row(name: str, words: list[str], truth: float | None) -> dict[str, Any]:
+def right_row(tool: str, name: str, words: list[str], truth: float | None) -> dict[str, Any]:
     "Verdict, place and milliseconds: right, wrong, or there is nothing to be named."
+    if name not in RIGHT: return dict(verdict=alarm_row(tool, words)["alarms"] == 0)  # it computes: nothing to blame
     right = RIGHT[name]
     causes = "\n".join(line.split(" | ")[0] for line in words if not line.startswith("Next:")).lower()
     holds = lambda pattern: bool(re.search(pattern, causes, re.MULTILINE))
+    told = "\n".join(line for line in causes.splitlines() if re.search(right.verdict, line)) or causes
     row: dict[str, Any] = dict(verdict=holds(right.verdict))
     if right.place: row["place"] = row["verdict"] and holds(right.place)
-    if truth is not None: row |= dict(truth_ms=truth, milliseconds=row["verdict"] and tells(causes, truth))
+    if truth is not None: row |= dict(truth_ms=truth, milliseconds=tells(told, truth))
     return row
 
 

@@ -119,7 +119,7 @@ def _median(samples: Sequence[Any], name: str) -> float | None:
 # %% ../../nbs/engine/18_speed_rules.ipynb #51bd0c54
 class _Share(Rule):
     "A part of the loop takes too large a share of the median step."
-    part, least = "wait", 0.3
+    part, least, least_seconds = "wait", 0.3, 0.0
 
     def share(self, window: Window) -> tuple[float, float]:
         "Of the median block of steps, and of all of them. Workers hand over one batch each in turn."
@@ -136,8 +136,8 @@ class _Share(Rule):
         if len(steady) < 8: return
         if self.part != "gap" and not steady.knows(self.part): return self.abstain(f"{self.part} is not measured")
         typical, share = self.share(steady)
-        if typical < self.least: return
         part = steady.gap if self.part == "gap" else steady[self.part]
+        if typical < self.least or np.median(part) < self.least_seconds: return
         self.say(window.last, typical, max(typical, share), float(np.mean(part)), float(np.mean(steady.loop)))
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
@@ -193,7 +193,7 @@ def _kind(row: PlaceShare) -> str:
 
 class TransferBound(_Share):
     "Copies to the device, or what else lies between a batch and the forward pass, take long."
-    part, least = "copy", 0.2
+    part, least, least_seconds = "copy", 0.2, 1e-3  # below that, watching itself is a part of it
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
@@ -209,7 +209,7 @@ class TransferBound(_Share):
 
 class TimeBetweenSteps(_Share):
     "Something outside the steps takes time in every step."
-    part, least = "gap", 0.2
+    part, least, least_seconds = "gap", 0.2, 1e-3
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
@@ -229,6 +229,7 @@ def _period(iterations: np.ndarray, seen: np.ndarray) -> tuple[int, np.ndarray] 
         for phase in {int(i) % period for i in iterations}:
             on, grid = iterations[iterations % period == phase], seen[seen % period == phase]
             if len(on) >= 5: grid = grid[(grid >= on[0]) & (grid <= on[-1])]  # it may have begun in the middle
+            if len(seen) - (seen % period == phase).sum() < 0.5 * len(grid): continue  # no others were seen
             whole = len(on) >= max(3, 0.8 * len(grid), (1 if len(on) < 5 else 0.7) * len(iterations))
             if whole and (best is None or len(on) > len(best[1])): best = period, on
     return best
@@ -240,7 +241,7 @@ class PeriodicStall(Rule):
     def on_window(self, window: Window) -> None:
         "Look at each part."
         steady = window.steady
-        if len(steady) < 6 or self.findings: return
+        if len(steady) < 12 or self.findings: return
         for part in self.places: self._judge(window, steady, part)
 
     def _judge(self, window: Window, steady: Window, part: str) -> None:
@@ -252,6 +253,7 @@ class PeriodicStall(Rule):
         found = _period(steady.iteration[where], steady.iteration)
         if found is None or found[0] <= int(self.facts.loader.get("num_workers") or 0): return
         period, on = found
+        if period < 5 and len(on) < 6: return  # so few may be those after a look
         sizes = late[np.isin(steady.iteration, on)]
         usual_phase = on[0] % period in (0, period - 1)  # of a counter that is asked for its remainder
         if len(on) < 4 and not (usual_phase and sizes.max() < 1.5 * sizes.min()): return  # three may be chance

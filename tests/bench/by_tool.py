@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Listener
 from pathlib import Path
@@ -135,7 +134,7 @@ RIGHT = {
 
 
 def faults(tool: str, cases: Iterable[str] | None = None) -> dict[str, Any]:
-    "Trainings of tests/speed_cases.py, two at a time: what a tool says word by word, and what of it is right."
+    "Trainings of tests/speed_cases.py: what a tool says word by word, and what of it is right."
     from speed_cases import CASES, HEALTHY
     if tool in ("TraceML", "gpuprof") and not WATCHERS.make(): return {}
 
@@ -145,7 +144,7 @@ def faults(tool: str, cases: Iterable[str] | None = None) -> dict[str, Any]:
         return dict(says=words) | (alarm_row(tool, words) if name in HEALTHY else right_row(tool, name, words, truth))
 
     names = list(cases or CASES)
-    with ThreadPoolExecutor(2) as pool: return dict(zip(names, pool.map(row, names)))
+    return {name: row(name) for name in names}
 
 
 def said_of(tool: str, name: str) -> tuple[list[str], float | None]:

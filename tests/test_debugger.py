@@ -392,12 +392,6 @@ def test_the_healthy_trainings_of_the_lesson_raise_no_alarm(name):
     assert not debugger.findings and not debugger.remarks, [str(f) for f in debugger.findings]
 
 
-def test_a_slow_validation_is_named_as_such_and_not_the_loader():
-    model, loader, how = HEALTHY["slow validation"]()
-    found = run(model, list(loader), Debugger([rule() for rule in SPEED_RULES]), **how | dict(epochs=4))
-    assert "SlowValidation" in dict(said(found)) and not {"InputBound", "TimeBetweenSteps"} & set(dict(said(found)))
-
-
 # ---- where it is used
 
 def own_loop(folder, model, loader, debugger, tell=True, lr=0.1, **how):

@@ -39,7 +39,7 @@ def draw_waterfall(
         ends[bar.level] += bar.seconds
     return drawing
 
-# %% ../../nbs/engine/19_pictures.ipynb #035bfb5a
+# %% ../../nbs/engine/19_pictures.ipynb #4662b1bc
 def draw_change(
     before:Waterfall,
     after:Waterfall,
@@ -56,7 +56,8 @@ def draw_change(
         y = 30 * row + 4
         drawing.text(12 * pair[0].level, y + 17, pair[0].words)
         right = max(_draw_fall(drawing, bar, ends[side], scale, y + 11 * side, side) for side, bar in enumerate(pair))
-        drawing.text(right + 6, y + 16, _change_words(*pair), "start", 11)
+        said = " → ".join(duration_text(bar.seconds) for bar in pair)
+        drawing.text(right + 6, y + 16, said, "start", 11)
     return drawing
 
 def _draw_fall(drawing: Svg, bar: Bar, ends: dict[int, float], scale: float, y: float, side: int) -> float:
@@ -66,11 +67,6 @@ def _draw_fall(drawing: Svg, bar: Bar, ends: dict[int, float], scale: float, y: 
     drawing.box(left, y, wide, 11, PART_COLORS[bar.name] + ("" if side else "66"))
     ends[bar.level] += bar.seconds
     return left + wide
-
-def _change_words(before: Bar, after: Bar) -> str:
-    said = f"{duration_text(before.seconds)} → {duration_text(after.seconds)}"
-    if before.level == 2 or not after.nanoseconds: return said
-    return f"{said}: {before.nanoseconds / after.nanoseconds:.1f} times as fast"
 
 # %% ../../nbs/engine/19_pictures.ipynb #ed74df37
 BETWEEN = ("opening", "evaluation", "between")

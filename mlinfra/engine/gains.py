@@ -194,7 +194,7 @@ def predicted_speedup(
     grown = then.batch_size / now.batch_size if now.batch_size else 1.0
     return grown * now.now / max(then.now, 1e-12)
 
-# %% ../../nbs/engine/19_gains.ipynb #6ed22efe
+# %% ../../nbs/engine/19_gains.ipynb #bca2c0b1
 _FREE = {"num_workers", "persistent_workers", "pin_memory"}  # settings that leave the arithmetic alone
 
 @dataclass(frozen=True)
@@ -208,8 +208,8 @@ class Remedy:
 
     @property
     def words(self) -> str:
-        if self.change == dict(loading=0.5): return "loading in half the time (a cheaper transform, smaller files)"
-        if self.change == dict(validation=0.5): return "half the validation (half as often, or half the samples)"
+        if self.change == dict(loading=0.5): return "loading in half the time"
+        if self.change == dict(validation=0.5): return "half of the validation"
         return ", ".join(f"{name}={value}" for name, value in self.change.items())
 
     @property
@@ -275,8 +275,9 @@ def _pinning(run: Run, model: StepModel) -> Remedy | None:
 
 def _faster_loading(run: Run, model: StepModel) -> Remedy | None:
     if not _waits(run, model): return None
-    because = f"a batch loads in {duration_text(model.load)} in one process; in half of that a step would take"
-    return _remedy(run, dict(loading=0.5), f"{because} {duration_text(model.with_loading(0.5).now)}")
+    because = f"a batch loads in {duration_text(model.load)} in one process; in half of that, by a cheaper "
+    because += f"transform or smaller files, a step would take {duration_text(model.with_loading(0.5).now)}"
+    return _remedy(run, dict(loading=0.5), because)
 
 def _larger_batch(run: Run, model: StepModel) -> Remedy | None:
     size = loader_of(run).get("batch_size")
@@ -287,7 +288,8 @@ def _larger_batch(run: Run, model: StepModel) -> Remedy | None:
 
 def _less_validation(run: Run, model: StepModel) -> Remedy | None:
     if model.evaluation < 0.1 * model.now: return None
-    because = f"validation takes {duration_text(model.evaluation)} of a mean step of {duration_text(model.now)}"
+    because = (f"validation takes {duration_text(model.evaluation)} of a mean step of {duration_text(model.now)}; "
+               "validate half as often, or on half of the samples")
     return _remedy(run, dict(validation=0.5), because)
 
 # %% ../../nbs/engine/19_gains.ipynb #29aaca81

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ['FORMATS', 'MOST_ROWS', 'Table', 'Picture', 'Link', 'Section', 'clean', 'as_html', 'as_markdown', 'page_path',
            'Report', 'Material', 'gather', 'make_report', 'sentences', 'as_data']
 
-# %% ../../nbs/engine/19_page.ipynb #05fd2db6
+# %% ../../nbs/engine/19_page.ipynb #aaee2632
 @dataclass(frozen=True)
 class Table:
     "Rows of words under their columns."
@@ -75,11 +75,16 @@ def as_html(
     if isinstance(block, str): return f"<p>{clean(block)}</p>"
     if isinstance(block, Picture): return f"<figure>{block.svg}<figcaption>{clean(block.words)}</figcaption></figure>"
     if isinstance(block, Link): return f'<p><a href="{clean(block.path)}">{clean(block.words)}</a></p>'
-    looks = [' class="n"' if all(map(_is_figure, column)) else "" for column in zip(*block.rows)]
+    looks = [_look(column) for column in zip(*block.rows)]
     head = "".join(f'<th scope="col"{look}>{clean(column)}</th>' for look, column in zip(looks, block.columns))
     rows = ("".join(f"<td{look}>{clean(cell)}</td>" for look, cell in zip(looks, row)) for row in block.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+def _look(column: tuple[str, ...]) -> str:
+    "Figures stand on the right; a column with a very long word may break it."
+    if all(map(_is_figure, column)): return ' class="n"'
+    return ' class="w"' if any(len(word) > 30 for cell in column for word in cell.split()) else ""
 
 def _is_figure(words: str) -> bool:
     "Whether a cell of a table begins with a number, or is empty."
@@ -99,7 +104,7 @@ def _plain(words: str) -> str:
     "Words in which Markdown finds nothing to interpret."
     return re.sub(r"([*`\[\]])", r"\\\1", " ".join(_FORBIDDEN.sub("\ufffd", words).split())).replace("<", "&lt;")
 
-# %% ../../nbs/engine/19_page.ipynb #35c7ea36
+# %% ../../nbs/engine/19_page.ipynb #a06cb130
 _DARK = "--ink: #ddd; --soft: #aaa; --rule: #555; --line: #3a3a3a; --ground: #1c1c1c; --link: #8ab4f8;"
 _STYLE = f"""
 .mlinfra-report {{ --ink: #222; --soft: #555; --rule: #ccc; --line: #e5e5e5; --ground: #fff; --link: #0645ad;
@@ -115,7 +120,7 @@ _STYLE = f"""
 .mlinfra-report table {{ border-collapse: collapse; margin: 0.6em 0; font-size: 0.9em; }}
 .mlinfra-report th, .mlinfra-report td {{ text-align: left; padding: 0.15em 0.9em 0.15em 0; vertical-align: top;
   border-bottom: 1px solid var(--line); color: inherit; background: none; min-width: 2.5em; }}
-.mlinfra-report td {{ overflow-wrap: anywhere; }}
+.mlinfra-report td.w {{ overflow-wrap: anywhere; }}
 .mlinfra-report .n {{ text-align: right; font-variant-numeric: tabular-nums; }}
 .mlinfra-report td.n {{ white-space: nowrap; }}
 .mlinfra-report figure {{ margin: 0.8em 0; }}
@@ -275,7 +280,7 @@ def _third(m: Material) -> str:
     if worth: return f"The most expensive finding is {worth[0].rule}: {worth[0].message}".rstrip(".") + "."
     return "Nothing was found that is worth a change."
 
-# %% ../../nbs/engine/19_page.ipynb #83eb6d22
+# %% ../../nbs/engine/19_page.ipynb #d0e2a0f3
 MOST_ROWS = 50  # of findings, ranks and remarks
 
 def _what_ran(m: Material) -> Section:
@@ -341,7 +346,7 @@ def _memory(m: Material) -> Section:
     return Section("memory", "Memory", (Table(columns, tuple(rows)),) if rows else ())
 
 def _rate(bytes_per_s: float) -> str:
-    return "not known" if math.isnan(bytes_per_s) else f"{bytes_per_s / (1 << 20):+.2f} MiB/s"
+    return "not known" if math.isnan(bytes_per_s) else f"{round(bytes_per_s / (1 << 20), 2) + 0:+.2f} MiB/s"
 
 def _ranks(m: Material) -> Section:
     if len(m.run.ranks) < 2: return Section("ranks", "Ranks beside each other", ())

@@ -101,7 +101,7 @@ def _stretches(run: Run, rank: int) -> tuple[np.ndarray, np.ndarray]:
         lengths = np.vstack([lengths, np.eye(len(columns))[1] * float(event.data.get("seconds", 0.0))])
     return begin, lengths
 
-# %% ../../nbs/engine/19_pictures.ipynb #04c9bf47
+# %% ../../nbs/engine/19_pictures.ipynb #058afc68
 _ROWS = (  # words, columns with their colours, highest value: a number, or the column's own
     ("busy cores", (("process_cores", "#0072B2"), ("workers_cores", "#E69F00")), "cores"),
     ("memory", (("memory_bytes", "#0072B2"), ("workers_bytes", "#E69F00")), "bytes"),
@@ -154,7 +154,8 @@ def _draw_steps(drawing: Svg, shares: dict[str, np.ndarray], wide: float) -> Non
         drawing.text(drawing.width - _RIGHT + 26, y + 10, _short(part))
 
 def _short(part: str) -> str:
-    return dict(wait="wait", opening="start loader", other="else in step", between="between").get(part, WORDS[part])
+    shorter = dict(wait="wait", copy="copy", opening="start loader", other="else in step", between="between")
+    return shorter.get(part, WORDS[part])
 
 def _draw_row(drawing: Svg, samples: Any, row: tuple, top: float, scale: float, cores: int | None) -> None:
     "A line for each column."
@@ -170,7 +171,8 @@ def _draw_row(drawing: Svg, samples: Any, row: tuple, top: float, scale: float, 
         path = " ".join(f"{_LEFT + scale * at:.1f},{top + _LINE * (1 - value / highest):.1f}"
                         for at, value in thinned(points, MOST_POINTS))
         drawing.parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.6"/>')
-        drawing.text(drawing.width - _RIGHT + 10, top + 30 + 16 * place, _WORDS[name], "start", 12, color)
+        drawing.box(drawing.width - _RIGHT + 10, top + 24 + 16 * place, 11, 4, color)
+        drawing.text(drawing.width - _RIGHT + 26, top + 30 + 16 * place, _WORDS[name])
     drawing.text(drawing.width - _RIGHT + 10, top + 9, f"top: {_top(highest, unit)}", "start", 11)
 
 def thinned(

@@ -38,7 +38,7 @@ CASES = [
     Case("workers that stay", dict(persistent_workers=True), sample=2.0, forward=1.0, settings=dict(num_workers=2)),
     Case("a faster transform", dict(loading=0.5), sample=2.0, forward=1.5),
     Case("a larger batch", dict(batch_size=32), sample=0.5, forward=0.5, update=20.0),
-    Case("less validation", dict(validation=0.5), sample=1.0, forward=1.0, validation=300.0),
+    Case("less validation", dict(validation=0.5), sample=1.0, forward=1.0, validation=600.0),
 ]
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import base64
 import ctypes
 import functools
 import io
@@ -26,15 +25,14 @@ from .frame import frame
 from .machine import usable_cores
 
 # %% auto #0
-__all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'Canvas', 'figure', 'label', 'axes', 'Svg',
-           'on_white', 'Said', 'panel', 'control_row', 'card', 'status_html', 'image_widget', 'widgets_library',
-           'labelled', 'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads',
-           'release_after_cells', 'stop_jobs', 'progress_bar', 'RunButton']
+__all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'figure', 'label', 'axes', 'Svg', 'on_white',
+           'Said', 'panel', 'control_row', 'card', 'status_html', 'widgets_library', 'labelled', 'slider', 'choose',
+           'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads', 'release_after_cells', 'stop_jobs',
+           'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
 if TYPE_CHECKING:
     import ipywidgets
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -105,34 +103,6 @@ def _opaque(rgba: Any) -> Any:
     "The three colour channels; our figures have a solid background."
     import numpy as np
     return np.ascontiguousarray(np.asarray(rgba)[..., :3])
-
-# %% ../../nbs/engine/00_widgets.ipynb #eb06cc23
-class Canvas:
-    "A figure whose still parts are drawn once and whose `moving` artists are drawn at every `png()`."
-    def __init__(
-        self,
-        figure:Figure,            # made by `figure()`, not by pyplot
-        moving:Iterable[Artist],  # artists that change between pictures, in drawing order
-    ):
-        self.figure, self.moving = figure, list(moving)
-        for artist in self.moving: artist.set_animated(True)
-        self._lock = threading.Lock()
-        self.redraw()
-
-    def redraw(self) -> None:
-        "Draw the still parts again: after limits, ticks or titles have changed."
-        with self._lock:
-            self.figure.canvas.draw()
-            self._still = self.figure.canvas.copy_from_bbox(self.figure.bbox)
-
-    def png(self) -> bytes:
-        "The picture as it stands now."
-        with self._lock:
-            self.figure.canvas.restore_region(self._still)
-            for artist in self.moving: self.figure.draw_artist(artist)
-            return png(self.figure.canvas.buffer_rgba())
-
-    def _repr_png_(self) -> bytes: return self.png()
 
 # %% ../../nbs/engine/00_widgets.ipynb #a425acb8
 def figure(
@@ -329,24 +299,22 @@ def control_row(
         for _ in range(2):  # what one control may be set to can depend on another
             for key, control in free.items(): control.value = start[key]
     button.on_click(reset)
-    first = [control for key, control in controls.items() if key not in more]
-    rest = [controls[key] for key in more]
-    return _rows(_row(first), [*([_more_button(rest)] if rest else []), button, *others], _row(rest, hidden=True))
+    rest = _row([controls[key] for key in more], hidden=True)
+    first = _row(control for key, control in controls.items() if key not in more)
+    buttons = [*([_more_button(rest)] if more else []), button, *others]
+    return w.VBox([first, rest, w.Box(buttons, layout=w.Layout(flex_flow="row wrap", align_items="center"))])
 
 def _row(controls: Iterable[ipywidgets.Widget], hidden: bool = False) -> ipywidgets.Box:
     w = widgets_library()
     return w.Box(list(controls), layout=w.Layout(flex_flow="row wrap", display="none" if hidden else None))
 
-def _rows(first: ipywidgets.Box, buttons: list[ipywidgets.Widget], rest: ipywidgets.Box) -> ipywidgets.Box:
-    "What is in sight, the rest, and under them the buttons."
-    w = widgets_library()
+def _more_button(rest: ipywidgets.Box) -> ipywidgets.ToggleButton:
+    "A button that shows the controls in `rest`, and hides them again."
+    w, names = widgets_library(), ", ".join(control.description for control in rest.children)
+    button = w.ToggleButton(False, description="More", tooltip=f"show also: {names}", layout=w.Layout(width="70px"))
     def fold(change: Any) -> None: rest.layout.display = None if change["new"] else "none"
-    if isinstance(buttons[0], w.ToggleButton): buttons[0].observe(fold, names="value")
-    return w.VBox([first, rest, w.Box(buttons, layout=w.Layout(flex_flow="row wrap", align_items="center"))])
-
-def _more_button(rest: Iterable[ipywidgets.Widget]) -> ipywidgets.ToggleButton:
-    w, names = widgets_library(), ", ".join(control.description for control in rest)
-    return w.ToggleButton(False, description="More", tooltip=f"show also: {names}", layout=w.Layout(width="70px"))
+    button.observe(fold, names="value")
+    return button
 
 _HEAD = """<style>
 .mlinfra-panel { max-width: 900px; }
@@ -354,7 +322,6 @@ _HEAD = """<style>
 .mlinfra-panel .mlinfra-picture svg { min-width: 600px; height: auto; }
 .mlinfra-panel details { display: inline-block; vertical-align: top; color: var(--jp-ui-font-color1, #222); }
 .mlinfra-panel pre { background: var(--jp-layout-color2, #eee); padding: 6px; margin: 4px 0; }
-body[data-jp-theme-light="false"] .mlinfra-pixels { filter: invert(0.93) hue-rotate(180deg); }
 </style>"""
 
 def card(
@@ -378,11 +345,9 @@ def _card() -> type:
 
     return Card
 
-def _still(picture: ipywidgets.Widget) -> dict[str, str]:
+def _still(picture: ipywidgets.HTML) -> dict[str, str]:
     "What a picture's widget shows, for a notebook's output."
-    value = picture.value
-    if isinstance(value, str): return {"image/svg+xml": on_white(value)} if value.startswith("<svg") else {}
-    return {"image/png": base64.b64encode(value).decode()} if value else {}
+    return {"image/svg+xml": on_white(picture.value)} if picture.value.startswith("<svg") else {}
 
 # %% ../../nbs/engine/00_widgets.ipynb #808060af
 def status_html(
@@ -394,15 +359,6 @@ def status_html(
     sources = f"<details><summary>sources</summary>{escape(said.sources)}</details>" if said.sources else ""
     look = "font-size:110%;line-height:1.5"
     return f'<div role="status" style="{look}">{number}{escape(said.sentence)}</div>{sources}'
-
-# %% ../../nbs/engine/00_widgets.ipynb #f680dd99
-def image_widget(
-    png:bytes=b"",  # what it shows first
-) -> ipywidgets.Image:
-    "A picture that shrinks with the page and keeps its shape."
-    w = widgets_library()
-    layout = w.Layout(max_width="100%", object_fit="contain", align_self="flex-start")
-    return w.Image(value=png, format="png", layout=layout).add_class("mlinfra-pixels")  # the card's style turns it dark
 
 # %% ../../nbs/engine/00_widgets.ipynb #d7fb6bd0
 def widgets_library() -> ModuleType:
@@ -484,6 +440,10 @@ class Job:
         "Show progress (0 to 1); raises `Stopped` when a stop was asked for."
         if self._stop.is_set(): raise Stopped("stopped")
         self.on_report(min(max(fraction, 0.0), 1.0), words)
+
+    def pause(self, seconds: float) -> None:
+        "Do nothing for `seconds`; raises `Stopped` when a stop was asked for."
+        if self._stop.wait(seconds): raise Stopped("stopped")
 
     def stop(self) -> None:
         "Ask the work to end at its next report; asking twice is harmless."
@@ -589,7 +549,7 @@ class RunButton:
     def _work(self, job: Job) -> Any:
         "The work, after a look at what other programs do."
         before = self.read()
-        job._stop.wait(0.25)
+        job.pause(0.25)
         self._crowd = _crowd_text(self.read().others_since(before))
         job.report(0.0, self._crowd)
         return self.work(job)

@@ -9,25 +9,19 @@ pytestmark = pytest.mark.browser
 IMAGENET = 1_281_167
 
 
-def tells(panel, said):
-    "Wait until the panel shows the number and the sentence."
-    panel.says(said.sentence)
-    panel.says(said.number)
-
-
 def test_schedule_panel_by_keyboard_and_mouse(open_cells):
     panel = Panel(open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"), "schedule")
-    tells(panel, describe_choice(Schedule(IMAGENET, 32, epochs=90, accumulation=4, world_size=8), 0.44))
+    panel.tells(describe_choice(Schedule(IMAGENET, 32, epochs=90, accumulation=4, world_size=8), 0.44))
     before = panel.picture()
     panel.press("micro-batch", "ArrowRight", "ArrowRight")
-    tells(panel, describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=4, world_size=8), 0.44))
+    panel.tells(describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=4, world_size=8), 0.44))
     before = panel.changed_from(before)
     panel.click_track("accumulation", 0.56)
     def moved(): return panel.readout("accumulation") not in ("", "4") and panel.readout("accumulation")
     accumulation = int(wait_until(moved, "the click moves the slider"))
-    tells(panel, describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=8), 0.44))
+    panel.tells(describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=8), 0.44))
     panel.drag("world size", 1.0)
-    tells(panel, describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=4096), 0.44))
+    panel.tells(describe_choice(Schedule(IMAGENET, 128, epochs=90, accumulation=accumulation, world_size=4096), 0.44))
     panel.changed_from(before)
 
 
@@ -36,11 +30,11 @@ def test_schedule_panel_at_its_extremes(open_cells):
     panel.button("More").click()
     panel.control("epochs").wait_for()  # a hidden slider takes no keys
     for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "End")
-    tells(panel, describe_choice(Schedule(IMAGENET, 4096, epochs=300, accumulation=512, world_size=4096), 0.44))
+    panel.tells(describe_choice(Schedule(IMAGENET, 4096, epochs=300, accumulation=512, world_size=4096), 0.44))
     panel.root.get_by_text("drop_last", exact=True).click()
     panel.says("drop_last leaves nothing: the global batch 8,589,934,592 exceeds the 1,281,167 samples")
     for text in ("micro-batch", "accumulation", "world size", "epochs"): panel.press(text, "Home")
-    tells(panel, describe_choice(Schedule(IMAGENET, 1, drop_last=True), 0.44))
+    panel.tells(describe_choice(Schedule(IMAGENET, 1, drop_last=True), 0.44))
 
 
 def test_schedule_panel_counts_a_real_loop(open_cells):
@@ -48,7 +42,7 @@ def test_schedule_panel_counts_a_real_loop(open_cells):
     panel.root.locator("select").first.select_option("MNIST")
     panel.press("world size", "ArrowRight")
     plan = Schedule(60_000, 32, epochs=90, accumulation=4, world_size=16)
-    tells(panel, describe_choice(plan, 0.44))
+    panel.tells(describe_choice(plan, 0.44))
     panel.button("Count a real loop").click()
     wait_until(lambda: "they agree" in panel.status(), "the count ends")
     assert f"counted {plan.iterations_per_epoch:,} iterations" in panel.status()
@@ -67,22 +61,22 @@ def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
     own = panel.root.locator("input[type=number]").first
     own.fill("1000000000000")
     own.press("Enter")
-    tells(panel, describe_choice(Schedule(10**12, 1, epochs=90, world_size=4096), 0.44))
+    panel.tells(describe_choice(Schedule(10**12, 1, epochs=90, world_size=4096), 0.44))
     panel.button("Count a real loop").click()
     wait_until(lambda: "would take hours" in panel.status(), "too much is refused")
 
 
 def test_overlap_panel(open_cells):
     panel = Panel(open_cells("from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()"), "overlap")
-    tells(panel, describe_overlap(Stages(0.342, 0.038, 0.055), 4_000_000))
+    panel.tells(describe_overlap(Stages(0.342, 0.038, 0.055), 4_000_000))
     before = panel.picture()
     panel.press("read", "ArrowLeft")
-    tells(panel, describe_overlap(Stages(0.3, 0.038, 0.055), 4_000_000))
+    panel.tells(describe_overlap(Stages(0.3, 0.038, 0.055), 4_000_000))
     before = panel.changed_from(before)
     panel.drag("compute", 1.0)
-    tells(panel, describe_overlap(Stages(0.3, 0.038, 0.5), 4_000_000))
+    panel.tells(describe_overlap(Stages(0.3, 0.038, 0.5), 4_000_000))
     panel.changed_from(before)
     for text in ("read", "preprocess", "compute"): panel.press(text, "Home")
     panel.says("at least one stage must take time")
     for text in ("read", "preprocess", "compute"): panel.press(text, "End")
-    tells(panel, describe_overlap(Stages(0.5, 0.5, 0.5), 4_000_000))
+    panel.tells(describe_overlap(Stages(0.5, 0.5, 0.5), 4_000_000))

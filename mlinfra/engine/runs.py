@@ -280,7 +280,8 @@ class RunWriter:
         "Keep something rare."
         if not self.recording: return
         line = dict(kind=kind, at=round(self.now() if at is None else at, 6), **data)
-        raw = json.dumps(line, default=str, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        words = json.dumps(line, default=str, ensure_ascii=False, separators=(",", ":"))
+        raw = words.encode(errors="backslashreplace") + b"\n"  # a file name need not be Unicode
         with self._lock:
             if not self.recording: return
             self._events_left -= len(raw)

@@ -38,52 +38,7 @@ LESSONS = {  # in the order of reading
     "11": Lesson(_FOUR, "Data parallel", 75, 2, 3), "12": Lesson(_FOUR, "Sharding", 60, 2, 3),
     "13": Lesson(_FOUR, "Pipeline", 70, 2, 3), "14": Lesson(_FOUR, "Tensor parallel", 60, 2, 3),
     "15": Lesson(_FOUR, "Planner", 60, 2, 3), "17": Lesson(_FIVE, "Monitor", 50, 3, 4),
-    "18": Lesson(_FIVE, "Debugger", 45, 5, 4), "19": Lesson(_FIVE, "Report", 45, 3, 4),
-}
-
-@dataclass(frozen=True)
-class Guess:
-    "A guess that the reader locked, and what was measured afterwards."
-    text:str                   # the question
-    answer:float               # what was guessed
-    unit:str=""                # of all figures
-    locked:str=""              # the day, as 2026-11-22
-    measured:float|None=None   # None until the reader has run the experiment
-    modelled:float|None=None   # what the lesson's formula said, if there is one
-
-    @property
-    def error(self) -> float | None:
-        "How far the guess was off: 0.1 is 10% too much; None where nothing can be compared."
-        return self.answer / self.measured - 1 if self.measured else None
-
-@dataclass(frozen=True)
-class Progress:
-    "What is remembered of a reader."
-    guesses:dict[str, Guess]=field(default_factory=dict)   # by the question's name, such as "08.transform"
-    solved:dict[str, str]=field(default_factory=dict)      # exercise, such as "08_doctor.stages" -> the day
-
-# %% ../../nbs/engine/00_progress.ipynb #503cc295
-@dataclass(frozen=True)
-class Lesson:
-    "A lesson of the book, and how much there is to do in it."
-    part:str        # of the book
-    title:str       # in the table of contents
-    minutes:int     # to read, guess and run, without the exercises
-    guesses:int     # that it asks for
-    exercises:int   # that check themselves
-
-_ONE, _TWO, _THREE, _FOUR = "I One device", "II Feeding it", "III Numbers in memory", "IV Many devices"
-_FIVE = "V Watching and running"
-LESSONS = {  # in the order of reading
-    "01": Lesson(_ONE, "Arithmetic", 50, 5, 4), "02": Lesson(_ONE, "Data", 60, 5, 4),
-    "03": Lesson(_ONE, "Models", 50, 6, 4), "04": Lesson(_ONE, "Training", 50, 5, 4),
-    "05": Lesson(_ONE, "Inference", 45, 7, 4), "06": Lesson(_TWO, "Workers", 50, 5, 3),
-    "07": Lesson(_TWO, "Storage", 60, 7, 4), "08": Lesson(_TWO, "Doctor", 45, 3, 4),
-    "09": Lesson(_THREE, "Precision", 60, 5, 3), "10": Lesson(_THREE, "Memory", 60, 3, 3),
-    "11": Lesson(_FOUR, "Data parallel", 75, 2, 3), "12": Lesson(_FOUR, "Sharding", 60, 2, 3),
-    "13": Lesson(_FOUR, "Pipeline", 70, 2, 3), "14": Lesson(_FOUR, "Tensor parallel", 60, 2, 3),
-    "15": Lesson(_FOUR, "Planner", 60, 2, 3), "17": Lesson(_FIVE, "Monitor", 50, 3, 4),
-    "18": Lesson(_FIVE, "Debugger", 45, 4, 4), "19": Lesson(_FIVE, "Report", 45, 4, 4),
+    "18": Lesson(_FIVE, "Debugger", 45, 5, 4), "19": Lesson(_FIVE, "Report", 45, 4, 4),
 }
 
 @dataclass(frozen=True)

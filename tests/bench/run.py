@@ -258,7 +258,6 @@ def browser_marks(results: dict[str, Any]) -> list[Mark]:
             for panel, row in results["browser"].items() if row["kind"] in limits]
 
 
-<<<<<<< HEAD
 def watching_marks(results: dict[str, Any]) -> list[Mark]:
     table, ours = results["watching"], "watch, speed rules"
     found = [Mark("microseconds that watch and speed rules add to a 0.1 ms step",
@@ -277,7 +276,8 @@ def watching_marks(results: dict[str, Any]) -> list[Mark]:
 def watching_text(figures: dict[str, Any]) -> str:
     "Costs as a table, cases in lines."
     return by_tool.table(figures) if "slow read" in figures else table_of(figures)
-=======
+
+
 def advice_marks(results: dict[str, Any]) -> list[Mark]:
     found = [Mark(f"error of the predicted gain, {name}", abs(row["error"]), 0.15)
              for name, row in results["gains"].items()]
@@ -286,7 +286,6 @@ def advice_marks(results: dict[str, Any]) -> list[Mark]:
     size = pages["100000 steps"]["bytes"] / pages["1000 steps"]["bytes"]
     return [*found, Mark("page on 100,000 steps / on 10,000, seconds", growth, 15),
             Mark("page on 100,000 steps / on 1,000, bytes", size, 1.5)]
->>>>>>> h19
 
 
 def gpu_marks(results: dict[str, Any]) -> list[Mark]:
@@ -315,13 +314,10 @@ STAGES = {stage.name: stage for stage in (
     Stage("memory", {"memory": footprint.memory}, memory_marks),
     Stage("allreduce", {"allreduce": parallel.allreduce}),
     Stage("ddp", {"ddp": parallel.ddp}, ddp_marks),
-<<<<<<< HEAD
     Stage("watching", {"watching": by_tool.costs, "faults, ours": by_tool.faults_of_ours,
                        "faults, TraceML": by_tool.faults_of_traceml, "faults, gpuprof": by_tool.faults_of_gpuprof},
           watching_marks, watching_text),
-=======
     Stage("gains", {"gains": advice.gains, "page": advice.page}, advice_marks),
->>>>>>> h19
     Stage("browser", {"browser": browser.browser}, browser_marks),
     Stage("gpu", {"gpu": gpu.gpu}, gpu_marks, with_gpu=True),
     Stage("resnet50", {"resnet50": formats.resnet50}, resnet50_marks, with_gpu=True),

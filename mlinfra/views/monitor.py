@@ -79,11 +79,11 @@ def plot_intervals(
     ax.fill_between(seconds, lowest.min(1), lowest.max(1), color=COLORS["forward"], alpha=0.2, linewidth=0,
                     label="between the luckiest and the unluckiest first look")
     ax.plot(seconds, lowest.mean(1), color=COLORS["forward"], label="their mean")
-    for words, mark in marks.items():
+    for n, (words, mark) in enumerate(marks.items()):
         if mark > max(seconds): continue
         ax.axvline(mark, color=COLORS["other"], linestyle="--", linewidth=1)
-        ax.annotate(words, (mark, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points",
-                    fontsize=8)
+        ax.annotate(words, (mark, 1), (3, -10 - 12 * (n % 2)), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", fontsize=8)
     ax.set_ylim(bottom=0)
     legend_above(ax)
     return label(ax, "seconds between two looks", "busy cores, least busy sample")

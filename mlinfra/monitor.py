@@ -56,7 +56,6 @@ class Look:
         "The part that took most of it."
         return max(self.seconds, key=self.seconds.get)
 
-# %% ../nbs/17_monitor.ipynb #953fe12e
 def look(
     run:Run,
     start:float,  # seconds since the start of the run

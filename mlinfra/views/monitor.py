@@ -79,11 +79,11 @@ def plot_intervals(
     ax.fill_between(seconds, lowest.min(1), lowest.max(1), color=COLORS["forward"], alpha=0.2, linewidth=0,
                     label="between the luckiest and the unluckiest first look")
     ax.plot(seconds, lowest.mean(1), color=COLORS["forward"], label="their mean")
-    for words, mark in marks.items():
+    for n, (words, mark) in enumerate(marks.items()):
         if mark > max(seconds): continue
         ax.axvline(mark, color=COLORS["other"], linestyle="--", linewidth=1)
-        ax.annotate(words, (mark, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points",
-                    fontsize=8)
+        ax.annotate(words, (mark, 1), (3, -10 - 12 * (n % 2)), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", fontsize=8)
     ax.set_ylim(bottom=0)
     legend_above(ax)
     return label(ax, "seconds between two looks", "busy cores, least busy sample")
@@ -95,12 +95,14 @@ _LEFT, _RIGHT, _COLUMNS = 104.0, 12.0, 170
 
 class _Track:
     "One row of the picture: its place, its scale, and the run's time axis."
-    def __init__(self, drawing: Svg, top: float, height: float, words: str, most: float, x: Axis):
-        self.drawing, self.top, self.height, self.most, self.x = drawing, top, height, max(most, 1e-12), x
+    def __init__(self, drawing: Svg, top: float, height: float, words: str, most: float, x: Axis, room: float = 1.0):
+        self.drawing, self.top, self.height, self.x = drawing, top, height, x
+        self.most = max(most, 1e-12) * room
         wide = drawing.width - _LEFT - _RIGHT
         for line, word in enumerate(words.split("\n")): drawing.text(0, top + 12 + 14 * line, word, size=11)
         drawing.line(_LEFT, top + height, _LEFT + wide, top + height, "#88888888")
-        drawing.text(_LEFT - 5, top + 10, f"{self.most:,.4g}", "end", 10)
+        if room > 1: drawing.line(_LEFT, self.y(most), _LEFT + wide, self.y(most), "#88888888", "2 3")
+        drawing.text(_LEFT - 5, max(self.y(most) + 4, top + 10), f"{max(most, 1e-12):,.4g}", "end", 10)
         drawing.text(_LEFT - 5, top + height, "0", "end", 10)
 
     def place(self, at: float) -> float:
@@ -143,7 +145,7 @@ def plot_run(
     samples, placed = _samples_between(run, rank, x), edges_and_late(run, rank)
     devices = _devices(run, samples)
     drawing = Svg(860, 168 + 72 * len(devices) + 34, "Steps and devices of a run on one time axis", scale=(x,))
-    _legend(drawing)
+    _legend(drawing, placed)
     _draw_steps(drawing, placed[(placed[:, -1] > x.low) & (placed[:, 0] < x.high)] if len(placed) else placed, x)
     for row, device in enumerate(devices): _draw_device(drawing, 164 + 72 * row, device, samples, x)
     _draw_time(drawing, x, run, rank)
@@ -158,8 +160,10 @@ def _samples_between(run: Run, rank: int, x: Axis) -> pd.DataFrame:
     samples = samples[(samples["rank"] == rank) & samples["seconds"].notna()]
     return samples[(samples["at"] > x.low) & (samples["at"] - samples["seconds"] < x.high)]
 
-def _legend(drawing: Svg) -> None:
-    for place, part in enumerate(ORDER):
+def _legend(drawing: Svg, placed: np.ndarray) -> None:
+    "The parts that ever took a millisecond in this run."
+    longest = np.diff(placed, axis=1).max(0) if len(placed) else np.ones(len(ORDER))
+    for place, part in enumerate(part for part, seconds in zip(ORDER, longest) if seconds >= 1e-3):
         drawing.box(_LEFT + 82 * place, 2, 10, 10, PART_COLORS[part])
         drawing.text(_LEFT + 82 * place + 14, 11, part, size=11)
     drawing.outlines.clear()
@@ -207,7 +211,7 @@ def _devices(run: Run, samples: pd.DataFrame) -> list[tuple[str, list[tuple[str,
 
 def _draw_device(drawing: Svg, top: float, device: tuple[str, list, float], samples: pd.DataFrame, x: Axis) -> None:
     words, lines, most = device
-    track = _Track(drawing, top, 52, words, most, x)
+    track = _Track(drawing, top, 52, words, most, x, room=1.15 if words == "cores" else 1.0)
     if not lines: drawing.text(_LEFT + 8, top + 30, "not measured", size=11, color="#888888")
     for column, what, color, divisor in lines:
         spans = zip(samples["at"] - samples["seconds"], samples["at"], samples[column].astype(float) / divisor)
@@ -215,7 +219,8 @@ def _draw_device(drawing: Svg, top: float, device: tuple[str, list, float], samp
         if what == "all programs": track.boxes([(a, b, 0.0, v) for a, b, v in rows if v == v], "#99999955", what)
         else: track.levels(rows, color, what)
     place = _LEFT + 6
-    for _, what, color, _ in lines if len(lines) > 1 else ():
+    for column, what, color, divisor in lines if len(lines) > 1 else ():
+        if not (samples[column].astype(float) / divisor > 0.01 * most).any(): what += " (about 0)"  # lies on the axis
         drawing.text(place, top - 2, what, size=10, color=color)
         place += 7 * len(what) + 14
 

@@ -322,7 +322,8 @@ HEALTHY = {
     "kaiming relu 20": lambda: (kaiming(), batches(), dict(optimizer=lambda p: torch.optim.SGD(p, 0.01))),
     "validated": lambda: (mlp(20, 64, 4), batches(40), dict(epochs=7, valid=batches(10).dataset)),
     "warm-up and cosine": lambda: warmed(),
-    "autoencoder": lambda: (nn.Sequential(*mlp(20, 64, 20), nn.Sigmoid()), batches(), dict(step=copied, optimizer="adam")),
+    "autoencoder": lambda: (nn.Sequential(*mlp(20, 64, 20), nn.Sigmoid()), batches(),
+                            dict(step=copied, optimizer="adam")),
     "recurrent": lambda: (Recurrent(), tokens(), dict(step=token_step, optimizer="adam")),
     "dropout": lambda: (nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 4)), batches(),
                         dict()),
@@ -456,7 +457,8 @@ def actions(folder, action, **how):
 
 
 def test_a_finding_can_be_remarked(tmp_path):
-    with pytest.warns(UserWarning, match="DeadRelu at 3") as told: steps = [n for _, n, _ in actions(tmp_path, "remark")]
+    with pytest.warns(UserWarning, match="DeadRelu at 3") as told:
+        steps = [n for _, n, _ in actions(tmp_path, "remark")]
     assert len(told) == 2 and steps == [120, 120]
 
 

@@ -321,8 +321,8 @@ HEALTHY = {
     "kaiming relu 20": lambda: (kaiming(), batches(), dict(optimizer=lambda p: torch.optim.SGD(p, 0.01))),
     "validated": lambda: (mlp(20, 64, 4), batches(40), dict(epochs=3, valid=batches(40).dataset)),
     "warm-up and cosine": lambda: warmed(),
-    "autoencoder": lambda: (nn.Sequential(*mlp(20, 64, 20), nn.Sigmoid()), batches(), dict(
-        step=copied, optimizer="adam")),
+    "autoencoder": lambda: (nn.Sequential(*mlp(20, 64, 20), nn.Sigmoid()), batches(),
+                            dict(step=copied, optimizer="adam")),
     "recurrent": lambda: (Recurrent(), tokens(), dict(step=token_step, optimizer="adam")),
     "dropout": lambda: (nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 4)), batches(),
                         dict()),

@@ -180,7 +180,9 @@ def changed_model(
     model = model.with_batch(change["batch_size"]) if "batch_size" in change else model
     if "loading" in change: model = model.with_loading(change["loading"])
     if change.get("pin_memory"): model = replace(model, compute=max(model.compute - model.copy, 0.0), copy=0.0)
-    return replace(model, workers=workers, evaluation=model.evaluation * change.get("validation", 1.0),
+    saved = model.evaluation * (1 - change.get("validation", 1.0))
+    work = model.cpu * (1 - saved / max(model.now, 1e-12))  # validation keeps as many cores busy as the rest does
+    return replace(model, workers=workers, evaluation=model.evaluation - saved, cpu=work,
                    opening=0.0 if change.get("persistent_workers") else model.opening)
 
 def predicted_speedup(
@@ -257,9 +259,12 @@ def _more_workers(run: Run, model: StepModel) -> Remedy | None:
     return _remedy(run, change, because)
 
 def _bound(model: StepModel, workers: int) -> str:
-    "What a step with so many workers waits for."
-    if model.step(workers) <= model.cpu / model.cores: return "the cores"
-    return "computing" if model.compute >= model.load / workers else "loading"
+    "What a step with so many workers waits for; of what is within a twentieth of the longest, all."
+    beside = model.apart + (model.load / model.batches if model.batches else 0.0)
+    found = {"loading": model.load / workers + beside, "computing": model.compute + beside,
+             "the cores": model.cpu / model.cores}
+    near = [name for name, seconds in found.items() if seconds >= 0.95 * max(found.values())]
+    return " and ".join([", ".join(near[:-1]), near[-1]] if len(near) > 1 else near)
 
 def _staying_workers(run: Run, model: StepModel) -> Remedy | None:
     if not model.workers or loader_of(run).get("persistent_workers") or len(run.events("loader")) < 2: return None

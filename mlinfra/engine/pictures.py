@@ -11,7 +11,7 @@ import numpy as np
 
 from .axis import edges_and_late, seconds_in
 from .runs import STEP_PARTS, Run
-from .waterfall import WORDS, Bar, Waterfall, began, last_sign
+from .waterfall import WORDS, Waterfall, began, last_sign
 from .widgets import COLORS, Svg, bytes_text, duration_text
 
 # %% auto #0
@@ -46,28 +46,22 @@ def draw_change(
     after:Waterfall,
     width:float=860,   # pixels
 ) -> Svg:
-    "Two waterfalls, a row for each part; parts that took nothing in both are left out."
+    "Two bars for each part, from one line, so that lengths compare; parts that took nothing in both are left out."
     pairs = [(a, b) for a, b in zip(before.bars, after.bars)
              if max(before.share(a.name), after.share(b.name)) > (2e-3 if a.level == 2 else 0)]
     words = (f"where {duration_text(before['wall'].seconds)} went before the change, "
              f"and {duration_text(after['wall'].seconds)} after it")
     drawing, longest = Svg(width, 30 * len(pairs) + 6, words), max(before["wall"].seconds, after["wall"].seconds, 1e-12)
-    scale, ends = (width - 380) / longest, [{0: 0.0, 1: 0.0, 2: 0.0} for _ in range(2)]
+    scale = (width - 380) / longest
     for row, pair in enumerate(pairs):
         y = 30 * row + 4
         drawing.text(12 * pair[0].level, y + 17, pair[0].words)
-        right = max(_draw_fall(drawing, bar, ends[side], scale, y + 11 * side, side) for side, bar in enumerate(pair))
+        for side, bar in enumerate(pair):
+            color = PART_COLORS[bar.name] + ("" if side else "66")
+            drawing.box(190, y + 11 * side, max(scale * bar.seconds, 0.6), 11, color)
         said = " → ".join(duration_text(bar.seconds) for bar in pair)
-        drawing.text(right + 6, y + 16, said, "start", 11)
+        drawing.text(196 + scale * max(bar.seconds for bar in pair), y + 16, said, "start", 11)
     return drawing
-
-def _draw_fall(drawing: Svg, bar: Bar, ends: dict[int, float], scale: float, y: float, side: int) -> float:
-    "One bar, where the one before it ended; returns its right end."
-    if bar.level < 2: ends[2] = ends[bar.level]  # its parts begin where it begins
-    left, wide = 190 + scale * ends[bar.level], max(scale * bar.seconds, 0.6)
-    drawing.box(left, y, wide, 11, PART_COLORS[bar.name] + ("" if side else "66"))
-    ends[bar.level] += bar.seconds
-    return left + wide
 
 # %% ../../nbs/engine/19_pictures.ipynb #ed74df37
 BETWEEN = ("opening", "evaluation", "between")
@@ -145,7 +139,9 @@ def _draw_row(drawing: Svg, samples: Any, row: tuple, top: float, scale: float, 
     highest = max(float(samples[name].max()) for name, _ in known)
     highest = max(highest, cores or 1.0) if unit == "cores" else 1.0 if unit == "share" else max(highest, 1.0)
     drawing.text(0, top + _LINE / 2, words)
-    for y in (top, top + _LINE): drawing.line(_LEFT, y, drawing.width - _RIGHT, y, "#88888866")
+    for y in (top, top + _LINE / 2, top + _LINE): drawing.line(_LEFT, y, drawing.width - _RIGHT, y, "#88888866")
+    middle = dict(cores=f"{highest / 2:g}", share="50%").get(unit, "")
+    for y, said in ((_LINE / 2, middle), (_LINE, "0")): drawing.text(_LEFT - 5, top + y + 4, said, "end", 11)
     for place, (name, color) in enumerate(known):
         points = samples[["at", name]].dropna().to_numpy(float)
         path = " ".join(f"{_LEFT + scale * at:.1f},{top + _LINE * (1 - value / highest):.1f}"

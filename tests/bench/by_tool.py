@@ -26,9 +26,9 @@ SCRIPT = ROOT / "tests" / "bench" / "watchers.py"
 OURS = "watch, all rules"
 COSTS = ("bare", "watch", "watch, speed rules", OURS, "TraceML", "gpuprof", "torch.profiler")
 BLOCKS = {  # modules, width, batch, steps in a block
-    "0.1 ms step": (1, 8, 8, 1_500),
-    "2 ms step, 1 module": (1, 1_024, 32, 300),
-    "2 ms step, 101 modules": (101, 8, 8, 300),
+    "0.1 ms step": (1, 8, 8, 1_000),
+    "2 ms step, 1 module": (1, 1_024, 32, 200),
+    "2 ms step, 101 modules": (101, 8, 8, 100),
 }
 
 

@@ -193,7 +193,7 @@ class UpdateRatio(Rule):
 
 # %% ../../nbs/engine/18_tensor_rules.ipynb #be89e75b
 class _TwoLooks(Rule):
-    "Fires for the first module that is sick in two looks on end."
+    "Fires for the first module that is sick in two looks in a row."
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
@@ -259,7 +259,7 @@ class AllZero(Rule):
         self._since: dict[str, list[int]] = {}
 
     def on_look(self, look: Look) -> None:
-        "Count looks on end."
+        "Count looks in a row."
         zero = [a.name for a in look.activations if a.role == "output" and a.peak == 0 and a.kind != "Identity"]
         zero += [p.name for p in _matrices(look) if p.grad_peak == 0]
         self._since = {name: [*self._since.get(name, ()), look.step] for name in dict.fromkeys(zero)}

@@ -54,7 +54,7 @@ def draw_losses(
 
 def _mark_lost(drawing: Svg, start: float, end: float, words: str) -> None:
     "A bar below the steps whose loss is lost: a curve that ends looks like one that went well."
-    drawing.box(min(start, end - 4), _HEIGHT - 38, max(end - start, 4), 8, COLORS["backward"], False, words)
+    drawing.box(min(start, end - 4), _HEIGHT - 38, max(end - start, 4), 8, "currentColor", False, words)
     if end - start > 130: drawing.text(start + 4, _HEIGHT - 42, words)
     else: drawing.text(start - 6, _HEIGHT - 30, words, "end")
 
@@ -99,13 +99,13 @@ def draw_verdicts(
 
 def _head_columns(drawing: Svg, numbers: int, count: int, bottom: float) -> None:
     "Two headings, and a line between those that judge numbers and the others."
-    lean = (_TOP - 40) / math.tan(math.radians(50))
+    lean = (_TOP - 48) / math.tan(math.radians(50)) - 4  # the line runs between two names
     for first, last, words in ((0, numbers, "judge numbers"), (numbers, count, "judge time and memory")):
         start, end = (_LEFT_OF + _WIDE * n + lean for n in (first, last))
         drawing.text((start + end) / 2, 24, words, "middle")
         drawing.line(start + 6, 32, end - 6, 32)
     x = _LEFT_OF + _WIDE * numbers
-    drawing.line(x, bottom, x, _TOP).line(x, _TOP, x + lean, 40)
+    drawing.line(x, bottom, x, _TOP).line(x, _TOP, x - 4, _TOP - 8).line(x - 4, _TOP - 8, x + lean, 40)
 
 def _head_rows(drawing: Svg, rows: Sequence[Verdicts], count: int) -> None:
     "A heading where sick trainings begin, and where healthy ones do."

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['WORDS', 'Bar', 'Waterfall', 'as_run', 'waterfall', 'last_sign', 'began', 'Pace', 'pace']
 
-# %% ../../nbs/engine/19_waterfall.ipynb #0aa23f8b
+# %% ../../nbs/engine/19_waterfall.ipynb #744b130d
 WORDS = dict(
     wall="wall clock", steps="the steps", outside="outside the steps", wait="waiting for the loader",
     copy="copy to the device", forward="forward", backward="backward", update="update", other="else in the step",
@@ -106,7 +106,8 @@ def last_sign(
     rank:int,
 ) -> float:
     "Seconds from the start of a rank to the last that is known of it: its last step or its last event."
-    events, steps = [event.at for event in run.events() if event.rank == rank], math.fsum(run.seconds(rank).values())
+    events = [event.at for event in run.events() if event.rank == rank and event.kind != "start"]  # written late
+    steps = math.fsum(run.seconds(rank).values())
     return max(steps, max(events) - began(run, rank)) if events else steps
 
 def began(

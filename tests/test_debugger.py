@@ -644,7 +644,7 @@ class Nowhere(nn.Module):
     "A part of the model that has shapes only: the other device of a machine that has one."
     def __init__(self):
         super().__init__()
-        self.here, self.there = mlp(20, 64, 4), nn.Linear(20, 4, device="meta")
+        self.here, self.there = mlp(20, 64, 4), nn.Linear(20, 4, device="meta").requires_grad_(False)
     def forward(self, x):
         self.there(x.to("meta"))
         return self.here(x)

@@ -29,16 +29,16 @@ class Fault:
     unit:str                        # of its strength
     strengths:tuple[float, ...]     # to choose from; the first one breaks nothing
     rules:tuple[str, ...]           # that find it, any of them
-    by:int                          # the step by which one must, at the last strength
+    by:int                          # the step by which one must, at the last strength, with a look every 5 steps
 
 FAULTS = {
     "rate": Fault("learning rate", "", (0.1, 0.5, 2, 10), ("ExplodingLoss", "UpdateRatio"), 10),
     "pixels": Fault("brightest pixel", "", (1, 10, 50, 255), ("UnnormalisedInputs",), 0),
-    "bias": Fault("bias of the second layer", "", (0, -1, -3, -10), ("DeadRelu",), 1),
+    "bias": Fault("bias of the second layer", "", (0, -1, -3, -10), ("DeadRelu",), 5),
     "forgotten": Fault("layers that the optimizer was not given", "layers", (0, 1, 2, 3), ("UnchangedWeights",), 0),
     "blank": Fault("blank pictures, and a layer that divides by a picture's spread", "of 4,096", (0, 1, 2, 10),
                    ("NonFinite",), 40),
-    "weights": Fault("initial weights, times", "", (1, 0.1, 0.01, 0.001), ("PoorInitialisation",), 1),
+    "weights": Fault("initial weights, times", "", (1, 0.1, 0.01, 0.001), ("PoorInitialisation",), 5),
     "stall": Fault("stall of the loader in every eighth batch", "ms", (0, 5, 20, 50), ("PeriodicStall",), 48),
     "leak": Fault("memory kept in each step", "MB", (0, 0.1, 1, 4), ("MemoryLeak",), 60)}
 

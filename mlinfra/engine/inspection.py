@@ -120,15 +120,19 @@ class Inspector:
         "A step has ended."
         self.facts.steps = record.iteration + 1
         self._tell(self._hooks["on_step"], record)
-        begun, took = time.perf_counter(), self._just_looked
-        looked = self._probe is not None and self._probe.step_done(record.iteration)
-        self._just_looked = time.perf_counter() - begun if looked else 0.0
+        took, self._just_looked = self._just_looked, 0.0
+        looked = self._probe is not None and self._look(record.iteration)
         if self._over: self._end_looks()
         if took: record = record._replace(between=max(record.between - took, 0.0))  # of the last look: nobody's fault
         if not looked and record.count == 1: self._new.append(record)
         if record.start - self._start > self._lateness: self._late += 1
         self._start, self._due = record.start, self._due - 1
         if self._due <= 0 or self._late >= self._wake: self._judge()
+
+    def _look(self, step: int) -> bool:
+        begun, looked = time.perf_counter(), self._probe.step_done(step)
+        if looked: self._just_looked = time.perf_counter() - begun
+        return looked
 
     def _judge(self) -> None:
         "Let rules see the last steps."

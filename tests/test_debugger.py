@@ -1,9 +1,13 @@
 """The debugger on real trainings: faults that it must find in time, healthy runs in which it must find nothing."""
 import copy
+import gc
 import io
+import json
+import multiprocessing
 import threading
 import time
 import warnings
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -12,12 +16,12 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
-from mlinfra.debugger import Debugger, Rule
-from mlinfra.engine.faults import FAULTS, make_patient
+from mlinfra.debugger import Debugger, Rule, default_rules
+from mlinfra.engine.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patient
 from mlinfra.engine.inspection import examine
 from mlinfra.engine.runs import Run
 from mlinfra.engine.speed_rules import SPEED_RULES
-from mlinfra.engine.tensor_rules import TENSOR_RULES
+from mlinfra.engine.tensor_rules import TENSOR_RULES, SameRun, StalledTraining
 from mlinfra.engine.transformer import Transformer
 from mlinfra.engine.watch import Monitor, watch
 from mlinfra.models import GluonCNN, resnet18
@@ -41,7 +45,7 @@ def has_hooks(model):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_found_in_time(fault):
-    patient, debugger = make_patient(fault, FAULTS[fault].strengths[-1], 80), Debugger()
+    patient, debugger = make_patient(fault, FAULTS[fault].strengths[-1], 80), Debugger(every=5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patient.train(debugger)
@@ -64,78 +68,189 @@ def mlp(*sizes, act=nn.ReLU):
     return nn.Sequential(*layers[:-1])
 
 
-def run(model, loader=None, debugger=None, **how):
+def run(model, loader=None, debugger=None, observers_more=(), **how):
     debugger = debugger or tensor_debugger()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit(model, loader or batches(), observers=[debugger], **QUIET | how)
+        fit(model, loader or batches(), observers=[debugger, *observers_more], **QUIET | how)
     return debugger
 
 
-def test_vanishing_gradients_of_deep_sigmoids():
-    debugger = run(mlp(20, *[32] * 9, 4, act=nn.Sigmoid))
-    assert {f.rule for f in debugger.findings} & {"VanishingGradient", "PoorInitialisation"}
+class Backward(nn.Module):
+    "Passes on what comes, and its gradient times a factor: as of a function whose slope was written by hand."
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+    def forward(self, x): return x.detach() * (1 - self.factor) + x * self.factor
 
 
-def test_gradients_that_grow_towards_the_input():
-    model = mlp(20, *[64] * 6, 4, act=nn.Identity)
-    for layer in model[::2]: nn.init.normal_(layer.weight, std=2.0)
-    found = {f.rule for f in run(model, optimizer=torch.optim.SGD(model.parameters(), 1e-30)).findings}
-    assert found & {"PoorInitialisation", "ExplodingGradient"}
+class Cut(nn.Module):
+    def forward(self, x): return x.detach()
 
 
-def test_saturated_tanh():
+class Log(nn.Module):
+    def forward(self, x): return torch.log(x.clamp(min=-0.5) + 0.5)
+
+
+def between(module, sizes=(20, 32, 32, 32, 32, 4)):
+    "Linear layers with ReLU, and a module after each of them."
+    layers = []
+    for a, b in zip(sizes, sizes[1:]): layers += [nn.Linear(a, b), nn.ReLU(), module]
+    return nn.Sequential(*layers[:-2])
+
+
+def rate(lr): return lambda parameters: torch.optim.SGD(parameters, lr)
+
+
+def bad_sample():
+    x = torch.rand(320, 4)
+    x[40, :] = -1.0  # sample 8 of batch 1
+    return DataLoader(TensorDataset(x, torch.randint(0, 2, (320,))), 32)
+
+
+def saturated():
     model = mlp(20, 64, 64, 4, act=nn.Tanh)
     nn.init.normal_(model[0].weight, std=100.0)
-    assert ("SaturatedActivation", 4) in said(run(model))
+    return model
 
 
-def test_a_layer_behind_detach_gets_no_gradient():
-    class Cut(nn.Module):
-        def forward(self, x): return x.detach()
-    found = run(nn.Sequential(nn.Linear(20, 32), nn.ReLU(), Cut(), nn.Linear(32, 4))).findings
-    assert [(f.rule, f.tensor) for f in found] == [("UnchangedWeights", "0.weight")] and found[0].step <= 12
+def half_the_units(): return mlp(20, 32, 4).to(torch.bfloat16)
 
 
-def test_updates_lost_in_rounding():
-    model = mlp(20, 32, 4).to(torch.bfloat16)
-    step = lambda net, batch: F.cross_entropy(net(batch[0].bfloat16()).float(), batch[1])
-    found = run(model, step=step, optimizer=torch.optim.SGD(model.parameters(), 1e-7)).findings
-    assert found[0].rule == "UnchangedWeights" and "rounding" in found[0].message
+def bf16_step(net, batch): return F.cross_entropy(net(batch[0].bfloat16()).float(), batch[1])
 
 
-def test_a_loss_that_does_not_fall():
-    noise = DataLoader(TensorDataset(torch.randn(3200, 20), torch.randint(0, 4, (3200,))), 16)
-    assert ("LossNotDecreasing", 99) in said(run(mlp(20, 8, 4), noise))
+def noise(): return DataLoader(TensorDataset(torch.randn(3200, 20), torch.randint(0, 4, (3200,))), 16)
 
 
-def test_class_imbalance_is_read_from_the_labels():
+def learned_by_heart():
+    x, y = torch.randn(64, 20), torch.randint(0, 4, (64,))
+    valid = TensorDataset(torch.randn(256, 20), torch.randint(0, 4, (256,)))
+    return mlp(20, 128, 128, 4), DataLoader(TensorDataset(x, y), 16), dict(epochs=14, valid=valid, optimizer="adam")
+
+
+def wrong_labels():
+    "A model that never says class 3, and validation data that say nothing else."
+    model, data = mlp(20, 64, 4), batches(12).dataset
+    nn.init.constant_(model[-1].bias, 0.0)
+    model[-1].bias.data[3] = -100.0
+    valid = TensorDataset(data.tensors[0], torch.full((len(data),), 3))
+    return model, batches(12, classes=3), dict(epochs=5, valid=valid, optimizer="adam")
+
+
+def rare_class():
     y = torch.zeros(3200, dtype=torch.long)
     y[:100] = 1
-    assert "ClassImbalance" in dict(said(run(mlp(20, 8, 2), DataLoader(TensorDataset(torch.randn(3200, 20), y), 32))))
+    return DataLoader(TensorDataset(torch.randn(3200, 20), y), 32)
+
+
+def loud(): return DataLoader(TensorDataset(100 * torch.randn(640, 20), torch.randint(0, 4, (640,))), 32)
+
+
+# rule -> model, loader, settings of `fit`, and the step by which it must have spoken; a look is taken every 4 steps
+SICK = {
+    "NonFinite": lambda: (nn.Sequential(Log(), nn.Linear(4, 2)), bad_sample(), dict(), 1),
+    "ExplodingLoss": lambda: (mlp(20, 64, 64, 4), batches(30), dict(optimizer=rate(30.0)), 10),
+    "VanishingGradient": lambda: (between(Backward(0.02)), batches(30), dict(optimizer=rate(0.01)), 8),
+    "ExplodingGradient": lambda: (between(Backward(30.0)), batches(30), dict(optimizer=rate(1e-12)), 8),
+    "UpdateRatio": lambda: (mlp(20, 64, 64, 4), batches(30), dict(optimizer=rate(1e-8)), 20),
+    "DeadRelu": lambda: (dead_mlp(), batches(30), dict(), 4),
+    "SaturatedActivation": lambda: (saturated(), batches(30), dict(), 4),
+    "AllZero": lambda: (between(Backward(0.0)), batches(30), dict(), 12),
+    "UnchangedWeights": lambda: (nn.Sequential(nn.Linear(20, 32), nn.ReLU(), Cut(), nn.Linear(32, 4)), batches(30),
+                                 dict(), 12),
+    "PoorInitialisation": lambda: (mlp(20, *[32] * 12, 4, act=nn.Sigmoid), batches(30), dict(), 4),
+    "LossNotDecreasing": lambda: (mlp(20, 8, 4), noise(), dict(), 99),
+    "Overfitting": lambda: (*learned_by_heart(), 55),
+    "Overtraining": lambda: (mlp(20, 16, 4), batches(8), dict(epochs=8, valid=batches(4).dataset,
+                                                              optimizer=rate(1e-10)), 63),
+    "BrokenMetric": lambda: (*wrong_labels(), 59),
+    "ClassImbalance": lambda: (mlp(20, 8, 2), rare_class(), dict(), 0),
+    "UnnormalisedInputs": lambda: (mlp(20, 8, 4), loud(), dict(optimizer=rate(1e-4)), 0),
+}
+
+
+@pytest.mark.parametrize("rule", SICK)
+def test_each_rule_speaks_in_time(rule):
+    model, loader, how, by = SICK[rule]()
+    debugger = run(model, loader, **how)
+    steps = [finding.step for finding in debugger.findings if finding.rule == rule]
+    assert steps and steps[0] <= by, said(debugger)
+    assert not debugger.remarks and not has_hooks(model)
+
+
+def test_a_step_that_does_not_come_is_noticed_beside_the_training():
+    found = threading.Event()
+    debugger = Debugger([StalledTraining(0.01)], action=lambda finding: found.set())
+    def waiting():
+        yield from batches(20)
+        assert found.wait(60), "nobody notices that the loader hangs"
+    run(mlp(20, 8, 4), OnceAtATime(waiting()), debugger)
+    assert said(debugger) == [("StalledTraining", 20)]
+
+
+def test_a_run_that_is_the_same_as_another(tmp_path):
+    def trained(seed, debugger, *observers):
+        torch.manual_seed(seed)
+        fit(mlp(20, 8, 4), batches(40), observers=[*observers, debugger], **QUIET)
+        return said(debugger)
+    trained(1, tensor_debugger(), Monitor(tmp_path))
+    assert trained(1, Debugger([SameRun(tmp_path)])) == [("SameRun", 19)]
+    assert not trained(2, Debugger([SameRun(tmp_path)]))
+
+
+def test_every_rule_on_tensors_has_a_sick_run_and_is_asked_in_a_healthy_one():
+    "Rules on speed have tests of their own."
+    named = {rule.name for rule in default_rules()} - SPEED
+    assert named == {rule.__name__ for rule in TENSOR_RULES}
+    assert named == set(SICK) | {"StalledTraining"}, "of a run that must fire"
+    silent = set(named)  # those that have not been able to judge any of two healthy runs
+    for name in ("validated", "generator"):
+        model, loader, how = HEALTHY[name]()
+        debugger = run(model, loader, **how)
+        assert not debugger.findings
+        silent &= set(debugger.abstained)
+    assert not silent, "a rule that always abstains raises no false alarm, and finds nothing"
+
+
+def test_updates_that_are_too_small_and_updates_lost_in_rounding():
+    found = run(half_the_units(), step=bf16_step, optimizer=rate(1e-7)).findings
+    assert found[0].rule == "UnchangedWeights" and "rounding" in found[0].message
+    debugger = run(mlp(20, 64, 64, 4), optimizer=rate(20.0))
+    assert {"UpdateRatio", "ExplodingLoss"} & set(dict(said(debugger)))
 
 
 def test_where_a_number_was_born_forward_backward_and_in_the_loss():
-    class Log(nn.Module):
-        def forward(self, x): return torch.log(x.clamp(min=-0.5) + 0.5)
-    x = torch.rand(320, 4)
-    x[40, :] = -1.0  # sample 8 of batch 1
-    data = DataLoader(TensorDataset(x, torch.randint(0, 2, (320,))), 32)
-    debugger = run(nn.Sequential(Log(), nn.Linear(4, 2)), data)
+    debugger = run(nn.Sequential(Log(), nn.Linear(4, 2)), bad_sample())
     (finding,) = [f for f in debugger.findings if f.rule == "NonFinite"]
-    assert (finding.step, finding.tensor) == (1, "0") and "sample" in finding.message and "8" in finding.message
+    assert (finding.step, finding.tensor) == (1, "0") and "sample 8 of the batch" in finding.message
     naive = lambda out, y: -torch.softmax(1e4 * out, 1).log().gather(1, y[:, None]).mean()
-    (finding,) = [f for f in run(mlp(4, 8, 2), DataLoader(TensorDataset(x.abs(), torch.randint(0, 2, (320,))), 32),
-                                 loss_fn=naive).findings if f.rule == "NonFinite"]
+    data = DataLoader(TensorDataset(torch.rand(320, 4), torch.randint(0, 2, (320,))), 32)
+    (finding,) = [f for f in run(mlp(4, 8, 2), data, loss_fn=naive).findings if f.rule == "NonFinite"]
     assert finding.tensor == "loss"
 
 
-def test_overfitting_and_a_metric_that_stands_still():
-    x, y = torch.randn(64, 20), torch.randint(0, 4, (64,))
-    valid = TensorDataset(torch.randn(256, 20), torch.randint(0, 4, (256,)))
-    model = mlp(20, 128, 128, 4)
-    found = run(model, DataLoader(TensorDataset(x, y), 16), epochs=14, valid=valid, optimizer="adam")
-    assert "Overfitting" in dict(said(found))
+def test_a_number_is_born_in_mid_run_in_a_named_layer():
+    debugger = Debugger(every=50)
+    history = make_patient("blank", 10, 60).train(debugger)
+    lost = next(step.iteration for step in history.steps if step.loss != step.loss)
+    (finding,) = [f for f in debugger.findings if f.rule == "NonFinite"]
+    assert lost > 10 and lost % 50, "far from any look"
+    assert (finding.step, finding.tensor) == (lost, "standardise") and "sample" in finding.message
+
+
+def test_a_loss_lost_in_a_step_that_was_not_checked_is_seen_and_says_so():
+    class Unchecked:
+        "Nothing is checked after the first look."
+        def on_step(self, run, step):
+            if step.iteration != 5: return
+            debugger.inspector._probe.close()
+            debugger.inspector._probe._wait = 1_000
+    patient, debugger = make_patient("blank", 10, 60), Debugger(every=50)
+    history = patient.train(debugger, Unchecked())
+    lost = next(step.iteration for step in history.steps if step.loss != step.loss)
+    (finding,) = [f for f in debugger.findings if f.rule == "NonFinite"]
+    assert (finding.step, finding.tensor) == (lost, "loss") and "Debugger(every=100)" in finding.advice
 
 
 # ---- healthy runs
@@ -204,9 +319,45 @@ HEALTHY = {
     "slow validation": lambda: (mlp(20, 64, 4), batches(40), dict(
         epochs=2, valid=batches(1).dataset, metric=slow_accuracy)),
     "kaiming relu 20": lambda: (kaiming(), batches(), dict(optimizer=lambda p: torch.optim.SGD(p, 0.01))),
+    "validated": lambda: (mlp(20, 64, 4), batches(40), dict(epochs=3, valid=batches(40).dataset)),
+    "warm-up and cosine": lambda: warmed(),
+    "autoencoder": lambda: (nn.Sequential(*mlp(20, 64, 20), nn.Sigmoid()), batches(),
+                            dict(step=copied, optimizer="adam")),
+    "recurrent": lambda: (Recurrent(), tokens(), dict(step=token_step, optimizer="adam")),
+    "dropout": lambda: (nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 4)), batches(),
+                        dict()),
+    "one head at a time": lambda: (Heads(), batches(), dict()),
     "zero head": lambda: (zero_head(), batches(), dict()),
     "residual": lambda: (residual_net(), batches(), dict()),
 }
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.cells, self.out = nn.Embedding(64, 32), nn.LSTM(32, 32, batch_first=True), nn.Linear(32, 64)
+    def forward(self, x): return self.out(self.cells(self.words(x))[0])
+
+
+class Heads(nn.Module):
+    "Two heads that take turns: each has no gradient in every other step."
+    def __init__(self):
+        super().__init__()
+        self.body, self.heads, self.calls = mlp(20, 64, 64), nn.ModuleList([nn.Linear(64, 4), nn.Linear(64, 4)]), 0
+    def forward(self, x):
+        self.calls += 1
+        return self.heads[self.calls // 3 % 2](torch.relu(self.body(x)))
+
+
+def copied(model, batch): return F.mse_loss(model(batch[0]), torch.sigmoid(batch[0]))
+
+
+def warmed():
+    model, steps = mlp(20, 64, 64, 4), 120
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    factor = lambda n: min(n / 20, 0.5 * (1 + torch.tensor(3.1416 * n / steps).cos().item()))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    return model, batches(steps), dict(optimizer=optimizer, scheduler=scheduler)
 
 
 class Residual(nn.Module):
@@ -232,6 +383,13 @@ def test_a_healthy_run_raises_no_alarm(name):
     debugger = run(model, loader, **how)
     assert not debugger.findings and not debugger.remarks, [str(f) for f in debugger.findings]
     assert not has_hooks(model)
+
+
+@pytest.mark.parametrize("name", WELL)
+def test_the_healthy_trainings_of_the_lesson_raise_no_alarm(name):
+    debugger = tensor_debugger(every=5)
+    make_healthy(name, 120).train(debugger)
+    assert not debugger.findings and not debugger.remarks, [str(f) for f in debugger.findings]
 
 
 # ---- where it is used
@@ -278,6 +436,47 @@ def test_a_finding_can_stop_the_run(tmp_path, how):
         own_loop(tmp_path, dead_mlp(), batches(), debugger)
         steps = len(Run(tmp_path).steps)
     assert steps == 2
+
+
+def actions(folder, action, **how):
+    "The same finding with an action, in `fit` and in a loop of one's own."
+    for place in ("fit", "watch"):
+        model, debugger = dead_mlp(), tensor_debugger(every=1, action=action, save_to=folder / f"{place}-saved", **how)
+        if place == "fit": steps = len(fit(model, batches(), observers=[debugger], **QUIET).steps)
+        else:
+            own_loop(folder / "run", model, batches(), debugger)
+            steps = len(Run(folder / "run").steps)
+        yield debugger, steps, folder / f"{place}-saved"
+
+
+def test_a_finding_can_be_remarked(tmp_path):
+    with pytest.warns(UserWarning, match="DeadRelu at 3") as told:
+        steps = [n for _, n, _ in actions(tmp_path, "remark")]
+    assert len(told) == 2 and steps == [120, 120]
+
+
+def test_a_finding_can_save_the_model(tmp_path):
+    for debugger, steps, saved in actions(tmp_path, ("save", "stop")):
+        (path,) = saved.iterdir()
+        found = torch.load(path)
+        assert steps == 2 and path.name == "step-1-DeadRelu.pt" and not debugger.remarks
+        model = dead_mlp()
+        model.load_state_dict(found["model"])
+        torch.optim.SGD(model.parameters(), 0.1).load_state_dict(found["optimizers"][0])
+
+
+def test_a_finding_can_call(tmp_path):
+    calls = []
+    for _ in actions(tmp_path, lambda finding: calls.append((finding.rule, finding.step))): pass
+    assert calls == [("DeadRelu", 1)] * 2
+
+
+def test_a_folder_that_cannot_be_written_ends_the_saving_and_not_the_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    debugger = tensor_debugger(every=1, action="save", save_to=tmp_path / "file")
+    with pytest.warns(UserWarning, match="DeadRelu raised"): history = fit(
+        dead_mlp(), batches(), observers=[debugger], **QUIET)
+    assert len(history.steps) == 120 and "cannot write" in debugger.remarks[0]
 
 
 def test_an_action_is_called_once_for_each_finding_and_may_fail():
@@ -418,8 +617,102 @@ def test_what_cannot_be_judged_is_said():
     assert all(debugger.abstained[rule] for rule in ("ClassImbalance", "TooFewWorkers", "Straggler"))
 
 
-def test_no_data_of_the_user_is_kept():
-    debugger = run(dead_mlp())
+def tensors_behind(thing, depth=6):
+    "Tensors that can be reached from here."
+    found, level, seen = [], [thing], set()
+    for _ in range(depth):
+        level = [x for x in gc.get_referents(*level) if id(x) not in seen and not isinstance(x, (type, type(gc)))]
+        seen.update(map(id, level))
+        found += [x for x in level if isinstance(x, torch.Tensor)]
+    return found
+
+
+@pytest.mark.parametrize("rule", ["NonFinite", "DeadRelu", "UnnormalisedInputs", "ClassImbalance"])
+def test_no_data_of_the_user_is_kept(rule):
+    model, loader, how, _ = SICK[rule]()
+    debugger = run(model, loader, **how)
+    assert debugger.findings and not tensors_behind(debugger.findings)
     for finding in debugger.findings:
         assert all(isinstance(value, (int, float)) for value in finding.numbers.values())
-    assert debugger.inspector._probe is None
+        assert len(json.dumps(asdict(finding))) < 1_000, "words and a few figures"
+    facts = debugger.inspector.facts
+    assert debugger.inspector._probe is None and facts.model is None and facts.labels is None and not facts.optimizers
+    for rule in debugger.inspector.rules: assert not tensors_behind(vars(rule)), rule.name
+
+
+class Nowhere(nn.Module):
+    "A part of the model that has shapes only: the other device of a machine that has one."
+    def __init__(self):
+        super().__init__()
+        self.here, self.there = mlp(20, 64, 4), nn.Linear(20, 4, device="meta")
+    def forward(self, x):
+        self.there(x.to("meta"))
+        return self.here(x)
+
+
+def test_a_model_on_two_devices(tmp_path):
+    model, debugger = Nowhere(), tensor_debugger(every=2)
+    own_loop(tmp_path, model, batches(), debugger)
+    assert not debugger.findings and not debugger.remarks and not has_hooks(model)
+
+
+@pytest.mark.parametrize("part", ["_figures", "_some", "_read"])
+def test_looking_that_fails_ends_and_the_training_goes_on(monkeypatch, part):
+    def fails(*args): raise RuntimeError("a tensor of a strange kind")
+    monkeypatch.setattr(f"mlinfra.engine.looks.{part}", fails)
+    model, debugger = dead_mlp(), tensor_debugger(every=2)
+    with pytest.warns(UserWarning, match="looked at no more.*strange kind"):
+        history = fit(model, batches(), observers=[debugger], **QUIET)
+    assert len(history.steps) == 120 and not history.remarks and not has_hooks(model)
+    assert len(debugger.remarks) == 1 and "strange kind" in debugger.abstained["DeadRelu"]
+
+
+class Raises:
+    def on_step(self, run, step): raise KeyError("an observer")
+
+
+def test_an_observer_that_raises_beside_it():
+    debugger = tensor_debugger(every=2)
+    with pytest.warns(UserWarning, match="was detached"):
+        fit(dead_mlp(), batches(), observers=[Raises(), debugger], **QUIET)
+    assert said(debugger) == [("DeadRelu", 2)]
+
+
+def test_hooks_are_on_in_the_steps_that_are_seen_only():
+    model, on = mlp(20, 64, 4), []
+    debugger = tensor_debugger(every=None)
+    class Peek:
+        def on_step(self, run, step):
+            probe = debugger.inspector._probe
+            probe._gap = lambda step: 9  # as if a check cost much
+            on.append(bool(probe._handles))
+            assert bool(probe._handles) == has_hooks(model)
+    fit(model, batches(), observers=[debugger, Peek()], **QUIET)
+    first = on.index(False)
+    assert on[first:] == [n % 10 == 9 for n in range(len(on) - first)], "on before one step in ten"
+    assert first < 3 and not has_hooks(model)
+
+
+def forked(model, queue):
+    x = torch.randn(32, 20)
+    model(x).sum().backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    queue.put("well")
+
+
+def test_a_forked_process_trains_on_by_itself():
+    if "fork" not in multiprocessing.get_all_start_methods(): pytest.skip("this system does not fork")
+    context, model, told = multiprocessing.get_context("fork"), mlp(20, 64, 4), []
+    queue = context.SimpleQueue()
+    class Forks:
+        def on_step(self, run, step):
+            if step.iteration != 7: return
+            child = context.Process(target=forked, args=(model, queue))
+            child.start()
+            child.join(60)
+            told.append((child.exitcode, queue.empty() or queue.get()))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a fork takes no threads along
+    try: debugger = run(model, debugger=None, observers_more=[Forks()])
+    finally: torch.set_num_threads(threads)
+    assert told == [(0, "well")] and not debugger.findings and not debugger.remarks

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,7 @@ from .checks import one_of
 from ..training import fit
 
 # %% auto #0
-__all__ = ['FAULTS', 'Fault', 'Digits', 'small_net', 'Patient', 'naive_cross_entropy', 'make_patient']
+__all__ = ['FAULTS', 'HEALTHY', 'Fault', 'Digits', 'Standardise', 'small_net', 'Patient', 'make_patient', 'make_healthy']
 
 # %% ../../nbs/engine/18_faults.ipynb #e6fbeacc
 @dataclass(frozen=True)
@@ -31,11 +32,12 @@ class Fault:
     by:int                          # the step by which one must, at the last strength
 
 FAULTS = {
-    "rate": Fault("learning rate", "", (0.1, 0.5, 2, 10, 100), ("ExplodingLoss", "UpdateRatio", "NonFinite"), 10),
+    "rate": Fault("learning rate", "", (0.1, 0.5, 2, 10), ("ExplodingLoss", "UpdateRatio"), 10),
     "pixels": Fault("brightest pixel", "", (1, 10, 50, 255), ("UnnormalisedInputs",), 0),
     "bias": Fault("bias of the second layer", "", (0, -1, -3, -10), ("DeadRelu",), 1),
     "forgotten": Fault("layers that the optimizer was not given", "layers", (0, 1, 2, 3), ("UnchangedWeights",), 0),
-    "log": Fault("scale of the outputs before log(softmax)", "", (1, 10, 100, 1000), ("NonFinite",), 20),
+    "blank": Fault("blank pictures, and a layer that divides by a picture's spread", "of 4,096", (0, 1, 2, 10),
+                   ("NonFinite",), 40),
     "weights": Fault("initial weights, times", "", (1, 0.1, 0.01, 0.001), ("PoorInitialisation",), 1),
     "stall": Fault("stall of the loader in every eighth batch", "ms", (0, 5, 20, 50), ("PeriodicStall",), 48),
     "leak": Fault("memory kept in each step", "MB", (0, 0.1, 1, 4), ("MemoryLeak",), 60)}
@@ -53,8 +55,10 @@ class Digits:
         batch_size:int=32,
         brightest:float=1.0,       # pixels lie between 0 and this
         stall_seconds:float=0.0,   # in every eighth batch
+        blank:int=0,               # pictures that hold nothing
     ):
         self.steps, self.batch_size, self.brightest, self.stall = steps, batch_size, brightest, stall_seconds
+        self.blank = torch.randperm(4096, generator=torch.Generator().manual_seed(1))[:blank]
 
     def __len__(self) -> int: return self.steps
 
@@ -64,18 +68,30 @@ class Digits:
         for n in range(self.steps):
             if self.stall and n % 8 == 7: time.sleep(self.stall)
             chosen = torch.randint(0, len(images), (self.batch_size,), generator=order)
-            yield images[chosen] * self.brightest, labels[chosen]
+            batch = images[chosen] * self.brightest
+            if len(self.blank): batch[torch.isin(chosen, self.blank)] = 0
+            yield batch, labels[chosen]
+
+class Standardise(nn.Module):
+    "Each picture minus its mean, divided by its spread: not defined for one whose pixels are all the same."
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        "Pictures as rows."
+        return (pictures - pictures.mean(1, keepdim=True)) / pictures.std(1, keepdim=True)
 
 def small_net(
     seed:int=0,
+    *more:nn.Module,  # between the pixels and the first dense layer
 ) -> nn.Sequential:
     "Four dense layers with ReLU between them."
     torch.manual_seed(seed)
-    sizes, layers = (784, 128, 128, 128, 10), [nn.Flatten()]
-    for inputs, outputs in zip(sizes, sizes[1:]):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-        nn.init.kaiming_normal_(layers[-2].weight, nonlinearity="relu")
-    return nn.Sequential(*layers[:-1])
+    sizes = (784, 128, 128, 128, 10)
+    layers = {"flatten": nn.Flatten()} | {type(module).__name__.lower(): module for module in more}
+    for n, (inputs, outputs) in enumerate(zip(sizes, sizes[1:]), 1):
+        layers |= {f"layer{n}": nn.Linear(inputs, outputs), f"relu{n}": nn.ReLU()}
+        nn.init.kaiming_normal_(layers[f"layer{n}"].weight, nonlinearity="relu")
+    del layers["relu4"]
+    return nn.Sequential(OrderedDict(layers))
+
 
 # %% ../../nbs/engine/18_faults.ipynb #230d53b6
 @dataclass
@@ -94,15 +110,6 @@ class Patient:
         return fit(self.model, self.loader, optimizer=self.optimizer, loss_fn=self.loss_fn, observers=observers,
                    device="cpu", scale_images=False, progress=False, keep_memory=False)
 
-def naive_cross_entropy(
-    outputs:torch.Tensor,
-    targets:torch.Tensor,
-    scale:float=1.0,   # of the outputs
-) -> torch.Tensor:
-    "The definition, as it stands in books: it takes the logarithm of a probability."
-    probabilities = torch.softmax(scale * outputs, 1)
-    return -probabilities.log().gather(1, targets[:, None]).mean()
-
 def make_patient(
     fault:str,             # one of `FAULTS`
     strength:float=0.0,    # see `Fault.strengths`
@@ -111,10 +118,10 @@ def make_patient(
     "A training with one fault."
     one_of("fault", fault, tuple(FAULTS))
     model, loader, loss_fn, rate, kept = small_net(), Digits(steps), F.cross_entropy, 0.1, []
+    if fault == "blank": model, loader = small_net(0, Standardise()), Digits(steps, blank=int(strength))
     if fault == "rate": rate = strength
     if fault == "pixels": loader.brightest = strength
-    if fault == "bias": nn.init.constant_(model[3].bias, strength)
-    if fault == "log": loss_fn = lambda outputs, targets: naive_cross_entropy(outputs, targets, strength)
+    if fault == "bias": nn.init.constant_(model.layer2.bias, strength)
     if fault == "stall": loader.stall = strength / 1000
     if fault == "leak": loss_fn = lambda outputs, targets: _leaking(outputs, targets, kept, strength)
     linear = [layer for layer in model if isinstance(layer, nn.Linear)]
@@ -128,3 +135,44 @@ def make_patient(
 def _leaking(outputs: torch.Tensor, targets: torch.Tensor, kept: list, mb: float) -> torch.Tensor:
     if mb: kept.append(torch.ones(round(mb * 250_000)))  # 4 bytes each
     return F.cross_entropy(outputs, targets)
+def _convolutions(norm: bool) -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 8, 5, 2), *([nn.BatchNorm2d(8)] if norm else []), nn.ReLU(), nn.Conv2d(8, 16, 3, 2),
+              nn.ReLU(), nn.Flatten(), nn.Linear(16 * 25, 10)]
+    return nn.Sequential(*layers)
+
+def _deep() -> nn.Module:
+    "Twenty layers with ReLU, drawn as Kaiming He says."
+    torch.manual_seed(0)
+    layers = [nn.Flatten(), nn.Linear(784, 64)]
+    for _ in range(18): layers += [nn.ReLU(), nn.Linear(64, 64)]
+    layers += [nn.ReLU(), nn.Linear(64, 10)]
+    for layer in layers:
+        if isinstance(layer, nn.Linear): nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    return nn.Sequential(*layers)
+
+def _frozen() -> nn.Module:
+    model = small_net()
+    model.layer1.requires_grad_(False)
+    return model
+
+_SGD, _ADAM = lambda p: torch.optim.SGD(p, 0.05), lambda p: torch.optim.Adam(p, 1e-3)
+_WELL = {
+    "dense layers, SGD": (small_net, _SGD),
+    "dense layers, Adam": (small_net, _ADAM),
+    "convolutions, SGD": (lambda: _convolutions(False), _SGD),
+    "with batch norm": (lambda: _convolutions(True), _SGD),
+    "first layer frozen on purpose": (_frozen, _SGD),
+    "twenty layers": (_deep, lambda p: torch.optim.SGD(p, 0.01))}
+HEALTHY = tuple(_WELL)
+
+def make_healthy(
+    name:str,      # one of `HEALTHY`
+    steps:int=120,
+) -> Patient:
+    "A training with nothing wrong."
+    one_of("name", name, HEALTHY)
+    make, optimizer = _WELL[name]
+    model = make()
+    return Patient(model, Digits(steps), optimizer([p for p in model.parameters() if p.requires_grad]), F.cross_entropy)
+

@@ -52,6 +52,7 @@ class Facts:
     live:bool=True                                          # the run goes on
     samples:deque[Any]=field(default_factory=lambda: deque(maxlen=600))  # of the machine, the latest
     steps:int=0                                             # so far
+    checked:int=-1                                          # the last step whose gradients were checked
 
 def labels_of(
     loader:Any,  # a DataLoader, or another with a `dataset`

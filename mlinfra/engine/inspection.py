@@ -3,28 +3,34 @@
 # %% ../../nbs/engine/18_inspection.ipynb #4459a286
 from __future__ import annotations
 
+import io
 import math
+import os
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 from .checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
-from .looks import TensorProbe
+from .looks import Birth, Look, TensorProbe
 from .runs import Run, StepRecord
 from .sampler import GpuSample, Sample
 from .speed_rules import SPEED_RULES, Window
+from .store import write_whole
 from .tensor_rules import TENSOR_RULES
 from .watch import loader_settings
 
 # %% auto #0
-__all__ = ['FunctionRule', 'check_rules', 'default_rules', 'Inspector', 'Examination', 'examine']
+__all__ = ['ACTIONS', 'FunctionRule', 'check_rules', 'default_rules', 'check_actions', 'save_at', 'Inspector', 'Examination',
+           'examine']
 
 # %% ../../nbs/engine/18_inspection.ipynb #2d220dd3
 class FunctionRule(Rule):
@@ -44,7 +50,7 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
-_HOOKS = ("on_step", "on_window", "on_look", "on_birth", "on_sample", "on_event", "on_loader", "on_ranks")
+_HOOKS = ("on_step", "on_steps", "on_window", "on_look", "on_birth", "on_sample", "on_event", "on_loader", "on_ranks")
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -65,20 +71,50 @@ def default_rules() -> list[Rule]:
     return [rule() for rule in TENSOR_RULES + SPEED_RULES]
 
 # %% ../../nbs/engine/18_inspection.ipynb #35ffde4c
+ACTIONS = ("remark", "stop", "save")
+
+def check_actions(
+    action:Any,     # one of `ACTIONS`, a function of a finding, a sequence of these, or None
+    folder:Any,     # where "save" writes
+) -> tuple[Any, ...]:
+    "The actions as a tuple. ValueError on nonsense."
+    actions = () if action is None else tuple(action) if isinstance(action, (list, tuple)) else (action,)
+    for one in actions:
+        if not (callable(one) or one in ACTIONS):
+            raise ValueError(f"action must be one of {', '.join(ACTIONS)} or a function of a finding, got {one!r}")
+    if "save" in actions and folder is None:
+        raise ValueError('action "save" needs a folder: give save_to=')
+    return actions
+
+def save_at(
+    finding:Finding,
+    folder:str|os.PathLike,       # made if it is not there
+    model:Any,                    # None: not saved
+    optimizers:Iterable[Any],
+) -> Path:                        # the file
+    "Save model and optimizers, in a file that bears the finding's step and rule."
+    path = Path(folder) / f"step-{finding.step}-{finding.rule}.pt"
+    state = dict(model=None if model is None else model.state_dict(), step=finding.step,
+                 optimizers=[optimizer.state_dict() for optimizer in optimizers])
+    whole = io.BytesIO()
+    torch.save(state, whole)
+    write_whole(path, whole.getvalue())
+    return path
+
 class Inspector:
     "Rules beside a run."
     def __init__(
         self,
         rules:Iterable[Any],                                 # of `Rule`, or functions of a step
-        action:str|Callable[[Finding], None]|None=None,      # "remark", "stop" or a function of a finding
+        action:Any=None,                                     # of `ACTIONS`, a function of a finding, or several
         every:int|None=None,                                 # steps from look to look; None: as 2% of the time allow
+        save_to:str|os.PathLike|None=None,                   # the folder of "save"
     ):
-        if action is not None and action not in ("remark", "stop") and not callable(action):
-            raise ValueError(f'action must be "remark", "stop" or a function of a finding, got {action!r}')
-        self.rules, self.action = check_rules(rules), action
+        self.rules, self.actions, self.save_to = check_rules(rules), check_actions(action, save_to), save_to
         self.every = None if every is None else positive_int("every", every)
         self.findings, self.remarks, self.stopping = [], [], False
         self._probe, self._lock, self._hooks = None, threading.RLock(), {hook: [] for hook in _HOOKS}
+        self._unsaved, self._home, self._born = [], 0, False
         self.facts, self._ready = Facts(), False  # samples come from a thread that may be earlier than the run
 
     def on_begin(
@@ -94,10 +130,13 @@ class Inspector:
         self._ready, self.facts = False, Facts(model, list(optimizers), dict(config or {}), **facts)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
+        self._unsaved, self._home = [], threading.get_ident()
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
         self._looks_cost, self._just_looked, self._lateness = 0.0, 0.0, math.inf
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
                        for hook in _HOOKS}
+        self._each, self._windows = self._hooks["on_step"], self._hooks["on_window"]
+        self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks(first)
         self._ready = True
@@ -107,27 +146,57 @@ class Inspector:
         if not (self._hooks["on_look"] or self._hooks["on_birth"]): return
         if facts.model is None and not facts.optimizers:
             return self._abstain("the model and the optimizer are not given")
-        tell = lambda hook: lambda news: self._tell(self._hooks[hook], news)
-        try: self._probe = TensorProbe(facts.model, facts.optimizers, tell("on_look"), tell("on_birth"), first=first,
-                                       every=self.every)
+        try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_look, self._on_birth,
+                                       self._on_failure, first=first, every=self.every)
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
         if self._probe.remark: self.remarks.append(self._probe.remark)
+
+    def _on_failure(self, error: Exception) -> None:
+        self._abstain(f"its tensors are looked at no more: {type(error).__name__}: {error}")
+        self.remarks.append(f"tensors are looked at no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=5)
+
+    def _on_look(self, look: Look) -> None:
+        self._hand_on()  # in the order of time, whatever the clock says
+        self._tell(self._hooks["on_look"], look)
+
+    def _on_birth(self, birth: Birth) -> None:
+        "Between the backward pass and the update."
+        self._hand_on()
+        self._born = True
+        self._tell(self._hooks["on_birth"], birth)
+        self._born = False
 
     def _abstain(self, why: str) -> None:
         for rule, _ in self._hooks["on_look"]: rule.abstain(why)
 
     def on_step(self, record: StepRecord) -> None:
         "A step has ended."
-        self.facts.steps = record.iteration + 1
-        self._tell(self._hooks["on_step"], record)
+        facts, probe = self.facts, self._probe
+        facts.steps, looked = record.iteration + 1, False
+        if self._each: self._tell(self._each, record)
+        self._fresh.append(record)
+        loss, was_finite = record.loss, self._finite
+        self._finite = loss - loss == 0
+        if record.start >= self._hand_on_at or was_finite and not self._finite: self._hand_on()
         took, self._just_looked = self._just_looked, 0.0
-        looked = self._probe is not None and self._look(record.iteration)
+        if probe is not None: looked = self._look(record.iteration)
         if self._over: self._end_looks()
+        if self._unsaved: self._save()
+        if not self._windows: return
         if took: record = record._replace(between=max(record.between - took, 0.0))  # of the last look: nobody's fault
         if not looked and record.count == 1: self._new.append(record)
         if record.start - self._start > self._lateness: self._late += 1
         self._start, self._due = record.start, self._due - 1
         if self._due <= 0 or self._late >= self._wake: self._judge()
+
+    def _hand_on(self) -> None:
+        "Tell the steps that have ended since: as often as every 20 ms of the run; each one if there is an action."
+        fresh, self._fresh = self._fresh, []
+        if not fresh: return
+        if self._probe is not None: self.facts.checked = self._probe.checked
+        self._hand_on_at = -math.inf if self.actions else fresh[-1].start + 0.02
+        self._tell(self._hooks["on_steps"], fresh)
 
     def _look(self, step: int) -> bool:
         begun, looked = time.perf_counter(), self._probe.step_done(step)
@@ -174,6 +243,7 @@ class Inspector:
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "Something rare: an epoch, an evaluation, a loader."
+        self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
 
@@ -184,9 +254,13 @@ class Inspector:
 
     def on_finish(self) -> None:
         "The run is over: judge what is left, and take all hooks off."
-        if self._probe is None and not getattr(self, "_new", ()): return
+        if not self._ready: return
+        self._ready = False
+        self._hand_on()
         self._end_looks()
         if self._new: self._judge()
+        if self._unsaved: self._save()
+        self.facts.model, self.facts.optimizers, self.facts.labels = None, (), None  # nothing of the user's is kept
 
     def _end_looks(self) -> None:
         for rule in self.rules: getattr(rule, "finish", bool)()
@@ -223,14 +297,28 @@ class Inspector:
         self.findings.append(finding)
         if finding.rule == "NonFinite": self._over = True  # from here on every tensor is spoiled
         try: self._act(finding)
-        except Exception as error:
-            self.remarks.append(f"the action on {finding.rule} raised {type(error).__name__}: {error}")
-            warnings.warn(self.remarks[-1], stacklevel=6)
+        except Exception as error: self._failed_action(finding, error)
 
     def _act(self, finding: Finding) -> None:
-        if callable(self.action): self.action(finding)
-        elif self.action == "stop": self.stopping = True
-        elif self.action == "remark": warnings.warn(str(finding), stacklevel=7)
+        "Stop first: what comes after it may raise."
+        if "stop" in self.actions: self.stopping = True
+        if "remark" in self.actions: warnings.warn(str(finding), stacklevel=7)
+        if "save" in self.actions:
+            self._unsaved.append(finding)
+            if self._born and threading.get_ident() == self._home: self._save()
+        for action in self.actions:
+            if callable(action): action(finding)
+
+    def _save(self) -> None:
+        "Save what waits for it, each once."
+        waiting, self._unsaved = self._unsaved, []
+        for finding in waiting:
+            try: save_at(finding, self.save_to, self.facts.model, self.facts.optimizers)
+            except Exception as error: self._failed_action(finding, error)
+
+    def _failed_action(self, finding: Finding, error: Exception) -> None:
+        self.remarks.append(f"the action on {finding.rule} raised {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=7)
 
     @property
     def abstained(self) -> dict[str, str]:

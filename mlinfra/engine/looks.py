@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -99,16 +100,18 @@ def _first_floats(value: Any) -> torch.Tensor | None:
     else:
         try: found = tensors_in(value)
         except Exception: return None  # an output of a class that nobody knows
-    return next((t for t in found if t.is_floating_point() and t.dim() and t.numel()), None)
+    return next((t for t in found if t.is_floating_point() and t.dim() and t.numel() and not t.is_meta), None)
 
 # %% ../../nbs/engine/18_looks.ipynb #e8b682b9
 class _Hook:
-    "Calls `act` for its owner, and for no copy of it."
-    def __init__(self, owner: Any = None, act: Callable | None = None):
-        self._owner, self._act = owner and weakref.ref(owner), act
+    "Calls `act` for its owner, and for no copy of it; what it raises goes to `failed`, not into the training."
+    def __init__(self, owner: Any = None, act: Callable | None = None, failed: Callable | None = None):
+        self._owner, self._act, self._failed = owner and weakref.ref(owner), act, failed
 
     def __call__(self, owner: Any, *args: Any) -> None:
-        if self._act is not None and self._owner() is owner: self._act(*args)
+        if self._act is None or self._owner() is not owner: return
+        try: self._act(*args)
+        except Exception as error: self._failed(error)
 
     def __deepcopy__(self, memo: Any) -> _Hook: return _Hook()
     def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()
@@ -202,25 +205,30 @@ class TensorProbe:
         optimizers:Sequence[Any],                 # of torch.optim
         on_look:Callable[[Look], None],
         on_birth:Callable[[Birth], None],
+        on_failure:Callable[[Exception], None]=warnings.warn,   # told when looking itself fails
         *,
         first:int=0,                              # the number of the first step
-        every:int|None=None,                      # look at every so many steps; None: as the share of time allows
-        share:float=0.02,                         # of the run's time
-        head_start:float=0.03,                    # seconds that may be spent at once
+        every:int|None=None,                      # look at every so many steps; None: as the shares of time allow
+        share:float=0.015,                        # of the run's time, for looks
+        check_share:float=0.005,                  # of the run's time, for checks of the gradients
+        head_start:float=0.02,                    # seconds that looks may take at once
     ):
-        self.on_look, self.on_birth, self.step = on_look, on_birth, first
-        self.every, self.share, self.head_start = every, share, head_start
-        self.spent, self.looks, self._last = 0.0, 0, 0.0
+        self.on_look, self.on_birth, self.on_failure = on_look, on_birth, on_failure
+        self.step, self._first = first, first
+        self.every, self.share, self.check_share, self.head_start = every, share, check_share, head_start
+        self.spent, self.looks, self._last, self._checking, self.checked = 0.0, 0, 0.0, 0.0, -1
         self._model, self._optimizers, self._handles, self._armed = model, list(optimizers), [], []
-        self._looking = self._forward = self._updated = False
+        self._looking = self._forward = self._updated = self._weighed = False
+        self._broken = False
         self._inputs, self._begun, self.remark = None, time.perf_counter(), ""
         self._parameters = self._named()
         self._leaves = [] if model is None else list(_leaves(model))
         if model is not None and not self._leaves:
             self.remark = "activations are not looked at: the compiler has made one piece of the model"
         self._guards = self._small()
-        self._guard_in, self._guard_cost, self._beat = 1, math.inf, math.inf
-        self._before_guard = None
+        self._check_cost, self._turn_cost, self._cheapest, self._pace = 0.0, 1e-5, math.inf, math.inf
+        self._since, self._on_since, self._cold = (first, self._begun), self._begun, 0.0
+        self._look_at, self._wait = (first if every is None else -(-first // every) * every), 1
         self._attach()
 
     def _named(self) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
@@ -242,9 +250,18 @@ class TensorProbe:
     def _attach(self) -> None:
         model, keep = self._model, self._handles.append
         if model is not None and getattr(model, "_compiled_call_impl", None) is None:
-            keep(model.register_forward_pre_hook(_Hook(model, self._before_model), with_kwargs=True))
+            keep(model.register_forward_pre_hook(self._hook(model, self._before_model), with_kwargs=True))
         for optimizer in self._optimizers:
-            keep(optimizer.register_step_pre_hook(_Hook(optimizer, lambda *_, o=optimizer: self._before_update(o))))
+            act = lambda *_, o=optimizer: self._before_update(o)
+            keep(optimizer.register_step_pre_hook(self._hook(optimizer, act)))
+
+    def _hook(self, owner: Any, act: Callable) -> _Hook:
+        return _Hook(owner, lambda *args: self._broken or act(*args), self._fail)
+
+    def _fail(self, error: Exception) -> None:
+        "Looking has failed: hooks do nothing from here on, go off when the step is over, and the training goes on."
+        self._broken, self._wait, self._inputs = True, 0, None
+        self.on_failure(error)
 
     def close(self) -> None:
         "Take all hooks off."
@@ -252,32 +269,28 @@ class TensorProbe:
         for handle in self._handles: handle.remove()
         self._handles, self._inputs = [], None
 
-    def _is_due(self) -> bool:
-        if self.every is not None: return self.step % self.every == 0
-        if self.looks < 2: return True
-        elapsed = time.perf_counter() - self._begun
-        return self.spent + self._last <= max(self.head_start, self.share * elapsed)
-
     def _before_model(self, args: tuple, kwargs: dict) -> None:
         if not torch.is_grad_enabled() or _capturing(): return
         self._inputs = args, kwargs
         if self._looking: self._seen.clear()  # another micro-batch
-        elif self._is_due(): self._arm()
+        elif self.step >= self._look_at: self._arm()
         else: return
-        self._forward, self._given = True, None
+        start, self._forward, self._given = time.perf_counter(), True, None
         if (x := _first_floats((args, kwargs))) is not None:
             with torch.no_grad(): self._given = "", "", "input", _units(x, ""), _figures(x, "")
+        self._cost += time.perf_counter() - start
 
     def _arm(self) -> None:
         "Hooks on the layers, for one step."
         start = time.perf_counter()
-        self._looking, self._updated, self._cost = True, False, 0.0
+        self._looking, self._weighed, self._cost = True, False, 0.0
         self._seen, self._gradients, self._moves, self._given = [], {}, {}, None
         for name, module in self._leaves:
             act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
-            self._armed.append(module.register_forward_hook(_Hook(module, act)))
+            self._armed.append(module.register_forward_hook(self._hook(module, act)))
         if self._model is not None:
-            self._armed.append(self._model.register_forward_hook(_Hook(self._model, lambda *_: self._after_model())))
+            done = self._hook(self._model, lambda *_: self._after_model())
+            self._armed.append(self._model.register_forward_hook(done))
         self._cost += time.perf_counter() - start
 
     def _after_model(self) -> None: self._forward = False  # what runs in the backward pass has been seen
@@ -300,25 +313,20 @@ class TensorProbe:
 
     def _before_update(self, optimizer: Any) -> None:
         if _capturing(): return
+        start, self._updated = time.perf_counter(), True
         scaled = getattr(optimizer, "grad_scale", None) is not None  # gradients of fp16: not finite now and then
-        if not scaled: self._guard()
-        if not self._looking and not self._watches_model() and self._is_due(): self._arm()
+        if not scaled: self._check()
+        self._check_cost = time.perf_counter() - start
+        self._checking += self._check_cost
+        if not self._looking and self.step >= self._look_at: self._arm()  # what was called is not the model itself
         if self._looking: self._weigh(optimizer)
         else: self._inputs = None
 
-    def _watches_model(self) -> bool: return len(self._handles) > len(self._optimizers)
-
-    def _guard(self) -> None:
-        "Are two small gradients finite? As often as it costs no more than 1% of the time."
-        now = time.perf_counter()
-        if self._before_guard is not None: self._beat = min(self._beat, now - self._before_guard)
-        self._before_guard = now
-        self._guard_in -= 1
-        if self._guard_in > 0: return
+    def _check(self) -> None:
+        "Are two small gradients finite? If not, where does it come from?"
         sums = [p.grad.sum() for p in self._guards if p.grad is not None and p.grad.layout == torch.strided]
-        if any(not math.isfinite(float(value)) for value in sums): return self._investigate()
-        self._guard_cost = min(self._guard_cost, time.perf_counter() - now)
-        self._guard_in = min(100, max(1, math.ceil(self._guard_cost / (0.01 * self._beat)))) if self._beat < 1e9 else 1
+        self.checked = self.step
+        if any(not math.isfinite(float(value)) for value in sums): self._investigate()
 
     def _investigate(self) -> None:
         named = [(name, p) for name, p, _ in self._parameters]
@@ -342,7 +350,7 @@ class TensorProbe:
                     self._gradients[id(p)] = [three[0] if scale is None else three[0] / scale.to(p.device),
                                               three[1] if scale is None else three[1] / scale.to(p.device), three[2]]
             before = [(p, some := _some(p), some.clone()) for p in rows]
-        hook = _Hook(optimizer, lambda *_: self._after_update(before))
+        hook = self._hook(optimizer, lambda *_: self._after_update(before))
         self._armed.append(optimizer.register_step_post_hook(hook))
         self._cost += time.perf_counter() - start
 
@@ -350,7 +358,7 @@ class TensorProbe:
         start = time.perf_counter()
         with torch.no_grad():
             for p, _, was in before: self._moves[id(p)] = (_some(p) - was).norm(), was.norm()
-        self._updated, self._inputs = True, None
+        self._weighed, self._inputs = True, None
         self._cost += time.perf_counter() - start
 
     def step_done(
@@ -359,14 +367,75 @@ class TensorProbe:
     ) -> bool:
         "Go on to the next step; whether this one was looked at."
         self.step = step + 1
-        if not self._looking or not self._updated: return False
+        self._wait -= 1
+        if self._wait > 0: return False
+        try: looked = not self._broken and self._turn(step)
+        except Exception as error: looked = self._fail(error)
+        if self._broken:
+            self.close()
+            self._wait = math.inf
+        return bool(looked)
+
+    def _turn(self, step: int) -> bool:
+        "Hooks go off after a step that was seen, and on again before the next that shall be."
+        start, self._wait = time.perf_counter(), 1
+        if not self._handles:
+            self._attach()
+            self._on_since = time.perf_counter()
+            self._turn_cost += self._on_since - start
+            return False
+        if not self._updated or self._looking and not self._weighed: return False  # gradients are still collected
+        extra, looked, self._updated = max(start - self._on_since - self._pace, 0.0), self._looking, False
+        if looked: self._finish_look(step, extra)
+        else: self._note_check(extra)
+        self._note_pace(step)
+        if looked or self.looks >= 2 and self.spent + self._last > self.head_start:
+            self._look_at = step + self._to_next_look(step)
+        self._on_since = time.perf_counter()
+        if gap := self._gap(step):
+            self.close()
+            self._wait, self._turn_cost = gap, time.perf_counter() - self._on_since
+        return looked
+
+    def _finish_look(self, step: int, extra: float) -> None:
+        "Hand the look on. What the step took longer than others counts, too, within reason: caches are cold now."
         start = time.perf_counter()
         look = self._look(step)
         self._disarm()
         self.on_look(look)
-        self.looks, self._last = self.looks + 1, self._cost + time.perf_counter() - start
+        known = self._cost + _DISPATCH * len(self._leaves)
+        self.looks, self._last = self.looks + 1, min(max(known, extra), 2 * known) + time.perf_counter() - start
         self.spent += self._last
-        return True
+
+    def _note_check(self, extra: float) -> None:
+        "A check costs more where hooks were off in the step before: that is learned from how long the step took."
+        self._cheapest = min(self._cheapest, self._check_cost)
+        self._cold += 0.1 * (min(max(extra, self._check_cost), 8 * self._cheapest) - self._cold)
+
+    def _note_pace(self, step: int) -> None:
+        "Seconds of a step; short ones count, so that a pause does not make looks more frequent."
+        now, (before, then) = time.perf_counter() - self.spent - self._checking, self._since
+        if step > before: self._pace = min(1.1 * self._pace, max(now - then, 1e-9) / (step - before))
+        self._since = step, now
+
+    def _to_next_look(self, step: int) -> int:
+        "Steps to the next look: few at first, then as many as keep the share."
+        if self.every is not None: return self.every - step % self.every
+        if self.looks < 2: return 1
+        elapsed = time.perf_counter() - self._begun - self.spent - self._checking
+        owed = (self.spent + self._last) / self.share - elapsed
+        wait = max(1, math.ceil(owed / self._pace)) if owed > 0 and math.isfinite(self._pace) else 1
+        return min(wait, step - self._first) if self.spent + self._last <= self.head_start else wait
+
+    def _gap(self, step: int) -> int:
+        "Steps from here that nobody sees."
+        if self.every is not None: return 0
+        if not math.isfinite(self._pace): return 0
+        allowed, hot = self.check_share * self._pace, self._cheapest + 2 * _DISPATCH
+        if not math.isfinite(hot): return 0
+        cost = hot if hot <= allowed else max(hot, self._cold) + self._turn_cost
+        checks = min(100, math.ceil(cost / allowed))
+        return max(0, min(checks, self._look_at - step) - 1)
 
     def _look(self, step: int) -> Look:
         rows = self._seen + ([self._given] if self._given else [])
@@ -384,12 +453,16 @@ class TensorProbe:
         ratio = None if move is None else moved / was if was else math.inf if moved else 0.0
         return Parameter(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr)
 
+_DISPATCH = 2.5e-6  # seconds that calling a hook takes, beside what it does
+
 def _capturing() -> bool: return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 def _some(p: torch.Tensor) -> torch.Tensor:
-    "Up to 1,024 of a parameter's numbers, from all over it."
-    flat = p.detach().reshape(-1)
-    return flat[::max(1, flat.numel() // 1024)]
+    "About 1,024 of a parameter's numbers, from all its rows and columns."
+    flat, wide = p.detach().reshape(-1), p.numel() // len(p) if p.dim() else 1
+    every = max(1, flat.numel() // 1024)
+    while math.gcd(every, wide) > 1: every += 1  # else it would meet the same few columns in each row
+    return flat[::every]
 
 def _read(figures: Sequence[torch.Tensor]) -> list[list[float]]:
     "The numbers, with one wait for each device."

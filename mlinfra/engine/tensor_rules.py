@@ -24,6 +24,8 @@ __all__ = ['TENSOR_RULES', 'NonFinite', 'ExplodingLoss', 'VanishingGradient', 'E
 
 # %% ../../nbs/engine/18_tensor_rules.ipynb #61c6a420
 _FIRST_TO_CHECK = "Lower the learning rate, clip gradients, or look for a division, a logarithm or a root at zero"
+_NOT_CHECKED = ("The gradients of this step were not checked; run again with Debugger(every=100), which checks each "
+                "step, to see the layer and the samples")
 _ADVICE = dict(
     input="Look at these samples of the data set",
     weights="They were spoiled by an earlier update: lower the learning rate",
@@ -43,18 +45,23 @@ class NonFinite(Rule):
             forward=f"the output of {place} is not finite, and its input is",
             backward=f"the backward pass makes it: the gradients of {place} are not finite, and the outputs are "
             if birth.module else "gradients are not finite")[birth.where].strip()
-        if birth.samples: words += f"; samples {several([str(i) for i in birth.samples])} of the batch"
+        if birth.samples:
+            them = "samples" if len(birth.samples) > 1 else "sample"
+            words += f"; {them} {several([str(i) for i in birth.samples])} of the batch"
         self.found(birth.step, words, _ADVICE[birth.where], tensor=birth.module or birth.where,
                    gradients=len(birth.gradients))
 
-    def on_step(self, step: Any) -> None:
-        "Check the loss."
-        loss = step.loss
-        if loss - loss == 0: self._told = True
-        elif not self.findings and not self._is_untold(loss): self._say(step, loss)
+    def on_steps(self, steps: Sequence[Any]) -> None:
+        "Check the losses."
+        for step in steps:
+            loss = step.loss
+            if loss - loss == 0: self._told = True
+            elif not self.findings and not self._is_untold(loss): self._say(step, loss)
 
     def _say(self, step: Any, loss: float) -> None:
-        self.found(step, f"the loss is {loss}", _FIRST_TO_CHECK, tensor="loss")
+        advice, looked = _FIRST_TO_CHECK, self.facts.checked == step.iteration
+        if not looked: advice = f"{_FIRST_TO_CHECK}. {_NOT_CHECKED}"
+        self.found(step, f"the loss is {loss}", advice, tensor="loss")
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
@@ -74,22 +81,24 @@ class ExplodingLoss(Rule):
         super().begin(facts)
         self._first, self._count, self._high = 0.0, 0, 0
 
-    def on_step(self, step: Any) -> None:
+    def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare with the first steps."
-        loss = step.loss
+        for step in steps:
+            if self._high or self._count < 5 or step.loss > 4 * self._first: self._compare(step, step.loss)
+
+    def _compare(self, step: Any, loss: float) -> None:
         if loss != loss: return
-        base = self._first
-        if self._count < 5 and not (self._count > 1 and loss > 100 * base):
-            self._count += 1
-            self._first = max(base, loss)
-            return
-        if base < 1e-3 or loss <= 4 * base:
-            self._high = 0
-            return
+        base, self._count = self._first, self._count + 1
+        if self._count == 1 or self._count <= 5 and loss <= 4 * base: self._first = max(base, loss)
+        elif loss > 4 * base and base >= 1e-3: return self._count_high(step, loss, base)
+        self._high = 0
+
+    def _count_high(self, step: Any, loss: float, base: float) -> None:
         self._high += 1 if loss <= 100 * base else 2
         if self._high >= 3:
             self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}",
                        "Lower the learning rate, warm it up, or clip gradients", loss=loss, first=base)
+
 
 # %% ../../nbs/engine/18_tensor_rules.ipynb #77c88f96
 def _matrices(look: Look) -> list[Parameter]:
@@ -157,7 +166,7 @@ class UpdateRatio(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._large, self._first, self._looks, self._once = 0, None, 0, False
+        self._large, self._first, self._looks, self._once, self._start = 0, None, 0, False, None
 
     def on_look(self, look: Look) -> None:
         "The median over the weight matrices."
@@ -166,14 +175,21 @@ class UpdateRatio(Rule):
         ratio, self._looks = float(np.median(ratios)), self._looks + 1
         self._first = look.step if self._first is None else self._first
         self._once |= ratio > 1e-6
+        rates = {p.lr for p in look.parameters}
+        self._start = self._start or (ratio, rates)
         self._large = self._large + 1 if ratio > 0.3 else 0
         if self._large >= 2:
             self.found(look.step, f"an update changes the weights by {ratio:.0%} of their size",
-                       f"Lower the learning rate: usual are 0.01% to 1%, so try {0.01 / ratio:.1g} times as much",
-                       cost=0.9, ratio=ratio)
+                       self._lower(rates), cost=0.9, ratio=ratio)
         elif not self._once and self._looks >= 3 and look.step - self._first >= 20 and ratio > 0:
             self.found(look.step, f"an update changes the weights by {ratio:.1e} of their size, and it was never more",
                        "Raise the learning rate, or keep the weights in fp32", cost=0.9, ratio=ratio)
+
+    def _lower(self, rates: set[float | None]) -> str:
+        "By how much: as the first look says, before the weights have exploded, if the rate is still the same."
+        words, (ratio, then) = "Lower the learning rate: usual are updates of 0.01% to 1%", self._start
+        if rates != then or not 0.01 < ratio < math.inf: return f"{words}, so divide it by 10 until they are"
+        return f"{words}, and at the first look it was {100 * ratio:.2g}%: try {0.01 / ratio:.1g} times as much"
 
 # %% ../../nbs/engine/18_tensor_rules.ipynb #be89e75b
 class _TwoLooks(Rule):
@@ -355,13 +371,13 @@ class LossNotDecreasing(Rule):
         super().begin(facts)
         self._losses, self._next = [], 100
 
-    def on_step(self, step: Any) -> None:
+    def on_steps(self, steps: Sequence[Any]) -> None:
         "Collect, and ask now and then."
-        losses = self._losses
-        losses.append(step.loss)
-        if len(losses) < self._next: return
-        self._next *= 2
-        self._ask(step, np.array(losses))
+        before = len(self._losses)
+        self._losses += [step.loss for step in steps]
+        while len(self._losses) >= self._next:
+            self._ask(steps[self._next - before - 1], np.array(self._losses[:self._next]))
+            self._next *= 2
 
     def _ask(self, step: Any, losses: np.ndarray) -> None:
         losses = losses[np.isfinite(losses)]
@@ -476,17 +492,18 @@ class StalledTraining(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._last, self._longest = time.perf_counter(), 0.0
-
-    def on_step(self, step: Any) -> None:
-        "Note when it was."
-        now = time.perf_counter()
-        self._longest, self._last = max(self._longest, now - self._last), now
+        self._last, self._longest, self._steps = time.perf_counter(), 0.0, 0
 
     def on_sample(self, sample: Any) -> None:
-        "Is it late? Called from outside the training."
-        late = time.perf_counter() - self._last
-        if not self.facts.steps or late < max(self.seconds, 10 * self._longest): return
+        "Is the next step late? Called from outside the training, twice a second."
+        now, steps = time.perf_counter(), self.facts.steps
+        late = now - self._last
+        if steps != self._steps:
+            if self._steps: self._longest = max(self._longest, late)
+            self._last, self._steps = now, steps
+        elif steps and self.facts.live and late >= max(self.seconds, 10 * self._longest): self._say(late)
+
+    def _say(self, late: float) -> None:
         self.found(self.facts.steps, f"no step has ended for {late:.0f} s, and the longest took {self._longest:.1f} s",
                    "Look where it waits: py-spy dump --pid, beside the run", seconds=late)
 
@@ -505,8 +522,11 @@ class SameRun(Rule):
         self._losses, self._same = Run(self.other).records()["loss"][:self.steps].tolist(), 0
         if len(self._losses) < self.steps: self.abstain(f"the other run has fewer than {self.steps} steps")
 
-    def on_step(self, step: Any) -> None:
+    def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare."
+        for step in steps: self._compare(step)
+
+    def _compare(self, step: Any) -> None:
         if self._same is None or self._same >= len(self._losses): return
         self._same = self._same + 1 if step.loss == self._losses[self._same] else None
         if self._same == self.steps and not self.abstained:

@@ -5,85 +5,226 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
 
 from ..debugger import Debugger, Finding
 from ..engine.faults import FAULTS, make_patient
-from ..engine.widgets import COLORS, Said, Svg, choose, panel, slider
+from ..engine.widgets import COLORS, Job, RunButton, Said, Svg, choose, panel, slider
 
 if TYPE_CHECKING:
     import ipywidgets
 
 # %% auto #0
-__all__ = ['draw_losses', 'debugger_panel']
+__all__ = ['EXAMPLE_LOSSES', 'EXAMPLE_FINDING', 'draw_losses', 'Verdicts', 'draw_verdicts', 'debugger_panel']
 
 # %% ../../nbs/views/18_debugger.ipynb #4e7c7549
-_WIDTH, _HEIGHT, _LEFT = 720, 240, 50
+_WIDTH, _HEIGHT, _LEFT = 720, 250, 66
 
 def draw_losses(
     losses:Sequence[float],         # of each step
     findings:Sequence[Finding]=(),  # marked where they were made
 ) -> Svg:
-    "The loss of each step, and what was found when."
+    "The loss of each step, what was found when, and from when on the loss is not a number."
     finite = [math.log10(max(loss, 1e-3)) for loss in losses if math.isfinite(loss)]
     low, high = (min(finite, default=0.0), max(finite, default=1.0))
     high, count = max(high, low + 0.5), max(len(losses) - 1, 1)
     said = "; ".join(f"{finding.rule} at step {finding.step}" for finding in findings)
     drawing = Svg(_WIDTH, _HEIGHT, f"the loss of each step; {said}")
     x = lambda step: _LEFT + (_WIDTH - _LEFT - 20) * step / count
-    y = lambda loss: 60 + (_HEIGHT - 100) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
+    y = lambda loss: 60 + (_HEIGHT - 120) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
     for value in (10 ** low, 10 ** high): drawing.text(0, y(value) + 4, f"{value:.3g}")
     drawing.text(_LEFT, 50, "loss, on a logarithmic scale")
     drawing.text(x(0), _HEIGHT - 10, "step 0")
-    drawing.text(x(count) - 50, _HEIGHT - 10, f"step {count}")
+    drawing.text(x(count), _HEIGHT - 10, f"step {count}", "end")
     for n, (a, b) in enumerate(zip(losses, losses[1:])):
         if math.isfinite(a) and math.isfinite(b): drawing.line(x(n), y(a), x(n + 1), y(b), COLORS["forward"])
     for i, finding in enumerate(findings[:4]):
         at = x(min(finding.step, count))
-        drawing.line(at, 62 + 16 * i, at, _HEIGHT - 30, COLORS["wait"])
-        drawing.text(min(at + 4, _WIDTH - 190), 74 + 16 * i, f"{finding.rule}, step {finding.step}")
+        drawing.line(at, 62 + 16 * i, at, _HEIGHT - 40, COLORS["wait"])
+        words = f"{finding.rule}, step {finding.step}"
+        drawing.text(*(at + 4, 74 + 16 * i) if at < _WIDTH - 230 else (at - 6, 74 + 16 * i), words,
+                     "start" if at < _WIDTH - 230 else "end")
+    lost = next((n for n, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if lost is not None: _mark_lost(drawing, x(lost), x(count), f"NaN from step {lost} on")
     return drawing
+
+def _mark_lost(drawing: Svg, start: float, end: float, words: str) -> None:
+    "A bar below the steps whose loss is lost: a curve that ends looks like one that went well."
+    drawing.box(min(start, end - 4), _HEIGHT - 38, max(end - start, 4), 8, COLORS["backward"], False, words)
+    if end - start > 130: drawing.text(start + 4, _HEIGHT - 42, words)
+    else: drawing.text(start - 6, _HEIGHT - 30, words, "end")
+
+# %% ../../nbs/views/18_debugger.ipynb #376b8081
+@dataclass(frozen=True)
+class Verdicts:
+    "What the rules said of one training."
+    training:str                    # its name
+    expected:tuple[str, ...]        # rules of which one was to speak; none: the training is healthy
+    findings:tuple[Finding, ...]
+
+    def kind(self, rule: str, is_timed: bool = False) -> str:
+        "What it means that this rule spoke: hit, another, alarm or check. The clock of a shared machine may be right."
+        if rule in self.expected: return "hit"
+        if is_timed: return "check"
+        return "another" if self.expected else "alarm"
+
+_KINDS = dict(hit=("forward", False, "the rule that was to speak"), another=("forward", True, "another one"),
+              alarm=("wait", False, "a false alarm"), check=("wait", True, "about time or memory: to be checked"))
+_LEFT_OF, _WIDE, _TALL, _TOP, _RULED = 225, 25, 24, 178, "#88888855"
+
+def draw_verdicts(
+    rows:Sequence[Verdicts],
+    rules:Sequence[str],      # names of all that listened
+    numbers:int|None=None,    # so many of them, the first, judge numbers, and the others time and memory; None: all
+) -> Svg:
+    "A row for each training, a column for each rule, and the step at which it spoke first."
+    numbers, bottom = len(rules) if numbers is None else numbers, _TOP + _TALL * len(rows)
+    drawing = Svg(_LEFT_OF + _WIDE * len(rules) + 125, bottom + 40, _as_words(rows))
+    for n, rule in enumerate(rules):
+        x = _LEFT_OF + _WIDE * (n + 0.6)
+        drawing.parts.append(f'<text transform="translate({x:.0f},{_TOP - 8}) rotate(-50)" font-size="11" '
+                             f'fill="currentColor">{rule}</text>')
+        drawing.line(_LEFT_OF + _WIDE * n, _TOP, _LEFT_OF + _WIDE * n, bottom, _RULED)
+    if numbers < len(rules): _head_columns(drawing, numbers, len(rules), bottom)
+    for n, row in enumerate(rows): _draw_row(drawing, row, list(rules), _TOP + _TALL * n, numbers)
+    _head_rows(drawing, rows, len(rules))
+    for (color, hollow, words), x in zip(_KINDS.values(), (0, 210, 320, 440)):
+        drawing.box(_LEFT_OF + x, bottom + 16, 14, 14, COLORS[color], hollow)
+        drawing.text(_LEFT_OF + x + 20, bottom + 28, words)
+    return drawing
+
+def _head_columns(drawing: Svg, numbers: int, count: int, bottom: float) -> None:
+    "Two headings, and a line between those that judge numbers and the others."
+    lean = (_TOP - 40) / math.tan(math.radians(50))
+    for first, last, words in ((0, numbers, "judge numbers"), (numbers, count, "judge time and memory")):
+        start, end = (_LEFT_OF + _WIDE * n + lean for n in (first, last))
+        drawing.text((start + end) / 2, 24, words, "middle")
+        drawing.line(start + 6, 32, end - 6, 32)
+    x = _LEFT_OF + _WIDE * numbers
+    drawing.line(x, bottom, x, _TOP).line(x, _TOP, x + lean, 40)
+
+def _head_rows(drawing: Svg, rows: Sequence[Verdicts], count: int) -> None:
+    "A heading where sick trainings begin, and where healthy ones do."
+    for n, row in enumerate(rows):
+        if n and bool(row.expected) == bool(rows[n - 1].expected): continue
+        drawing.text(0, _TOP + _TALL * n + 16, "sick:" if row.expected else "healthy:")
+        if n: drawing.line(0, _TOP + _TALL * n, _LEFT_OF + _WIDE * count, _TOP + _TALL * n)
+
+def _draw_row(drawing: Svg, row: Verdicts, rules: list[str], y: float, numbers: int) -> None:
+    drawing.line(_LEFT_OF, y, _LEFT_OF + _WIDE * len(rules), y, _RULED)
+    drawing.text(_LEFT_OF - 8, y + 16, row.training, "end")
+    first = {finding.rule: finding.step for finding in reversed(row.findings)}
+    for rule, step in first.items():
+        color, hollow, _ = _KINDS[row.kind(rule, rules.index(rule) >= numbers)]
+        x = _LEFT_OF + _WIDE * rules.index(rule)
+        drawing.box(x + 1, y + 2, _WIDE - 2, _TALL - 4, COLORS[color], hollow, f"{rule} at step {step}")
+        drawing.text(x + _WIDE / 2, y + 16, str(step), "middle", 11, "currentColor" if hollow else "white")
+
+def _as_words(rows: Sequence[Verdicts]) -> str:
+    said = lambda row: ", ".join(f"{f.rule} at step {f.step}" for f in row.findings) or "nothing"
+    return "; ".join(f"{row.training}: {said(row)}" for row in rows)
+
 
 # %% ../../nbs/views/18_debugger.ipynb #ec83f3fa
 _RULES = ("nothing", *dict.fromkeys(rule for fault in FAULTS.values() for rule in fault.rules))
+_STEPS = 80
+_EXAMPLE = dict(fault="rate", strength=2.0, measured="Intel Xeon, 2 cores, 22 November 2026")
+EXAMPLE_LOSSES = (2.368, 6.246, 247.2, 2903.0, 4853.0, 4.187e8, 8.194e10, 1.580e23, *[math.nan] * 4)
+EXAMPLE_FINDING = Finding("ExplodingLoss", 3, "the loss is 2.9e+03, and in the first steps it was 6.25",
+                          "Lower the learning rate, warm it up, or clip gradients")
 
-def _trained(fault: str, strength: float) -> tuple[list[float], list[Finding]]:
-    debugger = Debugger()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        history = make_patient(fault, strength, 80).train(debugger)
-    return [step.loss for step in history.steps], debugger.findings
+@dataclass
+class _Training:
+    "One training, as far as it has come; the guess is what it was when it began."
+    fault:str
+    strength:float
+    guess:str
+    losses:list[float]=field(default_factory=list)
+    debugger:Debugger=field(default_factory=lambda: Debugger(every=5))
+    ended:bool=False
+
+    def run(self, job: Job) -> str:
+        "Train, and be told of each step."
+        def listen(step: Any) -> None:
+            self.losses.append(step.loss)
+            job.report(len(self.losses) / _STEPS, "it trains")
+        listen.guard = True  # what `report` raises to stop the run must reach it
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                make_patient(self.fault, self.strength, _STEPS).train(self.debugger, listen)
+        finally: self.ended = True
+        return f"{len(self.losses)} steps."
+
+@contextmanager
+def _ticking(act: Callable[[], None], seconds: float = 0.15) -> Iterator[None]:
+    "Do something now and then, beside what is done."
+    over = Event()
+    def tick() -> None:
+        while not over.wait(seconds): act()
+    thread = Thread(target=tick, daemon=True)
+    thread.start()
+    try: yield
+    finally:
+        over.set()
+        thread.join()
+
+class _Ward:
+    "Trains what is chosen, and shows it."
+    def __init__(self): self.training = None
+
+    def show(self, fault: str, level: int, guess: str) -> tuple[Said, Svg]:
+        "Words and picture: of the training of this fault if there is one, or of the example."
+        now = self.training
+        if now is None or (now.fault, now.strength) != (fault, _strength(fault, level)): return self._before()
+        findings = now.debugger.findings
+        return _words(now, findings), draw_losses(now.losses or [1.0], findings)
+
+    def _before(self) -> tuple[Said, Svg]:
+        words = (f"Choose a fault, guess which rule speaks first, and press Train. The picture is an example: a "
+                 f"learning rate of {_EXAMPLE['strength']:g}, on another machine ({_EXAMPLE['measured']}). "
+                 f"{EXAMPLE_FINDING}")
+        return Said("Not trained yet", words), draw_losses(EXAMPLE_LOSSES, [EXAMPLE_FINDING])
 
 def debugger_panel() -> ipywidgets.VBox:
-    "A panel: choose a fault and how bad it is; a training of 80 steps runs, and the debugger speaks."
+    "A panel: choose a fault, how bad it is, and your guess; a training of 80 steps runs, and the debugger speaks."
     controls = dict(
         fault=choose("what is wrong", {fault.label: name for name, fault in FAULTS.items()}, "bias"),
         level=slider("how bad", range(4), 3, lambda level: ("not at all", "a little", "badly", "very badly")[level]),
         guess=choose("your guess", {rule: rule for rule in _RULES}, "nothing"))
-    seen: dict[tuple[str, int], tuple[list[float], list[Finding]]] = {}
+    ward = _Ward()
 
-    def show(fault: str, level: int, guess: str) -> tuple[Said, Svg]:
-        if (fault, level) not in seen: seen[fault, level] = _trained(fault, _strength(fault, level))
-        losses, findings = seen[fault, level]
-        return _words(fault, level, findings, guess), draw_losses(losses, findings)
+    def work(job: Job) -> str:
+        fault, level, guess = (control.value for control in controls.values())
+        ward.training = _Training(fault, _strength(fault, level), guess)
+        try:
+            with _ticking(box.refresh): return ward.training.run(job)
+        finally: box.refresh()
 
-    return panel(controls, show, "debugger", title="Which rule speaks first, and when?", code=_code)
+    button = RunButton(work, str, "Train")
+    box = panel(controls, ward.show, "debugger", [button.widget], "Which rule speaks first, and when?", code=_code)
+    box.ward, box.button = ward, button
+    return box
 
 def _code(fault: str, level: int, guess: str) -> str:
     "Python that trains the same patient under the debugger."
     return ("from mlinfra.debugger import Debugger\n"
             "from mlinfra.engine.faults import make_patient\n"
-            "debugger = Debugger()\n"
-            f"history = make_patient({fault!r}, {_strength(fault, level)!r}, 80).train(debugger)\n"
+            "debugger = Debugger(every=5)\n"
+            f"history = make_patient({fault!r}, {_strength(fault, level)!r}, {_STEPS}).train(debugger)\n"
             "debugger.findings")
 
-def _strength(fault: str, level: int) -> float:
-    strengths = FAULTS[fault].strengths
-    return strengths[level if level < 3 else -1]
+def _strength(fault: str, level: int) -> float: return FAULTS[fault].strengths[level]
 
-def _words(fault: str, level: int, findings: Sequence[Finding], guess: str) -> Said:
-    chosen = f"{FAULTS[fault].label}: {_strength(fault, level):g} {FAULTS[fault].unit}".rstrip()
-    if not findings: return Said("Nothing is found", f"{chosen}. {'You expected that.' if guess == 'nothing' else ''}")
-    right = "You guessed it. " if guess == findings[0].rule else ""
-    return Said(f"{findings[0].rule} at step {findings[0].step}", f"{chosen}. {right}{findings[0]}")
+def _words(now: _Training, findings: Sequence[Finding]) -> Said:
+    fault = FAULTS[now.fault]
+    chosen = f"{fault.label}: {now.strength:g} {fault.unit}".rstrip()
+    if not findings and not now.ended: return Said("Nothing is found so far", f"{chosen}. It trains.")
+    first = findings[0].rule if findings else "nothing"
+    right = "You guessed it." if now.guess == first else f"Your guess: {now.guess}."
+    if not findings: return Said("Nothing was found", f"{chosen}. {right}")
+    return Said(f"{findings[0].rule} at step {findings[0].step}", f"{chosen}. {right} {findings[0]}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import advice
 import browser
 import by_tool
 import decode
@@ -277,6 +278,16 @@ def watching_text(figures: dict[str, Any]) -> str:
     return by_tool.table(figures) if "slow read" in figures else table_of(figures)
 
 
+def advice_marks(results: dict[str, Any]) -> list[Mark]:
+    found = [Mark(f"error of the predicted gain, {name}", abs(row["error"]), 0.15)
+             for name, row in results["gains"].items()]
+    pages = results["page"]
+    growth = pages["100000 steps"]["seconds"] / pages["10000 steps"]["seconds"]
+    size = pages["100000 steps"]["bytes"] / pages["1000 steps"]["bytes"]
+    return [*found, Mark("page on 100,000 steps / on 10,000, seconds", growth, 15),
+            Mark("page on 100,000 steps / on 1,000, bytes", size, 1.5)]
+
+
 def gpu_marks(results: dict[str, Any]) -> list[Mark]:
     ratio = results["gpu"]["fit_cuda_graph"]["naive_ratio"]
     return [Mark("naive loop / fit with CUDA graphs, wall", ratio, 20, least=True)]
@@ -306,6 +317,7 @@ STAGES = {stage.name: stage for stage in (
     Stage("watching", {"watching": by_tool.costs, "faults, ours": by_tool.faults_of_ours,
                        "faults, TraceML": by_tool.faults_of_traceml, "faults, gpuprof": by_tool.faults_of_gpuprof},
           watching_marks, watching_text),
+    Stage("gains", {"gains": advice.gains, "page": advice.page}, advice_marks),
     Stage("browser", {"browser": browser.browser}, browser_marks),
     Stage("gpu", {"gpu": gpu.gpu}, gpu_marks, with_gpu=True),
     Stage("resnet50", {"resnet50": formats.resnet50}, resnet50_marks, with_gpu=True),

@@ -179,9 +179,8 @@ class Inspector:
         loss, was_finite = record.loss, self._finite
         self._finite = loss - loss == 0
         if record.start >= self._hand_on_at or was_finite and not self._finite: self._hand_on()
-        begun, took = time.perf_counter(), self._just_looked
-        if probe is not None: looked = probe.step_done(record.iteration)
-        self._just_looked = time.perf_counter() - begun if looked else 0.0
+        took, self._just_looked = self._just_looked, 0.0
+        if probe is not None: looked = self._look(record.iteration)
         if self._over: self._end_looks()
         if self._unsaved: self._save()
         if not self._windows: return
@@ -198,6 +197,11 @@ class Inspector:
         if self._probe is not None: self.facts.checked = self._probe.checked
         self._hand_on_at = -math.inf if self.actions else fresh[-1].start + 0.02
         self._tell(self._hooks["on_steps"], fresh)
+
+    def _look(self, step: int) -> bool:
+        begun, looked = time.perf_counter(), self._probe.step_done(step)
+        if looked: self._just_looked = time.perf_counter() - begun
+        return looked
 
     def _judge(self) -> None:
         "Let rules see the last steps."

@@ -46,7 +46,7 @@ def loader_place(
         frame = frame.f_back
     return None
 
-# %% ../../nbs/engine/18_stacks.ipynb #38ae22ac
+# %% ../../nbs/engine/18_stacks.ipynb #eadd04f9
 @dataclass(frozen=True)
 class PlaceShare:
     "A place in the loader, and what it takes."
@@ -63,6 +63,7 @@ class StackSamples:
     ):
         self.most, self.every_seconds = positive_int("most", most), positive_float("every_seconds", every_seconds)
         self._ident, self._clock = threading.get_ident(), _own_clock()
+        self._schedule = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._count: dict[LoaderPlace, int] = defaultdict(int)
         self._times: dict[LoaderPlace, list[float]] = defaultdict(lambda: [0.0, 0.0])  # of the CPU and of the wall
         self._before: tuple[LoaderPlace | None, float, float] = None, 0.0, 0.0
@@ -80,7 +81,7 @@ class StackSamples:
         "Note where the thread is; False: it has ended."
         frame = sys._current_frames().get(self._ident)
         if frame is None: return False
-        try: cpu = time.clock_gettime(self._clock) if self._clock is not None else 0.0
+        try: cpu = 0.0 if self._clock is None else time.clock_gettime(self._clock) + _waited(self._schedule)
         except OSError: return False
         now, place, last = time.perf_counter(), loader_place(frame), self._before
         self._before = place, cpu, now

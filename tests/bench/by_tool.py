@@ -179,7 +179,7 @@ def right_row(tool: str, name: str, words: list[str], truth: float | None) -> di
     told = "\n".join(line for line in causes.splitlines() if re.search(right.verdict, line)) or causes
     row: dict[str, Any] = dict(verdict=holds(right.verdict))
     if right.place: row["place"] = row["verdict"] and holds(right.place)
-    if truth is not None: row |= dict(truth_ms=truth, milliseconds=tells(told, truth))
+    if truth is not None: row |= dict(truth_ms=truth, milliseconds=row["verdict"] and tells(told, truth))
     return row
 
 

@@ -42,10 +42,6 @@ def draw_losses(
     drawing.text(x(count), _HEIGHT - 10, f"step {count}", "end")
     for n, (a, b) in enumerate(zip(losses, losses[1:])):
         if math.isfinite(a) and math.isfinite(b): drawing.line(x(n), y(a), x(n + 1), y(b), COLORS["forward"])
-    lost = next((n for n, loss in enumerate(losses) if not math.isfinite(loss)), None)
-    if lost is not None:
-        drawing.line(x(lost), _HEIGHT - 40, x(count), _HEIGHT - 40, COLORS["wait"], "4 2")
-        drawing.text(x(count), _HEIGHT - 46, f"not finite from step {lost} on", "end")
     for i, finding in enumerate(findings[:4]):
         at = x(min(finding.step, count))
         drawing.line(at, 62 + 16 * i, at, _HEIGHT - 40, COLORS["wait"])

@@ -252,9 +252,17 @@ def _report(args: argparse.Namespace) -> int:
     return 0
 
 def _compare(args: argparse.Namespace) -> int:
-    "Whether the runs in B are slower than those in A; exit status 0: not slower, 1: slower, 3: cannot tell."
+    """Whether the runs in B are slower than those in A. Give each side at least three runs that took turns: a, b, a, b,
+    a, b. Exit status 0: B is not slower; 1: it is; 2: the command or a folder is wrong; 3: the runs cannot tell."""
     from mlinfra.engine.compare import compare_runs
-    found = compare_runs(args.a, args.b, args.fail_if_slower)
+    b = args.b or args.a[1:]
+    if not args.b and len(args.a) != 2:
+        raise ValueError(f"give A and B, or A ... --with B ...: got {len(args.a)} without --with")
+    try: found = compare_runs(args.a if args.b else args.a[:1], b, args.fail_if_slower)
+    except (ValueError, OSError): raise  # told in a line, exit status 2
+    except Exception:
+        traceback.print_exc()  # Python would end with 1, which means "slower"
+        return 2
     print(found)
     return found.exit_code
 
@@ -350,10 +358,12 @@ def _report_options(report: argparse.ArgumentParser) -> None:
 
 def _compare_options(compare: argparse.ArgumentParser) -> None:
     add = compare.add_argument
-    add("a", metavar="A", help="what was before: a run folder with its attempts, or a folder of run folders")
-    add("b", metavar="B", help="what is now")
+    add("a", nargs="+", metavar="A",
+        help="what was before, and then B: each a run folder with its attempts, or a folder of run folders")
+    add("--with", dest="b", nargs="+", metavar="B", default=None, help="what is now, if A names several folders")
     add("--fail-if-slower", type=_share, default=0.05, metavar="SHARE",
-        help="by how much B may be slower, such as 5%% or 0.05; exit status 0: it is not, 1: it is, 3: cannot tell")
+        help="by how much B may be slower, such as 5%% or 0.05; exit status 0: it is not, 1: it is, 3: cannot tell, "
+             "2: the command is wrong")
 
 # %% ../nbs/98_cli.ipynb #a8d0f603
 def main(

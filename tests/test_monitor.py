@@ -1,6 +1,7 @@
 """The view of lesson 17 where its notebook cannot show it: odd runs, live runs, a panel that follows."""
 import math
 import re
+import threading
 import time
 
 import pytest
@@ -73,6 +74,27 @@ def test_what_a_look_says_adds_up(tmp_path):
     assert waiting.longest == "wait" and waits_for(waiting).startswith("the loader, which waits itself")
 
 
+def test_samples_that_lie_half_in_a_wait_do_not_tell_of_it(tmp_path):
+    with RunWriter(tmp_path, rank=0, world_size=1) as writer:
+        writer.step(StepRecord(0, 0, 1, 64, 0.5, 1.0, 1.0, 0.0, 0.0, 0.4, 0.0, 0.6, 0.0, 0.0, 0.0))
+        for at, busy in ((0.95, 16.0), (1.05, 8.0), (1.15, 0.1), (1.25, 0.2), (1.5, 16.0)):
+            writer.event("sample", at, seconds=0.1 if at < 1.5 else 0.2, process_cores=busy, machine_cores=16.0)
+    seen, run = look(Run(tmp_path), 1.0, 1.4), Run(tmp_path)
+    assert seen.apart and math.isclose(seen.own_cores, 0.15) and seen.machine_cores == 16.0
+    assert waits_for(seen).startswith("the loader, which waits itself")
+    mixed = look(run, 1.3, 1.4)  # only the last sample covers it
+    assert not mixed.apart and mixed.own_cores == 16.0 and "too long to say" in waits_for(mixed)
+
+
+def test_a_validation_after_the_last_step_is_drawn(tmp_path):
+    with RunWriter(tmp_path, rank=0, world_size=1) as writer:
+        writer.step(record(0, 1.0))
+        writer.event("evaluation", 2.0, seconds=3.0)
+    run = Run(tmp_path)
+    assert view.end_of(run) == 5.0 and len(edges(run)) == 1
+    assert view.PART_COLORS["evaluation"] in well_formed(view.plot_run(run)).partition("step (ms)")[2]
+
+
 def test_the_panel_follows_a_live_run_until_it_ends(tmp_path):
     writer = RunWriter(tmp_path / "live", rank=0, world_size=1)
     writer.step(record(0, 0.0))
@@ -90,6 +112,34 @@ def test_the_panel_follows_a_live_run_until_it_ends(tmp_path):
         box.screen.job.join(10)
         assert not box.screen.job.running
     finally: box.screen.stop()
+
+
+def test_a_look_at_a_live_run_does_not_undo_what_the_reader_chose_meanwhile(tmp_path, monkeypatch):
+    writer, end_of = RunWriter(tmp_path / "live", rank=0, world_size=1), view.end_of
+    for n in range(10): writer.step(record(n, float(n)))
+    box, looking, go_on = view.monitor_panel(tmp_path / "live", 0.05), threading.Event(), threading.Event()
+    def slow(run):
+        if threading.current_thread().name == "mlinfra-job":
+            looking.set()
+            go_on.wait(20)
+        return end_of(run)
+    try:
+        monkeypatch.setattr(view, "end_of", slow)
+        writer.step(record(10, 10.0))
+        assert looking.wait(20)  # it is about to move to the end
+        moment = box.controls["moment"]
+        reader = threading.Thread(target=setattr, args=(moment, "value", 3.5))
+        reader.start()
+        wait_for(lambda: moment.value == 3.5)
+        go_on.set()
+        reader.join(20)
+        writer.step(record(11, 11.0))
+        wait_for(lambda: moment.max > 11.0)
+        assert moment.value == 3.5 and box.screen.pause.value and "At 3.50 s" in box.words.value
+    finally:
+        go_on.set()
+        box.screen.stop()
+        writer.end()
 
 
 def wait_for(condition, seconds=20):

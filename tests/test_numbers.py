@@ -117,9 +117,10 @@ RESULTS = set("""
 Activation Advice BatchPlan Birth BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
 LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
-ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample Scores
+PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
+Scores
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
-Verification WorkerCurve
+Verification WorkerCurve Bar Waterfall Pace Comparison Verified StepModel Remedy
 """.split())
 
 ANY = "zero negative nan infinite half absurd"
@@ -130,7 +131,8 @@ ablation axis batch_search batches callbacks chains collectives.Group cores crop
 layer_costs loaders looks out_of_memory passes patients pipeline_pass pipeline_runs queue.ServiceTime.seconds
 rank_passes rank_steps rawcache.RawCache.load reads.block_starts reads.read_block remedies resident sample_batches
 server.RequestQueue server.rows_of shards.Shard shards.mixed shards.read_shard speed_rules stages store
-sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker zero
+sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker waterfall.began
+waterfall.last_sign zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -213,7 +215,9 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
-    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars")),
+    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars", "pictures")),
+    ("*.fail_if_slower", "zero", "any slowdown is too much"),
+    ("engine.trace.TraceSteps.first", "zero", "the first step"),
     ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
     ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),
@@ -448,9 +452,9 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.specs.TransformerSpec.kv_heads engine.sweeps.sweep_rows.repeats
         engine.tensor_costs.TensorParallelCost.* engine.tensor_costs.fit_device.* engine.tensor_timing.block_seconds.*
         engine.transformer.*.kv_heads models.ResNet.in_channels pipeline.least_limit.* sharding.*.shard_size
-        engine.callbacks.*.batch_idx engine.watch.LoopWatch.batch.samples
         storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip engine.overlap.watch_epoch.*
-        engine.worker_curve.fit_curve.cores
+        engine.worker_curve.fit_curve.cores engine.compare.run_in_turn.repeats report.verify.repeats
+        engine.tables.slowest_steps.count engine.waterfall.waterfall.rank
     """.split()),
 ]
 

@@ -1,11 +1,13 @@
-"""Watching where a notebook cannot show it: forks, threads, broken rules, copies of a model, a GPU's driver."""
+"""Watching where a notebook cannot show it: forks, threads, kills, full disks, broken rules, a GPU's driver."""
 import copy
 import io
 import itertools
 import json
 import math
+import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -16,9 +18,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from mlinfra.engine.neighbours import busy_neighbour
 from mlinfra.engine.runs import Run
-from mlinfra.engine.sampler import SamplerThread
-from mlinfra.engine.watch import Monitor, watch
+from mlinfra.engine.sampler import Sampler, SamplerThread
+from mlinfra.engine.watch import LoopWatch, Monitor, watch
 from mlinfra.training import fit
 
 QUIET = dict(progress=False, keep_memory=False, device="cpu")
@@ -215,20 +218,67 @@ def test_a_training_that_fails_is_told(tmp_path):
     assert end == dict(how="raised", error="OSError: gone") and len(Run(tmp_path).steps) == 2
 
 
-def test_two_trainings_in_threads(tmp_path):
-    threads = [threading.Thread(target=watched, args=(tmp_path / name,)) for name in "ab"]
+def fitted(folder): fit(linear(), DataLoader(data(96), 16), observers=[Monitor(folder)], **QUIET)
+
+
+@pytest.mark.parametrize("train_in", [watched, fitted])
+def test_two_trainings_in_threads(tmp_path, train_in):
+    threads = [threading.Thread(target=train_in, args=(tmp_path / name,)) for name in "ab"]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
     for name in "ab": assert len(lie_end_to_end(Run(tmp_path / name))) == 6
     assert not [thread for thread in threading.enumerate() if thread.name == "mlinfra-sampler"]
 
 
+@pytest.fixture
+def workers():
+    "How many more workers than before a sampler sees."
+    before = workers_now()
+    return lambda: workers_now() - before
+
+
+def workers_now():
+    sampler = Sampler()
+    try: return sampler.sample().workers or 0
+    finally: sampler.close()
+
+
+def until(condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_workers_of_a_loader_are_seen_and_write_nothing(tmp_path):
-    loader = DataLoader(data(), 16, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
+    loader, before = DataLoader(data(), 16, num_workers=1, multiprocessing_context="fork"), workers_now()
     run = watched(tmp_path, lambda n: time.sleep(0.1), loader, every_seconds=0.02)
     assert len(lie_end_to_end(run)) == 4 and run.steps.samples.sum() == 64 and not run.skipped
-    assert sys.platform != "linux" or run.samples.workers.max() == 1
+    assert sys.platform != "linux" or run.samples.workers.max() == before + 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_worker_is_one_however_it_was_started_and_its_helpers_are_none(workers, method):
+    over = multiprocessing.get_context(method).Event()  # its semaphore has a resource tracker, another process
+    worker = multiprocessing.get_context(method).Process(target=over.wait, args=(120,))
+    worker.start()
+    try: until(lambda: workers() == 1, "the worker is seen")
+    finally:
+        over.set()
+        worker.join()
+    assert workers() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+def test_other_programs_that_a_process_starts_are_no_workers(workers):
+    with busy_neighbour(processes=2, rest_seconds=0):
+        sampler = Sampler()
+        until(lambda: sampler.sample().machine_cores, "the neighbours compute")
+        seen = [sampler.sample() for _ in range(8)]  # it looks for new children every few samples
+        sampler.close()
+        assert workers() == 0 and {sample.workers for sample in seen} == {seen[0].workers}
 
 
 def test_a_sampler_that_fails_ends_alone():
@@ -236,6 +286,164 @@ def test_a_sampler_that_fails_ends_alone():
     thread = SamplerThread(refuse, 0.01)
     thread._thread.join(5)
     assert isinstance(thread.error, OSError) and not thread._thread.is_alive()
+
+
+class Hears:
+    "A rule that keeps what it hears of."
+    def __init__(self): self.findings, self.kinds, self.loaders = [], [], []
+    def on_step(self, record): self.kinds.append("step")
+    def on_event(self, kind, at, data): self.kinds.append(kind)
+    def on_loader(self, loader): self.loaders.append(loader)
+
+
+def test_rules_hear_of_all_that_a_frameworks_loop_tells(tmp_path):
+    rule, loader = Hears(), DataLoader(data(), 16)
+    with LoopWatch(watch(tmp_path, rules=[rule]), told=True) as w:
+        w.begin_epoch(loader)
+        w.batch(16, "forward")
+        w.end_step()
+        w.event("log", logs=dict(lr=0.1))
+        w.end_epoch()
+    run = Run(tmp_path)
+    assert rule.kinds == ["loader", "step", "log", "epoch"] and rule.loaders == [loader]
+    assert run.events("log")[0].data == dict(logs=dict(lr=0.1)) and list(run.epochs.iterations) == [1]
+    assert run.events("loader")[0].data["batch_size"] == 16
+
+
+# ---- what happens to long runs
+
+SCRIPT = """
+import json, sys, time, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+sys.path.insert(0, {tests!r})
+from test_watch import Paused, QUIET, data, fit, linear, Monitor, watch, watched
+"""
+
+
+def scripted(body, *arguments):
+    "A process of its own that runs `body` after the names of this file are there."
+    return [sys.executable, "-c", SCRIPT.format(tests=os.path.dirname(__file__)) + body, *map(str, arguments)]
+
+
+FILLS = """
+import resource, warnings
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, hard))
+    history = fit(linear(), DataLoader(data(1600), 16), observers=[Monitor(sys.argv[1], 3600)], **QUIET)
+print(json.dumps([len(history.steps), history.remarks, [str(each.message) for each in said]]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+def test_a_disk_that_is_full_in_the_middle_does_not_stop_the_training(tmp_path):
+    done = subprocess.run(scripted(FILLS, tmp_path), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    steps, remarks, said = json.loads(done.stdout)
+    assert steps == 100 and remarks == [] and len(said) == 1 and "not recorded from here on" in said[0]
+    run = Run(tmp_path)
+    assert list(run.steps.iteration) == list(range((6_000 - 32) // 120)) and not run.ended and not run.skipped
+
+
+KILLED = """
+def hang(n):
+    if n < 5: return
+    print("in the step", flush=True)
+    time.sleep(60)
+watched(sys.argv[1], hang, Paused(9, 0.0))
+"""
+
+
+def test_a_kill_in_the_middle_of_a_step_loses_that_step_and_a_restart_goes_on_beside_it(tmp_path):
+    process = subprocess.Popen(scripted(KILLED, tmp_path), stdout=subprocess.PIPE, text=True)
+    try: assert process.stdout.readline() == "in the step\n"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    run = Run(tmp_path)
+    assert list(run.steps.iteration) == list(range(5)) and run.killed is True and not run.ended and not run.skipped
+    assert math.isclose(sum(run.shares().values()), 1)
+    again = watched(tmp_path)  # the kernel was restarted, and the cell run again
+    assert again.attempts == 2 and len(lie_end_to_end(again)) == 6 and again.ended
+    assert len(Run(tmp_path, attempt=0).steps) == 5
+
+
+def test_a_wall_clock_that_is_set_back_leaves_the_axis_alone(tmp_path, monkeypatch):
+    wall, wall_ns, behind, started = time.time, time.time_ns, [0], time.time()
+    monkeypatch.setattr(time, "time", lambda: wall() - behind[0])
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() - behind[0] * 10**9)
+    def set_back(n):
+        if n == 2: behind[0] = 3_600
+    run = watched(tmp_path, set_back, every_seconds=0.005, batches=Paused(6, 0.02))
+    steps, ats = lie_end_to_end(run), [event.at for event in run.events()]
+    assert abs(time.time() - started) > 3_000, "the clock was set back"
+    assert len(steps) == 6 and steps.start.is_monotonic_increasing and 0 <= min(ats) and max(ats) < 600
+    assert run.samples["seconds"].min() > 0 and abs(run.started - started) < 600 and run.killed is False
+
+
+def test_a_folder_that_is_being_written_is_refused(tmp_path):
+    model = linear()
+    with watch(tmp_path) as w:
+        train(w, model, torch.optim.SGD(model.parameters(), 0.1), Paused(3, 0.0))
+        with pytest.raises(FileExistsError, match="give this run a folder of its own"): watched(tmp_path)
+        with pytest.warns(UserWarning, match="give this run a folder of its own"):
+            history = fit(linear(), DataLoader(data(), 16), observers=[Monitor(tmp_path)], **QUIET)
+    run = Run(tmp_path)
+    assert len(history.steps) == 4 and len(history.remarks) == 1, "the training goes on, unrecorded"
+    assert run.attempts == 1 and len(run.steps) == 3 and run.ended
+    assert not [thread for thread in threading.enumerate() if thread.name == "mlinfra-sampler"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_training_that_forks_goes_on_and_its_copy_writes_nothing(tmp_path):
+    model, children = linear(), []
+    try:
+        with watch(tmp_path, model, torch.optim.SGD(model.parameters(), 0.1), every_seconds=0.005) as w:
+            def fork(n):
+                if n == 2: children.append(os.fork())
+                if children == [0]: raise InterruptedError  # the copy leaves the loop
+            train(w, model, w._optimizers[0], Paused(6, 0.0), fork)
+    except InterruptedError: os._exit(0)
+    finally:
+        if children == [0]: os._exit(1)
+    until(lambda: os.waitpid(children[0], os.WNOHANG) != (0, 0), "the copy ends")
+    run = Run(tmp_path)
+    assert len(lie_end_to_end(run)) == 6 and [event.data["how"] for event in run.events("end")] == ["finished"]
+
+
+RANKS = """
+import os
+watched(sys.argv[1], lambda n: time.sleep(0.02), Paused(20, 0.01 * int(os.environ["RANK"])))
+"""
+
+
+def test_ranks_of_torchrun_write_and_one_reader_joins_them(tmp_path):
+    (tmp_path / "train.py").write_text(scripted(RANKS)[2])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+               str(tmp_path / "train.py"), str(tmp_path / "run")]
+    with open(tmp_path / "said", "w") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        try:
+            until(lambda: len(list((tmp_path / "run").glob("steps-*.bin"))) == 2 or process.poll() is not None,
+                  "both ranks write", 120)
+            reader, seen = Run(tmp_path / "run"), 0
+            def is_over():
+                nonlocal seen
+                reader.refresh()
+                assert len(reader.steps) >= seen
+                seen = len(reader.steps)
+                return reader.ended
+            until(is_over, "both ranks have ended", 120)
+            assert process.wait(60) == 0, (tmp_path / "said").read_text()
+        finally: process.kill()
+    assert reader.ranks == (0, 1) and reader.world_size == 2 and reader.killed is False
+    for rank in (0, 1): assert list(reader.steps[reader.steps["rank"] == rank].iteration) == list(range(20))
+    waits = reader.steps.groupby("rank").wait.min()
+    assert waits[1] >= 0.01, "its loader sleeps"
 
 
 # ---- the driver of a GPU, without one

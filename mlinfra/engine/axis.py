@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from .runs import Run
 
 # %% auto #0
-__all__ = ['ORDER', 'edges', 'part_seconds', 'step_at', 'sample_mean']
+__all__ = ['ORDER', 'edges', 'edges_and_late', 'seconds_in', 'part_seconds', 'spans_of', 'step_at', 'sample_mean']
 
 # %% ../../nbs/engine/17_axis.ipynb #76e2bb8b
 ORDER = ("between", "evaluation", "opening", "wait", "copy", "forward", "backward", "update", "other")  # on the axis
@@ -27,15 +28,46 @@ def edges(
     lengths[:, 0] = np.maximum(lengths[:, 0] - lengths[:, 1] - lengths[:, 2], 0.0)
     return first[:, None] + np.concatenate([np.zeros((len(lengths), 1)), lengths.cumsum(1)], axis=1)
 
+def edges_and_late(
+    run:Run,
+    rank:int=0,
+) -> np.ndarray:  # (steps + validations) x (parts + 1)
+    "`edges`, and a row for each validation after the last step, of which no step tells."
+    placed, place = edges(run, rank), ORDER.index("evaluation") + 1
+    end = placed[:, -1].max() if len(placed) else 0.0
+    late = [event for event in run.events("evaluation") if event.rank == rank and event.at >= end - 1e-3]
+    spans = [(event.at, event.at + float(event.data.get("seconds", 0.0))) for event in late]
+    rows = [[begin] * place + [end] * (placed.shape[1] - place) for begin, end in spans]
+    return np.concatenate([placed, np.reshape(rows, (-1, placed.shape[1]))])
+
+def seconds_in(
+    placed:np.ndarray,     # by `edges`
+    bins:Sequence[float],  # where they begin, and where the last one ends, in seconds on the run's axis
+) -> dict[str, np.ndarray]:
+    "How long each of `ORDER` took in each bin."
+    if not len(placed): return {part: np.zeros(len(bins) - 1) for part in ORDER}
+    found = {}
+    for place, part in enumerate(ORDER):
+        spans = placed[:, place:place + 2]
+        after = np.cumsum(spans[:, 1] - spans[:, 0])
+        spent = np.column_stack([np.concatenate([[0.0], after[:-1]]), after])  # rises while the part runs
+        found[part] = np.diff(np.interp(bins, np.maximum.accumulate(spans.ravel()), spent.ravel()))
+    return found
+
 def part_seconds(
     placed:np.ndarray,  # by `edges`
     start:float,        # seconds on the run's axis
     end:float,
 ) -> dict[str, float]:
     "How long each of `ORDER` took between `start` and `end`."
-    if not len(placed): return dict.fromkeys(ORDER, 0.0)
-    inside = np.minimum(placed[:, 1:], end) - np.maximum(placed[:, :-1], start)
-    return dict(zip(ORDER, np.maximum(inside, 0.0).sum(0).tolist()))
+    return {part: float(seconds[0]) for part, seconds in seconds_in(placed, (start, end)).items()}
+
+def spans_of(
+    placed:np.ndarray,  # by `edges`
+    part:str,           # of `ORDER`
+) -> np.ndarray:        # steps x 2
+    "Where this part of each step begins and ends."
+    return placed[:, ORDER.index(part):][:, :2]
 
 def step_at(
     placed:np.ndarray,  # by `edges`
@@ -53,6 +85,7 @@ def sample_mean(
     start:float,   # seconds on the run's axis
     end:float,
     rank:int=0,
+    inside:np.ndarray|None=None,  # by `spans_of`: only samples that lie wholly in one of these count; None: all
 ) -> float | None:
     "The mean of what was sampled between `start` and `end`; a sample counts by how much of it lies there."
     samples = run.samples
@@ -61,5 +94,12 @@ def sample_mean(
     at, seconds, value = (samples[name].to_numpy(float) for name in ("at", "seconds", column))
     weight = np.minimum(at, end) - np.maximum(at - seconds, start)
     weight = np.where(np.isnan(value) | np.isnan(weight), 0.0, np.maximum(weight, 0.0))
+    if inside is not None: weight = weight * _lie_in(at - seconds, at, inside)
     total = math.fsum(weight)
     return float(np.nansum(weight * np.nan_to_num(value)) / total) if total > 0 else None
+
+def _lie_in(begin: np.ndarray, end: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    "Whether each stretch lies wholly in one of the spans, which are in order."
+    if not len(spans): return np.zeros(len(begin), bool)
+    row = np.searchsorted(spans[:, 0], begin, side="right") - 1
+    return (row >= 0) & (end <= spans[row, 1])

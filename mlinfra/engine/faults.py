@@ -32,7 +32,7 @@ class Fault:
     by:int                          # the step by which one must, at the last strength, with a look every 5 steps
 
 FAULTS = {
-    "rate": Fault("learning rate", "", (0.1, 0.5, 2, 10), ("ExplodingLoss", "UpdateRatio", "NonFinite"), 10),
+    "rate": Fault("learning rate", "", (0.1, 0.5, 2, 10), ("ExplodingLoss", "UpdateRatio"), 10),
     "pixels": Fault("brightest pixel", "", (1, 10, 50, 255), ("UnnormalisedInputs",), 0),
     "bias": Fault("bias of the second layer", "", (0, -1, -3, -10), ("DeadRelu",), 5),
     "forgotten": Fault("layers that the optimizer was not given", "layers", (0, 1, 2, 3), ("UnchangedWeights",), 0),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from .axis import ORDER, edges, part_seconds, sample_mean
+from .axis import ORDER, edges, edges_and_late, part_seconds, sample_mean
 from .checks import positive_float
 from .runs import Run
 from .widgets import bytes_text, count_text, duration_text
@@ -26,7 +26,7 @@ def end_of(
     run:Run,
 ) -> float:
     "Seconds from the start of the run to what was recorded last."
-    placed = [edges(run, rank) for rank in run.ranks]
+    placed = [edges_and_late(run, rank) for rank in run.ranks]
     last = [steps[:, -1].max() for steps in placed if len(steps)]
     return max([*last, *(event.at for event in run.events())], default=0.0)
 

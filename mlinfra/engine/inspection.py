@@ -132,6 +132,7 @@ class Inspector:
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
         self._unsaved, self._home = [], threading.get_ident()
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
+        self._looks_cost, self._just_looked, self._lateness = 0.0, 0.0, math.inf
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
                        for hook in _HOOKS}
         self._each, self._windows = self._hooks["on_step"], self._hooks["on_window"]
@@ -178,12 +179,14 @@ class Inspector:
         loss, was_finite = record.loss, self._finite
         self._finite = loss - loss == 0
         if record.start >= self._hand_on_at or was_finite and not self._finite: self._hand_on()
-        if probe is not None: looked = probe.step_done(record.iteration)
+        took, self._just_looked = self._just_looked, 0.0
+        if probe is not None: looked = self._look(record.iteration)
         if self._over: self._end_looks()
         if self._unsaved: self._save()
         if not self._windows: return
+        if took: record = record._replace(between=max(record.between - took, 0.0))  # of the last look: nobody's fault
         if not looked and record.count == 1: self._new.append(record)
-        if record.start - self._start > 1.5 * self._usual: self._late += 1
+        if record.start - self._start > self._lateness: self._late += 1
         self._start, self._due = record.start, self._due - 1
         if self._due <= 0 or self._late >= self._wake: self._judge()
 
@@ -195,6 +198,11 @@ class Inspector:
         self._hand_on_at = -math.inf if self.actions else fresh[-1].start + 0.02
         self._tell(self._hooks["on_steps"], fresh)
 
+    def _look(self, step: int) -> bool:
+        begun, looked = time.perf_counter(), self._probe.step_done(step)
+        if looked: self._just_looked = time.perf_counter() - begun
+        return looked
+
     def _judge(self) -> None:
         "Let rules see the last steps."
         start = time.perf_counter()
@@ -202,15 +210,25 @@ class Inspector:
         if len(window): self._tell(self._hooks["on_window"], window)
         self._note_pace(window)
         cost = time.perf_counter() - start
-        self._due = min(max(16, math.ceil(cost / max(4e-6, 0.003 * self._usual))), 2_000) if len(window) else 16
+        self._looks_cost += cost
+        self._just_looked += cost if self.facts.live else 0.0
+        self._due = self._next_look(cost) if len(window) else 16
+
+    def _next_look(self, cost: float) -> int:
+        "In how many steps: as many as there were so far, until that is a second, or what the look may cost."
+        if not 0 < self._usual < math.inf: return 16
+        return max(16, min(self.facts.steps, math.ceil(max(1.0, cost / 0.002) / self._usual)))
 
     def _note_pace(self, window: Window) -> None:
-        "Late steps call for a look at the window: the third one, and then each time that there are half as many more."
+        "Late steps call for a look at the window: each third, and after many looks when there are half as many more."
         if len(window) < 2: return
         paces = np.diff(window["start"])
         self._usual = float(np.median(paces))
-        if self._wake == 3 and not self._late: self._late = int((paces > 1.5 * self._usual).sum())
-        if self._late >= self._wake: self._wake = math.ceil(1.5 * self._late) + 1
+        self._lateness = max(1.5 * self._usual, self._usual + 1e-3)  # what a stall is, to the rule on stalls
+        if self._wake == 3 and not self._late: self._late = int((paces > self._lateness).sum())
+        if self._late < self._wake: return
+        if self._looks_cost <= 0.005 + 0.003 * (window["start"][-1] - window["start"][0]): self._late, self._wake = 0, 3
+        else: self._wake = math.ceil(1.5 * self._late) + 1
 
     def _window(self) -> Window:
         new = Window(self._new).rows
@@ -245,6 +263,7 @@ class Inspector:
         self.facts.model, self.facts.optimizers, self.facts.labels = None, (), None  # nothing of the user's is kept
 
     def _end_looks(self) -> None:
+        for rule in self.rules: getattr(rule, "finish", bool)()
         if self._probe is not None: self._probe.close()
         self._probe = None
 

@@ -280,7 +280,8 @@ class RunWriter:
         "Keep something rare."
         if not self.recording: return
         line = dict(kind=kind, at=round(self.now() if at is None else at, 6), **data)
-        raw = json.dumps(line, default=str, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        words = json.dumps(line, default=str, ensure_ascii=False, separators=(",", ":"))
+        raw = words.encode(errors="backslashreplace") + b"\n"  # a file name need not be Unicode
         with self._lock:
             if not self.recording: return
             self._events_left -= len(raw)
@@ -344,7 +345,9 @@ def _mean(values: list[Any]) -> Any:
 
 def _forget_writers() -> None:
     "In a forked process: the files are the parent's."
-    for writer in _open_writers: writer.recording, writer._files = False, []
+    for writer in _open_writers:
+        writer.recording, writer._files = False, []
+        writer._lock = threading.RLock()  # a thread of the parent may have held it
 
 if hasattr(os, "register_at_fork"): os.register_at_fork(after_in_child=_forget_writers)
 

@@ -43,17 +43,17 @@ class Sample:
     cores:tuple[float, ...]|None=None           # busy share of each core that this process may use
     iowait_share:float|None=None                # of those cores' time: idle while a disk was awaited
     process_cores:float|None=None               # busy with this process
-    workers_cores:float|None=None               # busy with its children, such as a loader's workers
-    workers:int|None=None                       # how many children
+    workers_cores:float|None=None               # busy with processes that it forked or that multiprocessing started
+    workers:int|None=None                       # how many these are: a loader's workers, but no other programs
     container_cores:float|None=None             # busy with the whole container
     throttled_share:float|None=None             # of the time: the container's quota was used up
     memory_bytes:int|None=None                  # of this process, resident
     shared_bytes:int|None=None                  # a part of it: shared memory and files
-    workers_bytes:int|None=None                 # of its children, resident and not shared
+    workers_bytes:int|None=None                 # of the workers, resident and not shared
     free_bytes:int|None=None                    # that machine and container still have
     container_bytes:int|None=None               # in use in the container
     limit_bytes:int|None=None                   # of the container
-    process_read_bytes_per_s:float|None=None    # from disks, of this process and its children
+    process_read_bytes_per_s:float|None=None    # from disks, of this process and its workers
     disk_read_bytes_per_s:float|None=None       # of the machine
     disk_write_bytes_per_s:float|None=None
     received_bytes_per_s:float|None=None        # by the network, without the machine's talk with itself
@@ -265,7 +265,7 @@ class Sampler:
             free_bytes=min(free, default=None), container_bytes=used, limit_bytes=limit)
 
     def _read_children(self) -> dict[int, tuple[float, int, int]]:
-        "pid -> CPU seconds, resident bytes that are not shared, bytes read from disks."
+        "Of the workers: pid -> CPU seconds, resident bytes that are not shared, bytes read from disks."
         if self._looks % 4 == 0: self._find_children()  # listing threads costs more than reading
         self._looks += 1
         found = {}
@@ -278,12 +278,7 @@ class Sampler:
         return found
 
     def _find_children(self) -> None:
-        pids = set()
-        try: threads = os.listdir("/proc/self/task")
-        except OSError: threads = []
-        for thread in threads:
-            try: pids |= set(map(int, Path(f"/proc/self/task/{thread}/children").read_bytes().split()))
-            except OSError: continue  # it has ended
+        pids = _workers()
         for pid in self._children.keys() - pids: self._forget(pid)
         for pid in pids - self._children.keys():
             self._children[pid] = tuple(_Kept(f"/proc/{pid}/{name}") for name in ("stat", "statm", "io"))
@@ -297,6 +292,31 @@ class Sampler:
         for kept in self._files.values(): kept.close()
         self._group.close()
         self._gpus.close()
+
+def _read_now(path: str) -> bytes:
+    try: return Path(path).read_bytes()
+    except OSError: return b""  # it has ended
+
+def _children_of(pid: int | str) -> set[int]:
+    "Of each of its threads."
+    try: threads = os.listdir(f"/proc/{pid}/task")
+    except OSError: return set()
+    return {int(child) for thread in threads for child in _read_now(f"/proc/{pid}/task/{thread}/children").split()}
+
+def _stack(raw: bytes) -> bytes | None:
+    "Of /proc/PID/stat: where the stack begins; None: it has ended."
+    fields = raw.rpartition(b")")[2].split()
+    return fields[25] if len(fields) > 25 and fields[0] not in b"ZX" else None
+
+def _workers() -> set[int]:
+    "Children that were forked or that multiprocessing started."
+    found, own = set(), _stack(_read_now("/proc/self/stat"))
+    for pid in _children_of("self"):
+        stack, command = _stack(_read_now(f"/proc/{pid}/stat")), _read_now(f"/proc/{pid}/cmdline")
+        if stack is None: continue
+        if b"multiprocessing.forkserver" in command and stack != own: found |= _children_of(pid)
+        elif stack == own or b"multiprocessing.spawn" in command: found.add(pid)
+    return found
 
 def _asked() -> tuple[float, int]:
     "CPU seconds and resident bytes of this process, where there is no /proc."

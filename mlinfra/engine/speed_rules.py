@@ -12,15 +12,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.ma  # noqa: F401  (the first median would import it, in the middle of the training)
 import torch
 
 from .findings import Facts, Rule
+from .remedies import candidates
 from .runs import StepRecord
+from .stacks import PlaceShare, StackSamples, core_wait_seconds, stolen_seconds
 
 # %% auto #0
-__all__ = ['SPEED_RULES', 'Window', 'InputBound', 'TransferBound', 'TimeBetweenSteps', 'PeriodicStall', 'StepOutliers',
-           'SlowValidation', 'SlowStart', 'MemoryLeak', 'SimpleStep', 'IdleDevice', 'BatchTooSmall', 'TooFewWorkers',
-           'TooManyWorkers', 'Straggler']
+__all__ = ['SPEED_RULES', 'Window', 'worker_count', 'worker_words', 'InputBound', 'TransferBound', 'TimeBetweenSteps',
+           'PeriodicStall', 'StepOutliers', 'SlowValidation', 'SlowStart', 'MemoryLeak', 'SimpleStep', 'IdleDevice',
+           'BatchTooSmall', 'TooFewWorkers', 'TooManyWorkers', 'Straggler']
 
 # %% ../../nbs/engine/18_speed_rules.ipynb #bf46bb28
 _AT = {name: i for i, name in enumerate(StepRecord._fields)}
@@ -85,10 +88,38 @@ def _sums(values: np.ndarray, size: int) -> np.ndarray:
 
 def _ms(seconds: float) -> str: return f"{1e3 * seconds:.3g} ms"
 
+# %% ../../nbs/engine/18_speed_rules.ipynb #f86e8c7e
+def worker_count(
+    facts:Facts,
+    wait:float,          # seconds of a step in which the trainer waits for the loader
+    loop:float,          # seconds of the step
+    asleep:float=0.0,    # share of the loading that sleeps, for a disk or a network, and needs no core
+) -> int | None:
+    "The number of workers that the doctor would try; None: no other number would gain, or there are none to choose."
+    now = facts.loader.get("num_workers")
+    if not isinstance(now, int) or wait <= 0: return None
+    load, rest = (loop if now else wait) * max(now, 1), max(loop - wait, 1e-9)
+    busy = _median(list(facts.samples), "workers_cores") if now else None
+    if busy is not None: asleep = 1 - min(busy / now, 1.0)
+    m = dict(load=load, asleep=asleep * load, step_cpu=rest, from_host=rest, full=loop, between=0.0)
+    return max((n for n in candidates(m, now, facts.cores) if n > now), default=None)
+
+def worker_words(
+    facts:Facts,
+    workers:int,  # that are advised
+) -> str:
+    "The settings of the loader to type."
+    again = (facts.config.get("epochs") or 1) > 1 and not facts.loader.get("persistent_workers")
+    return f"num_workers={workers}{', persistent_workers=True' if again else ''}"
+
+def _median(samples: Sequence[Any], name: str) -> float | None:
+    values = [getattr(sample, name) for sample in samples if getattr(sample, name) is not None]
+    return float(np.median(values)) if len(values) >= 8 else None
+
 # %% ../../nbs/engine/18_speed_rules.ipynb #51bd0c54
 class _Share(Rule):
     "A part of the loop takes too large a share of the median step."
-    part, least = "wait", 0.3
+    part, least, least_seconds = "wait", 0.3, 0.0
 
     def share(self, window: Window) -> tuple[float, float]:
         "Of the median block of steps, and of all of them. Workers hand over one batch each in turn."
@@ -102,11 +133,11 @@ class _Share(Rule):
     def on_window(self, window: Window) -> None:
         "Judge the steady steps."
         steady = window.steady
-        if len(steady) < 12: return
+        if len(steady) < 8: return
         if self.part != "gap" and not steady.knows(self.part): return self.abstain(f"{self.part} is not measured")
         typical, share = self.share(steady)
-        if typical < self.least: return
         part = steady.gap if self.part == "gap" else steady[self.part]
+        if typical < self.least or np.median(part) < self.least_seconds: return
         self.say(window.last, typical, max(typical, share), float(np.mean(part)), float(np.mean(steady.loop)))
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
@@ -115,25 +146,61 @@ class _Share(Rule):
 
 class InputBound(_Share):
     "The trainer waits for the loader."
+    _stacks: StackSamples|None = None
+
+    def begin(self, facts: Facts) -> None:
+        "Start anew."
+        self.finish()
+        super().begin(facts)
+
+    def on_loader(self, loader: Any) -> None:
+        "Watch the first batches being loaded, where the trainer does it."
+        if self._stacks or not self.facts.live or getattr(loader, "num_workers", None) != 0: return
+        self._stacks = StackSamples()
+
+    def finish(self) -> None:
+        "The run is over."
+        if self._stacks: self._stacks.close()
+        self._stacks = None
+
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
-        self.found(step, f"the trainer waits {_ms(seconds)} of {_ms(loop)} for the loader, {share:.0%} of the time",
-                   self._advice(), cost=share, gain=1 / max(1 - share, 0.02), wait_seconds=seconds, step_seconds=loop)
+        words, asleep, numbers = self._places(seconds)
+        best = worker_count(self.facts, seconds, loop, asleep)
+        advice = f"Try {worker_words(self.facts, best)}" if best else "Make reading, transforms or collate cheaper"
+        if not words: advice += "; mlinfra doctor tells reading, transform and collate apart"
+        self.found(step, f"the trainer waits {_ms(seconds)} of {_ms(loop)} for the loader, {share:.0%} of the time"
+                   f"{words}", advice, cost=share, gain=1 / max(1 - share, 0.02), wait_seconds=seconds,
+                   step_seconds=loop, **numbers)
 
-    def _advice(self) -> str:
-        loader, cores = self.facts.loader, self.facts.cores
-        workers = loader.get("num_workers")
-        tell = "mlinfra doctor tells reading, transform and collate apart"
-        if workers is None: return f"Load batches ahead in a thread, or keep them in memory; {tell}"
-        if workers < cores: return f"Try num_workers={cores}; {tell}"
-        return f"Make reading or transforms cheaper; {tell}"
+    def _places(self, seconds: float) -> tuple[str, float, dict[str, float]]:
+        "In words where the loader is, how much of the time it waits itself, and seconds of each kind of work."
+        seen = self._stacks.shares if self._stacks and self._stacks.looks >= 4 else []
+        if not seen: return "", 0.0, {}
+        numbers, asleep = dict.fromkeys(("read_seconds", "transform_seconds", "collate_seconds"), 0.0), 0.0
+        for row in seen:
+            asleep += row.share * (1 - (1.0 if row.computing is None else row.computing))
+            numbers[f"{_kind(row)}_seconds"] += row.share * seconds
+        how = dict(read="reads or waits", transform="computes", collate="is the collate function")
+        words = [f"{_ms(row.share * seconds)} in {row.place.where or row.place.part}, which {how[_kind(row)]}"
+                 for row in seen[:2] if row.share >= 0.1]
+        return ": " + "; ".join(words), asleep, numbers
+
+def _kind(row: PlaceShare) -> str:
+    "What the loader does there: a data set that sleeps reads, one that computes transforms."
+    if row.place.part == "collate": return "collate"
+    return "read" if row.computing is not None and row.computing < 0.5 else "transform"
 
 class TransferBound(_Share):
-    "Copies to the device take long."
-    part, least = "copy", 0.2
+    "Copies to the device, or what else lies between a batch and the forward pass, take long."
+    part, least, least_seconds = "copy", 0.2, 1e-3  # below that, watching itself is a part of it
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
+        if self.facts.config.get("device", "cpu") == "cpu" and not torch.cuda.is_available():
+            return self.found(step, f"between the batch and the forward pass {_ms(seconds)} of {_ms(loop)} pass",
+                              "Look at what the loop does before it calls the model", cost=share,
+                              gain=1 / max(1 - share, 0.02), copy_seconds=seconds, step_seconds=loop)
         pinned = self.facts.loader.get("pin_memory") or "num_workers" not in self.facts.loader
         first = "Copy while the model computes" if pinned else "Set pin_memory=True in the loader"
         self.found(step, f"copies to the device take {_ms(seconds)} of {_ms(loop)}",
@@ -142,7 +209,7 @@ class TransferBound(_Share):
 
 class TimeBetweenSteps(_Share):
     "Something outside the steps takes time in every step."
-    part, least = "gap", 0.2
+    part, least, least_seconds = "gap", 0.2, 1e-3
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
@@ -162,6 +229,7 @@ def _period(iterations: np.ndarray, seen: np.ndarray) -> tuple[int, np.ndarray] 
         for phase in {int(i) % period for i in iterations}:
             on, grid = iterations[iterations % period == phase], seen[seen % period == phase]
             if len(on) >= 5: grid = grid[(grid >= on[0]) & (grid <= on[-1])]  # it may have begun in the middle
+            if len(seen) - (seen % period == phase).sum() < 0.5 * len(grid): continue  # no others were seen
             whole = len(on) >= max(3, 0.8 * len(grid), (1 if len(on) < 5 else 0.7) * len(iterations))
             if whole and (best is None or len(on) > len(best[1])): best = period, on
     return best
@@ -173,7 +241,7 @@ class PeriodicStall(Rule):
     def on_window(self, window: Window) -> None:
         "Look at each part."
         steady = window.steady
-        if len(steady) < 6 or self.findings: return
+        if len(steady) < 12 or self.findings: return
         for part in self.places: self._judge(window, steady, part)
 
     def _judge(self, window: Window, steady: Window, part: str) -> None:
@@ -185,6 +253,7 @@ class PeriodicStall(Rule):
         found = _period(steady.iteration[where], steady.iteration)
         if found is None or found[0] <= int(self.facts.loader.get("num_workers") or 0): return
         period, on = found
+        if period < 5 and len(on) < 6: return  # so few may be those after a look
         sizes = late[np.isin(steady.iteration, on)]
         usual_phase = on[0] % period in (0, period - 1)  # of a counter that is asked for its remainder
         if len(on) < 4 and not (usual_phase and sizes.max() < 1.5 * sizes.min()): return  # three may be chance
@@ -210,19 +279,51 @@ class StepOutliers(Rule):
     "Single steps take far longer than the others, with no period."
     follows = ("PeriodicStall", "InputBound")
 
+    def begin(self, facts: Facts) -> None:
+        "Start anew."
+        super().begin(facts)
+        self._machine = [(0, _machine_seconds())] if facts.live else []
+
     def on_window(self, window: Window) -> None:
-        "Add up what is beyond three medians."
+        "Add up what is beyond three medians, and by 5 ms."
         steady = window.steady
         if len(steady) < 90: return
         usual = float(np.median(steady.loop))
-        over = np.where(steady.loop > 3 * usual, steady.loop - usual, 0.0)
+        over = np.where(steady.loop > max(3 * usual, usual + 5e-3), steady.loop - usual, 0.0)
         share, count = float(over.sum() / steady.loop.sum()), int((over > 0).sum())
+        self._read_machine(window)
         if count < 5 or share < 0.1 or count > 0.2 * len(steady): return
+        if why := self._is_the_machine(window, float(over.sum())): return self.abstain(why)
         slowest = steady.iteration[int(np.argmax(over))]
         self.found(window.last, f"{count} of {len(steady)} steps take more than three times as long as usual; the "
                    f"slowest is step {slowest}, {_ms(over.max() + usual)}", "Look at what else the machine does at "
                    "these moments: the samples in the run folder tell", cost=share,
                    gain=1 / (1 - share), outliers=count)
+
+    def _read_machine(self, window: Window) -> None:
+        "What the machine has withheld so far, and what it had when the window began."
+        if not self.facts.live: return
+        known = [row for row in self._machine if row[0] <= window.iteration[0]]
+        self._machine = [*known[-1:], *(row for row in self._machine if row[0] > window.iteration[0]),
+                         (window.last, _machine_seconds())]
+
+    def _is_the_machine(self, window: Window, lost: float) -> str:
+        "Why slow steps are not the training's fault, if they are not."
+        ends = [self._machine[at][1] for at in (0, -1)] if self._machine else [None, None]
+        if None not in ends:
+            withheld = ends[1] - ends[0]
+            if withheld > 0.25 * lost: return f"other programs held the cores for {_ms(withheld)} of slow steps"
+        others = [sample.machine_cores - sample.process_cores - (sample.workers_cores or 0.0)
+                  for sample in self.facts.samples if None not in (sample.machine_cores, sample.process_cores)]
+        if None in ends and not others: return "what else the machine did meanwhile is not measured"
+        if others and max(others) > 0.5: return f"other programs kept up to {max(others):.1f} cores busy"
+        return ""
+
+def _machine_seconds() -> float | None:
+    "Seconds for which this process wanted a core and had none, or the host took it away."
+    waited, stolen = core_wait_seconds(), stolen_seconds()
+    return None if waited is None else waited + (stolen or 0.0)
+
 
 # %% ../../nbs/engine/18_speed_rules.ipynb #ac5970bb
 class SlowValidation(Rule):
@@ -237,11 +338,20 @@ class SlowValidation(Rule):
         if kind != "evaluation": return
         seconds = float(data.get("seconds", 0.0))
         self._spent, self._count = self._spent + seconds, self._count + 1
-        share = self._spent / max(at + seconds, 1e-9)
-        if self._count < 2 or share < 0.3: return
-        self.found(self.facts.steps, f"validation has taken {share:.0%} of the time so far, "
-                   f"{self._spent / self._count:.3g} s each time", "Validate less often, on fewer samples, or with "
-                   "larger batches", cost=share, gain=1 / (1 - min(share, 0.98)), seconds=self._spent)
+        self._judge(self.facts.steps, self._spent, self._count, at + seconds)
+
+    def on_window(self, window: Window) -> None:
+        "Add up what the steps know of them: a loop of one's own tells no event."
+        if self._count: return
+        spent, whole = window["evaluation"], float(window["between"].sum() + window["wait"].sum() + window.work.sum())
+        self._judge(window.last, float(spent.sum()), int((spent > 0).sum()), whole)
+
+    def _judge(self, step: int, spent: float, count: int, whole: float) -> None:
+        share = spent / max(whole, 1e-9)
+        if count < 2 or share < 0.3: return
+        self.found(step, f"validation has taken {share:.0%} of the time so far, {spent / count:.3g} s each time",
+                   "Validate less often, on fewer samples, or with larger batches", cost=share,
+                   gain=1 / (1 - min(share, 0.98)), seconds=spent, times=count)
 
 class SlowStart(Rule):
     "Starting takes long: a loader's workers in each epoch, or the first step."
@@ -288,10 +398,10 @@ class _Resident:
         if self.file is not None: os.close(self.file)
 
 def _tensors() -> Counter:
-    "How many tensors of each shape Python knows."
+    "How many tensors of each shape and element size Python knows."
     found: Counter = Counter()
     for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor): found[tuple(thing.shape)] += 1
+        if issubclass(type(thing), torch.Tensor): found[tuple(thing.shape), thing.element_size()] += 1
     return found
 
 class MemoryLeak(Rule):
@@ -301,17 +411,17 @@ class MemoryLeak(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._read, self._next, self._rows, self._before = _Resident(), 12, [], None
+        self._read, self._next, self._rows, self._before = _Resident(), 8, [], None
+        self.every = type(self).every
         self._device = torch.cuda.is_available() and torch.cuda.is_initialized()
 
     def on_step(self, step: Any) -> None:
         "Read the memory in some steps."
         n = step.iteration
-        if n < self._next: return
+        if n < self._next or not self.facts.live: return
         self._next = n + self.every
-        host = self._read() if self.facts.live else None
-        self._rows.append((n, host, torch.cuda.memory_allocated() if self._device else None))
-        if len(self._rows) < 12: return
+        self._rows.append((n, self._read(), torch.cuda.memory_allocated() if self._device else None))
+        if len(self._rows) < 6: return
         self._judge(step, 1, "host memory")
         if self._device: self._judge(step, 2, "GPU memory")
         if len(self._rows) >= self.most: self._rows, self.every = self._rows[::2], 2 * self.every
@@ -324,40 +434,47 @@ class MemoryLeak(Rule):
         if len(self._rows) >= self.most: self._rows = self._rows[::2]
 
     def _judge(self, step: Any, column: int, what: str) -> None:
+        "All rows, or the last nine: at first a process fills what it has freed before."
         if self._rows[-1][column] is None: return
-        steps, memory = (np.array([row[i] for row in self._rows], dtype=float) for i in (0, column))
+        for rows in (self._rows, self._rows[-9:]):
+            steps, memory = (np.array([row[i] for row in rows], dtype=float) for i in (0, column))
+            if self._grows(step, what, steps, memory): return
+
+    def _grows(self, step: Any, what: str, steps: np.ndarray, memory: np.ndarray) -> bool:
         edges = np.linspace(0, len(memory) - 1, 5).astype(int)
-        quarters, grown = np.diff(memory[edges]), memory[-1] - memory[0]
-        rate = grown / max(steps[-1] - steps[0], 1)
-        if grown < 8e6 or quarters.min() < 0.4 * quarters.mean() or rate < 0.05e6: return
-        if self._before is None and self.facts.live: self._before = int(step.iteration), _tensors()
-        if grown >= 32e6 and steps[-1] - steps[0] >= 44: self._say(step, what, rate, grown)
+        quarters, grown = np.diff(memory[edges]), float(memory[-1] - memory[0])
+        rate = float(np.median(quarters / np.maximum(np.diff(steps[edges]), 1)))
+        if grown < 8e6 or quarters.min() < 0.4 * quarters.mean() or rate < 0.05e6: return False
+        if self._before is None and self.facts.live and grown >= 12e6: self._before = int(step.iteration), _tensors()
+        if grown < 32e6 or steps[-1] - steps[0] < 32: return False
+        self._say(step, what, rate, grown)
+        return True
 
     def _say(self, step: Any, what: str, rate: float, grown: float) -> None:
+        if (what, None) in self._said: return
         share = min(1.0, 0.2 + 0.8 * grown / max(float(self.facts.config.get("memory_bytes", 64e9)), grown))
-        self.found(step, f"{what} grows by {rate / 1e6:.2g} MB a step, {grown / 1e6:.0f} MB so far{self._what()}",
+        words, known = self._what(int(step.iteration))
+        self.found(step, f"{what} grows by {rate / 1e6:.2g} MB a step, {grown / 1e6:.0f} MB so far{words}",
                    "Keep losses as numbers, with loss.item(), and look at lists that are appended to; a cache that "
                    "fills stops growing after one epoch", tensor=what, cost=share,
-                   mb_per_step=rate / 1e6, mb=grown / 1e6)
+                   mb_per_step=(known if known > 0.5 * rate else rate) / 1e6, mb=grown / 1e6)
 
-    def _what(self) -> str:
-        "What there is more of than when growth was suspected."
-        if self._before is None: return ""
+    def _what(self, step: int) -> tuple[str, float]:
+        "What there is more of than when growth was suspected, and its bytes a step."
+        if self._before is None: return "", 0.0
         since, before = self._before
         more = (_tensors() - before).most_common(1)
-        if not more or more[0][1] < 4: return ""
-        shape, count = more[0]
-        return f"; since step {since} there are {count} more tensors of shape {shape}"
+        if not more or more[0][1] < 4: return "", 0.0
+        (shape, size), count = more[0]
+        known = count * size * math.prod(shape) / max(step - since, 1)
+        rate = f"{known / 1e6:.2g} MB a step"
+        return f"; since step {since} there are {count} more tensors of shape {shape}, {rate}", known
 
 class SimpleStep:
     "A step of which only the number is known."
     def __init__(self, iteration: int): self.iteration = iteration
 
 # %% ../../nbs/engine/18_speed_rules.ipynb #26d16174
-def _median(samples: Sequence[Any], name: str) -> float | None:
-    values = [getattr(sample, name) for sample in samples if getattr(sample, name) is not None]
-    return float(np.median(values)) if len(values) >= 8 else None
-
 def _gpu_use(samples: Sequence[Any]) -> float | None:
     "The median utilisation of the GPUs."
     values = [gpu.utilisation for sample in samples for gpu in sample.gpus or () if gpu.utilisation is not None]
@@ -392,10 +509,11 @@ class BatchTooSmall(Rule):
     def on_window(self, window: Window) -> None:
         "The share of the update; on a GPU, its utilisation."
         steady = window.steady
-        if len(steady) < 12: return
+        if len(steady) < 8: return
         if not steady.knows("update"): return self.abstain("the update is not measured")
         share = float(np.median(steady["update"] / np.maximum(steady.loop, 1e-12)))
         use, size = _gpu_use(list(self.facts.samples)), self.facts.loader.get("batch_size")
+        if use is None and share < 0.5 and self._is_tiny(steady): return self._say_tiny(window, steady)
         if share < 0.5 and (use is None or use >= 0.5): return
         words = f"the update takes {share:.0%} of a step" if share >= 0.5 else f"the GPU is used {use:.0%} of the time"
         lost = share if share >= 0.5 else 1 - use
@@ -403,19 +521,33 @@ class BatchTooSmall(Rule):
         self.found(window.last, f"{words}, whatever the batch", f"{advice}, with a learning rate to match",
                    cost=lost / 2, gain=1 / (1 - lost / 2), update_share=share)
 
+    def _is_tiny(self, steady: Window) -> bool:
+        "Whether a step calls kernels and computes next to nothing: six operations for a parameter and a sample."
+        parameters = self.facts.config.get("parameters")
+        if not parameters or float(np.median(steady.work)) > 1e-3: return False
+        return float(6 * parameters * np.median(steady["samples"])) < 3e5
+
+    def _say_tiny(self, window: Window, steady: Window) -> None:
+        work, size = float(np.median(steady.work)), self.facts.loader.get("batch_size")
+        advice = f"Try batch_size={2 * size}" if isinstance(size, int) else "Double the batch"
+        self.found(window.last, f"a step of {int(np.median(steady['samples']))} samples takes {_ms(work)}, nearly all "
+                   "of it for calling the operations, whatever the batch", f"{advice}, with a learning rate to match",
+                   cost=0.45, gain=1.8, work_seconds=work)
+
 class TooFewWorkers(Rule):
-    "The trainer waits, and there are cores without a worker."
+    "The trainer waits for workers, and more of them would load faster."
     def on_window(self, window: Window) -> None:
         "Judge the wait."
-        workers, cores = self.facts.loader.get("num_workers"), self.facts.cores
+        workers = self.facts.loader.get("num_workers")
         if workers is None: return self.abstain("the loader has no workers to count")
         steady = window.steady
-        if len(steady) < 12 or not 0 < workers < cores: return
+        if len(steady) < 12 or not workers: return
         wait, loop = (float(values.mean()) for values in (steady["wait"], steady.loop))
-        if wait < 0.3 * loop: return
-        gain = loop / max(loop - wait, (wait + steady.work.mean()) * workers / cores)
-        self.found(window.last, f"{workers} workers cannot keep up, and there are {cores} cores",
-                   f"Try num_workers={cores}", cost=wait / loop, gain=gain, workers=workers)
+        if wait < 0.3 * loop or (best := worker_count(self.facts, wait, loop)) is None: return
+        gain = loop / max(loop - wait, loop * workers / best)
+        self.found(window.last, f"{workers} workers cannot keep up, and {best} would be faster on "
+                   f"{self.facts.cores} cores", f"Try {worker_words(self.facts, best)}", cost=wait / loop, gain=gain,
+                   workers=workers)
 
 class TooManyWorkers(Rule):
     "There are far more workers than cores, and they are idle."
@@ -437,8 +569,8 @@ def _typical(window: Window, name: str) -> float:
 
 class Straggler(Rule):
     "One rank is slower than the others, which wait for it."
-    causes = dict(wait="its loader", copy="copies to its device", forward="its forward pass",
-                  gap="what it does between steps", update="its update")
+    causes = dict(wait="its loader", copy="what it does between batch and forward pass, such as copies",
+                  forward="its forward pass", gap="what it does between steps", update="its update")
 
     def on_window(self, window: Window) -> None:
         "A single rank cannot tell."

@@ -166,7 +166,7 @@ class UpdateRatio(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._large, self._first, self._looks, self._once = 0, None, 0, False
+        self._large, self._first, self._looks, self._once, self._start = 0, None, 0, False, None
 
     def on_look(self, look: Look) -> None:
         "The median over the weight matrices."
@@ -175,18 +175,25 @@ class UpdateRatio(Rule):
         ratio, self._looks = float(np.median(ratios)), self._looks + 1
         self._first = look.step if self._first is None else self._first
         self._once |= ratio > 1e-6
+        rates = {p.lr for p in look.parameters}
+        self._start = self._start or (ratio, rates)
         self._large = self._large + 1 if ratio > 0.3 else 0
         if self._large >= 2:
             self.found(look.step, f"an update changes the weights by {ratio:.0%} of their size",
-                       f"Lower the learning rate: usual are 0.01% to 1%, so try {0.01 / ratio:.1g} times as much",
-                       cost=0.9, ratio=ratio)
+                       self._lower(rates), cost=0.9, ratio=ratio)
         elif not self._once and self._looks >= 3 and look.step - self._first >= 20 and ratio > 0:
             self.found(look.step, f"an update changes the weights by {ratio:.1e} of their size, and it was never more",
                        "Raise the learning rate, or keep the weights in fp32", cost=0.9, ratio=ratio)
 
+    def _lower(self, rates: set[float | None]) -> str:
+        "By how much: as the first look says, before the weights have exploded, if the rate is still the same."
+        words, (ratio, then) = "Lower the learning rate: usual are updates of 0.01% to 1%", self._start
+        if rates != then or not 0.01 < ratio < math.inf: return f"{words}, so divide it by 10 until they are"
+        return f"{words}, and at the first look it was {100 * ratio:.2g}%: try {0.01 / ratio:.1g} times as much"
+
 # %% ../../nbs/engine/18_tensor_rules.ipynb #be89e75b
 class _TwoLooks(Rule):
-    "Fires for the first module that is sick in two looks on end."
+    "Fires for the first module that is sick in two looks in a row."
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
@@ -252,7 +259,7 @@ class AllZero(Rule):
         self._since: dict[str, list[int]] = {}
 
     def on_look(self, look: Look) -> None:
-        "Count looks on end."
+        "Count looks in a row."
         zero = [a.name for a in look.activations if a.role == "output" and a.peak == 0 and a.kind != "Identity"]
         zero += [p.name for p in _matrices(look) if p.grad_peak == 0]
         self._since = {name: [*self._since.get(name, ()), look.step] for name in dict.fromkeys(zero)}

@@ -475,13 +475,13 @@ class LoopWatch(Watch):
         self.leave()
         self._epoch += 1
         self._opened, self._first = self._last, self._iteration
-        self._event("loader", self._last, 0.0, **loader_settings(loader))
+        self._recorder.loader(loader, self._last - self._origin, 0.0)
 
     def end_epoch(self) -> None:
         "It has ended."
         self.leave()
-        at, steps = self._last - self._recorder.writer.origin, self._iteration - self._first
-        self._recorder.writer.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - self._opened)
+        at, steps = self._last - self._origin, self._iteration - self._first
+        self._recorder.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - self._opened)
 
     def begin_step(self) -> None:
         "A step begins with the wait for its batch."
@@ -525,4 +525,4 @@ class LoopWatch(Watch):
 
     def event(self, kind: str, **data: Any) -> None:
         "Keep something rare."
-        self._recorder.writer.event(kind, **data)
+        self._recorder.event(kind, **data)

@@ -22,37 +22,41 @@ if TYPE_CHECKING:
 __all__ = ['EXAMPLE_LOSSES', 'EXAMPLE_FINDING', 'draw_losses', 'Verdicts', 'draw_verdicts', 'debugger_panel']
 
 # %% ../../nbs/views/18_debugger.ipynb #4e7c7549
-_WIDTH, _HEIGHT, _LEFT = 720, 240, 50
+_WIDTH, _HEIGHT, _LEFT = 720, 250, 66
 
 def draw_losses(
     losses:Sequence[float],         # of each step
     findings:Sequence[Finding]=(),  # marked where they were made
 ) -> Svg:
-    "The loss of each step, and what was found when."
+    "The loss of each step, what was found when, and from when on the loss is not a number."
     finite = [math.log10(max(loss, 1e-3)) for loss in losses if math.isfinite(loss)]
     low, high = (min(finite, default=0.0), max(finite, default=1.0))
     high, count = max(high, low + 0.5), max(len(losses) - 1, 1)
     said = "; ".join(f"{finding.rule} at step {finding.step}" for finding in findings)
     drawing = Svg(_WIDTH, _HEIGHT, f"the loss of each step; {said}")
     x = lambda step: _LEFT + (_WIDTH - _LEFT - 20) * step / count
-    y = lambda loss: 60 + (_HEIGHT - 100) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
+    y = lambda loss: 60 + (_HEIGHT - 120) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
     for value in (10 ** low, 10 ** high): drawing.text(0, y(value) + 4, f"{value:.3g}")
     drawing.text(_LEFT, 50, "loss, on a logarithmic scale")
     drawing.text(x(0), _HEIGHT - 10, "step 0")
-    drawing.text(x(count) - 50, _HEIGHT - 10, f"step {count}")
+    drawing.text(x(count), _HEIGHT - 10, f"step {count}", "end")
     for n, (a, b) in enumerate(zip(losses, losses[1:])):
         if math.isfinite(a) and math.isfinite(b): drawing.line(x(n), y(a), x(n + 1), y(b), COLORS["forward"])
-    lost = next((n for n, loss in enumerate(losses) if not math.isfinite(loss)), None)
-    if lost is not None:
-        drawing.line(x(lost), _HEIGHT - 40, x(count), _HEIGHT - 40, COLORS["wait"], "4 2")
-        drawing.text(x(count), _HEIGHT - 46, f"not finite from step {lost} on", "end")
     for i, finding in enumerate(findings[:4]):
         at = x(min(finding.step, count))
-        drawing.line(at, 62 + 16 * i, at, _HEIGHT - 30, COLORS["wait"])
+        drawing.line(at, 62 + 16 * i, at, _HEIGHT - 40, COLORS["wait"])
         words = f"{finding.rule}, step {finding.step}"
         drawing.text(*(at + 4, 74 + 16 * i) if at < _WIDTH - 230 else (at - 6, 74 + 16 * i), words,
                      "start" if at < _WIDTH - 230 else "end")
+    lost = next((n for n, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if lost is not None: _mark_lost(drawing, x(lost), x(count), f"NaN from step {lost} on")
     return drawing
+
+def _mark_lost(drawing: Svg, start: float, end: float, words: str) -> None:
+    "A bar below the steps whose loss is lost: a curve that ends looks like one that went well."
+    drawing.box(min(start, end - 4), _HEIGHT - 38, max(end - start, 4), 8, "currentColor", False, words)
+    if end - start > 130: drawing.text(start + 4, _HEIGHT - 42, words)
+    else: drawing.text(start - 6, _HEIGHT - 30, words, "end")
 
 # %% ../../nbs/views/18_debugger.ipynb #376b8081
 @dataclass(frozen=True)
@@ -62,41 +66,63 @@ class Verdicts:
     expected:tuple[str, ...]        # rules of which one was to speak; none: the training is healthy
     findings:tuple[Finding, ...]
 
-    def kind(self, rule: str) -> str:
-        "What it means that this rule spoke: hit, another or alarm."
-        return "alarm" if not self.expected else "hit" if rule in self.expected else "another"
+    def kind(self, rule: str, is_timed: bool = False) -> str:
+        "What it means that this rule spoke: hit, another, alarm or check. The clock of a shared machine may be right."
+        if rule in self.expected: return "hit"
+        if is_timed: return "check"
+        return "another" if self.expected else "alarm"
 
 _KINDS = dict(hit=("forward", False, "the rule that was to speak"), another=("forward", True, "another one"),
-              alarm=("wait", False, "a false alarm"))
+              alarm=("wait", False, "a false alarm"), check=("wait", True, "about time or memory: to be checked"))
+_LEFT_OF, _WIDE, _TALL, _TOP, _RULED = 225, 25, 24, 178, "#88888855"
 
 def draw_verdicts(
     rows:Sequence[Verdicts],
     rules:Sequence[str],      # names of all that listened
+    numbers:int|None=None,    # so many of them, the first, judge numbers, and the others time and memory; None: all
 ) -> Svg:
     "A row for each training, a column for each rule, and the step at which it spoke first."
-    left, wide, tall, top = 225, 25, 24, 150
-    drawing = Svg(left + wide * len(rules) + 70, top + tall * len(rows) + 40, _as_words(rows))
+    numbers, bottom = len(rules) if numbers is None else numbers, _TOP + _TALL * len(rows)
+    drawing = Svg(_LEFT_OF + _WIDE * len(rules) + 125, bottom + 40, _as_words(rows))
     for n, rule in enumerate(rules):
-        x = left + wide * (n + 0.6)
-        drawing.parts.append(f'<text transform="translate({x:.0f},{top - 8}) rotate(-50)" font-size="11" '
+        x = _LEFT_OF + _WIDE * (n + 0.6)
+        drawing.parts.append(f'<text transform="translate({x:.0f},{_TOP - 8}) rotate(-50)" font-size="11" '
                              f'fill="currentColor">{rule}</text>')
-        drawing.line(left + wide * n, top, left + wide * n, top + tall * len(rows), "#88888855")
-    for n, row in enumerate(rows): _draw_row(drawing, row, list(rules), left, top + tall * n, (wide, tall))
-    for n, (color, hollow, words) in enumerate(_KINDS.values()):
-        drawing.box(left + 190 * n, top + tall * len(rows) + 16, 14, 14, COLORS[color], hollow)
-        drawing.text(left + 190 * n + 20, top + tall * len(rows) + 28, words)
+        drawing.line(_LEFT_OF + _WIDE * n, _TOP, _LEFT_OF + _WIDE * n, bottom, _RULED)
+    if numbers < len(rules): _head_columns(drawing, numbers, len(rules), bottom)
+    for n, row in enumerate(rows): _draw_row(drawing, row, list(rules), _TOP + _TALL * n, numbers)
+    _head_rows(drawing, rows, len(rules))
+    for (color, hollow, words), x in zip(_KINDS.values(), (0, 210, 320, 440)):
+        drawing.box(_LEFT_OF + x, bottom + 16, 14, 14, COLORS[color], hollow)
+        drawing.text(_LEFT_OF + x + 20, bottom + 28, words)
     return drawing
 
-def _draw_row(drawing: Svg, row: Verdicts, rules: list[str], left: float, y: float, cell: tuple[int, int]) -> None:
-    wide, tall = cell
-    drawing.line(0, y, left + wide * len(rules), y, "#88888855")
-    drawing.text(left - 8, y + 16, row.training, "end")
+def _head_columns(drawing: Svg, numbers: int, count: int, bottom: float) -> None:
+    "Two headings, and a line between those that judge numbers and the others."
+    lean = (_TOP - 48) / math.tan(math.radians(50)) - 4  # the line runs between two names
+    for first, last, words in ((0, numbers, "judge numbers"), (numbers, count, "judge time and memory")):
+        start, end = (_LEFT_OF + _WIDE * n + lean for n in (first, last))
+        drawing.text((start + end) / 2, 24, words, "middle")
+        drawing.line(start + 6, 32, end - 6, 32)
+    x = _LEFT_OF + _WIDE * numbers
+    drawing.line(x, bottom, x, _TOP).line(x, _TOP, x - 4, _TOP - 8).line(x - 4, _TOP - 8, x + lean, 40)
+
+def _head_rows(drawing: Svg, rows: Sequence[Verdicts], count: int) -> None:
+    "A heading where sick trainings begin, and where healthy ones do."
+    for n, row in enumerate(rows):
+        if n and bool(row.expected) == bool(rows[n - 1].expected): continue
+        drawing.text(0, _TOP + _TALL * n + 16, "sick:" if row.expected else "healthy:")
+        if n: drawing.line(0, _TOP + _TALL * n, _LEFT_OF + _WIDE * count, _TOP + _TALL * n)
+
+def _draw_row(drawing: Svg, row: Verdicts, rules: list[str], y: float, numbers: int) -> None:
+    drawing.line(_LEFT_OF, y, _LEFT_OF + _WIDE * len(rules), y, _RULED)
+    drawing.text(_LEFT_OF - 8, y + 16, row.training, "end")
     first = {finding.rule: finding.step for finding in reversed(row.findings)}
     for rule, step in first.items():
-        color, hollow, _ = _KINDS[row.kind(rule)]
-        x = left + wide * rules.index(rule)
-        drawing.box(x + 1, y + 2, wide - 2, tall - 4, COLORS[color], hollow, f"{rule} at step {step}")
-        drawing.text(x + wide / 2, y + 16, str(step), "middle", 11, "currentColor" if hollow else "white")
+        color, hollow, _ = _KINDS[row.kind(rule, rules.index(rule) >= numbers)]
+        x = _LEFT_OF + _WIDE * rules.index(rule)
+        drawing.box(x + 1, y + 2, _WIDE - 2, _TALL - 4, COLORS[color], hollow, f"{rule} at step {step}")
+        drawing.text(x + _WIDE / 2, y + 16, str(step), "middle", 11, "currentColor" if hollow else "white")
 
 def _as_words(rows: Sequence[Verdicts]) -> str:
     said = lambda row: ", ".join(f"{f.rule} at step {f.step}" for f in row.findings) or "nothing"

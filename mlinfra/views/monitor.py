@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data import BatchLoader, Images, mnist
-from ..engine.axis import ORDER, edges, step_at
+from ..engine.axis import ORDER, edges, edges_and_late, step_at
 from ..engine.charts import Axis, nice_limit
 from ..engine.checks import positive_float
 from ..engine.glance import end_of, state_text
@@ -33,8 +33,8 @@ from ..monitor import Monitor, Pausing, look, waits_for
 from ..training import fit
 
 # %% auto #0
-__all__ = ['PART_COLORS', 'EXAMPLE_OF', 'FAULTS', 'plot_samples', 'plot_run', 'example_run', 'runs_beside', 'moment_text',
-           'train_with', 'monitor_panel']
+__all__ = ['PART_COLORS', 'EXAMPLE_OF', 'FAULTS', 'plot_samples', 'legend_above', 'plot_intervals', 'plot_run', 'example_run',
+           'runs_beside', 'moment_text', 'train_with', 'monitor_panel']
 
 # %% ../../nbs/views/17_monitor.ipynb #4fccadc2
 if TYPE_CHECKING:
@@ -59,8 +59,34 @@ def plot_samples(
     for n, (start, end) in enumerate(spans):
         ax.axvspan(start - first, end - first, color=COLORS["wait"], alpha=0.2, linewidth=0, label="" if n else words)
     ax.set_ylim(bottom=0)
-    if len(columns) > 1 or spans: ax.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
+    if len(columns) > 1 or spans: legend_above(ax)
     return label(ax, "seconds", "busy cores")
+
+def legend_above(
+    ax:Axes,
+) -> None:
+    "A legend over the picture, where it covers no line."
+    ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=3)
+
+def plot_intervals(
+    seconds:Sequence[float],      # between two looks
+    lowest:np.ndarray,            # intervals x moments at which the first look was: the least busy sample
+    marks:Mapping[str, float],    # words -> seconds, such as the length of a pause; drawn where they can be seen
+    ax:Axes|None=None,            # where to draw
+) -> Axes:
+    "The least busy sample of samplers that look more and less often, between good luck and bad."
+    ax, lowest = axes(ax, height=2.6), np.asarray(lowest)
+    ax.fill_between(seconds, lowest.min(1), lowest.max(1), color=COLORS["forward"], alpha=0.2, linewidth=0,
+                    label="between the luckiest and the unluckiest first look")
+    ax.plot(seconds, lowest.mean(1), color=COLORS["forward"], label="their mean")
+    for n, (words, mark) in enumerate(marks.items()):
+        if mark > max(seconds): continue
+        ax.axvline(mark, color=COLORS["other"], linestyle="--", linewidth=1)
+        ax.annotate(words, (mark, 1), (3, -10 - 12 * (n % 2)), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", fontsize=8)
+    ax.set_ylim(bottom=0)
+    legend_above(ax)
+    return label(ax, "seconds between two looks", "busy cores, least busy sample")
 
 # %% ../../nbs/views/17_monitor.ipynb #c92cb42c
 PART_COLORS = {part: COLORS.get(part, COLORS["other"]) for part in ORDER} | dict(
@@ -69,12 +95,14 @@ _LEFT, _RIGHT, _COLUMNS = 104.0, 12.0, 170
 
 class _Track:
     "One row of the picture: its place, its scale, and the run's time axis."
-    def __init__(self, drawing: Svg, top: float, height: float, words: str, most: float, x: Axis):
-        self.drawing, self.top, self.height, self.most, self.x = drawing, top, height, max(most, 1e-12), x
+    def __init__(self, drawing: Svg, top: float, height: float, words: str, most: float, x: Axis, room: float = 1.0):
+        self.drawing, self.top, self.height, self.x = drawing, top, height, x
+        self.most = max(most, 1e-12) * room
         wide = drawing.width - _LEFT - _RIGHT
         for line, word in enumerate(words.split("\n")): drawing.text(0, top + 12 + 14 * line, word, size=11)
         drawing.line(_LEFT, top + height, _LEFT + wide, top + height, "#88888888")
-        drawing.text(_LEFT - 5, top + 10, f"{self.most:,.4g}", "end", 10)
+        if room > 1: drawing.line(_LEFT, self.y(most), _LEFT + wide, self.y(most), "#88888888", "2 3")
+        drawing.text(_LEFT - 5, max(self.y(most) + 4, top + 10), f"{max(most, 1e-12):,.4g}", "end", 10)
         drawing.text(_LEFT - 5, top + height, "0", "end", 10)
 
     def place(self, at: float) -> float:
@@ -114,10 +142,10 @@ def plot_run(
     "Steps, cores, memory, disk and GPU on one time axis."
     last = end_of(run) if end is None else end
     x = Axis("seconds since the start", start, max(last, start + 1e-3))
-    samples, placed = _samples_between(run, rank, x), edges(run, rank)
+    samples, placed = _samples_between(run, rank, x), edges_and_late(run, rank)
     devices = _devices(run, samples)
     drawing = Svg(860, 168 + 72 * len(devices) + 34, "Steps and devices of a run on one time axis", scale=(x,))
-    _legend(drawing)
+    _legend(drawing, placed)
     _draw_steps(drawing, placed[(placed[:, -1] > x.low) & (placed[:, 0] < x.high)] if len(placed) else placed, x)
     for row, device in enumerate(devices): _draw_device(drawing, 164 + 72 * row, device, samples, x)
     _draw_time(drawing, x, run, rank)
@@ -132,8 +160,10 @@ def _samples_between(run: Run, rank: int, x: Axis) -> pd.DataFrame:
     samples = samples[(samples["rank"] == rank) & samples["seconds"].notna()]
     return samples[(samples["at"] > x.low) & (samples["at"] - samples["seconds"] < x.high)]
 
-def _legend(drawing: Svg) -> None:
-    for place, part in enumerate(ORDER):
+def _legend(drawing: Svg, placed: np.ndarray) -> None:
+    "The parts that ever took a millisecond in this run."
+    longest = np.diff(placed, axis=1).max(0) if len(placed) else np.ones(len(ORDER))
+    for place, part in enumerate(part for part, seconds in zip(ORDER, longest) if seconds >= 1e-3):
         drawing.box(_LEFT + 82 * place, 2, 10, 10, PART_COLORS[part])
         drawing.text(_LEFT + 82 * place + 14, 11, part, size=11)
     drawing.outlines.clear()
@@ -181,7 +211,7 @@ def _devices(run: Run, samples: pd.DataFrame) -> list[tuple[str, list[tuple[str,
 
 def _draw_device(drawing: Svg, top: float, device: tuple[str, list, float], samples: pd.DataFrame, x: Axis) -> None:
     words, lines, most = device
-    track = _Track(drawing, top, 52, words, most, x)
+    track = _Track(drawing, top, 52, words, most, x, room=1.15 if words == "cores" else 1.0)
     if not lines: drawing.text(_LEFT + 8, top + 30, "not measured", size=11, color="#888888")
     for column, what, color, divisor in lines:
         spans = zip(samples["at"] - samples["seconds"], samples["at"], samples[column].astype(float) / divisor)
@@ -189,7 +219,8 @@ def _draw_device(drawing: Svg, top: float, device: tuple[str, list, float], samp
         if what == "all programs": track.boxes([(a, b, 0.0, v) for a, b, v in rows if v == v], "#99999955", what)
         else: track.levels(rows, color, what)
     place = _LEFT + 6
-    for _, what, color, _ in lines if len(lines) > 1 else ():
+    for column, what, color, divisor in lines if len(lines) > 1 else ():
+        if not (samples[column].astype(float) / divisor > 0.01 * most).any(): what += " (about 0)"  # lies on the axis
         drawing.text(place, top - 2, what, size=10, color=color)
         place += 7 * len(what) + 14
 
@@ -274,7 +305,7 @@ class _Screen:
 
     def __init__(self, run: Run, every_seconds: float, example: bool):
         self.run, self.every_seconds, self.example = run, every_seconds, example
-        self.job, self._own, self.redraw = None, threading.local(), lambda: None
+        self.job, self._own, self.redraw, self._turn = None, threading.local(), lambda: None, threading.RLock()
         self._sent: deque[tuple[float, float]] = deque(maxlen=8)  # when the slider was set, and to what
         end = end_of(run)
         self.moment = labelled("FloatSlider", "moment (s)", value=self._first(end), min=0.0, max=_up(end),
@@ -292,8 +323,11 @@ class _Screen:
         worst = steps.loc[steps.wait.idxmax()]
         return round(float(worst.start + worst.wait / 2) / _STEP) * _STEP
 
-    def _chosen(self, _change: Any) -> None:
-        if not getattr(self._own, "moves", False) and not self._is_echo(): self.pause.value = True
+    def _chosen(self, change: Any) -> None:
+        if getattr(self._own, "moves", False) or self._is_echo(): return
+        with self._turn:  # what follows the run may just be moving to its end
+            self.pause.value = True
+            if self.moment.value != change["new"]: self.moment.value = change["new"]
 
     def _is_echo(self) -> bool:
         "Whether the browser only says back what the slider was set to a moment ago; else the reader has moved it."
@@ -301,7 +335,7 @@ class _Screen:
         return any(now - when < 1.5 and abs(value - sent) < _STEP / 2 for when, sent in self._sent)
 
     def _paused(self, change: Any) -> None:
-        self.pause.description = "Follow" if change["new"] else "Pause"
+        with self._turn: self.pause.description = "Follow" if change["new"] else "Pause"
         if not change["new"]: self.to_end()
 
     def show(self, moment: float, window: float) -> tuple[Said, Svg]:
@@ -353,9 +387,15 @@ class _Screen:
                 job.report(0.0)
                 time.sleep(0.05)
             new, over = self.run.refresh(), self.run.ended or bool(self.run.killed)
-            if new and not self.pause.value: self.to_end()
-            elif new: self._move(self.moment.value, max(_up(end_of(self.run)), self.moment.max))
+            with self._turn:
+                if new and not self.pause.value: self.to_end()
+            if new and self.pause.value: self._grow()
             if over: return
+
+    def _grow(self) -> None:
+        "Let the slider reach what is new; the moment is the reader's."
+        self.moment.max = max(_up(end_of(self.run)), self.moment.max)
+        self.redraw()
 
     def stop(self) -> None:
         "No longer follow."

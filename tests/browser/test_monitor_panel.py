@@ -23,8 +23,13 @@ def test_monitor_panel_follows_a_training_and_looks_back(open_cells):
     panel.changed_from(running)  # it goes on by itself
     panel.button("Pause").click()
     panel.press("moment", *["ArrowLeft"] * 10)
-    at = panel.words().split(" s: ")[0]
-    wait_until(lambda: notebook.value("box.screen.run.refresh()") or True, "the kernel answers")
+    def settled():  # a slider tells the kernel of its last place only when the kernel has answered to the ones before
+        chosen = float(notebook.value("box.controls['moment'].value"))
+        return f"At {chosen:.2f} s: " in panel.words() and float(panel.readout("moment")) == chosen
+    wait_until(settled, "the words are those of the moment that was chosen")
+    at, recorded = panel.words().split(" s: ")[0], "len(box.screen.run.steps)"
+    before = int(notebook.value(recorded))
+    wait_until(lambda: int(notebook.value(recorded)) > before, "the run has gone on")
     assert panel.words().split(" s: ")[0] == at, "paused: the moment stays"
     panel.button("Follow").click()
     wait_until(lambda: panel.words().split(" s: ")[0] != at, "it follows again")

@@ -46,13 +46,19 @@ def loader_place(
         frame = frame.f_back
     return None
 
-# %% ../../nbs/engine/18_stacks.ipynb #eadd04f9
+# %% ../../nbs/engine/18_stacks.ipynb #516a62a5
 @dataclass(frozen=True)
 class PlaceShare:
     "A place in the loader, and what it takes."
     place:LoaderPlace
     share:float             # of the looks that found the loader at work
     computing:float|None    # share of the time there in which the trainer computed; None: not measured
+
+def _waited(path: str) -> float:
+    "Seconds that a thread could run and had no core, of its file under /proc."
+    try:
+        with open(path) as file: return int(file.read().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError): return 0.0  # the thread has ended
 
 class StackSamples:
     "Looks at the stack of the thread that makes it, for a short while."
@@ -118,16 +124,11 @@ def _own_clock() -> int | None:
     ask: Any = getattr(time, "pthread_getcpuclockid", None)
     return None if ask is None else ask(threading.get_ident())
 
-# %% ../../nbs/engine/18_stacks.ipynb #30a62003
+# %% ../../nbs/engine/18_stacks.ipynb #2323138c
 def core_wait_seconds() -> float | None:
     "Seconds that this process's threads, and those of its workers, could run and had no core; None: not known."
     try: return sum(_waited(f"/proc/self/task/{thread}/schedstat") for thread in os.listdir("/proc/self/task"))
     except OSError: return None
-
-def _waited(path: str) -> float:
-    try:
-        with open(path) as file: return int(file.read().split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError): return 0.0  # the thread has ended
 
 def stolen_seconds() -> float | None:
     "Seconds that the host of a virtual machine took from its cores, on average; None: not known."

@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from torch.utils.data import IterableDataset
+
 from .engine.axis import edges, part_seconds, sample_mean, spans_of
 from .engine.checks import nonnegative_float, nonnegative_int, positive_int
 from .engine.runs import Run
 from .engine.watch import Monitor, watch
 
+_all_ = ["Monitor", "watch"]  # one import for who records and who reads
+
 # %% auto #0
 __all__ = ['Look', 'look', 'waits_for', 'Monitor', 'watch']
 
-# %% ../nbs/17_monitor.ipynb #4a209536
-_all_ = ["Monitor", "watch"]  # one import for who records and who reads
-
 # %% ../nbs/17_monitor.ipynb #4ce51d47
-class Pausing:
+class Pausing(IterableDataset):
     "Batches, with a pause before every so many: the next file is opened."
     def __init__(self, batches: Any, every: int = 50, seconds: float = 0.4, computes: bool = False):
         self.batches, self.every, self.computes = batches, positive_int("every", every), computes
@@ -82,7 +83,8 @@ def waits_for(
     if part == "opening": return "the loader's workers, which are being started"
     if part == "between": return "code between the steps, such as a log or a checkpoint"
     if ours is None: return "something that no sample has seen"
-    if part == "wait" and ours > 0 and not seen.apart: return "the loader; samples are too long to say whether it works"
+    mixed = not seen.apart and ours > 0  # where even the mixture is 0, nobody of us computed in the wait either
+    if part == "wait" and mixed: return "the loader; samples are too long to say whether it works"
     if part == "wait" and ours < 0.3: return "the loader, which waits itself: for a disk, a network or a lock"
     if part == "wait": return "the loader, which computes"
     if part == "copy": return "the copy to the device"

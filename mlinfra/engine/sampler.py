@@ -59,6 +59,7 @@ class Sample:
     received_bytes_per_s:float|None=None        # by the network, without the machine's talk with itself
     sent_bytes_per_s:float|None=None
     gpus:tuple[GpuSample, ...]|None=None        # None: not measured; empty: there is none
+    at:float|None=None                          # when it was read, by `time.perf_counter`
 
 # %% ../../nbs/engine/17_sampler.ipynb #22cd58ea
 class _Kept:
@@ -225,7 +226,7 @@ class Sampler:
         self._gpus, self._group = _Gpus(), _Group(root)
         self.remarks = [self._gpus.reason] if self._gpus.reason else []
         self._files = {name: _Kept(f"/proc/{name}") for name in (
-            "stat", "self/stat", "self/statm", "self/io", "diskstats", "self/net/dev", "meminfo")}
+            "self/stat", "stat", "self/statm", "self/io", "diskstats", "self/net/dev", "meminfo")}
         self._disks = frozenset(path.name for path in Path("/sys/block").glob("*")
                                 if not path.name.startswith(("loop", "ram", "zram", "dm-", "md")))
         self._own = ({str(core) for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else None)
@@ -237,16 +238,17 @@ class Sampler:
         now, then = self._read(), self._before
         self._before = now
         seconds = None if then is None else now["at"] - then["at"]
-        return Sample(seconds=seconds, gpus=self._gpus.sample(), **self._levels(now),
+        return Sample(seconds=seconds, at=now["at"], gpus=self._gpus.sample(), **self._levels(now),
                       **(_rates(then, now, seconds, self._own) if seconds else {}))
 
     def _read(self) -> dict[str, Any]:
-        "All counters now."
+        "All counters now; the process's own first, since after each reading the thread may wait 5 ms for the GIL."
+        at = time.perf_counter()
         raw = {name: kept.read() for name, kept in self._files.items()}
         children, io = self._read_children(), _words(raw["self/io"]).get("read_bytes")
         read = {self.pid: io} | {pid: child[2] for pid, child in children.items()}
         return dict(
-            at=time.perf_counter(), cores=_core_ticks(raw["stat"]), process=_process(raw["self/stat"]) or _asked(),
+            at=at, cores=_core_ticks(raw["stat"]), process=_process(raw["self/stat"]) or _asked(),
             shared=raw["self/statm"], meminfo=raw["meminfo"], children=children, read=None if io is None else read,
             disks=_disk_bytes(raw["diskstats"], self._disks), network=_network_bytes(raw["self/net/dev"]),
             group=self._group.cpu_seconds(), throttled=self._group.throttled_seconds(),
@@ -391,8 +393,8 @@ def _give_way() -> None:
 def sample_row(
     sample:Sample,
 ) -> dict[str, Any]:
-    "The sample as words and numbers, rounded to what it can tell."
-    return _rounded(asdict(sample))
+    "The sample as words and numbers, rounded to what it can tell; when it was read is told apart from it."
+    return _rounded({name: value for name, value in asdict(sample).items() if name != "at"})
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float): return float(f"{value:.5g}")

@@ -70,7 +70,8 @@ class _Recorder:
         if self._on_step: self._tell(self._on_step, record)
 
     def _sample(self, sample: Sample) -> None:
-        self.writer.sample(sample_row(sample))
+        read = None if sample.at is None else max(sample.at - self.writer.origin, 0.0)
+        self.writer.sample(sample_row(sample), read)  # delivering may take as long as the GIL is held
         if self._on_sample: self._tell(self._on_sample, sample)
 
     def _tell(self, hooks: list[tuple[Any, Callable]], *news: Any) -> None:

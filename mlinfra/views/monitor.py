@@ -27,14 +27,14 @@ from ..engine.glance import end_of, state_text
 from ..engine.neighbours import busy_neighbour
 from ..engine.runs import Run, RunWriter, StepRecord
 from ..engine.widgets import (COLORS, Job, RunButton, Said, Stopped, Svg, axes, choose, count_text, duration_text,
-                                    label, labelled, panel, slider, widgets_library)
+                                    figure, label, labelled, panel, slider, widgets_library)
 from ..models import GluonCNN
 from ..monitor import Monitor, Pausing, look, waits_for
 from ..training import fit
 
 # %% auto #0
 __all__ = ['PART_COLORS', 'EXAMPLE_OF', 'FAULTS', 'plot_samples', 'legend_above', 'plot_intervals', 'plot_run', 'example_run',
-           'runs_beside', 'moment_text', 'train_with', 'monitor_panel']
+           'plot_cured', 'runs_beside', 'moment_text', 'train_with', 'monitor_panel']
 
 # %% ../../nbs/views/17_monitor.ipynb #4fccadc2
 if TYPE_CHECKING:
@@ -51,9 +51,10 @@ def plot_samples(
     ax:Axes|None=None,                             # where to draw
 ) -> Axes:
     "Busy cores over time: a level for each sample, as long as the time that it covers."
-    ax, first = axes(ax, height=2.4), float((samples["end"] - samples["seconds"]).iloc[0])
+    ax, begin = axes(ax, height=2.4), samples["end"] - samples["seconds"]
+    first = float(begin.min())
     for column, color in zip(columns, (COLORS["forward"], COLORS["read"], COLORS["other"])):
-        times = np.column_stack([samples["end"] - samples["seconds"], samples["end"]]).ravel() - first
+        times = np.column_stack([begin, samples["end"]]).ravel() - first
         ax.plot(times, np.repeat(samples[column].to_numpy(), 2), color=color, label=column.replace("_", " "))
     spans = list(spans)
     for n, (start, end) in enumerate(spans):
@@ -79,12 +80,12 @@ def plot_intervals(
     ax.fill_between(seconds, lowest.min(1), lowest.max(1), color=COLORS["forward"], alpha=0.2, linewidth=0,
                     label="between the luckiest and the unluckiest first look")
     ax.plot(seconds, lowest.mean(1), color=COLORS["forward"], label="their mean")
-    for n, (words, mark) in enumerate(marks.items()):
+    for words, mark in marks.items():
         if mark > max(seconds): continue
         ax.axvline(mark, color=COLORS["other"], linestyle="--", linewidth=1)
-        ax.annotate(words, (mark, 1), (3, -10 - 12 * (n % 2)), xycoords=("data", "axes fraction"),
-                    textcoords="offset points", fontsize=8)
-    ax.set_ylim(bottom=0)
+        ax.annotate(words, (mark, 1), (-2, -3), xycoords=("data", "axes fraction"), textcoords="offset points",
+                    fontsize=8, rotation=90, ha="right", va="top")
+    ax.set_ylim(0, 1.4 * max(lowest.max(), 1e-3))
     legend_above(ax)
     return label(ax, "seconds between two looks", "busy cores, least busy sample")
 
@@ -259,6 +260,27 @@ def example_run() -> Run:
     for path in (folder / "example").iterdir(): path.unlink()
     (folder / "example").rmdir(), folder.rmdir()
     return run
+
+# %% ../../nbs/views/17_monitor.ipynb #2f619f51
+def plot_cured(
+    runs:Mapping[str, Run],  # words -> a run, from the first to the last attempt
+) -> Axes:                   # of the last one
+    "Busy cores of each run on one time axis, its longer waits, and when it ended."
+    shown, rows = figure(7.0, 0.5 + 1.25 * len(runs), len(runs), sharex=True, sharey=True, squeeze=False)
+    for (words, run), ax in zip(runs.items(), rows[:, 0]):
+        samples, steps = run.samples[run.samples["seconds"].notna()], run.steps
+        own = samples["process_cores"].astype(float) + samples["workers_cores"].astype(float).fillna(0.0)
+        times = np.column_stack([samples["at"] - samples["seconds"], samples["at"]]).ravel()
+        ax.plot(times, np.repeat(own.to_numpy(), 2), color=COLORS["forward"])
+        for step in steps[steps["wait"] > 0.05].itertuples():
+            ax.axvspan(step.start, step.start + step.wait, color=COLORS["wait"], alpha=0.2, linewidth=0)
+        end = float((steps["start"] + steps["seconds"]).max())
+        ax.axvline(end, color=COLORS["other"], linestyle="--", linewidth=1)
+        label(ax, title=f"{words}: {steps['wait'].sum():.2f} s waiting, last step ends at {end:.2f} s")
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("seconds since the start of the run (shaded: the training waits)")
+    shown.supylabel("busy cores", fontsize=10)
+    return ax
 
 # %% ../../nbs/views/17_monitor.ipynb #3d02291d
 def runs_beside(

@@ -37,7 +37,7 @@ class StepModel:
     evaluation:float=0.0  # a step's share of the validations
     opening:float=0.0     # a step's share of starting the loader
     pauses:float=0.0      # a step's share of waits so long that no batches loaded ahead would cover them
-    batches:float=0       # in an epoch, whose first batch nobody has loaded ahead; 0: not known
+    firsts:float=0.0      # share of the batches that come first in an epoch: nobody has loaded them ahead
     fixed:float=0.0       # of `compute`: what does not grow with the batch
     copy:float=0.0        # of `compute`: to the device
     batch_size:int=0      # samples; 0: not known
@@ -46,6 +46,11 @@ class StepModel:
     def apart(self) -> float:
         "A step's share of what happens while nothing is loaded ahead."
         return self.evaluation + self.opening + self.pauses
+
+    @property
+    def beside(self) -> float:
+        "With workers: what a step takes besides the longer of loading and computing."
+        return self.apart + self.firsts * self.load
 
     @property
     def now(self) -> float:
@@ -58,8 +63,7 @@ class StepModel:
     ) -> float:            # seconds
         "A step with so many workers."
         if not workers: return self.load + self.compute + self.apart
-        first = self.load / self.batches if self.batches else 0.0
-        return max(max(self.load / workers, self.compute) + self.apart + first, self.cpu / self.cores)
+        return max(max(self.load / workers, self.compute) + self.beside, self.cpu / self.cores)
 
     def best_workers(self) -> int:
         "The fewest that come within a tenth of the best."
@@ -74,7 +78,7 @@ class StepModel:
         f = batch_size / self.batch_size
         grown = {name: f * getattr(self, name) for name in ("load", "cpu", "evaluation", "opening", "pauses", "copy")}
         compute = self.fixed + f * (self.compute - self.fixed)
-        return replace(self, compute=compute, batches=self.batches / f, batch_size=batch_size, **grown)
+        return replace(self, compute=compute, firsts=self.firsts * f, batch_size=batch_size, **grown)
 
     def with_loading(
         self,
@@ -93,12 +97,12 @@ def step_model(
     try: step = pace(run).seconds_per_step
     except ValueError: return None
     workers, parts = loader.get("num_workers"), step_parts(run)
-    workers, batches = workers if isinstance(workers, int) else None, loader.get("batches") or 0
+    workers, firsts = workers if isinstance(workers, int) else None, _firsts(run)
     pauses = 0.0 if workers else _pauses(run)
     wait, apart = parts["wait"] - pauses, parts["evaluation"] + parts["opening"] + pauses
     return StepModel(
-        _load(wait, step - apart, workers, batches), max(step - wait - apart, 0.0), _busy_cores(run) * step, workers,
-        run.machine.get("cores") or 1, parts["evaluation"], parts["opening"], pauses, batches,
+        _load(wait, step - apart, workers, firsts), max(step - wait - apart, 0.0), _busy_cores(run) * step, workers,
+        run.machine.get("cores") or 1, parts["evaluation"], parts["opening"], pauses, firsts,
         parts["update"] + parts["between"] + _fixed_work(run), parts["copy"], _batch_size(run))
 
 def _own(run: Run) -> np.ndarray:
@@ -112,10 +116,15 @@ def _pauses(run: Run) -> float:
     usual = 3 * np.median(waits)
     return float(np.maximum(waits - usual, 0).mean()) if usual > 0 else float(waits.mean())
 
-def _load(wait: float, step: float, workers: int | None, batches: int) -> float:
+def _firsts(run: Run) -> float:
+    "First batches of an epoch among those of the steps without the first, which took the first one of all."
+    epochs, steps = run.records(run.ranks[0])["epoch"], int(_own(run)["count"].sum())
+    return (int(epochs.max()) - int(epochs.min())) / (steps * (run.config.get("accumulation") or 1))
+
+def _load(wait: float, step: float, workers: int | None, firsts: float) -> float:
     "Seconds that one process takes to load a batch; where nobody waits for workers, no more is known than the wait."
     if not workers or wait <= 0.05 * step: return wait
-    return step / (1 / workers + (1 / batches if batches else 0.0))
+    return step / (1 / workers + firsts)
 
 def _batch_size(run: Run) -> int:
     "Samples in the usual step of the first rank."
@@ -260,8 +269,7 @@ def _more_workers(run: Run, model: StepModel) -> Remedy | None:
 
 def _bound(model: StepModel, workers: int) -> str:
     "What a step with so many workers waits for; of what is within a twentieth of the longest, all."
-    beside = model.apart + (model.load / model.batches if model.batches else 0.0)
-    found = {"loading": model.load / workers + beside, "computing": model.compute + beside,
+    found = {"loading": model.load / workers + model.beside, "computing": model.compute + model.beside,
              "the cores": model.cpu / model.cores}
     near = [name for name, seconds in found.items() if seconds >= 0.95 * max(found.values())]
     return " and ".join([", ".join(near[:-1]), near[-1]] if len(near) > 1 else near)

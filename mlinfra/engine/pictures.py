@@ -137,7 +137,7 @@ def _draw_row(drawing: Svg, samples: Any, row: tuple, top: float, scale: float, 
     known = [(name, color) for name, color in columns if name in samples and samples[name].notna().sum() > 1]
     if unit == "cores" or len(known) > 1: known = [k for k in known if samples[k[0]].max() > 0] or known[:1]
     highest = max(float(samples[name].max()) for name, _ in known)
-    highest = max(highest, cores or 1.0) if unit == "cores" else 1.0 if unit == "share" else max(highest, 1.0)
+    highest = max(highest, cores or 1.0) if unit == "cores" else 1.0 if unit == "share" else _above(highest)
     drawing.text(0, top + _LINE / 2, words)
     for y in (top, top + _LINE / 2, top + _LINE): drawing.line(_LEFT, y, drawing.width - _RIGHT, y, "#88888866")
     middle = dict(cores=f"{highest / 2:g}", share="50%").get(unit, "")
@@ -161,6 +161,12 @@ def thinned(
     for stretch in np.array_split(np.arange(len(points)), most // 2):
         kept |= {int(stretch[points[stretch, 1].argmin()]), int(stretch[points[stretch, 1].argmax()])}
     return points[sorted(kept)]
+
+def _above(value: float) -> float:
+    "A round number of bytes with room above the value: a power of two, or three quarters of one."
+    least = max(1.1 * value, 1.0)
+    power = 2.0 ** math.ceil(math.log2(least))
+    return 0.75 * power if least <= 0.75 * power else power
 
 def _top(value: float, unit: str) -> str:
     if unit == "cores": return f"{value:g} cores"

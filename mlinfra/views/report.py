@@ -40,13 +40,14 @@ def plot_parts(
 
 def plot_repeats(
     found:Comparison,
-    ax:Axes|None=None,  # where to draw
+    ax:Axes|None=None,                          # where to draw
+    names:tuple[str, str]=("before", "after"),  # of the rows
 ) -> Axes:
     "Milliseconds a sample of each run, in two rows."
     ax = axes(ax, height=1.6)
     for row, seconds in enumerate((found.before, found.after)):
         ax.plot([1e3 * one for one in seconds], [row] * len(seconds), "o", ms=7, alpha=0.6, color=COLORS["forward"])
-    ax.set(yticks=(0, 1), yticklabels=("a", "b"), ylim=(1.5, -0.5))
+    ax.set(yticks=(0, 1), yticklabels=names, ylim=(1.5, -0.5))
     ax.set_xlim(0, 1.1e3 * max(*found.before, *found.after))
     return label(ax, "milliseconds a sample")
 

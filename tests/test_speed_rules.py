@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from clocked import clocked
 from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, memory, mlp, run_ours
 
 from mlinfra.debugger import Debugger
@@ -28,6 +29,7 @@ def close(figure, truth): return abs(figure - truth) <= 0.1 * truth
 
 
 @pytest.mark.parametrize("name", ALONE)
+@clocked
 def test_a_fault_is_named_with_its_place_and_milliseconds_in_time(name, tmp_path):
     case = FAULTS[name]
     findings, ledger, starts = run_ours(case, tmp_path, rules())
@@ -55,6 +57,7 @@ def apart(name, folder, world_size=1):
     return Run(folder / "run")
 
 
+@clocked
 def test_a_leak_is_named_with_megabytes_and_what_grows(tmp_path):
     "In a process of its own: one that has freed much fills that first."
     (found,) = [event.data for event in apart("leak", tmp_path).findings]
@@ -63,6 +66,7 @@ def test_a_leak_is_named_with_megabytes_and_what_grows(tmp_path):
     assert "tensors of shape (250000,)" in found["message"]
 
 
+@clocked
 def test_the_time_of_a_tiny_step(tmp_path):
     findings, _, _ = run_ours(FAULTS["tiny model"], tmp_path, rules())
     (found,) = [f for f in findings if f.rule == "BatchTooSmall"]
@@ -70,6 +74,7 @@ def test_the_time_of_a_tiny_step(tmp_path):
     assert close(found.numbers["work_seconds"], (steps.seconds - steps.wait)[2:found.step + 1].median())
 
 
+@clocked
 def test_the_second_of_two_faults_has_its_own_place_and_milliseconds(tmp_path):
     findings, ledger, _ = run_ours(FAULTS["two faults at once"], tmp_path, rules())
     (stall,) = [f for f in findings if f.rule == "PeriodicStall"]
@@ -78,6 +83,7 @@ def test_the_second_of_two_faults_has_its_own_place_and_milliseconds(tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name, case in FAULTS.items() if case.ranks > 1])
+@clocked
 def test_a_straggler_is_named_with_its_cause_and_milliseconds(name, tmp_path):
     case, found = FAULTS[name], examine(apart(name, tmp_path, 2), rules()).findings
     (finding,) = [f for f in found if f.rule == "Straggler"]
@@ -87,6 +93,7 @@ def test_a_straggler_is_named_with_its_cause_and_milliseconds(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", HEALTHY)
+@clocked
 def test_a_healthy_run_raises_no_alarm(name, tmp_path):
     case = CASES[name]
     findings = [] if case.ranks > 1 else run_ours(case, tmp_path, rules())[0]
@@ -94,6 +101,7 @@ def test_a_healthy_run_raises_no_alarm(name, tmp_path):
     assert not (findings or examine(run, rules()).findings), [str(f) for f in findings]
 
 
+@clocked
 def test_a_slow_validation_of_fit_is_named_as_such_and_not_the_loader():
     def slow_accuracy(outputs, targets):
         time.sleep(0.1)

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from ..debugger import Debugger, Finding
+from ..debugger import Debugger, Finding, Rule, default_rules
 from ..engine.faults import FAULTS, make_patient
 from ..engine.widgets import COLORS, Job, RunButton, Said, Svg, choose, panel, slider
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import ipywidgets
 
 # %% auto #0
-__all__ = ['EXAMPLE_LOSSES', 'EXAMPLE_FINDING', 'draw_losses', 'Verdicts', 'draw_verdicts', 'debugger_panel']
+__all__ = ['EXAMPLE_LOSSES', 'EXAMPLE_FINDING', 'draw_losses', 'Verdicts', 'draw_verdicts', 'RuleList', 'debugger_panel']
 
 # %% ../../nbs/views/18_debugger.ipynb #4e7c7549
 _WIDTH, _HEIGHT, _LEFT = 720, 250, 66
@@ -128,6 +129,16 @@ def _as_words(rows: Sequence[Verdicts]) -> str:
     said = lambda row: ", ".join(f"{f.rule} at step {f.step}" for f in row.findings) or "nothing"
     return "; ".join(f"{row.training}: {said(row)}" for row in rows)
 
+
+# %% ../../nbs/views/18_debugger.ipynb #5b1c7a11
+@dataclass(frozen=True)
+class RuleList:
+    "A line for each rule, folded."
+    rules:Sequence[Rule]
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li><code>{rule.name}</code>: {escape(type(rule).__doc__ or '')}</li>" for rule in self.rules)
+        return f"<details><summary>All {len(self.rules)} rules, a line for each</summary><ul>{lines}</ul></details>"
 
 # %% ../../nbs/views/18_debugger.ipynb #ec83f3fa
 _RULES = ("nothing", *dict.fromkeys(rule for fault in FAULTS.values() for rule in fault.rules))

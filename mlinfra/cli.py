@@ -42,6 +42,12 @@ def _rate(text: str) -> float:
     try: return positive_float("it", float(text))
     except ValueError: raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}") from None
 
+def _share(text: str) -> float:
+    "A share such as 5% or 0.05."
+    from mlinfra.engine.checks import fraction
+    try: return fraction("it", float(text[:-1]) / 100 if text.endswith("%") else float(text))
+    except ValueError: raise argparse.ArgumentTypeError(f"must be a share such as 5% or 0.05, got {text!r}") from None
+
 # %% ../nbs/98_cli.ipynb #08ebc1a2
 def _train(args: argparse.Namespace) -> int:
     "Train a model on MNIST and print its epochs."
@@ -210,6 +216,56 @@ def _model(name: str) -> tuple[Any, Any, Any]:
     loads = hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list))
     return model, next(iter(sample)) if loads else sample, (options or {}).get("step")
 
+# %% ../nbs/98_cli.ipynb #77498574
+def _watch(args: argparse.Namespace) -> int:
+    "Show a run until it ends: its pace, where its time goes and what the machine does."
+    import time
+    from mlinfra.engine.glance import glance
+    from mlinfra.engine.runs import Run
+    run, clear = Run(args.folder), "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+    try:
+        while True:
+            print(clear + glance(run, args.window), flush=True)
+            if args.once or run.ended or run.killed: return 0
+            time.sleep(args.every)
+            run.refresh()
+    except KeyboardInterrupt: return 0  # the way to leave
+
+def _watch_options(watch: argparse.ArgumentParser) -> None:
+    add = watch.add_argument
+    add("folder", metavar="RUN", help="the run's folder")
+    add("--once", action="store_true", help="show it once, and end")
+    add("--every", type=_rate, default=1.0, metavar="SECONDS", help="between two looks")
+    add("--window", type=_rate, default=10.0, metavar="SECONDS", help="over which is averaged")
+
+# %% ../nbs/98_cli.ipynb #d0a86de8
+def _report(args: argparse.Namespace) -> int:
+    "Write a page on a recorded run, and print its three sentences."
+    from pathlib import Path
+    from mlinfra.engine.page import make_report
+    from mlinfra.engine.runs import Run
+    run = Run(args.folder, args.attempt)
+    path = Path(args.to) if args.to else run.folder / "report.html"
+    report = make_report(run, path.parent)
+    report.write(path)
+    print(*report["summary"].blocks, str(path), sep="\n")
+    return 0
+
+def _compare(args: argparse.Namespace) -> int:
+    """Whether the runs in B are slower than those in A. Give each side at least three runs that took turns: a, b, a, b,
+    a, b. Exit status 0: B is not slower; 1: it is; 2: the command or a folder is wrong; 3: the runs cannot tell."""
+    from mlinfra.engine.compare import compare_runs
+    b = args.b or args.a[1:]
+    if not args.b and len(args.a) != 2:
+        raise ValueError(f"give A and B, or A ... --with B ...: got {len(args.a)} without --with")
+    try: found = compare_runs(args.a if args.b else args.a[:1], b, args.fail_if_slower)
+    except (ValueError, OSError): raise  # told in a line, exit status 2
+    except Exception:
+        traceback.print_exc()  # Python would end with 1, which means "slower"
+        return 2
+    print(found)
+    return found.exit_code
+
 # %% ../nbs/98_cli.ipynb #a8d0f602
 _PRECISIONS = "fp32", "tf32", "bf16", "fp16"  # as in engine.autocast, which would import PyTorch
 
@@ -231,6 +287,9 @@ def parser() -> argparse.ArgumentParser:
     _sweep_options(command("sweep", _sweep, "sweep DataLoader workers", common))
     _doctor_options(command("doctor", _doctor, "find what holds your own training back"))
     _memory_options(command("memory", _memory, "say what a training step takes before it runs"))
+    _watch_options(command("watch", _watch, "watch a run from a terminal"))
+    _report_options(command("report", _report, "write a page on a recorded run"))
+    _compare_options(command("compare", _compare, "say whether a run is slower than another"))
     return main
 
 def _common_options(common: argparse.ArgumentParser) -> None:
@@ -289,6 +348,22 @@ def _memory_options(memory: argparse.ArgumentParser) -> None:
     add("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")
     add("--world-size", type=_count, default=1, metavar="N", help="ranks")
     add("--gb", type=_rate, default=None, help="memory of the device in 10^9 bytes; by default this device's")
+
+def _report_options(report: argparse.ArgumentParser) -> None:
+    add = report.add_argument
+    add("folder", metavar="RUN", help="a run folder: of a run that ended, goes on, or was killed")
+    add("--to", default=None, metavar="FILE",
+        help="a file that ends in .html, .md or .json; by default report.html in the run folder")
+    add("--attempt", type=int, default=None, metavar="N", help="of several in the folder, from 0; by default the last")
+
+def _compare_options(compare: argparse.ArgumentParser) -> None:
+    add = compare.add_argument
+    add("a", nargs="+", metavar="A",
+        help="what was before, and then B: each a run folder with its attempts, or a folder of run folders")
+    add("--with", dest="b", nargs="+", metavar="B", default=None, help="what is now, if A names several folders")
+    add("--fail-if-slower", type=_share, default=0.05, metavar="SHARE",
+        help="by how much B may be slower, such as 5%% or 0.05; exit status 0: it is not, 1: it is, 3: cannot tell, "
+             "2: the command is wrong")
 
 # %% ../nbs/98_cli.ipynb #a8d0f603
 def main(

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from mlinfra import __version__, cli
+from mlinfra.engine.runs import RunWriter, StepRecord
 from mlinfra.engine.snapshot import load_run
 
 MLINFRA = Path(sys.executable).with_name("mlinfra")
@@ -33,7 +34,8 @@ def here(capsys, tmp_path, monkeypatch):
     return run_here
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["sweep"], ["doctor"], ["memory"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in (
+    "train", "sweep", "doctor", "memory", "watch", "report", "compare"))])
 def test_help(command):
     done = run(*command, "--help")
     assert done.returncode == 0 and "usage: mlinfra" in done.stdout
@@ -219,3 +221,39 @@ def test_what_cannot_be_resumed_is_refused_in_a_sentence(args, says, here):
     Path("other.pt").write_text("not ours")
     done = here("train", "--limit", "64", *args)
     assert done.returncode == 2 and says in done.err and "Traceback" not in done.err
+
+
+def step(n): return StepRecord(n, 0, 1, 64, 0.5, float(n), 0.25, 0.0, 0.0, 0.25, 0.0, 0.25, 0.25, 0.0, 0.0)
+
+
+def test_watch_shows_a_run_that_goes_on_and_one_that_is_over(here, tmp_path):
+    with RunWriter(tmp_path / "run", rank=0, world_size=1) as writer:
+        for n in range(8): writer.step(step(n))
+        live = here("watch", "run", "--once")
+        writer.event("finding", message="the loader stalls")
+    assert live.returncode == 0 and "run: running, " in live.out and "step 8, epoch 0, loss 0.5, 1 s a step" in live.out
+    assert re.search(r"wait +2\d% #{10}\n", live.out) and "\x1b" not in live.out
+    over = here("watch", "run", "--every", "0.01")
+    assert over.returncode == 0 and "run: finished, " in over.out and "! the loader stalls" in over.out
+
+
+def test_watch_follows_until_the_run_ends(here, tmp_path, monkeypatch):
+    writer, looks = RunWriter(tmp_path / "run", rank=0, world_size=1), []
+
+    def later(seconds):
+        looks.append(seconds)
+        writer.step(step(len(looks)))
+        if len(looks) == 3: writer.end()
+    monkeypatch.setattr("time.sleep", later)
+    done = here("watch", "run", "--every", "0.25")
+    assert done.returncode == 0 and looks == [0.25] * 3 and done.out.count("run: running") == 3
+    assert "no step yet" in done.out and "step 4, " in done.out
+
+
+def test_watch_is_left_by_an_interrupt_and_names_what_is_no_run(here, tmp_path, monkeypatch):
+    def interrupted(_seconds): raise KeyboardInterrupt
+    monkeypatch.setattr("time.sleep", interrupted)
+    with RunWriter(tmp_path / "run", rank=0, world_size=1): assert here("watch", "run").returncode == 0
+    missing = here("watch", "nowhere", "--once")
+    assert missing.returncode == 2 and "there is no run in this folder" in missing.err
+    assert here("watch", "run", "--every", "0").returncode == 2

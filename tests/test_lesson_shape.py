@@ -11,7 +11,7 @@ from mlinfra.engine.progress import LESSONS as CONTENTS
 NBS = Path(__file__).resolve().parent.parent / "nbs"
 LESSONS = sorted(path.stem for path in NBS.glob("[0-9][0-9]_*.ipynb") if path.stem[:2] not in ("98", "99"))
 REWRITTEN = ["01_arithmetic", "02_data", "03_models", "04_training", "05_inference", "06_workers", "07_storage",
-             "08_doctor"]
+             "08_doctor", "17_monitor", "18_debugger", "19_report"]
 
 
 def cells_of(name): return json.loads((NBS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -46,6 +46,8 @@ def problems(cells):
         if only_imports(cell) and not is_hidden(cell) and source(cell).strip(): yield f"imports in the open: {start!r}"
         if start.startswith("#| exercise\n") and not is_hidden(cell): yield f"a check in the open: {start!r}"
         if start.startswith("#| exercise-stub") and is_hidden(cell): yield f"a stub is hidden: {start!r}"
+        if re.search(r"(^plot_\w+\(.*\)|\.figure)$", source(cell).strip().split("\n")[-1]) and not shows_figures(cell):
+            yield f"a picture was not drawn: {start!r}"
     opened = [cell for cell in cells if is_open_code(cell)]
     if not any(map(shows_figures, opened[:10])): yield "no result within ten open code cells"
     if "predict(" not in "".join(map(source, opened)): yield "no guess"
@@ -89,8 +91,10 @@ def test_a_lesson_exports_little(name):
 def test_a_lesson_out_of_shape_is_noticed():
     cells = cells_of("08_doctor")
     imports = dict(cell_type="code", source="import os", metadata={}, outputs=[])
-    found = "; ".join(problems([*cells[1:], *cells[:1], imports] + [imports] * 90))
-    for words in ("not 50 to 95", "no question", "no minutes", "does not lead on", "imports in the open"):
+    picture = dict(imports, source="plot_samples(seen).figure")
+    found = "; ".join(problems([*cells[1:], *cells[:1], picture, imports] + [imports] * 90))
+    for words in ("a picture was not drawn: 'plot_samples", "not 50 to 95", "no question", "no minutes",
+                  "does not lead on", "imports in the open"):
         assert words in found
 
 

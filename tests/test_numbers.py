@@ -114,22 +114,25 @@ def targets():
 
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
-Advice BatchPlan BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch Estimate Event
-Exponents Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line LoadTrial LoopCount Machine
-MemoryCost MessageCount MicroBatchCost Offload Partition PipelineRun ProcessMemory Question RankError RankPart
-RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample Scores Shard ShardTrialResult ShardedRun Span
-StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace Verification WorkerCurve
+Activation Advice BatchPlan Birth BlockEvent CableSteps Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
+Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
+LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
+PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
+Scores
+Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
+Verification WorkerCurve Bar Waterfall Pace Comparison Verified StepModel Remedy
 """.split())
 
 ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-ablation batch_search batches chains collectives.Group cores crops.random_box layer_costs loaders out_of_memory passes
-patients pipeline_pass pipeline_runs queue.ServiceTime.seconds rank_passes rank_steps rawcache.RawCache.load
-reads.block_starts reads.read_block remedies resident sample_batches server.RequestQueue server.rows_of shards.Shard
-shards.mixed shards.read_shard stages store sweeps.SweepTask tensor_checks tensor_costs.LayerWork threads timeline
-tracker zero
+ablation axis batch_search batches callbacks chains collectives.Group cores crops.random_box faults findings inspection
+layer_costs loaders looks out_of_memory passes patients pipeline_pass pipeline_runs queue.ServiceTime.seconds
+rank_passes rank_steps rawcache.RawCache.load reads.block_starts reads.read_block remedies resident sample_batches
+server.RequestQueue server.rows_of shards.Shard shards.mixed shards.read_shard speed_rules stages store
+sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker waterfall.began
+waterfall.last_sign zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -203,12 +206,18 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.watch.Watch.loss.value", ANY, "any loss"),
     ("engine.watch.LoopWatch.*", ANY, "told by a framework's loop"),
+    ("monitor.Pausing.seconds", "zero", "no pause"),
+    ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
+    ("monitor.look.*", "zero", "from the start; nothing seen"),
     ("engine.watch.Monitor.on_between.*", ANY, "told by fit"),
     ("engine.watch.FitSteps.*", ANY, "told by fit"),
+    ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
-    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars")),
+    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars", "pictures")),
+    ("*.fail_if_slower", "zero", "any slowdown is too much"),
+    ("engine.trace.TraceSteps.first", "zero", "the first step"),
     ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
     ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),
@@ -429,7 +438,7 @@ FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, STARTS) for name in """
         arithmetic.run_pipeline.* engine.network.lay_cables.* engine.ranks.run_ranks.* engine.sweeps.measure_workers.*
-        workers.sweep_workers.*
+        workers.sweep_workers.* engine.stacks.StackSamples.*
     """.split()),
     *((name, LONG) for name in """
         data_parallel.measure_compute.* engine.allocator.memory_cost.* engine.costs.measure_costs.*
@@ -444,7 +453,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.tensor_costs.TensorParallelCost.* engine.tensor_costs.fit_device.* engine.tensor_timing.block_seconds.*
         engine.transformer.*.kv_heads models.ResNet.in_channels pipeline.least_limit.* sharding.*.shard_size
         storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip engine.overlap.watch_epoch.*
-        engine.worker_curve.fit_curve.cores
+        engine.worker_curve.fit_curve.cores engine.compare.run_in_turn.repeats report.verify.repeats
+        engine.tables.slowest_steps.count engine.waterfall.waterfall.rank
     """.split()),
 ]
 

@@ -28,6 +28,7 @@ class Lesson:
     exercises:int   # that check themselves
 
 _ONE, _TWO, _THREE, _FOUR = "I One device", "II Feeding it", "III Numbers in memory", "IV Many devices"
+_FIVE = "V Watching and running"
 LESSONS = {  # in the order of reading
     "01": Lesson(_ONE, "Arithmetic", 50, 5, 4), "02": Lesson(_ONE, "Data", 60, 5, 4),
     "03": Lesson(_ONE, "Models", 50, 6, 4), "04": Lesson(_ONE, "Training", 50, 5, 4),
@@ -36,7 +37,8 @@ LESSONS = {  # in the order of reading
     "09": Lesson(_THREE, "Precision", 60, 5, 3), "10": Lesson(_THREE, "Memory", 60, 3, 3),
     "11": Lesson(_FOUR, "Data parallel", 75, 2, 3), "12": Lesson(_FOUR, "Sharding", 60, 2, 3),
     "13": Lesson(_FOUR, "Pipeline", 70, 2, 3), "14": Lesson(_FOUR, "Tensor parallel", 60, 2, 3),
-    "15": Lesson(_FOUR, "Planner", 60, 2, 3),
+    "15": Lesson(_FOUR, "Planner", 60, 2, 3), "17": Lesson(_FIVE, "Monitor", 50, 4, 4),
+    "18": Lesson(_FIVE, "Debugger", 45, 5, 4), "19": Lesson(_FIVE, "Report", 45, 5, 4),
 }
 
 @dataclass(frozen=True)

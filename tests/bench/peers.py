@@ -70,8 +70,17 @@ BENCH = Environment(
 MXNET = Environment(
     ROOT / ".venv-mxnet", ("mxnet==1.9.1", "numpy<1.24", "requests"), ("mxnet",), ("mxnet", "numpy"), False
 )
+WATCHERS = Environment(
+    ROOT / ".venv-watchers",
+    ("traceml-ai==0.5.0", "gpuprof==0.7.1"),
+    ("traceml-ai", "gpuprof"),
+    ("torch", "traceml_ai", "gpuprof"),
+    True,
+)
 PEERS = {
     "lightning": BENCH,
     "keras_tf": BENCH,
     "mxnet, not hybridized": MXNET,
+    "TraceML": WATCHERS,
+    "gpuprof": WATCHERS,
 }  # contender -> where it runs; the others run in ours

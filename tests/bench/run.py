@@ -18,7 +18,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import advice
 import browser
+import by_tool
 import decode
 import footprint
 import formats
@@ -256,6 +258,36 @@ def browser_marks(results: dict[str, Any]) -> list[Mark]:
             for panel, row in results["browser"].items() if row["kind"] in limits]
 
 
+def watching_marks(results: dict[str, Any]) -> list[Mark]:
+    table, ours = results["watching"], "watch, speed rules"
+    found = [Mark("microseconds that watch and speed rules add to a 0.1 ms step",
+                  table[f"0.1 ms step, {ours}"]["median_added_us"], 20)]
+    for name in ("2 ms step, 1 module", "2 ms step, 101 modules"):
+        found.append(Mark(f"the same, of a {name}", table[f"{name}, {ours}"]["median_ratio"] - 1, 0.005))
+    everything = table["2 ms step, 101 modules, watch, all rules"]
+    found.append(Mark("watch and all rules, of the mean 2 ms step of 101 modules", everything["mean_ratio"] - 1, 0.03))
+    found.append(Mark("other processes", table[f"0.1 ms step, {ours}"]["other_processes"], 0))
+    rows = results["faults, ours"].values()
+    wrong = sum(row.get(part) is False for row in rows for part in ("verdict", "place", "milliseconds"))
+    return [*found, Mark("verdicts, places and milliseconds of faults that are wrong or missing", wrong, 0),
+            Mark("false alarms in healthy runs", sum(row.get("alarms", 0) for row in rows), 0)]
+
+
+def watching_text(figures: dict[str, Any]) -> str:
+    "Costs as a table, cases in lines."
+    return by_tool.table(figures) if "slow read" in figures else table_of(figures)
+
+
+def advice_marks(results: dict[str, Any]) -> list[Mark]:
+    found = [Mark(f"error of the predicted gain, {name}", abs(row["error"]), 0.15)
+             for name, row in results["gains"].items()]
+    pages = results["page"]
+    growth = pages["100000 steps"]["seconds"] / pages["10000 steps"]["seconds"]
+    size = pages["100000 steps"]["bytes"] / pages["1000 steps"]["bytes"]
+    return [*found, Mark("page on 100,000 steps / on 10,000, seconds", growth, 15),
+            Mark("page on 100,000 steps / on 1,000, bytes", size, 1.5)]
+
+
 def gpu_marks(results: dict[str, Any]) -> list[Mark]:
     ratio = results["gpu"]["fit_cuda_graph"]["naive_ratio"]
     return [Mark("naive loop / fit with CUDA graphs, wall", ratio, 20, least=True)]
@@ -282,6 +314,10 @@ STAGES = {stage.name: stage for stage in (
     Stage("memory", {"memory": footprint.memory}, memory_marks),
     Stage("allreduce", {"allreduce": parallel.allreduce}),
     Stage("ddp", {"ddp": parallel.ddp}, ddp_marks),
+    Stage("watching", {"watching": by_tool.costs, "faults, ours": by_tool.faults_of_ours,
+                       "faults, TraceML": by_tool.faults_of_traceml, "faults, gpuprof": by_tool.faults_of_gpuprof},
+          watching_marks, watching_text),
+    Stage("gains", {"gains": advice.gains, "page": advice.page}, advice_marks),
     Stage("browser", {"browser": browser.browser}, browser_marks),
     Stage("gpu", {"gpu": gpu.gpu}, gpu_marks, with_gpu=True),
     Stage("resnet50", {"resnet50": formats.resnet50}, resnet50_marks, with_gpu=True),

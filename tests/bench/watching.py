@@ -1,6 +1,7 @@
 """What watching a run costs: steps with and without it, in turn, in this process.
 
     python tests/bench/watching.py [ROUNDS] [STEPS]
+    python tests/bench/watching.py rules
 """
 import sys
 import tempfile
@@ -12,7 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from mlinfra.debugger import Debugger
 from mlinfra.engine.measure import median
+from mlinfra.engine.speed_rules import SPEED_RULES
 from mlinfra.engine.watch import Monitor, watch
 from mlinfra.training import fit
 
@@ -74,7 +77,31 @@ def watching(rounds: int = 7, steps: int = 1_000) -> dict[str, dict[str, float]]
     return found
 
 
+def debugging(rounds: int = 5, seconds: float = 4.0) -> dict[str, dict[str, float]]:
+    "Microseconds a step that rules add: medians for those on speed, means over a long run for those on tensors."
+    found = {}
+    with tempfile.TemporaryDirectory() as home:
+        fresh = lambda: Path(tempfile.mkdtemp(dir=home))
+        speed = lambda: [Monitor(fresh(), rules=[Debugger([rule() for rule in SPEED_RULES])])]
+        for layers in (1, 101):
+            pace = median(by_fit(layers, 200))
+            for name, observers in dict(speed=speed, all=lambda: [Debugger()]).items():
+                count, figure = (500, median) if name == "speed" else (max(200, int(seconds / pace)), mean)
+                pairs = [(1e6 * figure(by_fit(layers, count)), 1e6 * figure(by_fit(layers, count, *observers())))
+                         for _ in range(rounds)]
+                added = [after - before for before, after in pairs]
+                found[f"{name} rules, {layers} modules"] = dict(
+                    bare=median(a for a, _ in pairs), watched=median(b for _, b in pairs), added=median(added),
+                    low=min(added), high=max(added))
+    return found
+
+
+def mean(values: list[float]) -> float: return sum(values) / len(values)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name, row in watching(*map(int, sys.argv[1:3])).items():
+    only_rules = "rules" in sys.argv
+    rows = debugging() if only_rules else watching(*map(int, sys.argv[1:3]))
+    for name, row in rows.items():
         print(f"{name:24}", *(f"{key} {value:8.1f} us" for key, value in row.items()), flush=True)

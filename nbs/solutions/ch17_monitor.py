@@ -1,0 +1,30 @@
+"""Worked solutions of lesson 17."""
+import numpy as np
+
+
+def mean_between(samples, start, stop):
+    total = weights = 0.0
+    for end, seconds, value in samples:
+        overlap = max(min(end, stop) - max(end - seconds, start), 0.0)
+        total += overlap * value
+        weights += overlap
+    return total / weights if weights else None
+
+
+def rhythm(starts, waits):
+    waits = np.asarray(waits)
+    pauses = np.flatnonzero(waits > max(10 * np.median(waits), np.median(waits) + 0.01))
+    if len(pauses) < 3: return None
+    return int(np.median(np.diff(pauses))), float(np.median(waits[pauses]))
+
+
+def leak(steps, memory):
+    first = len(steps) // 3
+    return float(np.polyfit(steps[first:], memory[first:], 1)[0])
+
+
+def cure(part, own, workers, everybody, cores):
+    if part == "wait":
+        if own + workers < 0.5: return "faster storage"
+        return "more workers" if cores - everybody > 0.5 else "cheaper transform"
+    return "another machine" if everybody - own - workers >= 1 else "leave it"

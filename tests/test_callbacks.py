@@ -1,0 +1,143 @@
+"""The callbacks in the real frameworks; skipped where these are not installed."""
+import math
+import time
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from mlinfra.engine import callbacks
+from mlinfra.engine.runs import PARTS, Run
+
+WAIT, EVALUATION = 0.02, 0.015  # seconds of a batch
+
+
+class Slow(Dataset):
+    "Samples of which one in eight comes late."
+    def __init__(self, samples, seconds): self.samples, self.seconds = samples, seconds
+    def __len__(self): return self.samples
+
+    def __getitem__(self, i):
+        if i % 8 == 0: time.sleep(self.seconds)
+        return dict(x=torch.full((4,), float(i)), labels=i % 2)
+
+
+class Model(nn.Module):
+    "As Hugging Face's Trainer wants it."
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x, labels):
+        loss = nn.functional.cross_entropy(self.layer(x), labels)
+        return dict(loss=loss, logits=self.layer(x))
+
+
+def holds(run, steps, evaluations):
+    "What is true of every run here."
+    frame = run.steps
+    assert list(frame.iteration) == list(range(steps)) and run.killed is False and run.ended
+    assert (frame[["forward", "backward", "update"]] > 0).all(axis=None) and (frame.other == 0).all()
+    assert (frame.groupby("epoch").wait.sum() >= 5 * WAIT).all() and (frame.samples == 8).all()
+    ends = (frame.start + frame.seconds).to_numpy()[:-1] + frame.between.to_numpy()[1:]
+    assert abs(ends - frame.start.to_numpy()[1:]).max() < 1e-6
+    seconds, wall = run.seconds(), run.events("end")[0].at
+    assert seconds["evaluation"] >= evaluations * EVALUATION
+    assert math.isclose(sum(seconds[part] for part in PARTS), wall, abs_tol=0.1)
+    assert (run.table("evaluation").seconds >= 2 * EVALUATION).all() and len(run.table("evaluation")) == evaluations / 2
+    assert run.config["loop"] in ("lightning", "transformers")
+    return frame
+
+
+@pytest.fixture
+def lightning():
+    module = pytest.importorskip("lightning.pytorch", reason="needs lightning: pip install mlinfra[callbacks]")
+    warnings.filterwarnings("ignore", module="lightning")
+    return module
+
+
+def lit(lightning, fails=False):
+    class Lit(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = Model()
+
+        def training_step(self, batch, batch_idx):
+            if fails and batch_idx == 2: raise ArithmeticError("so it is")
+            return self.net(**batch)["loss"]
+
+        def validation_step(self, batch, batch_idx): self.net(**batch)
+        def configure_optimizers(self): return torch.optim.SGD(self.parameters(), 0.01)
+    return Lit()
+
+
+def trainer(lightning, folder, callback, **how):
+    quiet = dict(logger=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu")
+    return lightning.Trainer(callbacks=[callback], default_root_dir=folder, enable_checkpointing=False, **quiet, **how)
+
+
+def loaders(): return DataLoader(Slow(40, WAIT), 8), DataLoader(Slow(16, EVALUATION), 8)
+
+
+def test_lightning(lightning, tmp_path):
+    watch, seen = callbacks.LightningWatch(tmp_path / "run", config=dict(name="mine")), []
+
+    class Other(lightning.Callback):
+        def on_train_batch_end(self, trainer, *_): seen.append(type(trainer.profiler).__name__)
+
+    runner = trainer(lightning, tmp_path, watch, max_epochs=2, num_sanity_val_steps=1)
+    runner.callbacks.append(Other())
+    profiler = runner.profiler
+    runner.fit(lit(lightning), *loaders())
+    run = Run(tmp_path / "run")
+    frame = holds(run, 10, 4)
+    assert (frame.wait >= WAIT).all() and run.config["name"] == "mine"
+    assert frame.loss.notna().all() and list(run.epochs.iterations) == [5, 5]
+    assert runner.profiler is profiler and seen, "the tap is taken off"
+
+
+def test_lightning_counts_a_checkpoint_as_between(lightning, tmp_path):
+    class SlowSave(lightning.Callback):
+        def on_train_batch_end(self, *_): time.sleep(0.05)
+
+    runner = trainer(lightning, tmp_path, callbacks.LightningWatch(tmp_path / "run"), max_epochs=1)
+    runner.callbacks.append(SlowSave())
+    runner.fit(lit(lightning), *loaders())
+    frame = Run(tmp_path / "run").steps
+    assert (frame.between[1:] >= 0.05).all() and (frame.wait < WAIT + 0.05).all()
+
+
+def test_lightning_that_raises_ends_its_run(lightning, tmp_path):
+    watch = callbacks.LightningWatch(tmp_path / "run")
+    runner = trainer(lightning, tmp_path, watch, max_epochs=1)
+    with pytest.raises(ArithmeticError): runner.fit(lit(lightning, fails=True), *loaders())
+    end = Run(tmp_path / "run").events("end")[0].data
+    assert end["how"] == "raised" and "so it is" in end["error"] and len(Run(tmp_path / "run").steps) == 2
+
+
+def test_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="needs transformers: pip install mlinfra[callbacks]")
+    pytest.importorskip("accelerate", reason="needs accelerate: pip install mlinfra[callbacks]")
+    how = dict(output_dir=tmp_path / "out", per_device_train_batch_size=8, per_device_eval_batch_size=8, use_cpu=True,
+               num_train_epochs=2, eval_strategy="epoch", logging_steps=2, save_steps=4, report_to="none",
+               disable_tqdm=True)
+    watch = callbacks.TransformersWatch(tmp_path / "run")
+    runner = transformers.Trainer(
+        Model(), transformers.TrainingArguments(**how), callbacks=[watch],
+        train_dataset=Slow(40, WAIT), eval_dataset=Slow(16, EVALUATION))
+    model = runner.model
+    runner.train()
+    run = Run(tmp_path / "run")
+    holds(run, 10, 4)
+    assert len(run.events("log")) >= 5 and list(run.epochs.iterations) == [5, 5] and run.config["model"] == "Model"
+    assert not model._forward_hooks and not model._forward_pre_hooks
+    runner.evaluate()  # outside of the training: nobody listens
+    assert watch.findings == []
+
+
+def test_nonsense_is_refused_before_the_training(tmp_path):
+    for kind, package in ((callbacks.LightningWatch, "lightning"), (callbacks.TransformersWatch, "transformers")):
+        pytest.importorskip(package, reason=f"needs {package}: pip install mlinfra[callbacks]")
+        with pytest.raises(ValueError, match="every_seconds"): kind(tmp_path, every_seconds=0)

@@ -1,0 +1,113 @@
+"""Rules on speed: each is shown real trainings with a known fault, and must name place and milliseconds by the
+training's own clock; and healthy ones, in which it must find nothing."""
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import pytest
+from clocked import clocked
+from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, memory, mlp, run_ours
+
+from mlinfra.debugger import Debugger
+from mlinfra.engine.inspection import examine
+from mlinfra.engine.runs import Run
+from mlinfra.engine.speed_rules import SPEED_RULES
+from mlinfra.training import fit
+
+HERE = Path(__file__).parent
+ALONE = {name: case for name, case in FAULTS.items() if case.ranks == 1 and name != "leak"}
+
+
+def rules(): return [rule() for rule in SPEED_RULES]
+
+
+def close(figure, truth): return abs(figure - truth) <= 0.1 * truth
+
+
+@pytest.mark.parametrize("name", ALONE)
+@clocked
+def test_a_fault_is_named_with_its_place_and_milliseconds_in_time(name, tmp_path):
+    case = FAULTS[name]
+    findings, ledger, starts = run_ours(case, tmp_path, rules())
+    said = {f.rule: f for f in findings}
+    others = [f for f in findings if f.rule not in case.rules]
+    assert said.keys() >= set(case.rules) and not others, [str(f) for f in findings]
+    if not case.rules: return
+    first = said[case.rules[0]]
+    assert any(case.words in f.message for f in findings) and first.step <= case.by and first.advice, str(first)
+    if not case.number: return
+    spent = ledger.spent[case.place]
+    injected = {"wait_seconds": lambda: sum(spent[2:first.step + 1]) / (first.step - 1),
+                "stall_seconds": lambda: median(spent[:first.numbers.get("period") and (first.step + 1) // PERIOD]),
+                "seconds": lambda: sum(spent[:int(first.numbers.get("times", 0))])}[case.number]()
+    assert close(first.numbers[case.number], injected), (first, injected)
+    if case.number == "stall_seconds": assert first.numbers["period"] == PERIOD
+
+
+def apart(name, folder, world_size=1):
+    "Run a case in processes of their own."
+    env = os.environ | dict(WORLD_SIZE=str(world_size), PYTHONPATH=os.pathsep.join([str(HERE.parent), str(HERE)]))
+    command = [sys.executable, str(HERE / "speed_cases.py"), name, str(folder)]
+    started = [subprocess.Popen(command, env=env | dict(RANK=str(rank))) for rank in range(world_size)]
+    assert [process.wait(120) for process in started] == [0] * world_size
+    return Run(folder / "run")
+
+
+@clocked
+def test_a_leak_is_named_with_megabytes_and_what_grows(tmp_path):
+    "In a process of its own: one that has freed much fills that first."
+    (found,) = [event.data for event in apart("leak", tmp_path).findings]
+    assert found["rule"] == "MemoryLeak" and found["step"] <= FAULTS["leak"].by
+    assert close(found["numbers"]["mb_per_step"], LEAK_BYTES / 1e6), found
+    assert "tensors of shape (250000,)" in found["message"]
+
+
+@clocked
+def test_the_time_of_a_tiny_step(tmp_path):
+    findings, _, _ = run_ours(FAULTS["tiny model"], tmp_path, rules())
+    (found,) = [f for f in findings if f.rule == "BatchTooSmall"]
+    steps = Run(tmp_path / "run").steps
+    assert close(found.numbers["work_seconds"], (steps.seconds - steps.wait)[2:found.step + 1].median())
+
+
+@clocked
+def test_the_second_of_two_faults_has_its_own_place_and_milliseconds(tmp_path):
+    findings, ledger, _ = run_ours(FAULTS["two faults at once"], tmp_path, rules())
+    (stall,) = [f for f in findings if f.rule == "PeriodicStall"]
+    assert "between two steps" in stall.message and stall.numbers["period"] == PERIOD
+    assert close(stall.numbers["stall_seconds"], median(ledger.spent["between"]))
+
+
+@pytest.mark.parametrize("name", [name for name, case in FAULTS.items() if case.ranks > 1])
+@clocked
+def test_a_straggler_is_named_with_its_cause_and_milliseconds(name, tmp_path):
+    case, found = FAULTS[name], examine(apart(name, tmp_path, 2), rules()).findings
+    (finding,) = [f for f in found if f.rule == "Straggler"]
+    assert finding.rank == 1 and case.words in finding.message
+    spent = json.loads((tmp_path / "ledger-1.json").read_text())[case.place]
+    assert close(finding.numbers["extra_seconds"], median(spent)), (str(finding), median(spent))
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+@clocked
+def test_a_healthy_run_raises_no_alarm(name, tmp_path):
+    case = CASES[name]
+    findings = [] if case.ranks > 1 else run_ours(case, tmp_path, rules())[0]
+    run = apart(name, tmp_path, case.ranks) if case.ranks > 1 else Run(tmp_path / "run")
+    assert not (findings or examine(run, rules()).findings), [str(f) for f in findings]
+
+
+@clocked
+def test_a_slow_validation_of_fit_is_named_as_such_and_not_the_loader():
+    def slow_accuracy(outputs, targets):
+        time.sleep(0.1)
+        return (outputs.argmax(1) == targets).float().mean()
+
+    debugger = Debugger(rules())
+    fit(mlp(64, 64, 4), memory(40), observers=[debugger], epochs=4, valid=memory(1), metric=slow_accuracy,
+        progress=False, keep_memory=False, device="cpu")
+    assert [f.rule for f in debugger.findings] == ["SlowValidation"]

@@ -274,8 +274,10 @@ def _second(m: Material) -> str:
 def _third(m: Material) -> str:
     if m.remedies:
         best = m.remedies[0]
-        said = f"Try {best.words}: from this run, {best.speedup:.1f} times as fast is predicted"
-        return f"{said}, and {best.measured[0]:.1f} was measured." if best.measured else f"{said}."
+        said = f"Try {best.words}: from this run, a step {best.speedup:.1f} times as fast is predicted"
+        if best.measured is None: return f"{said}."
+        value, low, high = best.measured
+        return f"{said}, and {value:.1f} times ({low:.1f} to {high:.1f}) was measured."
     worth = [one for one in m.findings if one.cost and one.cost >= 0.02]
     if worth: return f"The most expensive finding is {worth[0].rule}: {worth[0].message}".rstrip(".") + "."
     return "Nothing was found that is worth a change."

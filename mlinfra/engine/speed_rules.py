@@ -437,6 +437,7 @@ class MemoryLeak(Rule):
         "All rows, or the last nine: at first a process fills what it has freed before."
         if self._rows[-1][column] is None: return
         for rows in (self._rows, self._rows[-9:]):
+            if rows[-1][column] - rows[0][column] < 8e6: continue  # most steps of a healthy run end here
             steps, memory = (np.array([row[i] for row in rows], dtype=float) for i in (0, column))
             if self._grows(step, what, steps, memory): return
 
@@ -444,7 +445,7 @@ class MemoryLeak(Rule):
         edges = np.linspace(0, len(memory) - 1, 5).astype(int)
         quarters, grown = np.diff(memory[edges]), float(memory[-1] - memory[0])
         rate = float(np.median(quarters / np.maximum(np.diff(steps[edges]), 1)))
-        if grown < 8e6 or quarters.min() < 0.4 * quarters.mean() or rate < 0.05e6: return False
+        if quarters.min() < 0.4 * quarters.mean() or rate < 0.05e6: return False
         if self._before is None and self.facts.live and grown >= 12e6: self._before = int(step.iteration), _tensors()
         if grown < 32e6 or steps[-1] - steps[0] < 32: return False
         self._say(step, what, rate, grown)

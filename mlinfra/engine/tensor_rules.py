@@ -379,6 +379,10 @@ class LossNotDecreasing(Rule):
             self._ask(steps[self._next - before - 1], np.array(self._losses[:self._next]))
             self._next *= 2
 
+    def finish(self) -> None:
+        "Say so if there was nothing to ask."
+        if len(self._losses) < 100: self.abstain(f"it asks after 100 steps, and there were {len(self._losses)}")
+
     def _ask(self, step: Any, losses: np.ndarray) -> None:
         losses = losses[np.isfinite(losses)]
         if len(losses) < 80: return self.abstain("the loss is not told")

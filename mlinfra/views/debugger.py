@@ -66,6 +66,7 @@ class Verdicts:
     training:str                    # its name
     expected:tuple[str, ...]        # rules of which one was to speak; none: the training is healthy
     findings:tuple[Finding, ...]
+    abstained:tuple[str, ...] = ()  # rules that could not judge it
 
     def kind(self, rule: str, is_timed: bool = False) -> str:
         "What it means that this rule spoke: hit, another, alarm or check. The clock of a shared machine may be right."
@@ -84,7 +85,7 @@ def draw_verdicts(
 ) -> Svg:
     "A row for each training, a column for each rule, and the step at which it spoke first."
     numbers, bottom = len(rules) if numbers is None else numbers, _TOP + _TALL * len(rows)
-    drawing = Svg(_LEFT_OF + _WIDE * len(rules) + 125, bottom + 40, _as_words(rows))
+    drawing = Svg(_LEFT_OF + _WIDE * len(rules) + 125, bottom + 60, _as_words(rows))
     for n, rule in enumerate(rules):
         x = _LEFT_OF + _WIDE * (n + 0.6)
         drawing.parts.append(f'<text transform="translate({x:.0f},{_TOP - 8}) rotate(-50)" font-size="11" '
@@ -96,6 +97,7 @@ def draw_verdicts(
     for (color, hollow, words), x in zip(_KINDS.values(), (0, 210, 320, 440)):
         drawing.box(_LEFT_OF + x, bottom + 16, 14, 14, COLORS[color], hollow)
         drawing.text(_LEFT_OF + x + 20, bottom + 28, words)
+    if any(row.abstained for row in rows): drawing.text(_LEFT_OF, bottom + 50, "–  could not judge this training")
     return drawing
 
 def _head_columns(drawing: Svg, numbers: int, count: int, bottom: float) -> None:
@@ -119,6 +121,9 @@ def _draw_row(drawing: Svg, row: Verdicts, rules: list[str], y: float, numbers: 
     drawing.line(_LEFT_OF, y, _LEFT_OF + _WIDE * len(rules), y, _RULED)
     drawing.text(_LEFT_OF - 8, y + 16, row.training, "end")
     first = {finding.rule: finding.step for finding in reversed(row.findings)}
+    for n, rule in enumerate(rules):
+        if rule in row.abstained and rule not in first:
+            drawing.text(_LEFT_OF + _WIDE * (n + 0.5), y + 16, "–", "middle", 11, "#888888")
     for rule, step in first.items():
         color, hollow, _ = _KINDS[row.kind(rule, rules.index(rule) >= numbers)]
         x = _LEFT_OF + _WIDE * rules.index(rule)

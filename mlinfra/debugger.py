@@ -55,10 +55,11 @@ class Debugger:
 
     def on_start(self, run: Any) -> None:
         "A run of `fit` begins."
-        self._steps = FitSteps(time.perf_counter())
+        inspector = self.inspector
+        self._steps = FitSteps(time.perf_counter(), inspector.on_step, lambda: inspector.patience)
         config = dict(batches=loader_settings(run.loader).get("batches"), threads=_threads())
-        self.inspector.on_begin(run.model, [run.optimizer], config, run.iteration)
-        self._thread = SamplerThread(self.inspector.on_sample)
+        inspector.on_begin(run.model, [run.optimizer], config, run.iteration)
+        self._thread = SamplerThread(inspector.on_sample)
 
     def on_between(self, run: Any, what: str, start: float, seconds: float) -> None:
         "A loader was started, or the model was evaluated."
@@ -68,15 +69,16 @@ class Debugger:
 
     def on_step(self, run: Any, step: Any) -> None:
         "A step has ended."
-        self.inspector.on_step(self._steps.record(step))
-        if self.inspector.stopping: run.stop()
+        if self._steps.add(step) and self.inspector.stopping: run.stop()
 
     def on_epoch(self, run: Any, epoch: Any) -> None:
         "An epoch has ended."
+        self._steps.hand_on()
         self.inspector.on_event("epoch", time.perf_counter() - self._steps.origin, asdict(epoch))
 
     def on_end(self, run: Any) -> None:
         "The run is over."
+        self._steps.hand_on()
         if self._thread: self._thread.close()
         self._thread = None
         self.inspector.on_finish()

@@ -141,6 +141,12 @@ class Inspector:
         self._begin_looks(first)
         self._ready = True
 
+    @property
+    def patience(self) -> float:
+        "After how many more steps it must be told of them: at once if there is an action, or a tensor to look at."
+        if self.actions: return 0
+        return math.inf if self._probe is None else self._probe.patience
+
     def _begin_looks(self, first: int) -> None:
         facts = self.facts
         if not (self._hooks["on_look"] or self._hooks["on_birth"]): return
@@ -179,7 +185,8 @@ class Inspector:
         loss, was_finite = record.loss, self._finite
         self._finite = loss - loss == 0
         if record.start >= self._hand_on_at or was_finite and not self._finite: self._hand_on()
-        took, self._just_looked = self._just_looked, 0.0
+        took = self._just_looked if record.between >= self._just_looked else 0.0  # it shows in one of the next steps
+        if took: self._just_looked = 0.0
         if probe is not None: looked = self._look(record.iteration)
         if self._over: self._end_looks()
         if self._unsaved: self._save()
@@ -191,11 +198,12 @@ class Inspector:
         if self._due <= 0 or self._late >= self._wake: self._judge()
 
     def _hand_on(self) -> None:
-        "Tell the steps that have ended since: as often as every 20 ms of the run; each one if there is an action."
+        "Tell the steps that have ended since: every 20 ms, at first earlier; each one if there is an action."
         fresh, self._fresh = self._fresh, []
         if not fresh: return
         if self._probe is not None: self.facts.checked = self._probe.checked
-        self._hand_on_at = -math.inf if self.actions else fresh[-1].start + 0.02
+        last = fresh[-1].start
+        self._hand_on_at = -math.inf if self.actions else last + min(0.02, 0.1 * last)
         self._tell(self._hooks["on_steps"], fresh)
 
     def _look(self, step: int) -> bool:

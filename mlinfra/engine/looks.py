@@ -361,6 +361,11 @@ class TensorProbe:
         self._weighed, self._inputs = True, None
         self._cost += time.perf_counter() - start
 
+    @property
+    def patience(self) -> float:
+        "In how many steps it does something."
+        return self._wait
+
     def step_done(
         self,
         step:int,  # that has ended

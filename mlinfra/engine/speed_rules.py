@@ -415,12 +415,12 @@ class MemoryLeak(Rule):
         self.every = type(self).every
         self._device = torch.cuda.is_available() and torch.cuda.is_initialized()
 
-    def on_step(self, step: Any) -> None:
-        "Read the memory in some steps."
-        n = step.iteration
-        if n < self._next or not self.facts.live: return
-        self._next = n + self.every
-        self._rows.append((n, self._read(), torch.cuda.memory_allocated() if self._device else None))
+    def on_steps(self, steps: Sequence[Any]) -> None:
+        "Read the memory after some of them."
+        step = steps[-1]
+        if step.iteration < self._next or not self.facts.live: return
+        self._next = step.iteration + self.every
+        self._rows.append((step.iteration, self._read(), torch.cuda.memory_allocated() if self._device else None))
         if len(self._rows) < 6: return
         self._judge(step, 1, "host memory")
         if self._device: self._judge(step, 2, "GPU memory")

@@ -29,6 +29,12 @@ from .sampler import Sample, SamplerThread, sample_row
 __all__ = ['loader_settings', 'FitSteps', 'Monitor', 'Watch', 'watch', 'LoopWatch']
 
 # %% ../../nbs/engine/17_watch.ipynb #f03a00b4
+_AT_ONCE = 40  # steps that are handed on together: it takes less than what the rules call a stall
+
+def _next_turn(now: float) -> float:
+    "When steps are told again, in seconds since the start: 20 ms later, and earlier at first."
+    return now + min(0.02, 0.1 * now)
+
 class _Recorder:
     "A writer, a sampler and rules."
     def __init__(self, folder: str | os.PathLike, every_seconds: float, rules: Iterable[Any], limit_bytes: int,
@@ -62,6 +68,11 @@ class _Recorder:
     def stopping(self) -> bool:
         "Whether a rule wants the run to end."
         return any(getattr(rule, "stopping", False) for rule in self.rules)
+
+    @property
+    def patience(self) -> float:
+        "After how many more steps the rules must be told of them; a rule that does not say wants to hear of each."
+        return min(_AT_ONCE, *(getattr(rule, "patience", 0) for rule, _ in self._on_step), math.inf)
 
     def step(self, record: StepRecord) -> None:
         "Keep a step, and let the rules see it."
@@ -140,12 +151,33 @@ def loader_settings(
 
 # %% ../../nbs/engine/17_watch.ipynb #e565abfe
 class FitSteps:
-    "Steps of `fit` as they are recorded."
+    "Steps of `fit` as they are recorded: many short ones at once, which costs a training less than one at a time."
     def __init__(
         self,
-        origin:float,  # the start of the run, by `time.perf_counter`
+        origin:float,                   # the start of the run, by `time.perf_counter`
+        tell:Callable[[StepRecord], None],
+        patience:Callable[[], float],   # after how many more steps they must be told
     ):
-        self.origin, self.told, self._first = origin, dict(loader=0.0, evaluation=0.0), True
+        self.origin, self.told, self._tell, self._patience = origin, dict(loader=0.0, evaluation=0.0), tell, patience
+        self._first, self._fresh, self._left, self._due = True, [], 0, 0.0
+
+    def add(
+        self,
+        step:Any,  # of `fit`
+    ) -> bool:     # whether it has been told, and all before it
+        "Keep a step until it is time to tell it, 20 ms later at most."
+        self._fresh.append(step)
+        self._left -= 1
+        if self._left > 0 and step.start - self.origin < self._due: return False
+        self.hand_on()
+        return True
+
+    def hand_on(self) -> None:
+        "Tell the steps that were kept."
+        fresh, self._fresh = self._fresh, []
+        for step in fresh: self._tell(self._record(step))
+        if fresh: self._due = _next_turn(fresh[-1].start - self.origin)
+        self._left = min(self._patience(), _AT_ONCE)
 
     def between(
         self,
@@ -154,14 +186,11 @@ class FitSteps:
         seconds:float,
     ) -> float:         # when it began, in seconds since the start of the run
         "Note what the time between two steps went into."
+        self.hand_on()
         self.told[what] = self.told.get(what, 0.0) + seconds
         return start - self.origin
 
-    def record(
-        self,
-        step:Any,  # of `fit`
-    ) -> StepRecord:
-        "The step as a record."
+    def _record(self, step: Any) -> StepRecord:
         told, start = self.told, step.start - self.origin
         between = step.between
         if self._first: between, self._first = start, False
@@ -194,13 +223,13 @@ class Monitor:
         "Open the folder."
         config = _settings(run) | self.config
         self._recorder = _Recorder(self.folder, self.every_seconds, self.rules, self.limit_bytes, config)
-        self._steps = FitSteps(self._recorder.writer.origin)
+        recorder = self._recorder
+        self._steps = FitSteps(recorder.writer.origin, recorder.step, lambda: recorder.patience)
         self._recorder.begin(run.model, [run.optimizer], run.iteration)
 
     def on_step(self, run: Any, step: Any) -> None:
         "Keep the step."
-        self._recorder.step(self._steps.record(step))
-        if self.rules and self._recorder.stopping: run.stop()
+        if self._steps.add(step) and self.rules and self._recorder.stopping: run.stop()
 
     def on_between(self, run: Any, what: str, start: float, seconds: float) -> None:
         "Keep what the time between two steps went into."
@@ -210,10 +239,12 @@ class Monitor:
 
     def on_epoch(self, run: Any, epoch: Any) -> None:
         "Keep the epoch's figures."
+        self._steps.hand_on()
         self._recorder.event("epoch", **asdict(epoch))
 
     def on_end(self, run: Any) -> None:
         "Close the folder."
+        self._steps.hand_on()
         error = sys.exc_info()[1]
         how = "stopped" if error is None and run.stopping else ""
         self._recorder.end(error, self._steps.told["evaluation"], how)
@@ -228,16 +259,26 @@ def _settings(run: Any) -> dict[str, Any]:
         threads=torch.get_num_threads(), loader=loader_settings(run.loader))
 
 # %% ../../nbs/engine/17_watch.ipynb #0211aaa8
+def _nobody() -> None: return None
+
 class _Hook:
-    "A hook that belongs to one object; copies and pickles of that object carry one that does nothing."
-    def __init__(self, owner: Any = None, act: Callable | None = None):
-        self._owner, self._act = owner and weakref.ref(owner), act
+    "Notes when it was called for one object; copies and pickles of that object carry one that does nothing."
+    def __init__(self, owner: Any = None, watch: Watch | None = None, act: Callable | None = None):
+        self._owner = _nobody if owner is None else weakref.ref(owner)
+        self._watch, self._log, self._act = watch, watch and watch._log, act
 
     def __call__(self, owner: Any, *_: Any) -> None:
-        if self._act is not None and self._owner() is owner: self._act()
+        if self._owner() is not owner: return
+        self._log.append((self._act, time.perf_counter(), torch.is_grad_enabled()))
+        if len(self._log) > _MOST_NOTES: self._watch._catch_up()
 
     def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()  # what copy and pickle take
 
+class _Epoch:
+    "One iteration over a loader: when it was opened, and the number of its first step."
+    def __init__(self, loader: Any): self.loader, self.opened, self.first = loader, math.nan, 0
+
+_MOST_NOTES = 4096  # of a long validation, until they are accounted for
 _INNER, _OUTER = ("wait", "copy", "forward", "backward", "update", "other"), ("between", "evaluation", "opening")
 _NOTHING, _ALL_NOTHING = dict.fromkeys(_INNER, 0.0), dict.fromkeys(_INNER + _OUTER, 0.0)
 
@@ -246,7 +287,8 @@ class Watch:
     def __init__(self, model: nn.Module | None, optimizers: Sequence[Any], make: Callable[[], _Recorder]):
         self._model, self._optimizers, self._make = model, optimizers, make
         self._recorder, self._handles, self._waiting = None, [], deque()
-        self._state, self._open, self._depth, self._evaluating = "between", False, 0, 0
+        self._log, self._due, self._left, self._in_step = deque(), 0.0, 0, False
+        self._state, self._open, self._depth, self._evaluating = "between", False, 0, []
         self._maybe = False  # whether what follows may be a validation
         self._times, self._head = dict(_ALL_NOTHING), (0.0, 0.0, 0.0)
         self._iteration, self._epoch, self._samples, self._loss, self._start = 0, -1, 0, math.nan, 0.0
@@ -258,28 +300,50 @@ class Watch:
         self._unknown = tuple(place for place, part in enumerate(_INNER) if part not in told)
 
     def __enter__(self) -> Watch:
-        self._recorder = self._make()
+        self._recorder, self._home = self._make(), threading.get_ident()
         self._origin = self._last = self._recorder.writer.origin
         self._recorder.begin(self._model, self._optimizers, loss_told=False)
         if self._model is not None:
             keep = self._handles.append
-            keep(self._model.register_forward_pre_hook(_Hook(self._model, self._before_model)))
-            keep(self._model.register_forward_hook(_Hook(self._model, self._after_forward), always_call=True))
+            keep(self._model.register_forward_pre_hook(_Hook(self._model, self, self._before_model)))
+            after = _Hook(self._model, self, self._after_forward)
+            keep(self._model.register_forward_hook(after, always_call=True))
         for optimizer in self._optimizers:
-            self._handles.append(optimizer.register_step_pre_hook(_Hook(optimizer, lambda: self._to("update"))))
-            self._handles.append(optimizer.register_step_post_hook(_Hook(optimizer, lambda: self._to("between"))))
+            before, after = (_Hook(optimizer, self, act) for act in (self._before_update, self._after_update))
+            self._handles.append(optimizer.register_step_pre_hook(before))
+            self._handles.append(optimizer.register_step_post_hook(after))
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for handle in self._handles: handle.remove()
-        self._to("between")
+        self._to(self._now(), "between")
         if self._open and error is None: self._close_step()
         self._hand_on(wait=True)
         self._recorder.end(error, self._times["evaluation"])
 
-    def _to(self, state: str) -> None:
-        "Book the time since the last call, and go on with another part."
+    def _note(self, act: Callable, told: Any = None) -> float:
+        "Keep what happens now; what it means is found out when there is time for it."
         now = time.perf_counter()
+        self._log.append((act, now, told))
+        return now
+
+    def _catch_up(self) -> None:
+        "Account for what was noted: many short steps at once cost less than one at a time."
+        log = self._log
+        while log:
+            act, now, told = log.popleft()
+            act(now, told)
+        self._due = self._origin + _next_turn(self._last - self._origin)
+        self._left = self._recorder.patience
+
+    def _now(self) -> float:
+        "The time, with all accounted for that was before."
+        now = time.perf_counter()
+        self._catch_up()
+        return now
+
+    def _to(self, now: float, state: str) -> None:
+        "Book the time since the last call, and go on with another part."
         self._times[self._state] += now - self._last
         self._last, self._state = now, state
 
@@ -290,39 +354,65 @@ class Watch:
     ) -> Iterator[Any]:
         "The loader's batches; each is a step, or a part of a validation."
         if self._recorder is None: raise RuntimeError("use it in a with block: with watch(folder) as w: ...")
-        if validation is None: validation = self._open or not torch.is_grad_enabled()
+        if validation is None: validation = self._in_step or not torch.is_grad_enabled()
         return self._validation(loader) if validation else self._training(loader)
 
     def _validation(self, loader: Iterable[Any]) -> Iterator[Any]:
         with self.evaluation(): yield from loader
 
     def _training(self, loader: Iterable[Any]) -> Iterator[Any]:
-        self._to("opening")
-        opened, batches = self._last, iter(loader)
-        self._epoch += 1
-        first, iteration = self._times["opening"], self._iteration
-        self._to("between")
-        self._recorder.loader(loader, opened - self._origin, self._times["opening"] - first)
+        epoch, note = _Epoch(loader), self._note
+        note(self._open_loader, epoch)
+        batches = iter(loader)
+        note(self._loader_is_open, epoch)
+        self._catch_up()
         try:
             while True:
-                self._begin_step()
+                self._in_step = True
+                note(self._begin_step)
                 try: batch = next(batches)
-                except StopIteration: return self._cancel_step()
-                self._to(self._after_batch)
-                self._samples = _samples(batch)
+                except StopIteration: return
+                note(self._take_batch, _samples(batch))
                 yield batch
-                self._to("between")
-                self._close_step()
+                self._in_step = False
+                self._left -= 1
+                if note(self._end_step) < self._due and self._left > 0: continue
+                self._catch_up()
                 if self._recorder.rules and self._recorder.stopping: return
         finally:
-            if self._open and self._samples: self._close_step()  # the loop was left by break
-            elif self._open: self._cancel_step()
-            at, steps = self._last - self._origin, self._iteration - iteration
-            self._recorder.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - opened)
+            self._in_step = False
+            note(self._leave_loader, epoch)
+            self._catch_up()
 
-    def _begin_step(self) -> None:
-        self._to("wait")
+    def _open_loader(self, now: float, epoch: _Epoch) -> None:
+        self._to(now, "opening")
+        epoch.opened, self._epoch = now, self._epoch + 1
+
+    def _loader_is_open(self, now: float, epoch: _Epoch) -> None:
+        self._to(now, "between")
+        epoch.first = self._iteration
+        self._recorder.loader(epoch.loader, epoch.opened - self._origin, now - epoch.opened)
+
+    def _leave_loader(self, now: float, epoch: _Epoch) -> None:
+        "The loop is over, was left by break, or the loader raised."
+        if self._open and self._samples:
+            self._to(now, "between")
+            self._close_step()
+        elif self._open: self._cancel_step(now)
+        at, steps = self._last - self._origin, self._iteration - epoch.first
+        self._recorder.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - epoch.opened)
+
+    def _begin_step(self, now: float, _: Any = None) -> None:
+        self._to(now, "wait")
         self._open_step()
+
+    def _take_batch(self, now: float, samples: int) -> None:
+        self._to(now, self._after_batch)
+        self._samples = samples
+
+    def _end_step(self, now: float, _: Any) -> None:
+        self._to(now, "between")
+        self._close_step()
 
     def _open_step(self) -> None:
         "A step is open, since the last call."
@@ -331,9 +421,9 @@ class Watch:
         self._head = sum(times.values()), times["evaluation"], times["opening"]
         times.update(_ALL_NOTHING)
 
-    def _cancel_step(self) -> None:
+    def _cancel_step(self, now: float) -> None:
         "There was no batch: the time lies between two steps."
-        self._to("between")
+        self._to(now, "between")
         gone, evaluation, opening = self._head
         between = sum(self._times.values()) - self._times["evaluation"] - self._times["opening"]
         self._times |= _NOTHING | dict(
@@ -342,7 +432,6 @@ class Watch:
         self._open = False
 
     def _close_step(self) -> None:
-        if self._state != "between": self._to("between")
         times, self._open, loss = self._times, False, self._loss
         known = [times[part] for part in _INNER]
         times.update(_NOTHING)
@@ -366,33 +455,44 @@ class Watch:
             loss, record = self._waiting.popleft()
             self._recorder.step(record._replace(loss=_number(loss)))
 
-    def _before_model(self) -> None:
+    def _before_model(self, now: float, learns: bool) -> None:
         self._depth += 1
         if self._depth > 1 or self._evaluating: return
-        if torch.is_grad_enabled():
+        if learns:
             self._maybe = False
-            return self._to("forward")
+            return self._to(now, "forward")
         self._resume = self._state
         if self._maybe and self._state == "between": self._state = "evaluation"  # the time since its last call, too
-        self._to("evaluation")
+        self._to(now, "evaluation")
         self._maybe = True
 
-    def _after_forward(self) -> None:
+    def _after_forward(self, now: float, learns: bool) -> None:
         self._depth = max(self._depth - 1, 0)
         if self._depth or self._evaluating: return
-        self._to(self._after_model if torch.is_grad_enabled() else self._resume)
+        self._to(now, self._after_model if learns else self._resume)
+
+    def _before_update(self, now: float, _: bool) -> None: self._to(now, "update")
+
+    def _after_update(self, now: float, _: bool) -> None: self._to(now, "between")
 
     @contextmanager
     def evaluation(self) -> Iterator[None]:
         "What runs in this block is validation."
-        self._to(self._state)
-        state, start = self._state, self._last
-        self._state, self._evaluating = "evaluation", self._evaluating + 1
+        self._note(self._begin_evaluation)
         try: yield
         finally:
-            self._evaluating -= 1
-            self._to(state)
-            if not self._evaluating: self._event("evaluation", start, self._last - start)
+            self._note(self._end_evaluation)
+            self._catch_up()
+
+    def _begin_evaluation(self, now: float, _: Any) -> None:
+        self._to(now, self._state)
+        self._evaluating.append((self._state, now))
+        self._state = "evaluation"
+
+    def _end_evaluation(self, now: float, _: Any) -> None:
+        state, start = self._evaluating.pop()
+        self._to(now, state)
+        if not self._evaluating: self._event("evaluation", start, now - start)
 
     def _event(self, kind: str, start: float, seconds: float, **data: Any) -> None:
         self._recorder.event(kind, start - self._origin, seconds=seconds, **data)
@@ -402,12 +502,16 @@ class Watch:
         value:torch.Tensor|float,  # of this step; a tensor on a GPU is read when it is there
     ) -> None:
         "Tell the loss of this step."
-        self._loss = _on_its_way(value) if isinstance(value, torch.Tensor) else float(value)
+        self._note(self._take_loss, _on_its_way(value) if isinstance(value, torch.Tensor) else float(value))
+
+    def _take_loss(self, now: float, loss: Any) -> None: self._loss = loss
 
     @property
     def findings(self) -> list[Any]:
         "What the rules have found so far."
-        return self._recorder.findings if self._recorder else []
+        if self._recorder is None: return []
+        if threading.get_ident() == self._home: self._catch_up()
+        return self._recorder.findings
 
 def _samples(batch: Any) -> int:
     "How many samples the batch seems to hold, at least 1."
@@ -486,44 +590,50 @@ class LoopWatch(Watch):
 
     def begin_step(self) -> None:
         "A step begins with the wait for its batch."
-        self._to("wait") if self._open else self._begin_step()
+        now = self._now()
+        self._to(now, "wait") if self._open else self._begin_step(now)
 
     def batch(self, samples: int, part: str = "") -> None:
         "Its batch is there, and `part` begins. If nobody said that the wait began, it began at the last call."
+        now = self._now()
         if not self._open:
             self._state = "wait"
             self._open_step()
         self._samples = samples
-        self._to(part or self._after_batch)
+        self._to(now, part or self._after_batch)
 
     def end_step(self) -> None:
         "The step has ended."
-        self._to("between")
+        self._to(self._now(), "between")
         if self._open: self._close_step()
-        self._note()
+        self._remember()
 
     def begin(self, part: str) -> None:
         "From here on, time goes into `part` of the step."
-        self._to(part)
+        self._to(self._now(), part)
 
     def ended(self, part: str) -> None:
         "What ran since the end of a step, or since `leave`, was `part`, such as \"evaluation\"."
-        if self._open: self._cancel_step()
-        self._to("between")
+        self._stand_still()
         start, seconds = self._told_at, self._times["between"] - self._told_between
         self._times["between"] -= seconds
         self._times[part] += seconds
-        self._note()
+        self._remember()
         self._event(part, start, self._last - start)
 
     def leave(self) -> None:
         "There is no step under way."
-        if self._open: self._cancel_step()
-        self._to("between")
-        self._note()
+        self._stand_still()
+        self._remember()
 
-    def _note(self) -> None: self._told_at, self._told_between = self._last, self._times["between"]
+    def _stand_still(self) -> None:
+        now = self._now()
+        if self._open: self._cancel_step(now)
+        else: self._to(now, "between")
+
+    def _remember(self) -> None: self._told_at, self._told_between = self._last, self._times["between"]
 
     def event(self, kind: str, **data: Any) -> None:
         "Keep something rare."
+        self._now()
         self._recorder.event(kind, **data)

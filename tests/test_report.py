@@ -279,7 +279,7 @@ def test_short_batches_tell_what_does_not_grow(tmp_path):
 
 @pytest.mark.parametrize("case", advice.CASES, ids=str)
 def test_the_rerun_agrees(case, tmp_path):
-    "Costs that are known since they are slept. Where other programs have the cores, only a wrong model is that far off."
+    "Costs that are known since they are slept; where other programs have the cores, only a wrong model fails."
     for epochs in (2, 6):
         found, busy = advice.rerun(case, tmp_path / f"{epochs}", epochs)
         if abs(found.error) <= (0.15 if busy < 0.2 else 0.5): return

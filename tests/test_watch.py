@@ -352,7 +352,7 @@ def hang(n):
     if n < 5: return
     print("in the step", flush=True)
     time.sleep(60)
-watched(sys.argv[1], hang, Paused(9, 0.0))
+watched(sys.argv[1], hang, Paused(9, 0.03))  # longer than the 20 ms for which steps are held back
 """
 
 

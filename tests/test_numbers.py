@@ -211,6 +211,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("monitor.look.*", "zero", "from the start; nothing seen"),
     ("engine.watch.Monitor.on_between.*", ANY, "told by fit"),
     ("engine.watch.FitSteps.*", ANY, "told by fit"),
+    ("engine.watch.next_turn.now", ANY, "a moment, from the clock"),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),

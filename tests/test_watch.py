@@ -371,6 +371,29 @@ def test_a_kill_in_the_middle_of_a_step_loses_that_step_and_a_restart_goes_on_be
     assert len(Run(tmp_path, attempt=0).steps) == 5
 
 
+SHORT = """
+def hang(n):
+    if n < 300: return
+    print(time.perf_counter(), flush=True)
+    time.sleep(60)
+watched(sys.argv[1], hang, Paused(301, 0.001))
+"""
+
+
+def test_a_kill_among_short_steps_loses_the_last_of_them_only(tmp_path):
+    process = subprocess.Popen(scripted(SHORT, tmp_path), stdout=subprocess.PIPE, text=True)
+    try: hung = float(process.stdout.readline())
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    run = Run(tmp_path)
+    kept, origin = run.steps, run.events("start")[0].data["clock"]
+    assert list(kept.iteration) == list(range(len(kept))), "the first ones, without a gap"
+    lost = hung - origin - (kept.start + kept.seconds).max()
+    assert 0 <= lost < 0.2, "20 ms, and what a busy machine takes between two steps"
+
+
 def test_a_wall_clock_that_is_set_back_leaves_the_axis_alone(tmp_path, monkeypatch):
     wall, wall_ns, behind, started = time.time, time.time_ns, [0], time.time()
     monkeypatch.setattr(time, "time", lambda: wall() - behind[0])

@@ -26,7 +26,7 @@ from .sampler import GpuSample, Sample
 from .speed_rules import SPEED_RULES, Window
 from .store import write_whole
 from .tensor_rules import TENSOR_RULES
-from .watch import loader_settings
+from .watch import loader_settings, next_turn
 
 # %% auto #0
 __all__ = ['ACTIONS', 'FunctionRule', 'check_rules', 'default_rules', 'check_actions', 'save_at', 'Inspector', 'Examination',
@@ -202,8 +202,7 @@ class Inspector:
         fresh, self._fresh = self._fresh, []
         if not fresh: return
         if self._probe is not None: self.facts.checked = self._probe.checked
-        last = fresh[-1].start
-        self._hand_on_at = -math.inf if self.actions else last + min(0.02, 0.1 * last)
+        self._hand_on_at = -math.inf if self.actions else next_turn(fresh[-1].start)
         self._tell(self._hooks["on_steps"], fresh)
 
     def _look(self, step: int) -> bool:

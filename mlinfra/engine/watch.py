@@ -26,13 +26,15 @@ from .runs import RunWriter, StepRecord, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
 
 # %% auto #0
-__all__ = ['loader_settings', 'FitSteps', 'Monitor', 'Watch', 'watch', 'LoopWatch']
+__all__ = ['next_turn', 'loader_settings', 'FitSteps', 'Monitor', 'Watch', 'watch', 'LoopWatch']
 
 # %% ../../nbs/engine/17_watch.ipynb #f03a00b4
 _AT_ONCE = 40  # steps that are handed on together: it takes less than what the rules call a stall
 
-def _next_turn(now: float) -> float:
-    "When steps are told again, in seconds since the start: 20 ms later, and earlier at first."
+def next_turn(
+    now:float,  # seconds since the start of the run
+) -> float:
+    "When steps are told again: 20 ms later, and earlier at first."
     return now + min(0.02, 0.1 * now)
 
 class _Recorder:
@@ -72,7 +74,7 @@ class _Recorder:
     @property
     def patience(self) -> float:
         "After how many more steps the rules must be told of them; a rule that does not say wants to hear of each."
-        return min(_AT_ONCE, *(getattr(rule, "patience", 0) for rule, _ in self._on_step), math.inf)
+        return min([_AT_ONCE, *(getattr(rule, "patience", 0) for rule, _ in self._on_step)])
 
     def step(self, record: StepRecord) -> None:
         "Keep a step, and let the rules see it."
@@ -176,7 +178,7 @@ class FitSteps:
         "Tell the steps that were kept."
         fresh, self._fresh = self._fresh, []
         for step in fresh: self._tell(self._record(step))
-        if fresh: self._due = _next_turn(fresh[-1].start - self.origin)
+        if fresh: self._due = next_turn(fresh[-1].start - self.origin)
         self._left = min(self._patience(), _AT_ONCE)
 
     def between(
@@ -333,7 +335,7 @@ class Watch:
         while log:
             act, now, told = log.popleft()
             act(now, told)
-        self._due = self._origin + _next_turn(self._last - self._origin)
+        self._due = self._origin + next_turn(self._last - self._origin)
         self._left = self._recorder.patience
 
     def _now(self) -> float:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['SIDE', 'encode_drawing', 'decode_drawing', 'enlarge', 'centred', 'digit_model', 'DigitAnswer', 'DigitDesk',
-           'describe_digit', 'draw_digit', 'digit_canvas', 'digit_code', 'digit_panel', 'mark_ratios', 'plot_variants',
-           'plot_latency', 'plot_distribution']
+           'describe_digit', 'add_picture', 'draw_digit', 'digit_canvas', 'digit_code', 'digit_panel', 'mark_ratios',
+           'plot_variants', 'plot_latency', 'plot_distribution']
 
 # %% ../../nbs/views/22_export.ipynb #v22951da6
 SIDE = 84  # pixels of the drawing area
@@ -240,17 +240,24 @@ def describe_digit(
                 f"With {answer.bits} bits a weight the model {other}; {change}. {took}",
                 f"With 32 bits: {whole}. With {answer.bits} bits: {small}. Times are medians of five answers.")
 
+def add_picture(
+    drawing:Svg,
+    image:torch.Tensor,  # 1 x 28 x 28, uint8
+) -> None:
+    "Draw a digit at the left, below a line of text: white on black, seven units for a pixel."
+    drawing.parts.append('<rect x="0" y="20" width="196" height="196" fill="#000000"/>')
+    for row, column in (image[0] > 8).nonzero().tolist():
+        share = int(image[0, row, column]) / 255
+        drawing.parts.append(f'<rect x="{7 * column}" y="{20 + 7 * row}" width="7" height="7" fill="#ffffff" '
+                             f'fill-opacity="{share:.2f}"/>')
+
 def draw_digit(
     answer:DigitAnswer,
 ) -> Svg:
     "What the model sees, and the probability of each class: solid with 32 bits, hollow with fewer."
     drawing = Svg(700, 252, f"probabilities of the ten digits: {answer.digit} is the most probable")
     drawing.text(0, 12, "what the model sees: inverted, centred", size=11)
-    drawing.parts.append('<rect x="0" y="20" width="196" height="196" fill="#000000"/>')
-    for row, column in (answer.image[0] > 8).nonzero().tolist():
-        share = int(answer.image[0, row, column]) / 255
-        drawing.parts.append(f'<rect x="{7 * column}" y="{20 + 7 * row}" width="7" height="7" fill="#ffffff" '
-                             f'fill-opacity="{share:.2f}"/>')
+    add_picture(drawing, answer.image)
     drawing.text(250, 12, "probability", size=11)
     drawing.text(690, 12, f"solid: 32 bits   hollow: {answer.bits} bits", "end", 11)
     for digit, (whole, small) in enumerate(zip(answer.probabilities, answer.quantized_probabilities)):

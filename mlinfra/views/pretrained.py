@@ -18,6 +18,7 @@ from ..engine.widgets import COLORS, Said, Svg, axes, choose, label, panel, slid
 from ..inference import Predictor
 from ..models import GluonCNN
 from ..training import fit, recipe
+from .export import add_picture
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -102,11 +103,7 @@ def draw_mistake(
     "The picture, the probabilities of the five known digits, and how often all pictures of the digit get each answer."
     drawing = Svg(700, 232, f"a picture of a {found.digit}, called a {found.called}")
     drawing.text(0, 12, f"a picture of a {found.digit}", size=11)
-    drawing.parts.append('<rect x="0" y="20" width="196" height="196" fill="#000000"/>')
-    for row, column in (found.image[0] > 8).nonzero().tolist():
-        share = int(found.image[0, row, column]) / 255
-        drawing.parts.append(f'<rect x="{7 * column}" y="{20 + 7 * row}" width="7" height="7" fill="#ffffff" '
-                             f'fill-opacity="{share:.2f}"/>')
+    add_picture(drawing, found.image)
     drawing.text(250, 12, "its answer", size=11)
     drawing.text(690, 12, f"solid: this picture;   hollow: all pictures of a {found.digit}", "end", 11)
     for digit, (one, many) in enumerate(zip(found.probabilities, found.shares)):

@@ -27,7 +27,7 @@ book:  ## build the book as pages in _book/html, from the committed outputs; the
 nbs:  ## run every notebook again and keep its outputs; one: make nbs CHAPTERS="nbs/01_arithmetic.ipynb"
 	@tools/install.sh test
 	@$(PY) tools/notebooks.py export
-	@$(PY) tools/notebooks.py run $(CHAPTERS) --flags slow
+	@$(PY) tools/notebooks.py run $(CHAPTERS)
 	@$(PY) tools/notebooks.py export
 	@$(PY) tools/notebooks.py readme
 

@@ -35,6 +35,7 @@ fi
 run_tests() {
   pytest "$@" --nbmake --nbmake-timeout=600 --durations=10 --durations-min=1 "${lessons[@]}" tests --ignore=tests/bench
 }
+(( $# )) || rm -f .pytest_cache/v/cache/lastfailed  # of other runs
 stage tests run_tests -n 2 --dist loadfile --no-loadscope-reorder "$@"
 
 # Two tests at a time share two cores, and the machine is shared with others. At most three tests that failed so are run

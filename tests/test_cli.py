@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlinfra import __version__, cli
+from mlinfra import __version__, cli, data
 from mlinfra.engine.files import latest, verify
 from mlinfra.engine.runs import RunWriter, StepRecord
 
@@ -21,10 +21,16 @@ def run(*args, **kw):
     return subprocess.run([MLINFRA, *args], capture_output=True, text=True, timeout=300, **kw)
 
 
+def few_to_test_on(train=True, root=None, whole=data.mnist):
+    digits = whole(train, root)
+    return digits if train else data.Images(digits.images[:500], digits.labels[:500])
+
+
 @pytest.fixture
 def here(capsys, tmp_path, monkeypatch):
-    "The same without a process of its own, which would import PyTorch anew; in an empty folder."
+    "The same without a process of its own, which would import PyTorch anew; in an empty folder, with few test images."
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(data, "mnist", few_to_test_on)
 
     def run_here(*args):
         try: code = cli.main([str(arg) for arg in args])
@@ -51,43 +57,27 @@ def test_train(tmp_path):
     ]
 
 
-def test_sweep_writes_a_table_and_a_verdict(tmp_path):
-    done = run("sweep", "--workers", "0,1", "--limit", "1280", "--csv", "sweep.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"(Workers do not pay here|1 worker pays here)", done.stdout)
-    assert (
-        (tmp_path / "sweep.csv")
-        .read_text()
-        .splitlines()[0]
-        .startswith("workers,train_seconds,eval_seconds,accuracy,wait_share")
-    )
+def test_sweep_writes_a_table_and_a_verdict(here, tmp_path):
+    done = here("sweep", "--workers", "0,1", "--limit", "640", "--csv", "sweep.csv")
+    assert done.returncode == 0, done.err
+    assert re.search(r"(Workers do not pay here|1 worker pays here)", done.out)
+    columns = (tmp_path / "sweep.csv").read_text().splitlines()[0]
+    assert columns.startswith("workers,train_seconds,eval_seconds,accuracy,wait_share")
 
 
-def test_memory_of_a_model_of_ones_own(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from torch import nn\ndef make(): return nn.Linear(1000, 1000, bias=False), 'and whatever else'\n"
-    )
-    run_it = lambda gb: run(
-        "memory",
-        "mine:make",
-        "--input-shape",
-        "1000",
-        "--batch-size",
-        "10",
-        "--optimizer",
-        "sgd",
-        "--gb",
-        gb,
-        cwd=tmp_path,
-    )
-    done = run_it("1")
-    assert done.returncode == 0, done.stderr
-    assert (
-        re.search(r"params +3.81 MiB", done.stdout)
-        and re.search(r"grads +3.81 MiB", done.stdout)
-        and "batch 10 fits" in done.stdout
-    )
-    assert "does not fit" in run_it("0.001").stdout
+LINEAR = """
+from torch import nn
+def make(): return nn.Linear(1000, 1000, bias=False), 'and whatever else'
+"""
+
+
+def test_memory_of_a_model_of_ones_own(here, tmp_path):
+    (tmp_path / "of_one_layer.py").write_text(LINEAR)
+    typed = "memory", "of_one_layer:make", "--input-shape", "1000", "--batch-size", "10", "--optimizer", "sgd", "--gb"
+    done = here(*typed, "1")
+    assert done.returncode == 0, done.err
+    for found in (r"params +3.81 MiB", r"grads +3.81 MiB", "batch 10 fits"): assert re.search(found, done.out), found
+    assert "does not fit" in here(*typed, "0.001").out
 
 
 TOKENS = """

@@ -505,7 +505,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
         engine.allocator.memory_cost.* engine.costs.measure_costs.*
         memory.find_batch_size.* engine.ray_tune.ray_tune.* engine.ranges.rates_and_batches.*
-        engine.writers.to_mlflow.every
+        engine.writers.to_mlflow.every engine.roofline.measure_roofline.* engine.slurm_here.*
     """.split()),
     *((name, FITS) for name in """
         engine.lifetimes.Film.peak.step engine.lifetimes.film_steps.steps

@@ -112,7 +112,7 @@ def digit_model() -> nn.Module:
 class DigitAnswer:
     "What a model and its quantised copy say of an image."
     image:torch.Tensor                      # uint8, 1 x 28 x 28, as the models get it
-    bits:int                                # of a weight in the copy
+    bits:int                                # of a weight in the copy; 32: there is no copy
     probabilities:tuple[float, ...]         # of the model, for each class
     quantized_probabilities:tuple[float, ...]
     seconds:float                           # of an answer, as the asker saw it
@@ -190,12 +190,13 @@ class DigitDesk:
     def answer(
         self,
         image:torch.Tensor,   # uint8, 1 x 28 x 28
-        bits:int=8,           # of a weight in the copy
+        bits:int=8,           # of a weight in the copy; 32: ask the model alone
         over_http:bool=False, # through a server on this machine
     ) -> DigitAnswer:
         "Ask the model and its copy."
         say = self._say_over_http if over_http else self._say_here
-        (first, seconds), (second, quantized_seconds) = say(image, 32), say(image, bits)
+        first, seconds = say(image, 32)
+        second, quantized_seconds = (first, seconds) if bits == 32 else say(image, bits)
         return DigitAnswer(image, bits, first, second, seconds, quantized_seconds)
 
     def _say_here(self, image: torch.Tensor, bits: int) -> tuple[tuple[float, ...], float]:
@@ -227,18 +228,21 @@ def describe_digit(
     over_http:bool=False, # whether it came through a server
 ) -> Said:
     "The answer in words: the class, what fewer bits change, and how long it took."
-    certain = answer.probabilities[answer.digit]
+    first, second = map(duration_text, (answer.seconds, answer.quantized_seconds))
+    number = f"{answer.digit}, {100 * answer.probabilities[answer.digit]:.1f}% certain"
+    where = "over HTTP" if over_http else "in this kernel"
+    sizes = {bits: f"{100 * desk.accuracy(bits):.1f}% of {len(desk.test):,} test images right, "
+                   f"{bytes_text(desk.bytes(bits))} of weights" for bits in (32, answer.bits)}
+    if answer.bits == 32: return Said(number, f"An answer took {first} {where}.",
+                                      f"The model: {sizes[32]}. The time is the median of five answers.")
     other = (f"says {answer.quantized_digit}, too" if answer.quantized_digit == answer.digit else
              f"says {answer.quantized_digit} instead")
     change = f"no probability changes by more than {100 * answer.largest_change:.2g} points"
-    first, second = map(duration_text, (answer.seconds, answer.quantized_seconds))
-    where = "over HTTP" if over_http else "in this kernel"
     took = f"An answer took {first} {where}, and {second} with fewer bits."
-    whole, small = (f"{100 * desk.accuracy(bits):.1f}% of {len(desk.test):,} test images right, "
-                    f"{bytes_text(desk.bytes(bits))} of weights" for bits in (32, answer.bits))
-    return Said(f"{answer.digit}, {100 * certain:.1f}% certain",
+    return Said(number,
                 f"With {answer.bits} bits a weight the model {other}; {change}. {took}",
-                f"With 32 bits: {whole}. With {answer.bits} bits: {small}. Times are medians of five answers.")
+                f"With 32 bits: {sizes[32]}. With {answer.bits} bits: {sizes[answer.bits]}. "
+                "Times are medians of five answers.")
 
 def add_picture(
     drawing:Svg,
@@ -255,17 +259,20 @@ def draw_digit(
     answer:DigitAnswer,
 ) -> Svg:
     "What the model sees, and the probability of each class: solid with 32 bits, hollow with fewer."
+    copied = answer.bits < 32
     drawing = Svg(700, 252, f"probabilities of the ten digits: {answer.digit} is the most probable")
     drawing.text(0, 12, "what the model sees: inverted, centred", size=11)
     add_picture(drawing, answer.image)
     drawing.text(250, 12, "probability", size=11)
-    drawing.text(690, 12, f"solid: 32 bits   hollow: {answer.bits} bits", "end", 11)
+    if copied: drawing.text(690, 12, f"solid: 32 bits   hollow: {answer.bits} bits", "end", 11)
     for digit, (whole, small) in enumerate(zip(answer.probabilities, answer.quantized_probabilities)):
         y = 22 + 22 * digit
         drawing.text(240, y + 13, f"{digit}", "end", 13)
-        drawing.box(250, y, 330 * whole, 8, COLORS["forward"], hover=f"{digit}: {whole:.2%} with 32 bits")
-        drawing.box(250, y + 10, 330 * small, 7, COLORS["wait"], True, f"{digit}: {small:.2%} with {answer.bits} bits")
-        if max(whole, small) >= 0.005: drawing.text(590, y + 13, f"{whole:.1%}, {small:.1%}", size=11)
+        drawing.box(250, y, 330 * whole, 8 if copied else 17, COLORS["forward"], hover=f"{digit}: {whole:.2%}")
+        if copied: drawing.box(250, y + 10, 330 * small, 7, COLORS["wait"], True,
+                               f"{digit}: {small:.2%} with {answer.bits} bits")
+        words = f"{whole:.1%}, {small:.1%}" if copied else f"{whole:.1%}"
+        if max(whole, small) >= 0.005: drawing.text(590, y + 13, words, size=11)
     return drawing
 
 # %% ../../nbs/views/22_export.ipynb #v226b9609
@@ -392,8 +399,8 @@ def digit_canvas(
 # %% ../../nbs/views/22_export.ipynb #v228c319b
 def digit_code(
     drawing:str,     # by `encode_drawing`
-    bits:int,        # of a weight
-    over_http:bool,  # through a server
+    bits:int=32,     # of a weight in the copy; 32: no copy
+    over_http:bool=False,  # through a server
 ) -> str:
     "Python that asks the same model about the same drawing."
     packed = base64.b64encode(zlib.compress(decode_drawing(drawing).tobytes(), 9)).decode()
@@ -407,18 +414,19 @@ def digit_code(
 
 def digit_panel(
     model:nn.Module|None=None,  # for images of 28 x 28; None: one that is trained for the purpose, once
-    bits:int=2,                 # of a weight in the copy that it starts with
+    bits:int|None=None,         # of a weight in the copy that it starts with; None: the model alone
 ) -> ipywidgets.VBox:
-    "A panel: a digit that is drawn -> its class, what fewer bits a weight change, and how long an answer takes."
+    "A panel: a digit that is drawn -> its class and how long an answer takes; with `bits` also what fewer bits change."
     desk = DigitDesk(digit_model() if model is None else model)
-    controls = dict(drawing=digit_canvas(desk), bits=slider("bits of a weight", BITS, bits),
-                    over_http=choose("asked", {"in this kernel": False, "over HTTP": True}, False))
+    controls = dict(drawing=digit_canvas(desk))
+    if bits is not None: controls["bits"] = slider("bits of a weight", BITS, bits)
+    controls["over_http"] = choose("asked", {"in this kernel": False, "over HTTP": True}, False)
 
-    def update(drawing: str, bits: int, over_http: bool) -> tuple[Said, Svg]:
+    def update(drawing: str, over_http: bool, bits: int = 32) -> tuple[Said, Svg]:
         answer = desk.answer(centred(decode_drawing(drawing)), bits, over_http)
         return describe_digit(answer, desk, over_http), draw_digit(answer)
 
-    title = "What does the model see in your digit, and what do fewer bits change?"
+    title = "What does the model see in your digit, and what does it say?"
     box = panel(controls, update, "digit", title=title, code=digit_code)
     box.desk = desk
     return box

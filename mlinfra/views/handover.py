@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..engine.load import LatencyOutlook, LoadResult
+from ..engine.load import LoadResult
+from ..engine.measure import median
 from ..engine.widgets import COLORS, Svg, axes, bytes_text, figure, label
 from .export import mark_ratios
 
@@ -93,23 +94,27 @@ def draw_way(
 
 # %% ../../nbs/views/22_handover.ipynb #v227928e7
 def plot_servers(
-    loads:Mapping[str, Sequence[LoadResult]],  # server -> from `offer_load`
+    loads:Mapping[str, Sequence[LoadResult]],  # server -> from `offer_load`; a rate may come several times
     limits:Mapping[str, float],                # server -> its saturation, requests a second
-    outlooks:Sequence[LatencyOutlook]=(),      # from `predict_latency`
+    goal_seconds:float|None=None,              # within which the answers shall be there; drawn as a line
     ax:Axes|None=None,                         # where to draw
 ) -> Axes:
-    "The 95th percentile of each server's latency over the rate, with its saturation; what was predicted is hollow."
+    "The 95th percentile of each server's latency over the rate: the median and the range of the loads."
     ax = axes(ax, 7.0, 3.2)
     for (name, found), color in zip(loads.items(), ("wait", "forward", "update")):
-        ax.plot([r.rate for r in found], [1e3 * r.p95_seconds for r in found], "o-", color=COLORS[color], label=name)
+        rates = sorted({r.rate for r in found})
+        by_rate = {rate: [1e3 * r.p95_seconds for r in found if r.rate == rate] for rate in rates}
+        ax.plot(rates, [median(ms) for ms in by_rate.values()], "o-", lw=1, color=COLORS[color], label=name)
+        ax.vlines(rates, [min(ms) for ms in by_rate.values()], [max(ms) for ms in by_rate.values()],
+                  color=COLORS[color], lw=4, alpha=0.5)
         ax.axvline(limits[name], color=COLORS[color], linestyle=":", linewidth=1)
         ax.text(limits[name], 1.0, f" {limits[name]:,.0f}/s", color=COLORS[color], fontsize=9, va="bottom", ha="center",
                 transform=ax.get_xaxis_transform())
         for r in found:
             if r.refused: ax.annotate(f"{r.refused / len(r.due):.0%} refused", (r.rate, 1e3 * r.p95_seconds), (-9, 0),
                                       textcoords="offset points", ha="right", va="center", fontsize=8)
-    ax.plot([o.rate for o in outlooks], [1e3 * o.p95_seconds for o in outlooks], "o", ms=10, mfc="none",
-            color=COLORS["other"], label="predicted")
+    if goal_seconds is not None:
+        ax.axhline(1e3 * goal_seconds, color=COLORS["other"], linestyle="--", lw=1, label="goal")
     ax.set(yscale="log", xscale="log")
     mark_ratios(ax.yaxis), mark_ratios(ax.xaxis)
     ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))

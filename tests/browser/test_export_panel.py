@@ -22,7 +22,7 @@ def said():
     image = centred(decode_drawing(box.controls["drawing"].value))
     return describe_digit(box.desk.answer(image), box.desk).number
 
-box = digit_panel(Rows())
+box = digit_panel(Rows(), bits=2)
 box"""
 INK = """e => e.getContext('2d').getImageData(0, 0, e.width, e.height).data
   .filter((v, i) => i % 4 === 3 && v > 30).length"""

@@ -73,16 +73,23 @@ class KnownRun:
         one_of("device", self.device, ACCELERATORS)
         object.__setattr__(self, "devices", positive_int("devices", self.devices))
 
+    def cases_on(
+        self,
+        device:str="A100 80 GB",  # one of `ACCELERATORS`
+        devices:int=1,
+    ) -> tuple[float, float]:
+        "Seconds by the data sheets, if matrix products limit it, and if the memory does."
+        known, has = DEVICES[self.device], DEVICES[one_of("device", device, ACCELERATORS)]
+        here = self.seconds * self.devices / positive_int("devices", devices)
+        return (here * known.flops_per_s["fp16"] / has.flops_per_s["fp16"], here * known.bytes_per_s / has.bytes_per_s)
+
     def seconds_on(
         self,
         device:str="A100 80 GB",  # one of `ACCELERATORS`
         devices:int=1,
     ) -> Estimate:
-        "By the data sheets: matrix products at one end, memory at the other, and the middle."
-        known, has = DEVICES[self.device], DEVICES[one_of("device", device, ACCELERATORS)]
-        here = self.seconds * self.devices / positive_int("devices", devices)
-        ratios = known.flops_per_s["fp16"] / has.flops_per_s["fp16"], known.bytes_per_s / has.bytes_per_s
-        low, high = here * min(ratios), here * max(ratios)
+        "From the shorter to the longer of the two cases, and the middle."
+        low, high = sorted(self.cases_on(device, devices))
         return Estimate((low + high) / 2, low, high)
 
 NOTES_RUN = KnownRun(name="eight hours on four A100s", seconds=8 * 3600, device="A100 40 GB", devices=4)

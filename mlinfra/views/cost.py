@@ -143,7 +143,7 @@ def plot_pareto(
     _round_ticks(ax.xaxis, (1, 3))
     _round_ticks(ax.yaxis, (1, 2, 5))
     singly = "" if len(joined) == len(quotes) else "; x: rented singly"
-    return label(ax, "days (predicted)", "dollars (predicted)", "ringed: no other is faster and cheaper" + singly)
+    return label(ax, "days (predicted)", "dollars (predicted)", "ringed: no other is faster and no dearer" + singly)
 
 def _days_and_dollars(one: Quote) -> tuple[float, float]:
     return one.price.seconds.value / 86_400, one.price.dollars.value
@@ -305,18 +305,20 @@ def _reach(chosen: Quote) -> list[tuple[float, float]]:
     seconds, dollars = chosen.price.seconds, chosen.price.dollars
     return [(seconds.low, dollars.low), (seconds.high, dollars.high)]
 
+_OTHER_RUN = (72 * 3600.0, 1750.0)   # of the notes, on four V100s
+
 class _Prices(Chart):
     left, top, right = 88.0, 72.0, 24.0  # pixels: an amount in words is long, and two lines of figures come first
 
     def names(
         self,
         marks:Iterable[tuple[tuple[float, float], str, str]],  # place, name and colour
-        line:Sequence[tuple[float, float]]=(),                 # its two ends: no name lies on it
+        lines:Iterable[Sequence[tuple[float, float]]]=(),      # the two ends of each: no name lies on them
     ) -> None:
         "A name beside each mark, where the fewest others are in the way; the first is placed first."
         marks = list(marks)
         taken = [self._around(point, 6) for point, _, _ in marks]
-        if line: taken += [self._around(point, 4) for point in self._between(*line)]
+        taken += [self._around(point, 4) for line in lines for point in self._between(*line)]
         for point, name, color in marks:
             x, y, wide = self._x(point[0]), self._y(point[1]), 6.0 * len(name)
             places = [(x + dx, y + dy, anchor) for dx, dy, anchor in (
@@ -363,8 +365,10 @@ def draw_cost(
 ) -> Chart:
     "Price against time on so many devices of each machine of the table; the chosen plan is filled."
     beside, chosen = _beside(plan.work, plan.devices, plan.slack), plan.quote()
-    reach = _reach(chosen) if chosen.price else []
-    shown = [*map(_point, beside), *reach] or [(3600.0, 1.0)]
+    known = isinstance(_work(plan.work), KnownRun)
+    ranged = [*(beside if known else ()), *([chosen] if chosen.price else ())]
+    given = [_OTHER_RUN] if known and plan.devices == NOTES_RUN.devices else []
+    shown = [*map(_point, beside), *(end for one in ranged for end in _reach(one)), *given] or [(3600.0, 1.0)]
     low, high = _ends(x for x, _ in shown)
     x = Axis("time of the training run", low, high, log=True, ticks=tuple(t for t in _TIMES if low <= t <= high),
              readout=lambda seconds: _TIMES.get(seconds) or duration_text(seconds))
@@ -374,15 +378,19 @@ def draw_cost(
     chart = _Prices(x, y, 700, 420, f"{plan.work}: price over time on the machines of the table")
     chosen_offer = None if plan.bought or not chosen.price else plan.offer
     others = [one for one in beside if one.offer.name != chosen_offer]
+    lines = [(one, _reach(one)) for one in ranged if one is chosen or one in others]
+    for one, ends in lines: chart.curve(ends, color_of(one.offer.device))
     for one in others:
         words = f"{one.devices:,} x {one.offer.device}, {one.offer.name}: {_quote_words(one)}"
         chart.dots([_point(one)], color_of(one.offer.device), hollow=True, hover=[words], radius=3)
     names = [(_point(one), one.offer.name, color_of(one.offer.device)) for one in others]
     if chosen.price:
         color, how = color_of(chosen.offer.device), "bought" if plan.bought else f"rented ({plan.offer})"
-        chart.curve(reach, color).dots([_point(chosen)], color, hover=[f"chosen: {_quote_words(chosen)}"], radius=6)
+        chart.dots([_point(chosen)], color, hover=[f"chosen: {_quote_words(chosen)}"], radius=6)
         names.insert(0, (_point(chosen), f"{chosen.devices:,} x {chosen.offer.device}, {how}", "currentColor"))
-    chart.names(names, reach)
+    chart.dots(given, COLORS["other"], hover=["the notes' run on V100s: 72 h, $1,750"])
+    names += [(point, "the notes: four V100s", COLORS["other"]) for point in given]
+    chart.names(names, [ends for _, ends in lines])
     for row, words in enumerate(_figures(plan, chosen)): chart.text(0, 34 + 17 * row, words)
     return chart.legend(*((name, color, "hollow") for name, color in _LOOKS.items()))
 

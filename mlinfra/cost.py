@@ -11,7 +11,7 @@ from .engine.checks import fraction, nonnegative_float, positive_float, positive
 from .engine.energy import JOULES_PER_KWH, EnergyMeter, co2_kg, device_power  # noqa: F401 (given on)
 from .engine.measure import Estimate
 from .engine.prices import Offer, read_grids, read_prices  # noqa: F401 (given on)
-from .engine.work import SLACK, Work, expected_seconds_of, misfit, work_seconds
+from .engine.work import SLACK, KnownRun, Work, expected_seconds_of, misfit, work_seconds
 
 _all_ = ["EnergyMeter", "read_grids", "read_prices"]  # so that one import is enough
 
@@ -123,17 +123,17 @@ def break_even(
 @dataclass(frozen=True)
 class Quote:
     "A training on so many devices of an offer: its price, or why it cannot run."
-    work:Work
+    work:Work|KnownRun
     offer:Offer
     devices:int
     price:RunPrice|None
     why:str=""          # it cannot run
 
 def quote(
-    work:Work,
+    work:Work|KnownRun,
     offer:Offer,
     devices:int|None=None,             # None: those that are rented together
-    slack:Estimate=SLACK,              # how many times as long as the ideal it takes
+    slack:Estimate=SLACK,              # how many times as long as the ideal it takes; a known time has none
     grams_per_kwh:float=481,           # of the region
     dollars_per_hour:float|None=None,  # of all devices; None: the offer's
 ) -> Quote:
@@ -146,6 +146,8 @@ def quote(
         machine = Machine(name=machine.name, dollars_per_hour=dollars_per_hour, watts=machine.watts,
                           grams_per_kwh=grams_per_kwh)
     if why := misfit(work, offer.device, count): return Quote(work, offer, count, None, why)
+    if isinstance(work, KnownRun):
+        return Quote(work, offer, count, price_run(work.seconds_on(offer.device, count), machine))
     network = dict(together=offer.devices, between=offer.between) if offer.between else {}  # else: as one node has it
     seconds = expected_seconds_of(work_seconds(work, offer.device, count, **network).total, slack)
     return Quote(work, offer, count, price_run(seconds, machine))

@@ -93,13 +93,13 @@ def slack_of(
 def compare_hours(
     runs:Iterable[PublishedHours],
     slack:Estimate,             # of the used ones
-) -> pd.DataFrame:              # a row for each: its hours, the error, whether it is inside the slack's range
-    "Published device-hours beside the predicted ones."
+) -> pd.DataFrame:              # a row for each: its hours, their ratio, whether it is inside the slack's range
+    "Published device-hours beside the predicted ones, and over them: `ratio` is above 1 where it took longer."
     import pandas as pd
     def row(run: PublishedHours) -> dict[str, object]:
         predicted = run.ideal_hours * slack.value
         inside = slack.low <= run.slack <= slack.high
         return dict(run=run.name, device=run.device, slack=run.slack, published_hours=run.device_hours,
-                    predicted_hours=predicted, error_percent=100 * (predicted / run.device_hours - 1), inside=inside,
-                    used=run.used, mfu_percent=100 * run.mfu, date=run.date)
+                    predicted_hours=predicted, ratio=run.device_hours / predicted, inside=inside, used=run.used,
+                    mfu_percent=100 * run.mfu, date=run.date)
     return pd.DataFrame([row(run) for run in runs])

@@ -21,12 +21,11 @@ from .prices import Offer, read_prices
 from .roofline import forward_seconds, layer_traffic
 from .runs import Run
 from .widgets import bytes_text
-from .work import SLACK
 from ..memory import estimate
 
 # %% auto #0
-__all__ = ['RecordedRun', 'recorded', 'run_energy', 'model_of', 'Need', 'need_of', 'step_seconds_on', 'misfit_on', 'RunCosts',
-           'run_costs', 'cost_lines']
+__all__ = ['IDEAL', 'RecordedRun', 'recorded', 'run_energy', 'model_of', 'Need', 'need_of', 'step_seconds_on', 'misfit_on',
+           'RunCosts', 'run_costs', 'cost_lines']
 
 # %% ../../nbs/engine/23_run_cost.ipynb #23e00004
 if TYPE_CHECKING:
@@ -162,6 +161,7 @@ def misfit_on(
 
 # %% ../../nbs/engine/23_run_cost.ipynb #23e00017
 _PARTS = ("value", "low", "high")
+IDEAL = Estimate(1.0, 1.0, 1.0)  # times the ideal time
 
 @dataclass(frozen=True)
 class RunCosts:
@@ -175,7 +175,7 @@ class RunCosts:
         "That the recorded run took."
         return self.run.energy.joules.value / JOULES_PER_KWH
 
-def _row(found: RecordedRun, need: Need, offer: Offer, grams: float) -> dict[str, Any]:
+def _row(found: RecordedRun, need: Need, offer: Offer, grams: float, slack: Estimate) -> dict[str, Any]:
     "What the run would take on one machine."
     row = dict(machine=offer.name, device=offer.device, devices=offer.devices, date=offer.date,
                why=misfit_on(need, offer.device))
@@ -183,7 +183,7 @@ def _row(found: RecordedRun, need: Need, offer: Offer, grams: float) -> dict[str
     steps = math.ceil(found.steps * found.ranks / offer.devices)
     ideal = steps * step_seconds_on(need, offer.device, offer.devices)
     wait = found.wait_seconds * found.ranks / offer.devices
-    seconds = Estimate(ideal * SLACK.value, ideal * SLACK.low, ideal * SLACK.high + wait)
+    seconds = Estimate(ideal * slack.value, ideal * slack.low, ideal * slack.high + wait)
     watts = device_power(offer.device).scaled(offer.devices)
     for end, suffix in zip(_PARTS, ("", "_low", "_high")):
         time, power = getattr(seconds, end), getattr(watts, end)
@@ -197,6 +197,7 @@ def run_costs(
     model:nn.Module|None=None,              # None: the one that the run names
     input_shape:Sequence[int]=(1, 28, 28),  # of one sample
     grams_per_kwh:float=481,                # of CO2 in the region; 481: the world's average in 2023
+    slack:Estimate=IDEAL,                   # how many times as long as the ideal it takes
 ) -> RunCosts:
     "What a recorded run took, and what it would take on each machine: the cheapest first, what does not fit last."
     import pandas as pd
@@ -204,7 +205,7 @@ def run_costs(
     found = recorded(run)
     need = need_of(model_of(found) if model is None else model, shape, found.batch_size,
                    "adam" if "adam" in found.optimizer else "sgd", found.precision)
-    rows = [_row(found, need, offer, grams) for offer in (read_prices() if offers is None else offers)]
+    rows = [_row(found, need, offer, grams, slack) for offer in (read_prices() if offers is None else offers)]
     if not rows: raise ValueError("offers must hold at least one machine, got none")
     figures = (f"{name}{end}" for name in ("seconds", "dollars", "joules", "co2_kg") for end in ("", "_low", "_high"))
     columns = ["machine", "device", "devices", "date", "why", *figures]
@@ -222,7 +223,7 @@ def cost_lines(
     lines = [f"{run.model}, {run.samples:,} samples in {duration_text(run.seconds)}: about {joules.value:,.3g} J "
              f"({joules.low:,.3g} to {joules.high:,.3g}), {run.joules_per_sample:.3g} J a sample, "
              f"{costs.kwh * costs.grams_per_kwh:.3g} g of CO2", f"  {run.energy.how}", "",
-             f"{'machine':20} {'devices':16} {'time':>22} {'price ($)':>26} {'energy (J)':>10}  price of"]
+             f"{'machine':20} {'devices':16} {'ideal time':>22} {'its price ($)':>26} {'energy (J)':>10}  price of"]
     for row in costs.table.to_dict("records"):
         what = f"{row['machine']:20} {row['devices']} x {row['device']:12}"
         if row["why"]: lines.append(f"{what} not here: {row['why']}")
@@ -232,4 +233,5 @@ def cost_lines(
     return lines
 
 def _spread(row: Mapping[str, Any], name: str, text: Any) -> str:
-    return f"{text(row[name])} ({text(row[name + '_low'])}-{text(row[name + '_high'])})"
+    value, low, high = (text(row[name + end]) for end in ("", "_low", "_high"))
+    return value if low == high else f"{value} ({low}-{high})"

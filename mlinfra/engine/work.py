@@ -12,8 +12,8 @@ from .hardware import DEVICES, NETWORKS, Network
 from .measure import Estimate
 
 # %% auto #0
-__all__ = ['STATE_BYTES_EACH', 'WORKS', 'DEVICES_PER_NODE', 'INTER_NODE', 'SLACK', 'Work', 'misfit', 'least_devices',
-           'WorkSeconds', 'work_seconds', 'expected_seconds_of']
+__all__ = ['STATE_BYTES_EACH', 'WORKS', 'DEVICES_PER_NODE', 'NOTES_RUN', 'INTER_NODE', 'SLACK', 'Work', 'KnownRun', 'misfit',
+           'least_devices', 'WorkSeconds', 'work_seconds', 'expected_seconds_of']
 
 # %% ../../nbs/engine/23_work.ipynb #23c00006
 STATE_BYTES_EACH = 16  # of a parameter between steps in mixed precision with Adam: 2 + 2 + 12
@@ -57,18 +57,57 @@ WORKS = {work.name: work for work in (
          parameters=405_853_388_800, flops=2.178e16, kept_bytes=6.469e11, least_bytes=4.343e10),
 )}  # name -> a training whose price is worth knowing
 
-# %% ../../nbs/engine/23_work.ipynb #23c00010
+# %% ../../nbs/engine/23_work.ipynb #23c0k002
 DEVICES_PER_NODE = 8
+
+@dataclass(frozen=True, kw_only=True)
+class KnownRun:
+    "A training of which only the time on some devices is known."
+    name:str
+    seconds:float
+    device:str      # one of `ACCELERATORS`
+    devices:int
+
+    def __post_init__(self):
+        positive_float("seconds", self.seconds)
+        one_of("device", self.device, ACCELERATORS)
+        object.__setattr__(self, "devices", positive_int("devices", self.devices))
+
+    def cases_on(
+        self,
+        device:str="A100 80 GB",  # one of `ACCELERATORS`
+        devices:int=1,
+    ) -> tuple[float, float]:
+        "Seconds by the data sheets, if matrix products limit it, and if the memory does."
+        known, has = DEVICES[self.device], DEVICES[one_of("device", device, ACCELERATORS)]
+        here = self.seconds * self.devices / positive_int("devices", devices)
+        return (here * known.flops_per_s["fp16"] / has.flops_per_s["fp16"], here * known.bytes_per_s / has.bytes_per_s)
+
+    def seconds_on(
+        self,
+        device:str="A100 80 GB",  # one of `ACCELERATORS`
+        devices:int=1,
+    ) -> Estimate:
+        "From the shorter to the longer of the two cases, and the middle."
+        low, high = sorted(self.cases_on(device, devices))
+        return Estimate((low + high) / 2, low, high)
+
+NOTES_RUN = KnownRun(name="eight hours on four A100s", seconds=8 * 3600, device="A100 40 GB", devices=4)
+
+# %% ../../nbs/engine/23_work.ipynb #23c00010
 INTER_NODE = NETWORKS["InfiniBand HDR, 200 Gbit/s"]  # where an offer says nothing
 
 def misfit(
-    work:Work,
+    work:Work|KnownRun,
     device:str="A100 80 GB",  # one of `DEVICES`
     devices:int=1,
 ) -> str:
     "Why the training cannot run there, or cannot be predicted; or nothing."
     devices, memory = positive_int("devices", devices), DEVICES[one_of("device", device, DEVICES)].memory_bytes
     if device not in ACCELERATORS: return f"the rates of {device} are not known here"
+    if isinstance(work, KnownRun):
+        if devices <= DEVICES_PER_NODE: return ""
+        return f"its time is known on {work.devices} devices, and scaled to {DEVICES_PER_NODE} at most"
     if devices > work.global_batch:
         return f"{devices:,} devices are more than the {work.global_batch:,} samples of a step"
     need = STATE_BYTES_EACH * work.parameters / devices + work.least_bytes / min(devices, DEVICES_PER_NODE)

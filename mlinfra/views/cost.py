@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from ..engine.energy import device_power
 from ..engine.live import LivePanel
 from ..engine.prices import Offer, read_grids, read_prices
 from ..engine.widgets import COLORS, Said, axes, duration_text, label
-from ..engine.work import SLACK, WORKS
+from ..engine.work import NOTES_RUN, SLACK, WORKS, KnownRun, Work
 
 # %% auto #0
 __all__ = ['color_of', 'dollars_text', 'range_text', 'plot_hours', 'plot_break_even', 'plot_spot', 'plot_pareto', 'CostPlan',
@@ -61,23 +61,23 @@ def plot_hours(
     table:pd.DataFrame,   # from `compare_hours`
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Predicted over published device-hours of each training; those that were used are grey."
+    "Published over predicted device-hours of each training; those that were used are grey."
     ax = axes(ax, 7, 0.2 * len(table) + 1)
     names = [f"{run.run}, {run.device.split()[0]}" for run in table.itertuples()]
     for row, run in enumerate(table.itertuples()):
-        ratio, color = 1 + run.error_percent / 100, COLORS["other"] if run.used else COLORS["forward"]
-        ax.plot([1, ratio], [row, row], lw=0.8, color=color)
-        ax.plot(ratio, row, "o", ms=6, mfc="none", color=color)
-        right = ratio >= 1
-        ax.annotate(f"{run.error_percent:+.0f}%", (ratio, row), xytext=(8 if right else -8, 0), fontsize=7, va="center",
+        color, right = COLORS["other"] if run.used else COLORS["forward"], run.ratio >= 1
+        ax.plot([1, run.ratio], [row, row], lw=0.8, color=color)
+        ax.plot(run.ratio, row, "o", ms=6, mfc="none", color=color)
+        ax.annotate(f"{run.ratio:.2f}", (run.ratio, row), xytext=(8 if right else -8, 0), fontsize=7, va="center",
                     ha="left" if right else "right", textcoords="offset points")
     ax.axvline(1, color=COLORS["wait"], lw=1)
     ax.set_xscale("log")
-    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0.4, 1.9), xticks=[0.5, 0.7, 1, 1.5, 2])
+    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0.5, 2.4), xticks=[0.5, 0.7, 1, 1.5, 2])
     ax.set_xticklabels(["0.5", "0.7", "1", "1.5", "2"])
     ax.minorticks_off()
     ax.set_yticklabels(names, fontsize=7)
-    return label(ax, "predicted / published device-hours", "", "grey: used for the slack; blue: held out")
+    return label(ax, "published / predicted device-hours (right of 1: it took longer)", "",
+                 "grey: used for the slack; blue: held out")
 
 def plot_break_even(
     purchase:Purchase,
@@ -143,7 +143,7 @@ def plot_pareto(
     _round_ticks(ax.xaxis, (1, 3))
     _round_ticks(ax.yaxis, (1, 2, 5))
     singly = "" if len(joined) == len(quotes) else "; x: rented singly"
-    return label(ax, "days (predicted)", "dollars (predicted)", "ringed: no other is faster and cheaper" + singly)
+    return label(ax, "days (predicted)", "dollars (predicted)", "ringed: no other is faster and no dearer" + singly)
 
 def _days_and_dollars(one: Quote) -> tuple[float, float]:
     return one.price.seconds.value / 86_400, one.price.dollars.value
@@ -171,7 +171,7 @@ def _round_ticks(axis: Any, factors: tuple[int, ...]) -> None:
 @dataclass(frozen=True, kw_only=True)
 class CostPlan:
     "A training on devices that are rented or bought."
-    work:str                          # one of `WORKS`
+    work:str                          # name of one of `WORKS`, or of `NOTES_RUN`
     offer:str                         # name of one in the package's table
     devices:int
     bought:bool
@@ -213,8 +213,10 @@ class CostPlan:
     def quote(self) -> Quote:
         "The price on the chosen devices."
         slack = SLACK.scaled(self.slack / SLACK.value)
-        return quote(WORKS[self.work], _offers()[self.offer], self.devices, slack,
+        return quote(_work(self.work), _offers()[self.offer], self.devices, slack,
                      read_grids()[self.region].grams_per_kwh, self.devices * self.dollars_per_device_hour)
+
+def _work(name: str) -> Work | KnownRun: return NOTES_RUN if name == NOTES_RUN.name else WORKS[name]
 
 @lru_cache(1)
 def _offers() -> dict[str, Offer]:
@@ -231,23 +233,34 @@ def _sources(plan: CostPlan) -> str:
     return (f"{_table_words(_offers()[plan.offer])}. Put your own price in its place. {grid.region}: "
             f"{grid.grams_per_kwh:g} g of CO2 a kWh in {grid.year} ({grid.source}). Power: 1.2 times the data "
             "sheet's, 0.7 to 2 times as the range, assumed. A bought device at the start: $7,500, an eighth of the "
-            "$60,000 of undated course notes. Time: lesson 15's step, times what published trainings took beyond it, "
-            "with their range. The network between machines: as the offer says.")
+            "$60,000 of undated course notes. Time: the eight hours are from the same notes; for a larger training, "
+            "lesson 15's step, times what published trainings took beyond it, with their range. The network between "
+            "machines: as the offer says.")
 
 def describe_cost(
     plan:CostPlan,
 ) -> Said:
     "Time and price, their range, energy and CO2, and when buying pays."
     found = plan.quote()
-    if found.price is None: return Said("This does not run", f"{plan.work}: {found.why}.", _sources(plan))
+    if found.price is None: return Said(_refusal(plan), f"{plan.work}: {found.why}.", _sources(plan))
     price, even = found.price, break_even(plan.purchase, plan.rented_dollars_per_hour)
-    seconds, dollars = price.seconds, price.dollars
-    spread = (f"The range of published trainings makes that {duration_text(seconds.low)} to "
-              f"{duration_text(seconds.high)}, and {dollars_text(dollars.low)} to {dollars_text(dollars.high)}.")
     energy = f"It takes about {_kwh_text(price.kwh.value)} and emits {_mass_text(price.co2_kg.value)} of CO2."
-    if why := _rent_text(plan): spread = f"{why} {spread}"
-    return Said(f"{duration_text(seconds.value)} and {dollars_text(dollars.value)}",
-                f"{spread} {energy} {_even_text(plan, even)}", _sources(plan))
+    words = _rent_text(plan), _range_words(plan, found), energy, _even_text(plan, even)
+    return Said(f"{duration_text(price.seconds.value)} and {dollars_text(price.dollars.value)}",
+                " ".join(filter(None, words)), _sources(plan))
+
+def _refusal(plan: CostPlan) -> str:
+    return "Nobody knows" if isinstance(_work(plan.work), KnownRun) else "This does not run"
+
+def _range_words(plan: CostPlan, found: Quote) -> str:
+    "Where the range of time and price comes from."
+    work, seconds, dollars = _work(plan.work), found.price.seconds, found.price.dollars
+    if isinstance(work, KnownRun) and found.offer.device == work.device:
+        return "" if plan.devices == work.devices else "If this number of devices shares the work evenly."
+    ends = (f"{duration_text(seconds.low)} to {duration_text(seconds.high)}, and {dollars_text(dollars.low)} to "
+            f"{dollars_text(dollars.high)}")
+    if not isinstance(work, KnownRun): return f"The range of published trainings makes that {ends}."
+    return f"The eight hours are scaled by the data sheets, matrix products and memory: {ends}."
 
 def _rent_text(plan: CostPlan) -> str:
     "What is paid beside the devices that compute, or is not promised."
@@ -257,6 +270,8 @@ def _rent_text(plan: CostPlan) -> str:
         paid = plan.devices + whole
         return f"It is rented in machines of {offer.devices}: {paid} devices are paid, {plan.devices} work."
     if not offer.between and plan.devices > 1:
+        if isinstance(_work(plan.work), KnownRun):
+            return f"These devices are rented singly; that {plan.devices} are free in one machine is assumed."
         return "These devices are rented singly, and no fast network is promised; 200 Gbit/s is assumed."
     return ""
 
@@ -267,47 +282,72 @@ def _even_text(plan: CostPlan, even: float) -> str:
     rent, own = plan.rented_dollars_per_hour, plan.purchase.dollars_per_hour(plan.utilisation_percent / 100)
     hour = f"An hour of a device costs ${rent:.2f} rented and ${own:.2f} bought"
     if even > 1: return f"{hour}: at this rent buying never pays."
-    return (f"{hour} if it is used {plan.utilisation_percent:g}% of the time; buying pays from a utilisation of "
-            f"{even:.0%}.")
+    used = f"{plan.utilisation_percent:g}%"
+    return f"{hour} if it is used {used} of the time; buying pays if it is used {even:.0%} of the time."
 
 # %% ../../nbs/views/23_cost.ipynb #23v00022
 _NUMBERS = tuple(2**power for power in range(15))   # of devices
 _TIMES = {60 * minutes: f"{minutes} min" for minutes in (1, 3, 10, 30)}
-_TIMES |= {3600 * hours: f"{hours} h" for hours in (1, 3, 10)}
+_TIMES |= {3600 * hours: f"{hours} h" for hours in (1, 2, 4, 8, 16)}
 _TIMES |= {86_400 * days: f"{days:,} d" for days in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)}
 
 @lru_cache(8)
 def _beside(work: str, devices: int, slack: float) -> tuple[Quote, ...]:
     "What this many devices of each offer would take; whole machines are paid."
     wide = SLACK.scaled(slack / SLACK.value)
-    tried = (quote(WORKS[work], offer, devices, wide) for offer in _offers().values())
-    return tuple(one for one in tried if one.price is not None)
-
-def _along(plan: CostPlan) -> tuple[Quote, ...]:
-    "The plan on other numbers of devices, as far as it runs on them; whole machines."
-    together = 1 if plan.bought else _offers()[plan.offer].devices
-    tried = (replace(plan, devices=n).quote() for n in _NUMBERS if n % together == 0)
+    tried = (quote(_work(work), offer, devices, wide) for offer in _offers().values())
     return tuple(one for one in tried if one.price is not None)
 
 def _point(one: Quote) -> tuple[float, float]: return one.price.seconds.value, one.price.dollars.value
 
+def _reach(chosen: Quote) -> list[tuple[float, float]]:
+    "The ends of the range of time and price."
+    seconds, dollars = chosen.price.seconds, chosen.price.dollars
+    return [(seconds.low, dollars.low), (seconds.high, dollars.high)]
+
+_OTHER_RUN = (72 * 3600.0, 1750.0)   # of the notes, on four V100s
+
 class _Prices(Chart):
-    left, top, right = 88.0, 92.0, 24.0  # pixels: an amount in words is long, and three lines of figures come first
+    left, top, right = 88.0, 72.0, 24.0  # pixels: an amount in words is long, and two lines of figures come first
 
-    def cross(self, point: tuple[float, float], color: str, hover: str) -> None:
-        "An x at a point: a choice that nobody promises."
+    def names(
+        self,
+        marks:Iterable[tuple[tuple[float, float], str, str]],  # place, name and colour
+        lines:Iterable[Sequence[tuple[float, float]]]=(),      # the two ends of each: no name lies on them
+    ) -> None:
+        "A name beside each mark, where the fewest others are in the way; the first is placed first."
+        marks = list(marks)
+        taken = [self._around(point, 6) for point, _, _ in marks]
+        taken += [self._around(point, 4) for line in lines for point in self._between(*line)]
+        for point, name, color in marks:
+            x, y, wide = self._x(point[0]), self._y(point[1]), 6.0 * len(name)
+            places = [(x + dx, y + dy, anchor) for dx, dy, anchor in (
+                (9, 4, "start"), (-9, 4, "end"), (6, -8, "start"), (6, 16, "start"), (-6, -8, "end"), (-6, 16, "end"),
+                (0, -11, "middle"), (0, 19, "middle"))]
+            boxes = [self._box(*place, wide) for place in places]
+            best = min(range(len(boxes)), key=lambda i: (self._hidden(boxes[i], taken), i))
+            taken.append(boxes[best])
+            self.text(*places[best][:2], name, places[best][2], 10, color)
+
+    def _around(self, point: tuple[float, float], radius: float) -> tuple[float, ...]:
         x, y = self._x(point[0]), self._y(point[1])
-        place = f'<path d="M{x - 3:.1f} {y - 3:.1f}l6 6m-6 0l6 -6"'
-        self._clipped(lambda: self.shape(place, f'fill="none" stroke="{color}" stroke-width="1.3"', hover))
+        return x - radius, x + radius, y - radius, y + radius
 
-    def names(self, marks: Iterable[tuple[tuple[float, float], str, str]]) -> None:
-        "A name to the right of each mark; one that would lie on another moves down."
-        taken: list[tuple[float, float, float]] = []
-        for point, name, color in sorted(marks, key=lambda mark: -mark[0][1]):
-            x, y, wide = self._x(point[0]) + 8, self._y(point[1]) + 4, 6.0 * len(name)
-            while any(x < end and start < x + wide and abs(y - row) < 11 for start, end, row in taken): y += 3
-            taken.append((x, x + wide, y))
-            self.text(x, y, name, "start", 10, color)
+    def _between(self, start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+        "Points on a straight line of the picture; both axes are logarithmic."
+        return [tuple(a**(1 - t / 20) * b**(t / 20) for a, b in zip(start, end)) for t in range(21)]
+
+    def _box(self, x: float, y: float, anchor: str, wide: float) -> tuple[float, ...]:
+        "Left, right, top and bottom of a text."
+        left = x - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
+        return left, left + wide, y - 9, y + 2
+
+    def _hidden(self, box: tuple[float, ...], taken: Iterable[tuple[float, ...]]) -> float:
+        "How much of a box lies on others or outside of the picture."
+        left, right, top, bottom = box
+        outside = max(0, self.left - left) + max(0, right - self.width) + max(0, bottom - self.top - self.inside[1])
+        return 100 * outside + sum(max(0, min(right, r) - max(left, l)) * max(0, min(bottom, b) - max(top, t))
+                                   for l, r, t, b in taken)
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:
     "Ends of a logarithmic axis, with room around the values."
@@ -323,70 +363,62 @@ def _money_ticks(low: float, high: float) -> tuple[float, ...]:
 def draw_cost(
     plan:CostPlan,
 ) -> Chart:
-    "Price against time on so many devices of each machine of the table; the chosen plan, and its line."
-    beside, along, chosen = _beside(plan.work, plan.devices, plan.slack), _along(plan), plan.quote()
-    shown = [_point(one) for one in (*beside, *along, *([chosen] if chosen.price else []))] or [(3600.0, 1.0)]
+    "Price against time on so many devices of each machine of the table; the chosen plan is filled."
+    beside, chosen = _beside(plan.work, plan.devices, plan.slack), plan.quote()
+    known = isinstance(_work(plan.work), KnownRun)
+    ranged = [*(beside if known else ()), *([chosen] if chosen.price else ())]
+    given = [_OTHER_RUN] if known and plan.devices == NOTES_RUN.devices else []
+    shown = [*map(_point, beside), *(end for one in ranged for end in _reach(one)), *given] or [(3600.0, 1.0)]
     low, high = _ends(x for x, _ in shown)
     x = Axis("time of the training run", low, high, log=True, ticks=tuple(t for t in _TIMES if low <= t <= high),
              readout=lambda seconds: _TIMES.get(seconds) or duration_text(seconds))
     ends = _ends(y for _, y in shown)
-    y = Axis(f"price on {plan.devices:,} devices (x: single devices; dashed: the chosen plan on fewer or more)", *ends,
-             log=True, ticks=_money_ticks(*ends), readout=dollars_text)
+    y = Axis(f"price on {plan.devices:,} device{'s' * (plan.devices > 1)}; whole machines are paid", *ends, log=True,
+             ticks=_money_ticks(*ends), readout=dollars_text)
     chart = _Prices(x, y, 700, 420, f"{plan.work}: price over time on the machines of the table")
-    chart.curve([_point(one) for one in along], COLORS["other"], "5 3")
     chosen_offer = None if plan.bought or not chosen.price else plan.offer
-    for one in beside:
+    others = [one for one in beside if one.offer.name != chosen_offer]
+    lines = [(one, _reach(one)) for one in ranged if one is chosen or one in others]
+    for one, ends in lines: chart.curve(ends, color_of(one.offer.device))
+    for one in others:
         words = f"{one.devices:,} x {one.offer.device}, {one.offer.name}: {_quote_words(one)}"
-        color = color_of(one.offer.device)
-        if one.offer.name == chosen_offer: continue
-        if one.offer.between: chart.dots([_point(one)], color, hollow=True, hover=[words], radius=3)
-        else: chart.cross(_point(one), color, words)
-    names = [(_point(one), one.offer.name, color_of(one.offer.device)) for one in beside
-             if one.offer.name != chosen_offer]
+        chart.dots([_point(one)], color_of(one.offer.device), hollow=True, hover=[words], radius=3)
+    names = [(_point(one), one.offer.name, color_of(one.offer.device)) for one in others]
     if chosen.price:
-        _mark_chosen(chart, chosen)
-        how = "bought" if plan.bought else "rented"
-        names.append((_point(chosen), f"{chosen.devices:,} x {chosen.offer.device}, {how}", "currentColor"))
-    chart.names(names)
+        color, how = color_of(chosen.offer.device), "bought" if plan.bought else f"rented ({plan.offer})"
+        chart.dots([_point(chosen)], color, hover=[f"chosen: {_quote_words(chosen)}"], radius=6)
+        names.insert(0, (_point(chosen), f"{chosen.devices:,} x {chosen.offer.device}, {how}", "currentColor"))
+    chart.dots(given, COLORS["other"], hover=["the notes' run on V100s: 72 h, $1,750"])
+    names += [(point, "the notes: four V100s", COLORS["other"]) for point in given]
+    chart.names(names, [ends for _, ends in lines])
     for row, words in enumerate(_figures(plan, chosen)): chart.text(0, 34 + 17 * row, words)
     return chart.legend(*((name, color, "hollow") for name, color in _LOOKS.items()))
 
 def _figures(plan: CostPlan, chosen: Quote) -> tuple[str, ...]:
-    "The chosen plan in three lines, for a picture without the panel around it."
+    "The chosen plan in two lines, for a picture without the panel around it."
     if chosen.price is None: return ()
-    price, even = chosen.price, break_even(plan.purchase, plan.rented_dollars_per_hour)
-    time, dollars = price.seconds, price.dollars
-    rent, own = plan.rented_dollars_per_hour, plan.purchase.dollars_per_hour(plan.utilisation_percent / 100)
-    return (f"time {duration_text(time.value)} ({duration_text(time.low)} to {duration_text(time.high)}), price "
-            f"{dollars_text(dollars.value)} ({dollars_text(dollars.low)} to {dollars_text(dollars.high)})",
-            f"energy {_kwh_text(price.kwh.value)} ({_kwh_text(price.kwh.low)} to {_kwh_text(price.kwh.high)}), "
-            f"CO2 {_mass_text(price.co2_kg.value)} ({plan.region})",
-            f"an hour of a device: ${rent:.2f} rented, ${own:.2f} bought and used {plan.utilisation_percent:g}% of its "
-            "time; " + (f"buying pays from a utilisation of {even:.0%}" if even <= 1 else "buying never pays"))
+    time, dollars = chosen.price.seconds, chosen.price.dollars
+    ends = (f" ({duration_text(time.low)} to {duration_text(time.high)}, {dollars_text(dollars.low)} to "
+            f"{dollars_text(dollars.high)})" if time.low < time.high else "")
+    return f"filled: {duration_text(time.value)} and {dollars_text(dollars.value)}{ends}", _rent_text(plan)
 
 def _quote_words(one: Quote) -> str:
     seconds, dollars = _point(one)
     return f"{duration_text(seconds)}, {dollars_text(dollars)}"
 
-def _mark_chosen(chart: Chart, chosen: Quote) -> None:
-    "The chosen machine, with the range of its time and price."
-    price, color = chosen.price, color_of(chosen.offer.device)
-    ends = [(each(price.seconds), each(price.dollars)) for each in (lambda e: e.low, lambda e: e.high)]
-    chart.curve(ends, color)
-    chart.dots([_point(chosen)], color, hover=[f"chosen: {_quote_words(chosen)}"], radius=6)
-
-
 # %% ../../nbs/views/23_cost.ipynb #23v00025
 def _price_words(offer: Offer) -> str:
     return f"{offer.device}, ${offer.dollars_per_device_hour:.2f}/h ({offer.name}, {offer.date})"
+
+_PREDICTED = tuple(name for name in WORKS if "tokens" in name)  # the slack is that of language models
 
 def live_cost() -> LivePanel:
     "Training, machine, number of devices, rented or bought -> time, price, energy, and when buying pays."
     percent = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 200, 300]
     controls = dict(
-        work=Choice("training", [(name, name) for name in WORKS], "LLaMA-like, 7B, 1 trillion tokens"),
+        work=Choice("training", [(name, name) for name in (NOTES_RUN.name, *_PREDICTED)], NOTES_RUN.name),
         offer=Choice("device and rent", [(_price_words(o), o.name) for o in _offers().values()], "p4d.24xlarge"),
-        devices=Slider("devices", _NUMBERS, 256),
+        devices=Slider("devices", _NUMBERS, 4),
         bought=Choice("the devices are", [("rented", False), ("bought", True)], False),
         price_percent=Slider("rent (% of the table's)", percent, 100),
         dollars_per_device=Slider("price of a device ($)", [500, 1000, 2000, 3500, 5000, 7500, 10_000, 15_000, 20_000,
@@ -397,17 +429,23 @@ def live_cost() -> LivePanel:
                                0.15),
         region=Choice("region", [(name, name) for name in read_grids()], "World"),
         slack=Slider("times the ideal time", [1.0, 1.21, 1.4, 1.6, 1.84, 2.0, 2.5, 3.0, 3.64], 1.84))
-    return LivePanel("cost", "What does a training run cost?", controls, show_cost, tuple(controls)[4:], cost_code)
+    return LivePanel("cost", "What does a training run cost?", controls, show_cost, tuple(controls)[4:], cost_code,
+                     _unused)
+
+def _unused(**values: Any) -> Collection[str]:
+    "What sets nothing: a known time is not multiplied."
+    return ("slack",) if values["work"] == NOTES_RUN.name else ()
 
 def cost_code(
     **values:object,  # of a `CostPlan`
 ) -> str:
     "The panel's numbers as calls of the lesson."
     plan = CostPlan(**values)
+    work = "NOTES_RUN" if plan.work == NOTES_RUN.name else f"WORKS[{plan.work!r}]"
     return "\n".join([
-        "from mlinfra.cost import quote, read_prices", "from mlinfra.engine.work import WORKS", "",
+        "from mlinfra.cost import quote, read_prices", "from mlinfra.engine.work import NOTES_RUN, WORKS", "",
         f"offer = next(offer for offer in read_prices() if offer.name == {plan.offer!r})",
-        f"found = quote(WORKS[{plan.work!r}], offer, {plan.devices}, "
+        f"found = quote({work}, offer, {plan.devices}, "
         f"dollars_per_hour={plan.devices * plan.dollars_per_device_hour:.6g})",
         "found.price or found.why"])
 

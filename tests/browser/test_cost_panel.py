@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from lab import Panel
 
+from mlinfra.engine.work import NOTES_RUN
 from mlinfra.views.cost import CostPlan, describe_cost
 
 pytestmark = pytest.mark.browser
@@ -11,10 +12,10 @@ pytestmark = pytest.mark.browser
 
 def test_cost_panel_says_and_draws_what_is_set(open_cells):
     panel = Panel(open_cells("from mlinfra.views.cost import cost_panel\ncost_panel()"), "cost")
-    plan = CostPlan(work="LLaMA-like, 7B, 1 trillion tokens", offer="p4d.24xlarge", devices=256, bought=False)
+    start = plan = CostPlan(work=NOTES_RUN.name, offer="p4d.24xlarge", devices=4, bought=False)
     panel.tells(describe_cost(plan))
     picture = panel.picture()
-    assert "256 x A100 40 GB, rented" in picture
+    assert "4 x A100 40 GB, rented" in picture
 
     def now(**changes):
         "The plan with what was just set; the panel must say what it says, and draw another picture."
@@ -23,8 +24,13 @@ def test_cost_panel_says_and_draws_what_is_set(open_cells):
         panel.tells(describe_cost(plan))
         picture = panel.changed_from(picture)
 
-    panel.press("devices", "ArrowLeft")
-    now(devices=128)
+    panel.press("devices", "ArrowRight")
+    now(devices=8)
+    panel.press("devices", "ArrowRight")
+    now(devices=16)
+    assert "Nobody knows" in panel.words() and "rented" not in picture
+    panel.root.locator("select").first.select_option("LLaMA-like, 7B, 1 trillion tokens")
+    now(work="LLaMA-like, 7B, 1 trillion tokens")
     panel.press("devices", "Home")
     now(devices=1)
     assert "does not run" in panel.words() and "rented" not in picture
@@ -35,4 +41,4 @@ def test_cost_panel_says_and_draws_what_is_set(open_cells):
     now(price_percent=5.0)
     assert "never pays" in panel.words()
     panel.button("Reset").click()
-    panel.tells(describe_cost(CostPlan(work=plan.work, offer=plan.offer, devices=256, bought=False)))
+    panel.tells(describe_cost(start))

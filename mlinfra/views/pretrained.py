@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% auto #0
-__all__ = ['small_digits_model', 'Mistaken', 'mistake', 'describe_mistake', 'draw_mistake', 'mistake_code', 'pretrained_panel',
-           'plot_own_numbers', 'draw_lora']
+__all__ = ['small_digits_model', 'Mistaken', 'mistake', 'answer_shares', 'describe_mistake', 'draw_mistake', 'mistake_code',
+           'pretrained_panel', 'plot_own_numbers', 'draw_lora']
 
 # %% ../../nbs/views/24_pretrained.ipynb #v2400005
 _TRAINED_ON, _PICTURES = 6_400, 20  # of the known digits; of each unknown one on the panel's slider
@@ -84,9 +84,15 @@ def mistake(
     digit, number = whole_number("digit", digit, 5, 9), whole_number("number", number, 1, _PICTURES)
     test, probabilities = _answers()
     mine = (test.labels == digit).nonzero().flatten()
-    counts = torch.bincount(probabilities[mine].argmax(1), minlength=5)
     return Mistaken(digit, test.images[mine[number - 1]], tuple(probabilities[mine[number - 1]].tolist()),
-                    tuple((counts / len(mine)).tolist()), len(mine))
+                    answer_shares()[digit], len(mine))
+
+@functools.cache
+def answer_shares() -> dict[int, tuple[float, ...]]:
+    "For each unknown digit: the share of its test pictures that is called 0, 1, 2, 3, 4."
+    test, probabilities = _answers()
+    called = {digit: probabilities[test.labels == digit].argmax(1) for digit in range(5, 10)}
+    return {digit: tuple((torch.bincount(found, minlength=5) / len(found)).tolist()) for digit, found in called.items()}
 
 # %% ../../nbs/views/24_pretrained.ipynb #v2400008
 def describe_mistake(
@@ -100,19 +106,33 @@ def describe_mistake(
 def draw_mistake(
     found:Mistaken,
 ) -> Svg:
-    "The picture, the probabilities of the five known digits, and how often all pictures of the digit get each answer."
+    "The picture, the probabilities of the five known digits, and what all pictures of all unknown digits are called."
     drawing = Svg(700, 232, f"a picture of a {found.digit}, called a {found.called}")
     drawing.text(0, 12, f"a picture of a {found.digit}", size=11)
     add_picture(drawing, found.image)
-    drawing.text(250, 12, "its answer", size=11)
-    drawing.text(690, 12, f"solid: this picture;   hollow: all pictures of a {found.digit}", "end", 11)
-    for digit, (one, many) in enumerate(zip(found.probabilities, found.shares)):
+    drawing.text(250, 12, "its answer for this picture", size=11)
+    for digit, share in enumerate(found.probabilities):
         y = 30 + 38 * digit
         drawing.text(240, y + 18, f"{digit}", "end", 14)
-        drawing.box(250, y, 330 * one, 13, COLORS["forward"], hover=f"{digit}: probability {one:.1%}")
-        drawing.box(250, y + 15, 330 * many, 12, COLORS["wait"], True, f"{digit}: the answer for {many:.1%}")
-        if max(one, many) >= 0.005: drawing.text(590, y + 18, f"{one:.0%}, {many:.0%}", size=11)
+        drawing.box(250, y + 4, 110 * share, 18, COLORS["forward"], hover=f"{digit}: probability {share:.1%}")
+        if share >= 0.005: drawing.text(256 + 110 * share, y + 18, f"{share:.0%}", size=11)
+    _draw_all_answers(drawing, found.digit)
     return drawing
+
+def _draw_all_answers(drawing: Svg, chosen: int) -> None:
+    "A row for each unknown digit, a column for each answer; the row of the chosen digit has a frame."
+    left, top, wide, high = 458, 38, 48, 34
+    drawing.text(left - 40, 12, "what it calls all test pictures of each digit (%)", size=11)
+    for answer in range(5): drawing.text(left + wide * (answer + 0.5), top - 8, f"{answer}", "middle", 13)
+    for digit, shares in answer_shares().items():
+        y = top + high * (digit - 5)
+        drawing.text(left - 10, y + 22, f"{digit}", "end", 14)
+        for answer, share in enumerate(shares):
+            x = left + wide * answer
+            drawing.shape(f'<rect x="{x}" y="{y}" width="{wide - 2}" height="{high - 2}" fill-opacity="{share:.2f}"',
+                          f'fill="{COLORS["wait"]}"', f"{share:.1%} of the pictures of a {digit} are called a {answer}")
+            drawing.text(x + wide / 2 - 1, y + 21, f"{100 * share:.0f}", "middle", 12)
+        if digit == chosen: drawing.box(left - 30, y - 2, 5 * wide + 30, high + 2, "currentColor", True)
 
 def mistake_code(
     digit:int,

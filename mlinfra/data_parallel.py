@@ -88,8 +88,8 @@ WAYS = ("one process, one core", "one process, all cores", *STRATEGIES, "ddp, 1 
 def time_ways(
     ways:Sequence[str],        # some of `WAYS`
     batch_size:int=64,         # images of each rank
-    rounds:int=8,              # in turn, so that a slow second slows all ways
-    steps:int=3,               # in a row, for one figure
+    rounds:int=6,              # in turn, so that a slow second slows all ways
+    steps:int=1,               # in a row, for one figure
 ) -> dict[str, list[float]]:   # way -> seconds of a step as rank 0 saw it, round by round
     "Training steps of the residual network in several ways; one process has the images of one rank, or of all."
     batch_size, rounds, steps = (positive_int(*given) for given in (("batch_size", batch_size), ("rounds", rounds),
@@ -210,7 +210,7 @@ class _Noting(GradientReducer):
 def watch_step(
     overlap:bool,          # send while backward goes on
     batch_size:int,        # images of each rank
-    times:int=9,           # steps, of which the medians are told
+    times:int=5,           # steps, of which the medians are told
 ) -> SendingStep:
     "When each bucket travelled in a step of the residual network."
     batch_size, times = positive_int("batch_size", batch_size), positive_int("times", times)

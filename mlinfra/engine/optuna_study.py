@@ -374,9 +374,11 @@ def open_study(
     "A study as far as it has come; others may be working on it."
     if not Path(path).is_file(): raise FileNotFoundError(f"there is no study at {path}")
     with _quiet():
-        try: study = optuna_library().load_study(study_name="study", storage=journal(path))
+        try:
+            study = optuna_library().load_study(study_name="study", storage=journal(path))
+            space = study.user_attrs["space"]  # which is written a moment after the study itself
         except (KeyError, ValueError) as error: raise ValueError(f"{path} holds no study: {error}") from error
-    return Study(_space_of(study.user_attrs["space"]), study.direction.name.lower(), Path(path), study)
+    return Study(_space_of(space), study.direction.name.lower(), Path(path), study)
 
 def _space_of(kept: Mapping[str, Any]) -> Space:
     made = {name: Parameter(**{**fields, "options": tuple(fields["options"])}) for name, fields in kept.items()}

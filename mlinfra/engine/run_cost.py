@@ -21,6 +21,7 @@ from .prices import Offer, read_prices
 from .roofline import forward_seconds, layer_traffic
 from .runs import Run
 from .widgets import bytes_text
+from .work import SLACK
 from ..memory import estimate
 
 # %% auto #0
@@ -169,6 +170,7 @@ class RunCosts:
     run:RecordedRun
     table:pd.DataFrame   # a row for each machine
     grams_per_kwh:float
+    slack:Estimate=SLACK  # that the times hold
 
     @property
     def kwh(self) -> float:
@@ -197,7 +199,7 @@ def run_costs(
     model:nn.Module|None=None,              # None: the one that the run names
     input_shape:Sequence[int]=(1, 28, 28),  # of one sample
     grams_per_kwh:float=481,                # of CO2 in the region; 481: the world's average in 2023
-    slack:Estimate=IDEAL,                   # how many times as long as the ideal it takes
+    slack:Estimate=SLACK,                   # how many times as long as the ideal it takes; IDEAL: exactly as long
 ) -> RunCosts:
     "What a recorded run took, and what it would take on each machine: the cheapest first, what does not fit last."
     import pandas as pd
@@ -210,7 +212,7 @@ def run_costs(
     figures = (f"{name}{end}" for name in ("seconds", "dollars", "joules", "co2_kg") for end in ("", "_low", "_high"))
     columns = ["machine", "device", "devices", "date", "why", *figures]
     table = pd.DataFrame(rows, columns=columns).sort_values("dollars", kind="stable", na_position="last")
-    return RunCosts(found, table.reset_index(drop=True), grams)
+    return RunCosts(found, table.reset_index(drop=True), grams, slack)
 
 # %% ../../nbs/engine/23_run_cost.ipynb #23e00022
 def cost_lines(
@@ -223,14 +225,16 @@ def cost_lines(
     lines = [f"{run.model}, {run.samples:,} samples in {duration_text(run.seconds)}: about {joules.value:,.3g} J "
              f"({joules.low:,.3g} to {joules.high:,.3g}), {run.joules_per_sample:.3g} J a sample, "
              f"{costs.kwh * costs.grams_per_kwh:.3g} g of CO2", f"  {run.energy.how}", "",
-             f"{'machine':20} {'devices':16} {'ideal time':>22} {'its price ($)':>26} {'energy (J)':>10}  price of"]
+             f"{'machine':20} {'devices':16} {'time':>22} {'price ($)':>26} {'energy (J)':>10}  price of"]
     for row in costs.table.to_dict("records"):
         what = f"{row['machine']:20} {row['devices']} x {row['device']:12}"
         if row["why"]: lines.append(f"{what} not here: {row['why']}")
         else:
             time, price = _spread(row, "seconds", duration_text), _spread(row, "dollars", "{:.2g}".format)
             lines.append(f"{what} {time:>22} {price:>26} {row['joules']:>10,.3g}  {row['date']}")
-    return lines
+    slack, whose = costs.slack, ", as published trainings of language models took"
+    return [*lines, f"  times: {slack.value:.2f} ({slack.low:.2f} to {slack.high:.2f}) times the ideal"
+            f"{whose if slack == SLACK else ''}"]
 
 def _spread(row: Mapping[str, Any], name: str, text: Any) -> str:
     value, low, high = (text(row[name + end]) for end in ("", "_low", "_high"))

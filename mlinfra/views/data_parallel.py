@@ -59,7 +59,7 @@ def _draw_medians(ax: Axes, at: Sequence[float], values: Sequence[list[float]]) 
     return middle
 
 def _note(ax: Axes, words: str, x: float, y: float) -> None:
-    ax.annotate(words, (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
+    ax.annotate(words, (x, y), xytext=(7, 7), textcoords="offset points", ha="left", fontsize=8)
 
 # %% ../../nbs/views/11_data_parallel.ipynb #72650bcd
 WORLDS = tuple(2**n for n in range(11))  # ranks in the pictures
@@ -225,8 +225,8 @@ def plot_steps(
     ax.errorbar(*at_all, [below, above], fmt="o", capsize=4, color=COLORS["forward"], label=how)
     for n, real in middle.items():
         nearest = min(max(real, 1e3 * bounds[n][0]), 1e3 * bounds[n][1])
-        ax.annotate("inside" if nearest == real else f"predicted {nearest / real - 1:+.0%}", (n, real), xytext=(10, 7),
-                    textcoords="offset points", fontsize=9)
+        ax.annotate("inside" if nearest == real else f"predicted {nearest / real - 1:+.0%}", (n, real), xytext=(0, 18),
+                    textcoords="offset points", ha="center", fontsize=9)
     ax.set_xscale("log", base=2)
     ax.set_xticks(at, [f"{n:,}" for n in at])
     ax.set_ylim(0, 1.3 * max([*high, *(1e3 * max(times) for times in seconds.values())]))

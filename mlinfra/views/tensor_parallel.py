@@ -165,12 +165,12 @@ def plot_shares(
     for n, shares in measured.items():
         x, low, real, high = places[n], *(100 * s for s in (min(shares), median(shares), max(shares)))
         ax.errorbar([x], [real], [[real - low], [high - real]], fmt="o", color=COLORS["update"], capsize=4)
-        ax.annotate(f"{real:.0f}%", (x, real), (-12, 0), textcoords="offset points", ha="right", va="center",
+        ax.annotate(f"{real:.0f}%", (x, real), (-12, 7), textcoords="offset points", ha="right", va="center",
                     fontsize=8)
         if n not in predicted: continue
         guess = 100 * predicted[n]
         ax.plot([x + 0.08], [guess], "o", ms=10, mfc="none", color=COLORS["forward"])
-        words = f"{guess:.0f}%, off by {round(guess) - round(real):+d} points"
+        words = f"{guess:.0f}%, off by {round(guess) - round(real):+d}"
         ax.annotate(words, (x + 0.08, guess), (10, 0), va="center", textcoords="offset points", fontsize=8,
                     color=COLORS["forward"])
     ax.axhline(100, color="#999999", lw=0.8, ls="--")

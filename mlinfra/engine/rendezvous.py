@@ -3,7 +3,10 @@
 # %% ../../nbs/engine/16_rendezvous.ipynb #d5bc686c
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .checks import nonnegative_float, positive_float
-from .network import Host
+from .network import Host, move_into
 
 # %% auto #0
 __all__ = ['free_port', 'Told', 'run_together']
@@ -52,6 +55,7 @@ def run_together(
     environments:Sequence[Mapping[str, str]]=(),        # more of each of them
     delays_seconds:Sequence[float]=(),                  # how long after the first each one starts
     hosts:Sequence[Host]=(),                            # of `lay_cables`: the network of each; none: this machine's
+    forked:bool=False,                                  # a Python's script or -m module: fork it with PyTorch in memory
     timeout_seconds:float=60.0,                         # after which those that still run are ended
 ) -> list[Told]:
     "Start these processes side by side, wait for all of them, and return what each said."
@@ -61,12 +65,13 @@ def run_together(
             raise ValueError(f"{name} must be one for each of {count} commands or none, got {len(given)}")
     delays = [nonnegative_float("each of delays_seconds", delay) for delay in delays_seconds] or [0.0] * count
     limit, begun = positive_float("timeout_seconds", timeout_seconds), time.monotonic()
+    start = _Forked if forked and "forkserver" in multiprocessing.get_all_start_methods() else _Running
     running: dict[int, _Running] = {}
     try:
         for i in sorted(range(count), key=delays.__getitem__):
             time.sleep(max(begun + delays[i] - time.monotonic(), 0.0))
             own = {**(environment or {}), **(environments[i] if environments else {})}
-            running[i] = _Running(commands[i], folder, own, hosts[i] if hosts else None)
+            running[i] = start(commands[i], folder, own, hosts[i] if hosts else None)
         return [running[i].told(begun + limit) for i in range(count)]
     finally:
         for process in running.values(): process.end()
@@ -83,9 +88,13 @@ class _Running:
             _inside(host, command), cwd=folder, env={**os.environ, **cable, **own}, stdin=subprocess.DEVNULL,
             stdout=self.words, stderr=subprocess.STDOUT, start_new_session=True)
 
+    def wait(self, seconds: float) -> int | None:
+        "Its exit status; None: it still runs."
+        try: return self.process.wait(seconds)
+        except subprocess.TimeoutExpired: return None
+
     def told(self, deadline: float) -> Told:
-        try: code = self.process.wait(max(deadline - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired: code = None
+        code = self.wait(max(deadline - time.monotonic(), 0.0))
         seconds = time.monotonic() - self.begun
         self.end()
         self.words.seek(0)
@@ -93,7 +102,41 @@ class _Running:
 
     def end(self) -> None:
         "End it and what it has started, if it still runs."
-        if self.process.poll() is not None: return
+        if self.wait(0) is not None: return
         try: os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError: pass  # it has just ended
-        self.process.wait()
+        self.wait(10)
+
+def _run_script(
+    command: tuple[str, ...], words: str, folder: str | Path | None, environment: dict[str, str], host: Host | None,
+) -> None:
+    "Be a Python that was started with this script: what the copy of the fork server runs."
+    os.setsid()
+    if host is not None: move_into(host)
+    file = os.open(words, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1), os.dup2(file, 2)
+    if folder is not None: os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        if command[1] == "-m":
+            sys.argv[:] = command[2:]
+            runpy.run_module(command[2], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv[:], sys.path[:0] = command[1:], [str(Path(command[1]).parent)]
+            runpy.run_path(command[1], run_name="__main__")
+    finally: atexit._run_exitfuncs()  # a copy leaves without them
+
+class _Forked(_Running):
+    "The same, copied from a process that has imported PyTorch, and what the first optimizer imports."
+    def __init__(self, command: tuple[str, ...], folder: str | Path | None, own: dict[str, str], host: Host | None):
+        cable = {"GLOO_SOCKET_IFNAME": "eth0"} if host else {}
+        multiprocessing.set_forkserver_preload(["torch.nn.parallel", "torch._dynamo", "torch.distributed.tensor"])
+        self.command, self.words, self.begun = command, tempfile.NamedTemporaryFile(), time.monotonic()
+        self.process = multiprocessing.get_context("forkserver").Process(
+            target=_run_script, args=(command, self.words.name, folder, {**os.environ, **cable, **own}, host))
+        self.process.start()
+
+    def wait(self, seconds: float) -> int | None:
+        self.process.join(seconds)
+        return self.process.exitcode

@@ -118,6 +118,9 @@ def _run_script(
     if folder is not None: os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    if threads := environment.get("OMP_NUM_THREADS"):  # read when PyTorch is loaded, which was before the copy
+        import torch
+        torch.set_num_threads(int(threads))
     try:
         if command[1] == "-m":
             sys.argv[:] = command[2:]

@@ -17,10 +17,8 @@ stage() {
 }
 
 # Lessons run in a real kernel, as a reader runs them; some of them in the browser (tests/browser), if there is one.
-lessons=()
-for path in nbs/[!_.]*.ipynb; do
-  python tests/browser/lab.py runs "$path" || lessons+=("$path")
-done
+lessons=$(python tests/browser/lab.py nbs/[!_.]*.ipynb) || exit
+mapfile -t lessons <<<"$lessons"
 
 stage "clean, exported, rendered" python tools/notebooks.py check
 stage "names and long lines" ruff check nbs tests tools

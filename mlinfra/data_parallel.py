@@ -88,7 +88,7 @@ WAYS = ("one process, one core", "one process, all cores", *STRATEGIES, "ddp, 1 
 def time_ways(
     ways:Sequence[str],        # some of `WAYS`
     batch_size:int=64,         # images of each rank
-    rounds:int=6,              # in turn, so that a slow second slows all ways
+    rounds:int=4,              # in turn, so that a slow second slows all ways
     steps:int=1,               # in a row, for one figure
 ) -> dict[str, list[float]]:   # way -> seconds of a step as rank 0 saw it, round by round
     "Training steps of the residual network in several ways; one process has the images of one rank, or of all."

@@ -33,7 +33,7 @@ def alone(monkeypatch, tmp_path):
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:  # sockets: short
         for name in ("RAY_ADDRESS", "RAY_RUNTIME_ENV_HOOK"): monkeypatch.delenv(name, raising=False)
         own = dict(RAY_TMPDIR=folder, HOME=str(tmp_path), RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2", KEY_A="hush-hush",
-                   RAY_AUTH_MODE="disabled")
+                   RAY_AUTH_MODE="disabled", RAY_prestart_worker_first_driver="0")  # workers that nobody would use
         for name, value in own.items(): monkeypatch.setenv(name, value)
         yield
 

@@ -1,8 +1,6 @@
 """parallelize: each form against one process, from a plain script to many ranks; and what it refuses."""
 import difflib
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from mlinfra.data import BatchLoader
 from mlinfra.engine.collectives import CollectiveLog
 from mlinfra.engine.parallel import parallelize
 from mlinfra.engine.ranks import RankError, in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.rendezvous import run_together
 
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
 EPSILON = torch.finfo(torch.float64).eps
@@ -238,14 +237,14 @@ def test_a_step_with_gradients_of_one_rank_is_refused():
 # ---- the script
 
 def started(script, folder, *torchrun):
-    "Run a script in its folder; what it printed."
+    "Run a script in its folder, in a copy of a process that has PyTorch; torchrun starts its ranks itself."
     launcher = ["-m", "torch.distributed.run", "--standalone", *torchrun] if torchrun else []
-    command = [sys.executable, *launcher, str(script)]
     cable = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    env = os.environ | cable | {"PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, torch.load(folder / "model.pt")
+    env = cable | {"PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    (told,) = run_together([[sys.executable, *launcher, str(script)]], folder=folder, environment=env, forked=True,
+                           timeout_seconds=120)
+    assert told.code == 0, told.output
+    return told.output, torch.load(folder / "model.pt")
 
 
 def test_the_script_runs_alone_and_on_two_ranks(tmp_path):

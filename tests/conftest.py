@@ -2,7 +2,6 @@
 import os
 import signal
 import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,6 @@ def pytest_configure(config):
     folder = tempfile.TemporaryDirectory()
     config.add_cleanup(folder.cleanup)
     os.environ["MLINFRA_PROGRESS"] = f"{folder.name}/progress.json"
-    lean = str(Path(__file__).with_name("lean"))  # what processes of Ray and Jupyter would import for nothing
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [lean, os.environ.get("PYTHONPATH")]))
 
 
 @pytest.hookimpl(tryfirst=True)

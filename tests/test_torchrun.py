@@ -55,9 +55,9 @@ def test_torchrun_is_the_run_of_one_process(one):
     assert "2 ranks, each with" in two.output and result(two) == pytest.approx(one, abs=2e-3)
 
 
-@pytest.mark.parametrize("parallel", ["fsdp", "pipeline", "tensor"])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp", "pipeline", "tensor"])
 def test_ranks_that_were_told_by_torchrun_are_the_run_of_one_process(parallel, one):
-    "With its variables, in copies of a process that has PyTorch; ddp is below, where torchrun itself is on two hosts."
+    "With its variables, in copies of a process that has PyTorch."
     common = dict(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                   OMP_NUM_THREADS="1") | CABLE
     ranks = run_together([[sys.executable, *train(parallel)]] * 2, environment=common, forked=True, timeout_seconds=120,

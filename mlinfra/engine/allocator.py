@@ -29,15 +29,17 @@ class MemoryCost:
 
 # %% ../../nbs/engine/04_allocator.ipynb #60ac9b25
 def digits_step() -> Callable[[], None]:
-    "A training step of lesson 4's network on one batch of 64 made-up images, to be called again and again."
+    """A training step of lesson 4's network on one batch of 64 made-up images, to be called again and again. (SGD is
+    written out: a new process would load PyTorch's compiler, for more than a second, to make a first optimizer.)"""
     torch.manual_seed(0)
     model = GluonCNN().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     images, labels = torch.randint(0, 256, (64, 1, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (64,))
     def step() -> None:
         nn.functional.cross_entropy(model(to_float(images)), labels).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(parameter.grad, alpha=-0.1)
+                parameter.grad = None
     return step
 
 def memory_cost(

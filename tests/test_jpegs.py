@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, photos, w
 def test_a_folder_that_vanishes_is_named(photos):
     loader = DataLoader(jpegs.JpegFolder(photos), 4, num_workers=1)
     shutil.rmtree(photos / "class_001")
-    with pytest.raises(FileNotFoundError, match="class_001"): list(loader)
+    with pytest.raises(FileNotFoundError, match="class_001"), opened(loader) as batches: list(batches)
 
 
 def test_a_file_that_cannot_be_read_is_named(photos):

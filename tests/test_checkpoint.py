@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 import checkpoint_cases as cases
+from copies import run_code
 from mlinfra import training
 from mlinfra.data import BatchLoader, Images
 from mlinfra.engine import files
@@ -97,15 +98,18 @@ def test_saving_does_not_change_the_run(ask, root):
 
 
 def test_several_threads_compute_the_same_after_a_kill(root):
-    "In processes of their own: a forked one may not use several threads."
-    code = "import json, sys, checkpoint_cases as c; print(json.dumps(c.train(**json.loads(sys.argv[1]))))"
-    def run(**task):
-        done = subprocess.run([sys.executable, "-c", code, json.dumps(dict(name="channels_last", threads=2, **task))],
-                              cwd=Path(__file__).parent, capture_output=True, text=True)
-        return json.loads(done.stdout) if done.returncode == 0 else done.returncode
-    whole, how = run(), dict(root=str(root), background=False)
-    assert run(**how, kill=7) == -signal.SIGKILL
-    again = run(**how)
+    "Copied from a process that has loaded PyTorch and computed nothing: one forked later may not use several threads."
+    code = f"""import json, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import checkpoint_cases as c
+print(json.dumps([c.train(**task) for task in json.loads(sys.argv[1])]))"""
+    def run(*tasks):
+        tasks = [dict(name="channels_last", threads=2, **task) for task in tasks]
+        told, = run_code(code, arguments=[json.dumps(tasks)])
+        return json.loads(told.output.splitlines()[-1]) if told.code == 0 else told.code
+    how = dict(root=str(root), background=False)
+    assert run(dict(**how, kill=7)) == -signal.SIGKILL
+    again, whole = run(how, {})
     assert {key: again[key] for key in SAME} == {key: whole[key] for key in SAME} and again["resumed_from"] == 4
 
 
@@ -394,7 +398,7 @@ def test_a_second_writer_is_refused_in_a_sentence(root):
         def on_step(self, run, step):
             if step.iteration != 4: return
             code = f"from mlinfra.engine.files import RootLock; RootLock({str(root)!r})"
-            words.append(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr)
+            words.append(run_code(code)[0].output)
             try: trained(Checkpointer(root))
             except OSError as error: words.append(str(error))
     trained(Checkpointer(root, 3), Second(), name="seeded")

@@ -43,6 +43,12 @@ def has_hooks(model):
     return any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
 
 
+def process_of_its_own():
+    "One that has done nothing yet: where the system can, a copy of one that has loaded PyTorch."
+    methods = multiprocessing.get_all_start_methods()
+    return ProcessPoolExecutor(1, multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn"))
+
+
 # ---- faults
 
 def judged(fault):
@@ -58,7 +64,7 @@ def judged(fault):
 @clocked
 def test_each_fault_is_found_in_time(fault):
     if fault == "leak":  # a process that has freed much fills that first
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as own:
+        with process_of_its_own() as own:
             findings, remarks, hooks = own.submit(judged, fault).result(120)
     else: findings, remarks, hooks = judged(fault)
     hits = [finding for finding in findings if finding.rule in FAULTS[fault].rules]
@@ -732,5 +738,5 @@ def trained_beside_a_fork():
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork")
 def test_a_forked_process_trains_on_by_itself():
     "In a process of its own: where autograd has threads for another device, no fork may train."
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as own:
+    with process_of_its_own() as own:
         assert own.submit(trained_beside_a_fork).result(120) == ([(0, "well")], [], [])

@@ -65,8 +65,8 @@ def test_no_two_notebooks_export_one_module():
 
 
 def imported(source, package=""):
-    "(module, name) of each import from our package in `source`, which lies in `package`."
-    for node in ast.walk(ast.parse(source)):
+    "(module, name) of each import from our package in `source`, text or tree, which lies in `package`."
+    for node in ast.walk(ast.parse(source) if isinstance(source, str) else source):
         if isinstance(node, ast.Import):
             yield from ((a.name.removeprefix(f"{LIB}."), "") for a in node.names if a.name.startswith(f"{LIB}."))
         elif isinstance(node, ast.ImportFrom):
@@ -105,12 +105,31 @@ def absolute(node, package):
 def test_imported_sees_every_form(source, package, found): assert list(imported(source, package)) == found
 
 
-def source_of(module): return (ROOT / LIB / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
 def folder_of(module): return module.rpartition(".")[0]
 
 
-def arrows(module):
-    return {m for m, _ in imported(source_of(module), folder_of(module)) if m in MODULES and m != module}
+def source_of(module): return (ROOT / LIB / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+
+
+@cache
+def facts_of(module):
+    "What a module imports, which names stand for modules of ours in it, and private attributes: (name, attribute)."
+    tree, package = ast.parse(source_of(module)), folder_of(module)  # is not kept: millions of objects to look through
+    nodes = list(ast.walk(tree))
+    names = {
+        a.asname or a.name
+        for n in nodes
+        if isinstance(n, ast.ImportFrom)
+        for a in n.names
+        if absolute(n, package) is not None and f"{absolute(n, package)}.{a.name}".removeprefix(".") in MODULES
+    }
+    private = [(n.value.id, n.attr) for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+               and is_private(n.attr)]
+    return tuple(imported(tree, package)), names, private
+
+
+def imports_of(module): return facts_of(module)[0]
+def arrows(module): return {m for m, _ in imports_of(module) if m in MODULES and m != module}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -138,20 +157,9 @@ def test_there_is_no_circle():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_private_name_of_another_room(module):
-    tree, taken = ast.parse(source_of(module)), []
-    names = {
-        a.asname or a.name
-        for n in ast.walk(tree)
-        if isinstance(n, ast.ImportFrom)
-        for a in n.names
-        if absolute(n, folder_of(module)) is not None
-        and f"{absolute(n, folder_of(module))}.{a.name}".removeprefix(".") in MODULES
-    }
-    taken += [
-        name for other, name in imported(source_of(module), folder_of(module)) if is_private(name) and other != module
-    ]
-    taken += [f"{n.value.id}.{n.attr}" for n in ast.walk(tree) if isinstance(n, ast.Attribute)
-              and isinstance(n.value, ast.Name) and n.value.id in names and is_private(n.attr)]
+    imports, names, private = facts_of(module)
+    taken = [name for other, name in imports if is_private(name) and other != module]
+    taken += [f"{name}.{attribute}" for name, attribute in private if name in names]
     assert not taken, f"{module} takes private names: {', '.join(taken)}"
 
 
@@ -191,28 +199,31 @@ class Absent:
 blocked, slow, modules = json.load(sys.stdin)
 sys.meta_path.insert(0, Absent())
 report = {}
-for module in modules:
-    before = set(sys.modules)
-    try: importlib.import_module(module)
-    except Exception: report[module] = "fails:\\n" + traceback.format_exc()
-    else: report[module] = ", ".join(sorted((set(sys.modules) - before) & set(slow)))
+for name in modules:
+    before, module = set(sys.modules), None
+    try: module = importlib.import_module(name)
+    except Exception: said = "fails:\\n" + traceback.format_exc()
+    else: said = ", ".join(sorted((set(sys.modules) - before) & set(slow)))
+    report[name] = said, getattr(module, "__file__", None), getattr(module, "__version__", None)
 json.dump(report, sys.stdout)
 """
 
 
-@cache
-def loaded():
-    "Module -> what went wrong when it was imported, in a process that has nothing of Jupyter; '' for nothing."
-    names = [LIB, *(f"{LIB}.{m}" for m in sorted(MODULES, key=rooms().get) if m != "__main__")]
-    out = subprocess.run([sys.executable, "-c", LOAD_EACH], input=json.dumps([NOTEBOOK_ONLY, SLOW, names]), cwd=ROOT,
-                         text=True, capture_output=True, timeout=300)
+@pytest.fixture(scope="module")
+def loaded(installed, tmp_path_factory):
+    """Module -> what went wrong when it was imported ('' for nothing), its file and version: from a wheel, outside the
+    repository, in a process that has nothing of Jupyter."""
+    names = [LIB, *(f"{LIB}.{m}" for m in sorted(MODULES, key=rooms().get))]
+    out = subprocess.run([sys.executable, "-c", LOAD_EACH], input=json.dumps([NOTEBOOK_ONLY, SLOW, names]),
+                         cwd=tmp_path_factory.mktemp("elsewhere"), env={"PYTHONPATH": str(installed)}, text=True,
+                         capture_output=True, timeout=300)
     assert out.returncode == 0, out.stderr
     return json.loads(out.stdout[out.stdout.index("{"):])
 
 
 @pytest.mark.parametrize("module", [LIB, *(f"{LIB}.{m}" for m in MODULES if m != "__main__")])
-def test_it_imports_without_jupyter_and_loads_nothing_slow(module):
-    assert loaded()[module] == "", f"importing {module} {loaded()[module]}"
+def test_it_imports_without_jupyter_and_loads_nothing_slow(module, loaded):
+    assert loaded[module][0] == "", f"importing {module} {loaded[module][0]}"
 
 
 # ---- each check of `make test` can fail
@@ -360,12 +371,9 @@ def installed(tmp_path_factory):
     return target
 
 
-def test_a_wheel_imports_outside_the_repository(installed, tmp_path):
-    code = (f"import importlib, {LIB}; print({LIB}.__version__)\n"
-            f"for name in {MODULES}: print(importlib.import_module(f'{LIB}.{{name}}').__file__)")
-    out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(installed)},
-                         text=True, capture_output=True, check=True).stdout
-    assert out.split() == [CFG["version"], *(f"{installed / LIB / name.replace('.', '/')}.py" for name in MODULES)]
+def test_a_wheel_imports_outside_the_repository(installed, loaded):
+    files = {f"{LIB}.{name}": f"{installed / LIB / name.replace('.', '/')}.py" for name in MODULES}
+    assert {name: loaded[name][1] for name in files} == files and loaded[LIB][2] == CFG["version"]
 
 
 MODULE_OF = {  # named unlike the package

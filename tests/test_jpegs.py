@@ -4,20 +4,20 @@ import pickle
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+from copies import heard, run_code, twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from mlinfra import data
 from mlinfra.engine import jpegs, rawcache
+from mlinfra.engine.loaders import opened
 
 SMALL = dict(size=(32, 24), classes=3, progress=False)
 
@@ -35,53 +35,45 @@ def test_the_same_arguments_give_the_same_files(photos, tmp_path):
     assert files(jpegs.make_jpegs(tmp_path / "other", 12, seed=1, **SMALL)) != files(photos)
 
 
-WRITE = """
-import sys
-from mlinfra.engine.jpegs import make_jpegs
-print("ready", flush=True)
-make_jpegs(sys.argv[1], 5_000, size=(64, 48), progress=False)
-"""
+def writes(pipe, root): jpegs.make_jpegs(root, 5_000, size=(64, 48), progress=False)
 
 
 def test_a_killed_writer_leaves_whole_files_and_is_resumed(tmp_path):
     root = tmp_path / "photos"
-    with subprocess.Popen([sys.executable, "-c", WRITE, root], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        while sum(1 for _ in root.glob("*/*.jpg")) < 20: assert process.poll() is None
-        process.send_signal(signal.SIGKILL)
+    with twin(writes, root) as (process, _):
+        while sum(1 for _ in root.glob("*/*.jpg")) < 20: assert process.is_alive()
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
     for path in root.glob("*/*.jpg"): jpegs.decode_image(jpegs.read_file(path), str(path))
     count = sum(1 for _ in root.glob("*/*.jpg"))
     jpegs.make_jpegs(root, count + 5, size=(64, 48), progress=False)
     assert len(jpegs.JpegFolder(root)) == count + 5
 
 
-@pytest.mark.parametrize("what", ["make_jpegs({root!r}, 9, size=(64, 48), progress=False)",
-                                  "make_raw_cache(JpegFolder({photos!r}), {root!r}, progress=False)"],
-                         ids=["make_jpegs", "make_raw_cache"])
-def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, photos, what):
+def fills(pipe, write, *arguments):
+    "Writes where no file may grow beyond 700 bytes."
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try: pipe.send(f"done: {write(*arguments)}")
+    except OSError as error: pipe.send(str(error))
+
+
+def write_jpegs(root, photos): return jpegs.make_jpegs(root, 9, size=(64, 48), progress=False)
+def write_raw_cache(root, photos): return rawcache.make_raw_cache(jpegs.JpegFolder(photos), root, progress=False)
+
+
+@pytest.mark.parametrize("write", [write_jpegs, write_raw_cache])
+def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, photos, write):
     root = tmp_path / "full" / "here"
-    code = "from mlinfra.engine.jpegs import *; from mlinfra.engine.rawcache import *\n" + what.format(
-        root=str(root), photos=str(photos)
-    )
-    full = lambda: (
-        resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)),
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        preexec_fn=full,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert done.returncode != 0 and "File too large" in done.stderr
+    with twin(fills, write, root, photos) as (_, pipe): assert "File too large" in heard(pipe)
     assert not list(tmp_path.rglob("*.part")) and not (root / "pixels").exists()
 
 
 def test_a_folder_that_vanishes_is_named(photos):
     loader = DataLoader(jpegs.JpegFolder(photos), 4, num_workers=1)
     shutil.rmtree(photos / "class_001")
-    with pytest.raises(FileNotFoundError, match="class_001"): list(loader)
+    with pytest.raises(FileNotFoundError, match="class_001"), opened(loader) as batches: list(batches)
 
 
 def test_a_file_that_cannot_be_read_is_named(photos):
@@ -92,18 +84,21 @@ def test_a_file_that_cannot_be_read_is_named(photos):
     with pytest.raises(OSError, match=path.name): folder[5]
 
 
+@pytest.fixture(scope="module")
+def whole_files(tmp_path_factory): return jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 12, **SMALL)
+
+
 @settings(max_examples=12, deadline=None)
 @given(broken=st.sets(st.integers(0, 11), max_size=10), batch=st.integers(1, 13), workers=st.sampled_from([0, 0, 0, 2]))
-def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, batch, workers, tmp_path_factory):
-    folder = jpegs.JpegFolder(jpegs.make_jpegs(tmp_path_factory.mktemp("photos"), 12, **SMALL), on_error="skip")
+def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, batch, workers, whole_files,
+                                                                     tmp_path_factory):
+    root = shutil.copytree(whole_files, tmp_path_factory.mktemp("photos"), dirs_exist_ok=True)
+    folder = jpegs.JpegFolder(root, on_error="skip")
     for i in broken: Path(folder.samples[i][0]).write_bytes(b"\xff\xd8 broken")
     with pytest.warns() if broken and not workers else nullcontext():
         try:
-            seen = Counter(
-                int(image.long().sum())
-                for images, _ in DataLoader(folder, batch, num_workers=workers)
-                for image in images
-            )
+            with opened(DataLoader(folder, batch, num_workers=workers)) as batches:
+                seen = Counter(int(image.long().sum()) for images, _ in batches for image in images)
         except ValueError as error:
             assert "none of the" in str(error) and any(
                 set(range(s, min(s + batch, 12))) <= broken for s in range(0, 12, batch)
@@ -114,11 +109,11 @@ def test_every_whole_file_comes_once_and_every_broken_one_is_counted(broken, bat
 
 
 def test_decoding_warns_of_nothing_that_will_go(photos):
-    code = f"from mlinfra.data import JpegFolder; [image for image, _ in JpegFolder({str(photos)!r})]"
-    done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning", "-c", code], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    "In a process that has not loaded the libraries yet."
+    code = ("import warnings; warnings.simplefilter('error', DeprecationWarning)\n"
+            f"from mlinfra.data import JpegFolder; [image for image, _ in JpegFolder({str(photos)!r})]")
+    done, = run_code(code)
+    assert done.code == 0, done.output
 
 
 def test_without_simplejpeg_pillow_gives_the_same_pixels(photos, monkeypatch):
@@ -139,7 +134,7 @@ def test_a_raw_cache_travels_to_workers_as_a_path(photos, tmp_path):
     cache = rawcache.RawCache(rawcache.make_raw_cache(jpegs.JpegFolder(photos), tmp_path / "raw", progress=False))
     cache[0]
     assert len(pickle.dumps(cache)) < 5_000
-    loader = DataLoader(cache, 4, num_workers=1, multiprocessing_context="spawn")
+    loader = DataLoader(cache, 4, num_workers=1, multiprocessing_context="forkserver")  # as with spawn, all is pickled
     assert torch.equal(next(iter(loader))[0][3], cache[3][0])
 
 

@@ -1,13 +1,13 @@
 """Memory: the estimate against real steps, its laws, its extremes, and a search that survives running out."""
 import copy
 import gc
-import subprocess
 import sys
 import weakref
 from dataclasses import replace
 
 import pytest
 import torch
+from copies import run_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -504,9 +504,9 @@ print(again.tried[0][1])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is obeyed on Linux")
 def test_a_process_that_really_runs_out():
-    out = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=300)
-    assert out.returncode == 0, out.stderr
-    first, second = out.stdout.splitlines()
+    out, = run_code(LIMITED, timeout_seconds=300)
+    assert out.code == 0, out.output
+    first, second = out.output.splitlines()
     largest, share, failures, first_worked, _ = first.split()
     assert int(largest) > 0 and int(failures) >= 1 and first_worked == "False", first
     assert 0.3 < float(share) <= 1.1, "near what there was, and not beyond it"
@@ -667,9 +667,9 @@ print(guess, found.handed_out_bytes or 0, found.resident_bytes or 0)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of resident memory is read from /proc")
 def test_the_parts_of_a_process_are_the_estimate_what_libraries_borrow_and_free_blocks():
-    out = subprocess.run([sys.executable, "-c", PROCESS], capture_output=True, text=True, timeout=300)
-    assert out.returncode == 0, out.stderr
-    guess, handed_out, risen = map(int, out.stdout.split())
+    out, = run_code(PROCESS, timeout_seconds=300)
+    assert out.code == 0, out.output
+    guess, handed_out, risen = map(int, out.output.split())
     if handed_out: assert 0.98 * guess < handed_out < 1.1 * guess, "tensors, and what libraries keep beside them"
     if risen:
         assert 0.9 * guess < risen < (1 + resident.HOST_MARGIN + 0.1) * guess, (

@@ -2,7 +2,6 @@
 training's own clock; and healthy ones, in which it must find nothing."""
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, memory, mlp,
 
 from mlinfra.debugger import Debugger
 from mlinfra.engine.inspection import examine
+from mlinfra.engine.rendezvous import run_together
 from mlinfra.engine.runs import Run
 from mlinfra.engine.speed_rules import SPEED_RULES
 from mlinfra.training import fit
@@ -33,14 +33,32 @@ def only(found):
 def close(figure, truth): return abs(figure - truth) <= 0.1 * truth
 
 
+def tiny_step(findings, ledger, run):
+    "The time of a tiny step."
+    found = only([f for f in findings if f.rule == "BatchTooSmall"])
+    assert close(found.numbers["work_seconds"], (run.steps.seconds - run.steps.wait)[2:found.step + 1].median())
+
+
+def second_fault(findings, ledger, run):
+    "The second of two faults has its own place and milliseconds."
+    stall = only([f for f in findings if f.rule == "PeriodicStall"])
+    assert "between two steps" in stall.message and stall.numbers["period"] == PERIOD
+    assert close(stall.numbers["stall_seconds"], median(ledger.spent["between"]))
+
+
+FURTHER = {"tiny model": tiny_step, "two faults at once": second_fault}
+
+
 @pytest.mark.parametrize("name", ALONE)
 @clocked
 def test_a_fault_is_named_with_its_place_and_milliseconds_in_time(name, tmp_path):
+    "And of a tiny model its time, of two faults at once the second one's place and milliseconds."
     case = FAULTS[name]
     findings, ledger, starts = run_ours(case, tmp_path, rules())
     said = {f.rule: f for f in findings}
     others = [f for f in findings if f.rule not in case.rules]
     assert said.keys() >= set(case.rules) and not others, [str(f) for f in findings]
+    if name in FURTHER: FURTHER[name](findings, ledger, Run(tmp_path / "run"))
     if not case.rules: return
     first = said[case.rules[0]]
     assert any(case.words in f.message for f in findings) and first.step <= case.by and first.advice, str(first)
@@ -54,11 +72,12 @@ def test_a_fault_is_named_with_its_place_and_milliseconds_in_time(name, tmp_path
 
 
 def apart(name, folder, world_size=1):
-    "Run a case in processes of their own."
-    env = os.environ | dict(WORLD_SIZE=str(world_size), PYTHONPATH=os.pathsep.join([str(HERE.parent), str(HERE)]))
+    "Run a case in processes of their own, each copied from one that has PyTorch in memory and has done nothing."
+    env = dict(WORLD_SIZE=str(world_size), PYTHONPATH=os.pathsep.join([str(HERE.parent), str(HERE)]))
     command = [sys.executable, str(HERE / "speed_cases.py"), name, str(folder)]
-    started = [subprocess.Popen(command, env=env | dict(RANK=str(rank))) for rank in range(world_size)]
-    assert [process.wait(120) for process in started] == [0] * world_size
+    told = run_together([command] * world_size, environment=env, forked=True, timeout_seconds=120,
+                        environments=[dict(RANK=str(rank)) for rank in range(world_size)])
+    assert [process.code for process in told] == [0] * world_size, "\n".join(map(str, told))
     return Run(folder / "run")
 
 
@@ -69,22 +88,6 @@ def test_a_leak_is_named_with_megabytes_and_what_grows(tmp_path):
     assert found["rule"] == "MemoryLeak" and found["step"] <= FAULTS["leak"].by
     assert close(found["numbers"]["mb_per_step"], LEAK_BYTES / 1e6), found
     assert "tensors of shape (250000,)" in found["message"]
-
-
-@clocked
-def test_the_time_of_a_tiny_step(tmp_path):
-    findings, _, _ = run_ours(FAULTS["tiny model"], tmp_path, rules())
-    found = only([f for f in findings if f.rule == "BatchTooSmall"])
-    steps = Run(tmp_path / "run").steps
-    assert close(found.numbers["work_seconds"], (steps.seconds - steps.wait)[2:found.step + 1].median())
-
-
-@clocked
-def test_the_second_of_two_faults_has_its_own_place_and_milliseconds(tmp_path):
-    findings, ledger, _ = run_ours(FAULTS["two faults at once"], tmp_path, rules())
-    stall = only([f for f in findings if f.rule == "PeriodicStall"])
-    assert "between two steps" in stall.message and stall.numbers["period"] == PERIOD
-    assert close(stall.numbers["stall_seconds"], median(ledger.spent["between"]))
 
 
 @pytest.mark.parametrize("name", [name for name, case in FAULTS.items() if case.ranks > 1])

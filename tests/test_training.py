@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from copies import run_code
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -120,17 +121,13 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_worker_is_an_error_not_a_hang(tmp_path):
-    script = (
-        tmp_path / "deadly.py"
-    )  # a process of its own: torch raises from a signal handler, wherever the main thread is
-    script.write_text(DEADLY)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+def test_a_killed_worker_is_an_error_not_a_hang():
+    "In a process of its own: torch raises from a signal handler, wherever the main thread is."
+    done, = run_code(DEADLY)
     # torch says "DataLoader worker (pid N) is killed", unless it was just fetching a batch from the dying worker:
     # then the connection is what breaks
-    assert done.returncode == 1 and re.search(
-        r"DataLoader worker .*killed|Connection\w+Error|EOFError", done.stderr, re.IGNORECASE
-    ), done.stderr
+    says = r"DataLoader worker .*killed|Connection\w+Error|EOFError"
+    assert done.code == 1 and re.search(says, done.output, re.IGNORECASE), done.output
 
 
 class Again:
@@ -750,26 +747,28 @@ def test_bf16_learns_the_same():
     digits, losses = mnist(), []
     for precision in ("fp32", "bf16"):
         torch.manual_seed(0)
-        loader = BatchLoader(Images(digits.images[:6_400], digits.labels[:6_400]), 64, shuffle=True, seed=0)
+        loader = BatchLoader(Images(digits.images[:3_200], digits.labels[:3_200]), 64, shuffle=True, seed=0)
         losses.append(fit(GluonCNN(), loader, precision=precision, **QUIET).epochs[0].loss)
     assert abs(losses[0] - losses[1]) < 0.1
 
 
-def test_an_epoch_of_the_recipe_beats_the_source():
-    "The source's recipe reached 0.9721 in the mean of five seeds (tests/bench/results/cpu.json)."
+def test_two_thirds_of_an_epoch_of_the_recipe_beat_the_source():
+    "In a whole one the source's reached 0.9721 in the mean of five seeds (tests/bench/results/cpu.json)."
     torch.manual_seed(0)
-    model, loader = GluonCNN(), BatchLoader(mnist(), 64, shuffle=True, seed=0)
+    digits = mnist()
+    model, loader = GluonCNN(), BatchLoader(Images(digits.images[:40_000], digits.labels[:40_000]), 64, shuffle=True,
+                                            seed=0)
     optimizer, scheduler = recipe(model, len(loader))
     history = fit(model, loader, optimizer=optimizer, scheduler=scheduler, valid=mnist(train=False), progress=False,
                   device="cpu")
-    assert len(history.steps) == 938 and history.epochs[0].accuracy > 0.985
+    assert len(history.steps) == 625 and history.epochs[0].accuracy > 0.985
 
 
 def test_photographs_in_epochs(tmp_path):
     from mlinfra.engine import crops, jpegs
     from mlinfra.models import resnet18
     folder = jpegs.make_jpegs(tmp_path / "photos", 32, classes=4, progress=False)
-    photos = jpegs.JpegFolder(folder, crops.RandomCropFlip(96))
+    photos = jpegs.JpegFolder(folder, crops.RandomCropFlip(64))
     model = nn.Sequential(crops.Normalize(), resnet18(4))
     optimizer, scheduler = recipe(model, 8, lr=1e-3)
     history = fit(model, DataLoader(photos, 16, shuffle=True), epochs=4, optimizer=optimizer, scheduler=scheduler,

@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
+from copies import run_code
 
 from mlinfra.engine.optuna_study import open_study, tune
+from mlinfra.engine.rendezvous import run_together
 from mlinfra.engine.runs import Run
 from mlinfra.engine.search import Space, random_points, uniform
 from mlinfra.engine.trial_pool import Live, PointsPlan, run_trials
@@ -41,10 +44,10 @@ def short(trial):
     return trial.params["x"]
 
 
-def stuck(trial):
-    "Reports once, writes who it is, starts a process, and never ends."
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    Path(os.environ["MLINFRA_TEST_NOTE"]).write_text(json.dumps([os.getpid(), child.pid]))
+def stuck(note, trial):
+    "Reports once, writes into the note who it is, starts a process, and never ends."
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    Path(note).write_text(json.dumps([os.getpid(), child.pid]))
     trial.report(1, 0.5)
     time.sleep(600)
 
@@ -76,14 +79,6 @@ def wait_for(condition, seconds=60):
     return found
 
 
-@pytest.fixture
-def note(tmp_path, monkeypatch):
-    "Where `stuck` writes the numbers of its processes."
-    monkeypatch.setenv("MLINFRA_TEST_NOTE", str(tmp_path / "note"))
-    multiprocessing.forkserver._forkserver._stop() if os.name == "posix" else None  # its children have its environment
-    return tmp_path / "note"
-
-
 def noted(note): return json.loads(wait_for(lambda: note.exists() and note.read_text()))
 
 
@@ -95,8 +90,10 @@ def test_a_process_that_dies_fails_its_trial_alone():
     assert "SIGKILL" in found[1].error and "status 3" in found[2].error
 
 
-def test_a_trial_that_does_not_listen_ends_with_the_budget_and_keeps_what_it_said(note):
-    records = run_trials(stuck, PointsPlan([{"x": 1}]), workers=1, live=(live := Live()), budget_seconds=600,
+def test_a_trial_that_does_not_listen_ends_with_the_budget_and_keeps_what_it_said(tmp_path):
+    note = tmp_path / "note"
+    records = run_trials(partial(stuck, note), PointsPlan([{"x": 1}]), workers=1, live=(live := Live()),
+                         budget_seconds=600,
                          report=lambda share, words: note.exists() and live.trials[0].steps and live.stop())
     assert [(r.state, r.steps) for r in records] == [("stopped", ((1, 0.5),))]
     assert not any(map(alive, noted(note))), "neither the trial's process nor what it has started is left"
@@ -139,17 +136,19 @@ def test_an_objective_that_cannot_be_imported_is_refused_before_anything_runs():
 
 KEEPER = """
 import sys
+from functools import partial
 sys.path[:0] = [{tests!r}]
 from test_tuning import SPACE, stuck
 from mlinfra.engine.optuna_study import tune
-if __name__ == "__main__": tune(stuck, SPACE, trials=1, workers=1, storage=sys.argv[1])
+if __name__ == "__main__": tune(partial(stuck, sys.argv[2]), SPACE, trials=1, workers=1, storage=sys.argv[1])
 """
 
 
-def test_processes_end_with_a_search_that_is_killed_and_its_trial_is_tried_again(tmp_path, note):
+def test_processes_end_with_a_search_that_is_killed_and_its_trial_is_tried_again(tmp_path):
+    note = tmp_path / "note"
     (tmp_path / "keeper.py").write_text(KEEPER.format(tests=str(Path(__file__).parent)))
     path = tmp_path / "study"
-    with subprocess.Popen([sys.executable, tmp_path / "keeper.py", path]) as search:
+    with subprocess.Popen([sys.executable, tmp_path / "keeper.py", path, note]) as search:
         worker, child = noted(note)
         wait_for(lambda: len(open_study(path).curves))
         assert list(open_study(path).trials.state) == ["running"]
@@ -259,7 +258,7 @@ def search():
 """
 
 
-def shell(folder, *args, pause=0, **kw):
+def shell(folder, *args, pause, **kw):
     (folder / "mine.py").write_text(MINE.format(pause=pause))
     return subprocess.Popen([MLINFRA, "tune", "mine:search", *args], cwd=folder, stdout=subprocess.PIPE, text=True,
                             stderr=subprocess.PIPE, start_new_session=True, **kw)
@@ -275,13 +274,13 @@ def test_tune_from_a_shell_ends_with_130_on_ctrl_c_and_the_same_command_goes_on(
     assert any("RuntimeError: one is too many (mine.py, line" in line for line in head[1:] + out.splitlines())
     before = open_study(tmp_path / "search.study").trials
     counted = int(before.state.isin(["finished", "failed"]).sum())
-    with shell(tmp_path, "--trials", str(counted + 3), "--method", "random") as process:
-        out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
+    again = sys.executable, MLINFRA, "tune", "mine:search", "--trials", str(counted + 3), "--method", "random"
+    done, = run_together([again], forked=True, folder=tmp_path, timeout_seconds=120)
+    assert done.code == 0, done.output
     states = list(open_study(tmp_path / "search.study").trials.state)
     assert states[:len(before)] == list(before.state)
     assert states.count("finished") + states.count("failed") == counted + 3
-    assert "best" in out and len([line for line in out.splitlines() if line.startswith("trial ")]) == 3
+    assert "best" in done.output and len([l for l in done.output.splitlines() if l.startswith("trial ")]) == 3
 
 
 @pytest.mark.parametrize("args, says", [
@@ -320,5 +319,5 @@ assert [{"x": x} for x in found.x] == random_points(space, 2) and found.value[0]
 
 @pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed: the extra `ray`")
 def test_the_same_objective_on_ray(tmp_path):
-    done = subprocess.run([sys.executable, "-c", RAY], cwd=tmp_path, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done, = run_code(RAY, folder=tmp_path, timeout_seconds=240)
+    assert done.code == 0, done.output[-3000:]

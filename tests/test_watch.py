@@ -12,18 +12,25 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from clocked import clocked
+from copies import heard, twin
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.engine.neighbours import busy_neighbour
+from mlinfra.engine.ranks import run_ranks
 from mlinfra.engine.runs import Run
 from mlinfra.engine.sampler import Sampler, SamplerThread
 from mlinfra.engine.watch import LoopWatch, Monitor, watch
 from mlinfra.training import fit
+
+try: import resource
+except ImportError: resource = None  # Windows has no limits
 
 QUIET = dict(progress=False, keep_memory=False, device="cpu")
 
@@ -342,57 +349,48 @@ def test_rules_hear_of_all_that_a_frameworks_loop_tells(tmp_path):
 
 # ---- what happens to long runs
 
-SCRIPT = """
-import json, sys, time, torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-sys.path.insert(0, {tests!r})
-from test_watch import Paused, QUIET, data, fit, linear, Monitor, watch, watched
-"""
+def fills(pipe, folder):
+    "No file may grow beyond 6,000 bytes."
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, hard))
+        history = fit(linear(), DataLoader(data(1600), 16), observers=[Monitor(folder, 3600)], **QUIET)
+    pipe.send((len(history.steps), history.remarks, [str(each.message) for each in said]))
 
 
-def scripted(body, *arguments):
-    "A process of its own that runs `body` after the names of this file are there."
-    return [sys.executable, "-c", SCRIPT.format(tests=os.path.dirname(__file__)) + body, *map(str, arguments)]
-
-
-FILLS = """
-import resource, warnings
-hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, hard))
-    history = fit(linear(), DataLoader(data(1600), 16), observers=[Monitor(sys.argv[1], 3600)], **QUIET)
-print(json.dumps([len(history.steps), history.remarks, [str(each.message) for each in said]]))
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+@pytest.mark.skipif(resource is None, reason="needs a limit on the size of files")
 def test_a_disk_that_is_full_in_the_middle_does_not_stop_the_training(tmp_path):
-    done = subprocess.run(scripted(FILLS, tmp_path), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    steps, remarks, said = json.loads(done.stdout)
+    with twin(fills, tmp_path) as (process, pipe):
+        steps, remarks, said = heard(pipe)
+        process.join(60)
+        assert process.exitcode == 0
     assert steps == 100 and remarks == [] and len(said) == 1 and "not recorded from here on" in said[0]
     run = Run(tmp_path)
     assert list(run.steps.iteration) == list(range((6_000 - 32) // 120)) and not run.ended and not run.skipped
 
 
-KILLED = """
-def hang(n):
-    if n < 5: return
-    print("in the step", flush=True)
-    time.sleep(60)
-watched(sys.argv[1], hang, Paused(9, 0.03))  # longer than the 20 ms for which steps are held back
-"""
+def hangs(pipe, folder, last, seconds):
+    "Steps with a pause before each; the last one tells the time, and hangs."
+    def hang(n):
+        if n < last: return
+        pipe.send(time.perf_counter())
+        time.sleep(60)
+    watched(folder, hang, Paused(last + 1, seconds))
+
+
+def killed_in(folder, last, seconds):
+    "A process of its own is killed in its last step; the time at which that began to hang."
+    with twin(hangs, folder, last, seconds) as (process, pipe):
+        hung = heard(pipe)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+    return hung
 
 
 def test_a_kill_in_the_middle_of_a_step_loses_that_step_and_a_restart_goes_on_beside_it(tmp_path):
-    process = subprocess.Popen(scripted(KILLED, tmp_path), stdout=subprocess.PIPE, text=True)
-    try: assert process.stdout.readline() == "in the step\n"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+    killed_in(tmp_path, 5, 0.03)  # longer than the 20 ms for which steps are held back
     run = Run(tmp_path)
     assert list(run.steps.iteration) == list(range(5)) and run.killed is True and not run.ended and not run.skipped
     assert math.isclose(sum(run.shares().values()), 1)
@@ -401,22 +399,8 @@ def test_a_kill_in_the_middle_of_a_step_loses_that_step_and_a_restart_goes_on_be
     assert len(Run(tmp_path, attempt=0).steps) == 5
 
 
-SHORT = """
-def hang(n):
-    if n < 300: return
-    print(time.perf_counter(), flush=True)
-    time.sleep(60)
-watched(sys.argv[1], hang, Paused(301, 0.001))
-"""
-
-
 def test_a_kill_among_short_steps_loses_the_last_of_them_only(tmp_path):
-    process = subprocess.Popen(scripted(SHORT, tmp_path), stdout=subprocess.PIPE, text=True)
-    try: hung = float(process.stdout.readline())
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+    hung = killed_in(tmp_path, 300, 0.001)
     run = Run(tmp_path)
     kept, origin = run.steps, run.events("start")[0].data["clock"]
     assert list(kept.iteration) == list(range(len(kept))), "the first ones, without a gap"
@@ -468,31 +452,31 @@ def test_a_training_that_forks_goes_on_and_its_copy_writes_nothing(tmp_path):
     assert len(lie_end_to_end(run)) == 6 and [event.data["how"] for event in run.events("end")] == ["finished"]
 
 
-RANKS = """
-import os
-watched(sys.argv[1], lambda n: time.sleep(0.02), Paused(20, 0.01 * int(os.environ["RANK"])))
-"""
+def one_of_two(folder):
+    "The second one's loader sleeps."
+    watched(folder, lambda n: time.sleep(0.02), Paused(20, 0.01 * int(os.environ["RANK"])))
+
+
+def followed(folder):
+    "Read a run from its first steps to its end."
+    until(lambda: len(list(folder.glob("steps-*.bin"))) == 2, "both ranks write", 120)
+    reader, seen = Run(folder), 0
+    def is_over():
+        nonlocal seen
+        reader.refresh()
+        assert len(reader.steps) >= seen
+        seen = len(reader.steps)
+        return reader.ended
+    until(is_over, "both ranks have ended", 120)
+    return reader
 
 
 def test_ranks_of_torchrun_write_and_one_reader_joins_them(tmp_path):
-    (tmp_path / "train.py").write_text(scripted(RANKS)[2])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-               str(tmp_path / "train.py"), str(tmp_path / "run")]
-    with open(tmp_path / "said", "w") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, env=os.environ | {"OMP_NUM_THREADS": "1"})
-        try:
-            until(lambda: len(list((tmp_path / "run").glob("steps-*.bin"))) == 2 or process.poll() is not None,
-                  "both ranks write", 120)
-            reader, seen = Run(tmp_path / "run"), 0
-            def is_over():
-                nonlocal seen
-                reader.refresh()
-                assert len(reader.steps) >= seen
-                seen = len(reader.steps)
-                return reader.ended
-            until(is_over, "both ranks have ended", 120)
-            assert process.wait(60) == 0, (tmp_path / "said").read_text()
-        finally: process.kill()
+    "Its launcher starts them, as copies of a process that has loaded PyTorch."
+    with ThreadPoolExecutor(1) as beside:
+        following = beside.submit(followed, tmp_path / "run")
+        run_ranks(one_of_two, 2, tmp_path / "run", share_cores=True)
+        reader = following.result(120)
     assert reader.ranks == (0, 1) and reader.world_size == 2 and reader.killed is False
     for rank in (0, 1): assert list(reader.steps[reader.steps["rank"] == rank].iteration) == list(range(20))
     waits = reader.steps.groupby("rank").wait.min()

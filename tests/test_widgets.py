@@ -1,12 +1,11 @@
 """A machine without ipywidgets: every panel says what to install."""
 import json
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from copies import run_code
 
 ROOT = Path(__file__).resolve().parent.parent
 PANELS = sorted((path.stem, name) for path in (ROOT / "mlinfra/views").glob("*.py")
@@ -20,7 +19,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 said = {}
-for module, panel in json.load(sys.stdin):
+for module, panel in json.loads(sys.argv[1]):
     try: getattr(importlib.import_module(f"mlinfra.views.{module}"), panel)()
     except Exception as error: said[panel] = f"{type(error).__name__}: {error}"
     else: said[panel] = "nothing"
@@ -31,10 +30,9 @@ print(json.dumps(said))
 @cache
 def said():
     "What each panel says, called in a process that has no ipywidgets."
-    done = subprocess.run([sys.executable, "-c", CALL_EACH], input=json.dumps(PANELS), cwd=ROOT, text=True,
-                          capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    done, = run_code(CALL_EACH, arguments=[json.dumps(PANELS)], folder=ROOT, timeout_seconds=300)
+    assert done.code == 0, done.output
+    return json.loads(done.output.splitlines()[-1])
 
 
 @pytest.mark.parametrize("module, panel", PANELS)

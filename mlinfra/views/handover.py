@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine.checks import positive_int
 from ..engine.load import LoadResult
-from ..engine.widgets import COLORS, Svg, axes, bytes_text, figure, label
+from ..engine.widgets import COLORS, Svg, axes, figure, label
 from .export import mark_ratios
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def draw_operators(
 ) -> Svg:
     "The chain of operators that a file holds, with the bytes of each."
     total = sum(size for _, size, _ in operators)
-    drawing = Svg(700, 40 + 26 * len(operators), f"{len(operators)} operators, {bytes_text(total)} of weights")
+    drawing = Svg(700, 40 + 26 * len(operators), f"{len(operators)} operators, {total / 1000:,.1f} kB of weights")
     for n, (name, size, words) in enumerate(operators):
         y = 14 + 26 * n
         drawing.box(20, y, 110, 19, COLORS["backward"] if size else "#dddddd", hover=words)
@@ -34,7 +34,7 @@ def draw_operators(
         if n: drawing.line(75, y - 7, 75, y)
         drawing.box(290, y, 250 * size / max(total, 1), 19, COLORS["forward"])
         drawing.text(140, y + 14, words, size=11)
-        share = f"{bytes_text(size)}, {size / total:.0%}" if size else "no weights"
+        share = f"{size / 1000:,.1f} kB, {size / total:.0%}" if size else "no weights"
         drawing.text(296 + 250 * size / max(total, 1), y + 14, share, size=11)
     return drawing
 
@@ -51,7 +51,8 @@ def plot_marks(
         marks = np.arange(-top, top + 1) * abs(values).max() / top
         nearest = np.rint(values / abs(values).max() * top).astype(int) + top
         shares = np.bincount(nearest, minlength=len(marks)) / len(values)
-        ax.bar(marks, 100 * shares, width=0.8 * (marks[1] - marks[0]), color=COLORS["forward"])
+        wide = (0.8 if b < 6 else 1.0) * (marks[1] - marks[0])                # many bars stand without gaps
+        ax.bar(marks, 100 * shares, width=wide, color=COLORS["forward"], ec=COLORS["forward"], lw=0.5)
         label(ax, "weight", "share (%)", f"{b} bits: {len(marks)} marks, {shares[top]:.0%} at 0")
     return np.atleast_1d(all_axes)[0]
 
@@ -122,4 +123,4 @@ def plot_servers(
     ax.text(1e3 * goal_seconds, len(servers) - 0.45, " goal", color=COLORS["other"], fontsize=9, va="top")
     ax.set(xscale="log", yticks=list(places), yticklabels=list(servers), ylim=(-0.6, len(servers) - 0.4))
     mark_ratios(ax.xaxis)
-    return label(ax, "95% answered within (ms)", "", "dots: loads   hollow: predicted")
+    return label(ax, "95% answered within (ms), log scale", "", "dots: loads   hollow: predicted   orange: too slow")

@@ -5,10 +5,10 @@ __all__ = ['compare_variants', 'export_onnx', 'load_onnx', 'offer_load', 'prune'
            'quantize_weights', 'serve']
 
 # %% ../nbs/22_export.ipynb #c2200005
-from .engine.http_server import serve
+from .engine.http_server import serve  # noqa: F401 (given on)
 from .engine.load import offer_load
 from .engine.onnx_files import export_onnx, load_onnx
-from .engine.prune import prune  # noqa: F401 (given on)
+from .engine.prune import prune  # noqa: F401
 from .engine.quantize import quantize_dynamic, quantize_static, quantize_weights  # noqa: F401
 from .engine.variants import compare_variants
 

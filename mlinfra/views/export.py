@@ -32,13 +32,12 @@ from ..training import fit, recipe
 if TYPE_CHECKING:
     import anywidget
     import ipywidgets
-    import pandas as pd
     from matplotlib.axes import Axes
 
 # %% auto #0
 __all__ = ['SIDE', 'encode_drawing', 'decode_drawing', 'enlarge', 'centred', 'digit_model', 'DigitAnswer', 'DigitDesk',
            'describe_digit', 'add_picture', 'draw_digit', 'digit_canvas', 'digit_code', 'digit_panel', 'mark_ratios',
-           'plot_variants', 'plot_latency', 'plot_distribution']
+           'plot_latency', 'plot_distribution']
 
 # %% ../../nbs/views/22_export.ipynb #v22951da6
 SIDE = 84  # pixels of the drawing area
@@ -440,27 +439,6 @@ def mark_ratios(
     axis.set_major_locator(LogLocator(10, (1, 2, 5)))
     axis.set_major_formatter("{x:,g}")
     axis.set_minor_formatter(NullFormatter())
-
-# %% ../../nbs/views/22_export.ipynb #v229adec6
-def plot_variants(
-    frame:pd.DataFrame,    # from `compare_variants`
-    ax:Axes|None=None,     # where to draw
-) -> Axes:
-    "Images a second of each variant, hollow for single images and solid for the largest batch, with accuracy and size."
-    ax = axes(ax, 7.5, 0.8 + 0.45 * len(frame))
-    sizes = sorted(int(name.rpartition("_")[2]) for name in frame if name.startswith("images_per_s_"))
-    places = range(len(frame) - 1, -1, -1)
-    for size, style in ((sizes[0], dict(mfc="none")), (sizes[-1], {})):
-        ax.plot(frame[f"images_per_s_{size}"], list(places), "o", ms=8, color=COLORS["forward"], **style)
-    for place, (_, row) in zip(places, frame.iterrows()):
-        ends = [row[f"images_per_s_{size}"] for size in (sizes[0], sizes[-1])]
-        ax.plot(ends, [place] * 2, color=COLORS["forward"], lw=1, alpha=0.4, zorder=0)
-        ax.text(1.02, place, f"{row.accuracy:.2%}, {row.bytes / 1000:,.0f} kB", va="center", fontsize=9,
-                transform=ax.get_yaxis_transform())
-    ax.set(xscale="log", yticks=list(places), yticklabels=list(frame.variant), ylim=(-0.6, len(frame) - 0.4))
-    mark_ratios(ax.xaxis)
-    words = f"hollow: batch {sizes[0]}   solid: batch {sizes[-1]}   right: accuracy, size"
-    return label(ax, "images per second", "", words)
 
 # %% ../../nbs/views/22_export.ipynb #v2240cb5e
 _PERCENTS = {"median": ("median_seconds", COLORS["forward"]), "p95": ("p95_seconds", COLORS["wait"])}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..engine.checks import positive_int
 from ..engine.load import LoadResult
-from ..engine.measure import median
-from ..engine.widgets import COLORS, Svg, axes, bytes_text, figure, label
+from ..engine.widgets import COLORS, Svg, axes, figure, label
 from .export import mark_ratios
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% auto #0
-__all__ = ['draw_operators', 'plot_marks', 'plot_accuracies', 'draw_way', 'plot_servers']
+__all__ = ['draw_operators', 'plot_marks', 'plot_accuracies', 'draw_gathering', 'plot_servers']
 
 # %% ../../nbs/views/22_handover.ipynb #v22874b70
 def draw_operators(
@@ -26,7 +26,7 @@ def draw_operators(
 ) -> Svg:
     "The chain of operators that a file holds, with the bytes of each."
     total = sum(size for _, size, _ in operators)
-    drawing = Svg(700, 40 + 26 * len(operators), f"{len(operators)} operators, {bytes_text(total)} of weights")
+    drawing = Svg(700, 40 + 26 * len(operators), f"{len(operators)} operators, {total / 1000:,.1f} kB of weights")
     for n, (name, size, words) in enumerate(operators):
         y = 14 + 26 * n
         drawing.box(20, y, 110, 19, COLORS["backward"] if size else "#dddddd", hover=words)
@@ -34,7 +34,7 @@ def draw_operators(
         if n: drawing.line(75, y - 7, 75, y)
         drawing.box(290, y, 250 * size / max(total, 1), 19, COLORS["forward"])
         drawing.text(140, y + 14, words, size=11)
-        share = f"{bytes_text(size)}, {size / total:.0%}" if size else "no weights"
+        share = f"{size / 1000:,.1f} kB, {size / total:.0%}" if size else "no weights"
         drawing.text(296 + 250 * size / max(total, 1), y + 14, share, size=11)
     return drawing
 
@@ -51,7 +51,8 @@ def plot_marks(
         marks = np.arange(-top, top + 1) * abs(values).max() / top
         nearest = np.rint(values / abs(values).max() * top).astype(int) + top
         shares = np.bincount(nearest, minlength=len(marks)) / len(values)
-        ax.bar(marks, 100 * shares, width=0.8 * (marks[1] - marks[0]), color=COLORS["forward"])
+        wide = (0.8 if b < 6 else 1.0) * (marks[1] - marks[0])                # many bars stand without gaps
+        ax.bar(marks, 100 * shares, width=wide, color=COLORS["forward"], ec=COLORS["forward"], lw=0.5)
         label(ax, "weight", "share (%)", f"{b} bits: {len(marks)} marks, {shares[top]:.0%} at 0")
     return np.atleast_1d(all_axes)[0]
 
@@ -78,44 +79,48 @@ def plot_accuracies(
     return label(ax, words, "accuracy (%)")
 
 # %% ../../nbs/views/22_handover.ipynb #v227928e5
-def draw_way(
-    stations:Mapping[str, str],  # station -> what happens there
+def draw_gathering(
+    threads:int=5,  # connections that are drawn
 ) -> Svg:
-    "The stations of a request, one after the other."
-    width = 680 / len(stations)
-    drawing = Svg(700, 84, " to ".join(stations))
-    for n, (name, words) in enumerate(stations.items()):
-        x = 10 + width * n
-        drawing.box(x, 14, width - 26, 26, COLORS["backward"]).text(x + width / 2 - 13, 32, name, "middle", 12)
-        for line, part in enumerate(words.split("\n")):
-            drawing.text(x + width / 2 - 13, 56 + 14 * line, part, "middle", 10)
-        if n: drawing.line(x - 24, 27, x - 4, 27).text(x - 10, 31, ">", "middle", 12)
-    return drawing
+    "Threads that put pictures into one queue, and the worker that takes all of them for one call of the model."
+    threads = positive_int("threads", threads, 12)
+    height, gap = 30 + 34 * threads, 34
+    middle = 24 + gap * threads / 2
+    drawing = Svg(700, height + 20, f"{threads} threads, one queue, one worker")
+    titles = {60: "connections", 192: "a thread for each", 356: "one queue", 506: "one worker", 640: "model"}
+    for x, words in titles.items(): drawing.text(x, 14, words, "middle", 12)
+    for n in range(threads):
+        y = 24 + gap * n
+        drawing.box(20, y, 80, 22, "#dddddd").text(60, y + 15, "a drawing", "middle", 11)
+        drawing.box(150, y, 84, 22, COLORS["backward"]).text(192, y + 15, "waits", "middle", 11)
+        drawing.line(100, y + 11, 150, y + 11).line(234, y + 11, 300, middle - 6)
+    drawing.box(300, middle - 22, 112, 34, "#dddddd")
+    for n in range(min(threads, 5)): drawing.box(306 + 21 * n, middle - 14, 16, 18, COLORS["wait"])
+    drawing.line(412, middle - 5, 460, middle - 5).text(436, middle - 11, "all", "middle", 11)
+    drawing.box(460, middle - 22, 92, 34, COLORS["forward"]).text(506, middle, "one batch", "middle", 12)
+    drawing.line(552, middle - 5, 600, middle - 5).box(600, middle - 22, 80, 34, COLORS["forward"])
+    drawing.text(640, middle, "one call", "middle", 12)
+    back = height + 4
+    drawing.line(506, middle + 12, 506, back, dash="4 3").line(506, back, 192, back, dash="4 3")
+    drawing.line(192, back, 192, back - 18, dash="4 3")
+    return drawing.text(350, back - 5, "each thread gets the scores of its picture, and answers", "middle", 11)
 
 # %% ../../nbs/views/22_handover.ipynb #v227928e7
 def plot_servers(
-    loads:Mapping[str, Sequence[LoadResult]],  # server -> from `offer_load`; a rate may come several times
-    limits:Mapping[str, float],                # server -> its saturation, requests a second
-    goal_seconds:float|None=None,              # within which the answers shall be there; drawn as a line
-    ax:Axes|None=None,                         # where to draw
+    servers:Mapping[str, tuple[Sequence[LoadResult], float|None]],  # name -> loads, and the predicted p95 in seconds
+    goal_seconds:float,                                             # within which the answers shall be there
+    ax:Axes|None=None,                                              # where to draw
 ) -> Axes:
-    "The 95th percentile of each server's latency over the rate: the median and the range of the loads."
-    ax = axes(ax, 7.0, 3.2)
-    for (name, found), color in zip(loads.items(), ("wait", "forward", "update")):
-        rates = sorted({r.rate for r in found})
-        by_rate = {rate: [1e3 * r.p95_seconds for r in found if r.rate == rate] for rate in rates}
-        ax.plot(rates, [median(ms) for ms in by_rate.values()], "o-", lw=1, color=COLORS[color], label=name)
-        ax.vlines(rates, [min(ms) for ms in by_rate.values()], [max(ms) for ms in by_rate.values()],
-                  color=COLORS[color], lw=4, alpha=0.5)
-        ax.axvline(limits[name], color=COLORS[color], linestyle=":", linewidth=1)
-        ax.text(limits[name], 1.0, f" {limits[name]:,.0f}/s", color=COLORS[color], fontsize=9, va="bottom", ha="center",
-                transform=ax.get_xaxis_transform())
-        for r in found:
-            if r.refused: ax.annotate(f"{r.refused / len(r.due):.0%} refused", (r.rate, 1e3 * r.p95_seconds), (-9, 0),
-                                      textcoords="offset points", ha="right", va="center", fontsize=8)
-    if goal_seconds is not None:
-        ax.axhline(1e3 * goal_seconds, color=COLORS["other"], linestyle="--", lw=1, label="goal")
-    ax.set(yscale="log", xscale="log")
-    mark_ratios(ax.yaxis), mark_ratios(ax.xaxis)
-    ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return label(ax, "requests per second", "95% answered within (ms)")
+    "The 95th percentile of each load as a dot, what was predicted hollow, and the goal."
+    ax = axes(ax, 7.0, 1.1 + 0.5 * len(servers))
+    places = range(len(servers) - 1, -1, -1)
+    for place, (loads, predicted) in zip(places, servers.values()):
+        ms = [1e3 * load.p95_seconds for load in loads]
+        color = COLORS["forward" if max(ms) <= 1e3 * goal_seconds else "wait"]
+        ax.plot(ms, [place] * len(ms), "o", ms=7, color=color, alpha=0.7)
+        if predicted is not None: ax.plot(1e3 * predicted, place, "D", ms=11, mfc="none", color=color)
+    ax.axvline(1e3 * goal_seconds, color=COLORS["other"], linestyle="--", lw=1)
+    ax.text(1e3 * goal_seconds, len(servers) - 0.45, " goal", color=COLORS["other"], fontsize=9, va="top")
+    ax.set(xscale="log", yticks=list(places), yticklabels=list(servers), ylim=(-0.6, len(servers) - 0.4))
+    mark_ratios(ax.xaxis)
+    return label(ax, "95% answered within (ms), log scale", "", "dots: loads   hollow: predicted   orange: too slow")

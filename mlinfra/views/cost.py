@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..cost import Purchase, Quote, break_even, pareto, quote
+from ..cost import Purchase, Quote, break_even, quote
 from ..engine.charts import Axis, Chart
 from ..engine.checks import positive_float, positive_int
 from ..engine.controls import Choice, Slider
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/23_cost.ipynb #23v00007
-_LOOKS = {"V100": COLORS["copy"], "A100": COLORS["forward"], "H100": COLORS["wait"], "H200": COLORS["update"]}
+_LOOKS = {"V100": COLORS["copy"], "A100": COLORS["forward"], "H100": COLORS["wait"]}
 
 def color_of(
     device:str,  # such as "A100 80 GB"
@@ -126,39 +126,41 @@ def plot_pareto(
     quotes:Iterable[Quote],  # that run
     ax:Axes|None=None,       # where to draw
 ) -> Axes:
-    "Price over time of each choice: a line for each offer, hollow circles where its machines can be joined."
+    "Price over time of each choice: a line for each offer, and around it the band of its range."
     ax, quotes = axes(ax, 7, 4.6), [one for one in quotes if one.price]
-    joined = [one for one in quotes if one.offer.between]
-    best = [_days_and_dollars(joined[i]) for i in pareto(map(_days_and_dollars, joined))]
-    if best: ax.plot(*zip(*best), "o", ms=12, mfc="none", mec="black", mew=0.8)
     for offer in {one.offer.name: one.offer for one in quotes}.values():
         color, mark = color_of(offer.device), "o" if offer.between else "x"
         points = sorted(_days_and_dollars(one) for one in quotes if one.offer == offer)
+        ends = [sorted(_end(one, end) for one in quotes if one.offer == offer) for end in ("low", "high")]
+        ax.fill(*zip(*ends[0], *reversed(ends[1])), color=color, alpha=0.15, lw=0)
         ax.plot(*zip(*points), mark + ("-" if offer.between else ":"), ms=5, mfc="none", lw=0.7, color=color)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    days, dollars = zip(*map(_days_and_dollars, quotes))
-    ax.set(xlim=(min(days) / 1.6, max(days) * 9), ylim=(min(dollars) / 1.4, max(dollars) * 1.4))
+    days, dollars = zip(*(_end(one, end) for one in quotes for end in ("low", "high")))
+    ax.set(xlim=(min(days) / 1.6, max(days) * 1.6), ylim=(min(dollars) / 1.4, max(dollars) * 1.4))
     _name_offers(ax, quotes)
     _round_ticks(ax.xaxis, (1, 3))
     _round_ticks(ax.yaxis, (1, 2, 5))
-    singly = "" if len(joined) == len(quotes) else "; x: rented singly"
-    return label(ax, "days (predicted)", "dollars (predicted)", "ringed: no other is faster and no dearer" + singly)
+    singly = "" if all(one.offer.between for one in quotes) else "; x: rented singly"
+    return label(ax, "days (predicted)", "dollars (predicted)",
+                 "at each point its number of devices; the bands are the range of published trainings" + singly)
 
-def _days_and_dollars(one: Quote) -> tuple[float, float]:
-    return one.price.seconds.value / 86_400, one.price.dollars.value
+def _end(one: Quote, end: str) -> tuple[float, float]:
+    "Days and dollars at one end of the range, or its value."
+    return getattr(one.price.seconds, end) / 86_400, getattr(one.price.dollars, end)
+
+def _days_and_dollars(one: Quote) -> tuple[float, float]: return _end(one, "value")
 
 def _name_offers(ax: Axes, quotes: Sequence[Quote]) -> None:
-    "The name of each offer at its slowest choice, or at its fastest where another's name would be in the way."
-    points: dict[Offer, list[tuple[float, float]]] = {}
-    for one in quotes: points.setdefault(one.offer, []).append(_days_and_dollars(one))
-    slowest = {offer: max(own) for offer, own in points.items()}
-    for offer, (days, dollars) in slowest.items():
-        crowded = any(0.87 < other / dollars < 1.16 and (later, other, name.name) > (days, dollars, offer.name)
-                      for name, (later, other) in slowest.items() if name != offer)
+    "The name of each offer in the upper right corner of its band, and at each point its number of devices."
+    for offer in {one.offer.name: one.offer for one in quotes}.values():
+        own, color = [one for one in quotes if one.offer == offer], color_of(offer.device)
         network = f"{offer.gbit_per_s:,g} Gbit/s" if offer.between else "singly"
-        ax.annotate(f"{offer.name} ({network})", min(points[offer]) if crowded else (days, dollars),
-                    (5, -9 if crowded else 3), textcoords="offset points", fontsize=6.5, color=color_of(offer.device))
+        ax.annotate(f"{offer.name} ({network})", max(_end(one, "high") for one in own), (-5, -11), ha="right",
+                    textcoords="offset points", fontsize=8, color=color)
+        for one in own:
+            ax.annotate(f"{one.devices}", _days_and_dollars(one), (0, 6), ha="center", textcoords="offset points",
+                        fontsize=7, color=color)
 
 def _round_ticks(axis: Any, factors: tuple[int, ...]) -> None:
     "Marks at these multiples of powers of ten, written out."

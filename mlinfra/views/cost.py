@@ -140,7 +140,7 @@ def plot_pareto(
     ax.set(xlim=(min(days) / 1.6, max(days) * 1.6), ylim=(min(dollars) / 1.4, max(dollars) * 1.4))
     _name_offers(ax, quotes)
     _round_ticks(ax.xaxis, (1, 3))
-    _round_ticks(ax.yaxis, (1, 2, 5))
+    _round_ticks(ax.yaxis, (1, 2, 3, 5))
     singly = "" if all(one.offer.between for one in quotes) else "; x: rented singly"
     return label(ax, "days (predicted)", "dollars (predicted)",
                  "at each point its number of devices; the bands are the range of published trainings" + singly)
@@ -152,11 +152,13 @@ def _end(one: Quote, end: str) -> tuple[float, float]:
 def _days_and_dollars(one: Quote) -> tuple[float, float]: return _end(one, "value")
 
 def _name_offers(ax: Axes, quotes: Sequence[Quote]) -> None:
-    "The name of each offer in the upper right corner of its band, and at each point its number of devices."
+    "At each point its number of devices; the name of each offer below its slowest, or where it is the fastest of all."
+    fastest = min(quotes, key=_days_and_dollars, default=None)
     for offer in {one.offer.name: one.offer for one in quotes}.values():
         own, color = [one for one in quotes if one.offer == offer], color_of(offer.device)
         network = f"{offer.gbit_per_s:,g} Gbit/s" if offer.between else "singly"
-        ax.annotate(f"{offer.name} ({network})", max(_end(one, "high") for one in own), (-5, -11), ha="right",
+        place, side = (min, "left") if fastest in own else (max, "right")
+        ax.annotate(f"{offer.name} ({network})", place(map(_days_and_dollars, own)), (0, -14), ha=side,
                     textcoords="offset points", fontsize=8, color=color)
         for one in own:
             ax.annotate(f"{one.devices}", _days_and_dollars(one), (0, 6), ha="center", textcoords="offset points",

@@ -73,7 +73,6 @@ def price_run(
     co2 = Estimate(*(co2_kg(time * watts, machine.grams_per_kwh, machine.pue) for time, watts in ends))
     return RunPrice(seconds, seconds.scaled(machine.dollars_per_hour / 3600), joules, co2)
 
-# %% ../nbs/23_cost.ipynb #c2300065
 @dataclass(frozen=True)
 class Quote:
     "A training on so many devices of an offer: its price, or why it cannot run."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..cost import Purchase, Quote, break_even, quote
+from ..cost import Purchase, Quote, break_even, pareto, quote
 from ..engine.charts import Axis, Chart
 from ..engine.checks import positive_float, positive_int
 from ..engine.controls import Choice, Slider
@@ -58,7 +58,7 @@ def range_text(
 
 # %% ../../nbs/views/23_cost.ipynb #23v00013
 def plot_hours(
-    table:pd.DataFrame,   # from `compare_hours`
+    table:pd.DataFrame,   # run, device, ratio, used: such as from `compare_hours`
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
     "Published over predicted device-hours of each training; those that were used are grey."
@@ -72,12 +72,12 @@ def plot_hours(
                     ha="left" if right else "right", textcoords="offset points")
     ax.axvline(1, color=COLORS["wait"], lw=1)
     ax.set_xscale("log")
-    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0.5, 2.4), xticks=[0.5, 0.7, 1, 1.5, 2])
+    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0.5, 2.8), xticks=[0.5, 0.7, 1, 1.5, 2])
     ax.set_xticklabels(["0.5", "0.7", "1", "1.5", "2"])
     ax.minorticks_off()
     ax.set_yticklabels(names, fontsize=7)
     return label(ax, "published / predicted device-hours (right of 1: it took longer)", "",
-                 "grey: used for the slack; blue: held out")
+                 "grey: used for the prediction; blue: held out")
 
 def plot_break_even(
     purchase:Purchase,
@@ -126,30 +126,27 @@ def plot_pareto(
     quotes:Iterable[Quote],  # that run
     ax:Axes|None=None,       # where to draw
 ) -> Axes:
-    "Price over time of each choice: a line for each offer, and around it the band of its range."
-    ax, quotes = axes(ax, 7, 4.6), [one for one in quotes if one.price]
+    "Price over time of each choice: a line for each offer; those that no other beats are filled."
+    ax, quotes = axes(ax, 7, 3.6), [one for one in quotes if one.price]
     for offer in {one.offer.name: one.offer for one in quotes}.values():
-        color, mark = color_of(offer.device), "o" if offer.between else "x"
+        color, mark = color_of(offer.device), "o" if offer.between else "s"
         points = sorted(_days_and_dollars(one) for one in quotes if one.offer == offer)
-        ends = [sorted(_end(one, end) for one in quotes if one.offer == offer) for end in ("low", "high")]
-        ax.fill(*zip(*ends[0], *reversed(ends[1])), color=color, alpha=0.15, lw=0)
-        ax.plot(*zip(*points), mark + ("-" if offer.between else ":"), ms=5, mfc="none", lw=0.7, color=color)
+        ax.plot(*zip(*points), mark + ("-" if offer.between else ":"), ms=6, mfc="none", lw=0.7, color=color)
+    for place in pareto(map(_days_and_dollars, quotes)):
+        best = quotes[place]
+        ax.plot(*_days_and_dollars(best), "o" if best.offer.between else "s", ms=6, color=color_of(best.offer.device))
+    days, dollars = zip(*map(_days_and_dollars, quotes))
     ax.set_xscale("log")
     ax.set_yscale("log")
-    days, dollars = zip(*(_end(one, end) for one in quotes for end in ("low", "high")))
     ax.set(xlim=(min(days) / 1.6, max(days) * 1.6), ylim=(min(dollars) / 1.4, max(dollars) * 1.4))
     _name_offers(ax, quotes)
     _round_ticks(ax.xaxis, (1, 3))
     _round_ticks(ax.yaxis, (1, 2, 3, 5))
-    singly = "" if all(one.offer.between for one in quotes) else "; x: rented singly"
-    return label(ax, "days (predicted)", "dollars (predicted)",
-                 "at each point its number of devices; the bands are the range of published trainings" + singly)
+    singly = "" if all(one.offer.between for one in quotes) else "; squares: rented singly"
+    return label(ax, "days", "dollars", "at each point its number of devices; filled: nothing beats it" + singly)
 
-def _end(one: Quote, end: str) -> tuple[float, float]:
-    "Days and dollars at one end of the range, or its value."
-    return getattr(one.price.seconds, end) / 86_400, getattr(one.price.dollars, end)
-
-def _days_and_dollars(one: Quote) -> tuple[float, float]: return _end(one, "value")
+def _days_and_dollars(one: Quote) -> tuple[float, float]:
+    return one.price.seconds.value / 86_400, one.price.dollars.value
 
 def _name_offers(ax: Axes, quotes: Sequence[Quote]) -> None:
     "At each point its number of devices; the name of each offer below its slowest, or where it is the fastest of all."

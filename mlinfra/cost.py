@@ -16,7 +16,7 @@ from .engine.work import SLACK, KnownRun, Work, expected_seconds_of, misfit, wor
 _all_ = ["EnergyMeter", "read_grids", "read_prices"]  # so that one import is enough
 
 # %% auto #0
-__all__ = ['HOURS_PER_YEAR', 'Machine', 'RunPrice', 'price_run', 'Purchase', 'break_even', 'Quote', 'quote', 'pareto',
+__all__ = ['HOURS_PER_YEAR', 'Machine', 'RunPrice', 'price_run', 'Quote', 'quote', 'pareto', 'Purchase', 'break_even',
            'EnergyMeter', 'read_grids', 'read_prices']
 
 # %% ../nbs/23_cost.ipynb #c2300030
@@ -73,6 +73,49 @@ def price_run(
     co2 = Estimate(*(co2_kg(time * watts, machine.grams_per_kwh, machine.pue) for time, watts in ends))
     return RunPrice(seconds, seconds.scaled(machine.dollars_per_hour / 3600), joules, co2)
 
+@dataclass(frozen=True)
+class Quote:
+    "A training on so many devices of an offer: its price, or why it cannot run."
+    work:Work|KnownRun
+    offer:Offer
+    devices:int
+    price:RunPrice|None
+    why:str=""          # it cannot run
+
+def quote(
+    work:Work|KnownRun,
+    offer:Offer,
+    devices:int|None=None,             # None: those that are rented together
+    slack:Estimate=SLACK,              # how many times as long as the ideal it takes; a known time has none
+    grams_per_kwh:float=481,           # of the region
+    dollars_per_hour:float|None=None,  # of all devices; None: the offer's
+) -> Quote:
+    "The predicted time, price and energy of a training."
+    nonnegative_float("grams_per_kwh", grams_per_kwh)
+    if dollars_per_hour is not None: nonnegative_float("dollars_per_hour", dollars_per_hour)
+    count = offer.devices if devices is None else positive_int("devices", devices)
+    machine = Machine.of(offer, count, grams_per_kwh)
+    if dollars_per_hour is not None:
+        machine = Machine(name=machine.name, dollars_per_hour=dollars_per_hour, watts=machine.watts,
+                          grams_per_kwh=grams_per_kwh)
+    if why := misfit(work, offer.device, count): return Quote(work, offer, count, None, why)
+    if isinstance(work, KnownRun):
+        return Quote(work, offer, count, price_run(work.seconds_on(offer.device, count), machine))
+    network = dict(together=offer.devices, between=offer.between) if offer.between else {}  # else: as one node has it
+    seconds = expected_seconds_of(work_seconds(work, offer.device, count, **network).total, slack)
+    return Quote(work, offer, count, price_run(seconds, machine))
+
+# %% ../nbs/23_cost.ipynb #c2300070
+def pareto(
+    points:Iterable[tuple[float, float]],  # such as (seconds, dollars): less is better in both
+) -> list[int]:                            # the places of those that no other beats, in the order of the first figure
+    "Which choices are worth a thought: no other is better in one and at least as good in the other."
+    points = list(points)
+    kept, least = [], math.inf
+    for place in sorted(range(len(points)), key=lambda i: points[i]):
+        if points[place][1] < least: kept, least = [*kept, place], points[place][1]
+    return kept
+
 # %% ../nbs/23_cost.ipynb #c2300054
 HOURS_PER_YEAR = 365.25 * 24
 
@@ -118,47 +161,3 @@ def break_even(
     saved = positive_float("dollars_per_hour", dollars_per_hour) - purchase.energy_dollars_per_hour
     if saved <= 0: return math.inf
     return purchase.fixed_dollars / (HOURS_PER_YEAR * purchase.years * saved)
-
-# %% ../nbs/23_cost.ipynb #c2300065
-@dataclass(frozen=True)
-class Quote:
-    "A training on so many devices of an offer: its price, or why it cannot run."
-    work:Work|KnownRun
-    offer:Offer
-    devices:int
-    price:RunPrice|None
-    why:str=""          # it cannot run
-
-def quote(
-    work:Work|KnownRun,
-    offer:Offer,
-    devices:int|None=None,             # None: those that are rented together
-    slack:Estimate=SLACK,              # how many times as long as the ideal it takes; a known time has none
-    grams_per_kwh:float=481,           # of the region
-    dollars_per_hour:float|None=None,  # of all devices; None: the offer's
-) -> Quote:
-    "The predicted time, price and energy of a training."
-    nonnegative_float("grams_per_kwh", grams_per_kwh)
-    if dollars_per_hour is not None: nonnegative_float("dollars_per_hour", dollars_per_hour)
-    count = offer.devices if devices is None else positive_int("devices", devices)
-    machine = Machine.of(offer, count, grams_per_kwh)
-    if dollars_per_hour is not None:
-        machine = Machine(name=machine.name, dollars_per_hour=dollars_per_hour, watts=machine.watts,
-                          grams_per_kwh=grams_per_kwh)
-    if why := misfit(work, offer.device, count): return Quote(work, offer, count, None, why)
-    if isinstance(work, KnownRun):
-        return Quote(work, offer, count, price_run(work.seconds_on(offer.device, count), machine))
-    network = dict(together=offer.devices, between=offer.between) if offer.between else {}  # else: as one node has it
-    seconds = expected_seconds_of(work_seconds(work, offer.device, count, **network).total, slack)
-    return Quote(work, offer, count, price_run(seconds, machine))
-
-# %% ../nbs/23_cost.ipynb #c2300070
-def pareto(
-    points:Iterable[tuple[float, float]],  # such as (seconds, dollars): less is better in both
-) -> list[int]:                            # the places of those that no other beats, in the order of the first figure
-    "Which choices are worth a thought: no other is better in one and at least as good in the other."
-    points = list(points)
-    kept, least = [], math.inf
-    for place in sorted(range(len(points)), key=lambda i: points[i]):
-        if points[place][1] < least: kept, least = [*kept, place], points[place][1]
-    return kept

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/23_cost.ipynb #23v00007
-_LOOKS = {"V100": COLORS["copy"], "A100": COLORS["forward"], "H100": COLORS["wait"], "H200": COLORS["update"]}
+_LOOKS = {"V100": COLORS["copy"], "A100": COLORS["forward"], "H100": COLORS["wait"]}
 
 def color_of(
     device:str,  # such as "A100 80 GB"
@@ -58,7 +58,7 @@ def range_text(
 
 # %% ../../nbs/views/23_cost.ipynb #23v00013
 def plot_hours(
-    table:pd.DataFrame,   # from `compare_hours`
+    table:pd.DataFrame,   # run, device, ratio, used: such as from `compare_hours`
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
     "Published over predicted device-hours of each training; those that were used are grey."
@@ -72,12 +72,12 @@ def plot_hours(
                     ha="left" if right else "right", textcoords="offset points")
     ax.axvline(1, color=COLORS["wait"], lw=1)
     ax.set_xscale("log")
-    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0.5, 2.4), xticks=[0.5, 0.7, 1, 1.5, 2])
+    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0.5, 2.8), xticks=[0.5, 0.7, 1, 1.5, 2])
     ax.set_xticklabels(["0.5", "0.7", "1", "1.5", "2"])
     ax.minorticks_off()
     ax.set_yticklabels(names, fontsize=7)
     return label(ax, "published / predicted device-hours (right of 1: it took longer)", "",
-                 "grey: used for the slack; blue: held out")
+                 "grey: used for the prediction; blue: held out")
 
 def plot_break_even(
     purchase:Purchase,
@@ -126,39 +126,40 @@ def plot_pareto(
     quotes:Iterable[Quote],  # that run
     ax:Axes|None=None,       # where to draw
 ) -> Axes:
-    "Price over time of each choice: a line for each offer, hollow circles where its machines can be joined."
-    ax, quotes = axes(ax, 7, 4.6), [one for one in quotes if one.price]
-    joined = [one for one in quotes if one.offer.between]
-    best = [_days_and_dollars(joined[i]) for i in pareto(map(_days_and_dollars, joined))]
-    if best: ax.plot(*zip(*best), "o", ms=12, mfc="none", mec="black", mew=0.8)
+    "Price over time of each choice: a line for each offer; those that no other beats are filled."
+    ax, quotes = axes(ax, 7, 3.6), [one for one in quotes if one.price]
     for offer in {one.offer.name: one.offer for one in quotes}.values():
-        color, mark = color_of(offer.device), "o" if offer.between else "x"
+        color, mark = color_of(offer.device), "o" if offer.between else "s"
         points = sorted(_days_and_dollars(one) for one in quotes if one.offer == offer)
-        ax.plot(*zip(*points), mark + ("-" if offer.between else ":"), ms=5, mfc="none", lw=0.7, color=color)
+        ax.plot(*zip(*points), mark + ("-" if offer.between else ":"), ms=6, mfc="none", lw=0.7, color=color)
+    for place in pareto(map(_days_and_dollars, quotes)):
+        best = quotes[place]
+        ax.plot(*_days_and_dollars(best), "o" if best.offer.between else "s", ms=6, color=color_of(best.offer.device))
+    days, dollars = zip(*map(_days_and_dollars, quotes))
     ax.set_xscale("log")
     ax.set_yscale("log")
-    days, dollars = zip(*map(_days_and_dollars, quotes))
-    ax.set(xlim=(min(days) / 1.6, max(days) * 9), ylim=(min(dollars) / 1.4, max(dollars) * 1.4))
+    ax.set(xlim=(min(days) / 1.6, max(days) * 1.6), ylim=(min(dollars) / 1.4, max(dollars) * 1.4))
     _name_offers(ax, quotes)
     _round_ticks(ax.xaxis, (1, 3))
-    _round_ticks(ax.yaxis, (1, 2, 5))
-    singly = "" if len(joined) == len(quotes) else "; x: rented singly"
-    return label(ax, "days (predicted)", "dollars (predicted)", "ringed: no other is faster and no dearer" + singly)
+    _round_ticks(ax.yaxis, (1, 2, 3, 5))
+    singly = "" if all(one.offer.between for one in quotes) else "; squares: rented singly"
+    return label(ax, "days", "dollars", "at each point its number of devices; filled: nothing beats it" + singly)
 
 def _days_and_dollars(one: Quote) -> tuple[float, float]:
     return one.price.seconds.value / 86_400, one.price.dollars.value
 
 def _name_offers(ax: Axes, quotes: Sequence[Quote]) -> None:
-    "The name of each offer at its slowest choice, or at its fastest where another's name would be in the way."
-    points: dict[Offer, list[tuple[float, float]]] = {}
-    for one in quotes: points.setdefault(one.offer, []).append(_days_and_dollars(one))
-    slowest = {offer: max(own) for offer, own in points.items()}
-    for offer, (days, dollars) in slowest.items():
-        crowded = any(0.87 < other / dollars < 1.16 and (later, other, name.name) > (days, dollars, offer.name)
-                      for name, (later, other) in slowest.items() if name != offer)
+    "At each point its number of devices; the name of each offer below its slowest, or where it is the fastest of all."
+    fastest = min(quotes, key=_days_and_dollars, default=None)
+    for offer in {one.offer.name: one.offer for one in quotes}.values():
+        own, color = [one for one in quotes if one.offer == offer], color_of(offer.device)
         network = f"{offer.gbit_per_s:,g} Gbit/s" if offer.between else "singly"
-        ax.annotate(f"{offer.name} ({network})", min(points[offer]) if crowded else (days, dollars),
-                    (5, -9 if crowded else 3), textcoords="offset points", fontsize=6.5, color=color_of(offer.device))
+        place, side = (min, "left") if fastest in own else (max, "right")
+        ax.annotate(f"{offer.name} ({network})", place(map(_days_and_dollars, own)), (0, -14), ha=side,
+                    textcoords="offset points", fontsize=8, color=color)
+        for one in own:
+            ax.annotate(f"{one.devices}", _days_and_dollars(one), (0, 6), ha="center", textcoords="offset points",
+                        fontsize=7, color=color)
 
 def _round_ticks(axis: Any, factors: tuple[int, ...]) -> None:
     "Marks at these multiples of powers of ten, written out."

@@ -6,6 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # Two processes share two cores, each with as many threads as a reader has. Passive waiting lets a thread that has
 # nothing to do give its core away; it changes no arithmetic.
 export PATH="$PWD/.venv/bin:$PATH" PYTHONUNBUFFERED=1 OMP_WAIT_POLICY=passive
+# Python keeps what it has compiled: many processes import the same packages, and compiling them takes as long again
+unset PYTHONDONTWRITEBYTECODE
 # what each process of Ray and of Jupyter would import for nothing is not found (tests/lean)
 export PYTHONPATH="$PWD/tests/lean${PYTHONPATH:+:$PYTHONPATH}"
 

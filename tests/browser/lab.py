@@ -154,7 +154,7 @@ class Notebook:
     def __init__(self, page, url, token, name):
         self.page, self.name, self.console, self.closed = page, name, [], False
         self.listeners = {"console": lambda m: self.console.append(m.text) if m.type == "error" else None,
-                          "pageerror": lambda e: self.console.append(str(e))}
+                          "pageerror": lambda e: self.console.append(e.stack or str(e))}
         for event, listener in self.listeners.items(): page.on(event, listener)
         if page.url.startswith(f"{url}/lab"):
             page.evaluate("path => void window.jupyterapp.commands.execute('docmanager:open', {path})", name)

@@ -43,12 +43,15 @@ def test_words_and_lines_follow_the_theme(open_cells):
     def color(): return words.evaluate("e => getComputedStyle(e).fill")
     light = color()
     change = "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
+    splash = notebook.page.locator("#jupyterlab-splash")  # JupyterLab takes it away late; two at a time are an error
     notebook.page.evaluate(change, "JupyterLab Dark")
     notebook.page.wait_for_function("() => document.body.dataset.jpThemeLight === 'false'")
     dark = color()
     notebook.shot("dark")
+    splash.wait_for(state="detached")
     notebook.page.evaluate(change, "JupyterLab Light")  # also for the tests that follow
     notebook.page.wait_for_function("() => document.body.dataset.jpThemeLight === 'true'")
+    splash.wait_for(state="detached")
     assert light != dark and color() == light
 
 

@@ -20,7 +20,7 @@ from .progress import Guess, forget, keep_guess, keep_solved, load_progress
 from .widgets import COLORS, Svg, slider, widgets_library
 
 # %% auto #0
-__all__ = ['lock', 'unlock', 'predict', 'Reveal', 'reveal', 'Verdict', 'worked_solution', 'exercise']
+__all__ = ['lock', 'unlock', 'predict', 'Reveal', 'reveal', 'Finding', 'finding', 'Verdict', 'worked_solution', 'exercise']
 
 # %% ../../nbs/engine/00_lesson.ipynb #b4ef590c
 if TYPE_CHECKING:
@@ -153,6 +153,25 @@ def reveal(
     if (guess := _locked(key)) is None: return answer
     keep_guess(key, replace(guess, measured=float(measured), modelled=modelled))
     return replace(answer, guess=guess.answer, unit=guess.unit, question=guess.text)
+
+# %% ../../nbs/engine/00_lesson.ipynb #b7d2e4a1
+@dataclass(frozen=True)
+class Finding:
+    "What a run has shown, in words."
+    words:str  # sentences that its cell has computed
+
+    def __repr__(self) -> str: return f"In this run: {self.words}"
+
+    def _repr_html_(self) -> str:
+        return (f'<p style="border-left:3px solid {COLORS["forward"]};padding-left:10px;margin:8px 0;max-width:760px">'
+                f"<b>In this run:</b> {escape(self.words)}</p>")
+
+def finding(
+    *sentences:str,  # each with its numbers, and with the words that fit them
+) -> Finding:
+    "The sentences as a paragraph below a measurement; ValueError where there is none."
+    if not any(sentence.strip() for sentence in sentences): raise ValueError("a finding must have a sentence, got none")
+    return Finding(" ".join(sentence.strip() for sentence in sentences))
 
 # %% ../../nbs/engine/00_lesson.ipynb #d0f251fa
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..data import to_float
+from .checks import positive_int
 from .queue import Policy
 from .widgets import Job, Stopped
 
@@ -70,22 +71,25 @@ def joined(
     return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
 
 class Batcher:
-    "A queue of requests and the thread that answers them, many at once."
+    "A queue of requests and the workers, threads that answer them, many at once."
     def __init__(
         self,
         answer:Callable[[torch.Tensor], Sequence[Any]],  # images -> outputs, one for each: a tensor, a list
         policy:Policy,                                   # batching and the queue, in images
         on_batch:Callable[[list[Ticket]], None],         # gets the tickets of a batch, in the worker's thread
         clock:Callable[[], float]=time.perf_counter,     # seconds
+        workers:int=1,                                   # batches at work at the same time; `answer` must bear it
+        prepare:Callable[[], None]|None=None,            # called once by each worker, in its thread
     ):
         self.answer, self.policy, self.on_batch, self.clock = answer, policy, on_batch, clock
+        self.prepare = prepare
         self.waiting, self.images, self.closed = deque(), 0, False  # `images`: that wait
         self.changed, self.counts = threading.Condition(), BatchCounts()
-        self.job = Job(self._work)
+        self.jobs = [Job(self._work) for _ in range(positive_int("workers", workers, 1_000))]
 
     def start(self) -> Batcher:
-        "Start the worker. Returns the batcher."
-        self.job.start()
+        "Start the workers. Returns the batcher."
+        for job in self.jobs: job.start()
         return self
 
     def submit(
@@ -120,22 +124,24 @@ class Batcher:
         "Take no more requests; those that wait are answered without waiting for companions."
         with self.changed:
             self.closed = True
-            self.changed.notify()
+            self.changed.notify_all()
 
     def close(
         self,
         timeout_seconds:float=10.0,  # to answer what waits
-    ) -> bool:                       # whether the worker has ended
-        "Drain the queue and end the worker."
+    ) -> bool:                       # whether the workers have ended
+        "Drain the queue and end the workers."
         self.drain()
-        self.job.join(timeout_seconds)
-        if self.job.running: self.job.stop()
-        return not self.job.running
+        until = self.clock() + timeout_seconds
+        for job in self.jobs: job.join(max(until - self.clock(), 0.0))
+        for job in self.jobs:
+            if job.running: job.stop()
+        return not any(job.running for job in self.jobs)
 
     def _seconds_to_clear(self) -> float:
         "How long the images that wait will take, as the last batches went."
         done, seconds = self.counts.images, self.counts.busy_seconds
-        return self.images * seconds / done if done else 1.0
+        return self.images * seconds / done / len(self.jobs) if done else 1.0
 
     def _left(self) -> float:
         "Seconds until the next batch may begin."
@@ -144,7 +150,7 @@ class Batcher:
         return self.waiting[0].arrived + self.policy.max_wait_seconds - self.clock()
 
     def _collect(self, job: Job) -> tuple[list[Ticket], bool]:
-        "The next batch, and whether it found the worker idle; an empty one when none will come."
+        "The next batch, and whether it found a worker idle; an empty one when none will come."
         with self.changed:
             idle = not self.waiting
             while (left := self._left()) > 0:
@@ -160,6 +166,7 @@ class Batcher:
 
     def _work(self, job: Job) -> None:
         "Answer batches until the queue is closed and empty."
+        if self.prepare is not None: self.prepare()
         try:
             while (found := self._collect(job))[0]: self._answer(*found)
         except Stopped: self._give_up()
@@ -175,7 +182,7 @@ class Batcher:
             for ticket in batch: ticket.error = error
         end = self.clock()
         for ticket in batch: ticket.started, ticket.ended, ticket.batch_size = start, end, size
-        self.counts.add(size, idle, end - start)
+        with self.changed: self.counts.add(size, idle, end - start)
         self.on_batch(batch)
 
     def _give_up(self) -> None:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -127,9 +128,10 @@ async def _any_time_limit(seconds: float) -> AsyncIterator[None]:
 
 class _App:
     "The routes of a server, around its batcher."
-    def __init__(self, answer: Callable[[torch.Tensor], torch.Tensor], rules: ServerRules):
+    def __init__(self, answer: Callable[[torch.Tensor], torch.Tensor], rules: ServerRules, workers: int, threads: int):
         self.rules, self.meter, self.ready, self.stopping = rules, _Meter(), False, False
-        self.batcher = Batcher(lambda images: answer_rows(answer(images)), rules.policy, self._answered)
+        self.batcher = Batcher(lambda images: answer_rows(answer(images)), rules.policy, self._answered,
+                               workers=workers, prepare=partial(torch.set_num_threads, threads))
         self.loop: asyncio.AbstractEventLoop | None = None  # of the server's thread, once it runs
 
     def routes(self) -> Starlette:
@@ -457,6 +459,8 @@ def serve(
     timeout_seconds:float=5.0,        # for an answer, else 504
     input_shape:Iterable[int]=(1, 28, 28),  # of one image
     body_bytes:int|None=None,         # of a request; None: what `max_batch` images may take
+    workers:int=1,                    # batches at work at the same time; a function as `model` must bear that
+    threads:int|None=None,            # of PyTorch for each batch; None: those that it has, shared among the workers
 ) -> Server:                          # it runs
     "Put a model behind HTTP. ValueError or OSError where it cannot be."
     port, max_batch = whole_number("port", port, 0, 65_535), positive_int("max_batch", max_batch, 100_000)
@@ -466,7 +470,9 @@ def serve(
     rules = ServerRules(BodyRules(tuple(input_shape), max_batch, body_bytes, takes_bytes(model)),
                         Policy(max_batch, nonnegative_float("max_wait_seconds", max_wait_seconds, 3_600), queue_limit),
                         positive_float("timeout_seconds", timeout_seconds, 86_400))
-    app = _App(_answerer(model), rules)
+    workers = positive_int("workers", workers, 1_000)
+    shared = max(1, torch.get_num_threads() // workers)
+    app = _App(_answerer(model), rules, workers, shared if threads is None else positive_int("threads", threads, 4096))
     _check_installed()
     return Server(app, bound_socket(host, port)).start()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% auto #0
-__all__ = ['draw_operators', 'plot_marks', 'plot_accuracies', 'draw_gathering', 'plot_servers']
+__all__ = ['draw_operators', 'plot_levels', 'plot_accuracies', 'draw_gathering', 'plot_servers']
 
 # %% ../../nbs/views/22_handover.ipynb #v22874b70
 def draw_operators(
@@ -39,21 +39,23 @@ def draw_operators(
     return drawing
 
 # %% ../../nbs/views/22_handover.ipynb #v22496cae
-def plot_marks(
+def plot_levels(
     weights:np.ndarray,            # of a layer, any shape
     bits:Sequence[int]=(8, 4, 2),  # a picture for each
 ) -> Axes:                         # the first
-    "How many weights go to each of the marks that so many bits leave."
+    "How many weights go to each of the levels that so many bits leave."
     values = np.asarray(weights, float).ravel()
     fig, all_axes = figure(9.0, 2.4, columns=len(bits), sharex=True)
     for ax, b in zip(np.atleast_1d(all_axes), bits):
         top = 2 ** (b - 1) - 1
-        marks = np.arange(-top, top + 1) * abs(values).max() / top
+        levels = np.arange(-top, top + 1) * abs(values).max() / top
         nearest = np.rint(values / abs(values).max() * top).astype(int) + top
-        shares = np.bincount(nearest, minlength=len(marks)) / len(values)
-        wide = (0.8 if b < 6 else 1.0) * (marks[1] - marks[0])                # many bars stand without gaps
-        ax.bar(marks, 100 * shares, width=wide, color=COLORS["forward"], ec=COLORS["forward"], lw=0.5)
-        label(ax, "weight", "share (%)", f"{b} bits: {len(marks)} marks, {shares[top]:.0%} at 0")
+        shares = np.bincount(nearest, minlength=len(levels)) / len(values)
+        wide = (0.8 if b < 6 else 1.0) * (levels[1] - levels[0])                # many bars stand without gaps
+        ax.bar(levels, 100 * shares, width=wide, color=COLORS["forward"], ec=COLORS["forward"], lw=0.5)
+        label(ax, "weight", "share (%)", f"{b} bits: {len(levels)} levels, {shares[top]:.0%} at 0")
+        ax.set_xlim(-1.5 * abs(values).max(), 1.5 * abs(values).max())           # the widest bars are seen whole
+        if b < 6: ax.plot(levels, 0 * levels, "|", ms=7, color=COLORS["wait"], clip_on=False)
     return np.atleast_1d(all_axes)[0]
 
 # %% ../../nbs/views/22_handover.ipynb #v22f95a81

@@ -535,7 +535,7 @@ def _serve(args: argparse.Namespace) -> int:
     model, shape, what = _to_serve(args)
     server = serve(model, host=args.host, port=args.port, max_batch=args.max_batch,
                    max_wait_seconds=args.max_wait_ms / 1e3, queue_limit=args.queue, timeout_seconds=args.timeout,
-                   input_shape=args.input_shape or shape)
+                   input_shape=args.input_shape or shape, workers=args.workers)
     print(f"{what}\n{server.url} takes POST /predict; GET / says what to send. Ctrl-C ends it.", flush=True)
     status = server.run()
     done = server.stats()
@@ -546,8 +546,10 @@ def _to_serve(args: argparse.Namespace) -> tuple[Any, tuple[int, ...], str]:
     "The model, the shape of its inputs, and what it is."
     from pathlib import Path
     if Path(args.model).suffix == ".onnx":
+        import torch
         from mlinfra.engine.onnx_files import load_onnx
-        model, what = load_onnx(args.model), f"{args.model}, run by onnxruntime"
+        threads = max(1, torch.get_num_threads() // args.workers)
+        model, what = load_onnx(args.model, threads), f"{args.model}, run by onnxruntime"
     else:
         from mlinfra.engine.model_files import open_model
         model = open_model(args.model)
@@ -566,6 +568,8 @@ def _serve_options(serve: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="who may ask: this machine alone; 0.0.0.0: everybody who reaches it")
     add("--max-batch", type=_count, default=64, metavar="N",
         help="images answered together, and in one request, at most")
+    add("--workers", type=_count, default=1, metavar="N",
+        help="batches at work at the same time, each with its part of the threads")
     add("--max-wait-ms", type=float, default=2.0, metavar="MS", help="that an image may wait for companions")
     add("--queue", type=_count, default=256, metavar="N", help="images that may wait; more are turned away with 503")
     add("--timeout", type=_rate, default=5.0, metavar="SECONDS", help="for an answer, else 504")

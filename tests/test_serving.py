@@ -129,6 +129,17 @@ def test_requests_that_wait_are_answered_together(gate, pool):
     assert gate.sizes == [1, 8, 1]
 
 
+def test_two_workers_are_at_work_at_the_same_time(gate, pool):
+    with serve(gate, max_batch=1, workers=2) as server:
+        first = [pool.submit(outcome, server.url, digit(row)) for row in (1, 2)]
+        wait_until(lambda: len(gate.sizes) == 2, "both have begun, and neither has ended")
+        third = pool.submit(outcome, server.url, digit(3))
+        wait_until(lambda: server.stats().waiting_images == 1, "the third waits for a worker")
+        gate.open.set()
+        assert sorted(future.result().classes[0] for future in (*first, third)) == [1, 2, 3]
+        assert server.stats().images == 3
+
+
 # ---- too much, too long
 
 def test_what_the_queue_cannot_hold_is_turned_away_and_the_rest_is_answered(gate, pool):

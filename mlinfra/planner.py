@@ -11,7 +11,6 @@ from .engine.pricing import PricedConfig, infeasible_reason, order_by_time, para
 from .engine.recommendation import JOBS, Recommendation, recommend
 from .engine.specs import ModelSpec, ParallelConfig, TransformerSpec
 
-# %% ../nbs/15_planner.ipynb #6f857dde
 __all__ = ["Cluster", "JOBS", "ModelSpec", "ParallelConfig", "PricedConfig", "Recommendation", "TransformerSpec",
            "calibrate_cluster", "cluster", "compare_published", "compare_sweeps", "infeasible_reason", "order_by_time",
            "parallel_configs", "predict_run", "price", "rank_correlation", "recommend"]  # so that one import is enough

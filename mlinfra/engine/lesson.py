@@ -118,8 +118,10 @@ class Reveal:
         "A bar for each figure: the measurement solid, what was predicted hollow."
         rows = self.rows()
         low, high = min(0.0, *(v for _, v in rows)), max(0.0, *(v for _, v in rows))
+        if low < 0: high = max(high, -low)  # so that a bar to the left looks like one
         drawing, scale = Svg(640, 30 * len(rows), "; ".join(f"{n} {self.words(n, v)}" for n, v in rows)), 260
         scale /= max(high - low, 1e-300)
+        if low < 0: drawing.line(zero := 100 - scale * low, 2, zero, 30 * len(rows) - 2)
         for i, (name, value) in enumerate(rows):
             start, end = sorted(100 + scale * (x - low) for x in (0.0, value))
             drawing.text(0, 30 * i + 20, name)

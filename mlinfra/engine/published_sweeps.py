@@ -23,8 +23,8 @@ __all__ = ['SweptRun', 'PublishedSweep', 'published_sweeps']
 class SweptRun:
     "One way to divide the model, as it was measured."
     config:ParallelConfig
-    seconds:float|None        # of a step; None: out of memory
-    memory_bytes:float|None   # of a device; None: not told
+    seconds:float|None             # of a step; None: out of memory
+    memory_bytes:float|None=None   # of a device; None: not told
 
 @dataclass(frozen=True)
 class PublishedSweep:
@@ -33,9 +33,9 @@ class PublishedSweep:
     job:TransformerSpec
     cluster:Cluster
     runs:tuple[SweptRun, ...]
-    source:str
-    note:str                  # what we assume beyond the source
-    fitted:bool               # whether our constants were fitted on it
+    source:str=""             # empty: runs of your own
+    note:str=""               # what we assume beyond the source
+    fitted:bool=False         # whether our constants were fitted on it
 
     @property
     def timed(self) -> tuple[SweptRun, ...]:

@@ -59,10 +59,11 @@ def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]
            f"{bytes_text(best.memory.total)} of {bytes_text(cluster.usable_bytes)} on each device.")
     fastest = min((one for one in tried if one.fits), key=lambda one: one.seconds)
     if fastest.seconds < 0.99 * best.seconds:
-        yield f"The fastest, {fastest.config}, takes {fastest.seconds / best.seconds:.2f} of that; this one is simpler."
+        yield (f"The fastest, {fastest.config}, would take {fastest.seconds / best.seconds:.2f} times as long; "
+               "this one is simpler.")
     if (near := _near(best, tried)) and MARGIN * near.seconds <= best.seconds:
-        yield (f"Above our limit of memory, but below {NEAR_SHARE:.0%} of the device's, {near.config} takes "
-               f"{near.seconds / best.seconds:.2f} of that: try whether it runs.")
+        yield (f"Above our limit of memory, but below {NEAR_SHARE:.0%} of the device's, {near.config} would "
+               f"take {near.seconds / best.seconds:.2f} times as long; check whether it fits.")
     if not _is_unsplit(config) or config.sharding_stage: yield _compared(best, plain, "Plain data parallelism")
     elif config.devices > 1: yield "Everything fits on each device, so only the batch is divided."
     else: yield "Everything fits on each device."

@@ -94,6 +94,9 @@ def plot_order(
     return label(ax, "published seconds of a step", "predicted seconds", title)
 
 # %% ../../nbs/views/15_planner.ipynb #15v0000b
+_CANDIDATE_PARTS = dict(products="compute", memory="read", tensor="copy", pipeline="other",
+                        copies="wait")  # part of a clock -> its colour, the same as in `draw_recommendation`
+
 def plot_candidates(
     clocks:dict[str, pd.DataFrame],   # name of a clock -> seconds, a row for each candidate, a column for each part
     published:pd.Series,              # seconds, of each candidate
@@ -101,14 +104,13 @@ def plot_candidates(
 ) -> Axes:
     "A light bar for each candidate and clock, in parts, and a solid one for what was published."
     ax, height = axes(ax, 7, 0.5 * len(published) * (len(clocks) + 1)), 0.8 / (len(clocks) + 1)
-    parts = list(dict.fromkeys(part for table in clocks.values() for part in table.columns))
-    palette = dict(zip(parts, ("compute", "read", "copy", "other", "wait")))
     for row, name in enumerate(published.index):
         for bar, (clock, table) in enumerate(clocks.items()):
             left, y = 0.0, row + bar * height
             for part in table.columns:
                 ax.barh(y, table.loc[name, part], 0.85 * height, left=left, lw=1.4, alpha=0.55,
-                        color=COLORS[palette[part]], label=part if not row and bar == len(clocks) - 1 else None)
+                        color=COLORS[_CANDIDATE_PARTS[part]],
+                        label=part if not row and bar == len(clocks) - 1 else None)
                 left += table.loc[name, part]
             ax.annotate(f"{clock} {left:.1f} s", (left, y), xytext=(4, -3), textcoords="offset points", fontsize=8)
         y = row + len(clocks) * height
@@ -118,7 +120,7 @@ def plot_candidates(
     ax.set(yticks=[row + height for row in range(len(published))], yticklabels=published.index,
            xlim=(0, 1.35 * published.max()))
     ax.invert_yaxis()
-    ax.legend(fontsize=7, frameon=False, loc="upper center", ncols=len(parts), bbox_to_anchor=(0.5, 1.16))
+    ax.legend(fontsize=7, frameon=False, loc="upper center", ncols=len(_CANDIDATE_PARTS), bbox_to_anchor=(0.5, 1.16))
     return label(ax, "seconds of a step", "")
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005

@@ -28,7 +28,7 @@ from .training import History, fit, sgd
 _all_ = ["WORKLOADS", "Workload", "measure_compute"]
 
 # %% auto #0
-__all__ = ['STRATEGIES', 'averaged', 'GradientReducer', 'ring_all_reduce', 'scaled_lr', 'warm_up', 'train_ddp', 'WORKLOADS',
+__all__ = ['STRATEGIES', 'ring_all_reduce', 'averaged', 'GradientReducer', 'scaled_lr', 'warm_up', 'train_ddp', 'WORKLOADS',
            'Workload', 'measure_compute']
 
 # %% ../nbs/11_data_parallel.ipynb #b914f4f4
@@ -42,6 +42,33 @@ def average_gradients(
         if p.grad is None: p.grad = torch.zeros_like(p)  # other ranks may have one
         if world_size > 1: dist.all_reduce(p.grad)
         p.grad /= world_size
+
+# %% ../nbs/11_data_parallel.ipynb #abe6a29b
+def ring_all_reduce(
+    tensor:torch.Tensor,  # replaced by its sum over the ranks; contiguous
+) -> int:                 # bytes that this rank has sent
+    "Add up over all ranks by sends to the right and receives from the left."
+    rank, world_size = rank_and_world_size()
+    if not tensor.is_contiguous():
+        raise ValueError(f"tensor must be contiguous, got strides {tensor.stride()} for shape {tuple(tensor.shape)}")
+    chunks, sent = tensor.view(-1).tensor_split(world_size), 0
+    left, right = (rank - 1) % world_size, (rank + 1) % world_size
+    for step in range(world_size - 1):  # each chunk gathers one more addend
+        take = chunks[(rank - step - 1) % world_size]
+        inbox = torch.empty_like(take)
+        sent += _exchange(chunks[(rank - step) % world_size], inbox, left, right)
+        take += inbox
+    for step in range(world_size - 1):  # the finished chunks go around
+        take = chunks[(rank - step) % world_size]
+        sent += _exchange(chunks[(rank + 1 - step) % world_size], take, left, right)
+    return sent
+
+def _exchange(give: torch.Tensor, take: torch.Tensor, left: int, right: int) -> int:
+    "Send one chunk to the right while one comes from the left; the bytes sent."
+    sending = dist.isend(give, right) if give.numel() else None  # an empty chunk is no message
+    if take.numel(): dist.irecv(take, left).wait()
+    if sending is not None: sending.wait()
+    return give.nbytes
 
 # %% ../nbs/11_data_parallel.ipynb #df8d931f
 STRATEGIES = ("never", "each parameter", "buckets", "overlap", "ddp")  # how gradients are averaged
@@ -233,33 +260,6 @@ def watch_step(
     rows = [SentBucket(median([b.sent for b in row]), median([b.done for b in row]))
             for row in zip(*(step.buckets for step in found))]
     return SendingStep(median([step.forward for step in found]), median([step.backward for step in found]), rows)
-
-# %% ../nbs/11_data_parallel.ipynb #abe6a29b
-def ring_all_reduce(
-    tensor:torch.Tensor,  # replaced by its sum over the ranks; contiguous
-) -> int:                 # bytes that this rank has sent
-    "Add up over all ranks by sends to the right and receives from the left."
-    rank, world_size = rank_and_world_size()
-    if not tensor.is_contiguous():
-        raise ValueError(f"tensor must be contiguous, got strides {tensor.stride()} for shape {tuple(tensor.shape)}")
-    chunks, sent = tensor.view(-1).tensor_split(world_size), 0
-    left, right = (rank - 1) % world_size, (rank + 1) % world_size
-    for step in range(world_size - 1):  # each chunk gathers one more addend
-        take = chunks[(rank - step - 1) % world_size]
-        inbox = torch.empty_like(take)
-        sent += _exchange(chunks[(rank - step) % world_size], inbox, left, right)
-        take += inbox
-    for step in range(world_size - 1):  # the finished chunks go around
-        take = chunks[(rank - step) % world_size]
-        sent += _exchange(chunks[(rank + 1 - step) % world_size], take, left, right)
-    return sent
-
-def _exchange(give: torch.Tensor, take: torch.Tensor, left: int, right: int) -> int:
-    "Send one chunk to the right while one comes from the left; the bytes sent."
-    sending = dist.isend(give, right) if give.numel() else None  # an empty chunk is no message
-    if take.numel(): dist.irecv(take, left).wait()
-    if sending is not None: sending.wait()
-    return give.nbytes
 
 # %% ../nbs/11_data_parallel.ipynb #9112e07a
 def scaled_lr(

@@ -211,6 +211,7 @@ def plot_steps(
     bounds:dict[int, tuple[float, float]],       # ranks -> predicted seconds, with perfect overlap and with none
     how:str="measured",                          # where `seconds` come from
     per:str="ranks",                             # what stands on the horizontal axis
+    inputs:Sequence[int]=(),                     # ranks whose step the prediction was made from
     ax:Axes|None=None,                           # where to draw
 ) -> Axes:
     "Seconds of a step: solid points with their spread, hollow predictions, and the error of the nearer one."
@@ -225,7 +226,8 @@ def plot_steps(
     ax.errorbar(*at_all, [below, above], fmt="o", capsize=4, color=COLORS["forward"], label=how)
     for n, real in middle.items():
         nearest = min(max(real, 1e3 * bounds[n][0]), 1e3 * bounds[n][1])
-        ax.annotate("inside" if nearest == real else f"predicted {nearest / real - 1:+.0%}", (n, real), xytext=(0, 18),
+        words = "inside" if nearest == real else f"predicted {nearest / real - 1:+.0%}"
+        ax.annotate("an input" if n in inputs else words, (n, real), xytext=(0, 18),
                     textcoords="offset points", ha="center", fontsize=9)
     ax.set_xscale("log", base=2)
     ax.set_xticks(at, [f"{n:,}" for n in at])

@@ -15,7 +15,7 @@ from .engine.collectives import Group
 from .engine.parallel_plans import (COLUMN, ENTER, INNER_COLUMN, NORM, ROW, SHARED, SLICE, ParallelStyle,
                                            check_heads, cuts_tokens)
 from .engine.ranks import rank_and_world_size
-from .engine.tensor_edges import Edge, gather_tokens, scatter_tokens
+from .engine.tensor_edges import Edge
 from .engine.transformer import Attention
 
 # %% auto #0
@@ -86,6 +86,12 @@ class RowLinear(nn.Module):
         return out if self.bias is None else out + self.shared_bias()  # once, after the sum
 
 # %% ../nbs/14_tensor_parallel.ipynb #a6a2912f
+def _with_entrance(layer: nn.Module, group: Group, enter: Callable) -> nn.Module:
+    "The layer with the way into a split part before it: what `enter` in a plan does."
+    def before(_layer: nn.Module, inputs: tuple) -> tuple: return enter(inputs[0], group), *inputs[1:]
+    layer.register_forward_pre_hook(before)
+    return layer
+
 def parallelize_layers(
     model:nn.Module,                   # the same on every rank; changed in place
     plan:Mapping[str, ParallelStyle],  # by the name of the layer
@@ -128,8 +134,24 @@ class RowConv(RowLinear):
 
 class SequenceRowLinear(RowLinear):
     "A row layer after which each rank has some of the tokens; so each has a part of the bias's gradient."
-    def __init__(self, whole: nn.Module, group: Group): super().__init__(whole, group, scatter_tokens)
+    def __init__(self, whole: nn.Module, group: Group): super().__init__(whole, group, ReduceScatterTokens.apply)
     def shared_bias(self) -> torch.Tensor: return CopyToTensorParallel.apply(self.bias, self.group)
+
+class SequenceParallelNorm(nn.LayerNorm):
+    "A layer norm whose ranks have some of the tokens each."
+    def __init__(
+        self,
+        whole:nn.LayerNorm,     # the same on every rank
+        group:Group|None=None,  # the ranks that share the tokens; None: all
+    ):
+        has_bias = whole.bias is not None
+        super().__init__(whole.normalized_shape, whole.eps, bias=has_bias, dtype=whole.weight.dtype)
+        self.group = group or Group.of()
+        self.load_state_dict(whole.state_dict())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        own = [p if p is None else CopyToTensorParallel.apply(p, self.group) for p in (self.weight, self.bias)]
+        return F.layer_norm(x, self.normalized_shape, *own, self.eps)
 
 def _checked(model: nn.Module, plan: Mapping[str, Any]) -> dict[str, ParallelStyle]:
     "The plan in styles; ValueError for a layer or a style that there is not."
@@ -149,7 +171,7 @@ def _as_it_is(x: torch.Tensor, _group: Group) -> torch.Tensor: return x
 
 def _part(whole: nn.Module, style: ParallelStyle, group: Group, sequence: bool, around: nn.Module) -> nn.Module:
     "What takes the place of a layer."
-    conv, enter = isinstance(whole, nn.Conv2d), gather_tokens if sequence else CopyToTensorParallel.apply
+    conv, enter = isinstance(whole, nn.Conv2d), GatherTokens.apply if sequence else CopyToTensorParallel.apply
     if style is COLUMN: return ColumnConv(whole, group) if conv else ColumnLinear(whole, group, enter)
     if style is INNER_COLUMN: return ColumnLinear(whole, group, _as_it_is)
     if style is SHARED: return SharedHeads(whole, around.head_width, group)
@@ -158,29 +180,6 @@ def _part(whole: nn.Module, style: ParallelStyle, group: Group, sequence: bool, 
     if style is NORM: return SequenceParallelNorm(whole, group) if sequence else whole
     if style is ENTER: return _with_entrance(whole, group, enter)
     return Edge(style is not SLICE, group, 1 if sequence else -1)
-
-def _with_entrance(whole: nn.Module, group: Group, enter: Callable) -> nn.Module:
-    "The layer with the way into a split part before it."
-    def before(_layer: nn.Module, inputs: tuple) -> tuple: return enter(inputs[0], group), *inputs[1:]
-    whole.register_forward_pre_hook(before)
-    return whole
-
-# %% ../nbs/14_tensor_parallel.ipynb #5d864040
-class SequenceParallelNorm(nn.LayerNorm):
-    "A layer norm whose ranks have some of the tokens each."
-    def __init__(
-        self,
-        whole:nn.LayerNorm,     # the same on every rank
-        group:Group|None=None,  # the ranks that share the tokens; None: all
-    ):
-        has_bias = whole.bias is not None
-        super().__init__(whole.normalized_shape, whole.eps, bias=has_bias, dtype=whole.weight.dtype)
-        self.group = group or Group.of()
-        self.load_state_dict(whole.state_dict())
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        own = [p if p is None else CopyToTensorParallel.apply(p, self.group) for p in (self.weight, self.bias)]
-        return F.layer_norm(x, self.normalized_shape, *own, self.eps)
 
 # %% ../nbs/14_tensor_parallel.ipynb #tp140009
 class SharedHeads(nn.Module):
@@ -202,6 +201,29 @@ class SharedHeads(nn.Module):
         weight, bias = (p if p is None else CopyToTensorParallel.apply(p, self.group)[self.own]
                         for p in (self.weight, self.bias))
         return F.linear(x, weight, bias)
+
+# %% ../nbs/14_tensor_parallel.ipynb #56840059
+class GatherTokens(torch.autograd.Function):
+    "Into a split part, in place of f. Forward: tokens are gathered. Backward: gradients are added up and cut."
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, group: Group) -> torch.Tensor:
+        context.group = group
+        return group.all_gather(x, 1)  # dimension 1 of samples x tokens x width
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return context.group.reduce_scatter(gradient, 1), None
+
+class ReduceScatterTokens(torch.autograd.Function):
+    "Out of a split part, in place of g. Forward: the parts are added up and cut. Backward: gradients are gathered."
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, group: Group) -> torch.Tensor:
+        context.group = group
+        return group.reduce_scatter(x, 1)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return context.group.all_gather(gradient, 1), None
 
 # %% ../nbs/14_tensor_parallel.ipynb #tp140014
 class SeededDropout(nn.Module):

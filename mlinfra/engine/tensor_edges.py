@@ -11,42 +11,7 @@ from torch import nn
 from .collectives import Group
 
 # %% auto #0
-__all__ = ['GatherFromSequenceParallel', 'ReduceScatterToSequenceParallel', 'gather_tokens', 'scatter_tokens', 'Edge']
-
-# %% ../../nbs/engine/14_tensor_edges.ipynb #te000005
-class GatherFromSequenceParallel(torch.autograd.Function):
-    "The way into a split part from slices. Forward: all-gather. Backward: reduce-scatter."
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
-        "The whole, on every rank."
-        context.group, context.dim = group, dim
-        return group.all_gather(x, dim)
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        "The gradients are added up, and each rank keeps its slice."
-        return context.group.reduce_scatter(gradient, context.dim), None, None
-
-class ReduceScatterToSequenceParallel(torch.autograd.Function):
-    "The way out, to slices. Forward: reduce-scatter. Backward: all-gather."
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, group: Group, dim: int) -> torch.Tensor:
-        "A slice of the sum."
-        context.group, context.dim = group, dim
-        return group.reduce_scatter(x, dim)
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        "The gradient of the whole, on every rank."
-        return context.group.all_gather(gradient, context.dim), None, None
-
-def gather_tokens(x: torch.Tensor, group: Group) -> torch.Tensor:
-    "From a slice of the tokens to all of them."
-    return GatherFromSequenceParallel.apply(x, group, 1)
-
-def scatter_tokens(x: torch.Tensor, group: Group) -> torch.Tensor:
-    "From parts of sums to the sums of this rank's tokens."
-    return ReduceScatterToSequenceParallel.apply(x, group, 1)
+__all__ = ['Edge']
 
 # %% ../../nbs/engine/14_tensor_edges.ipynb #te000007
 class _Slice(torch.autograd.Function):

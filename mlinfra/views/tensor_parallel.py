@@ -177,7 +177,7 @@ def plot_shares(
     ax.set(xticks=list(places.values()), xticklabels=[count_text(n, "rank") for n in places], ylim=(0, 130),
            xlim=(-0.6, len(places) + 0.1))
     words = "solid: measured; hollow: predicted"
-    return label(ax, "", "arithmetic per rank (%)", f"{title} ({words})" if title else words)
+    return label(ax, "", "efficiency (%)", f"{title} ({words})" if title else words)
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #80c666db
 SIZES = (1, 2, 4, 8, 16, 32)  # of groups
@@ -206,18 +206,18 @@ def draw_cost(
     "Predicted seconds by group size, hollow; measured ones solid."
     measured, cases = measured or {}, [replace(cost, world_size=n) for n in SIZES]
     most = max([case.seconds for case in cases] + list(measured.values()))
-    bars = seconds_axis(most, "a step of the layer", 80, 430)
+    bars = seconds_axis(most, f"a step of the {cost.layer.name}", 80, 430)
     drawing = Svg(720, 34 * len(SIZES) + 66, "seconds of a layer by group size", scale=bars)
     for row, case in enumerate(cases):
         _draw_case(drawing, 34 * row + 6, case, bars, chosen=case == cost)
         if case.world_size in measured: _draw_measured(drawing, 34 * row + 6, measured[case.world_size], bars)
     bars.draw(drawing, 34 * len(SIZES) + 8)
-    words = "light: predicted arithmetic (blue) and messages (orange); solid: measured here"
+    words = "light: predicted computing (blue) and messages (orange); solid: measured here"
     return drawing.text(80, 34 * len(SIZES) + 60, words, size=11)
 
 def _draw_case(drawing: Svg, y: float, case: TensorParallelCost, bars: BarAxis, chosen: bool) -> None:
     drawing.text(72, y + 13, f"{'▶ ' if chosen else ''}{count_text(case.world_size, 'rank')}", "end")
-    parts = [Part("arithmetic", COLORS["forward"], case.compute_seconds),
+    parts = [Part("computing", COLORS["forward"], case.compute_seconds),
              Part("messages", COLORS["wait"], case.communication_seconds)]
     end = bars.bar(drawing, y, 16, parts, duration_text, hollow=True)
     drawing.text(end + 6, y + 13, f"{duration_text(case.seconds)}, efficiency {case.efficiency:.0%}", size=11)

@@ -10,12 +10,11 @@ from .engine.checks import positive_float, positive_int
 from .engine.formats import FORMATS, Format, running_sum  # noqa: F401
 from .engine.gradients import Exponents, GradientExponents, quantize  # noqa: F401
 
+_all_ = ["FORMATS", "Format", "running_sum", "quantize", "Exponents", "GradientExponents", "CastMode", "MasterWeights"]
+
 # %% auto #0
 __all__ = ['LossScaler', 'FORMATS', 'Format', 'running_sum', 'quantize', 'Exponents', 'GradientExponents', 'CastMode',
            'MasterWeights']
-
-# %% ../nbs/09_precision.ipynb #9e827ebd
-_all_ = ["FORMATS", "Format", "running_sum", "quantize", "Exponents", "GradientExponents", "CastMode", "MasterWeights"]
 
 # %% ../nbs/09_precision.ipynb #5d38a083
 class LossScaler:

@@ -15,8 +15,9 @@ from ..engine.live import LivePanel
 from ..engine.widgets import COLORS, Said, Svg, axes, label
 
 # %% auto #0
-__all__ = ['describe_value', 'draw_value', 'live_formats', 'formats_panel', 'draw_gradients', 'loss_scale_panel', 'plot_losses',
-           'plot_scales', 'plot_sums', 'plot_gradients', 'plot_scaling', 'plot_roofline', 'plot_predictions']
+__all__ = ['describe_value', 'draw_value', 'live_formats', 'formats_panel', 'draw_gradients', 'loss_scale_panel',
+           'describe_scale', 'plot_losses', 'plot_scales', 'plot_sums', 'plot_gradients', 'plot_scaling',
+           'plot_roofline', 'plot_predictions']
 
 # %% ../../nbs/views/09_precision.ipynb #906f58f0
 if TYPE_CHECKING:
@@ -177,35 +178,51 @@ def _typed_number(text: str) -> float:
 _REACH = -46, 22  # exponents in the picture
 
 def draw_gradients(
-    exponents:Exponents,   # of gradients
+    exponents:Exponents|dict[str, Exponents],  # of gradients; or name -> of each layer's, a row each
     power:int=0,           # they are multiplied by 2 to this
     format:Format=FORMATS["fp16"],  # in which they are stored
 ) -> Svg:
     "A bar for each exponent (its height the root of its share), by what becomes of it, over the range of each format."
-    drawing = Svg(700, 262, f"gradients times 2^{power}, stored in {format.name}", scale=format.name)
+    layers = _by_layer(exponents)
+    row = 120 if len(layers) == 1 else 46
+    base = 20 + row * len(layers)
+    drawing = Svg(700, base + 122, f"gradients times 2^{power}, stored in {format.name}", scale=format.name)
+    for i, (name, counts) in enumerate(layers.items(), 1):
+        foot = 20 + row * i
+        _draw_shares(drawing, counts, power, format, foot, 0.86 * row)
+        lost = counts.underflow(format, 2.0**power)
+        drawing.text(10, foot - 16, name).text(10, foot - 2, f"{lost:.2%} → 0", size=11)
+    for e in range(-40, 21, 10):
+        drawing.line(_at(e), base, _at(e), base + 5).text(_at(e), base + 18, f"2^{e}", "middle", 11)
+    for i, f in enumerate(FORMATS[name] for name in ("fp16", "bf16", "fp8 e5m2", "fp8 e4m3")):
+        _draw_span(drawing, f, base + 28 + 18 * i, chosen=f == format)
+    words = "size of a gradient; dashed: subnormal; just left of it, numbers are rounded up to the smallest one"
+    drawing.text(350, base + 116, words, "middle", 11)
+    for x, words, name in ((110, "becomes 0", "wait"), (210, "is kept", "forward"), (290, "overflows", "read")):
+        drawing.box(x, 4, 12, 12, COLORS[name]).text(x + 17, 14, words, size=11)
+    return drawing
+
+def _by_layer(exponents: Exponents | dict[str, Exponents]) -> dict[str, Exponents]:
+    return exponents if isinstance(exponents, dict) else {"all": exponents}
+
+def _draw_shares(drawing: Svg, counts: Exponents, power: int, format: Format, foot: float, height: float) -> None:
+    "The bars of one row, which stand on `foot`; the highest has this `height`."
     least, most = -format.bias - format.mantissa_bits, math.frexp(format.largest)[1] - 1
-    shares = {e + power: n / exponents.total for e, n in exponents.counts.items()}
+    shares = {e + power: n / counts.total for e, n in counts.counts.items()}
     highest = max(shares.values())
     for e, share in shares.items():
         if not _REACH[0] <= e <= _REACH[1]: continue
         lost = "is lost: it becomes 0" if e < least else "overflows" if e > most else "is kept"
         color = COLORS["read"] if e > most else COLORS["wait"] if e < least else COLORS["forward"]
-        height = 120 * math.sqrt(share / highest)
-        drawing.box(_at(e) + 1, 140 - height, _at(e + 1) - _at(e) - 2, height, color,
+        tall = height * math.sqrt(share / highest)
+        drawing.box(_at(e) + 1, foot - tall, _at(e + 1) - _at(e) - 2, tall, color,
                     hover=f"2^{e} to 2^{e + 1}: {share:.1%} of the gradients; in {format.name} this {lost}")
-    drawing.line(80, 140, 690, 140)
-    for e in range(-40, 21, 10): drawing.line(_at(e), 140, _at(e), 145).text(_at(e), 158, f"2^{e}", "middle", 11)
-    for row, f in enumerate(FORMATS[name] for name in ("fp16", "bf16", "fp8 e5m2", "fp8 e4m3")):
-        _draw_span(drawing, f, 168 + 18 * row, chosen=f == format)
-    drawing.text(385, 256, "size of a gradient; dashed: subnormal, with fewer digits", "middle", 11)
-    for x, words, name in ((80, "becomes 0", "wait"), (180, "is kept", "forward"), (260, "overflows", "read")):
-        drawing.box(x, 4, 12, 12, COLORS[name]).text(x + 17, 14, words, size=11)
-    return drawing
+    drawing.line(110, foot, 690, foot)
 
 def _at(exponent: float) -> float:
     "Where a power of two lies in the picture."
     low, high = _REACH
-    return 80 + 610 * (min(max(exponent, low), high + 1) - low) / (high + 1 - low)
+    return 110 + 580 * (min(max(exponent, low), high + 1) - low) / (high + 1 - low)
 
 def _draw_span(drawing: Svg, format: Format, y: float, chosen: bool) -> None:
     "A bar from a format's smallest number to its largest, as far as the picture goes."
@@ -218,23 +235,37 @@ def _draw_span(drawing: Svg, format: Format, y: float, chosen: bool) -> None:
     if low < _at(normal): drawing.box(low, y, _at(normal) - low, 13, color, hollow=True, hover=ends)
 
 def loss_scale_panel(
-    exponents:Exponents|None=None,  # of the gradients of a backward pass; None: an example
+    exponents:Exponents|dict[str, Exponents]|None=None,  # of gradients; or name -> of each layer's; None: an example
     power:int=0,                    # where the slider starts
 ) -> ipywidgets.VBox:
     "A panel: format and loss scale -> the gradients over the range of the format, and what is lost."
     if exponents is None:
         from mlinfra.engine.gradients import Exponents
         exponents = Exponents({n: round(1e4 * math.exp(-((n + 22) / 6)**2)) for n in range(-40, 0)})
-
-    def update(name: str, power: int) -> tuple[Said, Svg]:
-        lost, over = (count(FORMATS[name], 2.0**power) for count in (exponents.underflow, exponents.overflow))
-        sentence = f"Times 2^{power}, {over:.2%} of them overflow."
-        return Said(f"{lost:.2%} of the gradients become 0 in {name}", sentence), draw_gradients(
-            exponents, power, FORMATS[name])
-
     controls = dict(name=Choice("format", ("fp16", "bf16", "fp8 e5m2", "fp8 e4m3"), "fp16"),
                     power=Slider("loss scale", range(46), power, "2^{}".format))
+
+    def update(name: str, power: int) -> tuple[Said, Svg]:
+        return describe_scale(exponents, power, FORMATS[name]), draw_gradients(exponents, power, FORMATS[name])
+
     return LivePanel("loss-scale", "Which loss scale moves the gradients into the range?", controls, update).widget()
+
+def describe_scale(
+    exponents:Exponents|dict[str, Exponents],  # of gradients; or name -> of each layer's
+    power:int,       # they are multiplied by 2 to this
+    format:Format,   # in which they are stored
+) -> Said:
+    "What becomes 0 and what overflows, of all gradients or in the layer that loses most."
+    layers, scale = _by_layer(exponents), 2.0**power
+    lost = {name: counts.underflow(format, scale) for name, counts in layers.items()}
+    over = max(counts.overflow(format, scale) for counts in layers.values())
+    worst = max(lost, key=lost.get)
+    if len(layers) == 1:
+        return Said(f"{lost[worst]:.2%} of the gradients become 0 in {format.name}",
+                    f"Times 2^{power}, {over:.2%} of them overflow.")
+    return Said(f"{worst} loses most: {lost[worst]:.2%} of its gradients become 0 in {format.name}",
+                f"Times 2^{power}, at most {over:.2%} of a layer overflow.")
+
 
 # %% ../../nbs/views/09_precision.ipynb #v0900005
 def plot_losses(

@@ -177,6 +177,7 @@ class RankPart:
     steps:tuple[tuple[TimedOperation, ...], ...]=()             # of each step that counts
     losses:tuple[float, ...]=()                                 # of the last step, on the rank of the last stage
     gradients:dict[str, np.ndarray]=field(default_factory=dict) # of its parameters
+    cpu_seconds:tuple[float, ...]=()                            # of this process, in each step that counts
 
 def run_rank(
     tasks:Sequence[PipelineTask],
@@ -189,7 +190,7 @@ def run_rank(
 
 def _run_task(task: PipelineTask, rank: int, group: Any) -> RankPart:
     "A first step that does not count, then those that do."
-    pieces, recorder, steps = build_task(task)[1], OperationRecorder(rank), []
+    pieces, recorder, steps, cpu = build_task(task)[1], OperationRecorder(rank), [], []
     stages = {s: pieces[i:j] for s, (i, j) in enumerate(pairwise(task.bounds)) if s % task.world_size == rank}
     make = hand_step if task.engine == "hand" else _torch_step
     step = make(task, stages, recorder, group)
@@ -197,10 +198,12 @@ def _run_task(task: PipelineTask, rank: int, group: Any) -> RankPart:
         for stage in stages.values(): stage.zero_grad(set_to_none=True)
         recorder.events = []
         dist.barrier(group)
+        before = time.process_time()
         losses = step()
+        cpu.append(time.process_time() - before)
         steps.append(tuple(recorder.events))
     gradients = {name: p.grad.numpy() for stage in stages.values() for name, p in stage.named_parameters()}
-    return RankPart(tuple(steps[1:]), tuple(losses), gradients)
+    return RankPart(tuple(steps[1:]), tuple(losses), gradients, tuple(cpu[1:]))
 
 def hand_step(
     task:PipelineTask,
@@ -235,6 +238,7 @@ class PipelineRun:
     seconds:tuple[float, ...]          # of each step
     loss:float                         # mean over the batch
     gradients:dict[str, np.ndarray]    # parameter of the chain -> its gradient
+    cpu_seconds:tuple[float, ...]=()   # of all ranks together, in each step
 
 def run_pipelines(
     tasks:Sequence[PipelineTask],   # the largest decides how many ranks are started
@@ -266,7 +270,8 @@ def _merge(task: PipelineTask, parts: Sequence[RankPart]) -> PipelineRun:
     middle = sorted(timelines, key=lambda timeline: timeline.seconds)[len(timelines) // 2]
     loss = sum(sum(part.losses) for part in parts)
     gradients = {name: gradient for part in parts for name, gradient in part.gradients.items()}
-    return PipelineRun(task, middle, tuple(timeline.seconds for timeline in timelines), loss, gradients)
+    cpu = tuple(sum(ranks) for ranks in zip(*(part.cpu_seconds for part in parts)))
+    return PipelineRun(task, middle, tuple(timeline.seconds for timeline in timelines), loss, gradients, cpu)
 
 # %% ../../nbs/engine/13_pipeline_runs.ipynb #3a6c80bb
 @functools.lru_cache(maxsize=8)  # many tasks differ in their schedule only

@@ -55,12 +55,12 @@ def draw_schedule(
     solid:bool=False,              # the timeline was recorded, not simulated
 ) -> Svg:
     """A row for each rank, a box for each operation with its micro-batch, grey where the rank waits; a rank's later
-    stages have a dark foot. Under the row stands how many micro-batches' activations it keeps."""
+    stages are underlined. Under the row stands how many micro-batches' activations it keeps, and of how many."""
     timeline, height = timeline.from_zero(), positive_float("height", height)
     axis, rows = axis or Axis("time (units)", 0, timeline.seconds), _Rows(height, 2 if measured else 1)
     bars = BarAxis(axis, 54, 600)
     foot = rows.top(timeline.world_size)
-    drawing = Svg(748, foot + 58, "what each rank does", scale=(axis, height))
+    drawing = Svg(756, foot + 58, "what each rank does", scale=(axis, height))
     for rank in range(timeline.world_size): drawing.text(0, rows.top(rank) + 0.7 * height, f"rank {rank}", size=11)
     _draw_events(drawing, timeline, bars, rows, moment, hollow=not solid)
     _draw_kept(drawing, timeline, bars, rows, moment)
@@ -122,6 +122,8 @@ def _draw_kept(
 ) -> None:
     "Under each rank a strip as high as what it keeps, and beside it the number."
     most, end = max(map(timeline.peak, range(timeline.world_size))), timeline.seconds if moment is None else moment
+    words = "at most" if moment is None else "keeps"
+    batch = len({event.operation.micro_batch for event in timeline.events})
     for rank in range(timeline.world_size):
         steps = [(start, count) for start, count in timeline.kept(rank) if start <= end]
         foot, path = rows.strip(rank), ""
@@ -130,8 +132,8 @@ def _draw_kept(
         if steps:
             drawing.shape(f'<path d="M{bars.place(steps[0][0]):.1f},{foot:.1f}{path}V{foot:.1f}Z"',
                           _KEPT, f"activations that rank {rank} keeps")
-        now = f"keeps up to {timeline.peak(rank):g}" if moment is None else f"keeps {steps[-1][1] if steps else 0:g}"
-        drawing.text(662, foot - 2, now, size=11)
+        count = timeline.peak(rank) if moment is None else steps[-1][1] if steps else 0
+        drawing.text(662, foot - 2, f"{words} {count:g} of {batch}", size=11)
 
 def _draw_moment(drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, moment: float) -> None:
     "A line at the moment, and beside it what each rank is at."
@@ -158,7 +160,7 @@ def _legend(drawing: Svg, timeline: Timeline, y: float, hollow: bool) -> Svg:
     drawing.text(x + 121, y + 10, "micro-batches kept", size=11)
     x += 244
     if timeline.last_stage < timeline.world_size: return drawing
-    return drawing.text(x, y + 10, "dark foot: a later stage", size=11)
+    return drawing.text(x, y + 10, "underlined: a later stage", size=11)
 
 # %% ../../nbs/views/13_pipeline.ipynb #f2f92221
 def plot_runs(
@@ -173,31 +175,33 @@ def plot_runs(
     _plot_rows(ax, predicted, 0.02, solid=False)
     _plot_rows(ax, measured, -0.40, solid=True)
     ax.set_yticks([-rank for rank in range(ranks)], [f"rank {rank}" for rank in range(ranks)])
+    for kind in _used(measured): ax.plot([], [], "s", ms=8, color=_COLOR[kind], label=_WORDS[kind])
+    ax.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3)
     error = predicted.seconds / measured.seconds - 1
     words = f"predicted {duration_text(predicted.seconds)} ({error:+.1%}), measured {duration_text(measured.seconds)}"
     return label(ax, "milliseconds", title=f"{title}: {words}" if title else words)
 
 def _plot_rows(ax: Axes, timeline: Timeline, base: float, solid: bool) -> None:
+    "A row of boxes for each rank, a little apart, so that no outline covers its neighbour's."
+    apart = 1.2 * timeline.seconds  # ms, on either side: about a thousandth of the width
     for kind in _used(timeline):
-        fill, edge = (_COLOR[kind], "white") if solid else ("none", _COLOR[kind])
+        color = _COLOR[kind]
+        look = dict(facecolor=color, linewidth=0) if solid else dict(facecolor=(color, 0.22), edgecolor=color, lw=0.9)
         for rank in range(timeline.world_size):
-            spans = [(1e3 * e.start, 1e3 * e.seconds) for e in timeline.of(rank) if e.operation.kind is kind]
-            ax.broken_barh(spans, (base - rank, 0.38), facecolor=fill, edgecolor=edge, linewidth=0.5 if solid else 1.0)
+            events = [event for event in timeline.of(rank) if event.operation.kind is kind]
+            spans = [(1e3 * e.start + apart, max(1e3 * e.seconds - 2 * apart, apart)) for e in events]
+            ax.broken_barh(spans, (base - rank, 0.38), **look)
 
 def plot_steps(
     names:Sequence[str],                    # of what was run
     predicted:Sequence[float],              # seconds of a step
     measured:Sequence[Sequence[float]],     # seconds of each step
-    limits:Sequence[float]|None=None,       # a second prediction; None: there is none
-    said:str="",                            # what the second prediction is
     ax:Axes|None=None,                      # where to draw
 ) -> Axes:
     "For each name the prediction as a ring, and a dot for each step that was measured."
     ax = axes(ax, height=1.2 + 0.55 * len(names))
     rows = range(0, -len(names), -1)
     ax.plot([1e3 * s for s in predicted], rows, "o", ms=12, mfc="none", color=COLORS["forward"], label="simulated")
-    if limits is not None:
-        ax.plot([1e3 * s for s in limits], rows, "D", ms=10, mfc="none", color=COLORS["wait"], label=said)
     for row, seconds in zip(rows, measured):
         ax.plot([1e3 * s for s in seconds], [row] * len(seconds), "o", ms=4, alpha=0.7, color=COLORS["backward"],
                 label=None if row else "measured, each step")

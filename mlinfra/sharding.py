@@ -3,7 +3,7 @@
 # %% ../nbs/12_sharding.ipynb #df05c0b3
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from .engine.hardware import ring_bytes
 from .engine.offload import offload_seconds  # noqa: F401 (given on)
 from .engine.rank_data import accuracy_of_ranks, shared_loader
 from .engine.rank_passes import RankPass
-from .engine.ranks import process_group
+from .engine.ranks import process_group, rank_and_world_size
 from .engine.shard_trials import (  # noqa: F401 (given on)
     STRATEGIES, ShardTrial, ShardTrialResult, Strategy, run_shard_trial, try_halves)
 from .engine.sharded import ELEMENTWISE, Sharded, ShardedPass  # noqa: F401 (given on)
@@ -25,7 +25,8 @@ from .training import History, fit, sgd
 _all_ = ["Sharded", "fsdp", "fsdp_optimizer"]  # one import for users
 
 # %% auto #0
-__all__ = ['wire_bytes', 'train_sharded', 'Sharded', 'fsdp', 'fsdp_optimizer']
+__all__ = ['wire_bytes', 'start_sharded', 'whole_on_rank_0', 'save_shares', 'load_shares', 'train_sharded', 'Sharded', 'fsdp',
+           'fsdp_optimizer']
 
 # %% ../nbs/12_sharding.ipynb #a749eb1c
 def wire_bytes(
@@ -43,6 +44,50 @@ def wire_bytes(
     weights = gradients if gathered_bytes is None else nonnegative_float("gathered_bytes", gathered_bytes)
     within = gradients + (2 if stage == 3 else 1) * weights
     return ring_bytes(within, size) / 2 + ring_bytes(gradients / size, world_size // size)
+
+# %% ../nbs/12_sharding.ipynb #01d9c23e
+def start_sharded(
+    build:Callable[[], nn.Module],  # makes the model
+    device:str="cpu",               # where the ranks compute
+) -> nn.Module:                     # filled by its layers' `reset_parameters`
+    "A model that is sharded before it has any memory, so that no rank ever holds the whole."
+    with torch.device("meta"): model = build()                       # shapes only
+    fsdp(model, device=device)                                       # fully_shard for each block, then for the rest
+    model.to_empty(device=device)                                    # memory for this rank's shares, not filled yet
+    if device == "cpu": torch.manual_seed(rank_and_world_size()[0])  # else all ranks would draw the same rows
+    for module in model.modules():
+        if hasattr(module, "reset_parameters"): module.reset_parameters()
+    return model
+
+# %% ../nbs/12_sharding.ipynb #47b8ed4f
+def whole_on_rank_0(
+    model:nn.Module,             # wrapped by fully_shard
+) -> dict[str, torch.Tensor]:    # empty on the other ranks
+    "Name -> whole tensor, in the host's memory; all ranks must call it together."
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+    return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+
+def save_shares(
+    model:nn.Module,
+    optimizer:torch.optim.Optimizer,
+    folder:str,                       # that all ranks see
+) -> None:
+    "Each rank writes its shares of the weights and of the optimizer's state."
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    dcp.save(dict(zip(("model", "optimizer"), get_state_dict(model, optimizer))), checkpoint_id=folder)
+
+def load_shares(
+    model:nn.Module,                  # sharded over any number of ranks; its weights are replaced
+    optimizer:torch.optim.Optimizer,  # of this model
+    folder:str,                       # with what `save_shares` wrote
+) -> None:
+    "Each rank reads the rows that it now has."
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))  # the shapes of this rank's shares
+    dcp.load(state, checkpoint_id=folder)                                        # fills them
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 # %% ../nbs/12_sharding.ipynb #10d2f01c
 def train_sharded(

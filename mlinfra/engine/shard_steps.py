@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import time
+import warnings
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -21,15 +25,15 @@ from .collectives import CollectiveLog, Group
 from .fsdp import fsdp, views_are_fine
 from .holdings import optimizer_tensors
 from .machine import keep_memory
-from .measure import interleave
+from .measure import interleave, median
 from .ranks import rank_and_world_size
 from .saved import local_part
 from .sharded import Sharded
-from .zero import ShardedBlock, ShardPlace
 
 # %% auto #0
 __all__ = ['WAYS', 'equal_blocks', 'ShardedStep', 'HeldBytes', 'HeldCurve', 'held_over_step', 'Travelled', 'travelled',
-           'StepTimes', 'step_times', 'policy_bytes', 'saved_bytes']
+           'TimedStep', 'step_times', 'StepTimes', 'split_steps', 'policy_bytes', 'start_bytes', 'SavedShares',
+           'save_trained', 'load_trained']
 
 # %% ../../nbs/engine/12_shard_steps.ipynb #ss12004
 WAYS = ("stage 0", "stage 1", "stage 2", "stage 3", "fsdp", "fsdp, kept")  # "kept": not freed after forward
@@ -85,6 +89,7 @@ class HeldBytes(TorchDispatchMode):
         self.curve.append(self.now())
 
     def _note(self, tensor: torch.Tensor) -> None:
+        if tensor.device.type == "meta" or isinstance(tensor, FakeTensor): return
         storage = local_part(tensor).untyped_storage()
         key = storage._cdata
         self._living.setdefault(key, weakref.ref(storage, lambda _: self._living.pop(key, None)))
@@ -159,52 +164,104 @@ def _count(kind: str, call: Callable[[], Any], bytes: int, repeats: int) -> Trav
     return Travelled(kind, bytes, sent, seconds)
 
 # %% ../../nbs/engine/12_shard_steps.ipynb #ss12011
-class _Silent:
-    "A step of the blocks in parts, with all copying between gradients and vectors, but without a message."
-    def __init__(self, width: int, batch_size: int):
-        self.model, place = equal_blocks(width), ShardPlace(0, Group(), Group())
-        self.x, self.y = torch.randn(2, batch_size, width)
-        self.blocks = [ShardedBlock(f"{i}", list(m.parameters()), place, []) for i, m in enumerate(self.model)]
-        self.adam = torch.optim.Adam([block.share for block in self.blocks])
-        self.compute()
-
-    def compute(self) -> None:
-        "Forward and backward."
-        for block in self.blocks: block.share.grad = None
-        (self.model(self.x) - self.y).square().mean().backward()
-        for block in self.blocks: block.reduce()
+@dataclass(frozen=True)
+class _Call:
+    "A collective on this rank, by the machine's clock."
+    kind:str
+    begin:float
+    end:float
 
 @dataclass(frozen=True)
-class StepTimes:
-    "Seconds on one rank, round by round; medians are taken of these."
-    compute:list[float]                    # forward and backward with their copies, without a message
-    update:list[float]                     # Adam on all weights
-    collectives:dict[str, list[float]]     # kind -> of all blocks, one after another
-    stages:dict[int, list[float]]          # stage of ZeRO -> of a training step
+class _TimedGroup(Group):
+    "A group that notes its collectives."
+    calls:list[_Call]=field(default_factory=list)
+
+    def _note(self, kind: str, call: Callable[[], Any]) -> Any:
+        begin = time.perf_counter()
+        result = call()
+        self.calls.append(_Call(kind, begin, time.perf_counter()))
+        return result
+
+    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
+        return self._note("all-reduce", lambda: Group.all_reduce(self, x))
+
+    def reduce_scatter(self, x: torch.Tensor, dim: int = 0) -> torch.Tensor:
+        return self._note("reduce-scatter", lambda: Group.reduce_scatter(self, x, dim))
+
+    def gather_into(self, whole: torch.Tensor, share: torch.Tensor) -> None:
+        self._note("all-gather", lambda: Group.gather_into(self, whole, share))
+
+@dataclass(frozen=True)
+class TimedStep:
+    "A training step on one rank."
+    begin:float          # seconds of the machine's clock
+    end:float
+    calls:list[_Call]    # its collectives, in order
+
+def _timed(step: ShardedStep) -> Callable[[], TimedStep]:
+    "The step, with its collectives noted."
+    calls: list[_Call] = []
+    def noted(group: Group) -> Group:
+        return _TimedGroup(group.rank, group.size, group.handle, calls) if group.size > 1 else group
+    for block in step.own.blocks:
+        block.within = noted(block.within)
+        block.place = replace(block.place, within=block.within, across=noted(block.place.across))
+    def run() -> TimedStep:
+        dist.barrier()
+        calls.clear()
+        begin = time.perf_counter()
+        step()
+        return TimedStep(begin, time.perf_counter(), list(calls))
+    return run
 
 def step_times(
-    width:int=448,        # of the blocks
-    batch_size:int=48,    # samples of each rank
-    repeats:int=7,        # rounds
-) -> StepTimes:
-    "Seconds of a step in each stage, and of its parts."
+    width:int=448,            # of the blocks
+    batch_size:int=48,        # samples of each rank
+    repeats:int=7,            # steps of each stage, in turn
+) -> dict[int, list[TimedStep]]:  # stage of ZeRO -> its steps on this rank
+    "Steps in each stage; two rounds before them do not count."
     keep_memory()
-    group, silent = Group.of(), _Silent(width, batch_size)
-    steps = {f"stage {stage}": ShardedStep(f"stage {stage}", width, batch_size) for stage in range(4)}
-    blocks, length = len(silent.model), sum(p.numel() for p in silent.model[0].parameters())
-    length = -(-length // group.size) * group.size
-    whole, share = torch.zeros(length), torch.zeros(length // group.size)
-    def for_each_block(call: Callable, *tensors: torch.Tensor) -> Callable[[], None]:
-        def run() -> None:
-            for _ in range(blocks): call(*tensors)
-        return run
-    kinds = {"all-reduce": for_each_block(dist.all_reduce, whole),
-             "reduce-scatter": for_each_block(dist.reduce_scatter_tensor, share, whole),
-             "all-gather": for_each_block(dist.all_gather_into_tensor, whole, share)}
-    actions = {"compute": silent.compute, "update": silent.adam.step} | kinds | steps
-    found = interleave(actions, positive_int("repeats", repeats), warm_up=1, before=dist.barrier)
-    return StepTimes(found["compute"], found["update"], {kind: found[kind] for kind in kinds},
-                     {stage: found[f"stage {stage}"] for stage in range(4)})
+    steps = {stage: _timed(ShardedStep(f"stage {stage}", width, batch_size)) for stage in range(4)}
+    rounds = [{stage: step() for stage, step in steps.items()} for _ in range(positive_int("repeats", repeats) + 2)]
+    return {stage: [found[stage] for found in rounds[2:]] for stage in steps}
+
+# %% ../../nbs/engine/12_shard_steps.ipynb #f1314d48
+@dataclass(frozen=True)
+class StepTimes:
+    "Seconds of the steps of one stage, means over the ranks."
+    computing:list[float]   # of each step: all but its collectives
+    waiting:list[float]     # in collectives, until the last rank has begun
+    sending:list[float]     # in collectives, from then on
+    messages:int            # collectives in a step
+
+    @property
+    def totals(self) -> list[float]:
+        "Seconds of each step."
+        return [sum(parts) for parts in zip(self.computing, self.waiting, self.sending)]
+
+    def typical(self) -> dict[str, float]:
+        "The median of each part."
+        return {name: median(getattr(self, name)) for name in ("computing", "waiting", "sending")}
+
+def split_steps(
+    by_rank:Iterable[dict[int, list[TimedStep]]],  # what `step_times` returned on each rank
+) -> dict[int, StepTimes]:                         # stage -> where its seconds went
+    "The steps of all ranks, divided into computing, waiting and sending."
+    by_rank = list(by_rank)
+    return {stage: _split([list(steps) for steps in zip(*(rank[stage] for rank in by_rank))]) for stage in by_rank[0]}
+
+def _split(steps: list[list[TimedStep]]) -> StepTimes:
+    "From the same steps on each rank."
+    found = [_parts(ranks) for ranks in steps]
+    return StepTimes(*(list(part) for part in zip(*found)), messages=len(steps[0][0].calls))
+
+def _parts(ranks: list[TimedStep]) -> tuple[float, float, float]:
+    "Mean seconds of computing, waiting and sending in one step."
+    together = [(max(call.begin for call in calls), calls) for calls in zip(*(step.calls for step in ranks))]
+    waiting = sum(last - call.begin for last, calls in together for call in calls)
+    sending = sum(call.end - last for last, calls in together for call in calls)
+    whole = sum(step.end - step.begin for step in ranks)
+    return (whole - waiting - sending) / len(ranks), waiting / len(ranks), sending / len(ranks)
 
 # %% ../../nbs/engine/12_shard_steps.ipynb #ss12013
 def policy_bytes(
@@ -222,10 +279,61 @@ def policy_bytes(
     return found
 
 # %% ../../nbs/engine/12_shard_steps.ipynb #ss12015
-def saved_bytes() -> dict[str, int]:  # way of saving -> bytes that this rank would write
-    "FSDP2's state of a model: this rank's shares, and the whole, which goes to rank 0."
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-    model = fsdp(equal_blocks())
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    kinds = dict(shares=model.state_dict(), whole=get_model_state_dict(model, options=options))
-    return {name: sum(local_part(t).nbytes for t in state.values()) for name, state in kinds.items()}
+def start_bytes(
+    start:Callable[[Callable[[], nn.Module]], nn.Module],  # makes a sharded model from a function that makes a model
+) -> dict[str, int]:                                       # way -> the most bytes of this rank at one time
+    "What a rank holds while it makes a model of equal blocks: whole and then sharded, or by `start`."
+    ways = {"whole, then sharded": lambda: fsdp(equal_blocks()), "on meta, then sharded": lambda: start(equal_blocks)}
+    return {way: _most_bytes(make) for way, make in ways.items()}
+
+@contextmanager
+def _draws_are_fine() -> Iterator[None]:
+    "Within, PyTorch does not warn that ranks on CPUs draw by themselves: `start` seeds each of them."
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "DTensor random operators", UserWarning)
+        yield
+
+def _most_bytes(make: Callable[[], nn.Module]) -> int:
+    with HeldBytes() as held, _draws_are_fine(): model = make()  # noqa: F841 (it lives until the count is over)
+    return max(held.curve)
+
+@dataclass(frozen=True)
+class SavedShares:
+    "A sharded model and Adam, saved or loaded by one rank."
+    shares:int        # bytes of this rank's weights
+    whole:int         # bytes of the weights that `whole_weights` gave it
+    written:int       # bytes of the file of this rank in the checkpoint
+    weights:float     # sum of all weights
+    averages:float    # sum of Adam's averages of squares
+
+def _saved(model: nn.Module, adam: torch.optim.Optimizer, whole: dict, folder: str) -> SavedShares:
+    file = Path(folder, f"__{Group.of().rank}_0.distcp")
+    weights = [p.detach().full_tensor().sum().item() for p in model.parameters()]
+    averages = [adam.state[p]["exp_avg_sq"].full_tensor().sum().item() for p in model.parameters()]
+    sizes = (sum(local_part(t).nbytes for t in state.values()) for state in (model.state_dict(), whole))
+    return SavedShares(*sizes, file.stat().st_size if file.exists() else 0, sum(weights), sum(averages))
+
+def save_trained(
+    start:Callable[[Callable[[], nn.Module]], nn.Module],  # as for `start_bytes`
+    save:Callable[[nn.Module, torch.optim.Optimizer, str], Any],  # into a folder
+    whole_weights:Callable[[nn.Module], dict],             # the whole state of a model, on rank 0
+    folder:str,                                            # for the checkpoint
+) -> SavedShares:
+    "Make a sharded model, train one step, and save it."
+    with _draws_are_fine(): model = start(equal_blocks)
+    adam = torch.optim.AdamW(model.parameters())
+    with views_are_fine(): model(torch.randn(16, 256)).square().mean().backward()
+    adam.step()
+    save(model, adam, folder)
+    return _saved(model, adam, whole_weights(model), folder)
+
+def load_trained(
+    start:Callable[[Callable[[], nn.Module]], nn.Module],  # as for `start_bytes`
+    load:Callable[[nn.Module, torch.optim.Optimizer, str], Any],  # from a folder
+    folder:str,                                            # with the checkpoint
+) -> SavedShares:
+    "Make a sharded model anew, and load what was saved, whatever the number of ranks was."
+    with _draws_are_fine(): model = start(equal_blocks)
+    adam = torch.optim.AdamW(model.parameters())
+    load(model, adam, folder)
+    return _saved(model, adam, {}, folder)

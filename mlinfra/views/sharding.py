@@ -11,8 +11,9 @@ from ..engine.bars import BarAxis, Part, bytes_axis, draw_key
 from ..engine.checks import one_of, whole_number
 from ..engine.hardware import NETWORKS
 from ..engine.holdings import Held
+from ..engine.measure import percentile
 from ..engine.ranks import run_ranks
-from ..engine.shard_steps import HeldCurve
+from ..engine.shard_steps import HeldCurve, StepTimes
 from ..engine.shard_trials import ShardTrial, run_shard_trial
 from ..engine.sharded import ELEMENTWISE
 from ..engine.widgets import (COLORS, Job, RunButton, Said, Svg, bytes_text, choose, duration_text, figure,
@@ -82,8 +83,9 @@ def walk(
     return moments
 
 # %% ../../nbs/views/12_sharding.ipynb #vw12003
-_COLUMNS = {"weights": COLORS["update"], "gradients": COLORS["backward"], "Adam's averages": COLORS["read"]}
-_CELL, _HIGH = 84.0, 34.0  # pixels of a block's box
+_COLUMNS = {"weights": COLORS["update"], "gathered": COLORS["update"], "gradients": COLORS["backward"],
+            "averages (x 2)": COLORS["read"]}  # what a rank keeps, the whole copy that comes and goes, and the rest
+_CELL, _GAP, _HIGH = 68.0, 14.0, 34.0  # pixels of a block's box
 
 def draw_moment(
     stage:int,   # of ZeRO
@@ -99,22 +101,16 @@ def draw_moment(
 
 def _draw_rank(drawing: Svg, rank: int, now: Moment, left: float) -> None:
     drawing.text(left, 16, f"rank {rank}", size=13)
-    held = (now.kept, now.gradients, now.state)
+    held = (now.kept, now.gathered, now.gradients, now.state)
     for column, ((name, color), parts) in enumerate(zip(_COLUMNS.items(), held)):
-        x = left + column * (_CELL + 20)
+        x = left + column * (_CELL + _GAP)
         drawing.text(x, 36, name, size=11, color=color)
         for block, part in enumerate(parts):
             y = 44 + block * (_HIGH + 8)
             drawing.box(x, y, _CELL, _HIGH, "#bbbbbb", hollow=True)
             begin = x + rank * part * _CELL if part < 1 else x  # rank 1 has the right half
             drawing.box(begin, y + 1, part * _CELL, _HIGH - 2, color)
-            if column == 0 and now.gathered[block]: _draw_copy(drawing, x, y, color)
             if column == 0 and rank == 0: drawing.text(x - 6, y + 21, f"{block + 1}", "end", 11)
-
-def _draw_copy(drawing: Svg, x: float, y: float, color: str) -> None:
-    drawing.shape(f'<rect x="{x:.2f}" y="{y + 1:.2f}" width="{_CELL:.2f}" height="{_HIGH - 2:.2f}"',
-                  f'fill="{color}" fill-opacity="0.45"')
-    drawing.text(x + _CELL / 2, y + 21, "gathered", "middle", 11)
 
 def _draw_course(drawing: Svg, moments: Sequence[Moment], moment: int) -> None:
     "Bars of bytes over the moments; the present one is dark."
@@ -143,7 +139,7 @@ def plot_curves(
 ) -> Axes:                           # of the first
     "A small picture for each way: the bytes over the step, the most, and what is left after it."
     rows = -(-len(curves) // 3)
-    fig, grid = figure(9.6, 2.3 * rows, rows, 3, sharey=True, squeeze=False)
+    fig, grid = figure(8.2, 2.3 * rows, rows, 3, sharey=True, squeeze=False)
     for ax in grid.flat[len(curves):]: ax.set_visible(False)
     for ax, (way, curve) in zip(grid.flat, curves.items()):
         at = [100 * i / (len(curve.bytes) - 1) for i in range(len(curve.bytes))]
@@ -152,7 +148,7 @@ def plot_curves(
         ax.plot(at, mib, color=COLORS["forward"], linewidth=1)
         ax.plot(at[mib.index(max(mib))], peak, "o", ms=5, color=COLORS["wait"])
         ax.plot(100, after, "s", ms=5, color="black", clip_on=False)
-        label(ax, title=f"{way}: most {peak:.2f}, after {after:.2f}")
+        label(ax, title=f"{way}: most {peak:.2f}, after {after:.2f}").title.set_fontsize(9)
         ax.set(ylim=(0, 1.1 * max(c.peak for c in curves.values()) / 2**20), xlim=(0, 100))
     for ax in grid[-1]: ax.set_xlabel("% of the step's operations")
     for ax in grid[:, 0]: ax.set_ylabel("MiB on one rank")
@@ -161,39 +157,57 @@ def plot_curves(
 # %% ../../nbs/views/12_sharding.ipynb #vw12010
 @dataclass(frozen=True)
 class StageTimes:
-    "Seconds in some stages: measured, and predicted in one or two ways."
+    "Seconds in some stages: measured and predicted."
     title:str
-    measured:Mapping[int, Sequence[float]]                # stage -> each measurement
-    by_bytes:Mapping[int, float]                          # stage -> predicted from the bytes
-    by_calls:Mapping[int, float]|None=None                # stage -> predicted from measured collectives
-    unit:tuple[str, float]=("ms", 1e3)                    # of the axis, and so many in a second
+    measured:Mapping[int, StepTimes|float]   # stage -> where the seconds of its steps went, or one number
+    predicted:Mapping[int, float]            # stage -> seconds
+    unit:tuple[str, float]=("ms", 1e3)       # of the axis, and so many in a second
+
+_STEP_PARTS = {"computing": COLORS["forward"], "sending": COLORS["copy"], "waiting": COLORS["wait"]}
 
 def plot_stage_times(
     cases:Sequence[StageTimes],
     y:str="a training step",   # what takes the time
 ) -> Axes:                     # of the first
-    "Predictions hollow, the fastest measurement solid with a line to the slowest; the error of the last prediction."
-    fig, row = figure(4.8 * len(cases), 3.2, 1, len(cases), squeeze=False)
+    "Predictions hollow; measurements solid, in their parts, with a line over the middle half of the steps."
+    fig, row = figure(max(4.1 * len(cases), 5.6), 3.2, 1, len(cases), squeeze=False)
     for ax, case in zip(row[0], cases):
         name, scale = case.unit
-        for at, (stage, seconds) in enumerate(case.measured.items()):
-            least, best = min(seconds), (case.by_calls or case.by_bytes)[stage]
-            ax.bar(at - 0.27, scale * case.by_bytes[stage], 0.24, fill=False, edgecolor=COLORS["copy"], linewidth=1.4)
-            if case.by_calls: ax.bar(at, scale * best, 0.24, fill=False, edgecolor=COLORS["read"], linewidth=1.4)
-            ax.bar(at + 0.27, scale * least, 0.24, color=COLORS["forward"])
-            if len(seconds) > 1: ax.plot([at + 0.27] * 2, [scale * least, scale * max(seconds)], "k-", linewidth=1)
-            ax.text(at, scale * max(best, case.by_bytes[stage]), f"{best / least - 1:+.0%}", ha="center",
-                    va="bottom", fontsize=8)
+        for at, (stage, found) in enumerate(case.measured.items()):
+            ax.bar(at - 0.2, scale * case.predicted[stage], 0.36, fill=False, edgecolor="#444444", linewidth=1.3)
+            top = scale * max(_draw_measured(ax, at + 0.2, found, scale), case.predicted[stage])
+            error = case.predicted[stage] / _typical_seconds(found) - 1
+            ax.text(at - 0.2, scale * case.predicted[stage], f"{error:+.0%}", ha="center", va="bottom", fontsize=8)
+            ax.set_ylim(0, max(ax.get_ylim()[1], 1.12 * top))
         ax.set_xticks(range(len(case.measured)), [f"stage {stage}" for stage in case.measured])
         label(ax, "", f"{name}, {y}", case.title)
-        ax.margins(y=0.12)
-    words = [("from the bytes", COLORS["copy"])] + [("from measured collectives", COLORS["read"])] * any(
-        case.by_calls is not None for case in cases) + [("measured", COLORS["forward"])]
-    fig.get_layout_engine().set(rect=(0, 0, 1, 0.92))
-    width = fig.get_figwidth()
-    for at, (text, color) in zip((0.06, 0.06 + 1.2 / width, 0.06 + 3.1 / width), words):
-        fig.text(at, 0.94, text, color=color, fontsize=9)
+    parts = any(isinstance(found, StepTimes) for case in cases for found in case.measured.values())
+    _name_colors(fig, {"hollow: predicted": "#444444"} | (_STEP_PARTS if parts else {"measured": COLORS["forward"]}))
     return row[0][0]
+
+def _typical_seconds(found: StepTimes | float) -> float:
+    return sum(found.typical().values()) if isinstance(found, StepTimes) else found
+
+def _draw_measured(ax: Axes, at: float, found: StepTimes | float, scale: float) -> float:
+    "The bar of one stage; seconds at its top."
+    if not isinstance(found, StepTimes):
+        ax.bar(at, scale * found, 0.36, color=COLORS["forward"])
+        return found
+    base, typical = 0.0, found.typical()
+    for name, color in _STEP_PARTS.items():
+        ax.bar(at, scale * typical[name], 0.36, bottom=scale * base, color=color)
+        base += typical[name]
+    low, high = (percentile(found.totals, percent) for percent in (25, 75))
+    ax.plot([at] * 2, [scale * low, scale * high], "k-", linewidth=1.2)
+    return max(base, high)
+
+def _name_colors(fig: Any, words: Mapping[str, str]) -> None:
+    "Words in their colours, in a line above the axes."
+    fig.get_layout_engine().set(rect=(0, 0, 1, 0.92))
+    at = 0.06
+    for text, color in words.items():
+        fig.text(at, 0.94, text, color=color, fontsize=9)
+        at += (0.085 * len(text) + 0.25) / fig.get_figwidth()
 
 # %% ../../nbs/views/12_sharding.ipynb #vw12013
 def draw_prefetch(

@@ -166,11 +166,9 @@ def plot_own_numbers(
     values = 100 * rows[["accuracy", "low", "high"]]
     spread = [values.accuracy - values.low, values.high - values.accuracy]
     ax.errorbar(rows.learns, values.accuracy, spread, fmt="o", color=COLORS["forward"], capsize=3)
-    followed = (rows.learns.shift(-1) < 2 * rows.learns).tolist()  # by a neighbour so near that names would collide
-    for (_, row), share, left in zip(rows.iterrows(), values.accuracy, followed):
-        ax.annotate(row.way, (row.learns, share), (-7 if left else 7, -11), textcoords="offset points", fontsize=8,
-                    ha="right" if left else "left")
-    ax.set(xscale="log", xlim=(0.25 * rows.learns.min(), 3.5 * rows.learns.max()))
+    for (_, row), share in zip(rows.iterrows(), values.accuracy):
+        ax.annotate(row.way, (row.learns, share), (7, -11), textcoords="offset points", fontsize=8)
+    ax.set(xscale="log", xlim=(0.7 * rows.learns.min(), 6 * rows.learns.max()))
     return label(ax, "trained weights", "accuracy (%)")
 
 # %% ../../nbs/views/24_pretrained.ipynb #v22f66f88

@@ -168,7 +168,7 @@ def plot_own_numbers(
     ax.errorbar(rows.learns, values.accuracy, spread, fmt="o", color=COLORS["forward"], capsize=3)
     for (_, row), share in zip(rows.iterrows(), values.accuracy):
         ax.annotate(row.way, (row.learns, share), (7, -11), textcoords="offset points", fontsize=8)
-    ax.set(xscale="log", xlim=(0.7 * rows.learns.min(), 3.5 * rows.learns.max()))
+    ax.set(xscale="log", xlim=(0.7 * rows.learns.min(), 6 * rows.learns.max()))
     return label(ax, "trained weights", "accuracy (%)")
 
 # %% ../../nbs/views/24_pretrained.ipynb #v22f66f88

@@ -42,6 +42,11 @@ def _excess(size: float, cluster: Cluster) -> str: return bytes_text(size - clus
 
 def _is_unsplit(config: ParallelConfig) -> bool: return config.tensor == config.pipeline == 1
 
+def _zero_alone(sharded: Sequence[PricedConfig]) -> str:
+    "The name of the fastest stage of ZeRO that fits without cutting the model."
+    fastest = min((one for one in sharded if one.fits), key=lambda one: one.seconds, default=None)
+    return f"ZeRO {fastest.config.sharding_stage} alone" if fastest else "ZeRO alone"
+
 NEAR_SHARE = 0.95  # of a device's memory: a plan below it may run although our count says no
 
 def _near(best: PricedConfig, tried: Sequence[PricedConfig]) -> PricedConfig | None:
@@ -69,7 +74,7 @@ def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]
     else: yield "Everything fits on each device."
     if config.devices == 1 and config.checkpointing != "none":
         yield _compared(best, [one for one in tried if one.config.checkpointing == "none"], "Without checkpointing it")
-    if not _is_unsplit(config): yield _compared(best, sharded, "ZeRO alone")
+    if not _is_unsplit(config): yield _compared(best, sharded, _zero_alone(sharded))
     elif config.sharding_stage:
         cut = [one for one in tried if one.config.tensor > 1 and one.config.pipeline == 1]
         yield _compared(best, [one for one in cut if not one.config.sharding_stage], "Tensor parallelism without ZeRO")

@@ -10,7 +10,7 @@ from .widgets import bytes_text
 __all__ = ['HOST_MARGIN', 'GPU_MARGIN', 'fits_text']
 
 # %% ../../nbs/engine/10_margins.ipynb #c687eb89
-HOST_MARGIN = 1.0   # resident memory beyond the estimate: with the blocks that glibc keeps, 0.94 was the most seen
+HOST_MARGIN = 1.0   # resident memory beyond the estimate: with the blocks that glibc keeps, 0.94 in a fresh process
 GPU_MARGIN = 0.05   # without the CUDA context; an assumption: one published run needed 0.037, a simulation 0.01 to 0.14
 
 def fits_text(

@@ -199,8 +199,8 @@ def _mark_film(ax: Axes, film: Film, reserved: Sequence[int]) -> None:
         ax.axvline(start, color=COLORS["other"], lw=0.8, ls=":")
         ax.annotate(scene.phase, ((start + end) / 2, 0.94), xycoords=("data", "axes fraction"), ha="center", fontsize=9)
     moment, life = largest_rise(film, reserved)
-    name = life.name.split("(")[-1].rstrip(")")
-    ax.annotate(f"{life.size / 2**20:.0f} MiB for {name}", (moment, reserved[moment - 1] / 2**20), (12, -14),
+    name = life.name.split("(")[-1].rstrip(")").replace("_with_indices", "")
+    ax.annotate(f"{life.size / 2**20:.0f} MiB for\n{name}", (moment, reserved[moment - 1] / 2**20), (16, -52),
                 textcoords="offset points", fontsize=9, arrowprops=dict(arrowstyle="-", color=COLORS["other"]))
 
 # %% ../../nbs/views/10_lifetimes.ipynb #lfv10009

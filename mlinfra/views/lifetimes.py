@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.bars import draw_key
 from ..engine.charts import nice_limit
-from ..engine.lifetimes import KINDS, Film, Life, film_steps
+from ..engine.lifetimes import KINDS, Film, Life, Scene, film_steps
 from ..engine.widgets import COLORS, Said, Svg, axes, bytes_text, label, labelled, panel, widgets_library
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% auto #0
-__all__ = ['draw_film', 'film_panel', 'plot_reserved', 'plot_alive']
+__all__ = ['draw_film', 'film_panel', 'plot_reserved', 'largest_rise', 'plot_alive']
 
 # %% ../../nbs/views/10_lifetimes.ipynb #lfv10005
 _LOOKS = dict(weights=COLORS["update"], optimizer=COLORS["read"], batch=COLORS["copy"], activations=COLORS["forward"],
@@ -57,12 +57,16 @@ def _draw_areas(drawing: Svg, film: Film, moment: int) -> None:
     drawing.line(x(moment + 0.5), _TOP - 6, x(moment + 0.5), _TOP + _HIGH + 4)
     drawing.text(min(max(x(moment + 0.5), 90), 610), _TOP - 10, f"now: {bytes_text(sums[moment])}", "middle", 12)
 
-def _draw_phases(drawing: Svg, film: Film, x: Callable[[float], float]) -> None:
-    "Where each phase and step begins."
+def _phases(film: Film) -> list[tuple[int, int, Scene]]:
+    "(operation with which it begins, that of the next, its first scene) of each phase of each step."
     starts = [(i, scene) for i, scene in enumerate(film.scenes, 1)
               if i == 1 or (scene.step, scene.phase) != (film.scenes[i - 2].step, film.scenes[i - 2].phase)]
     ends = [i for i, _ in starts[1:]] + [len(film.scenes) + 1]
-    for (i, scene), end in zip(starts, ends):
+    return [(i, end, scene) for (i, scene), end in zip(starts, ends)]
+
+def _draw_phases(drawing: Svg, film: Film, x: Callable[[float], float]) -> None:
+    "Where each phase and step begins."
+    for i, end, scene in _phases(film):
         first = scene.phase == "forward"
         drawing.line(x(i), _TOP, x(i), _TOP + _HIGH + (36 if first else 18), "#888888", "" if first else "3 3")
         if end - i > 1: drawing.text((x(i) + x(end)) / 2, _TOP + _HIGH + 15, scene.phase, "middle", 11)
@@ -165,6 +169,7 @@ def plot_reserved(
     allocated:Sequence[int],  # bytes after 0, 1, 2, ... operations
     reserved:Sequence[int],   # at the same moments
     ax:Axes|None=None,        # where to draw
+    film:Film|None=None,      # whose phases are marked, and the tensor with which backward reserves most
 ) -> Axes:
     "What tensors hold, and what the allocator holds, over the operations."
     ax = axes(ax)
@@ -174,8 +179,29 @@ def plot_reserved(
         top = max(range(len(mib)), key=mib.__getitem__)
         ax.annotate(f"{words}: at most {mib[top]:,.0f} MiB", (top, mib[top]), (0, 5), textcoords="offset points",
                     ha="right", color=color)
-    ax.set(ylim=(0, 1.15 * max(reserved) / 2**20))
+    ax.set(ylim=(0, 1.25 * max(reserved) / 2**20))
+    if film: _mark_film(ax, film, reserved)
     return label(ax, "operations that have run", "MiB")
+
+def largest_rise(
+    film:Film,
+    reserved:Sequence[int],  # of `replay`
+) -> tuple[int, Life]:       # (operations that had run, the tensor)
+    "With which tensor backward makes the allocator reserve most."
+    moments = [i for i, scene in enumerate(film.scenes, 1) if scene.phase == "backward"]
+    best = max(moments, key=lambda i: reserved[i] - reserved[i - 1])
+    return best, max((life for life in film.lives if life.born == best), key=lambda life: life.size)
+
+def _mark_film(ax: Axes, film: Film, reserved: Sequence[int]) -> None:
+    "Where each phase begins, and the tensor that made the line jump."
+    for start, end, scene in _phases(film):
+        if end - start < len(film.scenes) / 25: continue
+        ax.axvline(start, color=COLORS["other"], lw=0.8, ls=":")
+        ax.annotate(scene.phase, ((start + end) / 2, 0.94), xycoords=("data", "axes fraction"), ha="center", fontsize=9)
+    moment, life = largest_rise(film, reserved)
+    name = life.name.split("(")[-1].rstrip(")").replace("_with_indices", "")
+    ax.annotate(f"{life.size / 2**20:.0f} MiB for\n{name}", (moment, reserved[moment - 1] / 2**20), (16, -52),
+                textcoords="offset points", fontsize=9, arrowprops=dict(arrowstyle="-", color=COLORS["other"]))
 
 # %% ../../nbs/views/10_lifetimes.ipynb #lfv10009
 def plot_alive(

@@ -54,7 +54,7 @@ def start_sharded(
     with torch.device("meta"): model = build()                       # shapes only
     fsdp(model, device=device)                                       # fully_shard for each block, then for the rest
     model.to_empty(device=device)                                    # memory for this rank's shards, not filled yet
-    if device == "cpu": torch.manual_seed(rank_and_world_size()[0])  # on a GPU a DTensor sees to this
+    if device == "cpu": torch.manual_seed(rank_and_world_size()[0])  # else CPU ranks draw equal rows; GPU ranks do not
     for module in model.modules():
         if hasattr(module, "reset_parameters"): module.reset_parameters()
     return model

@@ -25,7 +25,7 @@ from .training import History, fit, sgd
 _all_ = ["Sharded", "fsdp", "fsdp_optimizer"]  # one import for users
 
 # %% auto #0
-__all__ = ['wire_bytes', 'start_sharded', 'whole_on_rank_0', 'save_shares', 'load_shares', 'train_sharded', 'Sharded', 'fsdp',
+__all__ = ['wire_bytes', 'start_sharded', 'whole_on_rank_0', 'save_shards', 'load_shards', 'train_sharded', 'Sharded', 'fsdp',
            'fsdp_optimizer']
 
 # %% ../nbs/12_sharding.ipynb #a749eb1c
@@ -33,7 +33,7 @@ def wire_bytes(
     gradient_bytes:float,            # of all gradients
     sharding_stage:int,              # of ZeRO, 0 to 3
     world_size:int,                  # ranks
-    shard_size:int|None=None,        # ranks that share one copy; None: all
+    shard_size:int|None=None,        # ranks over which one copy is divided; None: all
     gathered_bytes:float|None=None,  # of all weights as they are gathered; None: as many as of gradients
 ) -> float:
     "Bytes that each rank sends in one step; padding is not counted."
@@ -53,8 +53,8 @@ def start_sharded(
     "A model that is sharded before it has any memory, so that no rank ever holds the whole."
     with torch.device("meta"): model = build()                       # shapes only
     fsdp(model, device=device)                                       # fully_shard for each block, then for the rest
-    model.to_empty(device=device)                                    # memory for this rank's shares, not filled yet
-    if device == "cpu": torch.manual_seed(rank_and_world_size()[0])  # else all ranks would draw the same rows
+    model.to_empty(device=device)                                    # memory for this rank's shards, not filled yet
+    if device == "cpu": torch.manual_seed(rank_and_world_size()[0])  # else CPU ranks draw equal rows; GPU ranks do not
     for module in model.modules():
         if hasattr(module, "reset_parameters"): module.reset_parameters()
     return model
@@ -67,25 +67,25 @@ def whole_on_rank_0(
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
     return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
-def save_shares(
+def save_shards(
     model:nn.Module,
     optimizer:torch.optim.Optimizer,
     folder:str,                       # that all ranks see
 ) -> None:
-    "Each rank writes its shares of the weights and of the optimizer's state."
+    "Each rank writes its shards of the weights and of the optimizer's state."
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict
     dcp.save(dict(zip(("model", "optimizer"), get_state_dict(model, optimizer))), checkpoint_id=folder)
 
-def load_shares(
+def load_shards(
     model:nn.Module,                  # sharded over any number of ranks; its weights are replaced
     optimizer:torch.optim.Optimizer,  # of this model
-    folder:str,                       # with what `save_shares` wrote
+    folder:str,                       # with what `save_shards` wrote
 ) -> None:
     "Each rank reads the rows that it now has."
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))  # the shapes of this rank's shares
+    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))  # the shapes of this rank's shards
     dcp.load(state, checkpoint_id=folder)                                        # fills them
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
@@ -99,7 +99,7 @@ def train_sharded(
     accumulation:int=1,                     # micro-batches in one optimizer step
     lr:float=0.1,                           # of SGD
     momentum:float=0.0,                     # of SGD
-    valid:Any=None,                         # a data set with `.tensors`: evaluated in shares after the last epoch
+    valid:Any=None,                         # a data set with `.tensors`: each rank evaluates a part, at the end
     device:str|torch.device|None=None,      # None: a GPU where there is one
     precision:str="fp32",                   # as for `fit`, but fp16
     seed:int=0,                             # of the order
@@ -114,7 +114,7 @@ def train_sharded(
         loader = shared_loader(model, train, batch_size, seed, valid, **settings)
         net = fsdp(model, device=place.type)  # fully_shard for each block, then for the rest
         with views_are_fine():
-            optimizer = fsdp_optimizer(sgd(net, lr, momentum))  # after sharding: it sees the shares
+            optimizer = fsdp_optimizer(sgd(net, lr, momentum))  # after sharding: it sees the shards
             history = fit(net, loader, optimizer=optimizer, passes=RankPass(), device=place, channels_last=False,
                           observers=observers, progress=False, **settings)
         return history, None if valid is None else accuracy_of_ranks(net, valid, place)

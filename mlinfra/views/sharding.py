@@ -11,9 +11,8 @@ from ..engine.bars import BarAxis, Part, bytes_axis, draw_key
 from ..engine.checks import one_of, whole_number
 from ..engine.hardware import NETWORKS
 from ..engine.holdings import Held
-from ..engine.measure import percentile
 from ..engine.ranks import run_ranks
-from ..engine.shard_steps import HeldCurve, StepTimes
+from ..engine.shard_steps import HeldCurve
 from ..engine.shard_trials import ShardTrial, run_shard_trial
 from ..engine.sharded import ELEMENTWISE
 from ..engine.widgets import (COLORS, Job, RunButton, Said, Svg, bytes_text, choose, duration_text, figure,
@@ -24,8 +23,8 @@ from ..sharding import wire_bytes
 from .memory_plan import MODEL_CHOICES, SHARDING, panel_code, preset
 
 # %% auto #0
-__all__ = ['Moment', 'walk', 'draw_moment', 'moments_panel', 'plot_curves', 'StageTimes', 'plot_stage_times', 'draw_prefetch',
-           'ShardPlan', 'describe_sharding', 'draw_stages', 'measure_stage', 'sharding_panel']
+__all__ = ['Moment', 'walk', 'draw_moment', 'moments_panel', 'plot_curves', 'draw_prefetch', 'ShardPlan', 'describe_sharding',
+           'draw_stages', 'measure_stage', 'sharding_panel']
 
 # %% ../../nbs/views/12_sharding.ipynb #1159313a
 if TYPE_CHECKING:
@@ -70,15 +69,15 @@ def walk(
         gradients[block] = 1.0
         note(f"Backward through block {block + 1}{again}, and it has whole gradients.", block)
         if stage >= 2: gradients[block] = part
-        note(f"Reduce-scatter: each rank keeps its share of block {block + 1}'s gradients"
+        note(f"Reduce-scatter: each rank keeps its shard of block {block + 1}'s gradients"
              + (", and the weights are freed." if stage == 3 else ".") if stage >= 2 else
              f"The gradients of block {block + 1} stay as they are until the end of backward.")
     if stage == 1: gradients[:] = [part] * _BLOCKS
     note({0: "All-reduce: both ranks have the sum of all gradients.",
-          1: "Reduce-scatter: each rank keeps its share of the sums."}.get(stage, "All gradients are summed already."))
-    note("Adam updates " + ("all weights, on both ranks alike." if stage == 0 else "this rank's share of the weights."))
+          1: "Reduce-scatter: each rank keeps its shard of the sums."}.get(stage, "All gradients are summed already."))
+    note("Adam updates " + ("all weights, on both ranks alike." if stage == 0 else "this rank's shard of the weights."))
     gradients[:] = [0.0] * _BLOCKS
-    note({0: "The gradients are freed.", 3: "The gradients are freed. Weights stay shared."}.get(
+    note({0: "The gradients are freed.", 3: "The gradients are freed. Weights stay divided."}.get(
         stage, "All-gather: each rank gets the new weights of the other."))
     return moments
 
@@ -113,21 +112,23 @@ def _draw_rank(drawing: Svg, rank: int, now: Moment, left: float) -> None:
             if column == 0 and rank == 0: drawing.text(x - 6, y + 21, f"{block + 1}", "end", 11)
 
 def _draw_course(drawing: Svg, moments: Sequence[Moment], moment: int) -> None:
-    "Bars of bytes over the moments; the present one is dark."
+    "Bars of bytes over the moments, the present one dark; it and the busiest have their number."
     most, base = 16.0, 300.0
+    busiest = max(range(len(moments)), key=lambda i: moments[i].bytes)
     for i, one in enumerate(moments):
         height = 100 * one.bytes / most
         drawing.box(150 + 42 * i, base - height, 34, height, COLORS["forward"] if i == moment else "#c8d6e5")
-        if i == moment: drawing.text(167 + 42 * i, base - height - 5, f"{one.bytes:.3g}", "middle", 11)
+        if i in (moment, busiest): drawing.text(167 + 42 * i, base - height - 5, f"{one.bytes:.3g}", "middle", 11)
     drawing.line(150, base - 100, 150 + 42 * len(moments), base - 100, "#888888", "4 3")
     drawing.text(144, base - 96, "16", "end", 11)
     drawing.text(144, base - 30, "bytes a rank holds", "end", 11)
     drawing.text(144, base - 16, "for each parameter", "end", 11)
-    drawing.text(150, base + 18, "moments of one step, from left to right; without activations", size=11)
+    words = "moments of one step, from left to right; without activations and the vector that is sent"
+    drawing.text(150, base + 18, words, size=11)
 
 def moments_panel() -> ipywidgets.VBox:
     "A panel: stage of ZeRO and moment of a step -> what two ranks hold."
-    controls = dict(stage=choose("sharding", SHARDING, 3), moment=slider("moment of the step", range(13), 6))
+    controls = dict(stage=choose("sharding", SHARDING, 3), moment=slider("moment of the step", range(13), 8))
     def update(stage: int, moment: int) -> tuple[Said, Svg]:
         now = walk(stage)[moment]
         return Said(f"{now.bytes:.3g} bytes for each parameter", now.words), draw_moment(stage, moment)
@@ -153,61 +154,6 @@ def plot_curves(
     for ax in grid[-1]: ax.set_xlabel("% of the step's operations")
     for ax in grid[:, 0]: ax.set_ylabel("MiB on one rank")
     return grid[0, 0]
-
-# %% ../../nbs/views/12_sharding.ipynb #vw12010
-@dataclass(frozen=True)
-class StageTimes:
-    "Seconds in some stages: measured and predicted."
-    title:str
-    measured:Mapping[int, StepTimes|float]   # stage -> where the seconds of its steps went, or one number
-    predicted:Mapping[int, float]            # stage -> seconds
-    unit:tuple[str, float]=("ms", 1e3)       # of the axis, and so many in a second
-
-_STEP_PARTS = {"computing": COLORS["forward"], "sending": COLORS["copy"], "waiting": COLORS["wait"]}
-
-def plot_stage_times(
-    cases:Sequence[StageTimes],
-    y:str="a training step",   # what takes the time
-) -> Axes:                     # of the first
-    "Predictions hollow; measurements solid, in their parts, with a line over the middle half of the steps."
-    fig, row = figure(max(4.1 * len(cases), 5.6), 3.2, 1, len(cases), squeeze=False)
-    for ax, case in zip(row[0], cases):
-        name, scale = case.unit
-        for at, (stage, found) in enumerate(case.measured.items()):
-            ax.bar(at - 0.2, scale * case.predicted[stage], 0.36, fill=False, edgecolor="#444444", linewidth=1.3)
-            top = scale * max(_draw_measured(ax, at + 0.2, found, scale), case.predicted[stage])
-            error = case.predicted[stage] / _typical_seconds(found) - 1
-            ax.text(at - 0.2, scale * case.predicted[stage], f"{error:+.0%}", ha="center", va="bottom", fontsize=8)
-            ax.set_ylim(0, max(ax.get_ylim()[1], 1.12 * top))
-        ax.set_xticks(range(len(case.measured)), [f"stage {stage}" for stage in case.measured])
-        label(ax, "", f"{name}, {y}", case.title)
-    parts = any(isinstance(found, StepTimes) for case in cases for found in case.measured.values())
-    _name_colors(fig, {"hollow: predicted": "#444444"} | (_STEP_PARTS if parts else {"measured": COLORS["forward"]}))
-    return row[0][0]
-
-def _typical_seconds(found: StepTimes | float) -> float:
-    return sum(found.typical().values()) if isinstance(found, StepTimes) else found
-
-def _draw_measured(ax: Axes, at: float, found: StepTimes | float, scale: float) -> float:
-    "The bar of one stage; seconds at its top."
-    if not isinstance(found, StepTimes):
-        ax.bar(at, scale * found, 0.36, color=COLORS["forward"])
-        return found
-    base, typical = 0.0, found.typical()
-    for name, color in _STEP_PARTS.items():
-        ax.bar(at, scale * typical[name], 0.36, bottom=scale * base, color=color)
-        base += typical[name]
-    low, high = (percentile(found.totals, percent) for percent in (25, 75))
-    ax.plot([at] * 2, [scale * low, scale * high], "k-", linewidth=1.2)
-    return max(base, high)
-
-def _name_colors(fig: Any, words: Mapping[str, str]) -> None:
-    "Words in their colours, in a line above the axes."
-    fig.get_layout_engine().set(rect=(0, 0, 1, 0.92))
-    at = 0.06
-    for text, color in words.items():
-        fig.text(at, 0.94, text, color=color, fontsize=9)
-        at += (0.085 * len(text) + 0.25) / fig.get_figwidth()
 
 # %% ../../nbs/views/12_sharding.ipynb #vw12013
 def draw_prefetch(

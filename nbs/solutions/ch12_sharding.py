@@ -16,7 +16,7 @@ def gather_and_free(store, h, gradient_of):
     return inputs[-1]
 
 
-def clip_shares(gradients, limit, group):
+def clip_shards(gradients, limit, group):
     squares = sum(gradient.square().sum() for gradient in gradients)
     length = group.all_reduce(squares).sqrt()
     if length > limit:

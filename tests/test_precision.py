@@ -296,6 +296,14 @@ def test_what_autocast_does_is_found_by_running():
     ]
 
 
+def test_what_autocast_does_on_cuda_is_found_without_a_gpu():
+    cpu = casting.autocast_table("cpu", torch.bfloat16)
+    assert cpu.equals(casting.autocast_table("cpu", torch.bfloat16, pretend=True))
+    rule = casting.autocast_table("cuda", torch.bfloat16, pretend=True).rule
+    assert rule["softmax"] == rule["layer_norm"] == rule["exp"] == rule["sum"] == "fp32" and rule["matmul"] == "short"
+    assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32, "no autocast is left on"
+
+
 def test_a_master_copy_moves_where_the_short_weight_cannot():
     model = nn.Linear(3, 2).bfloat16()
     model.weight.data.fill_(1.0)
@@ -620,3 +628,4 @@ class TestGpu:
     def test_autocast_makes_more_in_fp32_than_on_a_cpu(self):
         rule = casting.autocast_table("cuda", torch.float16).rule
         assert rule["softmax"] == rule["exp"] == rule["sum"] == "fp32" and rule["matmul"] == "short"
+        assert rule.equals(casting.autocast_table("cuda", torch.float16, pretend=True).rule)

@@ -3,12 +3,14 @@
 # %% ../../nbs/engine/09_casting.ipynb #e6ce1438
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -33,14 +35,29 @@ def _results(x: torch.Tensor) -> dict[str, torch.Tensor]:
             "softmax": F.softmax(x, 1), "log_softmax": F.log_softmax(x, 1), "exp": torch.exp(x), "sum": torch.sum(x),
             "prod": torch.prod(x), "mse_loss": F.mse_loss(x, x), "cross_entropy": F.cross_entropy(x, classes)}
 
+@contextmanager
+def _pretended(kind: str, dtype: torch.dtype) -> Iterator[None]:
+    "Autocast on fake tensors: `torch.autocast` refuses a device that is not here."
+    before = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+    torch.set_autocast_enabled(kind, True)
+    torch.set_autocast_dtype(kind, dtype)
+    try:
+        with FakeTensorMode(): yield
+    finally:
+        torch.set_autocast_enabled(kind, before[0])
+        torch.set_autocast_dtype(kind, before[1])
+
 def autocast_table(
     device:str|torch.device|None=None,     # None: a GPU where there is one
     dtype:torch.dtype=torch.bfloat16,      # the short format
+    pretend:bool=False,                    # ask with fake tensors: the device need not be here
 ) -> pd.DataFrame:                         # index operation; from_fp32, from_short, rule
     "The dtype of each operation's result under autocast, for an input in fp32 and in `dtype`: found by running it."
     import pandas as pd
-    x = torch.ones(4, 4, device=pick_device(device))
-    with torch.autocast(x.device.type, dtype): long, short = _results(x), _results(x.to(dtype))
+    device = torch.device(device or "cpu") if pretend else pick_device(device)
+    with _pretended(device.type, dtype) if pretend else torch.autocast(device.type, dtype):
+        x = torch.ones(4, 4, device=device)
+        long, short = _results(x), _results(x.to(dtype))
     rows = [(name, long[name].dtype, short[name].dtype) for name in long]
     table = pd.DataFrame(rows, columns=["operation", "from_fp32", "from_short"]).set_index("operation")
     rule = pd.Series("as it comes", table.index)

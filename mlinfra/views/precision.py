@@ -214,7 +214,7 @@ def _draw_shares(drawing: Svg, counts: Exponents, power: int, format: Format, fo
         if not _REACH[0] <= e <= _REACH[1]: continue
         lost = "is lost: it becomes 0" if e < least else "overflows" if e > most else "is kept"
         color = COLORS["read"] if e > most else COLORS["wait"] if e < least else COLORS["forward"]
-        tall = height * math.sqrt(share / highest)
+        tall = max(height * math.sqrt(share / highest), 2)  # one gradient in a million can be seen, too
         drawing.box(_at(e) + 1, foot - tall, _at(e + 1) - _at(e) - 2, tall, color,
                     hover=f"2^{e} to 2^{e + 1}: {share:.1%} of the gradients; in {format.name} this {lost}")
     drawing.line(110, foot, 690, foot)
@@ -255,16 +255,17 @@ def describe_scale(
     power:int,       # they are multiplied by 2 to this
     format:Format,   # in which they are stored
 ) -> Said:
-    "What becomes 0 and what overflows, of all gradients or in the layer that loses most."
+    "What becomes 0 and what overflows, of all gradients or in the row that loses most."
     layers, scale = _by_layer(exponents), 2.0**power
     lost = {name: counts.underflow(format, scale) for name, counts in layers.items()}
-    over = max(counts.overflow(format, scale) for counts in layers.values())
-    worst = max(lost, key=lost.get)
+    over = {name: counts.overflow(format, scale) for name, counts in layers.items()}
+    worst, most = max(lost, key=lost.get), max(over, key=over.get)
     if len(layers) == 1:
         return Said(f"{lost[worst]:.2%} of the gradients become 0 in {format.name}",
-                    f"Times 2^{power}, {over:.2%} of them overflow.")
-    return Said(f"{worst} loses most: {lost[worst]:.2%} of its gradients become 0 in {format.name}",
-                f"Times 2^{power}, at most {over:.2%} of a layer overflow.")
+                    f"Times 2^{power}, {over[most]:.2%} of them overflow.")
+    overflows = f"some overflow ({most}); one is enough to spoil the update" if over[most] else "none overflows"
+    return Said(f"Worst row: {worst}, {lost[worst]:.2%} become 0 in {format.name}",
+                f"Times 2^{power}, {overflows}.")
 
 
 # %% ../../nbs/views/09_precision.ipynb #v0900005

@@ -5,12 +5,14 @@ __all__ = []
 
 # %% ../nbs/15_planner.ipynb #55961976
 from .engine.clusters import Cluster, cluster
+from .engine.published_sweeps import PublishedSweep, SweptRun
 from .engine.sweep_comparison import (
     calibrate_cluster, compare_published, compare_sweeps, predict_run, rank_correlation)
 from .engine.pricing import PricedConfig, infeasible_reason, order_by_time, parallel_configs, price
 from .engine.recommendation import JOBS, Recommendation, recommend
 from .engine.specs import ModelSpec, ParallelConfig, TransformerSpec
 
-__all__ = ["Cluster", "JOBS", "ModelSpec", "ParallelConfig", "PricedConfig", "Recommendation", "TransformerSpec",
-           "calibrate_cluster", "cluster", "compare_published", "compare_sweeps", "infeasible_reason", "order_by_time",
-           "parallel_configs", "predict_run", "price", "rank_correlation", "recommend"]  # so that one import is enough
+__all__ = ["Cluster", "JOBS", "ModelSpec", "ParallelConfig", "PricedConfig", "PublishedSweep", "Recommendation",
+           "SweptRun", "TransformerSpec", "calibrate_cluster", "cluster", "compare_published", "compare_sweeps",
+           "infeasible_reason", "order_by_time", "parallel_configs", "predict_run", "price", "rank_correlation",
+           "recommend"]  # so that one import is enough

@@ -17,6 +17,7 @@ from .engine.collectives import Group
 from .engine.parallel_plans import (COLUMN, ENTER, INNER_COLUMN, NORM, ROW, SHARED, SLICE, ParallelStyle,
                                            check_heads, cuts_tokens)
 from .engine.ranks import rank_and_world_size
+from .engine.tensor_checks import gradient_difference
 from .engine.tensor_edges import Edge
 from .engine.transformer import Attention, Transformer
 
@@ -295,6 +296,4 @@ def try_mesh() -> float:
     forward_backward(model, words[first:first + 2], right[first:first + 2])
     F.cross_entropy(whole(words).flatten(0, 1), right.flatten()).backward()
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)  # gathered only to compare
-    pairs = [(part.grad.full_tensor(), p.grad) for part, p in zip(model.parameters(), whole.parameters())]
-    worst, largest = max((a - b).abs().max() for a, b in pairs), max(b.abs().max() for _, b in pairs)
-    return (worst / largest).item()
+    return gradient_difference(model, whole)

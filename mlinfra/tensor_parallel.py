@@ -3,6 +3,8 @@
 # %% ../nbs/14_tensor_parallel.ipynb #c59ab112
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,8 +17,9 @@ from .engine.collectives import Group
 from .engine.parallel_plans import (COLUMN, ENTER, INNER_COLUMN, NORM, ROW, SHARED, SLICE, ParallelStyle,
                                            check_heads, cuts_tokens)
 from .engine.ranks import rank_and_world_size
+from .engine.tensor_checks import gradient_difference
 from .engine.tensor_edges import Edge
-from .engine.transformer import Attention
+from .engine.transformer import Attention, Transformer
 
 # %% auto #0
 __all__ = ['ColumnLinear', 'RowLinear', 'parallelize_layers', 'ColumnConv', 'RowConv', 'SequenceRowLinear',
@@ -250,3 +253,47 @@ def train_with_dropout(inside: Sequence[int], outside: Sequence[int]) -> tuple[f
         loss.backward()
         sgd.step()
     return loss.item(), network[3].bias.detach(), within.kept
+
+# %% ../nbs/14_tensor_parallel.ipynb #907817ed
+def divide_over_mesh(model: nn.Module, mesh: Any) -> nn.Module:
+    "Layers are cut along `tensor`, with the tokens outside of them; weights are sharded along `data`."
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel,
+                                                   SequenceParallel, parallelize_module)
+    same, cut = Replicate(), Shard(1)  # dimension 1: the tokens
+    plan = {"norm1": SequenceParallel(), "norm2": SequenceParallel(),
+            "attention": PrepareModuleInput(input_layouts=(cut,), desired_input_layouts=(same,)),  # gathers the tokens
+            "attention.query": ColwiseParallel(), "attention.key": ColwiseParallel(),
+            "attention.value": ColwiseParallel(), "attention.out": RowwiseParallel(output_layouts=cut),
+            "mlp.0": ColwiseParallel(input_layouts=cut), "mlp.2": RowwiseParallel(output_layouts=cut)}
+    ends = {"words": RowwiseParallel(input_layouts=same, output_layouts=cut),  # the embedding: tokens are cut here
+            "norm": SequenceParallel(),
+            "scores": ColwiseParallel(input_layouts=cut, use_local_output=False)}  # cut by words, and left so
+    for block in model.blocks: parallelize_module(block, mesh["tensor"], plan)
+    parallelize_module(model, mesh["tensor"], ends)
+    for block in model.blocks: fully_shard(block, mesh=mesh["data"])  # each block is gathered when it is needed
+    return fully_shard(model, mesh=mesh["data"])                      # and what is left: the two ends
+
+def forward_backward(model: nn.Module, words: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    "The loss, of scores that are not gathered."
+    from torch.distributed.tensor.parallel import loss_parallel
+    with loss_parallel():
+        loss = F.cross_entropy(model(words).flatten(0, 1), right.flatten())
+        loss.backward()  # inside, too
+    return loss
+
+# %% ../nbs/14_tensor_parallel.ipynb #b41d07ce
+def try_mesh() -> float:
+    "On each rank, in a mesh of two rows: how far a gradient is from one process, relative to the largest."
+    from torch.distributed.device_mesh import init_device_mesh
+    torch.manual_seed(0)
+    model, (words, right) = Transformer(32, 16, 4, 2).double(), torch.randint(32, (2, 4, 8))
+    whole, rows = copy.deepcopy(model), (2, rank_and_world_size()[1] // 2)
+    mesh = init_device_mesh("cpu", rows, mesh_dim_names=("data", "tensor"))
+    divide_over_mesh(model, mesh)
+    first = 2 * mesh["data"].get_local_rank()  # two samples of four
+    forward_backward(model, words[first:first + 2], right[first:first + 2])
+    F.cross_entropy(whole(words).flatten(0, 1), right.flatten()).backward()
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)  # gathered only to compare
+    return gradient_difference(model, whole)

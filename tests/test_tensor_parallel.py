@@ -41,7 +41,7 @@ from mlinfra.engine.tensor_costs import (
 )
 from mlinfra.engine.tensor_timing import CONTEXT, BlockSeconds, block_seconds
 from mlinfra.engine.tensor_training import TensorTrial, run_tensor_trial
-from mlinfra.engine.transformer import Attention, Block, RowReader, Stack, Transformer
+from mlinfra.engine.transformer import Attention, Block, RowReader, Stack
 from mlinfra.views import tensor_parallel as view
 
 # float64: sums of at most 12,800 products in 2 steps there and back, 10^5 roundings of 1e-16, at worst 1e-11; they
@@ -127,27 +127,11 @@ def lesson_cell(start):
     return next(text for text in ("".join(cell["source"]) for cell in cells) if text.startswith(start))
 
 
-def torch_plans():
-    "The plans for `parallelize_module` as they stand in the lesson."
+def torch_plan():
+    "The plan for `parallelize_module` as it stands in the lesson."
     names = {}
     exec(lesson_cell("from torch.distributed.tensor import"), names)
-    exec(lesson_cell("cut = Shard(1)").rpartition("\n")[0], names)  # without its last line, the table
-    return names
-
-
-def language_model_of_the_lesson():
-    "The worst differences of outputs and gradients of a language model that is divided as the lesson says."
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import parallelize_module
-    plans, mesh = torch_plans(), init_device_mesh("cpu", (rank_and_world_size()[1],))
-    torch.manual_seed(0)
-    whole, words = Transformer(40, 16, 4, 2).double(), torch.randint(40, (3, 8))
-    split = copy.deepcopy(whole)
-    for block in split.blocks: parallelize_module(block, mesh, plans["with_tokens_cut"])
-    parallelize_module(split, mesh, plans["ends"])
-    outputs = [model(words) for model in (whole, split)]
-    for scores in outputs: nn.functional.cross_entropy(scores.flatten(0, 1), words.flatten()).backward()
-    return (outputs[0] - outputs[1]).abs().max().item(), gradient_difference(split, whole)
+    return names["torch_plan"]
 
 
 def group(world_size):
@@ -160,7 +144,7 @@ def group(world_size):
         ("collectives", 0): (collectives, 0),
         ("collectives", 1): (collectives, 1),
         ("forgotten",): (forgotten_sum,),
-        ("language model",): (language_model_of_the_lesson,),
+        ("mesh",): (tp.try_mesh,),
         ("seconds",): (block_seconds, OURS, (64, 128), 64, 2, 1),
     }
     found = run_ranks(in_turn, world_size, list(calls.values()), share_cores=True, timeout_seconds=200)
@@ -254,16 +238,13 @@ def test_a_forgotten_sum_would_be_seen(ranks):
         assert right < ROUNDING and wrong > 1e-3
 
 
-def test_the_plans_at_work_equal_one_process(ranks):
-    for rank in ranks: assert max(ranks[rank]["language model",]) < ROUNDING, rank
+def test_a_model_on_the_mesh_of_the_lesson_equals_one_process(ranks):
+    for rank in ranks: assert ranks[rank]["mesh",] < ROUNDING, rank
 
 
-def test_the_plans_at_work_are_those_that_the_lesson_ran():
+def test_the_plan_of_the_lesson_is_the_one_that_ran():
     def settings(plan): return {name: (type(style), vars(style)) for name, style in plan.items()}
-    plans, stack = torch_plans(), settings(dtensor_styles(block_plan(Stack(16, 4), sequence=True)))
-    ran = {name.removeprefix("block0."): style for name, style in stack.items() if name not in ("start", "end")}
-    assert settings(plans["with_tokens_cut"]) == ran
-    assert settings(plans["torch_plan"]) == settings(dtensor_styles(block_plan(Block(16, 4))))
+    assert settings(torch_plan()) == settings(dtensor_styles(block_plan(Block(16, 4))))
 
 
 def test_collectives_are_right_and_counted(ranks):

@@ -157,18 +157,18 @@ def pretrained_panel(
 
 # %% ../../nbs/views/24_pretrained.ipynb #v2400011
 def plot_own_numbers(
-    table:pd.DataFrame,   # columns way, learns, accuracy, low, high (0 to 1)
+    table:pd.DataFrame,   # columns method, learns, accuracy, low, high (0 to 1)
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "How accurate each way is, over how many numbers learn in it."
+    "How accurate each method is, over how many weights it trains."
     ax = axes(ax, 7.5, 3.2)
     rows = table.sort_values("learns")
     values = 100 * rows[["accuracy", "low", "high"]]
     spread = [values.accuracy - values.low, values.high - values.accuracy]
     ax.errorbar(rows.learns, values.accuracy, spread, fmt="o", color=COLORS["forward"], capsize=3)
-    for (_, row), share in zip(rows.iterrows(), values.accuracy):
-        ax.annotate(row.way, (row.learns, share), (7, -11), textcoords="offset points", fontsize=8)
-    ax.set(xscale="log", xlim=(0.7 * rows.learns.min(), 6 * rows.learns.max()))
+    for (_, row), bottom in zip(rows.iterrows(), values.low):
+        ax.annotate(row.method, (row.learns, bottom), (0, -12), textcoords="offset points", fontsize=8, ha="center")
+    ax.set(xscale="log", xlim=(0.4 * rows.learns.min(), 3 * rows.learns.max()), ymargin=0.12)
     return label(ax, "trained weights", "accuracy (%)")
 
 # %% ../../nbs/views/24_pretrained.ipynb #v22f66f88
@@ -181,16 +181,17 @@ def draw_lora(
     unit = 240 / max(outputs, inputs)
     width, height, thin = unit * inputs, unit * outputs, max(unit * rank, 2)
     change = rank * (outputs + inputs)
-    drawing = Svg(700, height + 80, f"{outputs * inputs:,} frozen weights and {change:,} that learn")
+    drawing = Svg(760, height + 80, f"{outputs * inputs:,} frozen weights and {change:,} that learn")
     drawing.box(20, 40, width, height, "#cccccc").text(20 + width / 2, 40 + height / 2, "W, frozen", "middle")
     drawing.text(20 + width / 2, 30, f"{outputs} x {inputs} = {outputs * inputs:,}", "middle")
-    x = 60 + width
-    drawing.text(40 + width, 44 + height / 2, "+", "middle", 20)
+    drawing.text(90 + width, 44 + height / 2, "alpha / rank  x", "middle")
+    x = 145 + width
+    drawing.text(32 + width, 44 + height / 2, "+", "middle", 20)
     drawing.box(x, 40, thin, height, COLORS["wait"]).text(x + thin + 6, 44 + height / 2, f"B: {outputs} x {rank}")
-    x += 120
+    x += 110
     drawing.text(x - 12, 44 + height / 2, "x", "middle", 20)
     drawing.box(x, 40 + height / 2, width, thin, COLORS["forward"])
     drawing.text(x + width / 2, 58 + height / 2 + thin, f"A: {rank} x {inputs}", "middle")
     learn = f"{outputs * rank:,} + {rank * inputs:,} = {change:,} that learn, {change / (outputs * inputs):.1%}"
-    drawing.text((60 + width + x + width) / 2, 30, learn, "middle")
+    drawing.text((145 + width + x + width) / 2, 30, learn, "middle")
     return drawing

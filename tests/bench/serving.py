@@ -1,5 +1,8 @@
-"""A model behind HTTP: what the server answers beside the same model in a loop, and latencies at 70% of its load."""
+"""A model behind HTTP: what the server answers beside the same model in a loop, and latencies at 70% of its load. The
+server has a worker with one thread for each core; the loop has PyTorch's threads."""
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from stages import FULL
@@ -18,14 +21,22 @@ def models() -> dict[str, Callable]:
 # model -> images in a request, requests on their way, seconds of each measurement
 REQUESTS = {"GluonCNN": ((64, 4, 1.0), (1, 128, 1.5)), "ResNet-18, small stem": ((64, 4, 3.0), (1, 128, 3.0))}
 
+SATURATIONS = 5       # measurements of what the server answers at most; their median is what the loads are planned by
+
 REQUESTS_AT_REST = {"GluonCNN": 150, "ResNet-18, small stem": 50}  # of each size; ten times as many under load
+
+
+def server_of(model: Any) -> AbstractContextManager:
+    "The server that is measured."
+    from mlinfra.engine.http_server import serve
+    from mlinfra.engine.machine import usable_cores
+    return serve(model, max_batch=64, queue_limit=512, workers=usable_cores(), threads=1)
 
 
 def serving(rounds: int, iterations: int) -> dict[str, Any]:
     """Model and images in a request -> images a second in a loop of 64 and from the server, in turn, and their ratio:
     medians over the rounds."""
     import torch
-    from mlinfra.engine.http_server import serve
     from mlinfra.inference import Predictor
     torch.manual_seed(0)
     table, share = {}, 1.0 if iterations == FULL else 0.1
@@ -33,7 +44,7 @@ def serving(rounds: int, iterations: int) -> dict[str, Any]:
         model = make()
         in_process = Predictor(model)
         for batch, lanes, seconds in REQUESTS[name]:
-            with serve(model, max_batch=64, queue_limit=512) as server:
+            with server_of(model) as server:
                 work = server.url, in_process, batch, lanes, share * seconds
                 one_round(*work)  # warm-up: connections are opened, code runs for the first time
                 found = [one_round(*work) for _ in range(2 * rounds + 1)]
@@ -71,25 +82,33 @@ def latencies(rounds: int, iterations: int) -> dict[str, Any]:
     """Model and load -> latencies of requests of one image that come at random, predicted before and measured: medians
     over the rounds, with the lowest and the highest p95. Each load is offered once before that, as a warm-up."""
     import torch
-    from mlinfra.engine.http_server import serve
     torch.manual_seed(0)
     table, seconds = {}, 5.0 if iterations == FULL else 0.5
     for name, make in models().items():
-        with serve(make(), max_batch=64, queue_limit=512) as server:
-            for load in LOADS: one_load(server, name, load, seconds, 0)
+        with server_of(make()) as server:
+            most = at_most(server, name)
+            for load in LOADS: one_load(server, name, most, load, seconds, 0)
             rows = {load: [] for load in LOADS}
             for seed in range(1, rounds + 1):
-                for load in LOADS: rows[load].append(one_load(server, name, load, seconds, seed))
+                for load in LOADS: rows[load].append(one_load(server, name, most, load, seconds, seed))
         for load, found in rows.items(): table[f"{name}, load {load:g}"] = summary_of(found)
         print(f"  {name}: a warm-up and {rounds} rounds of two loads", flush=True)
     return table
 
 
-def one_load(server: Any, name: str, load: float, seconds: float, seed: int) -> dict[str, float]:
+def at_most(server: Any, name: str) -> float:
+    """Images a second in requests of one image that never cease: the median of several measurements, since a short one
+    can be off by a factor of two on a machine that others use."""
+    from mlinfra.engine.load import saturation
+    from mlinfra.engine.measure import median
+    return median(saturation(server.url, 1, 128, 20 * REQUESTS_AT_REST[name]) for _ in range(SATURATIONS))
+
+
+def one_load(server: Any, name: str, most: float, load: float, seconds: float, seed: int) -> dict[str, float]:
     "What the server takes, what follows for this load, what happens, and what the server takes afterwards."
     from mlinfra.engine.load import measure_service, offer_load, predict_latency, saturation
-    service = measure_service(server.url, requests=REQUESTS_AT_REST[name])
-    rate = load * service.images_per_s
+    service = replace(measure_service(server.url, requests=REQUESTS_AT_REST[name]), images_per_s=most)
+    rate = load * most
     outlook = predict_latency(service, rate, server.policy, seconds, seed=seed)
     result = offer_load(server.url, rate, seconds, seed=seed)
     return latency_row(service, outlook, result, saturation(server.url, 1, 128, 10 * REQUESTS_AT_REST[name]))

@@ -15,6 +15,7 @@ from mlinfra.engine.clusters import CALL_SECONDS, TENSOR_SHARE, USABLE_SHARE, cl
 from mlinfra.engine.pricing import MARGIN
 from mlinfra.engine.published_runs import published_runs
 from mlinfra.engine.published_sweeps import published_sweeps
+from mlinfra.engine.recommendation import is_listed
 from mlinfra.engine.specs import CHECKPOINTING, ParallelConfig, TransformerSpec
 from mlinfra.engine.widgets import bytes_text
 from mlinfra.engine.timeline import OperationKind

@@ -160,7 +160,8 @@ class Recommendation:
         "What to try: the three fastest shapes that fit, and before them one a little above the limit if it is faster."
         if self.best is None: return ()
         by_shape: dict[tuple[int, ...], PricedConfig] = {}
-        for one in sorted((one for one in self.tried if one.fits and is_listed(one.config)), key=lambda one: one.seconds):
+        listed = (one for one in self.tried if one.fits and is_listed(one.config))
+        for one in sorted(listed, key=lambda one: one.seconds):
             by_shape.setdefault((one.config.data, one.config.tensor, one.config.pipeline), one)
         near = _near(self.best, self.tried)
         return (*((near,) if near else ()), *list(by_shape.values())[:3])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['NEAR_SHARE', 'JOBS', 'Recommendation', 'recommend']
+__all__ = ['NEAR_SHARE', 'JOBS', 'is_listed', 'Recommendation', 'recommend']
 
 # %% ../../nbs/engine/15_recommendation.ipynb #defd5883
 _CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
@@ -140,6 +140,12 @@ def _nothing_fits(tried: Sequence[PricedConfig]) -> str:
 # %% ../../nbs/engine/15_recommendation.ipynb #fd6f823f
 _SIZES = ["data", "tensor", "pipeline", "sharding_stage", "micro_batch", "checkpointing", "chunks"]
 
+def is_listed(
+    config:ParallelConfig,
+) -> bool:                  # False: the clock underestimates what its larger micro-batch costs
+    "Whether to propose it: a pipeline with at most two tensor ranks takes micro-batch 1, a rule from published pairs."
+    return config.pipeline == 1 or config.tensor > 2 or config.micro_batch == 1
+
 @dataclass(frozen=True)
 class Recommendation:
     "Which configuration to take, why, and what else there is."
@@ -154,7 +160,8 @@ class Recommendation:
         "What to try: the three fastest shapes that fit, and before them one a little above the limit if it is faster."
         if self.best is None: return ()
         by_shape: dict[tuple[int, ...], PricedConfig] = {}
-        for one in sorted((one for one in self.tried if one.fits), key=lambda one: one.seconds):
+        listed = (one for one in self.tried if one.fits and is_listed(one.config))
+        for one in sorted(listed, key=lambda one: one.seconds):
             by_shape.setdefault((one.config.data, one.config.tensor, one.config.pipeline), one)
         near = _near(self.best, self.tried)
         return (*((near,) if near else ()), *list(by_shape.values())[:3])
@@ -193,7 +200,7 @@ def recommend(
 ) -> Recommendation:
     "The configuration to take on this cluster, by prediction."
     tried = _priced(job, cluster)
-    best, *others = order_by_time(tried) or [None]
+    best, *others = order_by_time(one for one in tried if is_listed(one.config)) or [None]
     return Recommendation(job, cluster, best, tuple(others), tried)
 
 # %% ../../nbs/engine/15_recommendation.ipynb #84c0fce3

@@ -176,6 +176,7 @@ class ParallelConfig:
         sizes = {"data": self.data, "tensor": self.tensor, "pipeline": self.pipeline}
         said = [" x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "one device"]
         if self.sharding_stage: said.append(f"ZeRO {self.sharding_stage}")
+        if self.sequence_parallel: said.append("sequence parallel")
         if self.checkpointing != "none": said.append(f"{self.checkpointing} checkpointing")
         if self.chunks > 1: said.append(f"{self.chunks} chunks a stage")
         return ", ".join([*said, f"micro-batch {self.micro_batch}"])

@@ -87,7 +87,9 @@ def sweep_shortlist(
     "The first three shapes that fit; before them a run up to `NEAR_SHARE` of the memory, if it comes first."
     import pandas as pd
     memory_bytes = positive_float("memory_bytes", memory_bytes)
-    ordered = table.sort_values([*order, "micro_batch"])
+    least = table.groupby(["checkpointing", *_SHAPE]).micro_batch.transform("min")
+    listed = (table.pipeline == 1) | (table.tensor > 2) | (table.micro_batch == least)  # as in `is_listed`
+    ordered = table[listed].sort_values([*order, "micro_batch"])
     three = ordered[ordered.fits].drop_duplicates(_SHAPE).head(3)
     near = ordered[ordered.fits | (ordered.predicted_bytes <= NEAR_SHARE * memory_bytes)].head(1)
     return pd.concat([near[~near.fits], three])

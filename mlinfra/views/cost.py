@@ -141,7 +141,7 @@ def plot_pareto(
     ax.set(xlim=(min(days) / 1.6, max(days) * 1.6), ylim=(min(dollars) / 1.4, max(dollars) * 1.4))
     _name_offers(ax, quotes)
     _round_ticks(ax.xaxis, (1, 3))
-    _round_ticks(ax.yaxis, (1, 2, 3, 5))
+    _round_ticks(ax.yaxis, (1, 1.5, 2, 2.5, 3, 4, 5, 7))
     singly = "" if all(one.offer.between for one in quotes) else "; squares: rented singly"
     return label(ax, "days", "dollars", "at each point its number of devices; filled: nothing beats it" + singly)
 
@@ -149,13 +149,11 @@ def _days_and_dollars(one: Quote) -> tuple[float, float]:
     return one.price.seconds.value / 86_400, one.price.dollars.value
 
 def _name_offers(ax: Axes, quotes: Sequence[Quote]) -> None:
-    "At each point its number of devices; the name of each offer below its slowest, or where it is the fastest of all."
-    fastest = min(quotes, key=_days_and_dollars, default=None)
+    "At each point its number of devices, and below the slowest the name of the offer."
     for offer in {one.offer.name: one.offer for one in quotes}.values():
         own, color = [one for one in quotes if one.offer == offer], color_of(offer.device)
         network = f"{offer.gbit_per_s:,g} Gbit/s" if offer.between else "singly"
-        place, side = (min, "left") if fastest in own else (max, "right")
-        ax.annotate(f"{offer.name} ({network})", place(map(_days_and_dollars, own)), (0, -14), ha=side,
+        ax.annotate(f"{offer.name} ({network})", max(map(_days_and_dollars, own)), (0, -16), ha="right",
                     textcoords="offset points", fontsize=8, color=color)
         for one in own:
             ax.annotate(f"{one.devices}", _days_and_dollars(one), (0, 6), ha="center", textcoords="offset points",

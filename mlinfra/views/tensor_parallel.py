@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['WAYS', 'SIZES', 'HERE', 'THREAD_HERE', 'LINK_HERE', 'describe_split', 'draw_split', 'split_panel', 'plot_efficiency',
-           'plot_shares', 'describe_cost', 'draw_cost', 'MeasuredBlock', 'measure_block', 'tensor_panel']
+           'describe_cost', 'draw_cost', 'MeasuredBlock', 'measure_block', 'tensor_panel']
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #tpv00002
 WAYS = ("rows (the all-reduce at the end)", "columns too (a gather after each)")  # to cut the second matrix
@@ -152,32 +152,6 @@ def plot_efficiency(
     ax.set_xscale("log", base=2)
     ax.set(ylim=(0, 102), xticks=widths, xticklabels=[f"{w:,}" if w < 1024 else f"{w // 1024}K" for w in widths])
     return label(ax, "width", "efficiency (%)")
-
-# %% ../../nbs/views/14_tensor_parallel.ipynb #tpv00007
-def plot_shares(
-    measured:Mapping[int, Sequence[float]],  # ranks -> arithmetic of each and second, over that of one alone
-    predicted:Mapping[int, float],           # the same by a model
-    ax:Axes|None=None,                       # where to draw
-    title:str="",
-) -> Axes:
-    "What each rank does of what one does alone: measured with its spread, solid; predicted, hollow, with the error."
-    ax, places = axes(ax, height=3.2), {n: place for place, n in enumerate(measured)}
-    for n, shares in measured.items():
-        x, low, real, high = places[n], *(100 * s for s in (min(shares), median(shares), max(shares)))
-        ax.errorbar([x], [real], [[real - low], [high - real]], fmt="o", color=COLORS["update"], capsize=4)
-        ax.annotate(f"{real:.0f}%", (x, real), (-12, 7), textcoords="offset points", ha="right", va="center",
-                    fontsize=8)
-        if n not in predicted: continue
-        guess = 100 * predicted[n]
-        ax.plot([x + 0.08], [guess], "o", ms=10, mfc="none", color=COLORS["forward"])
-        words = f"{guess:.0f}%, off by {round(guess) - round(real):+d}"
-        ax.annotate(words, (x + 0.08, guess), (10, 0), va="center", textcoords="offset points", fontsize=8,
-                    color=COLORS["forward"])
-    ax.axhline(100, color="#999999", lw=0.8, ls="--")
-    ax.set(xticks=list(places.values()), xticklabels=[count_text(n, "rank") for n in places], ylim=(0, 130),
-           xlim=(-0.6, len(places) + 0.1))
-    words = "solid: measured; hollow: predicted"
-    return label(ax, "", "efficiency (%)", f"{title} ({words})" if title else words)
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #80c666db
 SIZES = (1, 2, 4, 8, 16, 32)  # of groups

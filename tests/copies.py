@@ -10,6 +10,7 @@ import torch
 
 from mlinfra.engine.rendezvous import run_together
 
+torch.ones(1, requires_grad=True).sum().backward()  # before torch.export or a fake tensor: see mlinfra.engine.fakes
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from .fakes import fake_mode
 from .machine import pick_device
 
 # %% auto #0
@@ -42,7 +42,7 @@ def _pretended(kind: str, dtype: torch.dtype) -> Iterator[None]:
     torch.set_autocast_enabled(kind, True)
     torch.set_autocast_dtype(kind, dtype)
     try:
-        with FakeTensorMode(): yield
+        with fake_mode(): yield
     finally:
         torch.set_autocast_enabled(kind, before[0])
         torch.set_autocast_dtype(kind, before[1])

@@ -154,11 +154,11 @@ def hollow_copy(
     batch_size:int,    # of the copy
 ) -> tuple[Any, nn.Module, Any]:
     "A FakeTensorMode, and in it a copy of the model and a batch that have no memory."
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from mlinfra.engine.fakes import fake_mode
     if any(isinstance(part, nn.RNNBase) for part in model.modules()):
         raise ValueError("recurrent layers keep what their library's kernel decides: "
                          "only `measure` can tell their memory")
-    mode, device = FakeTensorMode(allow_non_fake_inputs=True), place(model)
+    mode, device = fake_mode(allow_non_fake_inputs=True), place(model)
     with mode:
         hollow = {id(t): _hollow(t, device) for t in (*model.parameters(), *model.buffers())}
         batch = resized(sample, batch_size, device, hollow=True)

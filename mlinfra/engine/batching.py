@@ -106,7 +106,7 @@ class Batcher:
                                 f"{self.policy.queue_size:,}", self._seconds_to_clear())
             self.waiting.append(ticket)
             self.images += len(images)
-            self.changed.notify()
+            if len(self.waiting) == 1 or self.images >= self.policy.max_batch_size: self.changed.notify()
         return ticket
 
     def withdraw(
@@ -162,6 +162,7 @@ class Batcher:
                 batch.append(self.waiting.popleft())
                 room -= len(batch[-1].images)
             self.images -= self.policy.max_batch_size - room
+            if self.waiting: self.changed.notify()  # another worker looks after what is left
         return batch, idle
 
     def _work(self, job: Job) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import copy
+import gc
 import importlib.util
 import logging
 import math
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 # %% auto #0
-__all__ = ['ServerStats', 'metrics_text', 'ServerRules', 'Seldom', 'Server', 'bound_socket', 'serve']
+__all__ = ['ServerStats', 'metrics_text', 'ServerRules', 'LeftAlone', 'Seldom', 'Server', 'bound_socket', 'serve']
 
 # %% ../../nbs/engine/22_http_server.ipynb #e220f995a
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds
@@ -269,6 +270,27 @@ class _App:
         return ServerStats(dict(self.meter.requests), counts.images, counts.batches, counts.busy_seconds,
                            self.batcher.images)
 
+# %% ../../nbs/engine/22_http_server.ipynb #e22gc0002
+class LeftAlone:
+    "While somebody is in it, the garbage collector passes over the objects that were there when they came."
+    def __init__(self): self.inside, self.ours, self.lock = 0, False, threading.Lock()
+
+    def enter(self) -> None:
+        "What lives now is passed over."
+        with self.lock:
+            if not self.inside: self.ours = not gc.get_freeze_count()  # else somebody else has done so, and undoes it
+            self.inside += 1
+            gc.collect()
+            gc.freeze()
+
+    def leave(self) -> None:
+        "Who leaves last brings it back."
+        with self.lock:
+            self.inside -= 1
+            if not self.inside and self.ours: gc.unfreeze()
+
+_LEFT_ALONE = LeftAlone()
+
 # %% ../../nbs/engine/22_http_server.ipynb #e22982852
 _LOGGERS = ("mlinfra.server", "uvicorn.error")
 
@@ -328,7 +350,7 @@ class Server:
         self.policy, self.timeout_seconds = app.rules.policy, app.rules.timeout_seconds
         host, port = listening.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        self._app, self._listening, self._error = app, listening, None
+        self._app, self._listening, self._error, self._inside = app, listening, None, False
         quiet = dict(log_config=None, log_level="warning", access_log=False, server_header=False)
         config = uvicorn.Config(app.routes(), **quiet, lifespan="off", ws="none", loop="asyncio",
                                 http=_protocol(), proxy_headers=False, timeout_keep_alive=30,
@@ -364,6 +386,8 @@ class Server:
             while self._thread.is_alive() and not self._uvicorn.started: self._thread.join(0.005)
             if self._error is not None: raise self._error
             self._warm_up()
+            self._inside = True
+            _LEFT_ALONE.enter()
         except BaseException:
             self.stop()
             raise
@@ -377,6 +401,8 @@ class Server:
             if self._thread.is_alive(): self._thread.join(self.timeout_seconds + 5)
             ended = self._app.batcher.close(1.0) and not self._thread.is_alive()
             self._listening.close()
+            if self._inside: _LEFT_ALONE.leave()
+            self._inside = False
         if not ended: raise TimeoutError(f"the model still works, {duration_text(self.timeout_seconds + 6)} after stop")
 
     def run(self) -> int:

@@ -1,7 +1,9 @@
-"""A model behind HTTP: what the server answers beside the same model in a loop, and latencies at 70% of its load. The
-server has a worker with one thread for each core; the loop has PyTorch's threads."""
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+"""A model behind HTTP: what the server answers beside the same model in a loop, and latencies at 70% of its load. Server
+and loop have all cores but one, which is the client's: else the client's work would count as the server's, and for a
+small model it is as much. The server has a worker with one thread for each of its cores."""
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +28,30 @@ SATURATIONS = 5       # measurements of what the server answers at most; their m
 REQUESTS_AT_REST = {"GluonCNN": 150, "ResNet-18, small stem": 50}  # of each size; ten times as many under load
 
 
-def server_of(model: Any) -> AbstractContextManager:
-    "The server that is measured."
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []   # none: not Linux, all share
+SERVERS, CLIENTS = (CORES[1:], CORES[:1]) if len(CORES) > 1 else (CORES, CORES)
+
+
+@contextmanager
+def on(cores: list[int]) -> Iterator[None]:
+    "This thread runs on these cores, and so does what it starts."
+    before = os.sched_getaffinity(0) if cores else ()
+    if cores: os.sched_setaffinity(0, cores)
+    try: yield
+    finally:
+        if cores: os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def server_of(model: Any) -> Iterator[Any]:
+    "The server that is measured, on its cores; whoever asks it is on the client's."
+    import torch
     from mlinfra.engine.http_server import serve
     from mlinfra.engine.machine import usable_cores
-    return serve(model, max_batch=64, queue_limit=512, workers=usable_cores(), threads=1)
+    with on(SERVERS):
+        torch.set_num_threads(usable_cores())   # of the loop
+        server = serve(model, max_batch=64, queue_limit=512, workers=usable_cores(), threads=1)
+    with server, on(CLIENTS): yield server
 
 
 def serving(rounds: int, iterations: int) -> dict[str, Any]:
@@ -61,7 +82,8 @@ def one_round(url: str, in_process: Callable, batch: int, lanes: int, seconds: f
     from mlinfra.engine.measure import rounds, timed
     images = torch.rand(64, 1, 28, 28)
 
-    def loop() -> list[float]: return rounds(lambda: timed(lambda: in_process(images), 1, 0)[0], seconds / 2)
+    def loop() -> list[float]:
+        with on(SERVERS): return rounds(lambda: timed(lambda: in_process(images), 1, 0)[0], seconds / 2)
 
     before = loop()
     requests = max(2 * lanes, int(seconds * 64 / min(before) / batch))
@@ -89,10 +111,10 @@ def latencies(rounds: int, iterations: int) -> dict[str, Any]:
             most = at_most(server, name)
             for load in LOADS: one_load(server, name, most, load, seconds, 0)
             rows = {load: [] for load in LOADS}
-            for seed in range(1, rounds + 1):
+            for seed in range(1, 2 * rounds):
                 for load in LOADS: rows[load].append(one_load(server, name, most, load, seconds, seed))
         for load, found in rows.items(): table[f"{name}, load {load:g}"] = summary_of(found)
-        print(f"  {name}: a warm-up and {rounds} rounds of two loads", flush=True)
+        print(f"  {name}: a warm-up and {2 * rounds - 1} rounds of two loads", flush=True)
     return table
 
 

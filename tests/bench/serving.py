@@ -1,6 +1,7 @@
-"""A model behind HTTP: what the server answers beside the same model in a loop, and latencies at 70% of its load. Server
-and loop have all cores but one, which is the client's: else the client's work would count as the server's, and for a
-small model it is as much. The server has a worker with one thread for each of its cores."""
+"""A model behind HTTP: what the server answers beside the same model in a loop, and latencies at 70% of its load.
+
+Server and loop have all cores but one, which is the client's: else the client's work would count as the server's, and
+for a small model it is as much. The server has a worker with one thread for each of its cores."""
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

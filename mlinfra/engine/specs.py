@@ -28,7 +28,8 @@ class StateBytes:
         "All three."
         return self.weight + self.grad + self.optimizer
 
-STATE_BYTES = {"fp32": StateBytes(4, 4, 8), "bf16": StateBytes(2, 2, 12), "fp16": StateBytes(2, 2, 12)}
+STATE_BYTES = {"fp32": StateBytes(4, 4, 8), "bf16": StateBytes(2, 2, 12), "fp16": StateBytes(2, 2, 12),
+               "bf16, fp32 gradients": StateBytes(2, 4, 12)}
 
 # %% ../../nbs/engine/15_specs.ipynb #f65ed95d
 @dataclass(frozen=True, kw_only=True)

@@ -1,3 +1,6 @@
+from mlinfra.planner import TransformerSpec, cluster, recommend
+
+
 def bubble_share(stages, micro_batches, chunks):
     lost = (stages - 1) / chunks
     return lost / (micro_batches + lost)
@@ -18,8 +21,11 @@ def message_ratio(hidden, tensor, flops_per_s, bytes_per_s):
     return messages / products
 
 
-def shortlist(plans, room, edge):
-    ordered = sorted((seconds, shape, size) for shape, seconds, size in plans if size <= edge)
-    fitting = list(dict.fromkeys(shape for seconds, shape, size in ordered if size <= room))[:3]
-    near = [shape for seconds, shape, size in ordered[:1] if size > room]
-    return near + fitting
+def plan_34b(seconds):
+    job = TransformerSpec(name="34B", layers=60, hidden=7168, heads=56, kv_heads=8, feed_forward=20_480, gated=True,
+                          tied=False, dropout=False, fused_attention=True, vocabulary=64_000, sequence_length=4096,
+                          global_batch=1024)
+    for nodes in (1, 2, 4, 8, 16, 32):
+        best = recommend(job, cluster("H100 80 GB", num_nodes=nodes)).best
+        if best and best.seconds <= seconds: return best
+    return None

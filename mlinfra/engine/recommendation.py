@@ -3,7 +3,7 @@
 # %% ../../nbs/engine/15_recommendation.ipynb #15g00003
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['NEAR_SHARE', 'JOBS', 'is_listed', 'Recommendation', 'recommend']
+__all__ = ['NEAR_SHARE', 'Offered', 'JOBS', 'is_listed', 'Recommendation', 'recommend']
 
 # %% ../../nbs/engine/15_recommendation.ipynb #defd5883
 _CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
@@ -85,8 +85,11 @@ def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]
         yield _compared(best, [one for one in tried if one.config.pipeline == 1], "Without a pipeline it")
 
 # %% ../../nbs/engine/15_recommendation.ipynb #f2b4d20d
-def _priced(job: TransformerSpec | ModelSpec, cluster: Cluster) -> tuple[PricedConfig, ...]:
-    return tuple(PricedConfig(job, cluster, config) for config in parallel_configs(job, cluster))
+Offered = Callable[[ParallelConfig], bool]   # whether a program has this form
+
+def _priced(job: TransformerSpec | ModelSpec, cluster: Cluster, offered: Offered | None) -> tuple[PricedConfig, ...]:
+    return tuple(PricedConfig(job, cluster, config) for config in parallel_configs(job, cluster)
+                 if offered is None or offered(config))
 
 def _other_clusters(cluster: Cluster) -> Iterable[tuple[str, Cluster]]:
     "(in words, the cluster) for each change that is tried."
@@ -101,11 +104,11 @@ def _is_alike(one: ParallelConfig, other: ParallelConfig) -> bool:
     "Whether they divide the model in the same way."
     return all(getattr(one, size) == getattr(other, size) for size in ("tensor", "pipeline", "sharding_stage"))
 
-def _changes(best: PricedConfig) -> str:
+def _changes(best: PricedConfig, offered: Offered | None) -> str:
     "What would change the answer."
     found, same = [], []
     for words, other in _other_clusters(best.cluster):
-        priced = _priced(best.job, other)
+        priced = _priced(best.job, other, offered)
         ordered = order_by_time(priced)
         if not priced: found.append(f"with {words} no sizes divide the batch, the heads and the layers")
         elif not ordered: found.append(f"with {words} nothing fits")
@@ -114,15 +117,15 @@ def _changes(best: PricedConfig) -> str:
     said = f"What would change it: {'; '.join(found) or 'none of what was tried'}."
     return f"{said} The kind stays with {', '.join(same)}." if same else said
 
-def _more_nodes(job: TransformerSpec | ModelSpec, cluster: Cluster) -> str:
+def _more_nodes(job: TransformerSpec | ModelSpec, cluster: Cluster, offered: Offered | None) -> str:
     "How many nodes of this kind it would take."
     for doublings in range(1, 9):
         larger = replace(cluster, num_nodes=cluster.num_nodes * 2**doublings)
-        if any(one.fits for one in _priced(job, larger)):
+        if any(one.fits for one in _priced(job, larger, offered)):
             return f"It would fit on {count_text(larger.num_nodes, 'node')} like these."
     return "More nodes of this kind do not help."
 
-def _nothing_fits(tried: Sequence[PricedConfig]) -> str:
+def _nothing_fits(tried: Sequence[PricedConfig], offered: Offered | None) -> str:
     "By how much nothing fits, and what would help."
     if not tried: return ("Nothing divides: no sizes of data, tensor and pipeline fit the batch, the heads, the layers "
                           "and the devices.")
@@ -134,7 +137,7 @@ def _nothing_fits(tried: Sequence[PricedConfig]) -> str:
     return " ".join([
         f"Nothing fits. The least is {least}.",
         f"It would fit on {large[0]}." if large else "No device known here has so much memory.",
-        _more_nodes(small.job, cluster),
+        _more_nodes(small.job, cluster, offered),
         f"With the optimizer's state in the host's memory (offloading) it {would} fit."])
 
 # %% ../../nbs/engine/15_recommendation.ipynb #fd6f823f
@@ -154,6 +157,7 @@ class Recommendation:
     best:PricedConfig|None                   # None where nothing fits
     alternatives:tuple[PricedConfig, ...]    # that fit, by time
     tried:tuple[PricedConfig, ...]           # all, fitting or not
+    offered:Offered|None=None                # which forms the program has; None: all of them
 
     @cached_property
     def shortlist(self) -> tuple[PricedConfig, ...]:
@@ -169,12 +173,13 @@ class Recommendation:
     @cached_property
     def summary(self) -> str:
         "The answer and its reasons."
-        return _nothing_fits(self.tried) if self.best is None else " ".join(_reasons(self.best, self.tried))
+        if self.best is None: return _nothing_fits(self.tried, self.offered)
+        return " ".join(_reasons(self.best, self.tried))
 
     @cached_property
     def reason(self) -> str:
         "The answer, its reasons, and what would change it."
-        return self.summary if self.best is None else f"{self.summary} {_changes(self.best)}"
+        return self.summary if self.best is None else f"{self.summary} {_changes(self.best, self.offered)}"
 
     def place(
         self,
@@ -197,11 +202,14 @@ class Recommendation:
 def recommend(
     job:TransformerSpec|ModelSpec,
     cluster:Cluster,
+    offered:Offered|None=None,  # which forms your program has, such as lambda c: c.sharding_stage < 2; None: all
 ) -> Recommendation:
-    "The configuration to take on this cluster, by prediction."
-    tried = _priced(job, cluster)
+    "The configuration to take on this cluster, by prediction; ValueError where the program has none that divides."
+    tried = _priced(job, cluster, offered)
+    if not tried and (known := len(parallel_configs(job, cluster))):
+        raise ValueError(f"offered must accept a plan, and refuses all {known:,} that divide")
     best, *others = order_by_time(one for one in tried if is_listed(one.config)) or [None]
-    return Recommendation(job, cluster, best, tuple(others), tried)
+    return Recommendation(job, cluster, best, tuple(others), tried, offered)
 
 # %% ../../nbs/engine/15_recommendation.ipynb #84c0fce3
 _LLAMA = dict(sequence_length=4096, vocabulary=32_000, gated=True, tied=False, dropout=False, fused_attention=True)

@@ -267,7 +267,7 @@ def _rent_text(plan: CostPlan) -> str:
     if plan.bought: return ""
     if whole := plan.machines * offer.devices - plan.devices:
         paid = plan.devices + whole
-        return f"It is rented in machines of {offer.devices}: {paid} devices are paid, {plan.devices} work."
+        return f"It is rented in machines of {offer.devices}: you pay for {paid} devices and use {plan.devices}."
     if not offer.between and plan.devices > 1:
         if isinstance(_work(plan.work), KnownRun):
             return f"These devices are rented singly; that {plan.devices} are free in one machine is assumed."
@@ -372,7 +372,7 @@ def draw_cost(
     x = Axis("time of the training run", low, high, log=True, ticks=tuple(t for t in _TIMES if low <= t <= high),
              readout=lambda seconds: _TIMES.get(seconds) or duration_text(seconds))
     ends = _ends(y for _, y in shown)
-    y = Axis(f"price on {plan.devices:,} device{'s' * (plan.devices > 1)}; whole machines are paid", *ends, log=True,
+    y = Axis(f"price on {plan.devices:,} device{'s' * (plan.devices > 1)}; you pay for whole machines", *ends, log=True,
              ticks=_money_ticks(*ends), readout=dollars_text)
     chart = _Prices(x, y, 700, 420, f"{plan.work}: price over time on the machines of the table")
     chosen_offer = None if plan.bought or not chosen.price else plan.offer

@@ -272,21 +272,28 @@ class _App:
 
 # %% ../../nbs/engine/22_http_server.ipynb #e22gc0002
 class LeftAlone:
-    "While somebody is in it, the garbage collector passes over the objects that were there when they came."
-    def __init__(self): self.inside, self.ours, self.lock = 0, False, threading.Lock()
+    "While somebody is inside, the garbage collector passes over the objects that were there when they came."
+    def __init__(self): self.inside, self.ours, self.lock = set(), False, threading.Lock()
 
-    def enter(self) -> None:
+    def enter(
+        self,
+        who:object,  # any object; it leaves under the same name
+    ) -> None:
         "What lives now is passed over."
         with self.lock:
             if not self.inside: self.ours = not gc.get_freeze_count()  # else somebody else has done so, and undoes it
-            self.inside += 1
+            self.inside.add(who)
             gc.collect()
             gc.freeze()
 
-    def leave(self) -> None:
+    def leave(
+        self,
+        who:object,  # who is not inside leaves without effect
+    ) -> None:
         "Who leaves last brings it back."
         with self.lock:
-            self.inside -= 1
+            if who not in self.inside: return
+            self.inside.remove(who)
             if not self.inside and self.ours: gc.unfreeze()
 
 _LEFT_ALONE = LeftAlone()
@@ -350,7 +357,7 @@ class Server:
         self.policy, self.timeout_seconds = app.rules.policy, app.rules.timeout_seconds
         host, port = listening.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        self._app, self._listening, self._error, self._inside = app, listening, None, False
+        self._app, self._listening, self._error = app, listening, None
         quiet = dict(log_config=None, log_level="warning", access_log=False, server_header=False)
         config = uvicorn.Config(app.routes(), **quiet, lifespan="off", ws="none", loop="asyncio",
                                 http=_protocol(), proxy_headers=False, timeout_keep_alive=30,
@@ -386,8 +393,7 @@ class Server:
             while self._thread.is_alive() and not self._uvicorn.started: self._thread.join(0.005)
             if self._error is not None: raise self._error
             self._warm_up()
-            self._inside = True
-            _LEFT_ALONE.enter()
+            _LEFT_ALONE.enter(self)
         except BaseException:
             self.stop()
             raise
@@ -401,8 +407,7 @@ class Server:
             if self._thread.is_alive(): self._thread.join(self.timeout_seconds + 5)
             ended = self._app.batcher.close(1.0) and not self._thread.is_alive()
             self._listening.close()
-            if self._inside: _LEFT_ALONE.leave()
-            self._inside = False
+            _LEFT_ALONE.leave(self)
         if not ended: raise TimeoutError(f"the model still works, {duration_text(self.timeout_seconds + 6)} after stop")
 
     def run(self) -> int:

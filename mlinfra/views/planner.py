@@ -19,8 +19,8 @@ from ..engine.specs import ParallelConfig
 from ..engine.widgets import COLORS, Said, Svg, axes, bytes_text, duration_text, label
 
 # %% auto #0
-__all__ = ['plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'draw_devices', 'live_devices', 'devices_panel',
-           'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
+__all__ = ['plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices',
+           'devices_panel', 'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
 
 # %% ../../nbs/views/15_planner.ipynb #15e00004
 if TYPE_CHECKING:
@@ -123,6 +123,37 @@ def plot_candidates(
     ax.legend(fontsize=7, frameon=False, loc="upper center", ncols=len(_CANDIDATE_PARTS), bbox_to_anchor=(0.5, 1.16))
     return label(ax, "seconds of a step", "")
 
+# %% ../../nbs/views/15_planner.ipynb #15v0000e
+def plot_regrets(
+    lost:dict[str, pd.DataFrame],   # group of sweeps -> percent lost, a row for each sweep, a column for each way to choose
+    ax:Axes|None=None,              # where to draw
+) -> Axes:
+    "A lane for each group and way to choose, a dot for each sweep; nan, where nothing on the list ran, is a cross."
+    ways = list(next(iter(lost.values())))
+    ax, y, ticks = axes(ax, 7, 0.24 * len(lost) * (len(ways) + 1.3)), 0.0, {}
+    palette = [COLORS[name] for name in ("wait", "forward", "update", "other")]
+    for group, table in lost.items():
+        ax.annotate(group, (0, y), xytext=(0, -3), textcoords="offset points", fontsize=8, weight="bold")
+        for way, color in zip(ways, palette):
+            y += 1
+            ran = table[way].dropna()
+            ax.plot(ran, [y] * len(ran), "o", ms=6, mfc="none", color=color)
+            if len(ran) < len(table):
+                ax.plot(1500, y, "x", ms=6, color=color)
+                ax.annotate(f"{len(table) - len(ran)} did not run", (1500, y), xytext=(7, -3),
+                            textcoords="offset points", fontsize=7)
+            zero = (ran < 0.5).sum()
+            ax.annotate(f"{zero} of {len(table)}", (0, y), xytext=(-8, -3), textcoords="offset points", fontsize=7,
+                        ha="right")
+            ticks[y] = way
+        y += 1.3
+    ax.set_xscale("symlog", linthresh=1, linscale=0.5)
+    marks = [0, 1, 3, 10, 30, 100, 300, 1000]
+    ax.set(xlim=(-0.9, 9000), xticks=marks, yticks=list(ticks), ylim=(y - 0.3, -0.7))
+    ax.set_xticklabels([str(mark) for mark in marks])
+    ax.set_yticklabels(ticks.values(), fontsize=8)
+    return label(ax, "slower than the best run of the sweep (%)", "", "at 0: so many sweeps lose nothing")
+
 # %% ../../nbs/views/15_planner.ipynb #15v00005
 _STAGES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 
@@ -189,8 +220,8 @@ _BYTES = (_Part("params", "weights", "update"), _Part("grads", "gradients", "bac
           _Part("optimizer", "optimizer", "read"), _Part("activations", "activations", "forward"),
           _Part("gathered", "gathered", "other"))
 _SECONDS = (_Part("compute", "matrix products", "compute"), _Part("traffic", "memory traffic", "read"),
-            _Part("tensor", "tensor messages", "copy"), _Part("bubble", "bubble", "other"),
-            _Part("data", "gradients", "wait"), _Part("update", "update", "update"))
+            _Part("tensor", "tensor messages", "copy"), _Part("bubble", "pipeline", "other"),
+            _Part("data", "copies", "wait"), _Part("update", "update", "update"))
 
 def _parts(values: object, fields: Sequence[_Part]) -> list[Part]:
     "What a bar is made of."
@@ -253,7 +284,8 @@ def live_planner() -> LivePanel:
         num_nodes=Slider("nodes", [2**i for i in range(12)], 8),
         global_batch=Slider("batch (samples)", [2**i for i in range(3, 14)], 512),
         devices_per_node=Slider("devices in a node", (1, 2, 4, 8, 16), 8),
-        inter_node=Choice("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"))
+        inter_node=Choice("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
+        links_per_node=Slider("cables of a node", (1, 2, 4, 8), 8))
     return LivePanel("planner", "How should a run be divided among GPUs?", controls, _show_plan,
                      ("devices_per_node", "inter_node"), _planner_code)
 
@@ -262,7 +294,7 @@ def planner_panel() -> ipywidgets.VBox:
     return live_planner().widget()
 
 def _show_plan(job: str, global_batch: int, **machines: object) -> tuple[Said, Svg]:
-    found = recommend(replace(JOBS[job], global_batch=global_batch), cluster(**machines))
+    found = recommend(replace(JOBS[job], global_batch=global_batch), cluster(**machines, rails=True))
     return describe_recommendation(found), draw_recommendation(found)
 
 def _planner_code(job: str, global_batch: int, device: str, **machines: object) -> str:
@@ -270,5 +302,5 @@ def _planner_code(job: str, global_batch: int, device: str, **machines: object) 
     return "\n".join([
         "from dataclasses import replace", "from mlinfra.planner import JOBS, cluster, recommend", "",
         f"job = replace(JOBS[{job!r}], global_batch={global_batch})",
-        f"found = recommend(job, cluster({device!r}, {said}))",
+        f"found = recommend(job, cluster({device!r}, {said}, rails=True))",
         "found.best.seconds if found.best else found.summary"])

@@ -15,7 +15,7 @@ def test_planner_panel_recommends(open_cells):
     notebook = open_cells("from mlinfra.views.planner import planner_panel\nplanner_panel()")
     panel, picture = Panel(notebook, "planner"), ""
     now = dict(job="LLaMA-like, 7B", device="A100 80 GB", global_batch=512, num_nodes=8, devices_per_node=8,
-               inter_node="InfiniBand HDR, 200 Gbit/s")
+               inter_node="InfiniBand HDR, 200 Gbit/s", links_per_node=8)
 
     def select(text, value): panel.control(text).locator("select").select_option(value)
 
@@ -25,7 +25,7 @@ def test_planner_panel_recommends(open_cells):
         now.update(changes)
         machines = {name: value for name, value in now.items() if name not in ("job", "global_batch")}
         job = replace(JOBS[now["job"]], global_batch=now["global_batch"])
-        panel.tells(describe_recommendation(recommend(job, cluster(**machines))), 30)
+        panel.tells(describe_recommendation(recommend(job, cluster(**machines, rails=True))), 30)
         picture = panel.changed_from(picture)
 
     says()
@@ -35,6 +35,8 @@ def test_planner_panel_recommends(open_cells):
     says(inter_node="Ethernet, 1 Gbit/s")
     panel.press("batch", "ArrowRight")
     says(global_batch=1024)
+    panel.press("cables of a node", "ArrowLeft")
+    says(links_per_node=4)
     panel.press("devices in a node", "ArrowLeft")
     says(devices_per_node=4)
     select("device", "V100 32 GB")

@@ -125,7 +125,7 @@ def plot_candidates(
 
 # %% ../../nbs/views/15_planner.ipynb #15v0000e
 def plot_regrets(
-    lost:dict[str, pd.DataFrame],   # group of sweeps -> percent lost, a row for each sweep, a column for each way to choose
+    lost:dict[str, pd.DataFrame],   # group of sweeps -> percent lost: a row for each sweep, a column for each way
     ax:Axes|None=None,              # where to draw
 ) -> Axes:
     "A lane for each group and way to choose, a dot for each sweep; nan, where nothing on the list ran, is a cross."
@@ -152,7 +152,7 @@ def plot_regrets(
     ax.set(xlim=(-0.9, 9000), xticks=marks, yticks=list(ticks), ylim=(y - 0.3, -0.7))
     ax.set_xticklabels([str(mark) for mark in marks])
     ax.set_yticklabels(ticks.values(), fontsize=8)
-    return label(ax, "slower than the best run of the sweep (%)", "", "at 0: so many sweeps lose nothing")
+    return label(ax, "slower than the best run of the sweep (%)", "", "the best run on each list, against the best of its sweep; left: how many lose nothing")
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005
 _STAGES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -287,7 +287,7 @@ def live_planner() -> LivePanel:
         inter_node=Choice("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
         links_per_node=Slider("cables of a node", (1, 2, 4, 8), 8))
     return LivePanel("planner", "How should a run be divided among GPUs?", controls, _show_plan,
-                     ("devices_per_node", "inter_node"), _planner_code)
+                     ("devices_per_node", "inter_node", "links_per_node"), _planner_code)
 
 def planner_panel() -> ipywidgets.VBox:
     "A panel: `live_planner`."

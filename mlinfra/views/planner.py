@@ -153,7 +153,7 @@ def plot_regrets(
     ax.set_xticklabels([str(mark) for mark in marks])
     ax.set_yticklabels(ticks.values(), fontsize=8)
     return label(ax, "slower than the best run of the sweep (%)", "",
-                 "the best run on each list, against the best of its sweep; left: how many lose less than 0.5%")
+                 "what the best run on each list loses; left: how many lose less than 0.5%")
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005
 _STAGES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")

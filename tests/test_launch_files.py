@@ -423,10 +423,10 @@ SAVES = """
 import os, signal, sys, time
 open(os.environ["STANDINS"] + "/pid", "w").write(str(os.getpid()))
 def stop(*_):
-    print("saved", flush=True)
+    os.write(1, b"saved\\n")  # the notice may come while a print is on its way, and print may not enter itself
     sys.exit(75)
 signal.signal(signal.SIGTERM, stop)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 while True: time.sleep(0.05)
 """
 

@@ -220,10 +220,13 @@ def _written(job: JobFields, make: Make, read: Read) -> str:
 
 def _back(text: str, make: Make, read: Read) -> JobFields:
     documents = from_yaml(text)
-    rest = (documents[-1].get("metadata") or {}).get("annotations", {}).get(ANNOTATION, "{}")
+    rest = _readable(_annotated, documents)
     return job_in(_readable(read, documents), read_rest(rest), lambda job: read(make(job)))
 
-def _readable(read: Callable[[Any], dict[str, Any]], documents: Any) -> dict[str, Any]:
+def _annotated(documents: Any) -> str:
+    return (documents[-1].get("metadata") or {}).get("annotations", {}).get(ANNOTATION, "{}")
+
+def _readable(read: Callable[[Any], Any], documents: Any) -> Any:
     try: return read(documents)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"the manifest is none that mlinfra wrote: {type(error).__name__} {error}") from None

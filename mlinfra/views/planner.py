@@ -134,8 +134,8 @@ def plot_regrets(
     palette = [COLORS[name] for name in ("wait", "forward", "update", "other")]
     for group, table in lost.items():
         ax.annotate(group, (0, y), xytext=(0, -3), textcoords="offset points", fontsize=8, weight="bold")
-        for way, color in zip(ways, palette):
-            y += 1
+        for number, way in enumerate(ways):
+            y, color = y + 1, palette[number % len(palette)]
             ran = table[way].dropna()
             ax.plot(ran, [y] * len(ran), "o", ms=6, mfc="none", color=color)
             if len(ran) < len(table):

@@ -19,6 +19,7 @@ __all__ = ['parser', 'main']
 # %% ../nbs/98_cli.ipynb #1352db7b
 if TYPE_CHECKING:
     from mlinfra.data import Images
+    from mlinfra.planner import ModelSpec, TransformerSpec
     from torch import nn
 
 # %% ../nbs/98_cli.ipynb #6bfdafbc
@@ -343,6 +344,45 @@ def _model(name: str) -> tuple[Any, Any, Any]:
     loads = hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list))
     return model, next(iter(sample)) if loads else sample, (options or {}).get("step")
 
+# %% ../nbs/98_cli.ipynb #15c00002
+def _plan(args: argparse.Namespace) -> int:
+    "How to divide a model among many devices: the first run, why, and the plans to time; nothing is trained."
+    from mlinfra.engine.widgets import duration_text, gb_text
+    from mlinfra.planner import cluster, recommend
+    job = _job(args.job)
+    if args.batch_size: job = replace(job, global_batch=args.batch_size)
+    found = recommend(job, cluster(args.device, args.nodes, args.devices_per_node, args.link,
+                                   links_per_node=args.cables, rails=True))
+    print(found.reason)
+    for one in sorted(found.shortlist, key=lambda one: one is not found.first_run):
+        words = "first run" if one is found.first_run else "then time"
+        print(f"{words}: {one.config}: {duration_text(one.seconds)}, {gb_text(one.memory.total)}")
+    return 0
+
+def _job(name: str) -> TransformerSpec | ModelSpec:
+    "One of the planner's jobs, named by a part of its name, or what the user's factory makes."
+    from mlinfra.planner import JOBS, ModelSpec, TransformerSpec
+    if ":" not in name:
+        named = [job for known, job in JOBS.items() if name.lower() in known.lower()]
+        if len(named) == 1: return named[0]
+        raise ValueError(f"name a job as package.module:function or by a part of one of {'; '.join(JOBS)} that no "
+                         f"other has, got {name!r}")
+    from mlinfra.engine.factories import load_factory
+    made = load_factory(name)()
+    if isinstance(made, (TransformerSpec, ModelSpec)): return made
+    raise ValueError(f"the factory must return a TransformerSpec or a ModelSpec, got {type(made).__name__}")
+
+def _plan_options(plan: argparse.ArgumentParser) -> None:
+    add = plan.add_argument
+    add("job", metavar="JOB", help="a part of a known job's name, such as 13B, or PACKAGE.MODULE:FUNCTION, a function "
+        "of yours that returns a TransformerSpec")
+    add("--device", default="A100 80 GB", metavar="NAME", help="one of the planner's table")
+    add("--nodes", type=_count, default=1, metavar="N", help="of the cluster")
+    add("--devices-per-node", type=_count, default=8, metavar="N", help="in each")
+    add("--link", default="InfiniBand HDR, 200 Gbit/s", metavar="NAME", help="between nodes")
+    add("--cables", type=_count, default=1, metavar="N", help="of a node, which all rings share")
+    add("--batch-size", type=_count, default=None, metavar="N", help="samples in a step; by default the job's")
+
 # %% ../nbs/98_cli.ipynb #c20d0a02
 def _tune(args: argparse.Namespace) -> int:
     "Search for the settings of your own training within a budget; a study that is there already goes on."
@@ -634,6 +674,7 @@ def parser() -> argparse.ArgumentParser:
     _sweep_options(command("sweep", _sweep, "sweep DataLoader workers", common))
     _doctor_options(command("doctor", _doctor, "find what holds your own training back"))
     _memory_options(command("memory", _memory, "say what a training step takes before it runs"))
+    _plan_options(command("plan", _plan, "say how to divide a model among many devices"))
     _tune_options(command("tune", _tune, "search for the settings of your own training"))
     _export_options(command("export", _export, "write a model as ONNX, a torch.export program or weights"))
     _watch_options(command("watch", _watch, "watch a run from a terminal"))

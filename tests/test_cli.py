@@ -41,7 +41,7 @@ def here(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in (
-    "train", "sweep", "doctor", "memory", "watch", "report", "cost", "compare", "runs", "export", "serve"))])
+    "train", "sweep", "doctor", "memory", "plan", "watch", "report", "cost", "compare", "runs", "export", "serve"))])
 def test_help(command):
     done = run(*command, "--help")
     assert done.returncode == 0 and "usage: mlinfra" in done.stdout
@@ -111,6 +111,26 @@ def test_memory_of_token_ids_a_batch_and_a_device_of_the_table(here, tmp_path):
     assert unknown.returncode == 2 and "--on must be one of" in unknown.err and "T4 16 GB" in unknown.err
 
 
+JOB = """
+from mlinfra.planner import TransformerSpec
+
+def job(): return TransformerSpec(name="mine", layers=24, hidden=2048, heads=16, global_batch=256)
+def layers(): return 24
+"""
+
+
+def test_plan_of_a_job_of_ones_own(here, tmp_path):
+    (tmp_path / "of_a_job.py").write_text(JOB)
+    planned = here("plan", "of_a_job:job", "--nodes", "2", "--device", "H100 80 GB")
+    assert planned.returncode == 0 and planned.out.startswith("data 16"), planned.err
+    assert planned.out.count("\nfirst run: ") == 1 and planned.out.count("\nthen time: ") == 2
+    larger = here("plan", "of_a_job:job", "--nodes", "2", "--device", "H100 80 GB", "--batch-size", "512")
+    assert larger.out != planned.out
+    assert "Nothing fits" in here("plan", "530B", "--device", "V100 32 GB").out
+    wrong = here("plan", "of_a_job:layers")
+    assert wrong.returncode == 2 and "must return a TransformerSpec or a ModelSpec, got int" in wrong.err
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -129,6 +149,9 @@ def test_memory_of_token_ids_a_batch_and_a_device_of_the_table(here, tmp_path):
         ["memory", "gluon", "--input-shape", "1,28"],
         ["memory", "nowhere:model"],
         ["memory", "gluon", "--sharding-stage", "4"],
+        ["plan", "llama"],
+        ["plan", "13B", "--nodes", "0"],
+        ["plan", "13B", "--link", "string"],
     ],
 )
 def test_nonsense_is_one_clear_line_and_status_2(args, here):

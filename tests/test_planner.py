@@ -17,7 +17,7 @@ from mlinfra.engine.published_runs import published_runs
 from mlinfra.engine.published_sweeps import published_sweeps
 from mlinfra.engine.recommendation import is_listed
 from mlinfra.engine.specs import CHECKPOINTING, ParallelConfig, TransformerSpec
-from mlinfra.engine.widgets import bytes_text
+from mlinfra.engine.widgets import gb_text
 from mlinfra.engine.timeline import OperationKind
 from mlinfra.pipeline import schedule
 from mlinfra.planner import JOBS, PricedConfig, infeasible_reason, order_by_time, parallel_configs, price, recommend
@@ -245,7 +245,7 @@ def test_one_device_checkpoints_and_then_gives_up():
     least = min(one.memory.total for one in none.tried)
     assert none.best is None and none.alternatives == () and none.table().empty
     for words in (
-        bytes_text(least - none.cluster.usable_bytes),
+        gb_text(least - none.cluster.usable_bytes),
         "It would fit on A100 80 GB",
         "nodes like these",
         "offloading",

@@ -13,7 +13,7 @@ from .clusters import ACCELERATORS, USABLE_SHARE, Cluster
 from .hardware import DEVICES
 from .pricing import MARGIN, PricedConfig, order_by_time, parallel_configs
 from .specs import ModelSpec, ParallelConfig, TransformerSpec
-from .widgets import bytes_text, count_text, duration_text
+from .widgets import count_text, duration_text, gb_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,13 +32,13 @@ def _compared(best: PricedConfig, family: Sequence[PricedConfig], name: str) -> 
     fastest = min((one for one in family if one.fits), key=lambda one: one.seconds, default=None)
     if fastest is None:
         least = min(one.memory.total for one in family)
-        return f"{name} takes at least {bytes_text(least)} on each device: {_excess(least, best.cluster)} too much."
+        return f"{name} takes at least {gb_text(least)} on each device: {_excess(least, best.cluster)} too much."
     said = f"{name} fits, and a step takes {fastest.seconds / best.seconds:.2f} times as long"
     seconds, cause = max((getattr(fastest.step, part), words) for part, words in _CAUSES.items())
     share = seconds / fastest.seconds
     return f"{said}, {share:.0%} of it {cause}." if share > 0.01 else f"{said}."
 
-def _excess(size: float, cluster: Cluster) -> str: return bytes_text(size - cluster.usable_bytes)
+def _excess(size: float, cluster: Cluster) -> str: return gb_text(size - cluster.usable_bytes)
 
 def _is_unsplit(config: ParallelConfig) -> bool: return config.tensor == config.pipeline == 1
 
@@ -61,7 +61,7 @@ def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]
     plain = [one for one in tried if _is_unsplit(one.config) and not one.config.sharding_stage]
     sharded = [one for one in tried if _is_unsplit(one.config) and one.config.sharding_stage]
     yield (f"{config}: a step takes {duration_text(best.seconds)}, MFU {best.mfu:.0%}, "
-           f"{bytes_text(best.memory.total)} of {bytes_text(cluster.usable_bytes)} on each device.")
+           f"{gb_text(best.memory.total)} of {gb_text(cluster.usable_bytes)} on each device.")
     fastest = min((one for one in tried if one.fits), key=lambda one: one.seconds)
     if fastest.seconds < 0.99 * best.seconds:
         yield (f"The fastest, {fastest.config}, would take {fastest.seconds / best.seconds:.2f} times as long; "
@@ -133,7 +133,7 @@ def _nothing_fits(tried: Sequence[PricedConfig], offered: Offered | None) -> str
     need, cluster = small.memory.total, small.cluster
     large = [name for name in ACCELERATORS if USABLE_SHARE * DEVICES[name].memory_bytes >= need]
     would = "would" if need - small.memory.optimizer <= cluster.usable_bytes else "would still not"
-    least = f"{small.config}: {bytes_text(need)} on each device, {_excess(need, cluster)} too much"
+    least = f"{small.config}: {gb_text(need)} on each device, {_excess(need, cluster)} too much"
     return " ".join([
         f"Nothing fits. The least is {least}.",
         f"It would fit on {large[0]}." if large else "No device known here has so much memory.",
@@ -171,6 +171,11 @@ class Recommendation:
         return (*((near,) if near else ()), *list(by_shape.values())[:3])
 
     @cached_property
+    def first_run(self) -> PricedConfig | None:
+        "Where to start: of the shortlist the plan that needs the least memory; None where nothing fits."
+        return min(self.shortlist, key=lambda one: one.memory.total, default=None)
+
+    @cached_property
     def summary(self) -> str:
         "The answer and its reasons."
         if self.best is None: return _nothing_fits(self.tried, self.offered)
@@ -191,13 +196,13 @@ class Recommendation:
     def table(
         self,
         rows:int=5,
-    ) -> pd.DataFrame:  # a configuration's sizes, step_seconds, mfu_percent, memory_gib of a device
+    ) -> pd.DataFrame:  # a configuration's sizes, step_seconds, mfu_percent, memory_gb of a device
         "The best ones."
         import pandas as pd
         shown = [*([self.best] if self.best else []), *self.alternatives][:positive_int("rows", rows)]
         found = [{**{size: getattr(one.config, size) for size in _SIZES}, "step_seconds": one.seconds,
-                  "mfu_percent": 100 * one.mfu, "memory_gib": one.memory.total / 2**30} for one in shown]
-        return pd.DataFrame(found, columns=[*_SIZES, "step_seconds", "mfu_percent", "memory_gib"])
+                  "mfu_percent": 100 * one.mfu, "memory_gb": one.memory.total / 1e9} for one in shown]
+        return pd.DataFrame(found, columns=[*_SIZES, "step_seconds", "mfu_percent", "memory_gb"])
 
 def recommend(
     job:TransformerSpec|ModelSpec,
@@ -221,6 +226,8 @@ JOBS: dict[str, TransformerSpec|ModelSpec] = {job.name: job for job in (
                     vocabulary=50_304),
     TransformerSpec(name="LLaMA-like, 7B", layers=32, hidden=4096, heads=32, feed_forward=11_008, global_batch=512,
                     **_LLAMA),
+    TransformerSpec(name="LLaMA, 13B", layers=40, hidden=5120, heads=40, feed_forward=13_824, global_batch=2048,
+                    **_LLAMA | dict(sequence_length=2048, vocabulary=128_000)),   # as Hagemann and others trained it
     TransformerSpec(name="LLaMA-like, 70B", layers=80, hidden=8192, heads=64, kv_heads=8, feed_forward=28_672,
                     global_batch=1024, **_LLAMA),
     TransformerSpec(name="GPT-3, 175B", layers=96, hidden=12288, heads=96, global_batch=1536),

@@ -26,9 +26,9 @@ from .frame import frame
 from .machine import usable_cores
 
 # %% auto #0
-__all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'count_text', 'png', 'figure', 'label', 'axes', 'Svg', 'on_white',
-           'Said', 'answered', 'panel', 'Shown', 'control_row', 'card', 'status_html', 'widgets_library', 'labelled',
-           'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads',
+__all__ = ['COLORS', 'UNITS', 'duration_text', 'bytes_text', 'gb_text', 'count_text', 'png', 'figure', 'label', 'axes', 'Svg',
+           'on_white', 'Said', 'answered', 'panel', 'Shown', 'control_row', 'card', 'status_html', 'widgets_library',
+           'labelled', 'slider', 'choose', 'checkbox', 'whole_number_field', 'Stopped', 'Job', 'release_threads',
            'release_after_cells', 'stop_jobs', 'progress_bar', 'RunButton']
 
 # %% ../../nbs/engine/00_widgets.ipynb #24a5380c
@@ -80,6 +80,12 @@ def bytes_text(
         if abs(count) < 1024 or unit == "PiB": break
         count /= 1024
     return f"{count:,.0f} B" if unit == "B" else f"{count:,.2f} {unit}"
+
+def gb_text(
+    count:float,  # bytes
+) -> str:
+    "`count` bytes in GB of 10**9, in which a device's data sheet counts."
+    return f"{count / 1e9:,.1f} GB"
 
 # %% ../../nbs/engine/00_widgets.ipynb #f746f3bb
 def count_text(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..engine.bars import BarAxis, Part, bytes_axis, draw_key, seconds_axis
+from ..engine.bars import BarAxis, Part, draw_key, seconds_axis, unit_axis
 from ..engine.clusters import ACCELERATORS, cluster
 from ..engine.controls import Choice, Slider
 from ..engine.hardware import NODE_LINKS
@@ -16,7 +16,7 @@ from ..engine.live import LivePanel
 from ..engine.pricing import MARGIN, PricedConfig
 from ..engine.recommendation import JOBS, Recommendation, recommend
 from ..engine.specs import ParallelConfig
-from ..engine.widgets import COLORS, Said, Svg, axes, bytes_text, duration_text, label
+from ..engine.widgets import COLORS, Said, Svg, axes, duration_text, gb_text, label
 
 # %% auto #0
 __all__ = ['plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices',
@@ -73,21 +73,22 @@ def _round_numbers(low: float, high: float) -> list[float]:
 def plot_order(
     table:pd.DataFrame,    # from `sweep_table`
     title:str="",
+    by:str="tensor",       # the size that a marker stands for: tensor or pipeline
     ax:Axes|None=None,     # where to draw
 ) -> Axes:
     "Predicted beside published seconds of each run; on the line they are equal."
     from matplotlib.ticker import FixedLocator, NullFormatter, ScalarFormatter
     ax, ran = axes(ax, 4.2, 3.6), table[table.published_seconds.notna()]
     markers, colors = {1: "o", 2: "s", 4: "^", 8: "D"}, (COLORS["forward"], COLORS["read"])
-    for (tensor, kind), rows in ran.groupby(["tensor", "checkpointing"]):
-        ax.plot(rows.published_seconds, rows.predicted_seconds, markers.get(tensor, "v"), ms=6, mfc="none",
-                color=colors[kind != "none"], label=f"tensor {tensor}" + (", checkpointed" if kind != "none" else ""))
+    for (size, kind), rows in ran.groupby([by, "checkpointing"]):
+        ax.plot(rows.published_seconds, rows.predicted_seconds, markers.get(size, "v"), ms=6, mfc="none",
+                color=colors[kind != "none"], label=f"{by} {size}" + (", checkpointed" if kind != "none" else ""))
     ends = (0.9 * ran[["published_seconds", "predicted_seconds"]].min().min(),
             1.1 * ran[["published_seconds", "predicted_seconds"]].max().max())
     ax.plot(ends, ends, lw=0.8, color="#666666")
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(FixedLocator(_round_numbers(*ends)))
+        axis.set_major_locator(FixedLocator(_round_numbers(ends[0] / 2, 2 * ends[1])))
         axis.set_major_formatter(ScalarFormatter())
         axis.set_minor_formatter(NullFormatter())
     ax.legend(fontsize=7, frameon=False)
@@ -129,13 +130,13 @@ def plot_regrets(
     ax:Axes|None=None,              # where to draw
 ) -> Axes:
     "A lane for each group and way to choose, a dot for each sweep; nan, where nothing on the list ran, is a cross."
-    ways = list(next(iter(lost.values())))
-    ax, y, ticks = axes(ax, 7, 0.24 * len(lost) * (len(ways) + 1.3)), 0.0, {}
-    palette = [COLORS[name] for name in ("wait", "forward", "update", "other")]
+    ways = list(dict.fromkeys(way for table in lost.values() for way in table))
+    ax, y, ticks = axes(ax, 7, 0.24 * sum(len(list(table)) + 1.3 for table in lost.values())), 0.0, {}
+    palette = [COLORS[name] for name in ("other", "wait", "forward", "update", "read", "copy")]
     for group, table in lost.items():
         ax.annotate(group, (0, y), xytext=(0, -3), textcoords="offset points", fontsize=8, weight="bold")
-        for number, way in enumerate(ways):
-            y, color = y + 1, palette[number % len(palette)]
+        for way in table:
+            y, color = y + 1, palette[ways.index(way) % len(palette)]
             ran = table[way].dropna()
             ax.plot(ran, [y] * len(ran), "o", ms=6, mfc="none", color=color)
             if len(ran) < len(table):
@@ -234,10 +235,10 @@ def _key(fields: Sequence[_Part]) -> list[tuple[str, str]]:
 def _draw_memory(drawing: Svg, one: PricedConfig, bars: BarAxis) -> None:
     "The bytes of a device, and a line where what it has ends."
     room = one.cluster.usable_bytes
-    bars.bar(drawing, 22, 30, _parts(one.memory, _BYTES), bytes_text, hollow=True)
-    limit = f"{bytes_text(room)}, usable of {one.cluster.device}"
+    bars.bar(drawing, 22, 30, _parts(one.memory, _BYTES), gb_text, hollow=True)
+    limit = f"{gb_text(room)}, usable of {one.cluster.device}"
     drawing.box(bars.place(room) - 1, 17, 2, 40, COLORS["wait"], hover=limit)
-    drawing.text(10, 12, f"a device holds {bytes_text(one.memory.total)}; the line is at {limit}")
+    drawing.text(10, 12, f"a device holds {gb_text(one.memory.total)}; the line is at {limit}")
     draw_key(bars.draw(drawing, 62), 102, _key(_BYTES), 10)
 
 def draw_recommendation(
@@ -248,7 +249,7 @@ def draw_recommendation(
     least = min(found.tried, key=lambda one: one.memory.total, default=None)
     if least is None: return Svg(700, 20, "nothing divides").text(0, 14, "No sizes divide the batch and the model.")
     one = found.best or least
-    bytes_bars = bytes_axis(max(one.memory.total, one.cluster.usable_bytes), "bytes of a device", 10, 660)
+    bytes_bars = unit_axis(max(one.memory.total, one.cluster.usable_bytes), "GB of a device", 1e9, 10, 660)
     time_bars = seconds_axis(max(other.seconds for other in shown), "a step", 10, 660) if shown else None
     height = 132 + (44 * len(shown) + 80 if shown else 0)
     drawing = Svg(700, height, "memory of a device, and seconds of a step", scale=(bytes_bars, time_bars, len(shown)))
@@ -258,7 +259,7 @@ def draw_recommendation(
     for row, one in enumerate(shown):
         y = 154 + 44 * row
         said = f"{'▶ ' if one is found.best else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
-        drawing.text(10, y + 12, f"{said}, {bytes_text(one.memory.total)}", size=11)
+        drawing.text(10, y + 12, f"{said}, {gb_text(one.memory.total)}", size=11)
         time_bars.bar(drawing, y + 18, 16, _parts(one.step, _SECONDS), duration_text, hollow=True)
     if shown: draw_key(time_bars.draw(drawing, 156 + 44 * len(shown)), 194 + 44 * len(shown), _key(_SECONDS), 10)
     return drawing
@@ -273,20 +274,20 @@ def describe_recommendation(
         first = " ".join(sentences[1:3])
         return Said(sentences[0].rstrip("."), first, " ".join([*sentences[3:], others]))
     one = found.best
-    said = (f"Divide it as {one.config}: MFU {one.mfu:.0%}, {bytes_text(one.memory.total)} of "
-            f"{bytes_text(one.cluster.usable_bytes)} on each device.")
+    said = (f"Divide it as {one.config}: MFU {one.mfu:.0%}, {gb_text(one.memory.total)} of "
+            f"{gb_text(one.cluster.usable_bytes)} on each device.")
     return Said(f"{duration_text(one.seconds)} a step", f"{said} {sentences[1]}", " ".join([*sentences[2:], others]))
 
 # %% ../../nbs/views/15_planner.ipynb #6fcec172
 def live_planner() -> LivePanel:
     "A job and machines -> the recommended configuration, why, its memory, and the five best."
     controls = dict(
-        job=Choice("job", tuple(JOBS), "LLaMA-like, 7B"), device=Choice("device", tuple(ACCELERATORS), "A100 80 GB"),
+        job=Choice("job", tuple(JOBS), "LLaMA, 13B"), device=Choice("device", tuple(ACCELERATORS), "A100 80 GB"),
         num_nodes=Slider("nodes", [2**i for i in range(12)], 8),
-        global_batch=Slider("batch (samples)", [2**i for i in range(3, 14)], 512),
+        global_batch=Slider("batch (samples)", [2**i for i in range(3, 14)], 2048),
         devices_per_node=Slider("devices in a node", (1, 2, 4, 8, 16), 8),
         inter_node=Choice("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
-        links_per_node=Slider("cables of a node", (1, 2, 4, 8), 8))
+        links_per_node=Slider("cables of a node", (1, 2, 4, 8), 1))
     return LivePanel("planner", "How should a run be divided among GPUs?", controls, _show_plan,
                      ("devices_per_node", "inter_node", "links_per_node"), _planner_code)
 

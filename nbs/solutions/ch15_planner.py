@@ -1,18 +1,18 @@
 from mlinfra.planner import TransformerSpec, cluster, recommend
 
 
-def bubble_share(stages, micro_batches, chunks):
-    lost = (stages - 1) / chunks
-    return lost / (micro_batches + lost)
+def shortlist(plans, memory_gb):
+    ordered = plans.sort_values("seconds")
+    fits = ordered[ordered.gb <= 0.85 * memory_gb]
+    near = ordered[(ordered.gb > 0.85 * memory_gb) & (ordered.gb <= 0.95 * memory_gb)].head(1)
+    return [*near[near.seconds < fits.seconds.min()].plan, *fits.drop_duplicates("shape").head(3).plan]
 
 
-def least_devices(parameters, memory, stage):
-    weights, grads, optimizer = 2 * parameters, 2 * parameters, 12 * parameters
-    shares = [(weights, 3), (grads, 2), (optimizer, 1)]
-    if sum(size for size, first in shares if stage < first) >= memory: return None
-    devices = 1
-    while sum(size / devices if stage >= first else size for size, first in shares) > memory: devices *= 2
-    return devices
+def fit_link(one, other):
+    (messages, total_bytes, seconds), (others, other_bytes, other_seconds) = one, other
+    if (determinant := total_bytes * others - other_bytes * messages) == 0: return None    # messages of one size
+    seconds_per_byte = (seconds * others - other_seconds * messages) / determinant
+    return 1 / seconds_per_byte, (total_bytes * other_seconds - other_bytes * seconds) / determinant
 
 
 def message_ratio(hidden, tensor, flops_per_s, bytes_per_s):

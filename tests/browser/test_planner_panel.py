@@ -14,8 +14,8 @@ pytestmark = pytest.mark.browser
 def test_planner_panel_recommends(open_cells):
     notebook = open_cells("from mlinfra.views.planner import planner_panel\nplanner_panel()")
     panel, picture = Panel(notebook, "planner"), ""
-    now = dict(job="LLaMA-like, 7B", device="A100 80 GB", global_batch=512, num_nodes=8, devices_per_node=8,
-               inter_node="InfiniBand HDR, 200 Gbit/s", links_per_node=8)
+    now = dict(job="LLaMA, 13B", device="A100 80 GB", global_batch=2048, num_nodes=8, devices_per_node=8,
+               inter_node="InfiniBand HDR, 200 Gbit/s", links_per_node=1)
 
     def select(text, value): panel.control(text).locator("select").select_option(value)
 
@@ -31,12 +31,12 @@ def test_planner_panel_recommends(open_cells):
     says()
     notebook.shot("planner")
     panel.button("More").click()
-    panel.press("cables of a node", "Home")
-    says(links_per_node=1)
+    panel.press("cables of a node", "End")
+    says(links_per_node=8)
     select("link between nodes", "Ethernet, 1 Gbit/s")
     says(inter_node="Ethernet, 1 Gbit/s")
     panel.press("batch", "ArrowRight")
-    says(global_batch=1024)
+    says(global_batch=4096)
     panel.press("devices in a node", "ArrowLeft")
     says(devices_per_node=4)
     select("device", "V100 32 GB")

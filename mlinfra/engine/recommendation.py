@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['NEAR_SHARE', 'Offered', 'JOBS', 'is_listed', 'Recommendation', 'recommend']
+__all__ = ['NEAR_SHARE', 'FEW_SEQUENCES', 'Offered', 'JOBS', 'has_few_sequences', 'Recommendation', 'recommend']
 
 # %% ../../nbs/engine/15_recommendation.ipynb #defd5883
 _CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
@@ -48,6 +48,14 @@ def _zero_alone(sharded: Sequence[PricedConfig]) -> str:
     return f"ZeRO {fastest.config.sharding_stage} alone" if fastest else "ZeRO alone"
 
 NEAR_SHARE = 0.95  # of a device's memory: a plan below it may run although our count says no
+FEW_SEQUENCES = 4  # for each device in a step: with fewer, the clock misjudges what ZeRO costs (lesson 15)
+
+def has_few_sequences(
+    job:TransformerSpec|ModelSpec,
+    cluster:Cluster,
+) -> bool:
+    "Whether a device gets so few samples in a step that plans with and without ZeRO should both be timed."
+    return job.global_batch < FEW_SEQUENCES * cluster.devices
 
 def _near(best: PricedConfig, tried: Sequence[PricedConfig]) -> PricedConfig | None:
     "The fastest plan a little above the limit of memory, where it is faster than all that fit."
@@ -143,12 +151,6 @@ def _nothing_fits(tried: Sequence[PricedConfig], offered: Offered | None) -> str
 # %% ../../nbs/engine/15_recommendation.ipynb #fd6f823f
 _SIZES = ["data", "tensor", "pipeline", "sharding_stage", "micro_batch", "checkpointing", "chunks"]
 
-def is_listed(
-    config:ParallelConfig,
-) -> bool:                  # False: the clock underestimates what its larger micro-batch costs
-    "Whether to propose it: a pipeline with at most two tensor ranks takes micro-batch 1, a rule from published pairs."
-    return config.pipeline == 1 or config.tensor > 2 or config.micro_batch == 1
-
 @dataclass(frozen=True)
 class Recommendation:
     "Which configuration to take, why, and what else there is."
@@ -161,14 +163,17 @@ class Recommendation:
 
     @cached_property
     def shortlist(self) -> tuple[PricedConfig, ...]:
-        "What to try: the three fastest shapes that fit, and before them one a little above the limit if it is faster."
+        """What to time: the three fastest shapes that fit, with few sequences each with and without ZeRO; before them
+        one plan a little above the limit of memory, if it is faster."""
         if self.best is None: return ()
-        by_shape: dict[tuple[int, ...], PricedConfig] = {}
-        listed = (one for one in self.tried if one.fits and is_listed(one.config))
-        for one in sorted(listed, key=lambda one: one.seconds):
-            by_shape.setdefault((one.config.data, one.config.tensor, one.config.pipeline), one)
+        few = has_few_sequences(self.job, self.cluster)
+        shapes: dict[tuple[int, ...], dict[bool, PricedConfig]] = {}
+        for one in sorted((one for one in self.tried if one.fits), key=lambda one: one.seconds):
+            c = one.config
+            shapes.setdefault((c.data, c.tensor, c.pipeline), {}).setdefault(few and c.sharding_stage > 0, one)
+        three = [one for shape in list(shapes.values())[:3] for one in shape.values()]
         near = _near(self.best, self.tried)
-        return (*((near,) if near else ()), *list(by_shape.values())[:3])
+        return (*((near,) if near else ()), *sorted(three, key=lambda one: one.seconds))
 
     @cached_property
     def first_run(self) -> PricedConfig | None:
@@ -213,7 +218,7 @@ def recommend(
     tried = _priced(job, cluster, offered)
     if not tried and (known := len(parallel_configs(job, cluster))):
         raise ValueError(f"offered must accept a plan, and refuses all {known:,} that divide")
-    best, *others = order_by_time(one for one in tried if is_listed(one.config)) or [None]
+    best, *others = order_by_time(tried) or [None]
     return Recommendation(job, cluster, best, tuple(others), tried, offered)
 
 # %% ../../nbs/engine/15_recommendation.ipynb #84c0fce3

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from .checks import positive_float
 from .pricing import PricedConfig, infeasible_reason, order_by_time, price
 from .published_runs import PublishedRun
 from .published_sweeps import PublishedSweep
-from .recommendation import NEAR_SHARE, recommend
+from .recommendation import NEAR_SHARE, has_few_sequences, recommend
 from .step_model import step_seconds
 
 if TYPE_CHECKING:
@@ -80,18 +79,16 @@ def rank_correlation(
 _SHAPE = ["data", "tensor", "pipeline"]
 
 def sweep_shortlist(
-    table:pd.DataFrame,                           # of `sweep_table`
-    memory_bytes:float,                           # of a device
-    order:Sequence[str]=("predicted_seconds",),   # columns to sort by, least first
-) -> pd.DataFrame:                                # rows of the table, in the order in which to try them
-    "The first three shapes that fit; before them a run up to `NEAR_SHARE` of the memory, if it comes first."
+    sweep:PublishedSweep,
+) -> pd.DataFrame:         # rows of `sweep_table`, in the order in which to try them
+    "What a `Recommendation` would list if it had the sweep's runs to choose from, with their published seconds."
     import pandas as pd
-    memory_bytes = positive_float("memory_bytes", memory_bytes)
-    least = table.groupby(["checkpointing", *_SHAPE]).micro_batch.transform("min")
-    listed = (table.pipeline == 1) | (table.tensor > 2) | (table.micro_batch == least)  # as in `is_listed`
-    ordered = table[listed].sort_values([*order, "micro_batch"])
-    three = ordered[ordered.fits].drop_duplicates(_SHAPE).head(3)
-    near = ordered[ordered.fits | (ordered.predicted_bytes <= NEAR_SHARE * memory_bytes)].head(1)
+    ordered = sweep_table(sweep).sort_values(["predicted_seconds", "micro_batch"])
+    fit = ordered[ordered.fits]
+    fit = fit[fit.groupby(_SHAPE, sort=False).ngroup() < 3]
+    zero = (fit.sharding_stage > 0) & has_few_sequences(sweep.job, sweep.cluster)
+    three = fit[~fit.assign(zero=zero).duplicated([*_SHAPE, "zero"])]
+    near = ordered[ordered.fits | (ordered.predicted_bytes <= NEAR_SHARE * sweep.cluster.memory_bytes)].head(1)
     return pd.concat([near[~near.fits], three])
 
 def _compare_sweep(sweep: PublishedSweep) -> dict[str, object]:
@@ -101,7 +98,7 @@ def _compare_sweep(sweep: PublishedSweep) -> dict[str, object]:
     shapes = ran.loc[ran.groupby(_SHAPE).published_seconds.idxmin()]
     ours, first = ran[ran.fits] if ran.fits.any() else ran, table[table.fits].sort_values("predicted_seconds").head(1)
     chosen = ours.published_seconds[ours.predicted_seconds.idxmin()]
-    listed = sweep_shortlist(table, sweep.cluster.memory_bytes).published_seconds
+    listed = sweep_shortlist(sweep).published_seconds
     def slower(seconds: float) -> float: return 100 * (seconds / ran.published_seconds.min() - 1)
     ratio = ran.predicted_seconds / ran.published_seconds
     return dict(sweep=sweep.name, runs=len(ran),

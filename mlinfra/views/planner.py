@@ -73,16 +73,18 @@ def _round_numbers(low: float, high: float) -> list[float]:
 def plot_order(
     table:pd.DataFrame,    # from `sweep_table`
     title:str="",
-    by:str="tensor",       # the size that a marker stands for: tensor or pipeline
     ax:Axes|None=None,     # where to draw
 ) -> Axes:
-    "Predicted beside published seconds of each run; on the line they are equal."
+    "Predicted beside published seconds of each run, with its number of stages; on the line they are equal."
     from matplotlib.ticker import FixedLocator, NullFormatter, ScalarFormatter
     ax, ran = axes(ax, 4.2, 3.6), table[table.published_seconds.notna()]
     markers, colors = {1: "o", 2: "s", 4: "^", 8: "D"}, (COLORS["forward"], COLORS["read"])
-    for (size, kind), rows in ran.groupby([by, "checkpointing"]):
-        ax.plot(rows.published_seconds, rows.predicted_seconds, markers.get(size, "v"), ms=6, mfc="none",
-                color=colors[kind != "none"], label=f"{by} {size}" + (", checkpointed" if kind != "none" else ""))
+    for (tensor, kind), rows in ran.groupby(["tensor", "checkpointing"]):
+        ax.plot(rows.published_seconds, rows.predicted_seconds, markers.get(tensor, "v"), ms=6, mfc="none",
+                color=colors[kind != "none"], label=f"tensor {tensor}" + (", checkpointed" if kind != "none" else ""))
+    for row in ran.itertuples():
+        ax.annotate(f"{row.pipeline}", (row.published_seconds, row.predicted_seconds), xytext=(4, 2),
+                    textcoords="offset points", fontsize=6, color="#666666")
     ends = (0.9 * ran[["published_seconds", "predicted_seconds"]].min().min(),
             1.1 * ran[["published_seconds", "predicted_seconds"]].max().max())
     ax.plot(ends, ends, lw=0.8, color="#666666")
@@ -91,7 +93,7 @@ def plot_order(
         axis.set_major_locator(FixedLocator(_round_numbers(ends[0] / 2, 2 * ends[1])))
         axis.set_major_formatter(ScalarFormatter())
         axis.set_minor_formatter(NullFormatter())
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend(fontsize=7, frameon=False, title="number: stages", title_fontsize=7)
     return label(ax, "published seconds of a step", "predicted seconds", title)
 
 # %% ../../nbs/views/15_planner.ipynb #15v0000b

@@ -5,7 +5,8 @@ def shortlist(plans, memory_gb):
     ordered = plans.sort_values("seconds")
     fits = ordered[ordered.gb <= 0.85 * memory_gb]
     near = ordered[(ordered.gb > 0.85 * memory_gb) & (ordered.gb <= 0.95 * memory_gb)].head(1)
-    return [*near[near.seconds < fits.seconds.min()].plan, *fits.drop_duplicates("shape").head(3).plan]
+    three = fits[fits.groupby("shape", sort=False).ngroup() < 3].drop_duplicates(["shape", "zero"])
+    return [*near[near.seconds < fits.seconds.min()].plan, *three.plan]
 
 
 def fit_link(one, other):
@@ -26,6 +27,6 @@ def plan_34b(seconds):
                           tied=False, dropout=False, fused_attention=True, vocabulary=64_000, sequence_length=4096,
                           global_batch=1024)
     for nodes in (1, 2, 4, 8, 16, 32):
-        best = recommend(job, cluster("H100 80 GB", num_nodes=nodes)).best
-        if best and best.seconds <= seconds: return best
+        plans = recommend(job, cluster("H100 80 GB", num_nodes=nodes)).shortlist
+        if any(one.seconds <= seconds for one in plans): return plans
     return None

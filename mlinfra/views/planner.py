@@ -246,8 +246,9 @@ def _draw_memory(drawing: Svg, one: PricedConfig, bars: BarAxis) -> None:
 def draw_recommendation(
     found:Recommendation,
 ) -> Svg:
-    "The memory of the best configuration, or of the least where nothing fits, and the five best by time."
-    shown = ([found.best] if found.best else []) + list(found.alternatives)[:4]
+    "The memory of the best configuration, or of the least if nothing fits; a plan near the limit and the five best."
+    near = [one for one in found.shortlist if not one.fits]
+    shown = near + ([found.best] if found.best else []) + list(found.alternatives)[:4]
     least = min(found.tried, key=lambda one: one.memory.total, default=None)
     if least is None: return Svg(700, 20, "nothing divides").text(0, 14, "No sizes divide the batch and the model.")
     one = found.best or least
@@ -261,7 +262,8 @@ def draw_recommendation(
     for row, one in enumerate(shown):
         y = 154 + 44 * row
         said = f"{'▶ ' if one is found.best else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
-        drawing.text(10, y + 12, f"{said}, {gb_text(one.memory.total)}", size=11)
+        words = "" if one.fits else ", beyond the line: it may run out of memory"
+        drawing.text(10, y + 12, f"{said}, {gb_text(one.memory.total)}{words}", size=11)
         time_bars.bar(drawing, y + 18, 16, _parts(one.step, _SECONDS), duration_text, hollow=True)
     if shown: draw_key(time_bars.draw(drawing, 156 + 44 * len(shown)), 194 + 44 * len(shown), _key(_SECONDS), 10)
     return drawing

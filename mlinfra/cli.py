@@ -352,7 +352,7 @@ def _plan(args: argparse.Namespace) -> int:
     job = _job(args.job)
     if args.batch_size: job = replace(job, global_batch=args.batch_size)
     found = recommend(job, cluster(args.device, args.nodes, args.devices_per_node, args.link,
-                                   links_per_node=args.cables, rails=True))
+                                   links_per_node=args.cables, rails=True, memory_factor=args.memory_factor))
     print(found.reason)
     for one in sorted(found.shortlist, key=lambda one: one is not found.first_run):
         words = "first run" if one is found.first_run else "then time"
@@ -382,6 +382,8 @@ def _plan_options(plan: argparse.ArgumentParser) -> None:
     add("--link", default="InfiniBand HDR, 200 Gbit/s", metavar="NAME", help="between nodes")
     add("--cables", type=_count, default=1, metavar="N", help="of a node, which all rings share")
     add("--batch-size", type=_count, default=None, metavar="N", help="samples in a step; by default the job's")
+    add("--memory-factor", type=_rate, default=1.0, metavar="X", help="what your program takes of a device's memory, "
+        "divided by our count; 1.4 if you have not measured it")
 
 # %% ../nbs/98_cli.ipynb #c20d0a02
 def _tune(args: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ from .checks import boolean, fraction, nonnegative_float, one_of, positive_float
 from .hardware import DEVICES, NODE_LINKS, Network
 
 # %% auto #0
-__all__ = ['MATRIX_SHARE', 'MEMORY_PASSES', 'TENSOR_SHARE', 'CALL_SECONDS', 'LINK_SHARE', 'USABLE_SHARE', 'ACCELERATORS',
-           'Cluster', 'cluster']
+__all__ = ['MATRIX_SHARE', 'MEMORY_PASSES', 'TENSOR_SHARE', 'CALL_SECONDS', 'LINK_SHARE', 'USABLE_SHARE', 'NEAR_SHARE',
+           'ACCELERATORS', 'Cluster', 'cluster']
 
 # %% ../../nbs/engine/15_clusters.ipynb #d6f1f2dc
 MATRIX_SHARE = 0.7     # of the peak, in matrix products: fitted in the lesson
@@ -21,6 +21,7 @@ TENSOR_SHARE = 0.4     # of a link's bandwidth, among tensor ranks, which wait f
 CALL_SECONDS = 1.8e-4  # that an all-reduce among tensor ranks takes beyond its bytes: fitted in the lesson
 LINK_SHARE = 0.75      # of a link's bandwidth that other collectives reach: assumed
 USABLE_SHARE = 0.85    # of a device's memory, beside the library's own and what lies in fragments: fitted in the lesson
+NEAR_SHARE = 0.95      # of a device's memory: a plan below it may run although our count says no
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
@@ -41,12 +42,13 @@ class Cluster:
     link_share:float=LINK_SHARE          # of a link's bandwidth, in other collectives
     overlap:bool=True                    # gradients travel while backward computes
     rails:bool=False                     # whether all links of a node serve one group of ranks, or one link
+    memory_factor:float=1.0              # what the program takes of a device's memory, divided by our count
 
     def __post_init__(self):
         if self.links_per_node is None: object.__setattr__(self, "links_per_node", self.devices_per_node)
         for name in ("devices_per_node", "num_nodes", "links_per_node"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
-        for name in ("memory_bytes", "flops_per_s", "bytes_per_s"):
+        for name in ("memory_bytes", "flops_per_s", "bytes_per_s", "memory_factor"):
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
         for name in ("matrix_share", "tensor_share", "link_share"):
             object.__setattr__(self, name, fraction(name, getattr(self, name), zero=False))
@@ -61,8 +63,13 @@ class Cluster:
 
     @property
     def usable_bytes(self) -> float:
-        "Of a device's memory."
-        return USABLE_SHARE * self.memory_bytes
+        "What our count of a plan may reach."
+        return USABLE_SHARE * self.memory_bytes / self.memory_factor
+
+    @property
+    def near_bytes(self) -> float:
+        "Up to here a plan may run although our count says no."
+        return NEAR_SHARE * self.memory_bytes / self.memory_factor
 
     @cached_property
     def _inside(self) -> Network: return _slowed(self.intra_node, self.intra_node.bytes_per_s * self.link_share)

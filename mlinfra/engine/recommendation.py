@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .checks import positive_int
-from .clusters import ACCELERATORS, USABLE_SHARE, Cluster
+from .clusters import ACCELERATORS, NEAR_SHARE, USABLE_SHARE, Cluster
 from .hardware import DEVICES
 from .pricing import MARGIN, PricedConfig, order_by_time, parallel_configs
 from .specs import ModelSpec, ParallelConfig, TransformerSpec
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['NEAR_SHARE', 'FEW_SEQUENCES', 'Offered', 'JOBS', 'has_few_sequences', 'Recommendation', 'recommend']
+__all__ = ['FEW_SEQUENCES', 'Offered', 'JOBS', 'has_few_sequences', 'Recommendation', 'recommend']
 
 # %% ../../nbs/engine/15_recommendation.ipynb #defd5883
 _CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
@@ -47,7 +47,6 @@ def _zero_alone(sharded: Sequence[PricedConfig]) -> str:
     fastest = min((one for one in sharded if one.fits), key=lambda one: one.seconds, default=None)
     return f"ZeRO {fastest.config.sharding_stage} alone" if fastest else "ZeRO alone"
 
-NEAR_SHARE = 0.95  # of a device's memory: a plan below it may run although our count says no
 FEW_SEQUENCES = 4  # for each device in a step: with fewer, the clock misjudges what ZeRO costs (lesson 15)
 
 def has_few_sequences(
@@ -59,8 +58,9 @@ def has_few_sequences(
 
 def _near(best: PricedConfig, tried: Sequence[PricedConfig]) -> PricedConfig | None:
     "The fastest plan a little above the limit of memory, where it is faster than all that fit."
-    room, fastest = NEAR_SHARE * best.cluster.memory_bytes, min(one.seconds for one in tried if one.fits)
-    near = [one for one in tried if not one.fits and one.memory.total <= room and one.seconds < fastest]
+    fastest = min(one.seconds for one in tried if one.fits)
+    near = [one for one in tried
+            if not one.fits and one.memory.total <= best.cluster.near_bytes and one.seconds < fastest]
     return min(near, key=lambda one: one.seconds, default=None)
 
 def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]:
@@ -139,7 +139,7 @@ def _nothing_fits(tried: Sequence[PricedConfig], offered: Offered | None) -> str
                           "and the devices.")
     small = min(tried, key=lambda one: one.memory.total)
     need, cluster = small.memory.total, small.cluster
-    large = [name for name in ACCELERATORS if USABLE_SHARE * DEVICES[name].memory_bytes >= need]
+    large = [name for name in ACCELERATORS if USABLE_SHARE * DEVICES[name].memory_bytes >= need * cluster.memory_factor]
     would = "would" if need - small.memory.optimizer <= cluster.usable_bytes else "would still not"
     least = f"{small.config}: {gb_text(need)} on each device, {_excess(need, cluster)} too much"
     return " ".join([

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .pricing import PricedConfig, infeasible_reason, order_by_time, price
 from .published_runs import PublishedRun
 from .published_sweeps import PublishedSweep
-from .recommendation import NEAR_SHARE, has_few_sequences, recommend
+from .recommendation import has_few_sequences, recommend
 from .step_model import step_seconds
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def sweep_shortlist(
     fit = fit[fit.groupby(_SHAPE, sort=False).ngroup() < 3]
     zero = (fit.sharding_stage > 0) & has_few_sequences(sweep.job, sweep.cluster)
     three = fit[~fit.assign(zero=zero).duplicated([*_SHAPE, "zero"])]
-    near = ordered[ordered.fits | (ordered.predicted_bytes <= NEAR_SHARE * sweep.cluster.memory_bytes)].head(1)
+    near = ordered[ordered.fits | (ordered.predicted_bytes <= sweep.cluster.near_bytes)].head(1)
     return pd.concat([near[~near.fits], three])
 
 def _compare_sweep(sweep: PublishedSweep) -> dict[str, object]:

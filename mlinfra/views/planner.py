@@ -135,20 +135,20 @@ def plot_regrets(
     ax:Axes|None=None,              # where to draw
 ) -> Axes:
     "A lane for each group and way to choose, a dot for each sweep; nan, where nothing on the list ran, is a cross."
-    ways = list(dict.fromkeys(way for table in lost.values() for way in table))
-    ax, y, ticks = axes(ax, 7, 0.24 * sum(len(list(table)) + 1.3 for table in lost.values())), 0.0, {}
-    palette = [COLORS[name] for name in ("other", "wait", "forward", "update", "read", "copy")]
+    ways = list(next(iter(lost.values())))
+    ax, y, ticks = axes(ax, 7, 0.24 * len(lost) * (len(ways) + 1.3)), 0.0, {}
+    palette = [COLORS[name] for name in ("other", "wait", "forward", "update")]
     for group, table in lost.items():
         ax.annotate(group, (0, y), xytext=(0, -3), textcoords="offset points", fontsize=8, weight="bold")
-        for way in table:
-            y, color = y + 1, palette[ways.index(way) % len(palette)]
+        for number, way in enumerate(ways):
+            y, color = y + 1, palette[number % len(palette)]
             ran = table[way].dropna()
             ax.plot(ran, [y] * len(ran), "o", ms=6, mfc="none", color=color)
             if len(ran) < len(table):
                 ax.plot(1500, y, "x", ms=6, color=color)
                 ax.annotate(f"{len(table) - len(ran)} did not run", (1500, y), xytext=(7, -3),
                             textcoords="offset points", fontsize=7)
-            close = (ran < CLOSE_PERCENT + 0.5).sum()
+            close = (ran.round() <= CLOSE_PERCENT).sum()
             ax.annotate(f"{close} of {len(table)}", (0, y), xytext=(-8, -3), textcoords="offset points", fontsize=7,
                         ha="right")
             ticks[y] = way

@@ -25,7 +25,7 @@ spec.loader.exec_module(tool := importlib.util.module_from_spec(spec))
 CFG = tool.settings()
 LIB = CFG["lib_name"]
 GENERATED = {"__init__", "_modidx"}  # nbdev's own
-UNNUMBERED = "index.ipynb", "glossary.ipynb"  # they export nothing
+UNNUMBERED = "index.ipynb", "glossary.ipynb", "planner_evidence.ipynb"  # they export nothing
 ROOMS = ("engine", "views")  # folders of nbs/ and of the package; what lies beside them are the lessons
 FLOORS = {"engine": 0, "lesson": 1, "views": 2}
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
@@ -35,7 +35,7 @@ MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p
 # ---- the file names are the architecture: number, then engine, lesson, view
 
 def place(path, nbs=ROOT / "nbs"):
-    "(number, floor) of a notebook; None for one without a number: the index and the glossary."
+    "(number, floor) of a notebook; None for one without a number, as the glossary."
     number = re.match(r"\d+", path.name)
     folder = path.relative_to(nbs).parts[0] if path.parent != nbs else "lesson"
     return (int(number[0]), FLOORS[folder]) if number else None

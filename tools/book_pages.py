@@ -27,7 +27,8 @@ def front(lessons:Sequence[Page]) -> list[str]:
     trees = [toctree("Use it", ["Which chapter answers my question? <questions>", "All panels <panels>",
                                 "For teachers <teachers>"])]
     trees += [toctree(caption, entries) for caption, entries in parts.items()]
-    trees += [toctree("Look it up", ["Glossary <glossary>", "Public names <api/index>", "Command line <98_cli>"]),
+    trees += [toctree("Look it up", ["Glossary <glossary>", "Public names <api/index>", "Command line <98_cli>",
+                                      "Evidence of the planner <planner_evidence>"]),
               toctree("Work on it", ["The code of the house <house>", "Contributing <contributing>",
                                      "Changes <changelog>"])]
     return ["\n\n".join(trees)]

@@ -114,7 +114,7 @@ def pre_save(model, path, contents_manager, **_):
 # ---- where nothing is installed: Colab and Binder
 
 def lessons(root=ROOT):
-    "What a reader opens: the index, and every numbered notebook of nbs/ but the last, which only starts the package."
+    "What a reader opens: every notebook of nbs/ but the glossary and the last, which only starts the package."
     return [path for path in notebooks(root) if path.parent == root / "nbs"
             and path.name != "glossary.ipynb" and not path.name.startswith("99")]
 

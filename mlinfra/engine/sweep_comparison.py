@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from .pricing import PricedConfig, infeasible_reason, order_by_time, price
@@ -51,11 +52,8 @@ def compare_published(
     return pd.DataFrame([_compare_run(run) for run in runs])
 
 # %% ../../nbs/engine/15_sweep_comparison.ipynb #15h00011
-def sweep_table(
-    sweep:PublishedSweep,
-) -> pd.DataFrame:  # sizes, published_seconds (nan: out of memory), predicted_seconds, predicted_bytes, fits
-    "A row for each run of a sweep that our rules allow."
-    import pandas as pd
+@cache
+def _sweep_rows(sweep: PublishedSweep) -> tuple[dict[str, object], ...]:
     rows = []
     for run in sweep.runs:
         if infeasible_reason(sweep.job, sweep.cluster, run.config): continue
@@ -65,7 +63,14 @@ def sweep_table(
                          published_seconds=math.nan if run.seconds is None else run.seconds,
                          published_bytes=math.nan if run.memory_bytes is None else run.memory_bytes,
                          predicted_seconds=ours.seconds, predicted_bytes=ours.memory.total, fits=ours.fits))
-    return pd.DataFrame(rows)
+    return tuple(rows)
+
+def sweep_table(
+    sweep:PublishedSweep,
+) -> pd.DataFrame:  # sizes, published_seconds (nan: out of memory), predicted_seconds, predicted_bytes, fits
+    "A row for each run of a sweep that our rules allow."
+    import pandas as pd
+    return pd.DataFrame(_sweep_rows(sweep))
 
 def rank_correlation(
     one:Iterable[float],

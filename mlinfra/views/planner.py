@@ -178,13 +178,13 @@ def draw_devices(
 ) -> Svg:
     "Every device, with the stage and the part of the matrices that it holds."
     nodes, size, framed = -(-config.devices // devices_per_node), 34, _group(config, talks)
-    drawing = Svg(130 + size * devices_per_node, 26 + size * nodes, f"{config}: {talks} group framed")
-    for node in range(nodes): drawing.text(0, 20 + size * node + 4, f"node {node + 1}", size=11)
+    drawing = Svg(130 + size * devices_per_node, 28 + size * nodes, f"{config}: {talks} group framed")
+    for node in range(nodes): drawing.text(0, 22 + size * node + 4, f"node {node + 1}", size=11)
     for rank in range(config.devices):
         node, place = divmod(rank, devices_per_node)
         rest, part = divmod(rank, config.tensor)
         stage, copy = divmod(rest, config.data)
-        x, y, color = 70 + size * place, 2 + size * node, _STAGES[stage % len(_STAGES)]
+        x, y, color = 70 + size * place, 4 + size * node, _STAGES[stage % len(_STAGES)]
         drawing.box(x, y, size - 5, size - 9, color,
                     hover=f"stage {stage + 1}, part {part + 1} of each matrix, copy {copy + 1}")
         if rank in framed: drawing.shape(f'<rect x="{x - 1.5}" y="{y - 1.5}" width="{size - 2}" height="{size - 6}"',
@@ -260,7 +260,7 @@ def draw_recommendation(
     height = 132 + (44 * len(shown) + 80 if shown else 0)
     drawing = Svg(700, height, "memory of a device, and seconds of a step", scale=(bytes_bars, time_bars, len(shown)))
     _draw_memory(drawing, one, bytes_bars)
-    rule = f"▶ the simplest of those that are at most {MARGIN - 1:.0%} slower than the fastest"
+    rule = f"▶ the simplest of those that are at most {MARGIN - 1:.0%} slower than the fastest that fits"
     if shown: drawing.text(10, 146, rule)
     for row, one in enumerate(shown):
         y = 154 + 44 * row

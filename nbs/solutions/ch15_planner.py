@@ -1,6 +1,11 @@
 from mlinfra.planner import TransformerSpec, cluster, recommend
 
 
+def waits(message, backward, micro_batches, sharding_stage):
+    gradients = micro_batches if sharding_stage == 2 else 1
+    return gradients * max(message - backward, 0) + message
+
+
 def shortlist(plans, memory_gb):
     ordered = plans.sort_values("seconds")
     fits = ordered[ordered.gb <= 0.85 * memory_gb]
@@ -14,12 +19,6 @@ def fit_link(one, other):
     if (determinant := total_bytes * others - other_bytes * messages) == 0: return None    # messages of one size
     seconds_per_byte = (seconds * others - other_seconds * messages) / determinant
     return 1 / seconds_per_byte, (total_bytes * other_seconds - other_bytes * seconds) / determinant
-
-
-def message_ratio(hidden, tensor, flops_per_s, bytes_per_s):
-    messages = 4 * 2 * (tensor - 1) / tensor * 2 * hidden / bytes_per_s
-    products = 6 * 12 * hidden**2 / tensor / flops_per_s
-    return messages / products
 
 
 def plan_34b(seconds):

@@ -119,9 +119,10 @@ class Reveal:
         rows = self.rows()
         low, high = min(0.0, *(v for _, v in rows)), max(0.0, *(v for _, v in rows))
         if low < 0: high = max(high, -low)  # so that a bar to the left looks like one
-        drawing, scale = Svg(640, 30 * len(rows), "; ".join(f"{n} {self.words(n, v)}" for n, v in rows)), 260
+        height, scale = 30 * len(rows), 260
+        drawing = Svg(640, height + 14 * (low < 0), "; ".join(f"{n} {self.words(n, v)}" for n, v in rows))
         scale /= max(high - low, 1e-300)
-        if low < 0: drawing.line(zero := 100 - scale * low, 2, zero, 30 * len(rows) - 2)
+        if low < 0: drawing.line(zero := 100 - scale * low, 2, zero, height - 2).text(zero, height + 10, "0", "middle")
         for i, (name, value) in enumerate(rows):
             start, end = sorted(100 + scale * (x - low) for x in (0.0, value))
             drawing.text(0, 30 * i + 20, name)

@@ -197,8 +197,8 @@ _TALK = {"the matrices' parts (tensor)": "tensor", "the copies (data)": "data", 
 
 def live_devices() -> LivePanel:
     "Sizes of tensor groups and pipelines on 8 x 8 devices -> who holds what, and who talks with whom."
-    controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 2), pipeline=Slider("stages", (1, 2, 4, 8, 16), 1),
-                    talks=Choice("who talks", tuple(_TALK.items()), "data"))
+    controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 1), pipeline=Slider("stages", (1, 2, 4, 8, 16), 2),
+                    talks=Choice("who talks", tuple(_TALK.items()), "pipeline"))
     return LivePanel("devices", "Who holds what, and who talks with whom?", controls, _show_devices)
 
 def devices_panel() -> ipywidgets.VBox:

@@ -13,10 +13,10 @@ from ..engine.clusters import ACCELERATORS, cluster
 from ..engine.controls import Choice, Slider
 from ..engine.hardware import NODE_LINKS
 from ..engine.live import LivePanel
-from ..engine.pricing import MARGIN, PricedConfig
+from ..engine.pricing import PricedConfig
 from ..engine.recommendation import JOBS, Recommendation, recommend
 from ..engine.specs import ParallelConfig
-from ..engine.widgets import COLORS, Said, Svg, axes, duration_text, gb_text, label
+from ..engine.widgets import COLORS, Said, Svg, axes, count_text, duration_text, gb_text, label
 
 # %% auto #0
 __all__ = ['CLOSE_PERCENT', 'plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices',
@@ -249,22 +249,22 @@ def _draw_memory(drawing: Svg, one: PricedConfig, bars: BarAxis) -> None:
 def draw_recommendation(
     found:Recommendation,
 ) -> Svg:
-    "The memory of the best configuration, or of the least if nothing fits; a plan near the limit and the five best."
-    near = [one for one in found.shortlist if not one.fits]
-    shown = near + ([found.best] if found.best else []) + list(found.alternatives)[:4]
+    "The memory of the plan to start with, or of the least if nothing fits; the shortlist and the next plans by time."
+    listed = {one.config for one in found.shortlist}
+    others = [one for one in (found.best, *found.alternatives) if one and one.config not in listed]
+    shown = sorted([*found.shortlist, *others[:2]], key=lambda one: one.seconds)
     least = min(found.tried, key=lambda one: one.memory.total, default=None)
     if least is None: return Svg(700, 20, "nothing divides").text(0, 14, "No sizes divide the batch and the model.")
-    one = found.best or least
+    one = found.first_run or least
     bytes_bars = unit_axis(max(one.memory.total, one.cluster.usable_bytes), "GB of a device", 1e9, 10, 660)
     time_bars = seconds_axis(max(other.seconds for other in shown), "a step", 10, 660) if shown else None
     height = 132 + (44 * len(shown) + 80 if shown else 0)
     drawing = Svg(700, height, "memory of a device, and seconds of a step", scale=(bytes_bars, time_bars, len(shown)))
     _draw_memory(drawing, one, bytes_bars)
-    rule = f"▶ the simplest of those that are at most {MARGIN - 1:.0%} slower than the fastest that fits"
-    if shown: drawing.text(10, 146, rule)
+    if shown: drawing.text(10, 146, "▶ time these; start with the one that needs the least memory")
     for row, one in enumerate(shown):
         y = 154 + 44 * row
-        said = f"{'▶ ' if one is found.best else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
+        said = f"{'▶ ' if one.config in listed else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
         words = "" if one.fits else ", beyond the line: it may run out of memory"
         drawing.text(10, y + 12, f"{said}, {gb_text(one.memory.total)}{words}", size=11)
         time_bars.bar(drawing, y + 18, 16, _parts(one.step, _SECONDS), duration_text, hollow=True)
@@ -274,42 +274,46 @@ def draw_recommendation(
 def describe_recommendation(
     found:Recommendation,
 ) -> Said:
-    "The answer and its first reason; the other reasons are folded."
+    "What to time and where to start; the reasons are folded."
     sentences = re.split(r"(?<=[.]) ", found.summary)
     others = "Step and memory are predicted, with constants fitted on published runs in the lesson."
     if found.best is None:
         first = " ".join(sentences[1:3])
         return Said(sentences[0].rstrip("."), first, " ".join([*sentences[3:], others]))
-    one = found.best
-    said = (f"Divide it as {one.config}: MFU {one.mfu:.0%}, {gb_text(one.memory.total)} of "
-            f"{gb_text(one.cluster.usable_bytes)} on each device.")
-    return Said(f"{duration_text(one.seconds)} a step", f"{said} {sentences[1]}", " ".join([*sentences[2:], others]))
+    one, times = found.first_run, [other.seconds for other in found.shortlist]
+    said = (f"Start with {one.config}, which needs the least memory: {gb_text(one.memory.total)} of "
+            f"{gb_text(one.cluster.usable_bytes)} on each device, {duration_text(one.seconds)} a step.")
+    if len(times) > 1: said += f" Predicted for all: {duration_text(min(times))} to {duration_text(max(times))} a step."
+    single = f"If you can try only one plan: {found.summary}"
+    return Said(f"{count_text(len(times), 'plan')} to time", said, f"{single} {others}")
 
 # %% ../../nbs/views/15_planner.ipynb #6fcec172
 def live_planner() -> LivePanel:
-    "A job and machines -> the recommended configuration, why, its memory, and the five best."
+    "A job and machines -> a list of plans to time, why, and the memory of the one to start with."
     controls = dict(
         job=Choice("job", tuple(JOBS), "LLaMA, 13B"), device=Choice("device", tuple(ACCELERATORS), "A100 80 GB"),
         num_nodes=Slider("nodes", [2**i for i in range(12)], 8),
         global_batch=Slider("batch (samples)", [2**i for i in range(3, 14)], 2048),
         devices_per_node=Slider("devices in a node", (1, 2, 4, 8, 16), 8),
         inter_node=Choice("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
-        links_per_node=Slider("cables of a node", (1, 2, 4, 8), 1))
+        links_per_node=Slider("cables of a node", (1, 2, 4, 8), 1),
+        memory_factor=Slider("memory used / counted", (1.0, 1.1, 1.2, 1.4, 1.6, 1.8), 1.0))
     return LivePanel("planner", "How should a run be divided among GPUs?", controls, _show_plan,
-                     ("devices_per_node", "inter_node", "links_per_node"), _planner_code)
+                     ("devices_per_node", "inter_node", "links_per_node", "memory_factor"), _planner_code)
 
 def planner_panel() -> ipywidgets.VBox:
     "A panel: `live_planner`."
     return live_planner().widget()
 
-def _show_plan(job: str, global_batch: int, **machines: object) -> tuple[Said, Svg]:
-    found = recommend(replace(JOBS[job], global_batch=global_batch), cluster(**machines, rails=True))
+def _show_plan(job: str, global_batch: int, memory_factor: float, **machines: object) -> tuple[Said, Svg]:
+    place = replace(cluster(**machines, rails=True), memory_factor=memory_factor)
+    found = recommend(replace(JOBS[job], global_batch=global_batch), place)
     return describe_recommendation(found), draw_recommendation(found)
 
-def _planner_code(job: str, global_batch: int, device: str, **machines: object) -> str:
+def _planner_code(job: str, global_batch: int, memory_factor: float, device: str, **machines: object) -> str:
     said = ", ".join(f"{name}={value!r}" for name, value in machines.items())
     return "\n".join([
         "from dataclasses import replace", "from mlinfra.planner import JOBS, cluster, recommend", "",
         f"job = replace(JOBS[{job!r}], global_batch={global_batch})",
-        f"found = recommend(job, cluster({device!r}, {said}, rails=True))",
-        "found.best.seconds if found.best else found.summary"])
+        f"place = replace(cluster({device!r}, {said}, rails=True), memory_factor={memory_factor})",
+        "found = recommend(job, place)", "found.first_run.seconds if found.first_run else found.summary"])

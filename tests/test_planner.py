@@ -370,9 +370,10 @@ def test_what_ran_out_of_memory_is_told_for_nine_of_ten_runs():
 
 # ---- the picture
 
-def test_the_picture_shows_each_configuration_and_what_does_not_fit():
+def test_the_picture_shows_the_list_and_what_does_not_fit():
     found = recommend(LLAMA70, NODES)
     text = str(draw_recommendation(found))
-    for one in (found.best, *found.alternatives[:4]): assert str(one.config) in text
+    for one in (*found.shortlist, found.best): assert str(one.config) in text
+    assert text.count("▶") == 1 + len(found.shortlist)
     nothing = str(draw_recommendation(recommend(JOBS["GPT, 530B"], cluster("V100 32 GB", num_nodes=1))))
     assert "V100 32 GB" in nothing and "MFU" not in nothing

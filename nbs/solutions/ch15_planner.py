@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from mlinfra.planner import TransformerSpec, cluster, recommend
 
 
@@ -26,6 +28,7 @@ def plan_34b(seconds):
                           tied=False, dropout=False, fused_attention=True, vocabulary=64_000, sequence_length=4096,
                           global_batch=1024)
     for nodes in (1, 2, 4, 8, 16, 32):
-        plans = recommend(job, cluster("H100 80 GB", num_nodes=nodes)).shortlist
+        machines = replace(cluster("H100 80 GB", num_nodes=nodes), memory_factor=1.4)
+        plans = recommend(job, machines).shortlist
         if any(one.seconds <= seconds for one in plans): return plans
     return None

@@ -16,12 +16,12 @@ from ..engine.live import LivePanel
 from ..engine.pricing import PricedConfig
 from ..engine.recommendation import JOBS, Recommendation, recommend
 from ..engine.specs import ParallelConfig
+from ..engine.sweep_choices import CLOSE_PERCENT
 from ..engine.widgets import COLORS, Said, Svg, axes, count_text, duration_text, gb_text, label
 
 # %% auto #0
-__all__ = ['CLOSE_PERCENT', 'plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices',
-           'live_devices', 'devices_panel', 'draw_recommendation', 'describe_recommendation', 'live_planner',
-           'planner_panel']
+__all__ = ['plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices',
+           'devices_panel', 'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
 
 # %% ../../nbs/views/15_planner.ipynb #15e00004
 if TYPE_CHECKING:
@@ -128,8 +128,6 @@ def plot_candidates(
     return label(ax, "seconds of a step", "")
 
 # %% ../../nbs/views/15_planner.ipynb #15v0000e
-CLOSE_PERCENT = 3   # a list that loses no more is as good as the best run
-
 def plot_regrets(
     lost:dict[str, pd.DataFrame],   # group of sweeps -> percent lost: a row for each sweep, a column for each way
     ax:Axes|None=None,              # where to draw
@@ -243,7 +241,7 @@ def _draw_memory(drawing: Svg, one: PricedConfig, bars: BarAxis) -> None:
     bars.bar(drawing, 22, 30, _parts(one.memory, _BYTES), gb_text, hollow=True)
     limit = f"{gb_text(room)}, usable of {one.cluster.device}"
     drawing.box(bars.place(room) - 1, 17, 2, 40, COLORS["wait"], hover=limit)
-    drawing.text(10, 12, f"a device holds {gb_text(one.memory.total)}; the line is at {limit}")
+    drawing.text(10, 12, f"{one.config}: {gb_text(one.memory.total)}; the line is at {limit}")
     draw_key(bars.draw(drawing, 62), 102, _key(_BYTES), 10)
 
 def draw_recommendation(

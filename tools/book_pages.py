@@ -28,7 +28,7 @@ def front(lessons:Sequence[Page]) -> list[str]:
                                 "For teachers <teachers>"])]
     trees += [toctree(caption, entries) for caption, entries in parts.items()]
     trees += [toctree("Look it up", ["Glossary <glossary>", "Public names <api/index>", "Command line <98_cli>",
-                                      "Evidence of the planner <planner_evidence>"]),
+                                      "The evidence behind the planner <planner_evidence>"]),
               toctree("Work on it", ["The code of the house <house>", "Contributing <contributing>",
                                      "Changes <changelog>"])]
     return ["\n\n".join(trees)]

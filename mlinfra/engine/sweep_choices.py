@@ -4,84 +4,82 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Container, Iterable
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .published_sweeps import PublishedSweep, published_sweeps
 from .recommendation import has_few_sequences
-from .sweep_comparison import rank_correlation, sweep_shortlist, sweep_table
+from .specs import CHECKPOINTING
+from .sweep_comparison import (
+    fastest_that_fits, loss_percent, rank_correlation, sweep_shortlist, sweep_table)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['MANY', 'HELD', 'FITTED', 'FEW', 'CLOSE_PERCENT', 'choice_groups', 'operations_only', 'order_agreement',
-           'loss_percent', 'fastest_that_fit', 'fewest_tensor_list', 'random_share', 'choice_losses']
+__all__ = ['H100_MANY', 'H100_FEW', 'LLAMA_HELD', 'LLAMA_FITTED', 'CHOSEN_ON', 'CLOSE_PERCENT', 'choice_groups',
+           'order_agreement', 'Late', 'late_runs', 'fewest_tensor_list', 'random_share', 'choice_losses']
 
 # %% ../../nbs/engine/15_sweep_choices.ipynb #15s00005
-MANY = "H100, 4 sequences a device or more"   # nothing was chosen on these
-HELD = "30B and 65B"                          # chose the limit of memory
-FITTED = "13B"                                # chose the clock's constants and the limit of memory
-FEW = "H100, fewer sequences"                 # chose the rule that lists each shape with ZeRO and without
+H100_MANY = "H100, 4 sequences a device or more"
+H100_FEW = "H100, fewer sequences"
+LLAMA_HELD = "30B and 65B"
+LLAMA_FITTED = "13B"
+CHOSEN_ON = {H100_MANY: "the border of 4 sequences", H100_FEW: "the border of 4, each shape with ZeRO and without",
+             LLAMA_HELD: "limit of memory, one cable", LLAMA_FITTED: "limit of memory, the fitted constants"}
 
 def _group(sweep: PublishedSweep) -> str:
-    if not sweep.name.startswith("LLaMA"): return FEW if has_few_sequences(sweep.job, sweep.cluster) else MANY
-    return FITTED if sweep.fitted else HELD
+    if sweep.name.startswith("LLaMA"): return LLAMA_FITTED if sweep.fitted else LLAMA_HELD
+    return H100_FEW if has_few_sequences(sweep.job, sweep.cluster) else H100_MANY
 
 def choice_groups() -> dict[str, list[PublishedSweep]]:
-    "The sweeps with more than four completed runs, by what was chosen on them: `MANY`, `HELD`, `FITTED`, `FEW`."
-    groups: dict[str, list[PublishedSweep]] = {group: [] for group in (MANY, HELD, FITTED, FEW)}
+    "The sweeps of whose plans more than four completed, in the groups of `CHOSEN_ON`."
+    groups: dict[str, list[PublishedSweep]] = {group: [] for group in CHOSEN_ON}
     for sweep in published_sweeps():
         if sweep_table(sweep).published_seconds.count() > 4: groups[_group(sweep)].append(sweep)
     return groups
 
 # %% ../../nbs/engine/15_sweep_choices.ipynb #15s00008
-def operations_only(
-    sweep:PublishedSweep,
-) -> PublishedSweep:
-    "The same runs on a cluster whose links and memory take no time."
-    def free(link): return replace(link, bytes_per_s=1e15, latency_seconds=0.0)
-    machine = sweep.cluster
-    return replace(sweep, cluster=replace(
-        machine, intra_node=free(machine.intra_node), inter_node=free(machine.inter_node), call_seconds=0.0,
-        tensor_share=1.0, memory_passes=0.0))
-
 def order_agreement(
     sweeps:Iterable[PublishedSweep],
     order:str="predicted_seconds",    # a column of `sweep_table`
-    other:str="published_seconds",    # another
 ) -> float:                           # 1: the same order, 0: no connection, -1: the reverse
-    "The median rank correlation of two columns over some sweeps, of the runs that completed."
+    "The median rank correlation of a column with the published seconds over some sweeps, of the runs that completed."
     ran = [sweep_table(sweep).dropna(subset="published_seconds") for sweep in sweeps]
-    return median(rank_correlation(rows[order], rows[other]) for rows in ran)
+    return median(rank_correlation(rows[order], rows.published_seconds) for rows in ran)
+
+class Late(NamedTuple):
+    "How many of some runs took more than twice as long as predicted."
+    late:int
+    runs:int
+
+    def __str__(self) -> str: return f"{self.late} of {self.runs}"
+
+def late_runs(
+    sweeps:Iterable[PublishedSweep],
+    stages:bool,                              # of the runs with stages, or of those without
+    micro_batches:Container[int]|None=None,   # only of those with these sizes; None: all
+) -> Late:
+    "The runs of some sweeps that took more than twice as long as predicted."
+    import pandas as pd
+    rows = pd.concat([sweep_table(sweep) for sweep in sweeps]).dropna(subset="published_seconds")
+    rows = rows[(rows.pipeline > 1) == stages]
+    if micro_batches is not None: rows = rows[[size in micro_batches for size in rows.micro_batch]]
+    return Late(int((rows.published_seconds > 2 * rows.predicted_seconds).sum()), len(rows))
 
 # %% ../../nbs/engine/15_sweep_choices.ipynb #15s00011
 CLOSE_PERCENT = 3   # a list that loses no more is as good as the best run
-
-def loss_percent(
-    sweep:PublishedSweep,
-    listed:pd.DataFrame,   # rows of its `sweep_table`
-) -> float:                # nan: none of these ran
-    "How much longer the best of these runs takes than the best of the sweep."
-    return 100 * (listed.published_seconds.min() / sweep_table(sweep).published_seconds.min() - 1)
-
-def fastest_that_fit(
-    sweep:PublishedSweep,
-    count:int=1,
-) -> pd.DataFrame:         # rows of `sweep_table`
-    "By the clock, of those that fit."
-    rows = sweep_table(sweep)
-    return rows[rows.fits].sort_values(["predicted_seconds", "micro_batch"]).head(count)
 
 def fewest_tensor_list(
     sweep:PublishedSweep,
 ) -> pd.DataFrame:         # rows of `sweep_table`
     "A list as long as the shortlist, made without a clock: the fewest tensor ranks and stages that fit or are near."
     import pandas as pd
-    order = {"tensor": True, "pipeline": True, "sharding_stage": False, "micro_batch": True}
-    rows = sweep_table(sweep).sort_values(list(order), ascending=list(order.values()))
+    order = {"tensor": True, "pipeline": True, "sharding_stage": False, "kept": True, "micro_batch": True}
+    rows = sweep_table(sweep)
+    rows = rows.assign(kept=rows.checkpointing.map(CHECKPOINTING.index))
+    rows = rows.sort_values(list(order), ascending=list(order.values()))
     twice = ["sharding_stage"] * has_few_sequences(sweep.job, sweep.cluster)
     shapes = rows[rows.fits].drop_duplicates(["data", "tensor", "pipeline", *twice])
     near = rows[rows.fits | (rows.predicted_bytes <= sweep.cluster.near_bytes)].head(1)
@@ -92,19 +90,19 @@ def random_share(
 ) -> float:                # 0 to 1
     "How often as many random plans as the shortlist has, of those that fit, contain one within `CLOSE_PERCENT`."
     rows = sweep_table(sweep)
-    fits, best = rows[rows.fits], rows.published_seconds.min()
-    close = ((100 * (fits.published_seconds / best - 1)).round() <= CLOSE_PERCENT).sum()
+    fits = rows.index[rows.fits]
+    close = sum(loss_percent(sweep, rows.loc[[row]]) <= CLOSE_PERCENT for row in fits)
     tried = min(len(fits), len(sweep_shortlist(sweep)))
     return 1 - math.comb(len(fits) - close, tried) / math.comb(len(fits), tried)
 
 def choice_losses(
     sweeps:Iterable[PublishedSweep],
-) -> pd.DataFrame:         # percent, a row for each sweep; columns `fewest tensor`, `fastest alone`, `shortlist`, ...
+) -> pd.DataFrame:         # percent, a row for each sweep; fewest tensor, fastest alone, shortlist, first run
     "What each way to choose loses on some sweeps; nan where nothing on its list ran."
     import pandas as pd
     def row(sweep):
         listed = sweep_shortlist(sweep)
-        ways = {"fewest tensor": fewest_tensor_list(sweep), "fastest alone": fastest_that_fit(sweep),
+        ways = {"fewest tensor": fewest_tensor_list(sweep), "fastest alone": fastest_that_fits(sweep),
                 "shortlist": listed, "first run": listed.sort_values("predicted_bytes").head(1)}
         return {way: loss_percent(sweep, rows) for way, rows in ways.items()}
     return pd.DataFrame({sweep.name: row(sweep) for sweep in sweeps}).T

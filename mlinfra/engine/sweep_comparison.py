@@ -13,14 +13,14 @@ from .pricing import PricedConfig, infeasible_reason, order_by_time, price
 from .published_runs import PublishedRun
 from .published_sweeps import PublishedSweep
 from .recommendation import has_few_sequences, recommend
-from .step_model import step_seconds
+from .step_model import micro_batches, step_seconds
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['predict_run', 'compare_published', 'sweep_table', 'rank_correlation', 'sweep_shortlist', 'compare_sweeps',
-           'Constants', 'calibrate_cluster']
+__all__ = ['predict_run', 'compare_published', 'sweep_table', 'rank_correlation', 'loss_percent', 'fastest_that_fits',
+           'sweep_shortlist', 'compare_sweeps', 'Constants', 'calibrate_cluster']
 
 # %% ../../nbs/engine/15_sweep_comparison.ipynb #a2bf72f2
 def predict_run(
@@ -52,6 +52,11 @@ def compare_published(
     return pd.DataFrame([_compare_run(run) for run in runs])
 
 # %% ../../nbs/engine/15_sweep_comparison.ipynb #15h00011
+def _operations_seconds(one: PricedConfig) -> float:
+    "Matrix products and the filling of the pipeline; rounded, so that plans with the same operations are equal."
+    c, count = one.config, micro_batches(one.job, one.config)
+    return float(f"{one.step.compute * (1 + (c.pipeline - 1) / c.chunks / count):.9g}")
+
 @cache
 def _sweep_rows(sweep: PublishedSweep) -> tuple[dict[str, object], ...]:
     rows = []
@@ -62,12 +67,14 @@ def _sweep_rows(sweep: PublishedSweep) -> tuple[dict[str, object], ...]:
                          sharding_stage=c.sharding_stage, checkpointing=c.checkpointing,
                          published_seconds=math.nan if run.seconds is None else run.seconds,
                          published_bytes=math.nan if run.memory_bytes is None else run.memory_bytes,
-                         predicted_seconds=ours.seconds, predicted_bytes=ours.memory.total, fits=ours.fits))
+                         predicted_seconds=ours.seconds, operations_seconds=_operations_seconds(ours),
+                         predicted_bytes=ours.memory.total, fits=ours.fits))
     return tuple(rows)
 
 def sweep_table(
-    sweep:PublishedSweep,
-) -> pd.DataFrame:  # sizes, published_seconds (nan: out of memory), predicted_seconds, predicted_bytes, fits
+    sweep:PublishedSweep,  # its runs in a tuple
+) -> pd.DataFrame:        # sizes, published_seconds (nan: out of memory), predicted_seconds, operations_seconds (matrix
+                          # products and the filling of the pipeline alone), predicted_bytes, fits
     "A row for each run of a sweep that our rules allow."
     import pandas as pd
     return pd.DataFrame(_sweep_rows(sweep))
@@ -82,6 +89,20 @@ def rank_correlation(
 
 # %% ../../nbs/engine/15_sweep_comparison.ipynb #15h00014
 _SHAPE = ["data", "tensor", "pipeline"]
+
+def loss_percent(
+    sweep:PublishedSweep,
+    listed:pd.DataFrame,   # rows of its `sweep_table`
+) -> float:                # nan: none of these ran
+    "How much longer the best of these runs takes than the fastest of all that completed, allowed by our rules or not."
+    return 100 * (listed.published_seconds.min() / min(run.seconds for run in sweep.timed) - 1)
+
+def fastest_that_fits(
+    sweep:PublishedSweep,
+) -> pd.DataFrame:         # a row of `sweep_table`, or none
+    "The plan of a sweep that the clock would choose alone."
+    rows = sweep_table(sweep)
+    return rows[rows.fits].sort_values(["predicted_seconds", "micro_batch"]).head(1)
 
 def sweep_shortlist(
     sweep:PublishedSweep,
@@ -101,17 +122,16 @@ def _compare_sweep(sweep: PublishedSweep) -> dict[str, object]:
     table = sweep_table(sweep)
     ran = table[table.published_seconds.notna()]
     shapes = ran.loc[ran.groupby(_SHAPE).published_seconds.idxmin()]
-    ours, first = ran[ran.fits] if ran.fits.any() else ran, table[table.fits].sort_values("predicted_seconds").head(1)
-    chosen = ours.published_seconds[ours.predicted_seconds.idxmin()]
-    listed = sweep_shortlist(sweep).published_seconds
-    def slower(seconds: float) -> float: return 100 * (seconds / ran.published_seconds.min() - 1)
+    ours = ran[ran.fits] if ran.fits.any() else ran
+    chosen = ours.loc[[ours.predicted_seconds.idxmin()]]
     ratio = ran.predicted_seconds / ran.published_seconds
     return dict(sweep=sweep.name, runs=len(ran),
                 rank_correlation=rank_correlation(ran.published_seconds, ran.predicted_seconds), shapes=len(shapes),
                 shape_correlation=rank_correlation(shapes.published_seconds, shapes.predicted_seconds),
-                median_ratio=ratio.median(), chosen_slower_percent=slower(chosen),
-                chosen_ran=bool(first.published_seconds.notna().any()),
-                shortlist_slower_percent=slower(listed.min()), out_of_memory=len(table) - len(ran),
+                median_ratio=ratio.median(), chosen_slower_percent=loss_percent(sweep, chosen),
+                chosen_ran=bool(fastest_that_fits(sweep).published_seconds.notna().any()),
+                shortlist_slower_percent=loss_percent(sweep, sweep_shortlist(sweep)),
+                out_of_memory=len(table) - len(ran),
                 fits_right=int((table.fits == table.published_seconds.notna()).sum()), fitted=sweep.fitted)
 
 def compare_sweeps(

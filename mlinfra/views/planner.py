@@ -146,7 +146,7 @@ def plot_regrets(
                 ax.plot(1500, y, "x", ms=6, color=color)
                 ax.annotate(f"{len(table) - len(ran)} did not run", (1500, y), xytext=(7, -3),
                             textcoords="offset points", fontsize=7)
-            close = (ran.round() <= CLOSE_PERCENT).sum()
+            close = (ran <= CLOSE_PERCENT).sum()
             ax.annotate(f"{close} of {len(table)}", (0, y), xytext=(-8, -3), textcoords="offset points", fontsize=7,
                         ha="right")
             ticks[y] = way

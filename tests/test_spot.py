@@ -211,6 +211,22 @@ def test_nothing_is_left_of_a_killed_torchrun(tmp_path):
     assert gone([int(word) for word in (tmp_path / "pids").read_text().split()])
 
 
+def test_a_rank_that_is_just_becoming_another_program_is_not_left(tmp_path, monkeypatch):
+    "For a moment in exec a process shows no environment, and so no mark."
+    shown, real = set(), psutil.Process.environ
+
+    def environ(process):
+        if process.pid in shown: return real(process)
+        shown.add(process.pid)
+        return {}
+
+    monkeypatch.setattr(psutil.Process, "environ", environ)
+    (tmp_path / "start.sh").write_text(f"setsid sh -c 'echo $$ > {tmp_path}/pids; exec sleep 300' & "
+                                       f"until [ -s {tmp_path}/pids ]; do sleep 0.01; done")
+    found = supervise(["sh", str(tmp_path / "start.sh")], restarts=0, log=tmp_path / "log", say=lambda _: None)
+    assert found.outcome == "finished" and gone([int((tmp_path / "pids").read_text())])
+
+
 OBEYS = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(75)); print('up', flush=True); time.sleep(300)"
 IGNORES = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(300)"
 

@@ -86,11 +86,12 @@ class Supervised:
 
 # %% ../../nbs/engine/16_supervisor.ipynb #5a0c3e08
 _MARK = "MLINFRA_SUPERVISED"
+_LOOK_SECONDS = 2.0   # at most, for what is left of a command
 
 class _Child:
     "The command, running."
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Any):
-        self.word, self.begun = secrets.token_hex(8), time.monotonic()
+        self.word, self.begun, self.started = secrets.token_hex(8), time.monotonic(), time.time()
         environment = {**os.environ, **environment, _MARK: self.word}
         self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log and subprocess.STDOUT,
                                         start_new_session=True)
@@ -114,11 +115,20 @@ class _Child:
         "Kill what is left of it: its process group, and what carries its mark."
         try: os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError): pass  # nobody is left in it (macOS: only a zombie)
+        end = time.monotonic() + _LOOK_SECONDS
+        while self._kill_marked() and time.monotonic() < end: time.sleep(0.01)
+        self.process.wait()
+
+    def _kill_marked(self) -> bool:
+        "Kill what carries the mark. Returns whether to look again: a process that runs exec shows no environment."
+        again = False
         for process in psutil.process_iter():
             try:
-                if process.environ().get(_MARK) == self.word: process.kill()
-            except (psutil.Error, OSError): continue  # it has ended, or is somebody else's
-        self.process.wait()
+                environment = process.environ()
+                if environment.get(_MARK) == self.word: process.kill()
+                elif not environment and process.create_time() > self.started - 1 and process.exe(): again = True
+            except (psutil.Error, OSError): continue  # it has ended, or is somebody else's, or the kernel's
+        return again
 
 # %% ../../nbs/engine/16_supervisor.ipynb #5a0c3e10
 def supervise(

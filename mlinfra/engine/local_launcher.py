@@ -24,7 +24,7 @@ from .handles import (Handle, JobState, Launcher, Read, keep_end, line_variables
 from .jobs import JobSpec, render_for
 from .log_lines import LogFiles, shell_status
 from .store import write_whole
-from .supervisor import supervise
+from .supervisor import marked_processes, supervise
 
 # %% auto #0
 __all__ = ['keep', 'log_file', 'start_keeper', 'KeptLauncher', 'LocalLauncher']
@@ -95,13 +95,8 @@ def _keeper(handle: Handle) -> psutil.Process | None:
 
 def _marked(handle: Handle) -> list[psutil.Process]:
     "The processes of this job."
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(_MARK) == handle.id and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (psutil.Error, OSError): continue  # it has ended, or is somebody else's
-    return found
+    begun = _keeper_file(handle).stat().st_mtime if _keeper_file(handle).exists() else 0.0
+    return marked_processes(_MARK, handle.id, begun)
 
 # %% ../../nbs/engine/16_local_launcher.ipynb #16c2a009
 class KeptLauncher(Launcher):

@@ -25,7 +25,7 @@ from .checks import nonnegative_float, nonnegative_int, positive_float, positive
 from .widgets import count_text, duration_text
 
 # %% auto #0
-__all__ = ['WANTS_TO_GO_ON', 'Attempt', 'signal_name', 'Supervised', 'supervise']
+__all__ = ['WANTS_TO_GO_ON', 'Attempt', 'signal_name', 'Supervised', 'marked_processes', 'supervise']
 
 # %% ../../nbs/engine/16_supervisor.ipynb #5a0c3e04
 if TYPE_CHECKING:
@@ -86,7 +86,25 @@ class Supervised:
 
 # %% ../../nbs/engine/16_supervisor.ipynb #5a0c3e08
 _MARK = "MLINFRA_SUPERVISED"
-_LOOK_SECONDS = 2.0   # at most, for what is left of a command
+_LOOK_SECONDS = 2.0   # at most, for processes that show no environment
+
+def marked_processes(
+    variable:str,  # of the environment, which children inherit
+    word:str,      # its value
+    since:float,   # seconds since the epoch, when the first of them began
+) -> list[psutil.Process]:
+    "Those that run with this word in their environment; one in exec shows none for a moment, and is read again."
+    end = time.monotonic() + _LOOK_SECONDS
+    while True:
+        found, unsure = [], False
+        for process in psutil.process_iter():
+            try:
+                environment = process.environ()
+                if environment.get(variable) == word: found += [process] * (process.status() != psutil.STATUS_ZOMBIE)
+                elif not environment and process.create_time() > since - 1 and process.exe(): unsure = True
+            except (psutil.Error, OSError): continue  # it has ended, or is somebody else's, or the kernel's
+        if not unsure or time.monotonic() > end: return found
+        time.sleep(0.01)
 
 class _Child:
     "The command, running."
@@ -116,19 +134,12 @@ class _Child:
         try: os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError): pass  # nobody is left in it (macOS: only a zombie)
         end = time.monotonic() + _LOOK_SECONDS
-        while self._kill_marked() and time.monotonic() < end: time.sleep(0.01)
+        while (left := marked_processes(_MARK, self.word, self.started)) and time.monotonic() < end:  # they may fork
+            for process in left:
+                try: process.kill()
+                except psutil.Error: continue  # it has ended
+            psutil.wait_procs(left, timeout=0.1)
         self.process.wait()
-
-    def _kill_marked(self) -> bool:
-        "Kill what carries the mark. Returns whether to look again: a process that runs exec shows no environment."
-        again = False
-        for process in psutil.process_iter():
-            try:
-                environment = process.environ()
-                if environment.get(_MARK) == self.word: process.kill()
-                elif not environment and process.create_time() > self.started - 1 and process.exe(): again = True
-            except (psutil.Error, OSError): continue  # it has ended, or is somebody else's, or the kernel's
-        return again
 
 # %% ../../nbs/engine/16_supervisor.ipynb #5a0c3e10
 def supervise(

@@ -262,6 +262,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.intervals.spot_price.spot_price_per_hour", "zero", "a machine for nothing"),
     ("engine.notices.read_notice.timeout_seconds", ANY, "an address is needed, so it cannot be tried"),
     ("engine.supervisor.supervise.*", "zero", "no restart, no pause"),
+    ("engine.supervisor.marked_processes.since", "zero", "it is not known when they began"),
     ("engine.trial_pool.Live.prune.number", "zero", "trials are counted from 0"),
     ("engine.prune.*.share", "zero", "nothing goes"),
     ("engine.search.uniform.low", "zero negative", "any range"),

@@ -91,9 +91,10 @@ _LOOK_SECONDS = 2.0   # at most, for processes that show no environment
 def marked_processes(
     variable:str,  # of the environment, which children inherit
     word:str,      # its value
-    since:float,   # seconds since the epoch, when the first of them began
+    since:float,   # seconds since the epoch, when the first of them began; 0: it is not known
 ) -> list[psutil.Process]:
     "Those that run with this word in their environment; one in exec shows none for a moment, and is read again."
+    since = nonnegative_float("since", since)
     end = time.monotonic() + _LOOK_SECONDS
     while True:
         found, unsure = [], False

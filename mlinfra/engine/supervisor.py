@@ -134,13 +134,13 @@ class _Child:
         "Kill what is left of it: its process group, and what carries its mark."
         try: os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError): pass  # nobody is left in it (macOS: only a zombie)
+        self.process.wait()  # before the search, whose psutil would take the exit status
         end = time.monotonic() + _LOOK_SECONDS
         while (left := marked_processes(_MARK, self.word, self.started)) and time.monotonic() < end:  # they may fork
             for process in left:
                 try: process.kill()
                 except psutil.Error: continue  # it has ended
             psutil.wait_procs(left, timeout=0.1)
-        self.process.wait()
 
 # %% ../../nbs/engine/16_supervisor.ipynb #5a0c3e10
 def supervise(

@@ -1,5 +1,6 @@
 """Arithmetic on other processors: the engine rooms' equalities hold with narrower vectors, with one thread and with two
-beside processes that keep every core busy."""
+beside processes that keep every core busy. With this machine's own vectors `make test` runs the same rooms, several at
+once, so that they have busy processes beside them there."""
 import os
 import subprocess
 import sys

@@ -26,28 +26,26 @@ mapfile -t lessons <<<"$lessons"
 
 stage "clean, exported, rendered" python tools/notebooks.py check
 stage "names and long lines" ruff check nbs tests tools
-# The book and the views wait and compute on one core at a time, so they run beside the engine room; what they say comes
-# after it. They have a process group of their own, so that nothing goes on when this script is ended.
-views_and_book() {
+
+# Making the book keeps one core busy, so book and views run beside the engine room; what they say comes after it. They
+# have a process group of their own, which is ended with this script.
+book_and_views() {
+  failed=()
   # every page of the book, from the committed outputs; the browser's tests read it (they build it where it is missing)
   if python -c 'import myst_nb' 2>/dev/null; then
     stage "book" python tools/book.py build $(command -v npm >/dev/null && echo --require-live)
   fi
   stage "views" nbdev_test --path nbs/views --n_workers 1 --timing
-  printf '%s\n' "${failed[@]}" >"$said.failed"
+  (( ${#failed[@]} == 0 ))
 }
 if (( ! $# )); then
   said=$(mktemp)
-  set -m
-  (failed=(); views_and_book) >"$said" 2>&1 & beside=$!
-  set +m
-  trap 'kill -- -$beside 2>/dev/null; rm -f "$said" "$said.failed"' EXIT
+  set -m; (book_and_views) >"$said" 2>&1 & beside=$!; set +m
+  trap 'kill -- -$beside 2>/dev/null; rm -f "$said"' EXIT
   stage "engine room" nbdev_test --path nbs/engine --n_workers 2 --timing
-  wait "$beside"
-  cat "$said"
-  mapfile -t -O "${#failed[@]}" failed < <(grep . "$said.failed" || [[ -e $said.failed ]] || echo "book and views")
+  wait "$beside" || failed+=("book or views")
+  cat "$said"; rm -f "$said"
   trap - EXIT
-  rm -f "$said" "$said.failed"
 fi
 
 run_tests() {

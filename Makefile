@@ -30,11 +30,13 @@ nbs:  ## run every notebook again and keep its outputs; one: make nbs CHAPTERS="
 	@$(PY) tools/notebooks.py run $(CHAPTERS)
 	@$(PY) tools/notebooks.py export
 	@$(PY) tools/notebooks.py readme
+	@$(PY) tools/notebooks.py map
 
-export:  ## write mlinfra/ and README.md from the notebooks
+export:  ## write mlinfra/, README.md and docs/house.md from the notebooks
 	@tools/install.sh test
 	@$(PY) tools/notebooks.py export
 	@$(PY) tools/notebooks.py readme
+	@$(PY) tools/notebooks.py map
 
 clean-nbs:  ## bring the notebooks into the form in which they are committed
 	@tools/install.sh test

@@ -17,10 +17,11 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images
-from mlinfra.engine.checkpointer import Checkpointer, clear_parts
-from mlinfra.engine.files import Encoder, RootLock, committed, folder_of, latest, read_state, verify
-from mlinfra.engine.observers import EarlyStopping
-from mlinfra.engine.state import HostCopies, State
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer, clear_parts
+from mlinfra.engine.checkpoint.checkpoint_files import (
+    Encoder, RootLock, committed, folder_of, latest, read_state, verify)
+from mlinfra.engine.train.observers import EarlyStopping
+from mlinfra.engine.checkpoint.training_state import HostCopies, State
 from mlinfra.training import fit
 
 STEPS = 15  # of each case: 3 epochs of 5

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from mlinfra.engine.fakes import count_devices
-from mlinfra.engine.rendezvous import run_together
+from mlinfra.engine.train.fake_tensors import count_devices
+from mlinfra.lab.rendezvous import run_together
 
 count_devices()  # before a test that exports, or uses fake tensors: else no copy could train
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"

@@ -312,7 +312,7 @@ def resnet() -> Parts:
 
 
 def transformer() -> Parts:
-    from mlinfra.engine.transformer import Transformer
+    from mlinfra.engine.train.transformer import Transformer
     return Parts(Transformer(64, 64, 4, 2, 32), [(torch.randint(0, 64, (16, 32)),) for _ in range(100)],
                  step=token_step, optimizer=torch.optim.AdamW)
 
@@ -390,7 +390,7 @@ def prepared(case: Fault, folder: str | os.PathLike) -> tuple[Parts, Any]:
 def run_ours(case: Fault, folder: str | os.PathLike, rules: Any = None) -> tuple[list[Any], Ledger, list[float]]:
     "Train under watch; findings while it ran, what was injected, and when steps began."
     from mlinfra.debugger import Debugger
-    from mlinfra.engine.watch import watch
+    from mlinfra.engine.record.watch import watch
     parts, optimizer = prepared(case, folder)
     with watch(Path(folder) / "run", parts.model, optimizer, rules=[Debugger(rules)]) as w:
         starts = train(parts, Watched(w), optimizer)
@@ -399,7 +399,7 @@ def run_ours(case: Fault, folder: str | os.PathLike, rules: Any = None) -> tuple
 
 
 def main() -> None:
-    from mlinfra.engine.speed_rules import SPEED_RULES
+    from mlinfra.engine.rules.speed_rules import SPEED_RULES
     name, folder = sys.argv[1:]
     _, ledger, _ = run_ours(CASES[name], folder, [rule() for rule in SPEED_RULES])
     Path(folder, f"ledger-{os.environ.get('RANK', 0)}.json").write_text(json.dumps(ledger.spent))

@@ -103,8 +103,9 @@ def test_a_guess_becomes_a_question_and_its_answer_is_folded(tmp_path):
 
 
 def test_links_to_rooms_lead_to_their_section(tmp_path):
-    cells, _ = staged(tmp_path, words("[a](engine/05_server.ipynb), [b](../docs/house.md), [c](02_two.ipynb#x)"))
-    assert cells[0]["source"] == "[a](api/engine.md#engine-05_server), [b](house.md), [c](02_two.ipynb#x)"
+    cells, _ = staged(tmp_path, words("[a](engine/serve/worker_server.ipynb), [b](../docs/house.md), "
+                               "[c](02_two.ipynb#x)"))
+    assert cells[0]["source"] == "[a](api/engine.md#engine-serve-worker_server), [b](house.md), [c](02_two.ipynb#x)"
 
 
 @pytest.mark.parametrize("title, name", [("Is it true?", "Is-it-true?"), ("A `b` [c](d)", "A-b-c"), ("M/D/1", "M/D/1")])

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from mlinfra.engine import callbacks
-from mlinfra.engine.runs import PARTS, Run
+from mlinfra.engine.record import callbacks
+from mlinfra.engine.record.run_folder import PARTS, Run
 
 WAIT, EVALUATION = 0.02, 0.015  # seconds of a batch
 

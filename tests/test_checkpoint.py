@@ -22,10 +22,11 @@ import checkpoint_cases as cases
 from copies import run_code
 from mlinfra import training
 from mlinfra.data import BatchLoader, Images
-from mlinfra.engine import files
-from mlinfra.engine.checkpointer import Checkpointer
-from mlinfra.engine.clocks import HostClock
-from mlinfra.engine.files import committed, damage, folder_of, latest, read_state, verify, write_state
+from mlinfra.engine.checkpoint import checkpoint_files as files
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.train.step_clock import HostClock
+from mlinfra.engine.checkpoint.checkpoint_files import (
+    committed, damage, folder_of, latest, read_state, verify, write_state)
 from mlinfra.training import fit
 
 SAME = "losses", "iterations", "samples", "epochs", "weights"
@@ -397,7 +398,7 @@ def test_a_second_writer_is_refused_in_a_sentence(root):
     class Second:
         def on_step(self, run, step):
             if step.iteration != 4: return
-            code = f"from mlinfra.engine.files import RootLock; RootLock({str(root)!r})"
+            code = f"from mlinfra.engine.checkpoint.checkpoint_files import RootLock; RootLock({str(root)!r})"
             words.append(run_code(code)[0].output)
             try: trained(Checkpointer(root))
             except OSError as error: words.append(str(error))

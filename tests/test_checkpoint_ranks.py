@@ -18,12 +18,12 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from mlinfra.data_parallel import train_ddp
-from mlinfra.engine import files, pieces
-from mlinfra.engine.checkpointer import Checkpointer
-from mlinfra.engine.files import latest, verify
-from mlinfra.engine.pieces import RankFiles
-from mlinfra.engine.rank_data import epoch_losses, whole_weights
-from mlinfra.engine.ranks import RankError, in_turn, process_group, rank_and_world_size, run_ranks
+from mlinfra.engine.checkpoint import checkpoint_files as files, sharded_checkpoint as pieces
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
+from mlinfra.engine.checkpoint.sharded_checkpoint import RankFiles
+from mlinfra.engine.dist.rank_data import epoch_losses, whole_weights
+from mlinfra.engine.dist.ranks import RankError, in_turn, process_group, rank_and_world_size, run_ranks
 
 SAMPLES, BATCH = 78, 4   # of each rank: an epoch of two ranks has 10 steps, the last with 6 samples
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from mlinfra import __version__, cli, data
-from mlinfra.engine.files import latest, verify
-from mlinfra.engine.rendezvous import run_together
-from mlinfra.engine.runs import RunWriter, StepRecord
+from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
+from mlinfra.lab.rendezvous import run_together
+from mlinfra.engine.record.run_folder import RunWriter, StepRecord
 
 MLINFRA = Path(sys.executable).with_name("mlinfra")
 

@@ -10,10 +10,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from mlinfra import cli
-from mlinfra.engine.energy import EnergyMeter, Nvml, Rapl
-from mlinfra.engine.prices import read_prices
-from mlinfra.engine.runs import Run, RunWriter, StepRecord
-from mlinfra.engine.work import WORKS
+from mlinfra.engine.cost.energy import EnergyMeter, Nvml, Rapl
+from mlinfra.engine.cost.prices import read_prices
+from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.cost.training_work import WORKS
 from mlinfra.training import fit
 
 HEAVY = "torch", "numpy", "pandas", "scipy", "matplotlib", "psutil", "ipywidgets", "pynvml", "IPython", "tqdm"
@@ -160,6 +160,6 @@ def test_a_meter_counts_a_training_and_changes_nothing():
 
 def test_a_run_without_samples_still_has_an_energy(tmp_path):
     write_run(tmp_path)
-    from mlinfra.engine.run_cost import recorded
+    from mlinfra.engine.cost.run_cost import recorded
     found = recorded(Run(tmp_path))
     assert found.energy.joules.value > 0 and found.samples == 256

@@ -13,13 +13,13 @@ from torch.utils.data import TensorDataset
 
 from mlinfra import data_parallel as dp
 from mlinfra.data import BatchLoader
-from mlinfra.engine.checks import refusal
-from mlinfra.engine.collectives import check_all_reduce
-from mlinfra.engine.hardware import Network, ring_bytes
-from mlinfra.engine.rank_data import ShardLoader, accuracy_of_ranks, first_digits, train_digits
-from mlinfra.engine.ranks import check_same, in_turn, rank_and_world_size, run_ranks
-from mlinfra.engine.shared_memory import why_not_shared
-from mlinfra.engine.trials import run_trial
+from mlinfra.engine.base.checks import refusal
+from mlinfra.engine.dist.collectives import check_all_reduce
+from mlinfra.engine.base.hardware import Network, ring_bytes
+from mlinfra.engine.dist.rank_data import ShardLoader, accuracy_of_ranks, first_digits, train_digits
+from mlinfra.engine.dist.ranks import check_same, in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.shared_memory import why_not_shared
+from mlinfra.engine.dist.rank_trials import run_trial
 from mlinfra.models import GluonCNN
 from mlinfra.training import evaluate, fit
 

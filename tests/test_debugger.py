@@ -19,13 +19,13 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.debugger import Debugger, Rule, default_rules
-from mlinfra.engine.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patient
-from mlinfra.engine.inspection import examine
-from mlinfra.engine.runs import Run
-from mlinfra.engine.speed_rules import SPEED_RULES
-from mlinfra.engine.tensor_rules import TENSOR_RULES, SameRun, StalledTraining
-from mlinfra.engine.transformer import Transformer
-from mlinfra.engine.watch import Monitor, watch
+from mlinfra.lab.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patient
+from mlinfra.engine.rules.inspection import examine
+from mlinfra.engine.record.run_folder import Run
+from mlinfra.engine.rules.speed_rules import SPEED_RULES
+from mlinfra.engine.rules.tensor_rules import TENSOR_RULES, SameRun, StalledTraining
+from mlinfra.engine.train.transformer import Transformer
+from mlinfra.engine.record.watch import Monitor, watch
 from mlinfra.models import GluonCNN, resnet18
 from mlinfra.training import fit
 
@@ -677,7 +677,7 @@ def test_a_model_on_two_devices(tmp_path):
 @pytest.mark.parametrize("part", ["_figures", "_some", "_read"])
 def test_looking_that_fails_ends_and_the_training_goes_on(monkeypatch, part):
     def fails(*args): raise RuntimeError("a tensor of a strange kind")
-    monkeypatch.setattr(f"mlinfra.engine.looks.{part}", fails)
+    monkeypatch.setattr(f"mlinfra.engine.rules.tensor_probe.{part}", fails)
     model, debugger = dead_mlp(), tensor_debugger(every=2)
     with pytest.warns(UserWarning, match="looked at no more.*strange kind"):
         history = fit(model, batches(), observers=[debugger], **QUIET)

@@ -28,11 +28,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from mlinfra.cli import main
 from mlinfra.data import BatchLoader, Images
 from mlinfra.doctor import diagnose
-from mlinfra.engine import ablation, diagnosis, loaders, remedies, verdicts
-from mlinfra.engine.loaders import find_callables, identity, loader_kind
-from mlinfra.engine.measure import Estimate
-from mlinfra.engine.patients import Fetching, SlowBus, slow_read
-from mlinfra.engine.widgets import Stopped
+from mlinfra.engine.doctor import ablation, diagnosis, remedies, verdicts
+from mlinfra.engine.loading import loader_surgery as loaders
+from mlinfra.engine.loading.loader_surgery import find_callables, identity, loader_kind
+from mlinfra.engine.base.measure import Estimate
+from mlinfra.lab.patients import Fetching, SlowBus, slow_read
+from mlinfra.engine.base.jobs import Stopped
 
 QUICK = dict(budget_seconds=0.5, device="cpu")
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from mlinfra.engine.origins import code_version
-from mlinfra.engine.runs import Run, RunWriter, StepRecord
-from mlinfra.engine.runs_table import keep_result, runs_table
-from mlinfra.engine.writers import to_mlflow, to_tensorboard
+from mlinfra.engine.record.provenance import code_version
+from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.record.runs_table import keep_result, runs_table
+from mlinfra.engine.record.tracker_writers import to_mlflow, to_tensorboard
 
 ROOT = Path(__file__).parents[1]
 CHILD = """
 import sys
-from mlinfra.engine.runs import RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import RunWriter, StepRecord
 writer = RunWriter(sys.argv[1], rank=0, world_size=1, config=dict(lr=0.1))
 for line in sys.stdin:  # a number of steps, or the end
     if line.strip() == "end": break
@@ -139,7 +139,7 @@ def trackio_folder(tmp_path_factory):
 def test_trackio_holds_what_was_recorded(recorded, tmp_path, trackio_folder):
     script = """
 import json, sys
-from mlinfra.engine.writers import to_trackio
+from mlinfra.engine.record.tracker_writers import to_trackio
 written = to_trackio(sys.argv[1], "digits", sys.argv[2])
 import trackio
 storage = trackio.SQLiteStorage
@@ -160,7 +160,7 @@ print(json.dumps([written.where, written.ended, storage.get_runs("digits"), stor
 def test_the_code_is_that_of_the_main_program(tmp_path):
     git = lambda *words: subprocess.run(["git", "-C", tmp_path / "code", *words], check=True, capture_output=True)
     (tmp_path / "code").mkdir()
-    script = "from mlinfra.engine.origins import origin\nprint(origin().code.commit)"
+    script = "from mlinfra.engine.record.provenance import origin\nprint(origin().code.commit)"
     (tmp_path / "code" / "train.py").write_text(script)
     git("init")
     git("add", ".")

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mlinfra.data import BatchLoader, Images, mnist
-from mlinfra.engine import onnx_files
-from mlinfra.engine.checkpointer import Checkpointer
-from mlinfra.engine.model_files import open_model, save_weights
-from mlinfra.engine.onnx_files import export_onnx, load_onnx
-from mlinfra.engine.pretrained import pretrained, reachable
-from mlinfra.engine.prune import prune_units
-from mlinfra.engine.quantize import pack, quantize_dynamic, quantize_static, quantize_tensor, unpack
-from mlinfra.engine.rank_data import whole_weights
-from mlinfra.engine.ranks import run_ranks
-from mlinfra.engine.variants import compare_variants
+from mlinfra.engine.export import onnx_files
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.export.model_files import open_model, save_weights
+from mlinfra.engine.export.onnx_files import export_onnx, load_onnx
+from mlinfra.engine.export.pretrained import pretrained, reachable
+from mlinfra.engine.export.prune import prune_units
+from mlinfra.engine.export.quantize import pack, quantize_dynamic, quantize_static, quantize_tensor, unpack
+from mlinfra.engine.dist.rank_data import whole_weights
+from mlinfra.engine.dist.ranks import run_ranks
+from mlinfra.engine.export.variants import compare_variants
 from mlinfra.models import GluonCNN, resnet18
 from mlinfra.training import fit
 
@@ -111,7 +111,7 @@ def test_a_missing_package_is_named(package, tmp_path, monkeypatch):
 # ---- models
 
 def test_other_models_of_ours_export_with_any_batch_size(tmp_path):
-    from mlinfra.engine.transformer import Tokens
+    from mlinfra.engine.train.transformer import Tokens
     for model, x in ((resnet18(10, "small"), X), (Tokens(1, 16, 40, 2), torch.randint(0, 40, (3, 9)))):
         file = export_onnx(model, x, tmp_path / "model.onnx")
         assert file.dynamic_batch and 1 in file.batch_sizes and file.largest_difference <= 1e-4 * file.largest_output

@@ -7,8 +7,8 @@ from torch import nn
 
 from mlinfra.data import BatchLoader, Images
 from mlinfra.data_parallel import train_ddp
-from mlinfra.engine.rank_data import train_digits
-from mlinfra.engine.ranks import run_ranks
+from mlinfra.engine.dist.rank_data import train_digits
+from mlinfra.engine.dist.ranks import run_ranks
 from mlinfra.models import GluonCNN
 from mlinfra.training import PHASES, fit, sgd
 

@@ -11,15 +11,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from mlinfra.engine import drift, measure, server
+from mlinfra.lab import drift
+from mlinfra.engine.base import measure
+from mlinfra.engine.serve import worker_server as server
 from mlinfra.views import inference as inference_views
 from mlinfra import inference
 from mlinfra.data import Images
-from mlinfra.engine.queue import Policy, ServiceTime, mean_wait, poisson_arrivals, simulate
-from mlinfra.engine.server import serve
+from mlinfra.engine.serve.request_queue import Policy, ServiceTime, mean_wait, poisson_arrivals, simulate
+from mlinfra.engine.serve.worker_server import serve
 from mlinfra.inference import Predictor, highest_rate
 from mlinfra.models import GluonCNN
-from mlinfra.engine.widgets import Stopped
+from mlinfra.engine.base.jobs import Stopped
 
 IMAGES = torch.randint(0, 256, (50, 1, 28, 28), dtype=torch.uint8)
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from mlinfra import data
-from mlinfra.engine import jpegs, rawcache
-from mlinfra.engine.loaders import opened
+from mlinfra.engine.loading import jpegs, raw_cache as rawcache
+from mlinfra.engine.loading.loader_surgery import opened
 
 SMALL = dict(size=(32, 24), classes=3, progress=False)
 

@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from mlinfra import cli
-from mlinfra.engine.handles import JobState, read_handle
-from mlinfra.engine.jobs import JobSpec, job_to_toml
-from mlinfra.engine.launchers import launcher, submitted
-from mlinfra.engine.log_lines import rank_failure
-from mlinfra.engine.network import lay_cables, why_no_hosts
+from mlinfra.engine.launch.launcher_base import JobState, read_handle
+from mlinfra.engine.launch.job_spec import JobSpec, job_to_toml
+from mlinfra.engine.launch.launchers import launcher, submitted
+from mlinfra.engine.launch.job_logs import rank_failure
+from mlinfra.engine.dist.network import lay_cables, why_no_hosts
 
 PYTHON = [sys.executable, "-S"]
 MLINFRA = [sys.executable, "-m", "mlinfra"]

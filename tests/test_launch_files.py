@@ -22,9 +22,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mlinfra.engine.dockerfile import render_dockerfile, render_dockerignore
-from mlinfra.engine.jobs import SYSTEMS, JobSpec, job_from_toml, job_to_toml, parse_from, render_for
-from mlinfra.engine.manifests import from_yaml, render_job, render_trainjob
+from mlinfra.engine.launch.dockerfile import render_dockerfile, render_dockerignore
+from mlinfra.engine.launch.job_spec import SYSTEMS, JobSpec, job_from_toml, job_to_toml, parse_from, render_for
+from mlinfra.engine.launch.kubernetes_manifests import from_yaml, render_job, render_trainjob
 
 ROOT = Path(__file__).resolve().parent.parent
 few = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -722,7 +722,7 @@ def test_the_image_is_built_and_works_without_network(tmp_path):
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
     container = call("from", "--pull-never", "localhost/mlinfra-test").stdout.strip()
     def inside(*words): return call("run", "--isolation", "chroot", container, "--", *words)
-    asks = "import os, mlinfra, tqdm, mlinfra.engine.checks; print(os.getuid(), mlinfra.__file__, os.getcwd())"
+    asks = "import os, mlinfra, tqdm, mlinfra.engine.base.checks; print(os.getuid(), mlinfra.__file__, os.getcwd())"
     try:
         shown = inside("python", "-c", asks)
         assert shown.stdout.split() == ["1000", "/app/mlinfra/__init__.py", "/work"], shown.stderr

@@ -7,8 +7,8 @@ import time
 import psutil
 import pytest
 
-from mlinfra.engine.jobs import JobSpec
-from mlinfra.engine.launchers import launcher
+from mlinfra.engine.launch.job_spec import JobSpec
+from mlinfra.engine.launch.launchers import launcher
 
 pytestmark = [
     pytest.mark.skipif(bool(launcher("ray").why_not()), reason=launcher("ray").why_not()),

@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import book_live
 
-from mlinfra.engine.live import Desk
+from mlinfra.engine.ui.live import Desk
 
 PANELS = list(book_live.PANELS)
 WHERE = {"memory_panel": "mlinfra.views.memory"}  # a panel that measures, too, has a room above that of its description
@@ -28,7 +28,7 @@ def desk(): return Desk(book_live.makers())
 
 def test_panels_import_nothing_but_the_standard_library(described):
     assert set(described["panels"]) == set(PANELS)
-    assert {"mlinfra.engine.live", "mlinfra.views.arithmetic"} <= set(described["modules"])
+    assert {"mlinfra.engine.ui.live", "mlinfra.views.arithmetic"} <= set(described["modules"])
     assert not {"mlinfra.training", "mlinfra.memory", "mlinfra.precision"} & set(described["modules"])
 
 
@@ -70,7 +70,7 @@ def test_the_archive_holds_the_modules_and_their_tables(described, tmp_path):
     assert (tmp_path / "mlinfra/views/memory_presets.json").exists()
     code = """import json, sys
 sys.path[:1] = [sys.argv[1]]
-from mlinfra.engine.live import Desk
+from mlinfra.engine.ui.live import Desk
 desk = Desk(json.loads(sys.argv[2]))
 print(json.dumps({name: desk.panel(name).shown() for name in desk.makers}))"""
     out = subprocess.run([sys.executable, "-S", "-E", "-c", code, str(tmp_path), json.dumps(book_live.makers())],

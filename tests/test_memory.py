@@ -14,9 +14,10 @@ from torch import nn
 from torchvision.models import VisionTransformer
 
 from mlinfra import memory
-from mlinfra.engine import batch_search, hardware, optimizers, recompute, resident, tracker
-from mlinfra.engine.saved import saved_bytes
-from mlinfra.engine.widgets import Stopped
+from mlinfra.engine.memory import batch_search, optimizers, recompute, process_memory as resident, tracker
+from mlinfra.engine.base import hardware
+from mlinfra.engine.train.saved_tensors import saved_bytes
+from mlinfra.engine.base.jobs import Stopped
 from mlinfra.models import GluonCNN, resnet18, resnet50
 from mlinfra.views import memory as memory_views
 

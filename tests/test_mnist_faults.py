@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from copies import run_code
 
-from mlinfra.engine import idx
+from mlinfra.engine.loading import idx_files as idx
 from mlinfra import data
 
 FILES = [f"{name}.gz" for name in idx.MD5]

@@ -179,104 +179,104 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.max_wait_seconds", "zero", "a batch starts at once"),
     ("*.due", "zero", "a request at the start"),
     ("*.extra_seconds", "zero", "nothing more"),
-    ("engine.jpegs.photo.*", "zero", "counted from 0"),
-    ("engine.measure.rounds.stretch", "infinite", "no limit"),
-    ("engine.margins.fits_text.*", "zero", "nothing needed, nothing there"),
-    ("engine.lifetimes.Film.alive.moment", "zero", "before the first operation"),
-    ("engine.lifetimes.replay.limit", "infinite", "a device that is never full"),
+    ("engine.loading.jpegs.photo.*", "zero", "counted from 0"),
+    ("engine.base.measure.rounds.stretch", "infinite", "no limit"),
+    ("engine.memory.margins.fits_text.*", "zero", "nothing needed, nothing there"),
+    ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
+    ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
     ("memory.Profile.largest.*", "zero", "no memory, no margin"),
-    ("engine.synced_norm.SyncedBatchNorm.*", ANY, "the constructor is torch's own"),
-    ("engine.shard_trials.Strategy.*", ANY, "an entry of our own table"),
-    ("engine.operations.interleave_operations.*", ANY, "rows of operations are needed, so it cannot be tried"),
+    ("engine.dist.sync_batch_norm.SyncedBatchNorm.*", ANY, "the constructor is torch's own"),
+    ("lab.shard_trials.Strategy.*", ANY, "an entry of our own table"),
+    ("engine.pipeline.schedules.interleave_operations.*", ANY, "rows of operations are needed, so it cannot be tried"),
     ("tensor_parallel.SharedHeads.head_width", ANY, "a layer is needed, so it cannot be tried"),
     ("tensor_parallel.SeededDropout.share", ANY, "an experiment of the lesson"),
     ("tensor_parallel.train_with_dropout.*", ANY, "an experiment of the lesson, with seeds"),
     ("*.read_share.w*", "zero", "no waiting, no work"),
     ("*.check_all_reduce.length", "zero", "an empty tensor"),
     ("*.dim", ANY, "a tensor's dimension, which torch checks"),
-    ("engine.workload.Workload.gradient_bytes", "zero", "nothing to send"),
-    ("engine.workload.Workload.fixed_seconds", "zero", "all of the step grows with the batch"),
-    ("engine.workload.Workload.cores", "zero", "as many as ranks"),
+    ("lab.rank_workload.Workload.gradient_bytes", "zero", "nothing to send"),
+    ("lab.rank_workload.Workload.fixed_seconds", "zero", "all of the step grows with the batch"),
+    ("lab.rank_workload.Workload.cores", "zero", "as many as ranks"),
     ("data_parallel.warm_up.iteration*", "zero", "the first; no warm-up"),
-    ("engine.offload.offload_seconds.*", "zero", "nothing to copy, nothing to compute"),
-    ("engine.operations.bubble.*", "zero", "passes that take no time"),
-    ("engine.cuts.least_maximum.*", ANY, "the search behind `partition`, which has checked"),
-    ("engine.drift.drifting_stream.at", "zero", "from the start"),
+    ("lab.offload.offload_seconds.*", "zero", "nothing to copy, nothing to compute"),
+    ("engine.pipeline.schedules.bubble.*", "zero", "passes that take no time"),
+    ("engine.pipeline.stage_partition.least_maximum.*", ANY, "the search behind `partition`, which has checked"),
+    ("lab.drift.drifting_stream.at", "zero", "from the start"),
     ("*.GradientExponents.table.scale", ANY, "nothing is recorded here, so it cannot be tried"),
     ("storage.ShardDataset.set_epoch.epoch", ANY, "there are no shards here, so it cannot be tried"),
     ("*.RandomCropFlip.flip", "zero", "never turned"),
     ("doctor.*.read.i", ANY, "every picture is random, whatever its index"),
-    ("engine.jpegs.JpegFolder.load_or_skip.i", ANY, "a list's index, which says so itself"),
+    ("engine.loading.jpegs.JpegFolder.load_or_skip.i", ANY, "a list's index, which says so itself"),
     ("arithmetic.Stages.*", "zero", "a stage that costs nothing"),
-    ("engine.queue.ServiceTime.*", "zero", "a server that costs nothing"),
-    ("engine.queue.mean_wait.spread_seconds", "zero", "every batch takes as long"),
-    ("engine.neighbours.busy_neighbour.rest_seconds", "zero", "it never rests"),
-    ("engine.patients.slow_*.*", "zero", "not slowed"),
-    ("engine.sweeps.Blur.times", "zero", "not slowed"),
-    ("engine.overlap.overlapped_step_seconds.cpu_share", "zero", "loading that only waits"),
-    ("engine.specs.ModelSpec.*", "zero", "a model that costs nothing"),
-    ("engine.hardware.*bytes", "zero", "an empty message"),
-    ("engine.hardware.StorageModel.*.bytes", "half", "a mean of sizes"),
-    ("engine.hardware.Roofline.seconds.flops", "zero", "a copy"),
+    ("engine.serve.request_queue.ServiceTime.*", "zero", "a server that costs nothing"),
+    ("engine.serve.request_queue.mean_wait.spread_seconds", "zero", "every batch takes as long"),
+    ("lab.cpu_noise.busy_neighbour.rest_seconds", "zero", "it never rests"),
+    ("lab.patients.slow_*.*", "zero", "not slowed"),
+    ("engine.workers.worker_sweep.Blur.times", "zero", "not slowed"),
+    ("engine.workers.overlap.overlapped_step_seconds.cpu_share", "zero", "loading that only waits"),
+    ("engine.planner.model_specs.ModelSpec.*", "zero", "a model that costs nothing"),
+    ("engine.base.hardware.*bytes", "zero", "an empty message"),
+    ("engine.base.hardware.StorageModel.*.bytes", "half", "a mean of sizes"),
+    ("engine.base.hardware.Roofline.seconds.flops", "zero", "a copy"),
     ("*.wire_bytes.*", "zero", "an empty message"),
-    ("engine.footprint.zero_bytes_per_rank.*", "zero", "a model without, such as an optimizer without state"),
-    ("engine.formats.Format.decode.code", "zero", "the code of 0"),
-    ("engine.formats.*value", ANY, "what the reader wants to see rounded, NaN and infinity included"),
-    ("engine.formats.running_sum.values", ANY, "what is added up, NaN and infinity included"),
-    ("engine.formats.*error_bound.terms", ANY, "what is added up"),
-    ("engine.measure.median.values", ANY, "any numbers have a median"),
-    ("engine.measure.percentile.values", ANY, "any numbers have percentiles"),
-    ("engine.measure.percentile.percent", "zero", "the smallest"),
-    ("engine.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
-    *((f"engine.runs.RunWriter.{name}", ANY, "a second writer in the folder is refused: its own tests have them")
+    ("engine.memory.footprint.zero_bytes_per_rank.*", "zero", "a model without, such as an optimizer without state"),
+    ("engine.precision.formats.Format.decode.code", "zero", "the code of 0"),
+    ("engine.precision.formats.*value", ANY, "what the reader wants to see rounded, NaN and infinity included"),
+    ("engine.precision.formats.running_sum.values", ANY, "what is added up, NaN and infinity included"),
+    ("engine.precision.formats.*error_bound.terms", ANY, "what is added up"),
+    ("engine.base.measure.median.values", ANY, "any numbers have a median"),
+    ("engine.base.measure.percentile.values", ANY, "any numbers have percentiles"),
+    ("engine.base.measure.percentile.percent", "zero", "the smallest"),
+    ("engine.dist.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    *((f"engine.record.run_folder.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
-    ("engine.watch.Watch.loss.value", ANY, "any loss"),
-    ("engine.watch.LoopWatch.*", ANY, "told by a framework's loop"),
+    ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.record.watch.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
     ("monitor.look.*", "zero", "from the start; nothing seen"),
-    ("engine.watch.Monitor.on_between.*", ANY, "told by fit"),
-    ("engine.watch.FitSteps.*", ANY, "told by fit"),
-    ("engine.watch.next_turn.now", ANY, "a moment, from the clock"),
+    ("engine.record.watch.Monitor.on_between.*", ANY, "told by fit"),
+    ("engine.record.watch.FitSteps.*", ANY, "told by fit"),
+    ("engine.record.watch.next_turn.now", ANY, "a moment, from the clock"),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
-    ("engine.runs.RunWriter.*.at", ANY, "a moment, from the clock"),
+    ("engine.record.run_folder.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
     *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars", "pictures")),
     ("*.fail_if_slower", "zero", "any slowdown is too much"),
-    ("engine.trace.TraceSteps.first", "zero", "the first step"),
-    ("engine.clusters.Cluster.call_seconds", "zero", "messages that cost their bytes alone"),
-    ("engine.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),
-    ("engine.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
-    ("engine.http_server.serve.port", "zero", "any port that is free"),
-    ("engine.load.measure_service.lanes", "zero", "at rest only"),
-    ("engine.load.ServerError.*", ANY, "what a server has said"),
+    ("engine.trace.profile_steps.TraceSteps.first", "zero", "the first step"),
+    ("engine.planner.clusters.Cluster.call_seconds", "zero", "messages that cost their bytes alone"),
+    ("engine.planner.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),
+    ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
+    ("engine.http.server.serve.port", "zero", "any port that is free"),
+    ("engine.http.load_client.measure_service.lanes", "zero", "at rest only"),
+    ("engine.http.load_client.ServerError.*", ANY, "what a server has said"),
     ("cost.price_run.seconds", "zero", "a run that takes no time"),
     ("cost.Purchase.*", "zero", "no power, free electricity, no upkeep"),
     ("cost.quote.*", "zero", "a machine for nothing, electricity without CO2"),
-    ("engine.energy.*", "zero", "no energy, no time, electricity without CO2"),
-    ("engine.prices.Offer.gbit_per_s", "zero", "no network is promised"),
-    ("engine.work.Work.*", "zero", "a training that computes nothing, or keeps nothing"),
-    ("engine.run_cost.*", "zero", "no time, electricity without CO2"),
-    ("engine.intervals.*_seconds", "zero", "a save, a restart or a write that costs nothing"),
-    ("engine.intervals.spot_price.spot_price_per_hour", "zero", "a machine for nothing"),
-    ("engine.notices.read_notice.timeout_seconds", ANY, "an address is needed, so it cannot be tried"),
-    ("engine.supervisor.supervise.*", "zero", "no restart, no pause"),
-    ("engine.supervisor.marked_processes.since", "zero", "it is not known when they began"),
-    ("engine.trial_pool.Live.prune.number", "zero", "trials are counted from 0"),
-    ("engine.prune.*.share", "zero", "nothing goes"),
-    ("engine.search.uniform.low", "zero negative", "any range"),
-    ("engine.search.whole.low", "zero negative", "any range"),
-    ("engine.search.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
+    ("engine.cost.energy.*", "zero", "no energy, no time, electricity without CO2"),
+    ("engine.cost.prices.Offer.gbit_per_s", "zero", "no network is promised"),
+    ("engine.cost.training_work.Work.*", "zero", "a training that computes nothing, or keeps nothing"),
+    ("engine.cost.run_cost.*", "zero", "no time, electricity without CO2"),
+    ("engine.checkpoint.save_interval.*_seconds", "zero", "a save, a restart or a write that costs nothing"),
+    ("engine.checkpoint.save_interval.spot_price.spot_price_per_hour", "zero", "a machine for nothing"),
+    ("engine.checkpoint.preemption.read_notice.timeout_seconds", ANY, "an address is needed, so it cannot be tried"),
+    ("engine.launch.supervisor.supervise.*", "zero", "no restart, no pause"),
+    ("engine.launch.supervisor.marked_processes.since", "zero", "it is not known when they began"),
+    ("engine.tuning.trial_pool.Live.prune.number", "zero", "trials are counted from 0"),
+    ("engine.export.prune.*.share", "zero", "nothing goes"),
+    ("engine.tuning.search_space.uniform.low", "zero negative", "any range"),
+    ("engine.tuning.search_space.whole.low", "zero negative", "any range"),
+    ("engine.tuning.search_space.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
     ("checkpoint.first_difference.*", ANY, "any losses"),
     *((f"experiments.{name}.*", ANY, "the lesson's own training, which hands its settings to torch and to fit")
       for name in ("digits", "part_of_rate", "prepare", "train_digits", "by_epoch")),
-    ("engine.lesson.*", ANY, "a reader's guess and a measurement"),
-    ("engine.checks.*", ANY, "checks of numbers, tested in their notebook"),
+    ("engine.ui.lesson.*", ANY, "a reader's guess and a measurement"),
+    ("engine.base.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{place}.{name}", "zero", "no second start, no copies")
       for place in ("jobs.JobSpec", "job_fields.JobFields") for name in ("retries", "array")),
-    ("engine.job_texts.*", ANY, CHECKED),
-    ("engine.sagemaker.Instance.*", ANY, "rows of a table"),
+    ("engine.launch.job_texts.*", ANY, CHECKED),
+    ("engine.launch.sagemaker_requests.Instance.*", ANY, "rows of a table"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),
 ]
 
@@ -364,7 +364,8 @@ class Objects:
         if issubclass(thing, Enum): return next(iter(thing))
         if thing.__name__ == "Profile": return self.profile
         if thing.__name__ == "JpegFolder": return self.jpegs
-        if thing.__name__ == "Space": return thing(lr=importlib.import_module("mlinfra.engine.search").uniform(0, 1))
+        if thing.__name__ == "Space":
+            return thing(lr=importlib.import_module("mlinfra.engine.tuning.search_space").uniform(0, 1))
         try: return self.make(thing, {})
         except Exception: return thing.__new__(thing)
 
@@ -497,40 +498,47 @@ LONG = "works for seconds"
 FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, STARTS) for name in """
-        arithmetic.run_pipeline.* engine.network.lay_cables.* engine.ranks.run_ranks.* engine.played.play.*
-        engine.team.Team.* engine.sweeps.measure_workers.* workers.sweep_workers.* engine.stacks.StackSamples.*
-        engine.kills.Victim.life.*
-        engine.kills.losses_through_kills.* engine.kills.measure_costs.* engine.http_server.serve.*
+        arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.* lab.thread_group.play.*
+        lab.notebook_ranks.Team.* engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
+        engine.record.stack_sampler.StackSamples.*
+        lab.interval_study.Victim.life.*
+        lab.interval_study.losses_through_kills.* lab.interval_study.measure_costs.* engine.http.server.serve.*
     """.split()),
     *((name, LONG) for name in """
-        engine.workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
-        engine.allocator.memory_cost.* engine.costs.measure_costs.*
-        memory.find_batch_size.* engine.ray_tune.ray_tune.* engine.ranges.rates_and_batches.*
-        engine.writers.to_mlflow.every engine.roofline.measure_roofline.* engine.slurm_here.*
+        lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
+        engine.train.allocator.memory_cost.* lab.step_costs.measure_costs.*
+        memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* engine.tuning.lr_range.rates_and_batches.*
+        engine.record.tracker_writers.to_mlflow.every engine.precision.roofline.measure_roofline.* lab.local_slurm.*
     """.split()),
     *((name, FITS) for name in """
-        engine.lifetimes.Film.peak.step engine.lifetimes.film_steps.steps
-        engine.load.offer_load.* engine.load.saturation.* engine.load.measure_service.*
-        engine.footprint.rank_footprint.* engine.job_queue.queue_run.* engine.prices.Offer.devices cost.quote.devices
-        engine.exporting.export_model.* engine.onnx_files.OnnxModel.threads engine.onnx_files.load_onnx.*
-        engine.onnx_files.operator_seconds.*
-        engine.pretrained.pretrained.* engine.pretrained.LoRA.* engine.pretrained.add_lora.*
-        engine.quantize.quantize_*ic.* engine.variants.compare_variants.*
-        engine.comparison.compare_precisions.* engine.costs.StepCosts.* engine.cuts.least_limit.*
-        engine.costs.check_predictions.*
-        engine.crops.resized.* engine.drift.drifting_stream.* engine.hardware.StorageModel.in_flight_needed.bytes
-        engine.jpegs.clouds.* engine.measure.rounds.least engine.rawcache.make_raw_cache.shorter
-        engine.reads.measure_reads.* engine.recompute.segments.count engine.shards.shard_share.*
-        engine.specs.TransformerSpec.kv_heads engine.sweeps.sweep_rows.repeats
-        engine.tensor_costs.TensorParallelCost.* engine.tensor_costs.fit_device.* engine.tensor_timing.block_seconds.*
-        engine.transformer.*.kv_heads models.ResNet.in_channels engine.fsdp.fsdp.shard_size
-        engine.sharded.Sharded.shard_size sharding.wire_bytes.shard_size
-        storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip engine.watched_epoch.watch_epoch.*
+        lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
+        engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
+        engine.http.load_client.measure_service.*
+        engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
+        cost.quote.devices
+        engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
+        engine.export.onnx_files.load_onnx.*
+        engine.export.onnx_files.operator_seconds.*
+        engine.export.pretrained.pretrained.* engine.export.pretrained.LoRA.* engine.export.pretrained.add_lora.*
+        engine.export.quantize.quantize_*ic.* engine.export.variants.compare_variants.*
+        lab.precision_comparison.compare_precisions.* lab.step_costs.StepCosts.*
+        engine.pipeline.stage_partition.least_limit.*
+        lab.step_costs.check_predictions.*
+        engine.loading.crops.resized.* lab.drift.drifting_stream.*
+        engine.base.hardware.StorageModel.in_flight_needed.bytes
+        engine.loading.jpegs.clouds.* engine.base.measure.rounds.least engine.loading.raw_cache.make_raw_cache.shorter
+        engine.loading.reads.measure_reads.* engine.memory.recompute.segments.count engine.loading.shards.shard_share.*
+        engine.planner.model_specs.TransformerSpec.kv_heads engine.workers.worker_sweep.sweep_rows.repeats
+        lab.tensor_costs.TensorParallelCost.* lab.tensor_costs.fit_device.* lab.tensor_timing.block_seconds.*
+        engine.train.transformer.*.kv_heads models.ResNet.in_channels engine.dist.fsdp.fsdp.shard_size
+        engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
+        storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip lab.watched_epoch.watch_epoch.*
         engine.parallel.parallelize.*
-        engine.worker_curve.fit_curve.cores engine.compare.run_in_turn.repeats report.verify.repeats
-        engine.tables.slowest_steps.count engine.waterfall.waterfall.rank engine.search.race.trials
-        engine.search.whole.*
-        engine.supervisor.supervise.* engine.writers.to_[tw]*.every
+        engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_in_turn.repeats report.verify.repeats
+        engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
+        engine.tuning.search_space.race.trials
+        engine.tuning.search_space.whole.*
+        engine.launch.supervisor.supervise.* engine.record.tracker_writers.to_[tw]*.every
     """.split()),
 ]
 

@@ -11,10 +11,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.data import BatchLoader
-from mlinfra.engine.collectives import CollectiveLog
-from mlinfra.engine.parallel import parallelize
-from mlinfra.engine.ranks import RankError, in_turn, rank_and_world_size, run_ranks
-from mlinfra.engine.rendezvous import run_together
+from mlinfra.engine.dist.collectives import CollectiveLog
+from mlinfra.engine.parallel.parallelize import parallelize
+from mlinfra.engine.dist.ranks import RankError, in_turn, rank_and_world_size, run_ranks
+from mlinfra.lab.rendezvous import run_together
 
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
 EPSILON = torch.finfo(torch.float64).eps
@@ -127,7 +127,7 @@ def test_gradients_travel_once_a_step(two):
 def ddp_buckets(accumulation):
     "How often DDP averages, by a hook of its own."
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-    from mlinfra.engine import parallel_forms
+    from mlinfra.engine.parallel.parallelize import wrappers as parallel_forms
     seen = []
     def hook(state, bucket):
         seen.append(bucket.index())
@@ -266,7 +266,7 @@ FAILING = """
 import os, sys
 import torch
 from torch.utils.data import DataLoader, TensorDataset
-from mlinfra.engine.parallel import parallelize
+from mlinfra.engine.parallel.parallelize import parallelize
 run = parallelize(torch.nn.Linear(2, 2), DataLoader(TensorDataset(torch.rand(8, 2)), 4), "ddp")
 if run.rank == 1: raise KeyError("rank 1 has lost its way")
 for x, in run.loader: run.model(x).sum().backward()

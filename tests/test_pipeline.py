@@ -14,40 +14,20 @@ from torch import nn
 
 from mlinfra import pipeline
 from mlinfra.data import BatchLoader
-from mlinfra.engine import measure, pipeline_runs
-from mlinfra.engine.chains import chain, check_untied
-from mlinfra.engine.layer_costs import profile_layers, stage_times
-from mlinfra.engine.pipeline_runs import (
-    PipelineExample,
-    PipelineRun,
-    PipelineTask,
-    RankPart,
-    SleepingLayer,
-    blocks_example,
-    gradient_error,
-    hand_step,
-    merge_parts,
-    reference_gradients,
-    build_task,
-    run_pipelines,
-    run_rank,
-)
-from mlinfra.engine.rank_data import first_digits, train_digits
-from mlinfra.engine.ranks import in_turn, rank_and_world_size, run_ranks
-from mlinfra.engine.saved import saved_bytes
-from mlinfra.engine.stages import OperationRecorder
-from mlinfra.engine.timeline import (
-    BACKWARD,
-    FORWARD,
-    INPUTS,
-    WEIGHTS,
-    Operation,
-    StageTimes,
-    TimedOperation,
-    Timeline,
-    check_timeline,
-)
-from mlinfra.engine.transformer import Tokens
+from mlinfra.engine.base import measure
+from mlinfra.lab import pipeline_runs
+from mlinfra.engine.pipeline.sequential_split import chain, check_untied
+from mlinfra.engine.pipeline.layer_costs import profile_layers, stage_times
+from mlinfra.lab.pipeline_runs import (
+    PipelineExample, PipelineRun, PipelineTask, RankPart, SleepingLayer, blocks_example, gradient_error, hand_step,
+    merge_parts, reference_gradients, build_task, run_pipelines, run_rank)
+from mlinfra.engine.dist.rank_data import first_digits, train_digits
+from mlinfra.engine.dist.ranks import in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.train.saved_tensors import saved_bytes
+from mlinfra.engine.pipeline.stages import OperationRecorder
+from mlinfra.engine.pipeline.timeline import (
+    BACKWARD, FORWARD, INPUTS, WEIGHTS, Operation, StageTimes, TimedOperation, Timeline, check_timeline)
+from mlinfra.engine.train.transformer import Tokens
 from mlinfra.models import BasicBlock, GluonCNN, count_parameters, resnet18, resnet50
 from mlinfra.pipeline import SCHEDULES, SEVERAL_STAGES, bubble, partition, schedule, simulate_schedule
 from mlinfra.training import fit
@@ -741,7 +721,7 @@ def test_a_setup_runs_as_it_is_simulated(monkeypatch):
     plan = PipelineSetup("zero-bubble", 2, 4)
     task, predicted = plan.task(0.01)
     monkeypatch.setattr(
-        "mlinfra.engine.pipeline_runs.run_pipelines",
+        "mlinfra.lab.pipeline_runs.run_pipelines",
         lambda tasks, report: [PipelineRun(tasks[0], predicted, (1.0,), 0.0, {})],
     )
     panel = view.pipeline_panel()

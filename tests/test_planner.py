@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from mlinfra import memory, planner
-from mlinfra.engine import step_model
-from mlinfra.engine.clusters import CALL_SECONDS, TENSOR_SHARE, USABLE_SHARE, cluster
-from mlinfra.engine.pricing import MARGIN
-from mlinfra.engine.published_runs import published_runs
-from mlinfra.engine.published_sweeps import published_sweeps
-from mlinfra.engine.specs import CHECKPOINTING, ParallelConfig, TransformerSpec
-from mlinfra.engine.widgets import gb_text
-from mlinfra.engine.timeline import OperationKind
+from mlinfra.engine.planner import step_model
+from mlinfra.engine.planner.clusters import CALL_SECONDS, TENSOR_SHARE, USABLE_SHARE, cluster
+from mlinfra.engine.planner.plan_search import MARGIN
+from mlinfra.lab.published_runs import published_runs
+from mlinfra.lab.published_sweeps import published_sweeps
+from mlinfra.engine.planner.model_specs import CHECKPOINTING, ParallelConfig, TransformerSpec
+from mlinfra.engine.base.text import gb_text
+from mlinfra.engine.pipeline.timeline import OperationKind
 from mlinfra.pipeline import schedule
 from mlinfra.planner import JOBS, PricedConfig, infeasible_reason, order_by_time, parallel_configs, price, recommend
 from mlinfra.views.planner import draw_recommendation, plot_published

@@ -12,12 +12,14 @@ from torch.nn import functional as F
 
 from mlinfra import models, precision
 from mlinfra.data import BatchLoader, Images
-from mlinfra.engine import casting, comparison, hardware, measure, roofline
-from mlinfra.engine import costs as costs_room
-from mlinfra.engine import formats as formats_room
-from mlinfra.engine import gradients as gradients_room
-from mlinfra.engine.autocast import PRECISIONS, check_precision, supported_precisions
-from mlinfra.engine.widgets import Stopped
+from mlinfra.engine.precision import casting, roofline
+from mlinfra.lab import precision_comparison as comparison
+from mlinfra.engine.base import hardware, measure
+from mlinfra.lab import step_costs as costs_room
+from mlinfra.engine.precision import formats as formats_room
+from mlinfra.engine.precision import gradient_exponents as gradients_room
+from mlinfra.engine.train.autocast import PRECISIONS, check_precision, supported_precisions
+from mlinfra.engine.base.jobs import Stopped
 from mlinfra.precision import FORMATS
 from mlinfra.training import fit
 from mlinfra.views import precision as precision_views

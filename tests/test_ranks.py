@@ -16,10 +16,10 @@ import pytest
 import torch
 from torch import nn
 
-from mlinfra.engine.hardware import ring_bytes
-from mlinfra.engine.network import Host, lay_cables, sent_bytes, why_no_hosts
-from mlinfra.engine.ranks import RankError, faulty, process_group, rank_and_world_size, run_ranks
-from mlinfra.engine.shared_memory import SharedMemory, why_not_shared
+from mlinfra.engine.base.hardware import ring_bytes
+from mlinfra.engine.dist.network import Host, lay_cables, sent_bytes, why_no_hosts
+from mlinfra.engine.dist.ranks import RankError, faulty, process_group, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.shared_memory import SharedMemory, why_not_shared
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,7 +75,7 @@ def test_a_fault_is_told(fault, cause, says, nothing_left):
 
 
 SCRIPT = """
-from mlinfra.engine.ranks import RankError, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.ranks import RankError, rank_and_world_size, run_ranks
 {guard}
 try: print("found", run_ranks(rank_and_world_size, 1))
 except RankError as error: print(error.cause, error)
@@ -126,7 +126,7 @@ def test_an_interrupt_ends_the_ranks(nothing_left):
 
 
 KERNEL = """
-from mlinfra.engine.ranks import faulty, run_ranks
+from mlinfra.engine.dist.ranks import faulty, run_ranks
 run_ranks(faulty, 2, "hangs", share_cores=True, report=lambda share, words: print(words, flush=True))
 """
 

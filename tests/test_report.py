@@ -14,12 +14,12 @@ import advice
 from test_runs import kill, lone, record, started
 
 from mlinfra import cli, report
-from mlinfra.engine.compare import compare_runs
-from mlinfra.engine.gains import predicted_speedup, remedies, step_model
-from mlinfra.engine.page import make_report
-from mlinfra.engine.pictures import time_shares
-from mlinfra.engine.runs import Run, RunWriter
-from mlinfra.engine.waterfall import pace, waterfall
+from mlinfra.engine.report.compare import compare_runs
+from mlinfra.engine.report.gains import predicted_speedup, remedies, step_model
+from mlinfra.engine.report.page import make_report
+from mlinfra.engine.report.pictures import time_shares
+from mlinfra.engine.record.run_folder import Run, RunWriter
+from mlinfra.engine.report.waterfall import pace, waterfall
 
 VOID = {"meta", "br", "rect", "line", "polyline", "col"}
 BLOCKS = {"p", "table", "figure", "section", "div", "h1", "h2"}
@@ -413,7 +413,7 @@ def test_several_folders_on_each_side(tmp_path, capsys):
 def test_only_slower_ends_with_1(tmp_path, monkeypatch, capsys):
     "A mistake of ours is no verdict on theirs."
     def broken(*_): raise KeyError("x")
-    monkeypatch.setattr("mlinfra.engine.compare.compare_runs", broken)
+    monkeypatch.setattr("mlinfra.engine.report.compare.compare_runs", broken)
     assert cli.main(["compare", str(tmp_path), str(tmp_path)]) == 2 and "KeyError" in capsys.readouterr().err
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from mlinfra.engine import runs
-from mlinfra.engine.runs import PARTS, STEP_PARTS, Run, RunWriter, StepRecord
+from mlinfra.engine.record import run_folder as runs
+from mlinfra.engine.record.run_folder import PARTS, STEP_PARTS, Run, RunWriter, StepRecord
 
 
 def record(n, start=0.0, count=1, samples=32, loss=1.0, epoch=0, **parts):
@@ -32,7 +32,7 @@ WRITES = """
 import sys, time
 sys.path.insert(0, {tests!r})
 from test_runs import lone, record
-from mlinfra.engine.runs import RunWriter
+from mlinfra.engine.record.run_folder import RunWriter
 writer = RunWriter(sys.argv[1], rank=int(sys.argv[2]), world_size=int(sys.argv[3]))
 for n in range(int(sys.argv[4])): writer.step(record(n, start=writer.now(), forward=0.001))
 print("written", flush=True)
@@ -329,7 +329,7 @@ class Event:
 
 def gpu_steps(monkeypatch, loader_seconds, step_seconds, host_seconds=0.001):
     "Steps on such a device by the clock of `fit`, and the device."
-    from mlinfra.engine import clocks
+    from mlinfra.engine.train import step_clock as clocks
     device, readings = Device(), []
     monkeypatch.setattr(clocks, "_recorded_event", device.event)
     monkeypatch.setattr(clocks.time, "perf_counter", lambda: device.host)

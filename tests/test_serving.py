@@ -20,8 +20,8 @@ import psutil
 import pytest
 import torch
 
-from mlinfra.engine.http_server import serve
-from mlinfra.engine.load import ServerError, ask, offer_load
+from mlinfra.engine.http.server import serve
+from mlinfra.engine.http.load_client import ServerError, ask, offer_load
 
 MLINFRA = Path(sys.executable).with_name("mlinfra")
 pytest.importorskip("uvicorn", reason='uvicorn is not installed: pip install "mlinfra[serve]"')

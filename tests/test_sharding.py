@@ -15,14 +15,15 @@ from torch import nn
 
 from mlinfra import sharding as sh
 from mlinfra.data import BatchLoader
-from mlinfra.engine import offload, zero
-from mlinfra.engine.checks import refusal
-from mlinfra.engine.collectives import Group
-from mlinfra.engine.hardware import ring_bytes
-from mlinfra.engine.optimizers import OPTIMIZERS
-from mlinfra.engine.rank_data import first_digits, train_digits
-from mlinfra.engine.ranks import in_turn, rank_and_world_size, run_ranks
-from mlinfra.engine.trials import TRIAL_MODELS, run_trial
+from mlinfra.lab import offload
+from mlinfra.engine.dist import zero_blocks as zero
+from mlinfra.engine.base.checks import refusal
+from mlinfra.engine.dist.collectives import Group
+from mlinfra.engine.base.hardware import ring_bytes
+from mlinfra.engine.memory.optimizers import OPTIMIZERS
+from mlinfra.engine.dist.rank_data import first_digits, train_digits
+from mlinfra.engine.dist.ranks import in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.rank_trials import TRIAL_MODELS, run_trial
 from mlinfra.models import GluonCNN
 from mlinfra.training import evaluate, fit, sgd
 from mlinfra.views import sharding as views

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mlinfra.engine import slurm_here
-from mlinfra.engine.job_queue import QueuedJob
-from mlinfra.engine.jobs import JobSpec
-from mlinfra.engine.launchers import launcher
-from mlinfra.engine.slurm_here import queue_on_slurm, slurm_cluster, why_no_slurm
+from mlinfra.lab import local_slurm as slurm_here
+from mlinfra.lab.job_queue import QueuedJob
+from mlinfra.engine.launch.job_spec import JobSpec
+from mlinfra.engine.launch.launchers import launcher
+from mlinfra.lab.local_slurm import queue_on_slurm, slurm_cluster, why_no_slurm
 
 pytestmark = pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm() or "SLURM is here")
 LONG = 120  # seconds after which something hangs
@@ -45,7 +45,7 @@ def alive(pids):
 
 HOLDER = """
 import os, sys
-from mlinfra.engine.slurm_here import slurm_cluster
+from mlinfra.lab.local_slurm import slurm_cluster
 with slurm_cluster(2) as cluster:
     cluster.run("sbatch", "--nodes=2", "--output=/dev/null", "--wrap",
                 f"setsid sleep 1000 & echo $! > {cluster.folder}/orphan.part; mv {cluster.folder}/orphan.part "

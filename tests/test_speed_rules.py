@@ -12,10 +12,10 @@ from clocked import clocked
 from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, memory, mlp, run_ours
 
 from mlinfra.debugger import Debugger
-from mlinfra.engine.inspection import examine
-from mlinfra.engine.rendezvous import run_together
-from mlinfra.engine.runs import Run
-from mlinfra.engine.speed_rules import SPEED_RULES
+from mlinfra.engine.rules.inspection import examine
+from mlinfra.lab.rendezvous import run_together
+from mlinfra.engine.record.run_folder import Run
+from mlinfra.engine.rules.speed_rules import SPEED_RULES
 from mlinfra.training import fit
 
 HERE = Path(__file__).parent

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from mlinfra.data import BatchLoader
-from mlinfra.engine import kills
-from mlinfra.engine.checkpointer import Checkpointer
-from mlinfra.engine.files import latest
-from mlinfra.engine.notices import StopNotice
-from mlinfra.engine.ranks import run_ranks
-from mlinfra.engine.supervisor import supervise
+from mlinfra.lab import interval_study as kills
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.checkpoint.checkpoint_files import latest
+from mlinfra.engine.checkpoint.preemption import StopNotice
+from mlinfra.engine.dist.ranks import run_ranks
+from mlinfra.engine.launch.supervisor import supervise
 from mlinfra.training import fit
 
 FORK = multiprocessing.get_context("forkserver")  # from a process that has imported this file: children start at once

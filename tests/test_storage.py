@@ -19,10 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from mlinfra.engine import hardware, hops, jpegs, page_cache, reads as reads_room, shards as shards_room
+from mlinfra.engine.base import hardware
+from mlinfra.lab import host_bandwidth as hops
+from mlinfra.engine.loading import jpegs, page_cache, reads as reads_room, shards as shards_room
 from mlinfra.views import storage as storage_views
 from mlinfra import storage
-from mlinfra.engine.widgets import Stopped
+from mlinfra.engine.base.jobs import Stopped
 
 SLOW = hardware.StorageModel("slow", 0.002, 200, 1e9, "for tests")  # 5 ms of the device for each read
 

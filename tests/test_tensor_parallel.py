@@ -14,34 +14,18 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mlinfra import tensor_parallel as tp
-from mlinfra.engine.checks import refusal
-from mlinfra.engine.collectives import CollectiveLog, Group, all_reduce_seconds
-from mlinfra.engine.hardware import NETWORKS, ROOFLINES, Network, Roofline, ring_bytes
-from mlinfra.engine.parallel_plans import (
-    BLOCK_PLAN,
-    JOIN,
-    ROW,
-    SLICE,
-    ParallelStyle,
-    block_plan,
-    cuts_tokens,
-    dtensor_styles,
-    parallelize_dtensor,
-)
-from mlinfra.engine.ranks import in_turn, rank_and_world_size, run_ranks
-from mlinfra.engine.saved import saved_bytes
-from mlinfra.engine.tensor_checks import CASES, compare_split, cut_dims, gradient_difference
-from mlinfra.engine.tensor_costs import (
-    BLOCK_WORK,
-    MLP_WORK,
-    TensorParallelCost,
-    crossover_width,
-    fit_device,
-    kept_values,
-)
-from mlinfra.engine.tensor_timing import CONTEXT, BlockSeconds, block_seconds
-from mlinfra.engine.tensor_training import TensorTrial, run_tensor_trial
-from mlinfra.engine.transformer import Attention, Block, RowReader, Stack
+from mlinfra.engine.base.checks import refusal
+from mlinfra.engine.dist.collectives import CollectiveLog, Group, all_reduce_seconds
+from mlinfra.engine.base.hardware import NETWORKS, ROOFLINES, Network, Roofline, ring_bytes
+from mlinfra.engine.tensor.layer_plans import (
+    BLOCK_PLAN, JOIN, ROW, SLICE, ParallelStyle, block_plan, cuts_tokens, dtensor_styles, parallelize_dtensor)
+from mlinfra.engine.dist.ranks import in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.train.saved_tensors import saved_bytes
+from mlinfra.engine.tensor.split_checks import CASES, compare_split, cut_dims, gradient_difference
+from mlinfra.lab.tensor_costs import BLOCK_WORK, MLP_WORK, TensorParallelCost, crossover_width, fit_device, kept_values
+from mlinfra.lab.tensor_timing import CONTEXT, BlockSeconds, block_seconds
+from mlinfra.lab.tensor_training import TensorTrial, run_tensor_trial
+from mlinfra.engine.train.transformer import Attention, Block, RowReader, Stack
 from mlinfra.views import tensor_parallel as view
 
 # float64: sums of at most 12,800 products in 2 steps there and back, 10^5 roundings of 1e-16, at worst 1e-11; they

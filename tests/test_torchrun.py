@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mlinfra import cli
-from mlinfra.engine.network import Host, lay_cables, why_no_hosts
-from mlinfra.engine.rendezvous import Told, free_port, run_together
+from mlinfra.engine.dist.network import Host, lay_cables, why_no_hosts
+from mlinfra.lab.rendezvous import Told, free_port, run_together
 from mlinfra.models import GluonCNN
 
 # 10 steps of 64, and one of a single image; at this rate rounding does not grow, and yet a gradient that is averaged

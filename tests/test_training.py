@@ -17,11 +17,11 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images, mnist
-from mlinfra.engine.autocast import check_precision
-from mlinfra.engine.observers import EVENTS, ClipGradients, CsvLog, EarlyStopping, PrintEpochs
-from mlinfra.engine.passes import GraphedPass, Pass
-from mlinfra.engine.cores import CoreSeconds
-from mlinfra.engine.threads import AutoThreads
+from mlinfra.engine.train.autocast import check_precision
+from mlinfra.engine.train.observers import EVENTS, ClipGradients, CsvLog, EarlyStopping, PrintEpochs
+from mlinfra.engine.train.step_executor import GraphedPass, Pass
+from mlinfra.engine.base.cores import CoreSeconds
+from mlinfra.engine.train.threads import AutoThreads
 from mlinfra.models import GluonCNN
 from mlinfra.training import History, evaluate, fit, recipe, sgd
 
@@ -765,7 +765,7 @@ def test_two_thirds_of_an_epoch_of_the_recipe_beat_the_source():
 
 
 def test_photographs_in_epochs(tmp_path):
-    from mlinfra.engine import crops, jpegs
+    from mlinfra.engine.loading import crops, jpegs
     from mlinfra.models import resnet18
     folder = jpegs.make_jpegs(tmp_path / "photos", 32, classes=4, progress=False)
     photos = jpegs.JpegFolder(folder, crops.RandomCropFlip(64))

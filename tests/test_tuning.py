@@ -16,12 +16,12 @@ import pytest
 import torch
 from copies import run_code
 
-from mlinfra.engine.optuna_study import open_study, tune
-from mlinfra.engine.rendezvous import run_together
-from mlinfra.engine.runs import Run
-from mlinfra.engine.search import Space, random_points, uniform
-from mlinfra.engine.trial_pool import Live, PointsPlan, run_trials
-from mlinfra.engine.widgets import Job
+from mlinfra.engine.tuning.optuna_study import open_study, tune
+from mlinfra.lab.rendezvous import run_together
+from mlinfra.engine.record.run_folder import Run
+from mlinfra.engine.tuning.search_space import Space, random_points, uniform
+from mlinfra.engine.tuning.trial_pool import Live, PointsPlan, run_trials
+from mlinfra.engine.base.jobs import Job
 from mlinfra.training import fit
 
 SPACE = Space(x=uniform(0, 1))
@@ -139,7 +139,7 @@ import sys
 from functools import partial
 sys.path[:0] = [{tests!r}]
 from test_tuning import SPACE, stuck
-from mlinfra.engine.optuna_study import tune
+from mlinfra.engine.tuning.optuna_study import tune
 if __name__ == "__main__": tune(partial(stuck, sys.argv[2]), SPACE, trials=1, workers=1, storage=sys.argv[1])
 """
 
@@ -172,7 +172,7 @@ def search(path, seed, trials, start):
 def start_search(tmp_path):
     "Start a process that works on the study; all are gone at the end."
     context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-    context.set_forkserver_preload(["mlinfra.engine.trial_pool", "torch.distributed.launcher.api"])
+    context.set_forkserver_preload(["mlinfra.engine.tuning.trial_pool", "torch.distributed.launcher.api"])
     begun, started = context.Event(), []
 
     def start_(seed, trials):
@@ -245,7 +245,7 @@ def test_a_trial_prunes_a_run_of_fit_and_the_run_folder_says_so(tmp_path):
 
 MINE = """
 import time
-from mlinfra.engine.search import Space, log_uniform
+from mlinfra.engine.tuning.search_space import Space, log_uniform
 
 def search():
     def objective(trial):
@@ -302,8 +302,8 @@ def test_nonsense_is_one_clear_line(tmp_path, monkeypatch, capsys, args, says):
 # ---- Ray
 
 RAY = """
-from mlinfra.engine.ray_tune import ray_tune
-from mlinfra.engine.search import Space, random_points, uniform
+from mlinfra.engine.tuning.ray_tune import ray_tune
+from mlinfra.engine.tuning.search_space import Space, random_points, uniform
 
 def objective(trial):
     if trial.number == 1: raise RuntimeError("one")

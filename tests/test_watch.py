@@ -22,11 +22,11 @@ from copies import heard, twin
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from mlinfra.engine.neighbours import busy_neighbour
-from mlinfra.engine.ranks import run_ranks
-from mlinfra.engine.runs import Run
-from mlinfra.engine.sampler import Sampler, SamplerThread
-from mlinfra.engine.watch import LoopWatch, Monitor, watch
+from mlinfra.lab.cpu_noise import busy_neighbour
+from mlinfra.engine.dist.ranks import run_ranks
+from mlinfra.engine.record.run_folder import Run
+from mlinfra.engine.record.sampler import Sampler, SamplerThread
+from mlinfra.engine.record.watch import LoopWatch, Monitor, watch
 from mlinfra.training import fit
 
 try: import resource
@@ -504,7 +504,7 @@ const char *nvmlErrorString(R r) { return "Not Supported"; }
 """
 ASKS = """
 import json
-from mlinfra.engine.sampler import Sampler, sample_row
+from mlinfra.engine.record.sampler import Sampler, sample_row
 sampler = Sampler()
 print(json.dumps([sample_row(sampler.sample())["gpus"], sampler.remarks]))
 sampler.close()

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from mlinfra.data import Images
-from mlinfra.engine import sweeps
+from mlinfra.engine.workers import worker_sweep as sweeps
 from mlinfra.models import GluonCNN
 from mlinfra.workers import WorkerCurve, fit_curve, sweep_workers
 

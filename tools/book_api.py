@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from book_stage import Page
-from notebooks import ROOT, load
+from notebooks import ROOT, areas, public_names
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,8 @@ class Module:
 
     @property
     def public(self) -> list[str]:
-        "The names in __all__."
-        for node in self.tree.body:
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-                return ast.literal_eval(node.value)
-        return []
+        "The names in __all__, and those handed on by `import name as name`."
+        return public_names(self.tree)
 
 
 @cache
@@ -230,26 +227,29 @@ def view_files(number:str) -> list[Path]:
 
 def engine_page() -> str:
     "A list of the rooms behind the lessons, each with its public names."
-    lines = ["# The engine room and the views", "",
-             "What the lessons stand on. Each room is a notebook in `nbs/engine/` or `nbs/views/`, with examples and "
-             "assertions, and a module of the package.", ""]
-    for folder in ("engine", "views"):
-        for path in sorted((ROOT / "nbs" / folder).glob("[0-9][0-9]_*.ipynb")):
-            lines += room_lines(folder, path)
+    lines = ["# Engine, lab and views", "",
+             "What the lessons stand on. Each module is a notebook in `nbs/engine/`, `nbs/lab/` or `nbs/views/`, with "
+             "examples and assertions.", ""]
+    for name, area in areas().items():
+        lines += [f"## engine.{name}", "", area["sentence"], ""]
+        for path in sorted((ROOT / "nbs/engine" / name).glob("*.ipynb")): lines += room_lines(path)
+    for folder, sentence in (("lab", "Experiments and stand-ins that exist for a lesson."),
+                             ("views", "Pictures and panels of the lessons.")):
+        lines += [f"## {folder}", "", sentence, ""]
+        for path in sorted((ROOT / "nbs" / folder).glob("*.ipynb")): lines += room_lines(path)
     return "\n".join(lines)
 
 
-def room_lines(folder:str, path:Path) -> list[str]:
-    "One room."
-    first = next((c.source for c in load(path).cells if c.cell_type == "markdown"), "").split("\n\n")
-    title = first[0].removeprefix("# ").strip() if first[0].startswith("# ") else path.stem
-    prose = " ".join(first[1].split()) if len(first) > 1 and not first[1].startswith(("#", "|", "-", "*[")) else ""
-    module = ROOT / "mlinfra" / folder / f"{path.stem[3:]}.py"
-    lines = [f"({folder}-{path.stem})=", f"## {folder} {path.stem[:2]} {path.stem[3:]}", "",
-             f"**{escaped(title)}** {prose if '](' not in prose else ''}", ""]
-    found = entries(module) if module.exists() else []
-    lines += [f"- `{e.name}{e.signature if len(e.signature) < 60 else '(…)'}` {escaped(e.words)}" for e in found]
-    return [*lines, "", f"From `mlinfra.{folder}.{path.stem[3:]}`.", ""]
+def room_lines(path:Path) -> list[str]:
+    "One module: its sentence and its public names."
+    place = path.relative_to(ROOT / "nbs").with_suffix("")
+    name = re.sub(r"(^|\.)\d\d_", r"\1", ".".join(place.parts))
+    module = ROOT / "mlinfra" / Path(*name.split(".")).with_suffix(".py")
+    if not module.exists(): return []
+    lines = [f"({'-'.join(place.parts)})=", f"### {name}", "", escaped(docstring(read_module(module).tree)), ""]
+    lines += [f"- `{e.name}{e.signature if len(e.signature) < 60 else '(…)'}` {escaped(e.words)}"
+              for e in entries(module)]
+    return [*lines, ""]
 
 
 def index_page(pages:Sequence[Page]) -> str:

@@ -46,7 +46,7 @@ class Refused:
 
 sys.meta_path.insert(0, Refused())
 sys.path.insert(0, {str(ROOT)!r})
-from {LIB}.engine.live import Desk
+from {LIB}.engine.ui.live import Desk
 makers = json.load(sys.stdin)
 desk = Desk(makers)
 shown = {{panel: desk.panel(panel).shown() for panel in makers}}

@@ -13,7 +13,7 @@ from notebooks import INSTALL, ROOT, directives, load
 LESSON = re.compile(r"\d\d_\w+")
 PANEL = re.compile(r"\b(\w+_panel)\((.*?)\)\s*$", re.S)
 GLOSSARY = re.compile(r"\]\(glossary\.ipynb#([^)\s]+)\)")
-WHITE = '<rect width="100%" height="100%" fill="#ffffff"/>'  # engine/widgets lays it under a still picture
+WHITE = '<rect width="100%" height="100%" fill="#ffffff"/>'  # engine/ui/svg lays it under a still picture
 REVEAL = re.compile(r"<details><summary>Lock your guess.*?</summary>")
 NEEDS_KERNEL = '<p class="needs-kernel">This panel needs a kernel: open the page in JupyterLab to use it.</p>'
 
@@ -237,7 +237,8 @@ def staged_output(output:dict) -> dict:
 
 def relink(text:str) -> str:
     "Links that hold in nbs/ made to hold in the book: a room of the engine is a section of one page there."
-    text = re.sub(r"\]\((engine|views)/(\d\d_\w+)\.ipynb[^)]*\)", r"](api/engine.md#\1-\2)", text)
+    def section(match): return f"](api/engine.md#{match[1].replace('/', '-')})"
+    text = re.sub(r"\]\(((?:engine/\w+|lab|views)/\w+)\.ipynb[^)]*\)", section, text)
     return re.sub(r"\]\(\.\./(?:docs/)?(\w+)\.md\)", lambda m: f"]({m[1].lower()}.md)", text)
 
 

@@ -5,8 +5,10 @@
     python tools/notebooks.py run [NOTEBOOK...]   execute in a fresh kernel and keep the outputs
     python tools/notebooks.py export              nbs/**/*.ipynb -> mlinfra/**/*.py
     python tools/notebooks.py readme              nbs/index.ipynb -> README.md
+    python tools/notebooks.py map                 the modules' sentences -> docs/house.md
 """
 import argparse
+import ast
 import base64
 import copy
 import hashlib
@@ -23,6 +25,9 @@ from urllib.parse import quote
 
 import nbformat
 from nbformat.v4.rwbase import rejoin_lines
+
+try: import tomllib
+except ImportError: import tomli as tomllib  # Python 3.10
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -42,13 +47,25 @@ def settings(root=ROOT):
 
 
 def notebooks(root=ROOT):
-    """The book in reading order: by number, and in each number engine room, lesson, views; no name starts with _ or
-    a dot."""
+    """The book in reading order: areas before the lesson that areas.toml names, then the lesson, its views, and what a
+    lesson's line does not need; no name starts with _ or a dot."""
     found = (p.relative_to(root / "nbs") for p in (root / "nbs").rglob("*.ipynb"))
     kept = [p for p in found if not any(part[0] in "_." for part in p.parts)]
-    floors = {"engine": 0, "": 1, "views": 2}
-    def place(path): return path.name[:2], floors.get("" if len(path.parts) == 1 else path.parts[0], 3), path.name
+    table, last = areas(root), "99"
+    order = list(table)
+
+    def place(path):
+        folder = path.parts[0] if len(path.parts) > 1 else ""
+        if folder == "engine": return f"{table[path.parts[1]]['before']:02d}", 0, order.index(path.parts[1]), path.name
+        number = path.name[:2] if path.name[:2].isdigit() and folder != "lab" else last
+        return number, {"": 1, "views": 2, "more": 3, "lab": 0}.get(folder, 4), 0, path.name
+
     return [root / "nbs" / p for p in sorted(kept, key=place)]
+
+
+def areas(root=ROOT):
+    "The table of the engine's areas, in their order: name -> sentence and the lesson `before` which it stands."
+    return tomllib.loads((root / "nbs/areas.toml").read_text(encoding="utf-8"))
 
 
 def load(path): return rejoin_lines(nbformat.from_dict(json.loads(path.read_text(encoding="utf-8"))))
@@ -253,12 +270,18 @@ def stale_readme(root):
         yield "README.md is not what nbs/index.ipynb renders to: run `make export`"
 
 
+def stale_map(root):
+    path = root / "docs/house.md"
+    if not path.exists() or path.read_text(encoding="utf-8") != render_map(root):
+        yield "docs/house.md is not what the modules' sentences say: run `make export`"
+
+
 def no_chapter(root):
     if not any("default_exp" in directives(c.source) for p in notebooks(root) for c in load(p).cells):
         yield "nbs/ holds no chapter: no notebook has a `#| default_exp` cell"
 
 
-CHECKS = no_chapter, unclean, stale_cells, big_images, stale_export, stale_readme
+CHECKS = no_chapter, unclean, stale_cells, big_images, stale_export, stale_readme, stale_map
 
 
 def problems(root=ROOT): return [line for find in CHECKS for line in find(root)]
@@ -285,6 +308,52 @@ def render_readme(root=ROOT):
     body, _ = MarkdownExporter().from_notebook_node(nb)
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     return f"<!-- Written from nbs/index.ipynb by `make export`: change it there. -->\n\n{body}\n"
+
+
+def sentence(module):
+    "The first sentence of a module: what it is for."
+    return " ".join((ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").split())
+
+
+def public_names(tree):
+    "Names that a module offers: those of __all__, and those that it hands on by `import name as name`."
+    defined, handed = [], []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            defined = ast.literal_eval(node.value)
+        if isinstance(node, ast.ImportFrom): handed += [a.name for a in node.names if a.asname == a.name]
+    return [*defined, *handed]
+
+
+def render_map(root=ROOT):
+    "Areas and modules with their sentences, in Markdown."
+    package = root / settings(root)["lib_name"]
+    lines = ["<!-- Written from nbs/areas.toml and the modules by `make export`: change their sentences there. -->", "",
+             "# The map of the house", "",
+             "Every module with its sentence. `engine/AREA/module` comes from `nbs/engine/AREA/module.ipynb`; lessons, "
+             "views and the lab likewise. An area imports the areas above it and lessons with a lower number than the "
+             "one it stands before; `tests/test_house.py` holds that. [Contributing](contributing.md) says how to add "
+             "something.", "", "## Lessons", "", "What a reader reads, in order.", ""]
+    lines += module_rows(root, [p for p in notebooks(root) if p.parent == root / "nbs"], package)
+    lines += ["", "## Engine", "", "What lessons, views and users' trainings stand on."]
+    for name, area in areas(root).items():
+        found = [p for p in notebooks(root) if p.parent == root / "nbs/engine" / name]
+        lines += ["", f"### {name}", "", f"{area['sentence']} Before lesson {area['before']:02d}.", ""]
+        lines += module_rows(root, found, package)
+    for folder, words in (("lab", "Experiments and stand-ins that exist for a lesson; nothing but lessons, views and "
+                                  "tests imports them."), ("views", "Pictures and panels of the lessons.")):
+        found = [p for p in notebooks(root) if p.parent == root / "nbs" / folder]
+        lines += ["", f"## {folder.title()}", "", words, "", *module_rows(root, found, package)]
+    return "\n".join(lines) + "\n"
+
+
+def module_rows(root, paths, package):
+    "A table's rows: each module with its sentence, in alphabetical order but for lessons."
+    yield from ("| module | holds |", "|---|---|")
+    for path in paths:
+        place = path.relative_to(root / "nbs").with_suffix("")
+        module = package / place.parent / f"{re.sub(r'^[0-9]{2}_', '', place.name)}.py"
+        if module.exists(): yield f"| {place.name} | {sentence(module)} |"
 
 
 def hidden(cell):
@@ -357,7 +426,7 @@ def chapter_client(nb, path, skip):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["check", "clean", "run", "export", "readme"])
+    parser.add_argument("command", choices=["check", "clean", "run", "export", "readme", "map"])
     parser.add_argument("notebook", nargs="*", type=Path, help="default: all")
     parser.add_argument("--flags", default="", help="run cells with these flags too, such as gpu")
     args = parser.parse_args()
@@ -377,6 +446,7 @@ def main():
     elif args.command == "export":
         try: export()
         except subprocess.CalledProcessError as error: raise SystemExit(error.output)
+    elif args.command == "map": (ROOT / "docs/house.md").write_text(render_map(), encoding="utf-8")
     elif args.command == "readme":
         (ROOT / "README.md").write_text(render_readme(), encoding="utf-8")
 

@@ -42,7 +42,8 @@ if (( ! $# )); then
   said=$(mktemp)
   set -m; (book_and_views) >"$said" 2>&1 & beside=$!; set +m
   trap 'kill -- -$beside 2>/dev/null; rm -f "$said"' EXIT
-  stage "engine room" nbdev_test --path nbs/engine --n_workers 2 --timing
+  stage "engine and lab" nbdev_test --path nbs --n_workers 2 \
+    --skip_folder_re "^([_.]|views|solutions|more)" --skip_file_re "^([_.0-9]|index|glossary|planner_evidence)" --timing
   wait "$beside" || failed+=("book or views")
   cat "$said"; rm -f "$said"
   trap - EXIT

@@ -1,4 +1,4 @@
-// Panels that live in a page of the book: the controls that Python describes (engine/00_live), shown by the browser, and
+// Panels that live in a page of the book: the controls that Python describes (engine/ui/live), shown by the browser, and
 // the lesson's own Python, which runs in a worker (worker.js). tools/book_live.py writes `mlinfraPanels` above this line.
 (() => {
   const here = document.querySelector('script[src$="live/live.js"]').src;

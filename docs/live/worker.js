@@ -33,7 +33,7 @@ async function start(makers) {
   const python = await loadPyodide({ indexURL: near("pyodide/") });
   python.unpackArchive(await book, "zip", { extractDir: "/book" });
   python.runPython("import sys; sys.path.insert(0, '/book')");
-  const desk = python.pyimport("mlinfra.engine.live").Desk(python.toPy(makers));
+  const desk = python.pyimport("mlinfra.engine.ui.live").Desk(python.toPy(makers));
   self.postMessage({ ready: true });
   return desk;
 }

@@ -1,6 +1,6 @@
 import copy
 
-from mlinfra.engine.queue import mean_wait
+from mlinfra.engine.serve.request_queue import mean_wait
 from mlinfra.training import evaluate
 
 

@@ -19,7 +19,7 @@ Pass = Callable[[], None]  # all images once
 
 def bare(folder: Path, images: int) -> Pass:
     "libjpeg-turbo's decode and nothing else."
-    from mlinfra.engine.jpegs import JpegFolder
+    from mlinfra.engine.loading.jpegs import JpegFolder
     files = JpegFolder(folder / "photos")
     def run() -> None:
         for path, _ in files.samples: files.load(path)
@@ -37,8 +37,8 @@ def bare_simplejpeg(folder: Path, images: int) -> Pass:
 
 def ours(dataset: Any) -> Pass:
     import torch
-    from mlinfra.engine.crops import Normalize
-    from mlinfra.engine.machine import keep_memory
+    from mlinfra.engine.loading.crops import Normalize
+    from mlinfra.engine.base.machine import keep_memory
     keep_memory()  # as `fit` does it
     normalize = Normalize()
     def run() -> None:
@@ -48,22 +48,22 @@ def ours(dataset: Any) -> Pass:
 
 
 def jpeg_folder(folder: Path, images: int) -> Pass:
-    from mlinfra.engine.crops import RandomCropFlip
-    from mlinfra.engine.jpegs import JpegFolder
+    from mlinfra.engine.loading.crops import RandomCropFlip
+    from mlinfra.engine.loading.jpegs import JpegFolder
     return ours(JpegFolder(folder / "photos", RandomCropFlip()))
 
 
 def raw_cache(folder: Path, images: int) -> Pass:
-    from mlinfra.engine.crops import RandomCropFlip
-    from mlinfra.engine.rawcache import RawCache
+    from mlinfra.engine.loading.crops import RandomCropFlip
+    from mlinfra.engine.loading.raw_cache import RawCache
     return ours(RawCache(folder / "raw", RandomCropFlip()))
 
 
 def simplejpeg_folder(folder: Path, images: int) -> Pass:
     import simplejpeg
     import torch
-    from mlinfra.engine.crops import RandomCropFlip
-    from mlinfra.engine.jpegs import JpegFolder
+    from mlinfra.engine.loading.crops import RandomCropFlip
+    from mlinfra.engine.loading.jpegs import JpegFolder
 
     def decode(raw: Any, name: str) -> Any:
         return torch.from_numpy(simplejpeg.decode_jpeg(raw.numpy())).permute(2, 0, 1)
@@ -94,7 +94,7 @@ def torchvision_default(folder: Path, images: int) -> Pass:
 def torchvision_v2(folder: Path, images: int) -> Pass:
     "torchvision.io's decoder with transforms v2, floats per sample."
     import torch
-    from mlinfra.engine.jpegs import JpegFolder
+    from mlinfra.engine.loading.jpegs import JpegFolder
     from torchvision.transforms import v2
 
     usual = v2.Compose(
@@ -175,7 +175,7 @@ CONTENDERS = {
 def race(name: str, folder: Path, images: int) -> dict[str, list[float]]:
     "Seconds an image of the contender and of the bare decode, in turn, on one core."
     if hasattr(os, "sched_setaffinity"): os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    from mlinfra.engine.measure import interleave
+    from mlinfra.engine.base.measure import interleave
     if name != "tf.data":
         import torch
         torch.set_num_threads(1)
@@ -192,9 +192,9 @@ def decode(rounds: int, iterations: int) -> dict[str, Any]:
     "Every contender in a process of its own, round after round; ratios to the bare decode of the same process."
     from peers import BENCH
     from stages import FULL
-    from mlinfra.engine.jpegs import JpegFolder, make_jpegs
-    from mlinfra.engine.rawcache import make_raw_cache
-    from mlinfra.engine.shards import write_shards
+    from mlinfra.engine.loading.jpegs import JpegFolder, make_jpegs
+    from mlinfra.engine.loading.raw_cache import make_raw_cache
+    from mlinfra.engine.loading.shards import write_shards
     images, theirs = (256 if iterations == FULL else 32), BENCH.make()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -225,7 +225,7 @@ def run(name: str, folder: Path, images: int) -> dict[str, list[float]] | None:
 
 
 def summary(runs: list[dict[str, list[float]]]) -> dict[str, float]:
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.base.measure import median
     ratios = [own / alone for r in runs for own, alone in zip(r["own"], r["alone"])]
     return dict(
         ratio=median(ratios),

@@ -15,7 +15,7 @@ SAMPLES = {"GluonCNN": 10_000, "ResNet-18, small stem": 2_000}  # test images th
 def exporting(rounds: int, iterations: int) -> dict[str, Any]:
     "Model and form -> the row of `compare_variants`, and its speeds relative to eager PyTorch's."
     from mlinfra.data import mnist
-    from mlinfra.engine.variants import compare_variants
+    from mlinfra.engine.export.variants import compare_variants
     digits, test, found = mnist(), mnist(train=False), {}
     for name, model in trained(digits, iterations).items():
         with tempfile.TemporaryDirectory() as folder:
@@ -47,8 +47,8 @@ def trained(digits: Any, iterations: int) -> dict[str, Any]:
 
 def forms_of(model: Any, images: Any, folder: Path) -> dict[str, Callable]:
     "Name -> what answers; all with as many threads as PyTorch."
-    from mlinfra.engine.onnx_files import export_onnx
-    from mlinfra.engine.quantize import quantize_dynamic, quantize_static, quantize_weights
+    from mlinfra.engine.export.onnx_files import export_onnx
+    from mlinfra.engine.export.quantize import quantize_dynamic, quantize_static, quantize_weights
     from mlinfra.inference import Predictor
     file = export_onnx(model, images[:2] / 255, folder / "floats.onnx")
     return {"eager": model,

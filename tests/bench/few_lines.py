@@ -75,7 +75,7 @@ def parts(steps: int, batch: int) -> tuple[Any, Any, Any]:
     "Model, loader and optimizer of a plain script."
     import torch
     from mlinfra.data import to_float
-    from mlinfra.engine.rank_data import first_digits
+    from mlinfra.engine.dist.rank_data import first_digits
     from mlinfra.models import GluonCNN
     from torch.utils.data import DataLoader, TensorDataset
     torch.manual_seed(0)
@@ -85,7 +85,7 @@ def parts(steps: int, batch: int) -> tuple[Any, Any, Any]:
 
 
 def by_parallelize(steps: int) -> tuple[Any, Any, Any, Any]:
-    from mlinfra.engine.parallel import parallelize
+    from mlinfra.engine.parallel.parallelize import parallelize
     model, loader, optimizer = parts(steps, 128)
     return *parallelize(model, loader, "ddp", optimizer, device="cpu"), lambda loss: loss.backward()
 
@@ -134,5 +134,5 @@ def loops(steps: int, rounds: int) -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
-    from mlinfra.engine.ranks import run_ranks
+    from mlinfra.engine.dist.ranks import run_ranks
     print(json.dumps(run_ranks(loops, 2, int(sys.argv[1]), int(sys.argv[2]), share_cores=True, timeout_seconds=900)[0]))

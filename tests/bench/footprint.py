@@ -67,7 +67,7 @@ def step(name: str, batch: int, precision: str) -> dict[str, int]:
     "The bytes of the step by estimate, by the books of a real step, and by the operating system."
     import torch
     from mlinfra import memory, models
-    from mlinfra.engine.resident import train_step_memory
+    from mlinfra.engine.memory.process_memory import train_step_memory
     from mlinfra.views.memory import PANEL_MODELS
     make, shape = PANEL_MODELS[name]
     sample = torch.rand(1, *shape)

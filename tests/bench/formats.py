@@ -24,7 +24,7 @@ def predictions(rounds: int, short: bool) -> dict[str, dict]:
     """A row for each network, precision and batch: the seconds of a step, predicted without and with running the
     model, and measured."""
     import torch
-    from mlinfra.engine.costs import measure_costs
+    from mlinfra.lab.step_costs import measure_costs
     torch.manual_seed(0)
     rows = {}
     for kind in ("fp32", "bf16"):
@@ -56,7 +56,7 @@ def checked(
     name: str, costs: Any, make: Callable, shape: tuple[int, ...], batches: tuple[int, ...], rounds: int, short: bool
 ) -> dict[str, dict]:
     "A row for each batch: predicted without and with running the model, measured, and the errors."
-    from mlinfra.engine.costs import check_predictions
+    from mlinfra.lab.step_costs import check_predictions
 
     table = check_predictions(
         costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, repeats=rounds, device="cpu"
@@ -68,8 +68,8 @@ def steps(rounds: int, iterations: int) -> dict[str, dict]:
     """Seconds of a step, its ratio to fp32 without channels_last in the same round, the roofline's prediction for
     forward, and the bytes that autograd keeps."""
     import torch
-    from mlinfra.engine.comparison import compare_precisions
-    from mlinfra.engine.roofline import forward_seconds, layer_traffic, measure_roofline
+    from mlinfra.lab.precision_comparison import compare_precisions
+    from mlinfra.engine.precision.roofline import forward_seconds, layer_traffic, measure_roofline
     torch.manual_seed(0)
     roof, rows = measure_roofline("cpu"), {}
     for (name, make, shape), batch, count in zip(networks(), (64, 4), (8, 4)):
@@ -127,7 +127,7 @@ def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
 def accuracy(short: bool) -> dict[str, dict]:
     "Test accuracy after an epoch of a few digits, three seeds in fp32 and in bf16."
     from mlinfra import data
-    from mlinfra.engine.comparison import accuracy_by_seed
+    from mlinfra.lab.precision_comparison import accuracy_by_seed
     digits, test, rows = data.mnist(), data.mnist(train=False), {}
     for (name, make, _), samples, batch in zip(networks(), (3_840, 256), (32, 8)):
         part = data.Images(digits.images[:32 if short else samples], digits.labels[:32 if short else samples])
@@ -151,7 +151,7 @@ def resnet50(rounds: int, iterations: int) -> dict[str, Any]:
     on torchvision's in bf16."""
     import torch
     from mlinfra import models
-    from mlinfra.engine.roofline import forward_seconds, layer_traffic, measure_roofline
+    from mlinfra.engine.precision.roofline import forward_seconds, layer_traffic, measure_roofline
     if not torch.cuda.is_available():
         print("  no CUDA device: nothing is measured")
         return {}

@@ -34,7 +34,7 @@ def inference(rounds: int, iterations: int) -> dict[str, Any]:
 
 def way_row(rows: Any, plain: Any) -> dict[str, Any]:
     "One way of answering with one model."
-    from mlinfra.engine.queue import ServiceTime
+    from mlinfra.engine.serve.request_queue import ServiceTime
     if rows.note.iloc[0]: return dict(note=rows.note.iloc[0])
     p50 = rows.p50_seconds
     line = ServiceTime.fit(FITTED, [p50[b] for b in FITTED])
@@ -58,8 +58,8 @@ def streams(rounds: int, iterations: int) -> dict[str, Any]:
     rounds."""
     import torch
     from mlinfra.data import mnist
-    from mlinfra.engine.queue import Policy
-    from mlinfra.engine.server import try_loads
+    from mlinfra.engine.serve.request_queue import Policy
+    from mlinfra.engine.serve.worker_server import try_loads
     from mlinfra.inference import Predictor
     images, found = mnist(train=False).images, {}
     policies = {"alone": Policy(queue_size=2_000), "up to 8": Policy(8, queue_size=2_000)}
@@ -81,7 +81,7 @@ def streams(rounds: int, iterations: int) -> dict[str, Any]:
 def stream_row(trials: list[tuple[Any, Any]]) -> dict[str, float]:
     """Errors are medians over the rounds of how far off each was; drift is the worker's time relative to what
     calibration said."""
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.base.measure import median
 
     row = dict(
         requests=len(trials[0][0].measured.due),

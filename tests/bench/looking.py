@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from mlinfra.engine.inspection import Inspector
-from mlinfra.engine.measure import median
-from mlinfra.engine.runs import StepRecord
-from mlinfra.engine.tensor_rules import TENSOR_RULES
+from mlinfra.engine.rules.inspection import Inspector
+from mlinfra.engine.base.measure import median
+from mlinfra.engine.record.run_folder import StepRecord
+from mlinfra.engine.rules.tensor_rules import TENSOR_RULES
 
 X, Y = torch.randn(8, 8), torch.randint(0, 8, (8,))
 

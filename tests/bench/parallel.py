@@ -17,10 +17,10 @@ WORLDS = (2, 4)
 def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
     "Milliseconds of each size with the spread of the rounds, what the line of two sizes says, and the book's ring."
     from mlinfra.data_parallel import ring_all_reduce
-    from mlinfra.engine.collectives import all_reduce_seconds, slowest_rank
-    from mlinfra.engine.hardware import Network
-    from mlinfra.engine.measure import median
-    from mlinfra.engine.ranks import in_turn, run_ranks
+    from mlinfra.engine.dist.collectives import all_reduce_seconds, slowest_rank
+    from mlinfra.engine.base.hardware import Network
+    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.dist.ranks import in_turn, run_ranks
     rows, repeats = {}, max(3, min(3 * rounds, iterations))
     for world_size in WORLDS:
         calls = [(all_reduce_seconds, SIZES, repeats), (all_reduce_seconds, SIZES[::4], repeats, ring_all_reduce)]
@@ -41,8 +41,8 @@ def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
 
 def ddp(rounds: int, iterations: int) -> dict[str, Any]:
     "Steps of two ranks over those of one process with two threads, and the share of averaging; whole loops beside."
-    from mlinfra.engine.rank_steps import step_seconds
-    from mlinfra.engine.ranks import run_ranks
+    from mlinfra.lab.rank_step_times import step_seconds
+    from mlinfra.engine.dist.ranks import run_ranks
     rows = {}
     for batch in (64, 128, 256):
         call = (step_seconds, 2, batch, min(20, iterations), 3 * rounds)
@@ -77,7 +77,7 @@ def by_train_ddp(data: Any, steps: int) -> float:
 def by_one_process(data: Any, steps: int) -> float:
     import torch
     from mlinfra.data import BatchLoader
-    from mlinfra.engine.ranks import rank_and_world_size
+    from mlinfra.engine.dist.ranks import rank_and_world_size
     from mlinfra.models import GluonCNN
     from mlinfra.training import fit
     if rank_and_world_size()[0]: return 0.0  # it waits at the barrier, asleep
@@ -88,8 +88,8 @@ def by_one_process(data: Any, steps: int) -> float:
 
 
 def shard(data: Any) -> Any:
-    from mlinfra.engine.rank_data import ShardLoader
-    from mlinfra.engine.ranks import rank_and_world_size
+    from mlinfra.engine.dist.rank_data import ShardLoader
+    from mlinfra.engine.dist.ranks import rank_and_world_size
     return ShardLoader(data, 128, *rank_and_world_size(), shuffle=True)
 
 
@@ -140,7 +140,7 @@ LOOPS = {"train_ddp": by_train_ddp, "one process": by_one_process, "accelerate":
 def loops(steps: int, rounds: int) -> dict[str, list[float]]:
     "Seconds of a step in each loop, in turn; the first round warms up."
     import torch.distributed as dist
-    from mlinfra.engine.rank_data import first_digits
+    from mlinfra.engine.dist.rank_data import first_digits
     data, found = first_digits(128 * steps), {name: [] for name in LOOPS}
     for round in range(rounds + 1):
         for name, loop in LOOPS.items():
@@ -151,5 +151,5 @@ def loops(steps: int, rounds: int) -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
-    from mlinfra.engine.ranks import run_ranks
+    from mlinfra.engine.dist.ranks import run_ranks
     print(json.dumps(run_ranks(loops, 2, int(sys.argv[1]), int(sys.argv[2]), share_cores=True, timeout_seconds=900)[0]))

@@ -119,7 +119,7 @@ def prepare(with_gpu: bool) -> None:
 # ---- what it ran on
 
 def hardware() -> str:
-    from mlinfra.engine.machine import this_machine
+    from mlinfra.engine.base.machine import this_machine
     return str(this_machine())
 
 

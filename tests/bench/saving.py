@@ -46,7 +46,7 @@ TRAININGS = {"CNN, batch 64": cnn_training, "wide MLP, Adam, batch 64": wide_tra
 
 def step_seconds(make: Callable, folder: Path | None, steps: int) -> tuple[float, float]:
     "Mean seconds of a step over whole intervals of saving, and those in which saving made training wait, of a save."
-    from mlinfra.engine.checkpointer import Checkpointer
+    from mlinfra.engine.checkpoint.checkpointer import Checkpointer
     from mlinfra.training import fit
     torch.manual_seed(0)
     model, loader, optimizer = make(steps + 2 * AROUND)
@@ -113,8 +113,8 @@ class Ours:
 
 def savers(run: Any) -> dict[str, Callable[[Path], None]]:
     "Contender -> what saves into a folder that is not there yet."
-    from mlinfra.engine.files import write_state
-    from mlinfra.engine.state import HostCopies, capture
+    from mlinfra.engine.checkpoint.checkpoint_files import write_state
+    from mlinfra.engine.checkpoint.training_state import HostCopies, capture
     copies = HostCopies()
     held = lambda: dict(model=run.model.state_dict(), optimizer=run.optimizer.state_dict())
     size = sum(p.nbytes for p in run.model.parameters()) * 3

@@ -47,8 +47,8 @@ def on(cores: list[int]) -> Iterator[None]:
 def server_of(model: Any) -> Iterator[Any]:
     "The server that is measured, on its cores; whoever asks it is on the client's."
     import torch
-    from mlinfra.engine.http_server import serve
-    from mlinfra.engine.machine import usable_cores
+    from mlinfra.engine.http.server import serve
+    from mlinfra.engine.base.machine import usable_cores
     with on(SERVERS):
         torch.set_num_threads(usable_cores())   # of the loop
         server = serve(model, max_batch=64, queue_limit=512, workers=usable_cores(), threads=1)
@@ -79,8 +79,8 @@ def serving(rounds: int, iterations: int) -> dict[str, Any]:
 def one_round(url: str, in_process: Callable, batch: int, lanes: int, seconds: float) -> tuple[float, float]:
     "Images a second in a loop and from the server, each for about so long; the loop half before and half after."
     import torch
-    from mlinfra.engine.load import saturation
-    from mlinfra.engine.measure import rounds, timed
+    from mlinfra.engine.http.load_client import saturation
+    from mlinfra.engine.base.measure import rounds, timed
     images = torch.rand(64, 1, 28, 28)
 
     def loop() -> list[float]:
@@ -94,7 +94,7 @@ def one_round(url: str, in_process: Callable, batch: int, lanes: int, seconds: f
 
 
 def row(found: list[tuple[float, float]], mean_batch_size: float) -> dict[str, float]:
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.base.measure import median
     ratios = sorted(served / looped for looped, served in found)
     return dict(in_process_images_per_s=median(looped for looped, _ in found),
                 served_images_per_s=median(served for _, served in found), ratio=median(ratios),
@@ -122,14 +122,14 @@ def latencies(rounds: int, iterations: int) -> dict[str, Any]:
 def at_most(server: Any, name: str) -> float:
     """Images a second in requests of one image that never cease: the median of several measurements, since a short one
     can be off by a factor of two on a machine that others use."""
-    from mlinfra.engine.load import saturation
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.http.load_client import saturation
+    from mlinfra.engine.base.measure import median
     return median(saturation(server.url, 1, 128, 20 * REQUESTS_AT_REST[name]) for _ in range(SATURATIONS))
 
 
 def one_load(server: Any, name: str, most: float, load: float, seconds: float, seed: int) -> dict[str, float]:
     "What the server takes, what follows for this load, what happens, and what the server takes afterwards."
-    from mlinfra.engine.load import measure_service, offer_load, predict_latency, saturation
+    from mlinfra.engine.http.load_client import measure_service, offer_load, predict_latency, saturation
     service = replace(measure_service(server.url, requests=REQUESTS_AT_REST[name]), images_per_s=most)
     rate = load * most
     outlook = predict_latency(service, rate, server.policy, seconds, seed=seed)
@@ -161,7 +161,7 @@ def latency_row(service: Any, outlook: Any, result: Any, after: float) -> dict[s
 
 def summary_of(rows: list[dict[str, float]]) -> dict[str, float]:
     "Medians of each figure, the range of p95, and the most requests that a load has lost."
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.base.measure import median
     shares = [row["p95_of_limit"] for row in rows]
     spread = dict(lowest_p95_of_limit=min(shares), highest_p95_of_limit=max(shares))
     return {name: median(row[name] for row in rows) for name in rows[0]} | spread | dict(

@@ -27,7 +27,7 @@ def first(data: Any, iterations: int) -> Any:
 
 def spread(ratios: list[float], name: str = "") -> dict[str, float]:
     "The median, the least and the greatest of the rounds."
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.base.measure import median
     return {f"{name}ratio": median(ratios), f"{name}low": min(ratios), f"{name}high": max(ratios)}
 
 
@@ -48,8 +48,8 @@ def epoch(rounds: int, iterations: int) -> dict[str, Any]:
 def raw_files(folder: Path) -> Path:
     "A root such as torchvision uses, linked to our unpacked files."
     from mlinfra.data import mnist
-    from mlinfra.engine.idx import MD5
-    from mlinfra.engine.store import cache_dir
+    from mlinfra.engine.loading.idx_files import MD5
+    from mlinfra.engine.base.store import cache_dir
     mnist(train=True), mnist(train=False)  # unpacks them
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
@@ -59,7 +59,7 @@ def raw_files(folder: Path) -> Path:
 
 def run_contender(name: str, root: Path, iterations: int) -> dict[str, float] | None:
     "Its times, or None and a line of why."
-    from mlinfra.engine.machine import usable_cores
+    from mlinfra.engine.base.machine import usable_cores
     python = PEERS[name].python if name in PEERS else sys.executable
     # the same cores for all, and no allocator settings but those that a contender makes itself
     env = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
@@ -78,7 +78,7 @@ def run_contender(name: str, root: Path, iterations: int) -> dict[str, float] | 
 
 def compare(own: list[dict[str, float]], floor: list[dict[str, float]]) -> dict[str, float]:
     "Ratios round by round; medians of everything else that was measured."
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.base.measure import median
     row: dict[str, float] = {}
     for kind in ("wall", "cpu"): row |= spread([mine[kind] / its[kind] for mine, its in zip(own, floor)], f"{kind}_")
     names = {"wall": "wall_seconds", "cpu": "cpu_seconds"}
@@ -161,7 +161,7 @@ def selection(rounds: int, iterations: int) -> dict[str, Any]:
 def sweep(rounds: int, iterations: int) -> list[dict[str, Any]]:
     "The 2018 experiment on all images: its rows, with what the curve of 0 and 2 workers predicts; prints the verdict."
     from mlinfra.data import mnist, sample_to_float
-    from mlinfra.engine.machine import usable_cores
+    from mlinfra.engine.base.machine import usable_cores
     from mlinfra.workers import fit_curve, sweep_workers, verdict
     train, test = (first(mnist(train=part), iterations) for part in (True, False))
     with warnings.catch_warnings():
@@ -179,7 +179,7 @@ def sweep(rounds: int, iterations: int) -> list[dict[str, Any]]:
 
 def imports(rounds: int, iterations: int) -> dict[str, float]:
     "Seconds that each import adds to `import torch`: medians over fresh processes, in turn."
-    from mlinfra.engine.measure import median
+    from mlinfra.engine.base.measure import median
     modules = ("mlinfra", "mlinfra.training", "mlinfra.workers")
     found: dict[str, list[float]] = {module: [] for module in modules}
     for i in range(1 + max(rounds, 5)):
@@ -211,8 +211,8 @@ def real_step() -> tuple[Callable[[], None], float]:
     import torch
     from mlinfra.data import BatchLoader, mnist, to_float
     from mlinfra.models import GluonCNN
-    from mlinfra.engine.machine import keep_memory
-    from mlinfra.engine.measure import interleave, median
+    from mlinfra.engine.base.machine import keep_memory
+    from mlinfra.engine.base.measure import interleave, median
     keep_memory()
     model, (x, y) = GluonCNN().to(memory_format=torch.channels_last), next(iter(BatchLoader(mnist(), BATCH)))
     work = lambda: torch.nn.functional.cross_entropy(
@@ -225,8 +225,8 @@ class Bookkeeping:
     "What `fit` does beside computing, with a bar and no other observer."
     def __init__(self, iterations: int):
         import torch
-        from mlinfra.engine.clocks import HostClock
-        from mlinfra.engine.observers import Observers, Progress
+        from mlinfra.engine.train.step_clock import HostClock
+        from mlinfra.engine.train.observers import Observers, Progress
         from mlinfra.training import PHASES, History
         self.clock, self.observers, self.history, self.bar = HostClock(PHASES), Observers([], []), History(), Progress()
         self.run, self.loss = SimpleNamespace(iterations=iterations), torch.tensor(0.5)

@@ -6,8 +6,8 @@ STEPS = 400  # of batch 64, at most: long beside the quarter of a second that "a
 
 def threads(rounds: int, iterations: int) -> dict[str, Any]:
     "Seconds of a run with one thread, with one for each core, and with auto; ratios to the better of the two."
-    from mlinfra.engine.measure import median
-    from mlinfra.engine.neighbours import busy_neighbour
+    from mlinfra.engine.base.measure import median
+    from mlinfra.lab.cpu_noise import busy_neighbour
     cores, steps = cores_here(), min(iterations, STEPS)
     contenders = {"one thread": 1, f"{cores} threads": cores, "auto": "auto"}
     found: dict[str, dict[str, list[float]]] = {}
@@ -30,7 +30,7 @@ def threads(rounds: int, iterations: int) -> dict[str, Any]:
 
 
 def cores_here() -> int:
-    from mlinfra.engine.machine import usable_cores
+    from mlinfra.engine.base.machine import usable_cores
     return usable_cores()
 
 

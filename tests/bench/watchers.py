@@ -43,15 +43,15 @@ def bare(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]: y
 
 @contextlib.contextmanager
 def recorded(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]:
-    from mlinfra.engine.watch import watch
+    from mlinfra.engine.record.watch import watch
     with watch(folder, model, optimizer) as w: yield Watched(w)
 
 
 @contextlib.contextmanager
 def speed_rules(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]:
     from mlinfra.debugger import Debugger
-    from mlinfra.engine.speed_rules import SPEED_RULES
-    from mlinfra.engine.watch import watch
+    from mlinfra.engine.rules.speed_rules import SPEED_RULES
+    from mlinfra.engine.record.watch import watch
     rules = [Debugger([rule() for rule in SPEED_RULES])]
     with watch(folder, model, optimizer, rules=rules) as w: yield Watched(w)
 
@@ -59,7 +59,7 @@ def speed_rules(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watc
 @contextlib.contextmanager
 def all_rules(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]:
     from mlinfra.debugger import Debugger
-    from mlinfra.engine.watch import watch
+    from mlinfra.engine.record.watch import watch
     with watch(folder, model, optimizer, rules=[Debugger()]) as w: yield Watched(w)
 
 
@@ -137,8 +137,8 @@ def says(tool: str, folder: Path) -> list[str]:
 
 
 def of_ours(folder: Path) -> list[str]:
-    from mlinfra.engine.inspection import examine
-    from mlinfra.engine.runs import Run
+    from mlinfra.engine.rules.inspection import examine
+    from mlinfra.engine.record.run_folder import Run
     run = Run(folder / "case")
     shares = {part: share for part, share in run.shares().items() if share >= 0.1}
     where = ", ".join(f"{part} {share:.0%}" for part, share in sorted(shares.items(), key=lambda row: -row[1]))

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from mlinfra.debugger import Debugger
-from mlinfra.engine.measure import median
-from mlinfra.engine.speed_rules import SPEED_RULES
-from mlinfra.engine.watch import Monitor, watch
+from mlinfra.engine.base.measure import median
+from mlinfra.engine.rules.speed_rules import SPEED_RULES
+from mlinfra.engine.record.watch import Monitor, watch
 from mlinfra.training import fit
 
 

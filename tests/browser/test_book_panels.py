@@ -9,7 +9,7 @@ from lab import ROOT, wait_until
 sys.path.insert(0, str(ROOT / "tools"))
 import book_live
 
-from mlinfra.engine.live import Desk
+from mlinfra.engine.ui.live import Desk
 
 pytestmark = pytest.mark.browser
 STILL = '<svg width="40" height="20" role="img" aria-label="a still picture"></svg>'

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from lab import Panel
 
-from mlinfra.engine.work import NOTES_RUN
+from mlinfra.engine.cost.training_work import NOTES_RUN
 from mlinfra.views.cost import CostPlan, describe_cost
 
 pytestmark = pytest.mark.browser

@@ -2,12 +2,13 @@
 import pytest
 from lab import Panel, jobs, ranks, wait_until
 
-from mlinfra.data_parallel import WORKLOADS
-from mlinfra.engine.hardware import NETWORKS
+from mlinfra.lab.rank_workload import WORKLOADS
+from mlinfra.engine.base.hardware import NETWORKS
 from mlinfra.views.data_parallel import HERE, LINK_HERE, describe_scaling
 
 pytestmark = pytest.mark.browser
-CELL = ("from mlinfra.engine.ranks import faulty, run_ranks; from mlinfra.views.data_parallel import scaling_panel\n"
+CELL = ("from mlinfra.engine.dist.ranks import faulty, run_ranks\n"
+        "from mlinfra.views.data_parallel import scaling_panel\n"
         "probe = scaling_panel()\nprobe")
 
 
@@ -64,7 +65,7 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
 
 
 def test_ranks_from_a_cell_and_an_interrupt(open_cells):
-    notebook = open_cells("from mlinfra.engine.ranks import faulty, run_ranks, rank_and_world_size\n"
+    notebook = open_cells("from mlinfra.engine.dist.ranks import faulty, run_ranks, rank_and_world_size\n"
                           "found = run_ranks(rank_and_world_size, 2, share_cores=True)",
                           "import _thread\n"
                           "def interrupt(share, words): 'at work' in words and _thread.interrupt_main()\n"

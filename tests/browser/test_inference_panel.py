@@ -2,12 +2,12 @@
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.engine.queue import Policy, ServiceTime
+from mlinfra.engine.serve.request_queue import Policy, ServiceTime
 from mlinfra.views.inference import describe_server
 
 pytestmark = pytest.mark.browser
 EXAMPLE, CNN, RESNET = ServiceTime(0.0004, 0.0001), ServiceTime(0.0005, 0.0001), ServiceTime(0.008, 0.002)
-CELL = """from mlinfra.engine.queue import ServiceTime; from mlinfra.views.inference import server_panel
+CELL = """from mlinfra.engine.serve.request_queue import ServiceTime; from mlinfra.views.inference import server_panel
 box = server_panel(services={"GluonCNN": ServiceTime(0.0005, 0.0001), "ResNet-18": ServiceTime(0.008, 0.002)})
 box"""
 
@@ -52,7 +52,8 @@ def test_server_panel_predicts_measures_and_stops(open_cells):
 
 def test_server_panel_measures_a_model_when_it_is_chosen(open_cells):
     notebook = open_cells(
-        "from mlinfra.engine.queue import Policy; from mlinfra.views.inference import describe_server, server_panel\n"
+        "from mlinfra.engine.serve.request_queue import Policy\n"
+        "from mlinfra.views.inference import describe_server, server_panel\n"
         "box = server_panel()\nbox"
     )
     panel = Panel(notebook, "server")

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from lab import Panel, wait_until
 
-from mlinfra.engine.jobs import JobSpec, render_for
+from mlinfra.engine.launch.job_spec import JobSpec, render_for
 from mlinfra.views.launch import SHOWN, describe_job, write_files
 
 pytestmark = pytest.mark.browser

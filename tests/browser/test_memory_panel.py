@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from lab import Panel, wait_until
 
-from mlinfra.engine.hardware import DEVICES
+from mlinfra.engine.base.hardware import DEVICES
 from mlinfra.views.memory import MemoryPlan, describe_plan
 
 pytestmark = pytest.mark.browser

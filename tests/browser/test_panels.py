@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 
 def test_prediction_is_locked_for_the_session(open_cells):
     cells = (
-        "from mlinfra.engine.lesson import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
+        "from mlinfra.engine.ui.lesson import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
     )
     notebook = open_cells(cells, "1")
     panel = Panel(notebook, "predict")

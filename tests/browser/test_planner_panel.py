@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from lab import Panel
 
-from mlinfra.engine.clusters import cluster
+from mlinfra.engine.planner.clusters import cluster
 from mlinfra.planner import JOBS, recommend
 from mlinfra.views.planner import describe_recommendation
 

@@ -5,8 +5,8 @@ import pytest
 from test_report import steps_of
 from test_runs import lone
 
-from mlinfra.engine.page import make_report
-from mlinfra.engine.runs import Run
+from mlinfra.engine.report.page import make_report
+from mlinfra.engine.record.run_folder import Run
 
 pytestmark = pytest.mark.browser
 STRANGE = {"<script>alert(1)</script>": "</td><img src=x onerror=alert(2)>", "名前": "ü — 🚀 \u0007",

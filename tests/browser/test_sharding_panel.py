@@ -3,7 +3,7 @@ import pytest
 from lab import Panel, jobs, ranks, wait_until
 
 from mlinfra.views.sharding import ShardPlan, describe_sharding
-from mlinfra.engine.widgets import bytes_text
+from mlinfra.engine.base.text import bytes_text
 
 pytestmark = pytest.mark.browser
 CELL = "from mlinfra.views.sharding import sharding_panel\nprobe = sharding_panel()\nprobe"

@@ -2,7 +2,7 @@
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.engine.hardware import STORAGES
+from mlinfra.engine.base.hardware import STORAGES
 from mlinfra.views.storage import LAYOUTS, describe_storage
 
 pytestmark = pytest.mark.browser

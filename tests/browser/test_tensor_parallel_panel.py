@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.engine.hardware import NETWORKS, ROOFLINES
-from mlinfra.engine.tensor_costs import TensorParallelCost
+from mlinfra.engine.base.hardware import NETWORKS, ROOFLINES
+from mlinfra.lab.tensor_costs import TensorParallelCost
 from mlinfra.views.tensor_parallel import LINK_HERE, THREAD_HERE, describe_cost
 
 pytestmark = pytest.mark.browser

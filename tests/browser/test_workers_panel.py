@@ -4,7 +4,7 @@ import re
 import pytest
 from lab import Panel, jobs, wait_until
 
-from mlinfra.engine.widgets import duration_text
+from mlinfra.engine.base.text import duration_text
 
 pytestmark = pytest.mark.browser
 

@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.train.autocast import check_precision
-from mlinfra.engine.train.observers import EVENTS, ClipGradients, CsvLog, EarlyStopping, PrintEpochs
+from mlinfra.engine.train.builtin_observers import ClipGradients, CsvLog, EarlyStopping, PrintEpochs
+from mlinfra.engine.train.observers import EVENTS
 from mlinfra.engine.train.step_executor import GraphedPass, Pass
 from mlinfra.engine.base.cores import CoreSeconds
 from mlinfra.engine.train.threads import AutoThreads

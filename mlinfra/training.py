@@ -5,6 +5,7 @@
 # %% ../nbs/04_training.ipynb #d4de3ad5
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -227,7 +227,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.base.measure.median.values", ANY, "any numbers have a median"),
     ("engine.base.measure.percentile.values", ANY, "any numbers have percentiles"),
     ("engine.base.measure.percentile.percent", "zero", "the smallest"),
-    ("engine.dist.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
     *((f"engine.record.run_folder.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.Watch.loss.value", ANY, "any loss"),

@@ -274,7 +274,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.ui.lesson.*", ANY, "a reader's guess and a measurement"),
     ("engine.base.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{place}.{name}", "zero", "no second start, no copies")
-      for place in ("jobs.JobSpec", "job_fields.JobFields") for name in ("retries", "array")),
+      for place in ("launch.job_spec.JobSpec", "launch.job_fields.JobFields") for name in ("retries", "array")),
     ("engine.launch.job_texts.*", ANY, CHECKED),
     ("engine.launch.sagemaker_requests.Instance.*", ANY, "rows of a table"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),

@@ -111,7 +111,7 @@ class _Interrupt:
 def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "Train as one of the ranks that torchrun has started."
     from mlinfra.data_parallel import train_ddp
-    from mlinfra.engine.dist.ranks import process_group, rank_and_world_size
+    from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
     from mlinfra.engine.base.text import count_text
     from mlinfra.pipeline import train_pipeline
     from mlinfra.sharding import train_sharded
@@ -135,7 +135,7 @@ def _chosen(args: argparse.Namespace, model: nn.Module, digits: Images, device: 
     "The kind of parallelism; with `auto` what is measured decides, and rank 0 says why."
     from mlinfra.data import BatchLoader, to_float
     from mlinfra.engine.parallel.choice import choose
-    from mlinfra.engine.dist.ranks import rank_and_world_size
+    from mlinfra.engine.dist.process_group import rank_and_world_size
     from mlinfra.training import sgd
     if args.parallel != "auto": return args.parallel
     rank, world_size = rank_and_world_size()

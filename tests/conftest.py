@@ -71,7 +71,7 @@ class Notebooks:
         place = file_path.relative_to(NBS).parts
         if any(part[0] in "._" for part in place): return None
         if place[0] in ("engine", "lab", "views"): return RoomFile.from_parent(parent, path=file_path)
-        if len(place) > 1 or runs_in_the_browser(file_path.stem): return None
+        if place[:-1] not in ((), ("more",)) or runs_in_the_browser(file_path.stem): return None
         from nbmake.pytest_items import NotebookFile
         return NotebookFile.from_parent(parent, path=file_path)
 

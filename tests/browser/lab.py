@@ -59,7 +59,7 @@ def jupyterlab(folder, home):
         "JUPYTER_DATA_DIR": str(home / "data"),
         "MLINFRA_PROGRESS": str(home / "progress.json"),  # the reader's own guesses are none of ours
     }
-    lessons = sorted(map(str, folder.glob("nbs/*.ipynb")))  # as `make lab` does
+    lessons = sorted(map(str, [*folder.glob("nbs/*.ipynb"), *folder.glob("nbs/more/*.ipynb")]))  # as `make lab` does
     trust = [sys.executable, "-m", "jupyter", "trust", *lessons]
     if lessons: subprocess.run(trust, env=env, check=True, capture_output=True)
     if (folder / "tools").exists(): write_hook(folder / "tools", home / "config")
@@ -285,8 +285,3 @@ class Panel:
 
     def changed_from(self, picture):
         return wait_until(lambda: self.picture() != picture and self.picture(), "the picture changes", 20)
-
-
-if __name__ == "__main__":  # lab.py NOTEBOOK...: print those that the browser's tests will not run
-    for path in sys.argv[1:]:
-        if not (chromium_path() and Path(path).stem in IN_THE_BROWSER): print(path)

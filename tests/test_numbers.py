@@ -126,7 +126,7 @@ DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice
 Booking QueueEvent QueueRun Told
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 Choice RankCosts Share StepReport JobState RankFailure
-Preset Standing SweptRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
+Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve Travelled StepTimes TensorLife Scene Visit
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
 OnnxFile ProgramFile OpenedModel

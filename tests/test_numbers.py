@@ -140,7 +140,7 @@ ablation axis batch_search batches batching bodies.BodyError bodies.BodyRules.to
 checkpointer.Watched checkpointer.doomed collectives.Group http_server.bound_socket http_server.metrics_text
 cores crops.random_box faults files findings inspection
 layer_costs loader loaders log_lines.shell_status looks notices.MetadataService
-optuna_study.OptunaPlan optuna_study.mend out_of_memory
+optuna_plan.OptunaPlan study_journal.cut_half_line out_of_memory
 parallel.ParallelRun parallel.RankModel parallel.weighted parallel_choice parallel_data parallel_forms parallel_layers
 parallel_stages passes played.PlayedGroup
 patients pieces pipeline_pass pipeline_runs queue.ServiceTime.seconds
@@ -267,7 +267,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.export.prune.*.share", "zero", "nothing goes"),
     ("engine.tuning.search_space.uniform.low", "zero negative", "any range"),
     ("engine.tuning.search_space.whole.low", "zero negative", "any range"),
-    ("engine.tuning.search_space.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
+    ("lab.search_race.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
     ("checkpoint.first_difference.*", ANY, "any losses"),
     *((f"experiments.{name}.*", ANY, "the lesson's own training, which hands its settings to torch and to fit")
       for name in ("digits", "part_of_rate", "prepare", "train_digits", "by_epoch")),
@@ -507,7 +507,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
         engine.train.allocator.memory_cost.*
-        memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* engine.tuning.lr_range.rates_and_batches.*
+        memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* lab.batch_size_rates.rates_and_batches.*
         engine.record.tracker_writers.to_mlflow.every engine.precision.roofline.measure_roofline.* lab.local_slurm.*
     """.split()),
     *((name, FITS) for name in """
@@ -534,7 +534,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.parallel.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_in_turn.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
-        engine.tuning.search_space.race.trials
+        lab.search_race.race.trials
         engine.tuning.search_space.whole.*
         engine.launch.supervisor.supervise.* engine.record.tracker_writers.to_[tw]*.every
     """.split()),

@@ -137,7 +137,8 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 ablation axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
-checkpointer.Watched checkpointer.doomed collectives.Group http_server.bound_socket http_server.metrics_text
+checkpointer.BestMetric
+checkpointer.checkpoints_to_delete collectives.Group http_server.bound_socket http_server.metrics_text
 cores crops.random_box faults files findings inspection
 layer_costs loader loaders log_lines.shell_status looks notices.MetadataService
 optuna_plan.OptunaPlan study_journal.cut_half_line out_of_memory

@@ -207,7 +207,7 @@ def in_order(
     return due
 
 # %% ../../../nbs/engine/serve/request_queue.ipynb #q0500015
-class _Line:
+class _SimulatedQueue:
     "Simulated requests, waiting in the order of their arrival."
     def __init__(self, due: list[float], policy: Policy):
         self.due, self.policy = due, policy
@@ -250,16 +250,16 @@ def simulate(
 ) -> Stream:
     "What one worker would do with this stream if batches took as long as `service` says."
     due, draw = in_order(due), random.Random(seed)
-    line, free, batches = _Line(due, policy), -math.inf, []
+    queue, free, batches = _SimulatedQueue(due, policy), -math.inf, []
     starts, ends = [math.nan] * len(due), [math.nan] * len(due)
     while True:
-        line.admit(free)
-        if (start := line.gather(free)) is None: break
-        batch = line.take()
+        queue.admit(free)
+        if (start := queue.gather(free)) is None: break
+        batch = queue.take()
         free = start + service.seconds(len(batch), idle=start > free) * draw.choice(service.factors)
         batches.append((len(batch), free - start))
         for i in batch: starts[i], ends[i] = start, free
-    return Stream(tuple(due), tuple(starts), tuple(ends), tuple(batches), line.blocked)
+    return Stream(tuple(due), tuple(starts), tuple(ends), tuple(batches), queue.blocked)
 
 # %% ../../../nbs/engine/serve/request_queue.ipynb #dca633a2
 def mean_wait(

@@ -32,8 +32,8 @@ MAY_IMPORT_UI = "engine.report.page", "engine.report.pictures"  # the page on a 
 TOO_LONG = ("cli", "engine.dist.ranks", "engine.doctor.ablation", "engine.doctor.remedies", "engine.http.server",
             "engine.record.run_folder", "engine.record.watch", "engine.rules.speed_rules", "engine.rules.tensor_probe",
             "engine.rules.tensor_rules", "engine.tuning.optuna_study", "engine.tuning.trial_pool")  # still to be parted
-TWICE = {"Choice", "Finding", "Life", "Look", "Machine", "Pace", "Parameter", "Patient", "Pipeline", "Progress", "Run",
-         "Span", "Trial"}  # still to be renamed
+TWICE = {"Look", "Pace", "Parameter", "Patient", "Pipeline", "Run",
+         "Trial"}  # still to be renamed
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
                  if p.stem not in GENERATED)  # "training", "engine.base.measure", "views.training"
 

@@ -15,7 +15,7 @@ from ..engine.planner.clusters import ACCELERATORS, cluster
 from ..engine.ui.controls import Dropdown, Slider
 from ..engine.base.hardware import NODE_LINKS
 from ..engine.ui.live import LivePanel
-from ..engine.planner.plan_search import PricedConfig
+from ..engine.planner.plan_search import PlanEstimate
 from ..engine.planner.recommendation import JOBS, Recommendation, recommend
 from ..engine.planner.model_specs import ParallelConfig
 from ..lab.sweep_choices import CLOSE_PERCENT
@@ -240,7 +240,7 @@ def _parts(values: object, fields: Sequence[_Part]) -> list[Part]:
 def _key(fields: Sequence[_Part]) -> list[tuple[str, str]]:
     return [(field.words, COLORS[field.color]) for field in fields]
 
-def _draw_memory(drawing: Svg, one: PricedConfig, bars: BarAxis) -> None:
+def _draw_memory(drawing: Svg, one: PlanEstimate, bars: BarAxis) -> None:
     "The bytes of a device, and a line where what it has ends."
     room = one.cluster.usable_bytes
     bars.bar(drawing, 22, 30, _parts(one.memory, _BYTES), gb_text, hollow=True)

@@ -30,7 +30,9 @@ from mlinfra.data import BatchLoader, Images
 from mlinfra.doctor import diagnose
 from mlinfra.engine.doctor import ablation, diagnosis, remedies, verdicts
 from mlinfra.engine.loading import loader_surgery as loaders
-from mlinfra.engine.loading.loader_surgery import find_callables, identity, loader_kind
+from mlinfra.engine.loading.batch_tensors import identity
+from mlinfra.engine.loading.dataset_callables import find_callables
+from mlinfra.engine.loading.loader_surgery import loader_kind
 from mlinfra.engine.base.measure import Estimate
 from mlinfra.lab.patients import Fetching, SlowBus, slow_read
 from mlinfra.engine.base.jobs import Stopped

@@ -25,9 +25,11 @@ from ..train.autocast import check_precision
 from ..train.batches import Feed, image_dims, is_pair, make_loader, tensors_in, to_device
 from ..base.checks import boolean, nonnegative_float, nonnegative_int, positive_float, positive_int
 from ..base.user_factory import raised_by_user
+from ..loading.batch_tensors import identity, map_tensors, pickling_problem, pinned
+from ..loading.dataset_callables import Place
 from ..loading.loader_surgery import (
-    Endless, Loading, Place, QuietLoader, clone_loader, identity, length_of, load_once, loader_kind, map_tensors,
-    opened, pickling_problem, pinned, queued_seconds, workers_of)
+    Endless, QuietLoader, clone_loader, length_of, loader_kind, opened, workers_of)
+from ..loading.loading_times import Loading, load_once, queued_seconds
 from ..base.machine import pick_device, usable_cores
 from ..base.measure import Rounds, Stopwatch, median, rounds
 from ..train.observers import Observers

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from .ablation import (
     Bench, Budget, Neighbours, Stall, TrainingPipeline, measure_rounds, too_little)
 from ..base.checks import positive_float
-from ..loading.loader_surgery import (
-    Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state)
+from ..loading.dataset_callables import find_callables
+from ..loading.loader_surgery import clone_loader, loader_kind, opened, preserve_rng_state
+from ..loading.loading_times import Loading
 from ..base.measure import Estimate, Rounds, Stopwatch, medians, rounds
 from .remedies import Advice, all_advice
 from .verdicts import Setting, settled, stage_seconds, verdict_of

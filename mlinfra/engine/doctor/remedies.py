@@ -24,8 +24,9 @@ from .ablation import Bench, OutOfTime, TrainingPipeline, crew_round, next_batch
 from ..base.checks import positive_float, positive_int, whole_number
 from ..loading.crops import Normalize, RandomCropFlip
 from ..loading.jpegs import JpegFolder
-from ..loading.loader_surgery import (
-    Place, altered, batch_bytes, clone_loader, find_callables, follow, joined, length_of, opened)
+from ..loading.batch_tensors import batch_bytes, joined
+from ..loading.dataset_callables import Place, altered, find_callables, follow
+from ..loading.loader_surgery import clone_loader, length_of, opened
 from ..base.measure import Estimate, Rounds, Stopwatch, medians, rounds
 from ..loading.raw_cache import RawCache, make_raw_cache
 from ..base.jobs import Stopped

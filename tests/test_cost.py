@@ -12,7 +12,8 @@ from torch.utils.data import TensorDataset
 from mlinfra import cli
 from mlinfra.engine.cost.energy import EnergyMeter, Nvml, Rapl
 from mlinfra.engine.cost.prices import read_prices
-from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.cost.training_work import WORKS
 from mlinfra.training import fit
 

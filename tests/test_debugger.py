@@ -25,7 +25,8 @@ from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.rules.speed_rules import SPEED_RULES
 from mlinfra.engine.rules.tensor_rules import TENSOR_RULES, SameRun, StalledTraining
 from mlinfra.engine.train.transformer import Transformer
-from mlinfra.engine.record.watch import Monitor, watch
+from mlinfra.engine.record.recorder import Monitor
+from mlinfra.engine.record.watch import watch
 from mlinfra.models import GluonCNN, resnet18
 from mlinfra.training import fit
 

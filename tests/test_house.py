@@ -30,7 +30,7 @@ AREAS = tool.areas()
 ORDER = list(AREAS)
 MAY_IMPORT_UI = "engine.report.page", "engine.report.pictures"  # the page on a run is drawn as panels are
 TOO_LONG = ("cli", "engine.dist.ranks", "engine.doctor.ablation", "engine.doctor.remedies", "engine.http.server",
-            "engine.record.run_folder", "engine.record.watch", "engine.rules.speed_rules", "engine.rules.tensor_probe",
+            "engine.rules.speed_rules", "engine.rules.tensor_probe",
             "engine.rules.tensor_rules", "engine.tuning.optuna_study", "engine.tuning.trial_pool", "views.cost",
             "views.export", "views.monitor", "views.tuning")  # still to be parted
 TWICE = {"Choice", "Finding", "Life", "Look", "Machine", "Pace", "Parameter", "Patient", "Pipeline", "Progress", "Run",

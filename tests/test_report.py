@@ -18,7 +18,8 @@ from mlinfra.engine.report.compare import compare_runs
 from mlinfra.engine.report.gains import predicted_speedup, remedies, step_model
 from mlinfra.engine.report.page import make_report
 from mlinfra.engine.report.pictures import time_shares
-from mlinfra.engine.record.run_folder import Run, RunWriter
+from mlinfra.engine.record.run_folder import Run
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.report.waterfall import pace, waterfall
 
 VOID = {"meta", "br", "rect", "line", "polyline", "col"}

@@ -27,7 +27,8 @@ from ..engine.ui.charts import Axis, nice_limit
 from ..engine.base.checks import positive_float
 from ..engine.record.run_summary import end_of, state_text
 from ..lab.cpu_noise import busy_neighbour
-from ..engine.record.run_folder import Run, RunWriter, StepRecord
+from ..engine.record.run_folder import Run, StepRecord
+from ..engine.record.run_writer import RunWriter
 from ..engine.ui.figures import COLORS, axes, figure, label
 from ..engine.base.jobs import Job, Stopped
 from ..engine.ui.panel import RunButton, Said, panel

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 from mlinfra import report
 from mlinfra.doctor import Pictures
 from mlinfra.engine.report.compare import Verified
-from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.monitor import Monitor
 from mlinfra.training import fit
 

@@ -28,7 +28,7 @@ from ..record.sampler import GpuSample, Sample
 from .speed_rules import SPEED_RULES, Window
 from ..base.store import write_whole
 from .tensor_rules import TENSOR_RULES
-from ..record.watch import loader_settings, next_turn
+from ..record.recorder import loader_settings, next_turn
 
 # %% auto #0
 __all__ = ['ACTIONS', 'FunctionRule', 'check_rules', 'default_rules', 'check_actions', 'save_at', 'Inspector', 'Examination',

@@ -11,7 +11,7 @@ help:  ## list these commands
 lab:  ## open the workbook in JupyterLab; options: make lab ARGS="--no-browser --port 8899"
 	@tools/install.sh lab
 	@# a clone is not trusted, and shows no drawings until it is
-	@.venv/bin/jupyter trust nbs/*.ipynb >/dev/null
+	@.venv/bin/jupyter trust nbs/*.ipynb nbs/more/*.ipynb >/dev/null
 	@# Jupyter refuses root unless told; in a container one often is
 	@exec .venv/bin/jupyter lab $$([ $$(id -u) = 0 ] && echo --allow-root) \
 	  --ServerApp.root_dir=nbs --LabApp.default_url=/lab/tree/index.ipynb $(ARGS)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .engine.train.autocast import check_precision
-from .engine.memory.batch_search import Trial, divide_batch, search_down
+from .engine.memory.batch_search import BatchTrial, divide_batch, search_down
 from .engine.base.checks import nonnegative_float, one_of, positive_float, positive_int
 from .engine.memory.footprint import (
     Footprint as Footprint, Standing, largest_batch, rank_footprint, zero_bytes_per_rank as zero_bytes_per_rank)
@@ -224,7 +224,7 @@ def find_batch_size(
         one_of("optimizer", optimizer, OPTIMIZERS)
         sample = sample_of(model, input_shape, input_dtype, sample)
         options = StepOptions(precision, checkpointing, 1, step)
-        trial = Trial(model, sample, optimizer, pick_device(device), options, positive_int("steps", steps), wanted)
+        trial = BatchTrial(model, sample, optimizer, pick_device(device), options, positive_int("steps", steps), wanted)
         check_precision(precision, trial.device)
         sizes.extend(_estimated(trial, limit, start))
     elif limit is not None:
@@ -243,7 +243,7 @@ def _share(global_batch: int | None, world_size: int) -> int | None:
     if positive_int("global_batch", global_batch) % world_size == 0: return global_batch // world_size
     raise ValueError(f"global_batch must be a multiple of world_size, got {global_batch} and {world_size}")
 
-def _estimated(trial: Trial, limit: float | None, start: int | None) -> list[int]:
+def _estimated(trial: BatchTrial, limit: float | None, start: int | None) -> list[int]:
     "The largest batch that fits by the estimate; none where a GPU is to answer itself, by running out."
     host = trial.device.type == "cpu"
     if limit is None and start is not None and not host: return []

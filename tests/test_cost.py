@@ -1,4 +1,5 @@
 """What a training costs: the command, tables that are wrong, counters that cannot be read, the page's arithmetic."""
+import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,8 +11,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from mlinfra import cli
-from mlinfra.engine.cost.energy import EnergyMeter, Nvml, Rapl
+from mlinfra.engine.cost.energy import EnergyMeter, Nvml, Rapl, modelled_joules
 from mlinfra.engine.cost.prices import read_prices
+from mlinfra.engine.cost.run_cost import recorded, run_costs, run_energy
 from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.cost.training_work import WORKS
@@ -159,8 +161,51 @@ def test_a_meter_counts_a_training_and_changes_nothing():
     assert meter.energy.joules.low < meter.energy.joules.value and "assumed" in meter.energy.how
 
 
+def write_rank(folder, rank, watts, host, gpus=(0,), accumulation=1):
+    """One rank of four steps within ten seconds, on a machine `host` of 4 cores, half of which are busy; each of its
+    `gpus` takes `watts`."""
+    settings = dict(model="gluon", batch_size=64, accumulation=accumulation)
+    writer = RunWriter(folder, rank=rank, world_size=2, config=settings)
+    for n in range(4):
+        writer.step(StepRecord(iteration=n, epoch=0, count=1, samples=64 * accumulation, loss=1.0, start=2.5 * n,
+                               between=0.0, evaluation=0.0, opening=0.0, wait=0.5, copy=0.0, forward=0.5, backward=1.0,
+                               update=0.5, other=0.0))
+    for at in (0.0, 5.0, 10.0):
+        writer.event("sample", at=at, seconds=5.0 if at else None, process_cores=2.0, workers_cores=0.0,
+                     gpus=[dict(index=index, power_watts=watts) for index in gpus])
+    writer.end()
+    path = folder / f"events-{rank}.jsonl"
+    first, *rest = path.read_text().splitlines()
+    start = json.loads(first) | dict(hostname=host, boot=host, wall=0.0, clock=0.0)
+    start["machine"]["cores"] = 4
+    path.write_text("\n".join([json.dumps(start), *rest]) + "\n")
+
+
+@pytest.mark.parametrize("hosts, gpus, cores, devices", [
+    (("a", "b"), ((0,), (0,)), 8, 2),      # two machines, each with a GPU 0
+    (("a", "a"), ((0,), (1,)), 4, 2),      # one machine, a GPU for each rank
+    (("a", "a"), ((0, 1), (0, 1)), 4, 2),  # one machine, whose GPUs both ranks watch
+])
+def test_each_gpu_and_each_machine_of_a_run_counts_once(tmp_path, hosts, gpus, cores, devices):
+    for rank in (0, 1): write_rank(tmp_path, rank, 300.0, hosts[rank], gpus[rank])
+    energy = run_energy(Run(tmp_path), 10.0)
+    cpu = modelled_joules(10.0, 2 * 2.0 * 10.0, cores).value  # two ranks, each with two busy cores for ten seconds
+    assert energy.joules.value == pytest.approx(cpu + devices * 300 * 10)
+
+
+def test_accumulated_batches_count_as_samples(tmp_path):
+    found = {}
+    for accumulation in (1, 4):
+        for rank in (0, 1): write_rank(folder := tmp_path / str(accumulation), rank, 300.0, "a", (rank,), accumulation)
+        found[accumulation] = run_costs(Run(folder))
+    one, four = found[1].run, found[4].run
+    assert (one.samples, four.samples) == (4 * 64 * 2, 4 * 4 * 64 * 2) and four.batch_size == one.batch_size == 64
+    assert four.joules_per_sample == pytest.approx(one.joules_per_sample / 4)
+    ratio = found[4].table.seconds / found[1].table.seconds
+    assert ((1 < ratio) & (ratio < 4)).all(), "four forward and backward passes, and one update"
+
+
 def test_a_run_without_samples_still_has_an_energy(tmp_path):
     write_run(tmp_path)
-    from mlinfra.engine.cost.run_cost import recorded
     found = recorded(Run(tmp_path))
     assert found.energy.joules.value > 0 and found.samples == 256

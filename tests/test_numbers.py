@@ -127,7 +127,7 @@ Booking QueueEvent QueueRun Told
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 Choice RankCosts Share StepReport JobState RankFailure
 Preset Standing SweptRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
-HeldCurve Travelled StepTimes Life Scene
+HeldCurve Travelled StepTimes TensorLife Scene Visit
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())
@@ -227,7 +227,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.base.measure.median.values", ANY, "any numbers have a median"),
     ("engine.base.measure.percentile.values", ANY, "any numbers have percentiles"),
     ("engine.base.measure.percentile.percent", "zero", "the smallest"),
-    ("engine.dist.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
@@ -275,7 +275,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.ui.lesson.*", ANY, "a reader's guess and a measurement"),
     ("engine.base.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{place}.{name}", "zero", "no second start, no copies")
-      for place in ("jobs.JobSpec", "job_fields.JobFields") for name in ("retries", "array")),
+      for place in ("launch.job_spec.JobSpec", "launch.job_fields.JobFields") for name in ("retries", "array")),
     ("engine.launch.job_texts.*", ANY, CHECKED),
     ("engine.launch.sagemaker_requests.Instance.*", ANY, "rows of a table"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),
@@ -507,7 +507,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
-        engine.train.allocator.memory_cost.* lab.step_costs.measure_costs.*
+        engine.train.allocator.memory_cost.*
         memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* engine.tuning.lr_range.rates_and_batches.*
         engine.record.tracker_writers.to_mlflow.every engine.precision.roofline.measure_roofline.* lab.local_slurm.*
     """.split()),
@@ -522,9 +522,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.export.onnx_files.operator_seconds.*
         engine.export.pretrained.pretrained.* engine.export.pretrained.LoRA.* engine.export.pretrained.add_lora.*
         engine.export.quantize.quantize_*ic.* engine.export.variants.compare_variants.*
-        lab.precision_comparison.compare_precisions.* lab.step_costs.StepCosts.*
         engine.pipeline.stage_partition.least_limit.*
-        lab.step_costs.check_predictions.*
         engine.loading.crops.resized.* lab.drift.drifting_stream.*
         engine.base.hardware.StorageModel.in_flight_needed.bytes
         engine.loading.jpegs.clouds.* engine.base.measure.rounds.least engine.loading.raw_cache.make_raw_cache.shorter

@@ -1,7 +1,6 @@
 """Precision: formats against torch's dtypes, scaling and autocast against torch.amp, arithmetic of the roofline, and
 fit in each precision."""
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,13 +12,10 @@ from torch.nn import functional as F
 from mlinfra import models, precision
 from mlinfra.data import BatchLoader, Images
 from mlinfra.engine.precision import casting, roofline
-from mlinfra.lab import precision_comparison as comparison
 from mlinfra.engine.base import hardware, measure
-from mlinfra.lab import step_costs as costs_room
 from mlinfra.engine.precision import formats as formats_room
 from mlinfra.engine.precision import gradient_exponents as gradients_room
 from mlinfra.engine.train.autocast import PRECISIONS, check_precision, supported_precisions
-from mlinfra.engine.base.jobs import Stopped
 from mlinfra.precision import FORMATS
 from mlinfra.training import fit
 from mlinfra.views import precision as precision_views
@@ -120,13 +116,8 @@ def test_a_float_beyond_fp32_rounds_like_any_other():
         (lambda: roofline.layer_traffic(nn.ReLU(), (1,), 1, "fp64"), "precision must be one of"),
         (lambda: hardware.ROOFLINES["V100 32 GB"].rate("bf16"), "must be one of fp32, fp16 for V100 32 GB, got 'bf16'"),
         (lambda: hardware.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
-        (lambda: comparison.compare_precisions(nn.ReLU, (), ["tf32"], device="cpu"), "tf32 needs a CUDA device"),
-        (lambda: comparison.compare_precisions(nn.ReLU, (), [], device="cpu"), "nothing to compare"),
         (lambda: precision_views.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
         (lambda: roofline.layer_traffic(nn.ReLU(), (0,), 1), "each of input_shape must be at least 1, got 0"),
-        (lambda: costs_room.step_work(nn.Linear(1, 1), (1,), 0), "batch_size must be at least 1"),
-        (lambda: costs_room.measure_costs("fp64", "cpu"), "precision must be one of"),
-        (lambda: costs_room.measure_costs("fp32", "cpu", repeats=0), "repeats must be at least 1, got 0"),
     ],
 )
 def test_nonsense_is_refused_with_the_value(wrong, says):
@@ -419,111 +410,6 @@ def test_prices_minimise_the_relative_error():
     )
 
 
-def test_no_layer_of_the_predicted_networks_is_in_the_calibration():
-    calibrated = {
-        (layer.weight.shape, shape[1:])
-        for layer, shape in costs_room.calibration_layers()
-        if hasattr(layer, "weight") and layer.weight.ndim > 1
-    }
-    for make, shape in (
-        (models.GluonCNN, (2, 1, 28, 28)),
-        (lambda: models.resnet18(10, "small"), (2, 1, 28, 28)),
-        (models.resnet18, (2, 3, 224, 224)),
-        (models.resnet50, (2, 3, 224, 224)),
-    ):
-        found = []
-        with torch.device("meta"): model = make()
-        for layer in model.modules():
-            if isinstance(layer, (nn.Conv2d, nn.Linear)):
-                layer.register_forward_hook(lambda layer, x, _out: found.append((layer.weight.shape, x[0].shape[1:])))
-        model(torch.empty(shape, device="meta"))
-        assert found and not calibrated & set(found)
-
-
-def test_frozen_layers_cost_no_gradient():
-    model = models.GluonCNN()
-    model.features.requires_grad_(False)
-    work = costs_room.step_work(model, (1, 28, 28), 4)
-    per_flop = (work.backward_flops / work.flops)[work.flops > 0].tolist()
-    assert per_flop == [0, 0, 1, 2] and work.backward.tolist() == [False] * 7 + [True] * 3
-    assert (models.layer_table(model, (1, 28, 28), 4).flops == work.flops).all()
-
-
-def test_a_step_is_the_sum_of_its_layers():
-    made = costs_room.StepCosts(
-        "fp32",
-        {
-            ("linear", "forward"): [1, 0, 0, 0],
-            ("linear", "backward"): [10, 0, 0, 0],
-            ("pointwise", "forward"): [0, 0, 1, 0],
-            ("pointwise", "backward"): [100, 0, 0, 0],
-            ("parameters", "update"): [7, 0, 0.5, 0.25],
-        },
-    )
-    model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
-    assert made.phases(model, (3,), 5) == dict(
-        forward=4 * 5 * (3 + 3) + 1 + 4 * 5 * (2 + 2) + 1,
-        backward=10 + 100 + 10,
-        update=7 + 0.5 * 4 + 0.25 * 4 * (8 + 6),
-    )
-    assert made.seconds(model, (3,), 5) == sum(made.phases(model, (3,), 5).values())
-    with pytest.raises(
-        ValueError, match="no price for forward of convolution: the calibration has linear, parameters, pointwise"
-    ):
-        made.seconds(nn.Conv2d(8, 8, 1), (8, 4, 4))
-
-
-def test_costs_are_fitted_to_what_the_layers_take(monkeypatch):
-    layers, told = [(nn.Linear(i, o), (n, i)) for i, o, n in ((8, 8, 2), (16, 4, 4), (4, 32, 8), (8, 64, 1))], {}
-    seconds = dict(forward=3.0, backward=5.0, update=2.0, prepare=99.0)
-    def in_turn(actions, repeats, warm_up, device):
-        told.update(repeats=repeats, warm_up=warm_up)
-        for action in actions.values(): action()
-        return {(i, phase): [seconds[phase]] * repeats for i, phase in actions}
-    monkeypatch.setattr(costs_room, "calibration_layers", lambda: layers)
-    monkeypatch.setattr(costs_room, "interleave", in_turn)
-    costs = costs_room.measure_costs("bf16", "cpu", 1, lambda model: torch.optim.Adam(model.parameters()))
-    assert costs.precision == "bf16" and set(costs.prices) == {
-        ("linear", "forward"),
-        ("linear", "backward"),
-        ("parameters", "update"),
-    }
-    assert costs.phases(nn.Sequential(nn.Linear(8, 8)), (8,), 2) == pytest.approx(
-        dict(forward=3, backward=5, update=2), rel=0.6
-    )
-    assert told == dict(repeats=1, warm_up=1), "the warm-up does not count"
-
-
-def test_the_calibration_covers_every_kind():
-    kinds = {costs_room.cost_kind(layer) for layer, _ in costs_room.calibration_layers()}
-    assert kinds == {"convolution", "narrow convolution", "linear", "norm", "pool", "pointwise"}
-    for make, shape in ((small, (2, 1, 28, 28)), (lambda: models.resnet18(10, "small"), (2, 1, 28, 28))):
-        assert set(costs_room.step_work(make(), shape[1:], shape[0]).kind) <= kinds | {"view"}
-
-
-def test_predictions_stand_beside_what_fit_records(monkeypatch):
-    def fake(_model, batches, **_kw):
-        size = len(batches[0][0])
-        return SimpleNamespace(
-            steps=[SimpleNamespace(seconds=99.0)] + [SimpleNamespace(seconds=2.0 + size)] * (len(batches) - 1)
-        )
-    monkeypatch.setattr(costs_room, "fit", fake)
-    costs = SimpleNamespace(precision="fp32", seconds=lambda _model, _shape, batch_size: 3.0 * batch_size)
-    table = costs_room.check_predictions(costs, small, (1, 28, 28), (8, 2, 4), steps=2, repeats=1, device="cpu")
-    assert (
-        table.index.tolist() == [2, 4, 8]
-        and table.measured.tolist() == [4, 6, 10]
-        and table.never_run.tolist() == [6, 12, 24]
-    )
-    assert table.run_twice.isna().tolist() == [True, True, False] and table.run_twice[8] == pytest.approx(10)
-    assert table.never_run_error.tolist() == pytest.approx([0.5, 1.0, 1.4]) and table.run_twice_error[
-        8
-    ] == pytest.approx(0)
-    assert len(precision_views.plot_predictions({"a": table}).lines) == 3
-    with pytest.raises(ValueError, match=r"two sizes for a line, got \[4\]"):
-        costs_room.check_predictions(costs, small, (1, 28, 28), (4, 4), device="cpu")
-
-
 # ---- fit, in every precision that a CPU has
 
 @pytest.mark.parametrize("name, dtype", [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)])
@@ -573,40 +459,6 @@ def test_what_a_device_lacks_is_said():
         fit(small(), [batch()], precision="tf32", **CPU)
 
 
-def test_steps_are_compared_in_turn_with_their_spread(monkeypatch):
-    order, seconds = [], {"fp32": 2.0, "bf16": 3.0}
-    def fake(_model, batches, precision, channels_last, **_kw):
-        order.append((precision, channels_last))
-        return SimpleNamespace(
-            steps=[SimpleNamespace(seconds=99.0)]
-            + [SimpleNamespace(seconds=seconds[precision] * len(order))] * (len(batches) - 1)
-        )
-    monkeypatch.setattr(comparison, "fit", fake)
-    table = comparison.compare_precisions(small, batch(), ("fp32", "bf16"), (False,), steps=4, repeats=2, device="cpu")
-    assert order == [("fp32", False), ("bf16", False)] * 2
-    assert table.step_seconds.tolist() == [4.0, 9.0] and table.ratio["fp32", False] == 1
-    assert (table.low["bf16", False], table.high["bf16", False]) == (12 / 6, 6 / 2) and table.ratio[
-        "bf16", False
-    ] == 2.5
-    assert table.bytes["bf16", False] < table.bytes["fp32", False]
-
-
-def test_a_comparison_can_be_stopped():
-    def stop(fraction, words):
-        if fraction > 0: raise Stopped(words)
-
-    with pytest.raises(Stopped):
-        comparison.compare_precisions(small, batch(), ("fp32", "bf16"), steps=1, repeats=1, device="cpu", report=stop)
-
-
-def test_accuracy_has_a_row_for_each_seed_and_repeats():
-    loader, test = (lambda seed: BatchLoader(tiny(), 16, shuffle=True, seed=seed)), tiny()
-    first, again = (
-        comparison.accuracy_by_seed(small, loader, test, ("fp32", "bf16"), range(2), device="cpu") for _ in range(2)
-    )
-    assert first.equals(again) and first.shape == (2, 2) and list(first.columns) == ["fp32", "bf16"]
-
-
 # ---- on a GPU
 
 @pytest.mark.gpu
@@ -621,11 +473,9 @@ class TestGpu:
         }
         assert all(abs(loss - losses["fp32"]) < 0.2 for loss in losses.values())
 
-    def test_rates_steps_and_bytes_are_measured(self):
+    def test_rates_are_measured(self):
         roof = roofline.measure_roofline("cuda", side=1024, repeats=2)
         assert roof.bytes_per_s > 0 and all(rate > 0 for rate in roof.flops_per_s.values())
-        table = comparison.compare_precisions(models.GluonCNN, batch(), steps=3, repeats=1, device="cuda")
-        assert (table.bytes > 0).all() and (table.step_seconds > 0).all()
 
     def test_autocast_makes_more_in_fp32_than_on_a_cpu(self):
         rule = casting.autocast_table("cuda", torch.float16).rule

@@ -11,7 +11,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 ARITHMETIC = """crops saved_tensors transformer autocast evaluation step_executor drift worker_sweep casting
-precision_comparison recompute rank_step sync_batch_norm zero_blocks stages layer_plans tensor_training""".split()
+recompute rank_step sync_batch_norm zero_blocks stages layer_plans tensor_training""".split()
 
 
 def processor(instructions, onednn, mkl, threads):

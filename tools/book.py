@@ -59,7 +59,7 @@ def stage(live:frozenset[str]) -> set[Path]:
     front = [book_stage.markdown_cell(text, f"front-{n}") for n, text in enumerate(book_pages.front(lessons))]
     notebook(book_stage.read_page(ROOT / "nbs" / "index.ipynb"), front)
     for page in lessons: notebook(page)
-    for name in ("98_cli", "planner_evidence"): notebook(book_stage.read_page(ROOT / "nbs" / f"{name}.ipynb"))
+    for page in (*book_stage.more_pages(), book_stage.read_page(ROOT / "nbs/98_cli.ipynb")): notebook(page)
     glossary = book_stage.read_page(ROOT / "nbs" / "glossary.ipynb")
     notebook(book_stage.glossary_links(glossary, lessons))
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from book_api import Module, read_module, source_of
 from book_slides import slide_list
-from book_stage import Page, Stager, plain
+from book_stage import Page, Stager, more_pages, plain
 from notebooks import ROOT
 
 DOCS = ROOT / "docs"
@@ -28,8 +28,8 @@ def front(lessons:Sequence[Page]) -> list[str]:
                                 "For teachers <teachers>"])]
     trees += [toctree(caption, entries) for caption, entries in parts.items()]
     trees += [toctree("Look it up", ["Glossary <glossary>", "Public names <api/index>", "Command line <98_cli>",
-                                      "The evidence behind the planner <planner_evidence>"]),
-              toctree("Work on it", ["The code of the house <house>", "Contributing <contributing>",
+                                      *(f"{page.short} <{page.name}>" for page in more_pages())]),
+              toctree("Work on it", ["The map of the house <house>", "Contributing <contributing>",
                                      "Changes <changelog>"])]
     return ["\n\n".join(trees)]
 

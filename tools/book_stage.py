@@ -5,7 +5,7 @@ import copy
 import html
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from notebooks import INSTALL, ROOT, directives, load
@@ -81,6 +81,11 @@ def lesson_pages(root:Path=ROOT) -> list[Page]:
     "The lessons, in order, without the appendix."
     paths = sorted(p for p in (root / "nbs").glob("[0-9][0-9]_*.ipynb") if p.stem[:2] < "98")
     return [read_page(p) for p in paths]
+
+
+def more_pages(root:Path=ROOT) -> list[Page]:
+    "What a lesson's line does not need: nbs/more, a folder in the book too."
+    return [replace(read_page(p), name=f"more/{p.stem}") for p in sorted((root / "nbs/more").glob("[0-9]*.ipynb"))]
 
 
 # ---- cells

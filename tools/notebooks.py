@@ -131,8 +131,8 @@ def pre_save(model, path, contents_manager, **_):
 # ---- where nothing is installed: Colab and Binder
 
 def lessons(root=ROOT):
-    "What a reader opens: every notebook of nbs/ but the glossary and the last, which only starts the package."
-    return [path for path in notebooks(root) if path.parent == root / "nbs"
+    "What a reader opens: nbs/ but for the glossary and the last, which only starts the package, and nbs/more."
+    return [path for path in notebooks(root) if path.parent in (root / "nbs", root / "nbs/more")
             and path.name != "glossary.ipynb" and not path.name.startswith("99")]
 
 

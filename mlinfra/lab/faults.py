@@ -21,7 +21,7 @@ from ..engine.base.checks import one_of
 from ..training import fit
 
 # %% auto #0
-__all__ = ['FAULTS', 'HEALTHY', 'Fault', 'Digits', 'Standardise', 'small_net', 'Patient', 'make_patient', 'make_healthy']
+__all__ = ['FAULTS', 'HEALTHY', 'Fault', 'Digits', 'Standardise', 'small_net', 'FaultyTraining', 'make_patient', 'make_healthy']
 
 # %% ../../nbs/lab/faults.ipynb #e6fbeacc
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def small_net(
 
 # %% ../../nbs/lab/faults.ipynb #230d53b6
 @dataclass
-class Patient:
+class FaultyTraining:
     "A training that may be broken."
     model:nn.Module
     loader:Digits
@@ -116,7 +116,7 @@ def make_patient(
     fault:str,             # one of `FAULTS`
     strength:float=0.0,    # see `Fault.strengths`
     steps:int=120,
-) -> Patient:
+) -> FaultyTraining:
     "A training with one fault."
     one_of("fault", fault, tuple(FAULTS))
     model, loader, loss_fn, rate, kept = small_net(), Digits(steps), F.cross_entropy, 0.1, []
@@ -132,7 +132,7 @@ def make_patient(
             for layer in linear: layer.weight.mul_(strength)
     given = linear[int(strength):] if fault == "forgotten" else linear
     optimizer = torch.optim.SGD([p for layer in given for p in layer.parameters()], rate)
-    return Patient(model, loader, optimizer, loss_fn)
+    return FaultyTraining(model, loader, optimizer, loss_fn)
 
 def _leaking(outputs: torch.Tensor, targets: torch.Tensor, kept: list, mb: float) -> torch.Tensor:
     if mb: kept.append(torch.ones(round(mb * 250_000)))  # 4 bytes each
@@ -171,10 +171,11 @@ HEALTHY = tuple(_WELL)
 def make_healthy(
     name:str,      # one of `HEALTHY`
     steps:int=120,
-) -> Patient:
+) -> FaultyTraining:
     "A training with nothing wrong."
     one_of("name", name, HEALTHY)
     make, optimizer = _WELL[name]
     model = make()
-    return Patient(model, Digits(steps), optimizer([p for p in model.parameters() if p.requires_grad]), F.cross_entropy)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return FaultyTraining(model, Digits(steps), optimizer(trained), F.cross_entropy)
 

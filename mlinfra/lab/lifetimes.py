@@ -23,14 +23,14 @@ from ..engine.base.checks import nonnegative_int, positive_float, positive_int
 from ..engine.train.saved_tensors import SavedTensors
 
 # %% auto #0
-__all__ = ['KINDS', 'PHASES', 'Life', 'Scene', 'Film', 'film_steps', 'replay', 'least_device']
+__all__ = ['KINDS', 'PHASES', 'TensorLife', 'Scene', 'Film', 'film_steps', 'replay', 'least_device']
 
 # %% ../../nbs/lab/lifetimes.ipynb #lft10005
 KINDS = ("weights", "optimizer", "batch", "activations", "gradients", "temporary")
 PHASES = ("forward", "backward", "update", "zero_grad")
 
 @dataclass(frozen=True)
-class Life:
+class TensorLife:
     "A storage: what it is for, and after which operations it is alive."
     kind:str        # one of `KINDS`
     name:str
@@ -57,12 +57,12 @@ class Scene:
 class Film:
     "Training steps, operation by operation."
     scenes:tuple[Scene, ...]
-    lives:tuple[Life, ...]
+    lives:tuple[TensorLife, ...]
 
     def alive(
         self,
         moment:int,  # operations that have run
-    ) -> list[Life]:
+    ) -> list[TensorLife]:
         "What is there after so many operations."
         moment = nonnegative_int("moment", moment)
         return [life for life in self.lives if life.alive(moment)]
@@ -148,7 +148,7 @@ def film_steps(
     with _hooks(camera, model, names):
         for camera.step in range(1, positive_int("steps", steps) + 1):
             _film_one(camera, model, batch, optimizer, loss, names)
-    return Film(tuple(camera.scenes), tuple(Life(*record) for record in camera.records if record[2]))
+    return Film(tuple(camera.scenes), tuple(TensorLife(*record) for record in camera.records if record[2]))
 
 def _film_one(camera: _Camera, model: nn.Module, batch: Any, optimizer: Any, loss: Callable,
               names: dict[nn.Parameter, str]) -> None:

@@ -19,7 +19,7 @@ from ..engine.dist.collectives import all_reduce_seconds, slowest_rank
 from ..engine.base.hardware import ALGORITHMS, NETWORKS, Network
 from ..engine.base.measure import median
 from ..lab.rank_step_times import step_seconds
-from ..engine.dist.ranks import in_turn, run_ranks
+from ..engine.dist.ranks import call_each, run_ranks
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
@@ -309,7 +309,7 @@ def measure_scaling(
     steps, repeats = (1, 2) if large else (max(1, 640 // batch_size), 5)
     ends = (2**12, 2**24)  # far apart, so that noise does not decide
     calls = [(all_reduce_seconds, ends), (step_seconds, 2 * batch_size, steps, repeats)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, timeout_seconds=max(120, batch_size))
+    found = run_ranks(call_each, 2, calls, share_cores=True, report=report, timeout_seconds=max(120, batch_size))
     seconds = slowest_rank(calls[0] for calls in found.values())
     network = Network.fit({size: median(times) for size, times in seconds.items()}, 2)
     sizes = max(batch_size // 2, 1), max(batch_size, 2)

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..engine.base.checks import positive_int
 from ..engine.http.load_client import LoadResult
-from ..engine.ui.figures import COLORS, axes, figure, label
+from ..engine.ui.figures import COLORS, axes, figure, label, log_ticks
 from ..engine.ui.svg import Svg
-from .export import mark_ratios
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,5 +126,5 @@ def plot_servers(
     ax.axvline(1e3 * goal_seconds, color=COLORS["other"], linestyle="--", lw=1)
     ax.text(1e3 * goal_seconds, len(servers) - 0.45, " goal", color=COLORS["other"], fontsize=9, va="top")
     ax.set(xscale="log", yticks=list(places), yticklabels=list(servers), ylim=(-0.6, len(servers) - 0.4))
-    mark_ratios(ax.xaxis)
+    log_ticks(ax.xaxis)
     return label(ax, "95% answered within (ms), log scale", "", "dots: loads   hollow: predicted   orange: too slow")

@@ -18,7 +18,7 @@ from ..engine.ui.charts import Axis, Chart
 from ..engine.serve.request_queue import (
     Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate)
 from ..engine.serve.worker_server import LoadTrial, calibrate, serve
-from ..engine.ui.figures import COLORS, axes, figure, label
+from ..engine.ui.figures import COLORS, axes, figure, label, log_ticks
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -69,14 +69,6 @@ def plot_batches(
     return label(left, "batch (images)", "latency (ms), median to 95%")
 
 # %% ../../nbs/views/05_inference.ipynb #1198189c
-def _plain_ticks(*axes: Any) -> None:
-    "Logarithmic axes with 1, 2, 5, 10 in plain numbers."
-    from matplotlib.ticker import LogLocator, NullFormatter
-    for axis in axes:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(lambda value, place: f"{value:,g}")
-        axis.set_minor_formatter(NullFormatter())
-
 def _plot_latency(ax: Axes, trials: Sequence[LoadTrial], name: str, color: str, below: bool) -> tuple[float, float]:
     "One percentile over load, with the error of each prediction; returns the last measured point."
     loads = [100 * trial.load for trial in trials]
@@ -99,7 +91,7 @@ def plot_trials(
         end = _plot_latency(ax, trials, name, color, below=words == "50%")
         ax.annotate(words, end, (14, 0), textcoords="offset points", va="center", color=color)
     ax.set(yscale="log", xlim=(20, 100))
-    _plain_ticks(ax.yaxis)
+    log_ticks(ax.yaxis)
     ax.margins(y=0.25)
     return label(ax, "planned load: rate / saturation (%)", "answered within (ms)",
                  "hollow: predicted   solid: measured   error of the prediction")
@@ -146,7 +138,7 @@ def plot_over_time(
                 va="center", fontsize=9)
     last = max(rows.due.iloc[-1] for rows in served.values())
     ax.set(yscale="log", xlim=(0, 1.25 * last))
-    _plain_ticks(ax.yaxis)
+    log_ticks(ax.yaxis)
     return label(ax, "when the request came (s)", "latency (ms)")
 
 # %% ../../nbs/views/05_inference.ipynb #0bf0b339
@@ -163,7 +155,7 @@ def plot_rates(
         ax.plot(list(real), [1e3 * s.p50_seconds for s in real.values()], "o", color=COLORS[color])
         ax.text(1.02, 0.9 - 0.1 * i, name, color=COLORS[color], fontsize=9, transform=ax.transAxes)
     ax.set(yscale="log", xlim=(0, None))
-    _plain_ticks(ax.yaxis)
+    log_ticks(ax.yaxis)
     return label(ax, "requests per second", "median latency (ms)", "line: simulated   dot: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #9750b5a7

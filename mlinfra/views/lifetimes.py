@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.ui.bars import draw_key
 from ..engine.ui.charts import nice_limit
-from ..lab.lifetimes import KINDS, Film, Life, Scene, film_steps
+from ..lab.lifetimes import KINDS, Film, TensorLife, Scene, film_steps
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
@@ -79,7 +79,7 @@ def _draw_phases(drawing: Svg, film: Film, x: Callable[[float], float]) -> None:
         if first: drawing.text(x(i) + 5, _TOP + _HIGH + 33, f"step {scene.step}", size=12)
 
 # %% ../../nbs/views/10_lifetimes.ipynb #lfv10006
-def _places(film: Film, kind: str) -> list[tuple[Life, float]]:
+def _places(film: Film, kind: str) -> list[tuple[TensorLife, float]]:
     "Where each life of the kind stands on its shelf, in bytes from the left: the same name always in the same place."
     if kind == "temporary": return _packed([life for life in film.lives if life.kind == kind])
     offsets, end, found = {}, 0.0, []
@@ -89,9 +89,9 @@ def _places(film: Film, kind: str) -> list[tuple[Life, float]]:
         found.append((life, offsets[life.name]))
     return found
 
-def _packed(lives: Sequence[Life]) -> list[tuple[Life, float]]:
+def _packed(lives: Sequence[TensorLife]) -> list[tuple[TensorLife, float]]:
     "Each at the first place that is free when it is born."
-    found: list[tuple[Life, float]] = []
+    found: list[tuple[TensorLife, float]] = []
     for life in lives:
         taken = sorted((at, at + other.size) for other, at in found if other.died is None or other.died >= life.born)
         place = 0.0
@@ -124,7 +124,7 @@ def _draw_box(drawing: Svg, at: float, share: float, y: float, color: str, hollo
     drawing.parts.append(f'<rect x="{_SHELF + _LONG * at:.1f}" y="{y:.1f}" width="{wide:.1f}" height="22" ' + (
         f'fill="none" stroke="{color}"/>' if hollow else f'fill="{color}"><title>{hover}</title></rect>'))
 
-def _draw_life(drawing: Svg, life: Life, at: float, share: float, y: float, moment: int) -> None:
+def _draw_life(drawing: Svg, life: TensorLife, at: float, share: float, y: float, moment: int) -> None:
     "A solid box with its name where there is room."
     _draw_box(drawing, at, share, y, _LOOKS[life.kind], False, f"{life.name}: {bytes_text(life.size)}")
     if life.born == moment > 0: _draw_box(drawing, at, share, y, "currentColor", True)
@@ -192,7 +192,7 @@ def plot_reserved(
 def largest_rise(
     film:Film,
     reserved:Sequence[int],  # of `replay`
-) -> tuple[int, Life]:       # (operations that had run, the tensor)
+) -> tuple[int, TensorLife]:       # (operations that had run, the tensor)
     "With which tensor backward makes the allocator reserve most."
     moments = [i for i, scene in enumerate(film.scenes, 1) if scene.phase == "backward"]
     best = max(moments, key=lambda i: reserved[i] - reserved[i - 1])

@@ -21,7 +21,7 @@ from ..engine.ui.svg import Svg
 # %% auto #0
 __all__ = ['describe_value', 'draw_value', 'live_formats', 'formats_panel', 'draw_gradients', 'loss_scale_panel',
            'describe_scale', 'plot_losses', 'plot_scales', 'plot_sums', 'plot_gradients', 'plot_scaling',
-           'plot_roofline', 'plot_predictions']
+           'plot_roofline']
 
 # %% ../../nbs/views/09_precision.ipynb #906f58f0
 if TYPE_CHECKING:
@@ -393,25 +393,3 @@ def _draw_roofs(ax: Axes, roofline: Roofline, least: float, most: float) -> None
         else: groups.append([name])
     for names in groups:
         ax.annotate(" " + ", ".join(names), (most, roofline.rate(names[0]) / 1e9), va="center", fontsize=8)
-
-# %% ../../nbs/views/09_precision.ipynb #ca2df7ff
-def plot_predictions(
-    checked:dict[str, pd.DataFrame],  # name -> from `check_predictions`
-    ax:Axes|None=None,                # where to draw
-) -> Axes:
-    "Seconds of a step: measured solid, never run hollow with its largest error, the line through two batches dotted."
-    ax = axes(ax, height=3.6)
-    for (name, table), color in zip(
-        checked.items(), itertools.cycle(("forward", "wait", "update", "copy", "backward", "read"))
-    ):
-        ax.plot(table.index, 1e3 * table.never_run, "o-", color=COLORS[color], fillstyle="none", ms=8, linewidth=0.8)
-        ax.plot(table.index, 1e3 * table.run_twice.fillna(table.measured), ":", color=COLORS[color], linewidth=1.5)
-        ax.plot(table.index, 1e3 * table.measured, "o", color=COLORS[color], ms=4.5)
-        words, end = (
-            f" {name} ({max(table.never_run_error, key=abs):+.0%})",
-            (table.index[-1], 1e3 * table.measured.iloc[-1]),
-        )
-        ax.annotate(words, end, (5, 0), textcoords="offset points", va="center", fontsize=8, color=COLORS[color])
-    sizes = [b for table in checked.values() for b in table.index]
-    ax.set(xscale="log", yscale="log", xlim=(min(sizes) / 1.3, max(sizes) * 5))
-    return label(ax, "images in a batch", "ms of a training step")

@@ -15,7 +15,7 @@ from ..engine.dist.collectives import all_reduce_seconds, slowest_rank
 from ..engine.base.hardware import NETWORKS, ROOFLINES, Network, Roofline
 from ..engine.base.machine import this_machine
 from ..engine.base.measure import median
-from ..engine.dist.ranks import in_turn, run_ranks
+from ..engine.dist.ranks import call_each, run_ranks
 from ..lab.tensor_costs import TensorParallelCost, crossover_width, fit_device
 from ..lab.tensor_timing import CONTEXT, block_seconds
 from ..engine.ui.figures import COLORS, axes, label
@@ -225,7 +225,7 @@ def measure_block(
     enough = max(tokens, _ENOUGH)
     calls = [(all_reduce_seconds, _MESSAGES, 5), (block_seconds, parallelize_layers, [width], tokens, 3, 2),
              (block_seconds, parallelize_layers, _OTHERS, enough, 3, 2)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, timeout_seconds=120)
+    found = run_ranks(call_each, 2, calls, share_cores=True, report=report, timeout_seconds=120)
     messages = slowest_rank(calls[0] for calls in found.values())
     split = slowest_rank(calls[1].split for calls in found.values())
     device = fit_device({w: median(found[0][2].whole[w]) for w in _OTHERS}, enough, CONTEXT)

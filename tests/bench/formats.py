@@ -21,16 +21,13 @@ def precision(rounds: int, iterations: int) -> dict[str, Any]:
 
 
 def predictions(rounds: int, short: bool) -> dict[str, dict]:
-    """A row for each network, precision and batch: the seconds of a step, predicted without and with running the
-    model, and measured."""
+    "A row for each network, precision and batch: the seconds of a step, measured, and by a line through two batches."
     import torch
-    from mlinfra.lab.step_costs import measure_costs
     torch.manual_seed(0)
     rows = {}
     for kind in ("fp32", "bf16"):
-        costs = measure_costs(kind, "cpu")
         for (name, make, shape), batches in predicted(kind):
-            rows |= checked(f"{name}, {kind}", costs, make, shape, batches, rounds, short)
+            rows |= beside_the_line(f"{name}, {kind}", make(), shape, kind, batches[:2] if short else batches, rounds)
     return rows
 
 
@@ -52,64 +49,65 @@ def predicted(kind: str) -> list[tuple[tuple, tuple[int, ...]]]:
     return list(zip(networks(), sizes))
 
 
-def checked(
-    name: str, costs: Any, make: Callable, shape: tuple[int, ...], batches: tuple[int, ...], rounds: int, short: bool
+def beside_the_line(
+    name: str, model: Any, shape: tuple[int, ...], kind: str, batches: tuple[int, ...], rounds: int
 ) -> dict[str, dict]:
-    "A row for each batch: predicted without and with running the model, measured, and the errors."
-    from mlinfra.lab.step_costs import check_predictions
+    "A row for each batch; the line goes through the smallest and the last but one."
+    from mlinfra.engine.base.measure import fit_line
+    times = [{size: step_seconds(model, examples_of(shape, size), kind, 4) for size in batches} for _ in range(rounds)]
+    measured = {size: median(seconds[size] for seconds in times) for size in batches}
+    known = batches[0], batches[-2] if len(batches) > 2 else batches[-1]
+    line = fit_line(known, [measured[size] for size in known], relative=True, nonnegative=True)
+    rows = {}
+    for size in batches:
+        seconds = [row[size] for row in times]
+        rows[size] = dict(measured=measured[size], low=min(seconds), high=max(seconds))
+    for size in set(batches) - set(known):
+        rows[size] |= dict(run_twice=line(size), run_twice_error=line(size) / measured[size] - 1)
+    return {f"{name}, batch {size}": row for size, row in rows.items()}
 
-    table = check_predictions(
-        costs, make, shape, batches[:2] if short else batches, steps=2 if short else 4, repeats=rounds, device="cpu"
-    )
-    return {f"{name}, batch {batch}": row.dropna().to_dict() for batch, row in table.iterrows()}
+
+def examples_of(shape: tuple[int, ...], batch: int) -> tuple:
+    "Random images and labels."
+    import torch
+    return torch.rand(batch, *shape), torch.randint(0, 10, (batch,))
 
 
 def steps(rounds: int, iterations: int) -> dict[str, dict]:
     """Seconds of a step, its ratio to fp32 without channels_last in the same round, the roofline's prediction for
     forward, and the bytes that autograd keeps."""
     import torch
-    from mlinfra.lab.precision_comparison import compare_precisions
     from mlinfra.engine.precision.roofline import forward_seconds, layer_traffic, measure_roofline
+    from mlinfra.engine.train.autocast import autocast
+    from mlinfra.engine.train.saved_tensors import saved_bytes
     torch.manual_seed(0)
     roof, rows = measure_roofline("cpu"), {}
     for (name, make, shape), batch, count in zip(networks(), (64, 4), (8, 4)):
-        examples, compiled, count = (
-            (torch.rand(batch, *shape), torch.randint(0, 10, (batch,))),
-            torch.compile(make()),
-            min(count, iterations),
-        )
-        for kind in COMPILED[name]: step_seconds(compiled, examples, kind, 2)  # compiles
-        in_turn = []
-        for _ in range(rounds):
-            table = compare_precisions(make, examples, steps=count, repeats=1, device="cpu")
-            in_turn.append(
-                {
-                    f"{kind}{', channels_last' if last else ''}": row.step_seconds
-                    for (kind, last), row in table.iterrows()
-                }
-                | {
-                    f"{kind}, channels_last, compiled": step_seconds(compiled, examples, kind, count)
-                    for kind in COMPILED[name]
-                }
-            )
-        kept = {f"{kind}{', channels_last' if last else ''}": int(row.bytes) for (kind, last), row in table.iterrows()}
+        examples, count = examples_of(shape, batch), min(count, iterations)
+        ways = {kind: (make(), kind, False) for kind in roof.flops_per_s}
+        ways |= {f"{kind}, channels_last": (make(), kind, True) for kind in roof.flops_per_s}
+        compiled = torch.compile(make())
+        ways |= {f"{kind}, channels_last, compiled": (compiled, kind, True) for kind in COMPILED[name]}
+        for kind in COMPILED[name]: step_seconds(compiled, examples, kind, 2, True)  # compiles
+        table = [
+            {what: step_seconds(model, examples, kind, count, last) for what, (model, kind, last) in ways.items()}
+            for _ in range(rounds)
+        ]
         forward = {
             kind: forward_seconds(roof, layer_traffic(make(), shape, batch, kind), kind) for kind in roof.flops_per_s
         }
-        for what in in_turn[0]:
-            row = dict(step_seconds=median(seconds[what] for seconds in in_turn)) | spread(
-                [seconds[what] / seconds["fp32"] for seconds in in_turn]
-            )
-            rows[f"{name}, batch {batch}, {what}"] = (
-                row
-                | dict(predicted_ratio=forward[what.split(",")[0]] / forward["fp32"])
-                | ({"bytes": kept[what]} if what in kept else {})
-            )
+        for what, (model, kind, _) in ways.items():
+            row = dict(step_seconds=median(seconds[what] for seconds in table))
+            row |= spread([seconds[what] / seconds["fp32"] for seconds in table])
+            row |= dict(predicted_ratio=forward[kind] / forward["fp32"])
+            if model is not compiled:
+                with autocast(kind, torch.device("cpu")): row |= {"bytes": saved_bytes(model, examples[0])}
+            rows[f"{name}, batch {batch}, {what}"] = row
     return rows
 
 
-def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
-    "Median seconds of a step in channels_last; the first is left out."
+def step_seconds(model: Any, examples: tuple, kind: str, count: int, channels_last: bool = False) -> float:
+    "Median seconds of a step; the first is left out."
     from mlinfra.training import fit, sgd
 
     run = fit(
@@ -117,7 +115,7 @@ def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
         [examples] * count,
         optimizer=sgd(model, 1e-3),
         precision=kind,
-        channels_last=True,
+        channels_last=channels_last,
         device="cpu",
         progress=False,
     )
@@ -127,23 +125,26 @@ def step_seconds(model: Any, examples: tuple, kind: str, count: int) -> float:
 def accuracy(short: bool) -> dict[str, dict]:
     "Test accuracy after an epoch of a few digits, three seeds in fp32 and in bf16."
     from mlinfra import data
-    from mlinfra.lab.precision_comparison import accuracy_by_seed
     digits, test, rows = data.mnist(), data.mnist(train=False), {}
+    judges = data.Images(test.images[:500], test.labels[:500])
     for (name, make, _), samples, batch in zip(networks(), (3_840, 256), (32, 8)):
         part = data.Images(digits.images[:32 if short else samples], digits.labels[:32 if short else samples])
-        judges = data.Images(test.images[:500], test.labels[:500])
-        table = accuracy_by_seed(
-            make,
-            lambda seed: data.BatchLoader(part, batch, shuffle=True, seed=seed),
-            judges,
-            ("fp32", "bf16"),
-            device="cpu",
-        )
-        rows |= {
-            f"{name}, {len(part):,} digits, {kind}": {f"seed {seed}": value for seed, value in table[kind].items()}
-            for kind in table.columns
-        }
+        for kind in ("fp32", "bf16"):
+            rows[f"{name}, {len(part):,} digits, {kind}"] = {
+                f"seed {seed}": accuracy_of(make, part, batch, judges, kind, seed) for seed in range(3)
+            }
     return rows
+
+
+def accuracy_of(make: Callable, digits: Any, batch: int, test: Any, kind: str, seed: int) -> float:
+    "Test accuracy after an epoch with this seed for weights and order."
+    import torch
+    from mlinfra.data import BatchLoader
+    from mlinfra.training import evaluate, fit
+    torch.manual_seed(seed)
+    model = make()
+    fit(model, BatchLoader(digits, batch, shuffle=True, seed=seed), precision=kind, device="cpu", progress=False)
+    return evaluate(model, test)
 
 
 def resnet50(rounds: int, iterations: int) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def jupyterlab(folder, home):
         "JUPYTER_DATA_DIR": str(home / "data"),
         "MLINFRA_PROGRESS": str(home / "progress.json"),  # the reader's own guesses are none of ours
     }
-    lessons = sorted(map(str, folder.glob("nbs/*.ipynb")))  # as `make lab` does
+    lessons = sorted(map(str, [*folder.glob("nbs/*.ipynb"), *folder.glob("nbs/more/*.ipynb")]))  # as `make lab` does
     trust = [sys.executable, "-m", "jupyter", "trust", *lessons]
     if lessons: subprocess.run(trust, env=env, check=True, capture_output=True)
     if (folder / "tools").exists(): write_hook(folder / "tools", home / "config")

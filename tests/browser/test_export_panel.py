@@ -3,12 +3,13 @@ import pytest
 from lab import Panel, wait_until
 
 from mlinfra.data import mnist
-from mlinfra.views.export import SIDE, centred, decode_drawing, encode_drawing, enlarge
+from mlinfra.views.digit_canvas import SIDE, centred, decode_drawing, encode_drawing, enlarge
 
 pytestmark = pytest.mark.browser
 # The scores are the rows' ink: what it says is known, whatever the machine. Weights of 2 bits hold 0 and 1 exactly.
 CELL = """import torch
-from mlinfra.views.export import centred, decode_drawing, describe_digit, digit_panel
+from mlinfra.views.digit_canvas import centred, decode_drawing
+from mlinfra.views.export import describe_digit, digit_panel
 
 class Rows(torch.nn.Module):
     def __init__(self):

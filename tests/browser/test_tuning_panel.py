@@ -33,7 +33,7 @@ def test_tuning_panel_runs_prunes_adds_and_stops(open_cells):
 
 
 def test_lr_range_panel_tests_a_network_and_says_where_to_begin(open_cells):
-    notebook = open_cells("from mlinfra.views.tuning import lr_range_panel\nbox = lr_range_panel()\nbox")
+    notebook = open_cells("from mlinfra.views.lr_range import lr_range_panel\nbox = lr_range_panel()\nbox")
     panel = Panel(notebook, "lr-range")
     panel.says("Not tested yet")
     panel.control("network").locator("select").select_option("two dense layers")

@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .rng_state import random_states, set_random_states
 from .checkpoint_files import (
     MANIFEST, FileSum, committed, damage, read_manifest, read_state, sync_folder, write_manifest, write_state)
-from ..dist.ranks import rank_and_world_size
+from ..dist.process_group import rank_and_world_size
 from .training_state import (
     HostCopies, State, StepRows, bare, copied, live_parts, mapped, restore)
 from ..base.store import writing

@@ -22,7 +22,7 @@ from ..base.measure import Estimate
 from .prices import Offer, read_prices
 from ..precision.roofline import forward_seconds, layer_traffic
 from ..record.run_folder import Run
-from ..base.text import bytes_text
+from ..base.text import bytes_text, duration_text
 from .training_work import SLACK
 from ...memory import estimate
 
@@ -39,20 +39,17 @@ if TYPE_CHECKING:
 class RecordedRun:
     "A training that was recorded, in the figures that a price needs."
     model:str
-    batch_size:int        # samples of a step on each rank
+    batch_size:int        # samples of a forward pass on each rank
+    accumulation:int      # forward passes in a step
     precision:str
     optimizer:str
-    steps:int             # of a rank
+    steps:int             # of the optimizer, on each rank
     ranks:int
+    samples:int           # of all ranks
     seconds:float         # on the clock, from the start to the last record
     compute_seconds:float  # of a rank: forward, backward, update
     wait_seconds:float    # of a rank, for the loader and the copy
     energy:Energy
-
-    @property
-    def samples(self) -> int:
-        "Of all ranks."
-        return self.steps * self.batch_size * self.ranks
 
     @property
     def joules_per_sample(self) -> float:
@@ -65,15 +62,17 @@ def recorded(
     run:Run,
 ) -> RecordedRun:
     "The figures of a run folder; ValueError where there is no step in it."
-    steps = run.steps
+    steps, each = run.steps, len(run.ranks)
     if not len(steps): raise ValueError(f"{run.folder} holds no step yet")
-    count = int(steps["count"].sum()) // len(run.ranks)
-    parts = {name: float(steps[name].fillna(0).sum()) / len(run.ranks) for name in (*_COMPUTE, *_WAIT)}
+    count, taken = int(steps["count"].sum()), float(steps["samples"].sum())
+    parts = {name: float(steps[name].fillna(0).sum()) / each for name in (*_COMPUTE, *_WAIT)}
     config, seconds = run.config, sum(run.seconds(run.ranks[0]).values())
+    accumulation = int(config.get("accumulation") or 1)
     batch = config.get("batch_size") or (config.get("loader") or {}).get("batch_size")
-    if batch is None: batch = round(float(steps["samples"].sum()) / max(int(steps["count"].sum()), 1))
-    return RecordedRun(str(config.get("model", "unknown")), int(batch), str(config.get("precision", "fp32")),
-                       str(config.get("optimizer", "SGD")).lower(), count, run.world_size, seconds,
+    if batch is None: batch = round(taken / max(count * accumulation, 1))
+    return RecordedRun(str(config.get("model", "unknown")), int(batch), accumulation,
+                       str(config.get("precision", "fp32")), str(config.get("optimizer", "SGD")).lower(), count // each,
+                       run.world_size, round(taken / each * run.world_size), seconds,
                        math.fsum(parts[name] for name in _COMPUTE), math.fsum(parts[name] for name in _WAIT),
                        run_energy(run, seconds))
 
@@ -81,23 +80,34 @@ def run_energy(
     run:Run,
     seconds:float,  # that it lasted
 ) -> Energy:
-    "From the samples of a run: GPUs by their power, the processor by its busy cores."
-    busy = nonnegative_float("seconds", seconds)  # where nothing was sampled: one core
-    samples, cores = run.samples, int(run.machine.get("cores") or 1)
+    "The energy of all machines of a run, from its samples: GPUs by their power, processors by their busy cores."
+    busy = nonnegative_float("seconds", seconds) * len(run.ranks)  # where nothing was sampled: one core of each rank
+    samples, hosts = run.samples, _hosts(run)
     if "process_cores" in samples:
         times = samples["seconds"].fillna(0)
         busy = float(((samples["process_cores"].fillna(0) + samples["workers_cores"].fillna(0)) * times).sum())
-    cpu = modelled_joules(seconds, busy, cores)
-    powers = [name for name in samples if name.startswith("gpu") and name.endswith("_power_watts")]
-    if not powers or len(samples) < 2: return Energy(seconds, cpu, "processor: assumed, by its busy cores; GPU: none")
-    gpu = sum(joules_of_power(*_readings(samples, name)) for name in powers)
+    cpu = modelled_joules(seconds, busy, sum(dict(hosts.values()).values()))
+    gpu = _gpu_joules(samples, {rank: host for rank, (host, _) in hosts.items()})
+    if gpu is None: return Energy(seconds, cpu, "processor: assumed, by its busy cores; GPU: none")
     return Energy(seconds, Estimate(cpu.value + gpu, cpu.low + gpu, cpu.high + gpu),
                   "processor: assumed, by its busy cores; GPU: by its sampled power")
 
-def _readings(samples: pd.DataFrame, name: str) -> tuple[list[float], list[float]]:
-    "When a GPU's power was read, and what it was."
-    known = samples[samples[name].notna()]
-    return known["at"].tolist(), known[name].tolist()
+def _hosts(run: Run) -> dict[int, tuple[str, int]]:
+    "The machine of each rank: what tells it from others, and how many cores it has."
+    starts = {event.rank: event.data for event in run.events("start")}
+    return {rank: (str(start.get("boot") or start.get("hostname")), int(start.get("machine", {}).get("cores") or 1))
+            for rank, start in starts.items()} or {0: ("", 1)}
+
+def _gpu_joules(samples: pd.DataFrame, hosts: Mapping[int, str]) -> float | None:
+    "The energy of each GPU, which several ranks of one machine may have read; None where none was read twice."
+    powers = [name for name in samples if name.startswith("gpu") and name.endswith("_power_watts")]
+    found: dict[tuple[str, str], float] = {}
+    for name in powers:
+        for rank, own in samples[samples[name].notna()].groupby("rank"):
+            if len(own) < 2: continue
+            gpu, joules = (hosts.get(rank, ""), name), joules_of_power(own["at"].tolist(), own[name].tolist())
+            found[gpu] = max(found.get(gpu, 0.0), joules)  # of the rank that watched it longest
+    return sum(found.values()) if found else None
 
 # %% ../../../nbs/engine/cost/run_cost.ipynb #23e00011
 _OURS = {"gluon": models.GluonCNN, "gluoncnn": models.GluonCNN, "resnet18": lambda: models.resnet18(10, "small"),
@@ -140,16 +150,18 @@ def step_seconds_on(
     need:Need,
     device:str="A100 80 GB",  # one of `ACCELERATORS`
     devices:int=1,            # in one node
+    accumulation:int=1,       # forward and backward passes in a step
 ) -> float:
     "The least time of a step on a device of the table; ValueError where it does not have the precision."
     count, roofline = positive_int("devices", devices), DEVICES[one_of("device", device, ACCELERATORS)].roofline
     forward = forward_seconds(roofline, need.traffic, need.precision)
     update = max(3 * 4 * need.parameters / roofline.bytes_per_s, len(need.traffic) * roofline.launch_seconds)
-    if count == 1: return 3 * forward + update
+    passes = positive_int("accumulation", accumulation) * 3 * forward
+    if count == 1: return passes + update
     link = DEVICES[device].network
     slowed = replace(link, bytes_per_s=link.bytes_per_s * LINK_SHARE)
     waited = max(slowed.all_reduce(4 * need.parameters, count) - 2 * forward, roofline.launch_seconds)
-    return 3 * forward + waited + update
+    return passes + waited + update
 
 def misfit_on(
     need:Need,
@@ -185,7 +197,7 @@ def _row(found: RecordedRun, need: Need, offer: Offer, grams: float, slack: Esti
                why=misfit_on(need, offer.device))
     if row["why"]: return row
     steps = math.ceil(found.steps * found.ranks / offer.devices)
-    ideal = steps * step_seconds_on(need, offer.device, offer.devices)
+    ideal = steps * step_seconds_on(need, offer.device, offer.devices, found.accumulation)
     wait = found.wait_seconds * found.ranks / offer.devices
     seconds = Estimate(ideal * slack.value, ideal * slack.low, ideal * slack.high + wait)
     watts = device_power(offer.device).scaled(offer.devices)
@@ -221,7 +233,6 @@ def cost_lines(
     costs:RunCosts,
 ) -> list[str]:
     "The run, and a line for each machine."
-    from mlinfra.engine.base.text import duration_text
     run = costs.run
     joules = run.energy.joules
     lines = [f"{run.model}, {run.samples:,} samples in {duration_text(run.seconds)}: about {joules.value:,.3g} J "

@@ -38,10 +38,10 @@ from ..base.text import duration_text
 from ...data import to_float
 
 # %% auto #0
-__all__ = ['HARD_END', 'OutOfTime', 'Budget', 'Pipeline', 'guess_step', 'make_pipeline', 'twins', 'Stall', 'slow_steps',
-           'find_stall', 'Pace', 'Bench', 'threads', 'next_batch', 'seconds_per_batch', 'finished_loader', 'crew_round',
-           'contended_step', 'seconds_apart', 'measure_rounds', 'least_seconds', 'too_little', 'Neighbours',
-           'busy_words']
+__all__ = ['HARD_END', 'OutOfTime', 'Budget', 'TrainingPipeline', 'guess_step', 'make_pipeline', 'twins', 'Stall', 'slow_steps',
+           'find_stall', 'Visit', 'Bench', 'threads', 'next_batch', 'seconds_per_batch', 'finished_loader',
+           'crew_round', 'contended_step', 'seconds_apart', 'measure_rounds', 'least_seconds', 'too_little',
+           'Neighbours', 'busy_words']
 
 # %% ../../../nbs/engine/doctor/ablation.ipynb #1f2e3d01
 HARD_END = 1.4  # times the budget: what takes longer is broken off
@@ -88,7 +88,7 @@ class Budget:
 
 # %% ../../../nbs/engine/doctor/ablation.ipynb #ef1e65ad
 @dataclass(frozen=True)
-class Pipeline:
+class TrainingPipeline:
     "What is examined: how batches come, how they travel, what is computed, and what happens between two steps."
     model:nn.Module                         # a private copy, on the device
     loader:Any                              # a DataLoader, or anything that yields batches
@@ -167,7 +167,7 @@ def make_pipeline(
     transfer:Callable[[Any], Any]|None=None,    # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False,                   # memory format of model and images
     between:Callable[[int], Any]|None=None,     # what the loop does after a step, given its number
-) -> Pipeline:
+) -> TrainingPipeline:
     "What `diagnose` examines; ValueError on nonsense, before anything runs."
     device = pick_device(device)
     precision, channels_last = check_precision(precision, device), boolean("channels_last", channels_last)
@@ -178,7 +178,7 @@ def make_pipeline(
     if not isinstance(model, nn.Module): raise ValueError(f"model must be a torch module, got {type(model).__name__}")
     loader = _checked(loader)
     twin, twin_optimizer = twins(model, optimizer, device, channels_last)
-    return Pipeline(twin, loader, step or guess_step(loss_fn), twin_optimizer, device, precision, transfer,
+    return TrainingPipeline(twin, loader, step or guess_step(loss_fn), twin_optimizer, device, precision, transfer,
                     channels_last,
                     between, guessed=step is None)
 
@@ -253,13 +253,13 @@ def find_stall(
 
 # %% ../../../nbs/engine/doctor/ablation.ipynb #5d20c7aa
 @dataclass(frozen=True)
-class Pace:
+class Visit:
     "What a visit measured, for one step."
     seconds:float       # without the few steps that took far longer than the others
     cpu_seconds:float   # of this process
     samples:float
 
-def _run_of(pipe: Pipeline) -> SimpleNamespace:
+def _run_of(pipe: TrainingPipeline) -> SimpleNamespace:
     "What a `Pass` binds to."
     return SimpleNamespace(model=pipe.model, optimizer=pipe.optimizer, step=pipe.step, precision=pipe.precision,
                            device=pipe.device,
@@ -276,7 +276,7 @@ class Bench:
     "Measures one pipeline, one way at a time; a context that ends its loading processes."
     def __init__(
         self,
-        pipe:Pipeline,                          # to be measured
+        pipe:TrainingPipeline,                          # to be measured
         places:dict[Place, str]|None=None,      # what reads and transforms in its data set
         visit_seconds:float=0.3,                # that a visit should take, warm-up left out
         budget:Budget|None=None,                # of all visits together
@@ -370,7 +370,7 @@ class Bench:
         turn:int=1,            # each worker's turn comes equally often
         warm:int=1,            # steps that do not count
         most:int=1,            # of them, unless they wait for the loader
-    ) -> Pace:
+    ) -> Visit:
         "The pace of steps, once warm."
         count = self.count(name, turn)
         with self.training.epoch():
@@ -383,7 +383,7 @@ class Bench:
                 self.train(move(batch))
             seconds = watch.lap()
         seconds -= _beyond_usual(self.steps[first:])
-        return Pace(self.note(name, seconds / count), (time.process_time() - cpu) / count, samples / count)
+        return Visit(self.note(name, seconds / count), (time.process_time() - cpu) / count, samples / count)
 
     def _warm_up(self, name: str, batches: Iterator, move: Callable, warm: int, most: int) -> None:
         watch, waited, done = Stopwatch(), 0.0, 0

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .ablation import Bench, Budget, Neighbours, Pipeline, Stall, measure_rounds, too_little
+from .ablation import (
+    Bench, Budget, Neighbours, Stall, TrainingPipeline, measure_rounds, too_little)
 from ..base.checks import positive_float
 from ..loading.loader_surgery import (
     Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state)
@@ -53,7 +54,7 @@ class Verification:
 
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #b8685f7c
 def verify_advice(
-    pipe:Pipeline,    # as it is
+    pipe:TrainingPipeline,    # as it is
     advice:Advice,    # to follow
     budget:Budget,    # to spend
 ) -> Verification:
@@ -92,7 +93,7 @@ class Diagnosis:
     advice:tuple[Advice, ...]           # the greatest gain first; empty if nothing helps
     remarks:tuple[str, ...]             # what to know about the measurement
     rounds:int                          # measured
-    pipeline:Pipeline=field(repr=False, compare=False)
+    pipeline:TrainingPipeline=field(repr=False, compare=False)
 
     def verify(
         self,
@@ -176,7 +177,7 @@ def _stalled(stall: Stall) -> str:
 
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #9b613b90
 def examine(
-    pipe:Pipeline,        # copies of model and optimizer, and the loader
+    pipe:TrainingPipeline,        # copies of model and optimizer, and the loader
     budget:Budget,        # to spend; warns beforehand if three rounds need more
     read:str|None=None,        # where the data set reads, such as "__getitem__"; None: looked for
     transform:str|None=None,   # where it transforms; None: looked for

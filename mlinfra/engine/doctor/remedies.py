@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from ...data import BatchLoader, to_float
-from .ablation import Bench, OutOfTime, Pipeline, crew_round, next_batch, twins
+from .ablation import Bench, OutOfTime, TrainingPipeline, crew_round, next_batch, twins
 from ..base.checks import positive_float, positive_int, whole_number
 from ..loading.crops import Normalize, RandomCropFlip
 from ..loading.jpegs import JpegFolder
@@ -46,7 +46,7 @@ class Advice:
     change:str            # what to do
     speedup:Estimate      # samples per second, over what they are
     cost:str              # in memory, disk or convergence
-    apply:Callable[[Pipeline], Any]=field(repr=False, compare=False)   # pipeline -> a context with the changed one
+    apply:Callable[[TrainingPipeline], Any]=field(repr=False, compare=False)  # pipeline -> context of the changed
     epoch:bool=False      # whether it acts once an epoch and not in every step
 
     @property
@@ -66,7 +66,7 @@ def worthwhile(
     change:str,             # what to do
     speedup:Estimate,       # that it should bring
     cost:str,               # in memory, disk or convergence
-    apply:Callable[[Pipeline], Any],  # pipeline -> a context with the changed one
+    apply:Callable[[TrainingPipeline], Any],  # pipeline -> a context with the changed one
     epoch:bool=False,       # whether it acts once an epoch
 ) -> list[Advice]:
     "The advice in a list, or nothing where it gains too little."
@@ -159,17 +159,17 @@ def larger_batch_gain(
 # %% ../../../nbs/engine/doctor/remedies.ipynb #715660a7
 @contextmanager
 def changed(
-    pipe:Pipeline,  # stays as it is
+    pipe:TrainingPipeline,  # stays as it is
     **fields:Any,   # replaced
-) -> Iterator[Pipeline]:
+) -> Iterator[TrainingPipeline]:
     "The pipeline with some fields replaced."
     yield replace(pipe, **fields)
 
 def reload(
     **changes:Any,  # see `clone_loader`
-) -> Callable[[Pipeline], Any]:
+) -> Callable[[TrainingPipeline], Any]:
     "A cure that changes the loader."
-    def apply(pipe: Pipeline) -> Any:
+    def apply(pipe: TrainingPipeline) -> Any:
         workers = changes.get("num_workers", pipe.loader.num_workers)
         own = changes if workers else {k: v for k, v in changes.items() if k != "prefetch_factor"}
         return changed(pipe, loader=clone_loader(pipe.loader, endless=False, **own))
@@ -177,9 +177,9 @@ def reload(
 
 def recompute(
     **changes:Any,  # fields of the pipeline: channels_last, precision
-) -> Callable[[Pipeline], Any]:
+) -> Callable[[TrainingPipeline], Any]:
     "A cure that changes how the model computes."
-    def apply(pipe: Pipeline) -> Any:
+    def apply(pipe: TrainingPipeline) -> Any:
         model, optimizer = twins(pipe.model, pipe.optimizer, pipe.device,
                                  changes.get("channels_last", pipe.channels_last))
         return changed(pipe, model=model, optimizer=optimizer, **changes)
@@ -200,7 +200,7 @@ def piloted(
 
 def in_turn(
     bench:Bench,                     # of the pipeline
-    cure:Callable[[Pipeline], Any],  # a context with the changed one
+    cure:Callable[[TrainingPipeline], Any],  # a context with the changed one
 ) -> Rounds:                         # now, then: seconds
     "The step as it is and cured, measured in turn."
     with cure(bench.pipe) as after, rival(bench, after) as other:
@@ -208,7 +208,7 @@ def in_turn(
 
 def rival(
     bench:Bench,        # of the pipeline
-    after:Pipeline,     # the changed one
+    after:TrainingPipeline,     # the changed one
     places:dict[Place, str]|None=None,  # what reads and transforms in its data set
 ) -> Bench:
     "A bench for a changed pipeline, with the same visits and the same budget."
@@ -369,21 +369,21 @@ def _innermost(dataset: Any) -> tuple[Place, Any]:
     while isinstance(dataset, Subset): place, dataset = (*place, "dataset"), dataset.dataset
     return place, dataset
 
-def _with_dataset(pipe: Pipeline, place: Place, dataset: Any) -> DataLoader:
+def _with_dataset(pipe: TrainingPipeline, place: Place, dataset: Any) -> DataLoader:
     "The loader with the data set at `place` replaced."
     outer = altered(pipe.loader.dataset, {place: lambda old: dataset}) if place else dataset
     return clone_loader(pipe.loader, endless=False, dataset=outer)
 
-def _normalized(pipe: Pipeline, normalize: Normalize | None) -> nn.Module:
+def _normalized(pipe: TrainingPipeline, normalize: Normalize | None) -> nn.Module:
     return pipe.model if normalize is None else nn.Sequential(copy.deepcopy(normalize).to(pipe.device), pipe.model)
 
 # %% ../../../nbs/engine/doctor/remedies.ipynb #175141e9
 def late_normalize(
     place:Place,          # of the data set with the transform
     recipe:Recipe,        # its transform
-) -> Callable[[Pipeline], Any]:
+) -> Callable[[TrainingPipeline], Any]:
     "A cure: bytes until the batch is on the device."
-    def apply(pipe: Pipeline) -> Any:
+    def apply(pipe: TrainingPipeline) -> Any:
         from torchvision.transforms import Compose
         dataset = follow(pipe.loader.dataset, place)
         twin = altered(dataset, {("transform",): lambda old: Compose([*recipe.early, to_bytes])})
@@ -398,9 +398,9 @@ def late_normalize(
 def jpeg_folder(
     place:Place,          # of the data set with the files
     recipe:Recipe,        # its transform, with a crop
-) -> Callable[[Pipeline], Any]:
+) -> Callable[[TrainingPipeline], Any]:
     "A cure: decode with `JpegFolder`, crop bytes, normalise on the device."
-    def apply(pipe: Pipeline) -> Any:
+    def apply(pipe: TrainingPipeline) -> Any:
         folder = _as_jpeg_folder(follow(pipe.loader.dataset, place), recipe)
         return changed(pipe, loader=_with_dataset(pipe, place, folder), model=_normalized(pipe, recipe.normalize))
     return apply
@@ -417,11 +417,11 @@ def raw_cache(
     place:Place,                # of the data set with the files
     recipe:Recipe|None,         # its transform, if it is torchvision's
     most:int=2_000,             # images that are kept to try it; the others borrow theirs
-) -> Callable[[Pipeline], Any]:
+) -> Callable[[TrainingPipeline], Any]:
     "A cure: decode once, keep the pixels on the disk."
     most = positive_int("most", most)
     @contextmanager
-    def apply(pipe: Pipeline) -> Iterator[Pipeline]:
+    def apply(pipe: TrainingPipeline) -> Iterator[TrainingPipeline]:
         folder = _as_jpeg_folder(follow(pipe.loader.dataset, place), recipe)
         some = copy.copy(folder)
         some.samples = folder.samples[:max(1, min(most, int(2**30 / _pixel_bytes(folder))))]  # a GiB of disk at most
@@ -453,7 +453,7 @@ def _is_plain_folder(dataset: Any) -> bool:
     return type(dataset) is ImageFolder and dataset.loader is default_loader and dataset.target_transform is None
 
 def bytes_first(
-    pipe:Pipeline,  # with a `BatchLoader` that makes floats of its bytes
+    pipe:TrainingPipeline,  # with a `BatchLoader` that makes floats of its bytes
 ) -> Any:
     "A cure: `fit` and the doctor make them on the device."
     twin = copy.copy(pipe.loader)
@@ -552,10 +552,10 @@ def batch_advice(
 
 def rebatch(
     batch_size:int,  # samples
-) -> Callable[[Pipeline], Any]:
+) -> Callable[[TrainingPipeline], Any]:
     "A cure: batches of another size."
     batch_size = positive_int("batch_size", batch_size)
-    def apply(pipe: Pipeline) -> Any:
+    def apply(pipe: TrainingPipeline) -> Any:
         if isinstance(pipe.loader, DataLoader):
             return changed(pipe, loader=clone_loader(pipe.loader, endless=False, batch_size=batch_size))
         twin = copy.copy(pipe.loader)

@@ -19,7 +19,7 @@ from ..base.checks import one_of
 from .job_fields import JobFields, field_values
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'JobSpec', 'render_for', 'parse_from', 'job_to_toml', 'job_from_toml', 'job_of', 'read_job']
+__all__ = ['SYSTEMS', 'JobSpec', 'render_for', 'job_to_toml', 'job_from_toml', 'job_of', 'read_job']
 
 # %% ../../../nbs/engine/launch/job_spec.ipynb #16f0b004
 SYSTEMS = ("local", "torchrun", "slurm", "ray", "kubernetes", "trainjob", "sagemaker")
@@ -72,25 +72,6 @@ def render_for(
     "The job as a file for the system."
     system = one_of("system", system, SYSTEMS)
     return job.kubernetes("trainjob") if system == "trainjob" else getattr(job, system)()
-
-def parse_from(
-    text:str,
-    system:str,  # one of `SYSTEMS`
-) -> JobSpec:
-    "The job that a file for the system describes; ValueError if it is no file that we wrote."
-    from mlinfra.engine.launch import (
-        kubernetes_manifests as manifests, ray_scripts, sagemaker_requests as sagemaker, torchrun_scripts as
-        shell_scripts, slurm_scripts)
-    parsers = dict(
-        local=shell_scripts.parse_local,
-        torchrun=shell_scripts.parse_torchrun,
-        slurm=slurm_scripts.parse_slurm,
-        ray=ray_scripts.parse_ray,
-        kubernetes=manifests.parse_job,
-        trainjob=manifests.parse_trainjob,
-        sagemaker=sagemaker.parse_sagemaker,
-    )
-    return JobSpec(**field_values(parsers[one_of("system", system, SYSTEMS)](text)))
 
 # %% ../../../nbs/engine/launch/job_spec.ipynb #16f0b006
 def job_to_toml(

@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .job_fields import JobFields, system_name
-from .job_texts import job_in, read_rest, rest_of, rest_text, whole_seconds
-from .torchrun_scripts import whole
+from .job_texts import left_out, whole_seconds
 
 # %% auto #0
-__all__ = ['PORT', 'ANNOTATION', 'Make', 'Read', 'to_yaml', 'from_yaml', 'escaped', 'unescaped', 'kubernetes_name', 'render_job',
-           'parse_job', 'render_trainjob', 'parse_trainjob']
+__all__ = ['PORT', 'to_yaml', 'escaped', 'kubernetes_name', 'render_job', 'render_trainjob']
 
 # %% ../../../nbs/engine/launch/kubernetes_manifests.ipynb #16f0f005
 _WORD = re.compile(r"[A-Za-z/]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
@@ -40,28 +38,12 @@ def to_yaml(
     Dumper.add_representer(str, text)
     return yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=110)
 
-def from_yaml(
-    text:str,
-) -> list[dict[str, Any]]:
-    "The documents of a YAML text; ValueError if it is none."
-    import yaml
-    try: found = [one for one in yaml.safe_load_all(text) if one is not None]
-    except yaml.YAMLError as error: raise ValueError(f"the manifest is no YAML: {error}") from None
-    if found and all(isinstance(one, dict) for one in found): return found
-    raise ValueError("the manifest must hold documents with fields")
-
 # %% ../../../nbs/engine/launch/kubernetes_manifests.ipynb #16f0f008
 def escaped(
     text:str,
 ) -> str:
     "So that Kubernetes takes it as it is."
     return text.replace("$", "$$")
-
-def unescaped(
-    text:str,  # from `escaped`
-) -> str:
-    "What the container gets."
-    return text.replace("$$", "$")
 
 PORT = 29500
 _AGAIN = '[ "${MLINFRA_JOB_FAILED:-0}" = 0 ] && [ "${MLINFRA_JOB_IGNORED:-0}" = 0 ] || set -- "$@"'
@@ -119,17 +101,6 @@ def _resources(job: JobFields) -> dict[str, Any]:
 def _quantity(memory_gb: float) -> str:
     bytes = math.ceil(memory_gb * 1e9)
     return f"{bytes // 10**9}G" if bytes % 10**9 == 0 else str(bytes)
-
-_UNITS = {
-    "": 1,
-    **{f"{u}": 1000 ** (i + 1) for i, u in enumerate("kMGT")},
-    **{f"{u}i": 1024 ** (i + 1) for i, u in enumerate("KMGT")},
-}
-
-def _gigabytes(text: Any) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMGT]?i?)", str(text))
-    if match is None or match[2] not in _UNITS: raise ValueError(f"memory must be such as 64G or 64Gi, got {text}")
-    return float(match[1]) * _UNITS[match[2]] / 1e9
 
 def _check(job: JobFields, most: int = 10_000) -> None:
     "What Kubernetes refuses, in a sentence."
@@ -209,110 +180,17 @@ def _pod(job: JobFields, name: str) -> dict[str, Any]:
         pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     return {**pod, "containers": [container], "volumes": volumes}
 
-# %% ../../../nbs/engine/launch/kubernetes_manifests.ipynb #16f0f016
-ANNOTATION = "mlinfra/job"
-_OURS = ("MLINFRA_DATA", "MLINFRA_JOB_FAILED", "MLINFRA_JOB_IGNORED", "MLINFRA_JOB_FOLDER")
-
-Make, Read = Callable[[JobFields], list[dict[str, Any]]], Callable[[Any], dict[str, Any]]
-
-def _written(job: JobFields, make: Make, read: Read) -> str:
-    documents = make(job)
-    if rest := rest_of(job, read(documents)): documents[-1]["metadata"]["annotations"] = {ANNOTATION: rest_text(rest)}
-    return to_yaml(documents)
-
-def _back(text: str, make: Make, read: Read) -> JobFields:
-    documents = from_yaml(text)
-    rest = _readable(_annotated, documents)
-    return job_in(_readable(read, documents), read_rest(rest), lambda job: read(make(job)))
-
-def _annotated(documents: Any) -> str:
-    return (documents[-1].get("metadata") or {}).get("annotations", {}).get(ANNOTATION, "{}")
-
-def _readable(read: Callable[[Any], Any], documents: Any) -> Any:
-    try: return read(documents)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"the manifest is none that mlinfra wrote: {type(error).__name__} {error}") from None
-
-def _read_container(found: Mapping[str, Any], resources: Mapping[str, Any], shell: str) -> dict[str, Any]:
-    "Command, environment and needs, which both kinds have."
-    limits, gpus = resources["limits"], resources["limits"].get("nvidia.com/gpu")
-    match = re.search(r"--nproc-per-node=(\d+)", shell)
-    ranks = (
-        whole("nvidia.com/gpu", gpus)
-        if gpus is not None
-        else int(match[1])
-        if match
-        else found.get("numProcPerNode", 1)
-    )
-    cpus = whole("cpu", limits["cpu"])
-    if ranks < 1 or cpus % ranks:
-        raise ValueError(f"cpu must be a multiple of the ranks on a node, got {cpus} for {ranks}")
-    seen: dict[str, Any] = dict(
-        command=tuple(map(unescaped, found["args"])),
-        devices_per_node=ranks,
-        cpus=cpus // ranks,
-        device="cpu" if gpus is None else "gpu",
-        image=found.get("image"),
-    )
-    if "memory" in limits: seen["memory_gb"] = _gigabytes(limits["memory"])
-    return seen | _read_variables(found["env"], str(cpus // ranks))
-
-def _read_variables(variables: list[dict[str, Any]], threads: str) -> dict[str, Any]:
-    given = {one["name"]: unescaped(one["value"]) for one in variables if "value" in one}
-    seen: dict[str, Any] = {"data": given.get("MLINFRA_DATA")}
-    if given.get("OMP_NUM_THREADS") == threads: given.pop("OMP_NUM_THREADS")
-    seen["environment"] = {name: value for name, value in given.items() if name not in _OURS}
-    seen["secrets"] = tuple(one["name"] for one in variables if "secretKeyRef" in one.get("valueFrom", {}))
-    return seen
-
-def _read_common(document: Mapping[str, Any], volumes: list[dict[str, Any]]) -> dict[str, Any]:
-    meta, spec = document["metadata"], document["spec"]
-    seen: dict[str, Any] = dict(name=meta["name"], partition=meta.get("labels", {}).get("kueue.x-k8s.io/queue-name"))
-    if "activeDeadlineSeconds" in spec: seen["time_seconds"] = float(spec["activeDeadlineSeconds"])
-    for one in volumes:
-        if "persistentVolumeClaim" in one: seen["data"] = "pvc://" + one["persistentVolumeClaim"]["claimName"]
-        if "hostPath" in one: seen["data"] = one["hostPath"]["path"]
-    return seen
-
-def _kind(documents: list[dict[str, Any]], kind: str, version: str) -> dict[str, Any]:
-    found = [one for one in documents if (one.get("kind"), one.get("apiVersion")) == (kind, version)]
-    if len(found) == 1: return found[0]
-    raise ValueError(f"the manifest must hold one {kind} of {version}, got {[one.get('kind') for one in documents]}")
-
 # %% ../../../nbs/engine/launch/kubernetes_manifests.ipynb #16f0f017
-def _read_job(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    document = _kind(documents, "Job", "batch/v1")
-    spec, pod = document["spec"], document["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    shell = unescaped(container["command"][2])
-    seen = _read_container(container, container["resources"], shell) | _read_common(document, pod["volumes"])
-    seen |= dict(retries=spec["backoffLimitPerIndex"], grace_seconds=float(pod["terminationGracePeriodSeconds"]),
-                 nodes=int(re.search(r"--nnodes=(\d+)", shell)[1]), folder=container.get("workingDir"))
-    again = next((line for line in shell.split("exec torchrun")[0].split(_AGAIN)[1:]), None)
-    if again is not None: seen["resume"] = tuple(shlex.split(again.partition("\nnode=$((")[0]))
-    copies, rest = divmod(spec["completions"], seen["nodes"])
-    seen["array"] = copies if "MLINFRA_COPY" in shell else 0
-    if rest or spec["parallelism"] != spec["completions"] or copies != max(seen["array"], 1):
-        raise ValueError(f"completions and parallelism must be nodes x copies, got {spec['completions']} and "
-                         f"{spec['parallelism']} for {seen['nodes']} nodes")
-    return seen
-
 def render_job(
     job:JobFields,
 ) -> str:
     "A Job, and with several nodes a Service, as YAML."
-    return _written(job, _job_documents, _read_job)
-
-def parse_job(
-    text:str,  # from `render_job`, perhaps with other values
-) -> JobFields:
-    "The job that the manifest describes."
-    return _back(text, _job_documents, _read_job)
+    return to_yaml(_job_documents(job))
 
 # %% ../../../nbs/engine/launch/kubernetes_manifests.ipynb #16f0f021
 _VERSION = "trainer.kubeflow.org/v1alpha1"
 
-def _trainjob_documents(job: JobFields) -> list[dict[str, Any]]:
+def _trainjob_document(job: JobFields) -> dict[str, Any]:
     _check(job)
     if job.array: raise ValueError(f"array must be 0 for a TrainJob, which has no copies, got {job.array:,}: use a Job")
     name = kubernetes_name(job)
@@ -325,12 +203,9 @@ def _trainjob_documents(job: JobFields) -> list[dict[str, Any]]:
     spec: dict[str, Any] = {"runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
                                            "name": "torch-distributed"}}
     if job.time_seconds is not None: spec["activeDeadlineSeconds"] = whole_seconds(job.time_seconds)
-    return [
-        {
-            **_head(job, "TrainJob", _VERSION, name),
-            "spec": {**spec, "trainer": trainer, "runtimePatches": [_patch(job)]},
-        }
-    ]
+    head = _head(job, "TrainJob", _VERSION, name)
+    if rest := left_out(job, ("retries", "resume")): head["metadata"]["annotations"] = {"mlinfra/not-used": rest}
+    return {**head, "spec": {**spec, "trainer": trainer, "runtimePatches": [_patch(job)]}}
 
 def _patch(job: JobFields) -> dict[str, Any]:
     "What of a pod the TrainJob itself has no field for."
@@ -343,28 +218,8 @@ def _patch(job: JobFields) -> dict[str, Any]:
         "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
     }
 
-def _read_trainjob(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    document = _kind(documents, "TrainJob", _VERSION)
-    trainer, patch = document["spec"]["trainer"], document["spec"]["runtimePatches"][0]
-    jobs = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    pod = jobs[0]["template"]["spec"]["template"]["spec"]
-    seen = _read_container(trainer, trainer["resourcesPerNode"], trainer["command"][2]) | _read_common(
-        document, pod["volumes"]
-    )
-    folder = [unescaped(one["value"]) for one in trainer["env"] if one["name"] == "MLINFRA_JOB_FOLDER"]
-    if seen["devices_per_node"] != trainer["numProcPerNode"]:
-        raise ValueError(f"numProcPerNode must be the GPUs of a node, got {trainer['numProcPerNode']}")
-    return seen | dict(nodes=trainer["numNodes"], grace_seconds=float(pod["terminationGracePeriodSeconds"]),
-                       folder=folder[0] if folder else None)
-
 def render_trainjob(
     job:JobFields,
 ) -> str:
     "A TrainJob of Kubeflow Trainer 2.2 or later, as YAML."
-    return _written(job, _trainjob_documents, _read_trainjob)
-
-def parse_trainjob(
-    text:str,  # from `render_trainjob`, perhaps with other values
-) -> JobFields:
-    "The job that the manifest describes."
-    return _back(text, _trainjob_documents, _read_trainjob)
+    return to_yaml([_trainjob_document(job)])

@@ -5,15 +5,13 @@
 # %% ../../../nbs/engine/launch/ray_scripts.ipynb #16f1b003
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
-from typing import Any
 
 from .job_fields import JobFields, field_values
-from .job_texts import parsed, with_remark
+from .job_texts import left_out
 
 # %% auto #0
-__all__ = ['render_ray', 'parse_ray']
+__all__ = ['render_ray']
 
 # %% ../../../nbs/engine/launch/ray_scripts.ipynb #16f1b005
 _MARK = "# ---- from here on, the same lines for every job\n"
@@ -110,32 +108,13 @@ if __name__ == "__main__": main()
 '''.lstrip("\n")
 
 # %% ../../../nbs/engine/launch/ray_scripts.ipynb #16f1b007
-_FIELDS = tuple(name for name in JobFields.__dataclass_fields__ if name != "partition")
-
-def _ray(job: JobFields) -> str:
-    lines = ['"A job by Ray: the values describe it."']
-    for name, value in field_values(job).items():
-        if name in _FIELDS: lines.append(f"{name.upper()} = {dict(value) if isinstance(value, Mapping) else value!r}")
-    return "\n".join(lines) + "\n" + _MARK + _BODY
-
-def _read(text: str) -> dict[str, Any]:
-    head, mark, _ = text.partition(_MARK)
-    if not mark: raise ValueError("the program is none that mlinfra wrote: the line before the common part is missing")
-    try:
-        return {line.targets[0].id.lower(): ast.literal_eval(line.value) for line in ast.parse(head).body
-                if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name)
-                and line.targets[0].id.lower() in _FIELDS}
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"the values at the top must be Python's literals: {error}") from None
-
 def render_ray(
     job:JobFields,
 ) -> str:
     "A Python program that runs the job on Ray."
-    return with_remark(job, _ray, _read)
-
-def parse_ray(
-    text:str,  # from `render_ray`, perhaps with other values
-) -> JobFields:
-    "The job that the program runs."
-    return parsed(text, _ray, _read)
+    rest, lines = left_out(job, ["partition"]), ['"A job by Ray: the values describe it."']
+    if rest: lines.append(f"# Not used here: {rest}")
+    for name, value in field_values(job).items():
+        if name != "partition":
+            lines.append(f"{name.upper()} = {dict(value) if isinstance(value, Mapping) else value!r}")
+    return "\n".join(lines) + "\n" + _MARK + _BODY

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .job_fields import JobFields, system_name
-from .job_texts import job_in, read_rest, rest_of, rest_text, whole_seconds
-from .torchrun_scripts import whole
+from .job_texts import whole_seconds
 
 # %% auto #0
-__all__ = ['INSTANCES', 'Instance', 'instance_for', 'render_sagemaker', 'parse_sagemaker']
+__all__ = ['INSTANCES', 'Instance', 'instance_for', 'render_sagemaker']
 
 # %% ../../../nbs/engine/launch/sagemaker_requests.ipynb #16f1a005
 @dataclass(frozen=True)
@@ -88,12 +87,19 @@ def _environment(job: JobFields) -> dict[str, str]:
     secrets = {"MLINFRA_JOB_SECRETS": " ".join(job.secrets)} if job.secrets else {}
     return {"OMP_NUM_THREADS": str(job.cpus), **data, **secrets, **job.environment}
 
-def _request(job: JobFields, role: str, output: str, instance_type: str) -> dict[str, Any]:
+def render_sagemaker(
+    job:JobFields,
+    role:str="arn:aws:iam::123456789012:role/SageMakerTraining",  # that the job runs as
+    output:str="s3://bucket/output/",                           # where its results and checkpoints go
+    instance_type:str|None=None,                                # None: the smallest that has the devices
+) -> str:
+    "The request as JSON. Its name must be new for each submission, so whoever submits adds the time to it."
     arguments = [job.folder or ".", f"--nnodes={job.nodes}", f"--nproc-per-node={job.devices_per_node}",
                  "--master-port=29500", "--no-python", *job.command]
     environment, output = _environment(job), output.rstrip("/") + "/"
     _check(job, arguments, environment, role, output)
     name = system_name(job.name, "A-Za-z0-9-", 46)
+    machines = {"InstanceType": instance_type or instance_for(job), "InstanceCount": job.nodes, "VolumeSizeInGB": 100}
     request: dict[str, Any] = {
         "TrainingJobName": name,
         "RoleArn": role,
@@ -105,78 +111,14 @@ def _request(job: JobFields, role: str, output: str, instance_type: str) -> dict
         },
         "OutputDataConfig": {"S3OutputPath": output},
         "CheckpointConfig": {"S3Uri": f"{output}{name}/checkpoints/", "LocalPath": "/opt/ml/checkpoints"},
-        "ResourceConfig": {"InstanceType": instance_type, "InstanceCount": job.nodes, "VolumeSizeInGB": 100},
+        "ResourceConfig": machines,
         "StoppingCondition": {"MaxRuntimeInSeconds": whole_seconds(job.time_seconds) or 86_400},
         "Environment": environment,
     }
     if job.retries: request["RetryStrategy"] = {"MaximumRetryAttempts": job.retries}
     if job.data and job.data.startswith("s3://"): request["InputDataConfig"] = [_channel(job.data)]
-    return request
+    return json.dumps(request, indent=2, ensure_ascii=False) + "\n"
 
 def _channel(data: str) -> dict[str, Any]:
     source = {"S3DataType": "S3Prefix", "S3Uri": data, "S3DataDistributionType": "FullyReplicated"}
     return {"ChannelName": _CHANNEL, "DataSource": {"S3DataSource": source}}
-
-# %% ../../../nbs/engine/launch/sagemaker_requests.ipynb #16f1a010
-_REST = "MLINFRA_JOB_REST_"
-
-def _read(request: Mapping[str, Any]) -> dict[str, Any]:
-    algorithm, machines, variables = (
-        request["AlgorithmSpecification"],
-        request["ResourceConfig"],
-        dict(request["Environment"]),
-    )
-    folder, nodes, ranks, _, _, *command = algorithm["ContainerArguments"]
-    seen: dict[str, Any] = dict(
-        name=request["TrainingJobName"],
-        command=tuple(command),
-        folder=None if folder == "." else folder,
-        nodes=machines["InstanceCount"],
-        devices_per_node=whole("--nproc-per-node", ranks.partition("=")[2]),
-        device="gpu" if machines["InstanceType"].startswith(("ml.g", "ml.p")) else "cpu",
-        image=algorithm["TrainingImage"],
-        time_seconds=float(request["StoppingCondition"]["MaxRuntimeInSeconds"]),
-        retries=request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0),
-        data=variables.pop("MLINFRA_DATA", None),
-        secrets=tuple(variables.pop("MLINFRA_JOB_SECRETS", "").split()),
-    )
-    if whole("--nnodes", nodes.partition("=")[2]) != seen["nodes"]:
-        raise ValueError(f"InstanceCount must be the nodes of torchrun, got {seen['nodes']} and {nodes}")
-    for channel in request.get("InputDataConfig", []): seen["data"] = channel["DataSource"]["S3DataSource"]["S3Uri"]
-    if re.fullmatch(r"[1-9]\d{0,3}", variables.get("OMP_NUM_THREADS", "")):
-        seen["cpus"] = int(variables.pop("OMP_NUM_THREADS"))
-    return seen | dict(environment={k: v for k, v in variables.items() if not k.startswith(_REST)})
-
-def render_sagemaker(
-    job:JobFields,
-    role:str="arn:aws:iam::123456789012:role/SageMakerTraining",  # that the job runs as
-    output:str="s3://bucket/output/",                           # where its results and checkpoints go
-    instance_type:str|None=None,                                # None: the smallest that has the devices
-) -> str:
-    "The request as JSON. Its name must be new for each submission, so whoever submits adds the time to it."
-    request = _request(job, role, output, instance_for(job) if instance_type is None else instance_type)
-    rest = rest_of(job, _read(request))
-    text = rest_text(rest) if rest else ""
-    pieces = [text[i:i + _VALUE] for i in range(0, len(text), _VALUE)]
-    request["Environment"] |= {f"{_REST}{i}": piece for i, piece in enumerate(pieces)}
-    if len(request["Environment"]) > 100:
-        raise ValueError("the job must be described in 100 variables for SageMaker, and is not")
-    return json.dumps(request, indent=2, ensure_ascii=False) + "\n"
-
-def parse_sagemaker(
-    text:str,  # from `render_sagemaker`, perhaps with other values
-) -> JobFields:
-    "The job that the request asks for."
-    try: request = json.loads(text)
-    except ValueError as error: raise ValueError(f"the request is no JSON: {error}") from None
-    try:
-        seen, variables = _read(request), request["Environment"]
-        known = (
-            request["RoleArn"],
-            request["OutputDataConfig"]["S3OutputPath"],
-            request["ResourceConfig"]["InstanceType"],
-        )
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"the request is none that mlinfra wrote: {type(error).__name__} {error}") from None
-    rest = "".join(variables[f"{_REST}{i}"] for i in range(len(variables)) if f"{_REST}{i}" in variables)
-    return job_in(seen, read_rest(rest or "{}"), lambda job: _read(_request(job, *known)))

@@ -5,22 +5,19 @@
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e003
 from __future__ import annotations
 
-import re
-from typing import Any
-
 from .job_fields import JobFields, system_name
-from .job_texts import MEBI, assigned, assignments, mebibytes, parsed, whole_seconds, with_remark
-from .torchrun_scripts import MARK, PREPARE, WAIT, script_fields, script_values, whole
+from .job_texts import assignments, mebibytes, whole_seconds
+from .torchrun_scripts import MARK, PREPARE, WAIT, script_values
 
 # %% auto #0
-__all__ = ['EXPORTED', 'render_slurm', 'parse_slurm']
+__all__ = ['EXPORTED', 'render_slurm']
 
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e005
 EXPORTED = ("HOME", "USER", "LANG", "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 
-def _directives(job: JobFields) -> dict[str, Any]:
+def _directives(job: JobFields) -> dict[str, str | int]:
     "Options of sbatch: name -> value, True for one without a value."
-    found: dict[str, Any] = {"job-name": system_name(job.name), "nodes": job.nodes, "ntasks-per-node": 1,
+    found: dict[str, str | int] = {"job-name": system_name(job.name), "nodes": job.nodes, "ntasks-per-node": 1,
                              "cpus-per-task": job.cpus * job.devices_per_node}
     if job.device == "gpu": found["gres"] = f"gpu:{job.devices_per_node}"
     if job.memory_gb is not None: found["mem"] = f"{mebibytes(job.memory_gb)}M"
@@ -35,16 +32,6 @@ def _clock(seconds: int) -> str:
     "As SLURM writes a time: days-hours:minutes:seconds."
     minutes, seconds = divmod(seconds, 60)
     return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:{seconds:02}"
-
-def _seconds(clock: str) -> int:
-    "Of a time in any form that SLURM takes."
-    match = re.fullmatch(r"(?:(\d+)-(\d+)(?::(\d+))?(?::(\d+))?|(?:(\d+):)?(\d+):(\d+)|(\d+))", clock)
-    if match is None: raise ValueError(f"time must be such as 1-12:30:00 or 90 (minutes), got {clock}")
-    days, day_hours, day_minutes, day_seconds, hours, minutes, seconds, only_minutes = (
-        int(x or 0) for x in match.groups()
-    )
-    return (days * 86_400 + (day_hours + hours) * 3_600 + (day_minutes + minutes + only_minutes) * 60
-            + day_seconds + seconds)
 
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e008
 _DERIVED = r'''
@@ -113,65 +100,12 @@ exit "$job_status"
 '''
 _FIELDS = ("retries", "folder", "data", "image", "command", "resume", "environment", "secrets")
 
-def _slurm(job: JobFields) -> str:
-    options = [f"#SBATCH --{name}" + ("" if value is True else f"={value}") for name, value in _directives(job).items()]
-    own = _FIELDS if job.device == "gpu" else (*_FIELDS, "devices_per_node")
-    return ("#!/bin/bash\n" + "\n".join(options) + "\n" + assignments(script_values(job, own))
-            + MARK + _DERIVED + PREPARE.lstrip("\n") + _START + WAIT + _RUN.lstrip("\n"))
-
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e010
-def _read(text: str) -> dict[str, Any]:
-    "The fields of a script for sbatch."
-    head = text.partition(MARK)[0]
-    options = {m[1]: m[2] for m in re.finditer(r"^#SBATCH --([a-z-]+)(?:[= ](\S+))? *$", head, re.MULTILINE)}
-    found = script_fields(
-        {name: value for name, value in assigned(head).items() if name in (*_FIELDS, "devices_per_node")}
-    )
-    found["device"] = "cpu" if "devices_per_node" in found else "gpu"
-    if found["device"] == "gpu":
-        found["devices_per_node"] = whole("gres", options.get("gres", "gpu:0").rpartition(":")[2])
-    found |= _read_options(options, found["devices_per_node"])
-    own = assigned(head).get("secrets", ())
-    if set(found.setdefault("secrets", own)) != set(own):
-        raise ValueError(f"secrets must be the same in --export and in job_secrets, got {found['secrets']} and {own}")
-    return found
-
-def _read_options(options: dict[str, str], ranks: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if "job-name" in options: found["name"] = options["job-name"]
-    if "nodes" in options: found["nodes"] = whole("nodes", options["nodes"])
-    if "cpus-per-task" in options: found["cpus"] = _per_rank(whole("cpus-per-task", options["cpus-per-task"]), ranks)
-    if "mem" in options: found["memory_gb"] = _memory_gb(options["mem"])
-    if "time" in options: found["time_seconds"] = float(_seconds(options["time"]))
-    if "partition" in options: found["partition"] = options["partition"]
-    if "array" in options: found["array"] = _copies(options["array"])
-    if "signal" in options: found["grace_seconds"] = float(whole("signal", options["signal"].rpartition("@")[2]))
-    if "export" in options: found["secrets"] = tuple(x for x in options["export"].split(",") if x not in EXPORTED)
-    return found
-
-def _per_rank(cpus: int, ranks: int) -> int:
-    if ranks < 1 or cpus % ranks:
-        raise ValueError(f"cpus-per-task must be a multiple of the ranks on a node, got {cpus} for {ranks}")
-    return cpus // ranks
-
-def _memory_gb(text: str) -> float:
-    match = re.fullmatch(r"(\d+)([KMGT]?)", text)
-    if match is None: raise ValueError(f"mem must be such as 64000M or 64G, got {text}")
-    return int(match[1]) * MEBI * dict(K=1 / 1024, M=1, G=1024, T=MEBI)[match[2] or "M"] / 1e9
-
-def _copies(text: str) -> int:
-    match = re.fullmatch(r"0-(\d+)(%\d+)?", text)
-    if match is None: raise ValueError(f"array must be 0-N, for a job counts its copies from 0, got {text}")
-    return int(match[1]) + 1
-
 def render_slurm(
     job:JobFields,
 ) -> str:
     "A script for sbatch that runs the job."
-    return with_remark(job, _slurm, _read)
-
-def parse_slurm(
-    text:str,  # from `render_slurm`, perhaps with other values
-) -> JobFields:
-    "The job that the script runs."
-    return parsed(text, _slurm, _read)
+    options = [f"#SBATCH --{name}" + ("" if value is True else f"={value}") for name, value in _directives(job).items()]
+    own = _FIELDS if job.device == "gpu" else (*_FIELDS, "devices_per_node")
+    return ("#!/bin/bash\n" + "\n".join(options) + "\n" + assignments(script_values(job, own))
+            + MARK + _DERIVED + PREPARE.lstrip("\n") + _START + WAIT + _RUN.lstrip("\n"))

@@ -5,21 +5,19 @@
 # %% ../../../nbs/engine/launch/torchrun_scripts.ipynb #16f0d003
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from .job_fields import JobFields, field_values
-from .job_texts import assigned, assignments, parsed, whole_seconds, with_remark
+from .job_texts import assignments, left_out, whole_seconds
 
 # %% auto #0
-__all__ = ['MARK', 'PREPARE', 'WAIT', 'script_values', 'script_fields', 'whole', 'render_local', 'parse_local', 'render_torchrun',
-           'parse_torchrun']
+__all__ = ['MARK', 'PREPARE', 'WAIT', 'script_values', 'render_local', 'render_torchrun']
 
 # %% ../../../nbs/engine/launch/torchrun_scripts.ipynb #16f0d005
 def script_values(
     job:JobFields,
     names:Iterable[str],  # of fields
-) -> dict[str, Any]:
+) -> dict[str, str|int|tuple[str, ...]]:
     "These fields as variables of a script."
     values, found = field_values(job), {}
     for name in names:
@@ -28,32 +26,6 @@ def script_values(
         if name == "environment": value = tuple(f"{variable}={one}" for variable, one in value.items())
         found[name] = "" if value is None else value
     return found
-
-def script_fields(
-    values:Mapping[str, Any],  # from `assigned`
-) -> dict[str, Any]:
-    "The fields that the variables of a script say."
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in _NUMBERS: value = whole(name, value)
-        if name == "environment": value = dict(_pair(word) for word in value)
-        found[name] = None if value == "" or (name == "time_seconds" and not value) else value
-    return found
-
-_NUMBERS = ("nodes", "devices_per_node", "cpus", "retries", "array", "time_seconds", "grace_seconds")
-
-def whole(
-    name:str,  # of a field
-    text:str,  # as a file has it
-) -> int:
-    "The whole number; ValueError with the field's name."
-    try: return int(text)
-    except ValueError: raise ValueError(f"{name} must be a whole number, got {text}") from None
-
-def _pair(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals: raise ValueError(f"environment must hold NAME=value, got {name}")
-    return name, value
 
 # %% ../../../nbs/engine/launch/torchrun_scripts.ipynb #16f0d008
 MARK = "# ---- from here on, the same lines for every job\n"
@@ -137,40 +109,24 @@ fi
 _FIELDS = ("name", "nodes", "devices_per_node", "device", "cpus", "time_seconds", "grace_seconds", "retries", "array",
            "folder", "data", "command", "resume", "environment", "secrets")
 
+_NO_PLACE = ("memory_gb", "image", "partition")
+
 def _script(job: JobFields, head: str, start: str) -> str:
-    return (f"#!/usr/bin/env bash\n# {head}\n{assignments(script_values(job, _FIELDS))}"
+    rest = left_out(job, _NO_PLACE)
+    return (f"#!/usr/bin/env bash\n# {head}\n" + (f"# Not used here: {rest}\n" if rest else "")
+            + assignments(script_values(job, _FIELDS))
             + MARK + PREPARE + start + WAIT.lstrip("\n") + _STOP.lstrip("\n") + _ATTEMPTS.lstrip("\n"))
 
-def _read(text: str) -> dict[str, Any]: return script_fields({k: v for k, v in assigned(text).items() if k in _FIELDS})
-
 # %% ../../../nbs/engine/launch/torchrun_scripts.ipynb #16f0d010
-def _local(job: JobFields) -> str:
-    return _script(job, "A job on this machine: the variables describe it.", _LOCAL)
-
 def render_local(
     job:JobFields,
 ) -> str:
     "A shell script that runs all of the job on one machine."
-    return with_remark(job, _local, _read)
-
-def parse_local(
-    text:str,  # from `render_local`, perhaps with other values
-) -> JobFields:
-    "The job that the script runs."
-    return parsed(text, _local, _read)
+    return _script(job, "A job on this machine: the variables describe it.", _LOCAL)
 
 # %% ../../../nbs/engine/launch/torchrun_scripts.ipynb #16f0d016
-def _torchrun(job: JobFields) -> str:
-    return _script(job, "A job by torchrun, to be started on each of its nodes: the variables describe it.", _TORCHRUN)
-
 def render_torchrun(
     job:JobFields,
 ) -> str:
     "A shell script for each node of the job."
-    return with_remark(job, _torchrun, _read)
-
-def parse_torchrun(
-    text:str,  # from `render_torchrun`, perhaps with other values
-) -> JobFields:
-    "The job that the script runs."
-    return parsed(text, _torchrun, _read)
+    return _script(job, "A job by torchrun, to be started on each of its nodes: the variables describe it.", _TORCHRUN)

@@ -22,7 +22,7 @@ from .sample_batches import resized, run_step
 from .tracker import StepOptions
 
 # %% auto #0
-__all__ = ['divide_batch', 'search_down', 'Trial']
+__all__ = ['divide_batch', 'search_down', 'BatchTrial']
 
 # %% ../../../nbs/engine/memory/batch_search.ipynb #c97e6a43
 def divide_batch(
@@ -55,7 +55,7 @@ def search_down(
 
 # %% ../../../nbs/engine/memory/batch_search.ipynb #26d94174
 @dataclass(frozen=True)
-class Trial:
+class BatchTrial:
     "Trains a copy of a model for some full steps; called with a batch size."
     model:nn.Module
     sample:Any               # a batch of any size

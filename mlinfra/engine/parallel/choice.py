@@ -27,7 +27,7 @@ from ..loading.loader_surgery import preserve_rng_state
 from ..base.machine import free_bytes
 from ..base.measure import median, synchronize, timed
 from .tensor_layers import known_plan
-from ..dist.ranks import rank_and_world_size
+from ..dist.process_group import rank_and_world_size
 from ..memory.recompute import top_blocks
 from ..memory.sample_batches import resized, run_step
 from ..planner.model_specs import ModelSpec, ParallelConfig

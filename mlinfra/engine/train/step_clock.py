@@ -76,7 +76,7 @@ class CudaClock:
 
     def finish(self, what: Any, loss: torch.Tensor) -> None:
         "End the step."
-        on_host = torch.empty((), pin_memory=True).copy_(loss.float(), non_blocking=True)
+        on_host = torch.empty((), dtype=loss.dtype, pin_memory=True).copy_(loss, non_blocking=True)
         self._pending.append((self._laps, _recorded_event(), on_host, what, self._begin))
 
     def ready(self, wait: bool = False) -> Iterator[Reading]:

@@ -10,7 +10,7 @@ import io
 from typing import Any, TYPE_CHECKING
 
 # %% auto #0
-__all__ = ['COLORS', 'png', 'figure', 'label', 'axes']
+__all__ = ['COLORS', 'png', 'figure', 'label', 'axes', 'log_ticks']
 
 # %% ../../../nbs/engine/ui/figures.ipynb #figures-typ
 if TYPE_CHECKING:
@@ -90,3 +90,14 @@ def axes(
 ) -> Axes:
     "`ax`, or the axes of a new figure: the first line of every `plot_*`."
     return figure(width, height)[1] if ax is None else ax
+
+# %% ../../../nbs/engine/ui/figures.ipynb #figlogt1
+def log_ticks(
+    axis:Any,  # of matplotlib, with a logarithmic scale
+    factors:tuple[float, ...]=(1, 2, 5),  # of each power of ten
+) -> None:
+    "Marks at these multiples of powers of ten, in plain numbers."
+    from matplotlib.ticker import LogLocator, NullFormatter
+    axis.set_major_locator(LogLocator(subs=factors))
+    axis.set_major_formatter("{x:,.10g}")
+    axis.set_minor_formatter(NullFormatter())

@@ -213,7 +213,7 @@ def _recording(args: argparse.Namespace, digits: Images) -> list[Any]:
     folder = _run_folder(args)
     if folder is None: return []
     from mlinfra.engine.record.provenance import origin
-    from mlinfra.engine.record.watch import Monitor
+    from mlinfra.engine.record.recorder import Monitor
     names = "model", "batch_size", "lr", "momentum", "precision", "epochs", "limit"
     settings = {name: getattr(args, name) for name in names}
     print(f"recorded in {folder}", flush=True)

@@ -13,7 +13,8 @@ import torch
 
 from .engine.record.recorder import Monitor, loader_settings
 from .engine.rules.findings import Finding as Finding, Rule as Rule, ranked
-from .engine.rules.inspection import Inspector, default_rules as default_rules
+from .engine.rules.default_rules import default_rules as default_rules
+from .engine.rules.inspection import Inspector
 
 # %% auto #0
 __all__ = ['Debugger']

@@ -22,8 +22,8 @@ from mlinfra.debugger import Debugger, Rule, default_rules
 from mlinfra.lab.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patient
 from mlinfra.engine.rules.inspection import examine
 from mlinfra.engine.record.run_folder import Run
-from mlinfra.engine.rules.speed_rules import SPEED_RULES
-from mlinfra.engine.rules.tensor_rules import TENSOR_RULES, SameRun, StalledTraining
+from mlinfra.engine.rules.default_rules import SPEED_RULES, TENSOR_RULES
+from mlinfra.engine.rules.course_rules import SameRun, StalledTraining
 from mlinfra.engine.train.transformer import Transformer
 from mlinfra.engine.record.recorder import Monitor
 from mlinfra.engine.record.watch import watch
@@ -521,7 +521,7 @@ def test_a_rule_of_ones_own_in_five_lines():
 
 class Breaks(Rule):
     def on_step(self, step): raise KeyError("broken")
-    def on_look(self, look): raise KeyError("broken")
+    def on_tensors(self, look): raise KeyError("broken")
 
 
 def test_a_rule_that_raises_is_left_out():

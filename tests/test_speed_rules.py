@@ -15,7 +15,7 @@ from mlinfra.debugger import Debugger
 from mlinfra.engine.rules.inspection import examine
 from mlinfra.lab.rendezvous import run_together
 from mlinfra.engine.record.run_folder import Run
-from mlinfra.engine.rules.speed_rules import SPEED_RULES
+from mlinfra.engine.rules.default_rules import SPEED_RULES
 from mlinfra.training import fit
 
 HERE = Path(__file__).parent

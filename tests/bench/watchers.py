@@ -50,7 +50,7 @@ def recorded(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher
 @contextlib.contextmanager
 def speed_rules(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]:
     from mlinfra.debugger import Debugger
-    from mlinfra.engine.rules.speed_rules import SPEED_RULES
+    from mlinfra.engine.rules.default_rules import SPEED_RULES
     from mlinfra.engine.record.watch import watch
     rules = [Debugger([rule() for rule in SPEED_RULES])]
     with watch(folder, model, optimizer, rules=rules) as w: yield Watched(w)

@@ -120,7 +120,7 @@ LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload 
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
-Verification WorkerCurve Bar Waterfall Pace Comparison Verified StepModel Remedy
+Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint Costs Instance
 DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces
 Booking QueueEvent QueueRun Told
@@ -533,7 +533,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
         storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip lab.watched_epoch.watch_epoch.*
         engine.parallel.parallelize.*
-        engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_in_turn.repeats report.verify.repeats
+        engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
         engine.tuning.search_space.race.trials
         engine.tuning.search_space.whole.*

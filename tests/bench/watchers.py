@@ -137,12 +137,12 @@ def says(tool: str, folder: Path) -> list[str]:
 
 
 def of_ours(folder: Path) -> list[str]:
-    from mlinfra.engine.rules.inspection import examine
+    from mlinfra.engine.rules.inspection import apply_rules
     from mlinfra.engine.record.run_folder import Run
     run = Run(folder / "case")
     shares = {part: share for part, share in run.shares().items() if share >= 0.1}
     where = ", ".join(f"{part} {share:.0%}" for part, share in sorted(shares.items(), key=lambda row: -row[1]))
-    return [*(str(finding) for finding in examine(run).findings), f"(shares of the time: {where})"]
+    return [*(str(finding) for finding in apply_rules(run).findings), f"(shares of the time: {where})"]
 
 
 def of_traceml(folder: Path) -> list[str]:

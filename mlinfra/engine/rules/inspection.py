@@ -33,7 +33,7 @@ from ..base.store import write_whole
 from ..record.recorder import loader_settings, next_turn
 
 # %% auto #0
-__all__ = ['ACTIONS', 'FunctionRule', 'check_rules', 'check_actions', 'save_at', 'Inspector', 'Examination', 'examine']
+__all__ = ['ACTIONS', 'FunctionRule', 'check_rules', 'check_actions', 'save_at', 'Inspector', 'AppliedRules', 'apply_rules']
 
 # %% ../../../nbs/engine/rules/inspection.ipynb #2d220dd3
 class FunctionRule(Rule):
@@ -338,15 +338,15 @@ class Inspector:
 
 # %% ../../../nbs/engine/rules/inspection.ipynb #624456af
 @dataclass(frozen=True)
-class Examination:
+class AppliedRules:
     "What the rules say of a run folder."
     findings:list[Finding]        # the most expensive first
     abstained:dict[str, str]      # rule -> why it could not judge
 
-def examine(
+def apply_rules(
     run:Run,                           # finished, or going on
     rules:Iterable[Any]|None=None,     # None: the default ones
-) -> Examination:
+) -> AppliedRules:
     "Read a run folder with rules on steps, samples and events."
     inspector = Inspector(default_rules() if rules is None else rules)
     rank = run.ranks[0]
@@ -358,7 +358,7 @@ def examine(
     inspector.on_finish()
     windows = {r: Window(_whole_steps(run, r)) for r in run.ranks}
     inspector._tell(inspector._hooks["on_ranks"], windows)
-    return Examination(ranked(inspector.findings), inspector.abstained)
+    return AppliedRules(ranked(inspector.findings), inspector.abstained)
 
 def _whole_steps(run: Run, rank: int) -> np.ndarray:
     "Rows of steps that were kept one by one."

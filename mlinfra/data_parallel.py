@@ -22,7 +22,7 @@ from .engine.train.memory_layout import ChannelsLast
 from .engine.base.measure import interleave, median
 from .engine.dist.rank_data import accuracy_of_ranks, shared_loader
 from .engine.dist.rank_step import RankPass
-from .engine.dist.ranks import process_group, rank_and_world_size
+from .engine.dist.process_group import process_group, rank_and_world_size
 from .engine.dist.rank_trials import Prepared, RankTrial, ResidualNet
 from .training import History, fit, sgd
 

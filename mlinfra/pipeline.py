@@ -24,7 +24,7 @@ from .engine.pipeline.schedules import (
     simulate_schedule as simulate_schedule)
 from .engine.pipeline.pipeline_step import PipelinePass
 from .engine.dist.rank_data import accuracy_of_ranks
-from .engine.dist.ranks import check_same, process_group, rank_and_world_size
+from .engine.dist.process_group import check_same, process_group, rank_and_world_size
 from .engine.base.text import count_text
 from .training import History, fit, sgd
 

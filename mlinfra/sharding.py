@@ -16,7 +16,7 @@ from .engine.dist.fsdp import fsdp as fsdp, fsdp_optimizer as fsdp_optimizer, vi
 from .engine.base.hardware import ring_bytes
 from .engine.dist.rank_data import accuracy_of_ranks, shared_loader
 from .engine.dist.rank_step import RankPass
-from .engine.dist.ranks import process_group, rank_and_world_size
+from .engine.dist.process_group import process_group, rank_and_world_size
 from .engine.dist.zero import Sharded as Sharded
 from .engine.dist.zero_blocks import STAGES, check_shard_size
 from .training import History, fit, sgd

@@ -18,7 +18,7 @@ from .engine.base.checks import one_of
 from .engine.dist.collectives import Group
 from .engine.tensor.layer_plans import (
     COLUMN, ENTER, INNER_COLUMN, NORM, ROW, SHARED, SLICE, ParallelStyle, check_heads, cuts_tokens)
-from .engine.dist.ranks import rank_and_world_size
+from .engine.dist.process_group import rank_and_world_size
 from .engine.tensor.split_checks import gradient_difference
 from .engine.tensor.token_edges import Edge
 from .engine.train.transformer import Attention, Transformer

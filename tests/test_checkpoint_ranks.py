@@ -23,7 +23,8 @@ from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
 from mlinfra.engine.checkpoint.sharded_checkpoint import RankFiles
 from mlinfra.engine.dist.rank_data import epoch_losses, whole_weights
-from mlinfra.engine.dist.ranks import RankError, in_turn, process_group, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
+from mlinfra.engine.dist.ranks import RankError, call_each, run_ranks
 
 SAMPLES, BATCH = 78, 4   # of each rank: an epoch of two ranks has 10 steps, the last with 6 samples
 
@@ -106,7 +107,7 @@ def spoil(fault: str) -> None:
 def ranks(world_size: int, *trainings: tuple) -> list[dict[int, dict]]:
     "What each rank saw of each training, one after the other."
     calls = [(partial(train, **(more[0] if more else {})), how, root) for how, root, *more in trainings]
-    found = run_ranks(in_turn, world_size, calls, share_cores=True)
+    found = run_ranks(call_each, world_size, calls, share_cores=True)
     return [{rank: said[number] for rank, said in found.items()} for number in range(len(calls))]
 
 
@@ -183,7 +184,7 @@ def test_damage_and_a_full_disk(tmp_path):
     harmed.write_bytes(raw)
     paths = [tmp_path / name for name in "abc"]
     calls = [(newest, [paths[0], paths[1]]), (newest, [paths[2], paths[2]]), (newest, [paths[0], paths[0]])]
-    found = run_ranks(in_turn, 2, calls, share_cores=True)
+    found = run_ranks(call_each, 2, calls, share_cores=True)
     assert found[0] == found[1]
     (apart, says), (flipped, why), (whole, none) = found[0]
     assert apart == 3 and says == {9: "rank 1 does not see it"}

@@ -17,7 +17,8 @@ from mlinfra.engine.base.checks import refusal
 from mlinfra.engine.dist.collectives import check_all_reduce
 from mlinfra.engine.base.hardware import Network, ring_bytes
 from mlinfra.engine.dist.rank_data import ShardLoader, accuracy_of_ranks, first_digits, train_digits
-from mlinfra.engine.dist.ranks import check_same, in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.process_group import check_same, rank_and_world_size
+from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.engine.dist.shared_memory import why_not_shared
 from mlinfra.engine.dist.rank_trials import run_trial
 from mlinfra.models import GluonCNN
@@ -95,7 +96,7 @@ def group(world_size):
         with suppress(OSError):  # taken by another, which will do
             busy.bind(("127.0.0.1", 29500))  # torchrun's usual port: ours must not mind
             busy.listen()
-        found = run_ranks(in_turn, world_size, list(calls.values()), share_cores=True, timeout_seconds=600)
+        found = run_ranks(call_each, world_size, list(calls.values()), share_cores=True, timeout_seconds=600)
     return [dict(zip(calls, values)) for values in found.values()]
 
 

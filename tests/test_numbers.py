@@ -122,11 +122,11 @@ Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
 Verification WorkerCurve Bar Waterfall Pace Comparison Verified StepModel Remedy
 Attempt Best Checkpoint Costs Instance
-DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces
+DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun Told
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 Choice RankCosts Share StepReport JobState RankFailure
-Preset Standing SweptRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
+Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve Travelled StepTimes TensorLife Scene Visit
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
@@ -228,7 +228,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.base.measure.median.values", ANY, "any numbers have a median"),
     ("engine.base.measure.percentile.values", ANY, "any numbers have percentiles"),
     ("engine.base.measure.percentile.percent", "zero", "the smallest"),
-    ("engine.dist.ranks.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
     *((f"engine.record.run_folder.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
@@ -242,8 +242,8 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.record.run_folder.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
-    ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
-    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars", "pictures")),
+    ("engine.ui.*", ANY, "sizes and places in a picture, numbers to be written"),
+    ("engine.report.pictures.*", ANY, "sizes and places in a picture"),
     ("*.fail_if_slower", "zero", "any slowdown is too much"),
     ("engine.trace.profile_steps.TraceSteps.first", "zero", "the first step"),
     ("engine.planner.clusters.Cluster.call_seconds", "zero", "messages that cost their bytes alone"),

@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from mlinfra.data import BatchLoader
 from mlinfra.engine.dist.collectives import CollectiveLog
 from mlinfra.engine.parallel.parallelize import parallelize
-from mlinfra.engine.dist.ranks import RankError, in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.process_group import rank_and_world_size
+from mlinfra.engine.dist.ranks import RankError, call_each, run_ranks
 from mlinfra.lab.rendezvous import run_together
 
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
@@ -77,7 +78,7 @@ def check_equal(found, one):
     for name, values in one["weights"].items(): np.testing.assert_allclose(found["weights"][name], values, **tolerance)
 
 
-def on_ranks(world_size, *calls): return run_ranks(in_turn, world_size, calls, share_cores=True, timeout_seconds=120)
+def on_ranks(world_size, *calls): return run_ranks(call_each, world_size, calls, share_cores=True, timeout_seconds=120)
 
 
 CASES = [(how, *rest) for how in ("ddp", "fsdp", "pipeline", "tensor")

@@ -22,7 +22,8 @@ from mlinfra.lab.pipeline_runs import (
     PipelineExample, PipelineRun, PipelineTask, RankPart, SleepingLayer, blocks_example, gradient_error, hand_step,
     merge_parts, reference_gradients, build_task, run_pipelines, run_rank)
 from mlinfra.engine.dist.rank_data import first_digits, train_digits
-from mlinfra.engine.dist.ranks import in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.process_group import rank_and_world_size
+from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.engine.train.saved_tensors import saved_bytes
 from mlinfra.engine.pipeline.stages import OperationRecorder
 from mlinfra.engine.pipeline.timeline import (
@@ -624,7 +625,7 @@ def four():
     "All runs of two and of four ranks, the training run and the refusals, in one start."
     todo = [*tasks(2), *tasks(4)]
     calls = [(run_rank, todo), TRAINING, (refusals,)]
-    found = run_ranks(in_turn, 4, calls, share_cores=True, timeout_seconds=600)
+    found = run_ranks(call_each, 4, calls, share_cores=True, timeout_seconds=600)
     return merge_parts(todo, [calls[0] for calls in found.values()]), found
 
 

@@ -22,7 +22,8 @@ from mlinfra.engine.dist.collectives import Group
 from mlinfra.engine.base.hardware import ring_bytes
 from mlinfra.engine.memory.optimizers import OPTIMIZERS
 from mlinfra.engine.dist.rank_data import first_digits, train_digits
-from mlinfra.engine.dist.ranks import in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.process_group import rank_and_world_size
+from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.engine.dist.rank_trials import TRIAL_MODELS, run_trial
 from mlinfra.models import GluonCNN
 from mlinfra.training import evaluate, fit, sgd
@@ -219,7 +220,7 @@ def group(world_size):
     how = dict(double=True, batch_size=24 // world_size, accumulation=2, lr=0.05, momentum=0.5)
     how |= dict(valid=first_digits(101, True, train=False))
     calls |= {"digits": (partial(train_digits, sh.train_sharded, 97, **how),)}
-    found = run_ranks(in_turn, world_size, list(calls.values()), share_cores=True, timeout_seconds=600)
+    found = run_ranks(call_each, world_size, list(calls.values()), share_cores=True, timeout_seconds=600)
     return [dict(zip(calls, values)) for values in found.values()]
 
 

@@ -19,7 +19,8 @@ from mlinfra.engine.dist.collectives import CollectiveLog, Group, all_reduce_sec
 from mlinfra.engine.base.hardware import NETWORKS, ROOFLINES, Network, Roofline, ring_bytes
 from mlinfra.engine.tensor.layer_plans import (
     BLOCK_PLAN, JOIN, ROW, SLICE, ParallelStyle, block_plan, cuts_tokens, dtensor_styles, parallelize_dtensor)
-from mlinfra.engine.dist.ranks import in_turn, rank_and_world_size, run_ranks
+from mlinfra.engine.dist.process_group import rank_and_world_size
+from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.engine.train.saved_tensors import saved_bytes
 from mlinfra.engine.tensor.split_checks import CASES, compare_split, cut_dims, gradient_difference
 from mlinfra.lab.tensor_costs import BLOCK_WORK, MLP_WORK, TensorParallelCost, crossover_width, fit_device, kept_values
@@ -131,7 +132,7 @@ def group(world_size):
         ("mesh",): (tp.try_mesh,),
         ("seconds",): (block_seconds, OURS, (64, 128), 64, 2, 1),
     }
-    found = run_ranks(in_turn, world_size, list(calls.values()), share_cores=True, timeout_seconds=200)
+    found = run_ranks(call_each, world_size, list(calls.values()), share_cores=True, timeout_seconds=200)
     return {rank: dict(zip(calls, values)) for rank, values in found.items()}
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from ..engine.base.checks import positive_float
 from ..engine.dist.network import Host
-from ..engine.dist.ranks import START_SECONDS, RankError, check_world, rank_and_world_size, run_ranks
+from ..engine.dist.process_group import rank_and_world_size
+from ..engine.dist.ranks import START_SECONDS, RankError, check_world, run_ranks
 
 # %% auto #0
 __all__ = ['Team']

@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 from ..engine.pipeline.sequential_split import chain, check_untied
 from ..engine.base.checks import nonnegative_float, one_of, positive_int
-from ..engine.dist.ranks import check_world, rank_and_world_size, run_ranks
+from ..engine.dist.process_group import rank_and_world_size
+from ..engine.dist.ranks import check_world, run_ranks
 from mlinfra.engine.pipeline.stages import (
     TORCH_SCHEDULES, HandPipeline, OperationRecorder, P2PChannel, recorded_stage, schedule_step, stage_inputs,
     torch_schedule)

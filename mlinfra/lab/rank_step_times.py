@@ -19,7 +19,7 @@ from ..engine.base.checks import positive_int, positive_ints
 from ..engine.dist.ddp import wrap_ddp
 from ..engine.base.machine import keep_memory
 from ..engine.base.measure import interleave
-from ..engine.dist.ranks import rank_and_world_size
+from ..engine.dist.process_group import rank_and_world_size
 from ..engine.dist.shared_memory import why_not_shared
 from ..models import GluonCNN
 

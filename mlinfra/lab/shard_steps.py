@@ -28,7 +28,7 @@ from ..engine.dist.fsdp import fsdp, views_are_fine
 from ..engine.memory.held_tensors import optimizer_tensors
 from ..engine.base.machine import keep_memory
 from ..engine.base.measure import interleave, median
-from ..engine.dist.ranks import rank_and_world_size
+from ..engine.dist.process_group import rank_and_world_size
 from ..engine.train.saved_tensors import local_part
 from ..engine.dist.zero import Sharded
 

@@ -19,7 +19,7 @@ from ..engine.base.checks import positive_int
 from ..engine.base.machine import keep_memory
 from ..engine.base.measure import interleave
 from ..engine.tensor.layer_plans import block_plan
-from ..engine.dist.ranks import rank_and_world_size
+from ..engine.dist.process_group import rank_and_world_size
 from ..engine.train.transformer import Block
 
 # %% auto #0

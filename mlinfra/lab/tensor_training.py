@@ -18,7 +18,7 @@ from ..engine.dist.collectives import Collective, CollectiveLog, Group
 from ..engine.tensor.layer_plans import CNN_PLAN, block_plan, parallelize_dtensor
 from ..engine.dist.rank_data import ShardLoader, first_digits
 from ..engine.dist.rank_step import RankPass
-from ..engine.dist.ranks import rank_and_world_size
+from ..engine.dist.process_group import rank_and_world_size
 from ..engine.tensor.split_checks import whole_parameters
 from ..engine.train.transformer import RowReader
 from ..engine.dist.rank_trials import Prepared, RankTrial, RankTrialResult, in_a_row

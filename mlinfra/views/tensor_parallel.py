@@ -15,7 +15,7 @@ from ..engine.dist.collectives import all_reduce_seconds, slowest_rank
 from ..engine.base.hardware import NETWORKS, ROOFLINES, Network, Roofline
 from ..engine.base.machine import this_machine
 from ..engine.base.measure import median
-from ..engine.dist.ranks import in_turn, run_ranks
+from ..engine.dist.ranks import call_each, run_ranks
 from ..lab.tensor_costs import TensorParallelCost, crossover_width, fit_device
 from ..lab.tensor_timing import CONTEXT, block_seconds
 from ..engine.ui.figures import COLORS, axes, label
@@ -23,7 +23,7 @@ from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, count_text, duration_text
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..tensor_parallel import parallelize_layers
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _draw_back(drawing: Svg, rows: bool) -> None:
 
 def split_panel() -> ipywidgets.VBox:
     "A panel: step and way of cutting -> what each rank has, and where a message stands."
-    controls = dict(step=slider("step", range(1, 7), 6), second=choose("second matrix cut by", list(WAYS), WAYS[0]))
+    controls = dict(step=Slider("step", range(1, 7), 6), second=Dropdown("second matrix cut by", list(WAYS), WAYS[0]))
     def update(**values: Any) -> tuple[Said, Svg]: return describe_split(**values), draw_split(**values)
     return panel(controls, update, "split", title="Where does a message stand?")
 
@@ -225,7 +225,7 @@ def measure_block(
     enough = max(tokens, _ENOUGH)
     calls = [(all_reduce_seconds, _MESSAGES, 5), (block_seconds, parallelize_layers, [width], tokens, 3, 2),
              (block_seconds, parallelize_layers, _OTHERS, enough, 3, 2)]
-    found = run_ranks(in_turn, 2, calls, share_cores=True, report=report, timeout_seconds=120)
+    found = run_ranks(call_each, 2, calls, share_cores=True, report=report, timeout_seconds=120)
     messages = slowest_rank(calls[0] for calls in found.values())
     split = slowest_rank(calls[1].split for calls in found.values())
     device = fit_device({w: median(found[0][2].whole[w]) for w in _OTHERS}, enough, CONTEXT)
@@ -237,12 +237,12 @@ _MOST = 512  # width and tokens of a block that is run here
 HERE, THREAD_HERE, LINK_HERE = "this machine", "one thread here, measured", "between two ranks here"
 
 def _controls() -> dict[str, ipywidgets.Widget]:
-    return dict(
-        device=choose("device", [*ROOFLINES, HERE, THREAD_HERE], "H100 80 GB"),
-        network=choose("link", [*NETWORKS, LINK_HERE], "NVLink 4 (H100)"),
-        width=slider("width", [2**n for n in range(6, 16)], 4096), world_size=slider("ranks that share it", SIZES, 8),
-        tokens=slider("tokens", [2**n for n in range(6, 17)], 8192),
-        precision=choose("precision", ["fp32", "tf32", "fp16", "bf16"], "bf16"))
+    return control_widgets(
+        device=Dropdown("device", [*ROOFLINES, HERE, THREAD_HERE], "H100 80 GB"),
+        network=Dropdown("link", [*NETWORKS, LINK_HERE], "NVLink 4 (H100)"),
+        width=Slider("width", [2**n for n in range(6, 16)], 4096), world_size=Slider("ranks that share it", SIZES, 8),
+        tokens=Slider("tokens", [2**n for n in range(6, 17)], 8192),
+        precision=Dropdown("precision", ["fp32", "tf32", "fp16", "bf16"], "bf16"))
 
 def _this_device() -> Roofline:
     "This machine's processor; its card knows float32."

@@ -20,11 +20,11 @@ def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
     from mlinfra.engine.dist.collectives import all_reduce_seconds, slowest_rank
     from mlinfra.engine.base.hardware import Network
     from mlinfra.engine.base.measure import median
-    from mlinfra.engine.dist.ranks import in_turn, run_ranks
+    from mlinfra.engine.dist.ranks import call_each, run_ranks
     rows, repeats = {}, max(3, min(3 * rounds, iterations))
     for world_size in WORLDS:
         calls = [(all_reduce_seconds, SIZES, repeats), (all_reduce_seconds, SIZES[::4], repeats, ring_all_reduce)]
-        found = run_ranks(in_turn, world_size, calls, share_cores=True, timeout_seconds=600).values()
+        found = run_ranks(call_each, world_size, calls, share_cores=True, timeout_seconds=600).values()
         library, ring = (slowest_rank(calls[i] for calls in found) for i in (0, 1))
         network = Network.fit({size: median(library[size]) for size in ENDS}, world_size)
         for size, times in library.items():
@@ -77,7 +77,7 @@ def by_train_ddp(data: Any, steps: int) -> float:
 def by_one_process(data: Any, steps: int) -> float:
     import torch
     from mlinfra.data import BatchLoader
-    from mlinfra.engine.dist.ranks import rank_and_world_size
+    from mlinfra.engine.dist.process_group import rank_and_world_size
     from mlinfra.models import GluonCNN
     from mlinfra.training import fit
     if rank_and_world_size()[0]: return 0.0  # it waits at the barrier, asleep
@@ -89,7 +89,7 @@ def by_one_process(data: Any, steps: int) -> float:
 
 def shard(data: Any) -> Any:
     from mlinfra.engine.dist.rank_data import ShardLoader
-    from mlinfra.engine.dist.ranks import rank_and_world_size
+    from mlinfra.engine.dist.process_group import rank_and_world_size
     return ShardLoader(data, 128, *rank_and_world_size(), shuffle=True)
 
 

@@ -7,7 +7,7 @@ from mlinfra.engine.base.hardware import NETWORKS
 from mlinfra.views.data_parallel import HERE, LINK_HERE, describe_scaling
 
 pytestmark = pytest.mark.browser
-CELL = ("from mlinfra.engine.dist.ranks import faulty, run_ranks\n"
+CELL = ("from mlinfra.engine.dist.ranks import run_ranks\n"
         "from mlinfra.views.data_parallel import scaling_panel\n"
         "probe = scaling_panel()\nprobe")
 
@@ -65,7 +65,9 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
 
 
 def test_ranks_from_a_cell_and_an_interrupt(open_cells):
-    notebook = open_cells("from mlinfra.engine.dist.ranks import faulty, run_ranks, rank_and_world_size\n"
+    notebook = open_cells("from mlinfra.engine.dist.process_group import rank_and_world_size\n"
+                          "from mlinfra.engine.dist.ranks import run_ranks\n"
+                          "from mlinfra.lab.rank_faults import faulty\n"
                           "found = run_ranks(rank_and_world_size, 2, share_cores=True)",
                           "import _thread\n"
                           "def interrupt(share, words): 'at work' in words and _thread.interrupt_main()\n"

@@ -23,7 +23,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ..base.checks import one_of, positive_float
-from ..dist.ranks import rank_and_world_size
+from ..dist.process_group import rank_and_world_size
 from ..launch.supervisor import WANTS_TO_GO_ON
 from ..base.text import duration_text
 

@@ -69,7 +69,7 @@ def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test
     "Train in this process."
     from mlinfra.data import BatchLoader
     from mlinfra.engine.base.machine import keep_memory, pick_device
-    from mlinfra.engine.train.observers import PrintEpochs
+    from mlinfra.engine.train.builtin_observers import PrintEpochs
     from mlinfra.models import count_parameters
     from mlinfra.training import fit, sgd
     device = pick_device(args.device)
@@ -111,7 +111,7 @@ class _Interrupt:
 def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "Train as one of the ranks that torchrun has started."
     from mlinfra.data_parallel import train_ddp
-    from mlinfra.engine.dist.ranks import process_group, rank_and_world_size
+    from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
     from mlinfra.engine.base.text import count_text
     from mlinfra.pipeline import train_pipeline
     from mlinfra.sharding import train_sharded
@@ -135,7 +135,7 @@ def _chosen(args: argparse.Namespace, model: nn.Module, digits: Images, device: 
     "The kind of parallelism; with `auto` what is measured decides, and rank 0 says why."
     from mlinfra.data import BatchLoader, to_float
     from mlinfra.engine.parallel.choice import choose
-    from mlinfra.engine.dist.ranks import rank_and_world_size
+    from mlinfra.engine.dist.process_group import rank_and_world_size
     from mlinfra.training import sgd
     if args.parallel != "auto": return args.parallel
     rank, world_size = rank_and_world_size()
@@ -167,7 +167,7 @@ class _RankEpochs:
     guard = True  # the others would wait for a rank that has dropped it
 
     def __init__(self, rank: int, samples: int):
-        from mlinfra.engine.train.observers import PrintEpochs
+        from mlinfra.engine.train.builtin_observers import PrintEpochs
         self.rank, self.samples, self.line = rank, samples, PrintEpochs()
 
     def on_epoch(self, run: Any, epoch: Any) -> None:

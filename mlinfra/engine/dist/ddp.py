@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..base.checks import one_of, positive_int
-from .ranks import rank_and_world_size
+from .process_group import rank_and_world_size
 from .shared_memory import SharedMemory, why_not_shared
 
 # %% auto #0

@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 
 from ...data import BatchLoader, Images, mnist, to_float
 from ..base.checks import positive_int, whole_number
-from .ranks import check_same, process_group, rank_and_world_size, sum_over_ranks
+from .process_group import check_same, process_group, rank_and_world_size, sum_over_ranks
 from ...models import GluonCNN
 from ...training import History
 

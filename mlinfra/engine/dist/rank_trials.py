@@ -18,7 +18,7 @@ from .collectives import Collective, CollectiveLog
 from ..train.step_executor import Pass
 from .rank_data import ShardLoader, first_digits
 from .rank_step import RankPass
-from .ranks import rank_and_world_size, sum_over_ranks
+from .process_group import rank_and_world_size, sum_over_ranks
 from .sync_batch_norm import SyncedBatchNorm
 from ...models import GluonCNN
 from ...training import History, fit, sgd

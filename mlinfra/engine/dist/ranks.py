@@ -10,7 +10,6 @@ import importlib
 import json
 import linecache
 import logging
-import multiprocessing
 import os
 import pickle
 import re
@@ -19,27 +18,25 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from ..base.checks import one_of, positive_float, positive_int
-from ..base.machine import pick_device, usable_cores
-from .network import Host, move_into
+from ..base.machine import usable_cores
 from ..base.text import count_text
+from .network import Host, move_into
+from .processes import (end_with_parent, error_place, is_importing_main, is_library, is_running,
+                                           kill_families, start_method)
 
 # %% auto #0
-__all__ = ['START_SECONDS', 'FAULTS', 'RankError', 'check_world', 'run_ranks', 'in_turn', 'rank_and_world_size', 'check_same',
-           'process_group', 'sum_over_ranks', 'faulty']
+__all__ = ['START_SECONDS', 'RankError', 'lost_a_peer', 'check_world', 'run_ranks', 'call_each']
 
 # %% ../../../nbs/engine/dist/ranks.ipynb #0d8af356
 class RankError(RuntimeError):
@@ -56,39 +53,32 @@ class RankError(RuntimeError):
 # %% ../../../nbs/engine/dist/ranks.ipynb #1ebfa3ff
 @dataclass(frozen=True)
 class _Record:
-    "What a rank said of its end."
+    "The exception that ended a rank."
     rank:int
-    written:float   # when, in seconds
-    error:str       # kind and message
+    seconds:float   # when it was written, since the epoch
+    error:str       # class and message
     place:str       # file, line and function
-    lost:bool       # whether it only missed another rank
+    lost:bool       # whether the rank only missed another one
 
-_OURS = (("ranks.py", "_rank"), ("ranks.py", "_work"))  # functions of this room that call the user's
-_FRAME = re.compile(r'File "(.+)", line (\d+),? in (\S+)')
+    def write(self, folder: str | Path) -> None:
+        "Into a file that is whole or not there."
+        part = Path(folder, f"{self.rank}.part")
+        part.write_text(json.dumps(asdict(self)))
+        part.replace(part.with_suffix(".error"))
 
-def _is_library(file: str) -> bool:
-    return any(f"{os.sep}{part}{os.sep}" in file for part in ("torch", "multiprocessing"))
+_PEER_ERRORS = dist.DistBackendError, dist.DistNetworkError, dist.DistStoreError
+_PEER_WORDS = re.compile(r"gloo|nccl|connection|recv|peer", re.IGNORECASE)
 
-def _place(traceback: str) -> str:
-    "The last place in somebody's own code."
-    frames = [frame for frame in _FRAME.findall(traceback) if not _is_library(frame[0])]
-    own = [frame for frame in frames if (Path(frame[0]).name, frame[2]) not in _OURS]
-    return f"{Path(own[-1][0]).name}:{own[-1][1]} in {own[-1][2]}" if own else "outside the function"
-
-def _has_lost_a_peer(error: str) -> bool:
-    return error.startswith("RuntimeError") and re.search(r"gloo|nccl|connection|recv|peer", error, re.I) is not None
-
-def _read_record(path: Path) -> _Record | None:
-    "The record in one of elastic's error files; None if its rank was ended while it wrote."
-    try: said, written = json.loads(path.read_text())["message"], path.stat().st_mtime
-    except (json.JSONDecodeError, OSError): return None
-    error, place = said["message"], _place(said["extraInfo"]["py_callstack"])
-    return _Record(int(path.parent.name), written, error, place, _has_lost_a_peer(error))
+def lost_a_peer(
+    error:BaseException,  # that a rank raised
+) -> bool:
+    "Whether a collective operation failed because another rank had gone."
+    return isinstance(error, _PEER_ERRORS) or type(error) is RuntimeError and bool(_PEER_WORDS.search(str(error)))
 
 def _records(folder: Path) -> list[_Record]:
-    "What the ranks said, the likeliest cause first."
-    found = [record for path in folder.glob("**/error.json") if (record := _read_record(path))]
-    return sorted(found, key=lambda record: (record.lost, record.written))
+    "What ended the ranks, the likeliest cause first."
+    found = [_Record(**json.loads(path.read_text())) for path in folder.glob("*.error")]
+    return sorted(found, key=lambda record: (record.lost, record.seconds))
 
 # %% ../../../nbs/engine/dist/ranks.ipynb #9f068030
 @dataclass(frozen=True)
@@ -112,18 +102,26 @@ START_SECONDS = 120.0  # that ranks may take to import what they need
 def _rank(order: _Order) -> bytes:
     "What each rank runs: make the process group, call the function, and return what it returned."
     rank = int(os.environ["RANK"])
-    _prepare(order, rank)
-    try: return _work(order, rank)
+    try:
+        _prepare(order, rank)
+        return _work(order, rank)
     except SystemExit as leaving:  # which would pass for success
-        raise RuntimeError(f"sys.exit({leaving.code!r}) was called, and the other ranks wait for this one") from leaving
+        error = RuntimeError(f"sys.exit({leaving.code!r}) was called, and the other ranks wait for this one")
+        _record(order, rank, error, leaving)
+        raise error from leaving
     except Exception as error:
-        if _has_lost_a_peer(f"{type(error).__name__}: {error}"): time.sleep(2)  # the cause is to be seen first
+        if lost_a_peer(error): time.sleep(2)  # the cause is to be seen first
+        _record(order, rank, error, error)
         raise
+
+def _record(order: _Order, rank: int, error: Exception, origin: BaseException) -> None:
+    place = error_place(origin, skip=2)  # _rank and _work
+    _Record(rank, time.time(), f"{type(error).__name__}: {error}", place, lost_a_peer(error)).write(order.folder)
 
 _LAUNCHERS = re.compile("TORCHELASTIC_.*|MASTER_(ADDR|PORT)|ROLE_NAME|((LOCAL|GROUP|ROLE)_)?(RANK|WORLD_SIZE)")
 
 def _prepare(order: _Order, rank: int) -> None:
-    threading.Thread(target=_end_with_the_starter, name="mlinfra-rank", daemon=True).start()
+    end_with_parent()
     os.environ.update({name: value for name, value in order.environment.items() if not _LAUNCHERS.fullmatch(name)})
     if not order.gpus: os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nothing has asked for one yet
     if Path(order.folder, "stop").exists(): os._exit(1)
@@ -132,11 +130,6 @@ def _prepare(order: _Order, rank: int) -> None:
         faulthandler.register(signal.SIGUSR1, open(Path(order.folder, f"{rank}.stack"), "w"), all_threads=False)
     Path(order.folder, f"{rank}.pid").write_text(str(os.getpid()))
     torch.set_num_threads(order.threads)
-
-def _end_with_the_starter() -> None:
-    "However it ends: a rank that nobody waits for would hang for ever."
-    multiprocessing.parent_process().join()
-    os._exit(1)
 
 def _work(order: _Order, rank: int) -> bytes:
     _meet(order, rank)
@@ -158,6 +151,7 @@ def _meet(order: _Order, rank: int) -> None:
     dist.init_process_group(order.backend, timeout=limit, **own)
 
 # %% ../../../nbs/engine/dist/ranks.ipynb #5f943af2
+_FRAME = re.compile(r'File "(.+)", line (\d+),? in (\S+)')
 _WAITS = re.compile(r"\.(wait|recv|send|backward)\(|sched_yield|all_reduce|barrier|broadcast|all_gather|reduce_scatter")
 
 @dataclass(frozen=True)
@@ -171,7 +165,7 @@ class _Position:
 def _position(folder: Path, rank: int) -> _Position:
     path = folder / f"{rank}.stack"
     frames = _FRAME.findall(path.read_text() if path.exists() else "")
-    own = next((frame for frame in frames if not _is_library(frame[0])), None)
+    own = next((frame for frame in frames if not is_library(frame[0])), None)
     if own is None: return _Position(rank, "did not answer", False, False)
     file, line, name = own
     waits = bool(_WAITS.search(linecache.getline(file, int(line)))) or f"{os.sep}distributed{os.sep}" in frames[0][0]
@@ -238,37 +232,19 @@ class _Launch:
         except BaseException as error: self.error = error  # raised again by the thread that waits
         finally: self.done.set()
 
-_PRELOADED = ["torch.distributed.launcher.api", "torch.nn.parallel",
-              "torch._dynamo", "torch.distributed.tensor"]  # which the first optimizer imports: seconds in each rank
-
-def _start_method() -> str:
-    "Fork from a server that has imported PyTorch once for all ranks, where the system has one."
-    if "forkserver" not in multiprocessing.get_all_start_methods(): return "spawn"
-    multiprocessing.set_forkserver_preload(_PRELOADED)
-    return "forkserver"
-
 def _launch_config(folder: Path, world_size: int) -> Any:
     "One machine, no restarts, everything written goes into the folder."
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.launcher.api import LaunchConfig
     newer = dict(shutdown_timeout=3) if "shutdown_timeout" in LaunchConfig.__dataclass_fields__ else {}
     return LaunchConfig(1, 1, world_size, run_id=folder.name, rdzv_backend="c10d", rdzv_endpoint="localhost:0",
-                        local_addr="127.0.0.1", max_restarts=0, monitor_interval=0.05, start_method=_start_method(),
+                        local_addr="127.0.0.1", max_restarts=0, monitor_interval=0.05, start_method=start_method(),
                         logs_specs=DefaultLogsSpecs(log_dir=str(folder)), **newer)
 
 def _pids(folder: Path) -> dict[int, int]:
     "Rank -> process, of those that have begun."
     texts = {path: path.read_text() for path in folder.glob("*.pid")}
     return {int(path.stem): int(text) for path, text in texts.items() if text}
-
-def _kill(pids: Iterable[int]) -> None:
-    "End these processes and what they started."
-    for pid in pids:
-        try: family = [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]
-        except psutil.NoSuchProcess: continue
-        for process in family:
-            try: process.kill()
-            except psutil.NoSuchProcess: continue
 
 # %% ../../../nbs/engine/dist/ranks.ipynb #74ec4f40
 _UNGUARDED = 78  # exit status of a rank whose script starts ranks when it is imported
@@ -277,10 +253,10 @@ _GUARD = ('every rank imports the script that starts it, and must not start rank
 
 def _refuse_inside_an_import() -> None:
     "Leave, if this process is a rank that only imports its script."
-    if not getattr(multiprocessing.current_process(), "_inheriting", False): return
+    if not is_importing_main(): return
     sys.stderr.write(f"run_ranks: {_GUARD}\n")
     sys.stderr.flush()
-    os._exit(_UNGUARDED)  # no exception: a script that catches those shall not go on
+    os._exit(_UNGUARDED)  # no exception, which a script might catch
 
 def _failed(folder: Path, failures: dict[int, Any]) -> RankError:
     "The first cause, from the ranks' own records and what the launcher saw."
@@ -336,13 +312,9 @@ class _Watch:
         "Raise if a rank has ended before its function returned, and the launcher says nothing."
         now = time.monotonic()
         for rank, pid in _pids(self.folder).items():
-            if (self.folder / f"{rank}.done").exists() or _is_alive(pid): continue
+            if (self.folder / f"{rank}.done").exists() or is_running(pid): continue
             if now - self.gone.setdefault(rank, now) < _GRACE_SECONDS: continue
             raise RankError(rank, "left", f"rank {rank} ended with status 0 before its function returned")
-
-def _is_alive(pid: int) -> bool:
-    try: return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess: return False
 
 # %% ../../../nbs/engine/dist/ranks.ipynb #3870e395
 def check_world(
@@ -396,106 +368,12 @@ def run_ranks(
 def _end(folder: Path, launch: _Launch) -> None:
     "End what still runs, and wait for the launcher."
     (folder / "stop").touch()  # for ranks that have not begun
-    while not launch.done.wait(0.05): _kill(_pids(folder).values())
+    while not launch.done.wait(0.05): kill_families(_pids(folder).values())
     launch.thread.join()
 
 # %% ../../../nbs/engine/dist/ranks.ipynb #4bc53b2d
-def in_turn(
+def call_each(
     calls:Iterable[tuple],  # (function, *args) each
 ) -> list[Any]:             # what each returned
     "Call one function after another."
     return [function(*args) for function, *args in calls]
-
-def rank_and_world_size() -> tuple[int, int]:
-    "This process's rank and the world size; (0, 1) where there is no process group."
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-
-# %% ../../../nbs/engine/dist/ranks.ipynb #9da0f6d1
-def check_same(
-    model:nn.Module,  # this rank's
-    **settings:Any,   # of the run, such as its epochs
-) -> None:
-    "ValueError on every rank unless all have the same settings, and parameters of the same names, shapes and kinds."
-    mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in model.named_parameters()]
-    found: list[Any] = [None] * rank_and_world_size()[1]
-    if len(found) == 1: return
-    dist.all_gather_object(found, (mine, settings))
-    for rank, theirs in enumerate(found):
-        if why := _difference(rank, theirs, found[0]): raise ValueError(why)
-
-def _difference(rank: int, theirs: tuple[list, dict], first: tuple[list, dict]) -> str:
-    "What a rank has otherwise than rank 0; empty if nothing."
-    (parameters, settings), (wanted, chosen) = theirs, first
-    for name, first_has in chosen.items():
-        if (has := settings.get(name)) != first_has:
-            return f"rank {rank} has {name}={has!r}, rank 0 has {name}={first_has!r}: all must run the same"
-    if parameters == wanted: return ""
-    pair = next(((a, b) for a, b in zip(parameters, wanted) if a != b), None)
-    if pair is None: how = f"it has {len(parameters)} parameters, not {len(wanted)}"
-    else: how = f"{pair[0][0]} is {pair[0][1]} there and {pair[1][0]} is {pair[1][1]} here"
-    return f"rank {rank} has another model than rank 0: {how}"
-
-# %% ../../../nbs/engine/dist/ranks.ipynb #d59e3f3b
-@contextmanager
-def process_group(
-    device:str|torch.device|None=None,  # None: a GPU where there is one
-) -> Iterator[torch.device]:
-    "The group that torchrun announces, or the one there is; yields this rank's device. OSError if none can be made."
-    made, picked = not dist.is_initialized(), pick_device(device)
-    if made and "RANK" not in os.environ:
-        raise ValueError("no process group: start this with `torchrun --nproc_per_node=N ...`, or by run_ranks")
-    if picked.type == "cuda": picked = _own_gpu(picked)
-    if made: _join(picked)
-    try:
-        yield picked
-        # Gloo's threads let go of their last tensors: at Python's end they could not, and the process would abort
-        if made: dist.barrier()
-    finally:
-        if made: dist.destroy_process_group()
-
-def _own_gpu(device: torch.device) -> torch.device:
-    "This rank's GPU: a number that was asked for, or its turn."
-    turn = int(os.environ.get("LOCAL_RANK", 0))
-    if device.index is None: device = torch.device("cuda", turn % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
-
-def _join(device: torch.device) -> None:
-    "Meet the others; NCCL refuses two ranks on one GPU."
-    alone = device.type == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    try: dist.init_process_group("nccl" if alone else "gloo")
-    except (dist.DistNetworkError, dist.DistStoreError) as error:
-        where = f"{os.environ.get('MASTER_ADDR')}, port {os.environ.get('MASTER_PORT')}"
-        raise OSError(f"the ranks could not meet at {where}: {str(error).splitlines()[0]}") from error
-
-def sum_over_ranks(
-    values:Iterable[float],  # as many on every rank
-) -> list[float]:            # the same on every rank
-    "Each value added up over the ranks."
-    device = "cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu"
-    total = torch.tensor(list(values), dtype=torch.float64, device=device)
-    if rank_and_world_size()[1] > 1: dist.all_reduce(total)
-    return total.tolist()
-
-# %% ../../../nbs/engine/dist/ranks.ipynb #a8da10bd
-FAULTS = ("raises", "is killed", "exits", "leaves", "vanishes", "hangs", "has another model")
-
-def faulty(
-    fault:str,  # one of `FAULTS`: what the last rank does
-) -> float:     # the world size, if nothing goes wrong
-    "An all-reduce in which the last rank may have a fault."
-    rank, world_size = rank_and_world_size()
-    one_of("fault", fault, FAULTS)
-    if fault == "has another model": check_same(nn.Linear(2, 3 if rank == world_size - 1 else 2))
-    if rank == world_size - 1: _suffer(fault)
-    one = torch.ones(1)
-    if world_size > 1: dist.all_reduce(one)
-    return one.item()
-
-def _suffer(fault: str) -> None:
-    if fault == "raises": raise KeyError("a label that is not there")
-    if fault == "is killed": os.kill(os.getpid(), signal.SIGKILL)
-    if fault == "exits": os._exit(3)
-    if fault == "leaves": sys.exit(0)
-    if fault == "vanishes": os._exit(0)
-    if fault == "hangs": time.sleep(3600)

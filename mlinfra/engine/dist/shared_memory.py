@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..base.checks import positive_float
-from .ranks import rank_and_world_size
+from .process_group import rank_and_world_size
 from ..base.text import bytes_text
 
 # %% auto #0

@@ -29,7 +29,7 @@ from .rank_loader import RankLoader, check_loader, own_randomness, same_randomne
 from .wrappers import Copies, Form, Shards, check_optimizer, renew_parameters, sharded_optimizer
 from .tensor_layers import Layers
 from .pipeline_stages import Pipeline
-from ..dist.ranks import check_same, process_group, rank_and_world_size, sum_over_ranks
+from ..dist.process_group import check_same, process_group, rank_and_world_size, sum_over_ranks
 from ..base.store import write_whole
 from ..base.text import count_text, duration_text
 

@@ -20,7 +20,7 @@ from ..base.checks import positive_float, positive_int
 from ..pipeline.layer_costs import profile_layers
 from ..loading.loader_surgery import preserve_rng_state
 from .wrappers import Form, same_weights
-from ..dist.ranks import rank_and_world_size, sum_over_ranks
+from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from ..pipeline.stages import TensorSpec
 from ..base.text import count_text
 from ...pipeline import equal_counts, partition

@@ -21,7 +21,7 @@ from ..base.checks import boolean, nonnegative_int, positive_int, whole_number
 from ..loading.loader_surgery import length_of, loader_kind
 from ..base.measure import Stopwatch
 from ..dist.rank_data import ShardLoader
-from ..dist.ranks import rank_and_world_size
+from ..dist.process_group import rank_and_world_size
 from ..base.text import count_text
 
 # %% auto #0

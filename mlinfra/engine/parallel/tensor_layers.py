@@ -17,7 +17,7 @@ from ..base.checks import positive_float
 from ..dist.collectives import Group
 from .wrappers import Form, same_weights
 from ..tensor.layer_plans import CNN_PLAN, COLUMN, ROW, ParallelStyle, block_plan
-from ..dist.ranks import rank_and_world_size, sum_over_ranks
+from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from ...models import GluonCNN
 from ...tensor_parallel import parallelize_layers
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..base.checks import positive_float
 from ..dist.ddp import fastest_ddp
-from ..dist.ranks import rank_and_world_size
+from ..dist.process_group import rank_and_world_size
 from ...sharding import fsdp, fsdp_optimizer
 
 # %% auto #0

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ..base.checks import ceil_div, positive_int
 from ..train.step_executor import Pass
-from ..dist.ranks import rank_and_world_size
+from ..dist.process_group import rank_and_world_size
 from .stages import schedule_step, torch_schedule
 
 # %% auto #0

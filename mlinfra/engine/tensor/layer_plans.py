@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from ..base.checks import positive_int
-from ..dist.ranks import rank_and_world_size
+from ..dist.process_group import rank_and_world_size
 from ..train.transformer import Attention, Block, GatedMLP, Stack
 
 # %% auto #0

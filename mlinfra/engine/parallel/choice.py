@@ -33,10 +33,10 @@ from ..memory.sample_batches import resized, run_step
 from ..planner.model_specs import ModelSpec, ParallelConfig
 from ..base.text import bytes_text, duration_text
 from ...memory import estimate
-from ...planner import PricedConfig, order_by_time
+from ...planner import PlanEstimate, rank_plans
 
 # %% auto #0
-__all__ = ['sample_batch', 'RankCosts', 'optimizer_name', 'rank_costs', 'measured_link', 'Choice', 'priced_forms', 'decide',
+__all__ = ['sample_batch', 'RankCosts', 'optimizer_name', 'rank_costs', 'measured_link', 'Choice', 'estimate_forms', 'decide',
            'choose']
 
 # %% ../../../nbs/engine/parallel/choice.ipynb #pc000005
@@ -142,7 +142,7 @@ class Choice:
     why:str                        # sentences
     predicted_seconds:float|None   # of a step; None: not measured
 
-def priced_forms(
+def estimate_forms(
     costs:RankCosts,        # of the slowest rank
     link:Network,           # between ranks
     share:int,              # samples of a rank in a micro-batch
@@ -150,8 +150,8 @@ def priced_forms(
     local_ranks:int=1,      # on a node
     accumulation:int=1,     # micro-batches in a step
     overlap:bool=False,     # whether messages travel while the device computes
-) -> dict[str, PricedConfig]:
-    "ddp and fsdp as the planner prices them."
+) -> dict[str, PlanEstimate]:
+    "The planner's estimates for ddp and fsdp."
     share, ranks = positive_int("share", share), positive_int("world_size", world_size)
     local, count = positive_int("local_ranks", local_ranks), positive_int("accumulation", accumulation)
     job = ModelSpec(name="the script's", global_batch=share * ranks * count, parameters=costs.parameters,
@@ -161,7 +161,7 @@ def priced_forms(
     here = Cluster(device="here", memory_bytes=costs.free_bytes, flops_per_s=rate, bytes_per_s=costs.memory_bytes_per_s,
                    intra_node=link, inter_node=link, devices_per_node=local, num_nodes=ceil_div(ranks, local),
                    matrix_share=1.0, memory_passes=0.0, link_share=1.0, overlap=overlap)
-    return {how: PricedConfig(job, here, ParallelConfig(data=ranks, sharding_stage=stage, micro_batch=share))
+    return {how: PlanEstimate(job, here, ParallelConfig(data=ranks, sharding_stage=stage, micro_batch=share))
             for how, stage in (("ddp", 0), ("fsdp", 3))}
 
 # %% ../../../nbs/engine/parallel/choice.ipynb #pc000014
@@ -176,17 +176,17 @@ def decide(
     overlap:bool=False,     # whether messages travel while the device computes
 ) -> Choice:
     "The form for this model on these ranks."
-    priced = priced_forms(costs, link, share, world_size, local_ranks, accumulation, overlap)
+    estimates = estimate_forms(costs, link, share, world_size, local_ranks, accumulation, overlap)
     usable = USABLE_SHARE * costs.free_bytes
     sizes = {"ddp": costs.copies_bytes, "fsdp": costs.shards_bytes}
-    fitting = {how: one for how, one in priced.items() if sizes[how] <= usable}
+    fitting = {how: one for how, one in estimates.items() if sizes[how] <= usable}
     fits = (f"Does it fit? A step takes {bytes_text(sizes['ddp'])} on each rank with ddp and "
             f"{bytes_text(sizes['fsdp'])} with fsdp, and a rank may use {bytes_text(usable)}.")
     if not fitting: return _without_data(model, world_size, fits)
     if costs.seconds is None:
         how = next(iter(fitting))
         return Choice(how, f"{fits} So it is {how}. Time was not measured: a copy of the model would not fit.", None)
-    best = order_by_time(fitting.values()) or list(fitting.values())
+    best = rank_plans(fitting.values()) or list(fitting.values())
     how = next(how for how, one in fitting.items() if one is best[0])
     return Choice(how, " ".join([fits, _sent(costs, link, world_size), _how_long(fitting, how)]), fitting[how].seconds)
 
@@ -196,7 +196,7 @@ def _sent(costs: RankCosts, link: Network, ranks: int) -> str:
             f"{duration_text(link.all_reduce(size, ranks))} over the links as measured; fsdp sends the weights as "
             "well, twice.")
 
-def _how_long(fitting: dict[str, PricedConfig], how: str) -> str:
+def _how_long(fitting: dict[str, PlanEstimate], how: str) -> str:
     times = " and ".join(f"{duration_text(one.seconds)} with {name}" for name, one in fitting.items())
     return f"How long? A step is predicted to take {times}. So it is {how}."
 

@@ -33,7 +33,7 @@ TOO_LONG = ("engine.doctor.ablation", "engine.doctor.remedies", "engine.http.ser
             "engine.record.run_folder", "engine.record.watch", "engine.rules.speed_rules",
             "engine.rules.tensor_probe", "engine.rules.tensor_rules", "engine.tuning.optuna_study",
             "engine.tuning.trial_pool")  # still to be parted
-TWICE = {"Finding", "Look", "Machine", "Parameter", "Progress", "Run", "Span"}  # still to be renamed
+TWICE = {"Look", "Parameter", "Run"}  # still to be renamed
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
                  if p.stem not in GENERATED)  # "training", "engine.base.measure", "views.training"
 

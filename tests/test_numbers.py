@@ -122,7 +122,7 @@ Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
 Verification WorkerCurve Bar Waterfall Pace Comparison Verified StepModel Remedy
 Attempt Best Checkpoint Costs Instance
-DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces
+DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun Told
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
@@ -136,7 +136,8 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-ablation axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
+doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies
+axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
 checkpointer.Watched checkpointer.doomed collectives.Group http_server.bound_socket http_server.metrics_text
 cores crops.random_box faults files findings inspection
 layer_costs loader loaders launch.job_logs.shell_status looks notices.MetadataService
@@ -147,7 +148,7 @@ passes played.PlayedGroup
 patients pieces pipeline_pass pipeline_runs queue.ServiceTime.seconds
 quantize.pack quantize.unpack quantize.QuantizedLinear quantize.QuantizedConv2d
 ranges.smoothed rank_passes rank_steps rawcache.RawCache.load ray_tune.ray_started reads.block_starts reads.read_block
-remedies resident sample_batches search.Space.draw search.grid_cells search.random_cells search.train_many
+resident sample_batches search.Space.draw search.grid_cells search.random_cells search.train_many
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
 launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
 tracker trial_pool.Plan trial_pool.PointsPlan waterfall.began
@@ -242,8 +243,8 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.record.run_folder.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
-    ("engine.widgets.*", ANY, "sizes and places in a picture, numbers to be written"),
-    *((f"engine.{room}.*", ANY, "sizes and places in a picture") for room in ("charts", "bars", "pictures")),
+    ("engine.ui.*", ANY, "sizes and places in a picture, numbers to be written"),
+    ("engine.report.pictures.*", ANY, "sizes and places in a picture"),
     ("*.fail_if_slower", "zero", "any slowdown is too much"),
     ("engine.trace.profile_steps.TraceSteps.first", "zero", "the first step"),
     ("engine.planner.clusters.Cluster.call_seconds", "zero", "messages that cost their bytes alone"),

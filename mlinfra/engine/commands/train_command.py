@@ -69,7 +69,7 @@ def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test
     "Train in this process."
     from mlinfra.data import BatchLoader
     from mlinfra.engine.base.machine import keep_memory, pick_device
-    from mlinfra.engine.train.observers import PrintEpochs
+    from mlinfra.engine.train.builtin_observers import PrintEpochs
     from mlinfra.models import count_parameters
     from mlinfra.training import fit, sgd
     device = pick_device(args.device)
@@ -167,7 +167,7 @@ class _RankEpochs:
     guard = True  # the others would wait for a rank that has dropped it
 
     def __init__(self, rank: int, samples: int):
-        from mlinfra.engine.train.observers import PrintEpochs
+        from mlinfra.engine.train.builtin_observers import PrintEpochs
         self.rank, self.samples, self.line = rank, samples, PrintEpochs()
 
     def on_epoch(self, run: Any, epoch: Any) -> None:

@@ -18,7 +18,8 @@ import numpy.ma  # noqa: F401  (the first median would import it, in the middle 
 import torch
 
 from .findings import Facts, Rule
-from ..doctor.remedies import candidates
+from ..doctor.ablation import Round
+from ..doctor.predictions import worker_numbers
 from ..record.run_folder import StepRecord
 from ..record.stack_sampler import PlaceShare, StackSamples, core_wait_seconds, stolen_seconds
 
@@ -103,8 +104,8 @@ def worker_count(
     load, rest = (loop if now else wait) * max(now, 1), max(loop - wait, 1e-9)
     busy = _median(list(facts.samples), "workers_cores") if now else None
     if busy is not None: asleep = 1 - min(busy / now, 1.0)
-    m = dict(load=load, asleep=asleep * load, step_cpu=rest, from_host=rest, full=loop, between=0.0)
-    return max((n for n in candidates(m, now, facts.cores) if n > now), default=None)
+    seconds = Round(load=load, asleep=asleep * load, step_cpu=rest, from_host=rest, full=loop)
+    return max((n for n in worker_numbers(seconds, now, facts.cores) if n > now), default=None)
 
 def worker_words(
     facts:Facts,

@@ -125,7 +125,7 @@ Attempt Best Checkpoint Costs Instance
 DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun Told
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
-Choice RankCosts Share StepReport JobState RankFailure
+StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve Travelled StepTimes TensorLife Scene Visit
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
@@ -140,17 +140,18 @@ doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies
 axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
 checkpointer.Watched checkpointer.doomed collectives.Group http_server.bound_socket http_server.metrics_text
 cores crops.random_box faults files findings inspection
-layer_costs loader loaders log_lines.shell_status looks notices.MetadataService
+layer_costs loader loaders launch.job_logs.shell_status looks notices.MetadataService
 optuna_study.OptunaPlan optuna_study.mend out_of_memory
-parallel.ParallelRun parallel.RankModel parallel.weighted parallel_choice parallel_data parallel_forms parallel_layers
-parallel_stages passes played.PlayedGroup
+parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
+parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
+passes played.PlayedGroup
 patients pieces pipeline_pass pipeline_runs queue.ServiceTime.seconds
 quantize.pack quantize.unpack quantize.QuantizedLinear quantize.QuantizedConv2d
 ranges.smoothed rank_passes rank_steps rawcache.RawCache.load ray_tune.ray_started reads.block_starts reads.read_block
 resident sample_batches search.Space.draw search.grid_cells search.random_cells search.train_many
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
-supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker
-trial_pool.Plan trial_pool.PointsPlan waterfall.began
+launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
+tracker trial_pool.Plan trial_pool.PointsPlan waterfall.began
 waterfall.last_sign zero
 """.split()
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..doctor.remedies import candidates
+from ..doctor.ablation import Round
+from ..doctor.predictions import worker_numbers
 from ..record.stack_sampler import PlaceShare, StackSamples
 from .findings import Facts, Rule
 from .step_window import Window, block_sums, ms, sample_median
@@ -32,8 +33,8 @@ def worker_count(
     load, rest = (loop if now else wait) * max(now, 1), max(loop - wait, 1e-9)
     busy = sample_median(list(facts.samples), "workers_cores") if now else None
     if busy is not None: asleep = 1 - min(busy / now, 1.0)
-    m = dict(load=load, asleep=asleep * load, step_cpu=rest, from_host=rest, full=loop, between=0.0)
-    return max((n for n in candidates(m, now, facts.cores) if n > now), default=None)
+    seconds = Round(load=load, asleep=asleep * load, step_cpu=rest, from_host=rest, full=loop)
+    return max((n for n in worker_numbers(seconds, now, facts.cores) if n > now), default=None)
 
 def worker_words(
     facts:Facts,

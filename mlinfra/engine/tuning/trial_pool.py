@@ -25,7 +25,7 @@ import torch
 
 from ..base.checks import finite, nonnegative_int, positive_float, positive_int
 from ..base.machine import keep_memory, usable_cores
-from ..record.watch import Monitor
+from ..record.recorder import Monitor
 from ..base.text import count_text
 
 # %% auto #0

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 import weakref
 from types import SimpleNamespace
 
@@ -875,7 +874,7 @@ def state_of(model):
         benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, gradients=torch.is_grad_enabled(),
         autocast=torch.is_autocast_enabled("cpu"), dtype=torch.get_default_dtype(),
         modes=[module.training for module in model.modules()], strides=[p.stride() for p in model.parameters()],
-        interrupt=signal.getsignal(signal.SIGINT), warned=list(warnings.filters),
+        interrupt=signal.getsignal(signal.SIGINT),
     )
 
 

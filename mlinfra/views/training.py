@@ -30,7 +30,7 @@ from ..engine.ui.figures import COLORS, axes, label
 from ..engine.base.jobs import Job, Stopped, release_after_cells
 from ..engine.ui.panel import Said, card, control_row, status_html
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import checkbox, choose, labelled, slider, widgets_library
+from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets, labelled, widgets_library
 from ..engine.base.text import count_text
 
 # %% auto #0
@@ -159,13 +159,13 @@ class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
     def __init__(self, curves: _StudioCurves):
         w, own = widgets_library(), frame()
-        self.controls = dict(
+        self.controls = control_widgets(
             lr=labelled("FloatLogSlider", "learning rate", value=0.1, min=-4, max=1, step=0.05, readout_format=".2g"),
             momentum=labelled("FloatSlider", "momentum", value=0.0, min=0, max=0.99, step=0.01),
-            batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
+            batch_size=Slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
             epochs=labelled("IntSlider", "epochs", value=3, min=1, max=20),
-            precision=choose("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
-            auto=checkbox('threads="auto" (next run)'))
+            precision=Dropdown("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
+            auto=Switch('threads="auto" (next run)'))
         self.start, self.pause, self.stop = (self._button(text) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
         self.neighbour = w.ToggleButton(description="Busy neighbour", layout=w.Layout(width="150px"),

@@ -26,7 +26,7 @@ import torch
 from ..base.checks import finite, nonnegative_int, positive_float, positive_int
 from ..base.machine import usable_cores
 from ..train.allocator import keep_memory
-from ..record.watch import Monitor
+from ..record.recorder import Monitor
 from ..base.text import count_text
 
 # %% auto #0

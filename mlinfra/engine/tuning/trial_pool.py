@@ -24,7 +24,8 @@ import psutil
 import torch
 
 from ..base.checks import finite, nonnegative_int, positive_float, positive_int
-from ..base.machine import keep_memory, usable_cores
+from ..base.machine import usable_cores
+from ..train.allocator import keep_memory
 from ..record.recorder import Monitor
 from ..base.text import count_text
 

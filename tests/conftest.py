@@ -1,5 +1,6 @@
 """What all tests share: notebooks are tests too, and --processes runs several units of work at a time."""
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -35,7 +36,23 @@ def pytest_configure(config):
     if config.option.processes > 1 and not config.option.usepdb:
         from side_by_side import SideBySide
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        config.pluginmanager.register(SideBySide(config, config.option.processes, cores, unit_of))
+        config.pluginmanager.register(SideBySide(config, config.option.processes, cores, unit_of, kernels_spent))
+        config.stash[FOLDER] = folder
+        if not (config.option.keyword or config.option.collectonly): start_kernels(config)  # while tests are collected
+
+
+KERNELS, FOLDER = [], pytest.StashKey[str]()
+
+
+def start_kernels(config):
+    "Lessons' kernels are forked from a process that has imported what they import."
+    from kernel_server import Kernels, available
+    if KERNELS or not available() or FOLDER not in config.stash: return
+    KERNELS.append(Kernels(config.stash[FOLDER]))
+    config.add_cleanup(KERNELS[0].close)
+
+
+def kernels_spent(): return sum(kernels.cpu_seconds for kernels in KERNELS)
 
 
 def unit_of(item):
@@ -47,17 +64,29 @@ def unit_of(item):
 def pytest_collection_finish(session):
     """What is loaded by now stays: a garbage collector that looks through all of it again takes 0.3 s each time.
     Processes that are forked from this one do not import it again."""
-    if any(isinstance(item, RoomItem) for item in session.items): import_for_rooms()
+    items, option = session.items, session.config.option
+    if option.processes > 1 and items and not option.collectonly:
+        if sum(is_lesson(item) for item in items) > 1: start_kernels(session.config)
+        if any(isinstance(item, RoomItem) for item in items): import_all(IMPORTED_BY_ROOMS)
+        if "torch" in sys.modules: import_all(IMPORTED_WITH_TORCH)
     gc.collect()
     gc.freeze()
 
 
-def import_for_rooms():
-    "What most notebooks of the engine import."
-    import matplotlib.pyplot  # noqa: F401
-    import nbdev.test  # noqa: F401
-    import pandas  # noqa: F401
-    import torch  # noqa: F401
+IMPORTED_BY_ROOMS = ("torch", "pandas", "matplotlib.pyplot", "nbdev.test", "matplotlib_inline.backend_inline")
+IMPORTED_WITH_TORCH = ("torch._dynamo", "torch.distributed", "numpy", "pandas", "matplotlib.pyplot")
+
+
+def import_all(names):
+    for name in names: importlib.import_module(name)
+
+
+def is_lesson(item): return hasattr(item, "nbmake")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    if is_lesson(item) and KERNELS: KERNELS[0].used()
 
 
 # ---- notebooks: lessons run in a kernel, as a reader runs them; engine, lab and views in a process, by nbdev

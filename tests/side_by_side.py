@@ -93,8 +93,9 @@ def units_of(items, place) -> list[Unit]:
 
 class SideBySide:
     "The plugin; registered where --processes asks for more than one."
-    def __init__(self, config, processes, cores, place):
+    def __init__(self, config, processes, cores, place, spent_elsewhere=lambda: 0.0):
         self.config, self.processes, self.cores, self.place = config, processes, cores, place
+        self.spent_elsewhere = spent_elsewhere  # processor seconds of processes that a test did not start itself
         known = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
         self.known = lambda item: known.get(item.nodeid, UNKNOWN)
         self.measured, self.again, self.passed_again = {}, [], []
@@ -105,7 +106,7 @@ class SideBySide:
     def pytest_runtestloop(self, session):
         if session.config.option.collectonly or not session.items: return None
         if session.testsfailed and not session.config.option.continue_on_collection_errors: return None
-        if (found := threads()) > 1: print(f"warning: {found} threads run before the tests, and forks lose them")
+        if threading.active_count() > 1: print(f"warning: forks lose these threads: {threading.enumerate()}")
         self.session, self.workers = session, []
         self.numbers = {item: number for number, item in enumerate(session.items)} | {None: None}
         units = sorted(units_of(session.items, self.place), key=lambda unit: -unit.seconds(self.known))
@@ -162,7 +163,7 @@ class SideBySide:
         if pid == 0:
             here.close()
             for worker in self.workers: worker.channel.close()
-            run_unit(self.session, there)
+            run_unit(self.session, there, self.spent_elsewhere)
         there.close()
         worker = Worker(pid, here, unit, unit.load(self.known))
         self.workers.append(worker)
@@ -277,12 +278,6 @@ class SideBySide:
         terminalreporter.line("Written into tests/second_tries.txt: commit it, and such a test fails the next time.")
 
 
-def threads() -> int:
-    "How many threads this process has, those of libraries included."
-    tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.exists() else threading.active_count()
-
-
 # ---- in the forked process
 
 class Reporter:
@@ -305,10 +300,10 @@ class Reporter:
 
 class Spent:
     "Processor seconds of this process and all that it started."
-    def __init__(self): self.process, self.last = psutil.Process(), 0.0
+    def __init__(self, elsewhere): self.process, self.elsewhere, self.last = psutil.Process(), elsewhere, 0.0
 
     def since_last(self) -> float:
-        now = sum(sum(times[:4]) for times in self.times())
+        now = self.elsewhere() + sum(sum(times[:4]) for times in self.times())
         found, self.last = max(0.0, now - self.last), now
         return found
 
@@ -318,7 +313,7 @@ class Spent:
             with contextlib.suppress(psutil.Error): yield child.cpu_times()
 
 
-def run_unit(session, channel):
+def run_unit(session, channel, spent_elsewhere):
     "Run the tests that the channel names, and end the process."
     config, status = session.config, 1
     for old in list(finalize._registry): old.atexit = False  # what the first process made is not removed by this one
@@ -328,7 +323,7 @@ def run_unit(session, channel):
     capture.start_global_capturing()
     capture.suspend_global_capture()
     plugins.unregister(name="terminalreporter")
-    reporter, spent = Reporter(config, channel), Spent()
+    reporter, spent = Reporter(config, channel), Spent(spent_elsewhere)
     try:
         while (numbers := channel.recv())[0] is not None:
             item, following = (None if number is None else session.items[number] for number in numbers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.ui.bars import BarAxis, Part, draw_key, seconds_axis, unit_axis
 from ..engine.planner.clusters import ACCELERATORS, cluster
-from ..engine.ui.controls import Choice, Slider
+from ..engine.ui.controls import Dropdown, Slider
 from ..engine.base.hardware import NODE_LINKS
 from ..engine.ui.live import LivePanel
 from ..engine.planner.plan_search import PlanEstimate
@@ -25,33 +25,14 @@ from ..engine.ui.svg import Svg
 from ..engine.base.text import count_text, duration_text, gb_text
 
 # %% auto #0
-__all__ = ['plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices',
-           'devices_panel', 'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
+__all__ = ['plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices', 'devices_panel',
+           'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
 
 # %% ../../nbs/views/15_planner.ipynb #15e00004
 if TYPE_CHECKING:
     import ipywidgets
     import pandas as pd
     from matplotlib.axes import Axes
-
-# %% ../../nbs/views/15_planner.ipynb #b729adef
-def plot_published(
-    table:pd.DataFrame,   # from `compare_published`
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "MFU of each run, published solid and predicted hollow, with the error of the predicted step on it."
-    ax = axes(ax, 7, 0.19 * len(table) + 1)
-    for row, run in enumerate(table.itertuples()):
-        ends = run.published_mfu_percent, run.predicted_mfu_percent
-        color = COLORS["other"] if run.fitted else COLORS["forward"]
-        ax.plot(ends, [row, row], lw=0.8, color=color)
-        ax.plot(ends[0], row, "o", ms=5, color=color)
-        ax.plot(ends[1], row, "o", ms=6, mfc="none", color=COLORS["wait"])
-        ax.annotate(f"{run.error_percent:+.0f}%", (max(ends), row), xytext=(7, 0), textcoords="offset points",
-                    va="center", fontsize=7)
-    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0, 75))
-    ax.set_yticklabels(table.run, fontsize=7)
-    return label(ax, "MFU (%)", "", "published solid, predicted hollow; error of the step's seconds; grey: fitted")
 
 # %% ../../nbs/views/15_planner.ipynb #15v00002
 def plot_memory(
@@ -201,7 +182,7 @@ _TALK = {"the matrices' parts (tensor)": "tensor", "the copies (data)": "data", 
 def live_devices() -> LivePanel:
     "Sizes of tensor groups and pipelines on 8 x 8 devices -> who holds what, and who talks with whom."
     controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 1), pipeline=Slider("stages", (1, 2, 4, 8, 16), 2),
-                    talks=Choice("who talks", tuple(_TALK.items()), "pipeline"))
+                    talks=Dropdown("who talks", tuple(_TALK.items()), "pipeline"))
     return LivePanel("devices", "Who holds what, and who talks with whom?", controls, _show_devices)
 
 def devices_panel() -> ipywidgets.VBox:
@@ -294,11 +275,11 @@ def describe_recommendation(
 def live_planner() -> LivePanel:
     "A job and machines -> a list of plans to time, why, and the memory of the one to start with."
     controls = dict(
-        job=Choice("job", tuple(JOBS), "LLaMA, 13B"), device=Choice("device", tuple(ACCELERATORS), "A100 80 GB"),
+        job=Dropdown("job", tuple(JOBS), "LLaMA, 13B"), device=Dropdown("device", tuple(ACCELERATORS), "A100 80 GB"),
         num_nodes=Slider("nodes", [2**i for i in range(12)], 8),
         global_batch=Slider("batch (samples)", [2**i for i in range(3, 14)], 2048),
         devices_per_node=Slider("devices in a node", (1, 2, 4, 8, 16), 8),
-        inter_node=Choice("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
+        inter_node=Dropdown("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
         links_per_node=Slider("cables of a node", (1, 2, 4, 8), 1),
         memory_factor=Slider("memory used / counted", (1.0, 1.1, 1.2, 1.4, 1.6, 1.8), 1.0))
     return LivePanel("planner", "How should a run be divided among GPUs?", controls, _show_plan,

@@ -207,7 +207,7 @@ def in_order(
     return due
 
 # %% ../../../nbs/engine/serve/request_queue.ipynb #q0500015
-class _SimulatedQueue:
+class _WaitingLine:
     "Simulated requests, waiting in the order of their arrival."
     def __init__(self, due: list[float], policy: Policy):
         self.due, self.policy = due, policy
@@ -250,16 +250,16 @@ def simulate(
 ) -> Stream:
     "What one worker would do with this stream if batches took as long as `service` says."
     due, draw = in_order(due), random.Random(seed)
-    queue, free, batches = _SimulatedQueue(due, policy), -math.inf, []
+    line, free, batches = _WaitingLine(due, policy), -math.inf, []
     starts, ends = [math.nan] * len(due), [math.nan] * len(due)
     while True:
-        queue.admit(free)
-        if (start := queue.gather(free)) is None: break
-        batch = queue.take()
+        line.admit(free)
+        if (start := line.gather(free)) is None: break
+        batch = line.take()
         free = start + service.seconds(len(batch), idle=start > free) * draw.choice(service.factors)
         batches.append((len(batch), free - start))
         for i in batch: starts[i], ends[i] = start, free
-    return Stream(tuple(due), tuple(starts), tuple(ends), tuple(batches), queue.blocked)
+    return Stream(tuple(due), tuple(starts), tuple(ends), tuple(batches), line.blocked)
 
 # %% ../../../nbs/engine/serve/request_queue.ipynb #dca633a2
 def mean_wait(

@@ -20,11 +20,10 @@ from ..base.jobs import Job
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['RequestQueue', 'rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads', 'trials_table']
+__all__ = ['RequestQueue', 'rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads']
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #s0500004
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #a9e983fa
@@ -122,7 +121,7 @@ def _work(job: Job, queue: RequestQueue, predictor: Callable[[torch.Tensor], Any
         queue.book(batch, start, queue.now())
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #s0500010
-class _ProgressReporter:
+class _AnswerWatch:
     "Raises the worker's error at once, and reports ten times a second: a report may cost more than an answer."
     def __init__(self, queue: RequestQueue, worker: Job, total: int, report: Callable[[float, str], None]):
         self.queue, self.worker, self.total, self.report, self.last = queue, worker, total, report, -math.inf
@@ -159,7 +158,7 @@ def serve(
     if not len(images): raise ValueError("images must hold at least one image, got none")
     queue = RequestQueue(policy)
     worker = Job(lambda job: _work(job, queue, predictor, images)).start()
-    look = _ProgressReporter(queue, worker, len(due), report)
+    look = _AnswerWatch(queue, worker, len(due), report)
     try:
         while not queue.opened.wait(0.05): look()
         late = _send(queue, due, look)
@@ -273,19 +272,3 @@ def try_loads(
         simulated = _draws(due, service, policy)
         trials.append(LoadTrial(load, service, simulated, serve(predictor, images, due, policy)))
     return trials
-
-# %% ../../../nbs/engine/serve/worker_server.ipynb #ca6c0c70
-def trials_table(
-    trials:Iterable[LoadTrial],  # from `try_loads`
-) -> pd.DataFrame:               # a row for each
-    "Predicted and measured latency and wait, their errors, and the drift."
-    import pandas as pd
-    rows = []
-    for trial in trials:
-        row = dict(load=trial.load, requests=len(trial.measured.due), drift=trial.drift)
-        measured = trial.measured.summary()
-        for name in ("p50_seconds", "p95_seconds", "mean_seconds", "mean_wait_seconds"):
-            row[f"predicted_{name}"], row[f"measured_{name}"] = trial.predicted(name), getattr(measured, name)
-            row[f"{name.removesuffix('_seconds')}_error"] = trial.error(name)
-        rows.append(row)
-    return pd.DataFrame(rows)

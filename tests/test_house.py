@@ -31,8 +31,7 @@ ORDER = list(AREAS)
 MAY_IMPORT_UI = "engine.report.page", "engine.report.pictures"  # the page on a run is drawn as panels are
 TOO_LONG = ("engine.doctor.ablation", "engine.doctor.remedies", "engine.http.server",
             "engine.record.run_folder", "engine.record.watch", "engine.rules.speed_rules",
-            "engine.rules.tensor_probe", "engine.rules.tensor_rules", "engine.tuning.optuna_study",
-            "engine.tuning.trial_pool")  # still to be parted
+            "engine.rules.tensor_probe", "engine.rules.tensor_rules", "engine.tuning.optuna_study")  # still to be parted
 TWICE = {"Choice", "Finding", "Look", "Machine", "Parameter", "Progress", "Run", "Span"}  # still to be renamed
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
                  if p.stem not in GENERATED)  # "training", "engine.base.measure", "views.training"

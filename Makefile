@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 CHAPTERS ?=
 .DEFAULT_GOAL := help
-.PHONY: help lab test book nbs export clean-nbs bench constraints
+.PHONY: help lab test check book nbs export clean-nbs bench constraints
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,6 +19,10 @@ lab:  ## open the workbook in JupyterLab; options: make lab ARGS="--no-browser -
 test:  ## run every check; only what is chosen: make test ARGS="-k planner"
 	@tools/install.sh test
 	@tools/test.sh $(ARGS)
+
+check:  ## in 90 seconds, while you work: package and README fresh, house, form, names, the quickest tests
+	@tools/install.sh test
+	@tools/test.sh --quick $(ARGS)
 
 book:  ## build the book as pages in _book/html, from the committed outputs; then to see it: make book ARGS=serve
 	@tools/install.sh book

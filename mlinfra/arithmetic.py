@@ -17,7 +17,7 @@ from .engine.base.measure import Stopwatch
 from .engine.base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['STAGES', 'Schedule', 'describe', 'images_per_second', 'devices_for', 'Stages', 'Span', 'overlap_spans',
+__all__ = ['STAGES', 'Schedule', 'describe', 'images_per_second', 'devices_for', 'Stages', 'StageSpan', 'overlap_spans',
            'run_pipeline']
 
 # %% ../nbs/01_arithmetic.ipynb #006bdd37
@@ -138,7 +138,7 @@ class Stages:
         return max(STAGES, key=lambda name: getattr(self, name))
 
 @dataclass(frozen=True)
-class Span:
+class StageSpan:
     "One stage at work on one batch."
     stage:str             # one of `STAGES`
     batch:int             # its number
@@ -149,7 +149,7 @@ def overlap_spans(
     stages:Stages,       # seconds of each stage
     iterations:int,      # batches to follow
     overlap:bool,        # pipeline, or one after another
-) -> list[Span]:         # batch after batch
+) -> list[StageSpan]:    # batch after batch
     "When each stage works on each batch."
     free, spans = dict.fromkeys(STAGES, 0.0), []
     for batch in range(positive_int("iterations", iterations, most=1_000_000)):
@@ -157,7 +157,7 @@ def overlap_spans(
         for name in free:
             start = max(ready, free[name])
             free[name] = ready = start + getattr(stages, name)
-            spans.append(Span(name, batch, start, ready))
+            spans.append(StageSpan(name, batch, start, ready))
     return spans
 
 # %% ../nbs/01_arithmetic.ipynb #08dea810

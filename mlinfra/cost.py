@@ -16,11 +16,11 @@ from .engine.cost.prices import Offer, read_grids as read_grids, read_prices as 
 from .engine.cost.training_work import SLACK, KnownRun, Work, expected_seconds_of, misfit, work_seconds
 
 # %% auto #0
-__all__ = ['HOURS_PER_YEAR', 'Machine', 'RunPrice', 'price_run', 'Quote', 'quote', 'pareto', 'Purchase', 'break_even']
+__all__ = ['HOURS_PER_YEAR', 'PricedMachine', 'RunPrice', 'price_run', 'Quote', 'quote', 'pareto', 'Purchase', 'break_even']
 
 # %% ../nbs/23_cost.ipynb #c2300030
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class PricedMachine:
     "Something that runs are priced on."
     name:str
     dollars_per_hour:float    # of all of it
@@ -40,7 +40,7 @@ class Machine:
         devices:int|None=None,    # that compute; None: those that are rented together
         grams_per_kwh:float=481,
         pue:float=1.1,
-    ) -> Machine:
+    ) -> PricedMachine:
         "As many such machines as hold so many devices: all of their price, and the power of the devices that compute."
         count = offer.devices if devices is None else positive_int("devices", devices)
         rented = math.ceil(count / offer.devices)
@@ -62,7 +62,7 @@ class RunPrice:
 
 def price_run(
     seconds:float|Estimate,  # that it takes
-    machine:Machine,
+    machine:PricedMachine,
 ) -> RunPrice:
     "Price, energy and CO2 of a run; the range of the time and of the power go into them."
     if not isinstance(seconds, Estimate): seconds = Estimate(seconds, seconds, seconds)
@@ -93,9 +93,9 @@ def quote(
     nonnegative_float("grams_per_kwh", grams_per_kwh)
     if dollars_per_hour is not None: nonnegative_float("dollars_per_hour", dollars_per_hour)
     count = offer.devices if devices is None else positive_int("devices", devices)
-    machine = Machine.of(offer, count, grams_per_kwh)
+    machine = PricedMachine.of(offer, count, grams_per_kwh)
     if dollars_per_hour is not None:
-        machine = Machine(name=machine.name, dollars_per_hour=dollars_per_hour, watts=machine.watts,
+        machine = PricedMachine(name=machine.name, dollars_per_hour=dollars_per_hour, watts=machine.watts,
                           grams_per_kwh=grams_per_kwh)
     if why := misfit(work, offer.device, count): return Quote(work, offer, count, None, why)
     if isinstance(work, KnownRun):

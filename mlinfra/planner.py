@@ -6,10 +6,12 @@
 __all__ = []
 
 # %% ../nbs/15_planner.ipynb #55961976
+from .engine.planner.calibration import (
+    StepTimeSweep as StepTimeSweep, TimedRun as TimedRun, calibrate_cluster as calibrate_cluster)
 from .engine.planner.clusters import Cluster as Cluster, cluster as cluster
-from .engine.planner.plan_search import (
-    PricedConfig as PricedConfig, infeasible_reason as infeasible_reason, order_by_time as order_by_time,
-    parallel_configs as parallel_configs, price as price)
-from .engine.planner.recommendation import JOBS as JOBS, Recommendation as Recommendation, recommend as recommend
 from .engine.planner.model_specs import (
     ModelSpec as ModelSpec, ParallelConfig as ParallelConfig, TransformerSpec as TransformerSpec)
+from .engine.planner.plan_search import (
+    PlanEstimate as PlanEstimate, estimate_plan as estimate_plan, infeasible_reason as infeasible_reason,
+    parallel_configs as parallel_configs, rank_plans as rank_plans)
+from .engine.planner.recommendation import JOBS as JOBS, Recommendation as Recommendation, recommend as recommend

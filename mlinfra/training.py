@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,130 +19,24 @@ from torch.utils._pytree import tree_map_only
 from .engine.train.autocast import check_precision
 from .engine.train.batches import Feed, image_dims, make_loader, samples_in
 from .engine.base.checks import fraction, nonnegative_float, nonnegative_int, positive_int
-from .engine.train.step_clock import CudaClock, HostClock, Reading
+from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, iter_is_self, scores
 from .engine.train.memory_layout import ChannelsLast, first_step
 from .engine.base.machine import keep_memory as keep_freed_memory, pick_device
-from .engine.base.measure import median
-from .engine.train.observers import Observers, Progress
+from .engine.train.builtin_observers import ProgressBar
+from .engine.train.history import (PHASES as PHASES, Epoch as Epoch, History as History, Step as Step,
+                                          phase_medians as phase_medians)
+from .engine.train.observers import Listener, Observers, TrainingRun
 from .engine.train.step_executor import LOG2_LOSS_SCALE, GraphedPass, Pass
 from .engine.train.optimizer_setup import by_epoch, check_scheduler, make_optimizer
 from .engine.train.threads import AutoThreads, check_threads, threads_kept
 from .engine.base.text import count_text
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 # %% auto #0
-__all__ = ['PHASES', 'Step', 'Epoch', 'History', 'Run', 'evaluate', 'sgd', 'phase_medians', 'fit', 'recipe']
-
-# %% ../nbs/04_training.ipynb #65be79e6
-PHASES = ("wait", "copy", "forward", "backward", "update")
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    "One optimizer step: what it consumed, its loss, and the seconds of each phase."
-    epoch:int          # from 0
-    iteration:int      # from 0, over all epochs
-    samples:int        # in the global batch
-    loss:float         # mean over the samples, before the update
-    wait:float         # for the loader
-    copy:float         # host to device, and bytes to floats
-    forward:float      # model and loss
-    backward:float     # gradients
-    update:float       # optimizer
-    between:float=0.0  # since the end of the step before: evaluation, observers, a new epoch
-    start:float=0.0    # when it began, by `time.perf_counter`
-
-    @property
-    def seconds(self) -> float:
-        "All five phases."
-        return self.wait + self.copy + self.forward + self.backward + self.update
-
-# %% ../nbs/04_training.ipynb #aa4c1d40
-@dataclass(frozen=True)
-class Epoch:
-    "One pass over the training set."
-    epoch:int                        # from 0
-    iterations:int                   # optimizer steps
-    samples:int                      # that went into them
-    seconds:float                    # wall clock of training, without evaluation
-    loss:float                       # mean over the samples
-    accuracy:float|None=None         # on the validation data, if there are any
-    evaluation_seconds:float|None=None
-    valid_loss:float|None=None       # mean over the validation samples, in evaluation mode
-    metric:float|None=None           # of the user's own, on the validation data
-
-@dataclass
-class History:
-    "What a run recorded: its steps, its epochs, and remarks about how it ran."
-    steps:list[Step]=field(default_factory=list, repr=False)
-    epochs:list[Epoch]=field(default_factory=list)
-    remarks:list[str]=field(default_factory=list)   # such as a detached observer
-    stopped:bool=False                              # ended before its last epoch on request
-
-    @property
-    def finite(self) -> bool:
-        "Whether the loss was a number in every step."
-        return all(math.isfinite(step.loss) for step in self.steps)
-
-    def phase_seconds(self, skip: int = 0) -> dict[str, float]:
-        "Seconds in each phase over all steps but the first `skip`."
-        skip = nonnegative_int("skip", skip)
-        return {phase: math.fsum(getattr(step, phase) for step in self.steps[skip:]) for phase in PHASES}
-
-    def row(self, epoch: Epoch) -> dict[str, Any]:
-        "What `table` says of one epoch."
-        steps = [step for step in self.steps if step.epoch == epoch.epoch]
-        own = {phase: math.fsum(getattr(step, phase) for step in steps) for phase in PHASES}
-        speed = dict(images_per_s=epoch.samples / epoch.seconds, wait_share=own["wait"] / math.fsum(own.values()))
-        return asdict(epoch) | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
-
-    def table(self) -> pd.DataFrame:
-        "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, each phase."
-        import pandas as pd
-        return pd.DataFrame([self.row(epoch) for epoch in self.epochs])
+__all__ = ['evaluate', 'sgd', 'fit', 'recipe']
 
 # %% ../nbs/04_training.ipynb #b55826ba
-@dataclass
-class Run:
-    "A training run in progress, as its observers and its pass see it."
-    model:nn.Module
-    loader:Iterable
-    optimizer:Any
-    step:Callable                   # the mean loss, of (model, batch)
-    device:torch.device
-    precision:str                   # read anew at the start of each epoch
-    observers:Observers
-    history:History
-    passes:Pass                     # how forward, backward and update run
-    feed:Feed                       # brings batches to the device
-    scheduler:Any=None              # stepped after each update
-    accumulation:int=1              # micro-batches in an optimizer step
-    epochs:int=1                    # planned
-    stopping:bool=False             # set by `stop`
-    iteration:int=0                 # the next one
-    layout:ChannelsLast|None=None   # to be tried in the first step
-    clock:Any=None                  # of all its steps
-    plateau:Any=None                # a scheduler that is stepped after each epoch
-    begun:int=0                     # steps that the next epoch has had already, in a run that goes on
-    open:Callable[[Run], Iterator]=lambda run: iter(run.loader)  # the batches of an epoch, or those that are left
-
-    def stop(self) -> None:
-        "End the run after the current step."
-        self.stopping = True
-
-    def settle(self) -> None:
-        "Record every step so far: a GPU tells its times late."
-        _deliver(self, self.clock.ready(wait=True))
-
-    @property
-    def iterations(self) -> int | None:
-        "Optimizer steps planned, or None where the loader has no length."
-        try: return self.epochs * math.ceil(len(self.loader) / self.accumulation)
-        except TypeError: return None
-
-def _train_epoch(run: Run, epoch: int) -> Epoch | None:
+def _train_epoch(run: TrainingRun, epoch: int) -> Epoch | None:
     "Train on every batch of the loader, or on those that are left of an epoch that has begun."
     first, start, clock = len(run.history.steps) - run.begun, time.perf_counter(), run.clock
     before = math.fsum(step.seconds for step in run.history.steps[first:])
@@ -154,10 +48,10 @@ def _train_epoch(run: Run, epoch: int) -> Epoch | None:
         run.observers.tell("on_between", run, "loader", opening, time.perf_counter() - opening)
         known = True  # to the observers, whether the run is to stop
         while not run.stopping and _step(run, batches, clock, epoch):
-            _deliver(run, clock.ready())
+            run.record(clock.ready())
             known = run.stopping
             run.observers.tell("on_boundary", run)
-        _deliver(run, clock.ready(wait=True))
+        run.settle()
         if run.stopping and not known: run.observers.tell("on_boundary", run)  # whoever saves does so inside the epoch
     steps = run.history.steps[first:]
     if not steps and run.stopping: return None  # asked to stop before its first step
@@ -166,7 +60,7 @@ def _train_epoch(run: Run, epoch: int) -> Epoch | None:
     loss = math.fsum(step.loss * step.samples for step in steps) / samples
     return Epoch(epoch, len(steps), samples, before + time.perf_counter() - start, loss)
 
-def _step(run: Run, batches: Iterator, clock: Any, epoch: int) -> bool:
+def _step(run: TrainingRun, batches: Iterator, clock: Any, epoch: int) -> bool:
     "One optimizer step; False when the loader has nothing left."
     clock.start()
     group = list(islice(batches, run.accumulation))
@@ -181,21 +75,7 @@ def _step(run: Run, batches: Iterator, clock: Any, epoch: int) -> bool:
     run.iteration += 1
     return True
 
-def _deliver(run: Run, readings: Iterable[Reading]) -> None:
-    "Record steps whose times are known, and tell the observers."
-    for reading in readings:
-        step = Step(*reading.what, reading.loss, **reading.seconds, between=reading.between, start=reading.start)
-        run.history.steps.append(step)
-        if not math.isfinite(step.loss): _remark_loss(run.history, step)
-        run.observers.tell("on_step", run, step)
-
-def _remark_loss(history: History, step: Step) -> None:
-    "Say once that the loss is not a number."
-    words = "the loss is not a finite number, first in iteration"
-    if any(remark.startswith(words) for remark in history.remarks): return
-    history.remarks.append(f"{words} {step.iteration}")
-
-def _try_layout(run: Run, group: list[Any], clock: Any) -> torch.Tensor:
+def _try_layout(run: TrainingRun, group: list[Any], clock: Any) -> torch.Tensor:
     "The first step in channels_last; again in the model's own layout if that fails."
     layout, run.layout = run.layout, None
 
@@ -238,14 +118,6 @@ def sgd(
     fused = not sparse and all(p.is_floating_point() for p in parameters)
     return torch.optim.SGD(parameters, lr, momentum, fused=fused)
 
-def phase_medians(
-    history:History,  # of a run
-    skip:int=3,       # first steps to leave out: they warm caches up
-) -> dict[str, float]:  # phase -> seconds
-    "The median seconds of each phase."
-    steps = history.steps[nonnegative_int("skip", skip):] or history.steps
-    return {phase: median(getattr(s, phase) for s in steps) for phase in PHASES}
-
 # %% ../nbs/04_training.ipynb #b1acfd2a
 def fit(
     model:nn.Module,                            # trained in place
@@ -257,7 +129,7 @@ def fit(
     step:Callable|None=None,                    # mean loss of (model, batch), for batches of any other form
     device:str|torch.device|None=None,          # None: a GPU where there is one
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
-    observers:Iterable[Any]=(),                 # see `mlinfra.engine.train.observers`
+    observers:Iterable[Listener]=(),            # see `mlinfra.engine.train.observers`
     valid:Any=None,                             # evaluated after each epoch: a loader or a data set
     metric:Callable|None=None,                  # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
     batch_size:int=64,                          # where `train` is a data set
@@ -289,11 +161,11 @@ def fit(
     given = optimizer is not None
     optimizer = make_optimizer(model, optimizer) if given and optimizer != "sgd" else sgd(model)
     check_scheduler(scheduler, optimizer, given, valid is not None)
-    own = [*([AutoThreads(history.remarks)] if threads == "auto" else []), *([Progress()] if progress else [])]
+    own = [*([AutoThreads(history.remarks)] if threads == "auto" else []), *([ProgressBar()] if progress else [])]
     watchers = Observers([*observers, *own], history.remarks)
     feed = Feed(device, step is None, image_dims(model, scale_images))
     rates = dict(plateau=scheduler) if by_epoch(scheduler) else dict(scheduler=scheduler)
-    run = Run(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
+    run = TrainingRun(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
               history, passes, feed, accumulation=accumulation, epochs=epochs, iteration=len(history.steps),
               clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES), **rates)
     check = _validation(run, valid, loss_fn, step, metric)
@@ -312,7 +184,7 @@ def _supervised(loss_fn: Callable) -> Callable:
         return loss_fn(model(inputs), targets)
     return step
 
-def _validation(run: Run, valid: Any, loss_fn: Any, step: Any, metric: Any) -> Callable[[], Scores] | None:
+def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: Any) -> Callable[[], Scores] | None:
     "A function that evaluates the run's model; tried on the first batch at once."
     if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
     if valid is None: return None
@@ -331,7 +203,7 @@ def _has_accuracy(model: nn.Module, feed: Feed, batch: Any) -> bool:
     except ValueError: return False
     return True
 
-def _run(run: Run, check: Callable | None, channels_last: bool | None) -> History:
+def _run(run: TrainingRun, check: Callable | None, channels_last: bool | None) -> History:
     "All epochs, with evaluation; observers hear of the end however it comes, and the model has its layout back."
     layout = ChannelsLast(run.model, run.optimizer)
     try:
@@ -365,7 +237,7 @@ def _run(run: Run, check: Callable | None, channels_last: bool | None) -> Histor
         run.history.remarks.append(words)
     return run.history
 
-def _evaluated(run: Run, epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
+def _evaluated(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
     start = time.perf_counter()
     found = check()
     seconds = time.perf_counter() - start

@@ -20,7 +20,7 @@ from mlinfra.data import BatchLoader, Images
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer, clear_parts
 from mlinfra.engine.checkpoint.checkpoint_files import (
     Encoder, RootLock, committed, folder_of, latest, read_state, verify)
-from mlinfra.engine.train.observers import EarlyStopping
+from mlinfra.engine.train.builtin_observers import EarlyStopping
 from mlinfra.engine.checkpoint.training_state import HostCopies, State
 from mlinfra.training import fit
 

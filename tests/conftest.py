@@ -1,41 +1,136 @@
-"""How the tests share processes: those of a file stay together, and so do all that need the browser."""
+"""What all tests share: notebooks are tests too, and --processes runs several units of work at a time."""
 import gc
+import importlib
 import os
+import shutil
 import signal
+import sys
 import tempfile
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NBS = ROOT / "nbs"
+TOGETHER = {  # tests of the browser that share a JupyterLab or the book
+    "test_lessons.py": "lessons in the browser",
+    "test_notebook7.py": "lessons in the browser",
+    "test_book.py": "the book in the browser",
+    "test_book_panels.py": "the book in the browser",
+    "test_report_page.py": "the book in the browser",
+}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--processes", type=int, default=1, help="how many units of tests run at a time (side_by_side.py)")
 
 
 def pytest_configure(config):
     "What tests solve and guess is not the reader's progress; Ctrl-C is heard in the background too."
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, and all that it starts
-    folder = tempfile.TemporaryDirectory()
-    config.add_cleanup(folder.cleanup)
+    folder = tempfile.mkdtemp()
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     config.add_cleanup(gc.unfreeze)
-    os.environ["MLINFRA_PROGRESS"] = f"{folder.name}/progress.json"
+    os.environ["MLINFRA_PROGRESS"] = f"{folder}/progress.json"
+    config.pluginmanager.register(Notebooks(config), "notebooks of the book")
+    if config.option.processes > 1 and not config.option.usepdb:
+        from side_by_side import SideBySide
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        config.pluginmanager.register(SideBySide(config, config.option.processes, cores, unit_of, kernels_spent))
+        config.stash[FOLDER] = folder
+        if not (config.option.keyword or config.option.collectonly): start_kernels(config)  # while tests are collected
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    "The browser's tests, the longest row, come first, then the lessons."
-    items.sort(key=lambda item: 0 if "browser" in item.path.parts else 1 if item.path.suffix == ".ipynb" else 2)
+KERNELS, FOLDER = [], pytest.StashKey[str]()
 
 
-def pytest_collection_finish():
-    "What is loaded by now stays: a garbage collector that looks through all of it again takes 0.3 s each time."
+def start_kernels(config):
+    "Lessons' kernels are forked from a process that has imported what they import."
+    from kernel_server import Kernels, available
+    if KERNELS or not available() or FOLDER not in config.stash: return
+    KERNELS.append(Kernels(config.stash[FOLDER]))
+    config.add_cleanup(KERNELS[0].close)
+
+
+def kernels_spent(): return sum(kernels.cpu_seconds for kernels in KERNELS)
+
+
+def unit_of(item):
+    "The name of the unit that a test belongs to, and whether that must not be divided."
+    if "browser" in item.path.parts: return TOGETHER.get(item.path.name, "panels in the browser"), True
+    return str(item.path), False
+
+
+def pytest_collection_finish(session):
+    """What is loaded by now stays: a garbage collector that looks through all of it again takes 0.3 s each time.
+    Processes that are forked from this one do not import it again."""
+    items, option = session.items, session.config.option
+    if option.processes > 1 and items and not option.collectonly:
+        if sum(is_lesson(item) for item in items) > 1: start_kernels(session.config)
+        if any(isinstance(item, RoomItem) for item in items): import_all(IMPORTED_BY_ROOMS)
+        if "torch" in sys.modules: import_all(IMPORTED_WITH_TORCH)
     gc.collect()
     gc.freeze()
 
 
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
-def pytest_xdist_make_scheduler(config, log):
-    "One JupyterLab for all browser tests, so one process for them; fixtures of a module are made once."
-    from xdist.scheduler import LoadScopeScheduling
+IMPORTED_BY_ROOMS = ("torch", "pandas", "matplotlib.pyplot", "nbdev.test", "matplotlib_inline.backend_inline")
+IMPORTED_WITH_TORCH = ("torch._dynamo", "torch.distributed", "numpy", "pandas", "matplotlib.pyplot")
 
-    class ByFile(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            path = nodeid.split("::")[0]
-            return "tests/browser" if path.startswith("tests/browser/") else path
 
-    return ByFile(config, log)
+def import_all(names):
+    for name in names: importlib.import_module(name)
+
+
+def is_lesson(item): return hasattr(item, "nbmake")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    if is_lesson(item) and KERNELS: KERNELS[0].used()
+
+
+# ---- notebooks: lessons run in a kernel, as a reader runs them; engine, lab and views in a process, by nbdev
+
+class Notebooks:
+    "Collects the notebooks of the book, beyond those that the browser's tests run."
+    def __init__(self, config): self.wanted = not config.option.nbmake
+
+    def pytest_collect_file(self, file_path, parent):
+        if not self.wanted or file_path.suffix != ".ipynb" or NBS not in file_path.parents: return None
+        place = file_path.relative_to(NBS).parts
+        if any(part[0] in "._" for part in place): return None
+        if place[0] in ("engine", "lab", "views"): return RoomFile.from_parent(parent, path=file_path)
+        if place[:-1] not in ((), ("more",)) or runs_in_the_browser(file_path.stem): return None
+        from nbmake.pytest_items import NotebookFile
+        return NotebookFile.from_parent(parent, path=file_path)
+
+
+def runs_in_the_browser(stem):
+    sys.path.insert(0, str(ROOT / "tests" / "browser"))
+    from lab import IN_THE_BROWSER, chromium_path
+    return stem in IN_THE_BROWSER and bool(chromium_path())
+
+
+class RoomFile(pytest.File):
+    "A notebook of an engine area, of the lab or of the views."
+    def collect(self): yield RoomItem.from_parent(self, name=self.path.stem)
+
+
+class RoomItem(pytest.Item):
+    "Its cells and assertions, run by nbdev."
+    def runtest(self):
+        from nbdev.test import test_nb
+        before = os.getcwd()
+        os.chdir(NBS)
+        try: passed, _ = test_nb(self.path, skip_flags=["gpu"], basepath=ROOT)
+        finally: os.chdir(before)
+        if not passed: raise CellFailed
+
+    def repr_failure(self, excinfo):
+        if excinfo.errisinstance(CellFailed): return "a cell failed: its traceback is in the captured output"
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self): return self.path, 0, self.nodeid
+
+
+class CellFailed(Exception): pass

@@ -9,17 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from mlinfra import memory, planner
-from mlinfra.engine.planner import step_model
+from mlinfra import memory
+from mlinfra.engine.planner import step_estimate
+from mlinfra.engine.planner.calibration import calibrate_cluster
 from mlinfra.engine.planner.clusters import CALL_SECONDS, TENSOR_SHARE, USABLE_SHARE, cluster
 from mlinfra.engine.planner.plan_search import MARGIN
 from mlinfra.lab.published_runs import published_runs
 from mlinfra.lab.published_sweeps import published_sweeps
+from mlinfra.lab.sweep_comparison import compare_published, compare_sweeps, predict_run
 from mlinfra.engine.planner.model_specs import CHECKPOINTING, ParallelConfig, TransformerSpec
 from mlinfra.engine.base.text import gb_text
 from mlinfra.engine.pipeline.timeline import OperationKind
 from mlinfra.pipeline import schedule
-from mlinfra.planner import JOBS, PricedConfig, infeasible_reason, order_by_time, parallel_configs, price, recommend
+from mlinfra.planner import (
+    JOBS, PlanEstimate, estimate_plan, infeasible_reason, parallel_configs, rank_plans, recommend)
 from mlinfra.views.planner import draw_recommendation, plot_published
 
 GPT3, LLAMA70, RESNET = JOBS["GPT-3, 175B"], JOBS["LLaMA-like, 70B"], JOBS["ResNet-50"]
@@ -56,7 +59,7 @@ def test_parameters_and_flops_are_those_of_the_real_model(job):
     with torch.device("meta"):
         model, tokens = job.build(), torch.zeros(job.global_batch, job.sequence_length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter: model(tokens).sum().backward()
-    cost = step_model.micro_batch_cost(job, ParallelConfig(micro_batch=job.global_batch))
+    cost = step_estimate.micro_batch_cost(job, ParallelConfig(micro_batch=job.global_batch))
     assert sum(p.numel() for p in model.parameters()) == job.parameters
     assert counter.get_total_flops() == 3 * job.global_batch * job.flops == cost.flops
 
@@ -80,7 +83,7 @@ def test_activations_of_a_whole_model(checkpointing, blocks, kind):
     names = False if blocks is None else [f"blocks.{i}{blocks}" for i in range(job.layers)]
     counted = memory.estimate(job.build(), 2, (80,), checkpointing=names, input_dtype=torch.long).activations
     config = ParallelConfig(micro_batch=2, checkpointing=checkpointing)
-    kept = job.layers * step_model.kept_layer_bytes(job, config) + 2 * 4 * 2 * 80 * 96
+    kept = job.layers * step_estimate.kept_layer_bytes(job, config) + 2 * 4 * 2 * 80 * 96
     assert counted == pytest.approx(kept, rel=0.01), "the layers, and input and output of the last norm"
 
 
@@ -106,12 +109,12 @@ def test_each_means_saves_memory(sizes, stage, micro_batch, kind, sequence):
     tensor, pipeline = sizes
     config = ParallelConfig(64 // tensor // pipeline, tensor, pipeline, stage, micro_batch, kind, sequence)
     def total(**changes):
-        held = step_model.device_bytes(GPT3, replace(config, **changes))
+        held = step_estimate.device_bytes(GPT3, replace(config, **changes))
         return held.total - held.gathered
     assert total() >= total(sequence_parallel=True) and total(micro_batch=2 * micro_batch) >= total()
     if stage < 3: assert total() >= total(sharding_stage=stage + 1)
     assert total(checkpointing="none") >= total(checkpointing="selective")
-    held = step_model.device_bytes(GPT3, config)
+    held = step_estimate.device_bytes(GPT3, config)
     if stage == 0: assert held.params + held.grads + held.optimizer == 16 * (held.params / 2)
 
 
@@ -120,7 +123,7 @@ def test_each_means_saves_memory(sizes, stage, micro_batch, kind, sequence):
 def test_slower_machines_take_longer(sizes, micro_batch, factor):
     tensor, pipeline = sizes
     config = ParallelConfig(64 // tensor // pipeline, tensor, pipeline, 0, micro_batch)
-    def seconds(**changes): return PricedConfig(GPT3, replace(NODES, **changes), config).seconds
+    def seconds(**changes): return PlanEstimate(GPT3, replace(NODES, **changes), config).seconds
     def slow(link): return replace(link, bytes_per_s=factor * link.bytes_per_s)
     assert seconds(flops_per_s=factor * NODES.flops_per_s) > seconds()
     assert seconds(bytes_per_s=factor * NODES.bytes_per_s) > seconds()
@@ -129,7 +132,7 @@ def test_slower_machines_take_longer(sizes, micro_batch, factor):
         and seconds(intra_node=slow(NODES.intra_node)) >= seconds()
     )
     assert seconds(overlap=False) >= seconds()
-    one = PricedConfig(GPT3, NODES, config)
+    one = PlanEstimate(GPT3, NODES, config)
     parts = [getattr(one.step, field.name) for field in fields(one.step)]
     assert min(parts) >= 0 and 0 < one.mfu < NODES.matrix_share and one.samples_per_s == GPT3.global_batch / one.seconds
 
@@ -138,7 +141,7 @@ def test_bytes_between_data_ranks_by_stage():
     instant = {name: replace(getattr(NODES, name), latency_seconds=0.0) for name in ("intra_node", "inter_node")}
     job, still = replace(GPT3, global_batch=512), replace(NODES, overlap=False, **instant)
     def sent(stage, micro_batch=1):
-        seconds = price(job, still, ParallelConfig(64, sharding_stage=stage, micro_batch=micro_batch)).step.data
+        seconds = estimate_plan(job, still, ParallelConfig(64, sharding_stage=stage, micro_batch=micro_batch)).step.data
         return round(seconds * 0.75 * 25e9 / (63 / 64) / (2 * job.parameters), 6)
     assert [sent(stage) for stage in range(4)] == [2, 2, 8 + 1, 8 * 3], \
         "eight micro-batches: gradients each time from stage 2 on, weights twice in stage 3"
@@ -147,32 +150,32 @@ def test_bytes_between_data_ranks_by_stage():
 
 def test_the_bubble_and_what_interleaving_saves():
     def bubble(chunks, batch=64):
-        step = price(replace(GPT3, global_batch=batch), NODES, ParallelConfig(1, 8, 8, chunks=chunks)).step
+        step = estimate_plan(replace(GPT3, global_batch=batch), NODES, ParallelConfig(1, 8, 8, chunks=chunks)).step
         return step.bubble / (step.compute + step.traffic + step.tensor)
     assert 7 / 64 < bubble(1) < 7 / 64 + 0.02 and bubble(3) < bubble(1) / 2 and bubble(1, 512) < bubble(1) / 4
 
 
 def test_a_pipeline_divides_weights_and_not_activations():
-    flat = [step_model.activation_bytes(GPT3, ParallelConfig(1, 8, stages), 512) for stages in (1, 2, 4, 8)]
+    flat = [step_estimate.activation_bytes(GPT3, ParallelConfig(1, 8, stages), 512) for stages in (1, 2, 4, 8)]
     assert max(flat) / min(flat) < 1.03
-    few = step_model.activation_bytes(GPT3, ParallelConfig(1, 8, 8), 1)
+    few = step_estimate.activation_bytes(GPT3, ParallelConfig(1, 8, 8), 1)
     assert few < flat[-1] / 4, "one micro-batch is in one stage"
-    assert step_model.activation_bytes(GPT3, ParallelConfig(1, 8, 8, chunks=3), 512) > flat[-1] * 1.2
-    weights = [step_model.device_parameters(GPT3, ParallelConfig(1, 1, stages)) for stages in (1, 2, 4, 8)]
+    assert step_estimate.activation_bytes(GPT3, ParallelConfig(1, 8, 8, chunks=3), 512) > flat[-1] * 1.2
+    weights = [step_estimate.device_parameters(GPT3, ParallelConfig(1, 1, stages)) for stages in (1, 2, 4, 8)]
     assert weights == sorted(weights, reverse=True) and weights[-1] < weights[0] / 7
 
 
 def test_messages_of_tensor_ranks_and_the_link_they_take():
     for kind, count in (("none", 4), ("selective", 4), ("full", 6)):
-        cost = step_model.micro_batch_cost(GPT3, ParallelConfig(tensor=8, checkpointing=kind))
+        cost = step_estimate.micro_batch_cost(GPT3, ParallelConfig(tensor=8, checkpointing=kind))
         assert cost.all_reduces == count * GPT3.layers
     small = replace(GPT3, global_batch=8)
-    step = price(small, NODES, ParallelConfig(8, 8)).step
+    step = estimate_plan(small, NODES, ParallelConfig(8, 8)).step
     message = CALL_SECONDS + 14 * 3e-6 + 2 * 7 / 8 * 2 * 2048 * 12288 / (TENSOR_SHARE * 300e9)
     assert step.tensor == pytest.approx(96 * 4 * message)
-    assert price(small, NODES, ParallelConfig(4, 16)).step.tensor > 5 * step.tensor, "two nodes share one link"
+    assert estimate_plan(small, NODES, ParallelConfig(4, 16)).step.tensor > 5 * step.tensor, "two nodes share one link"
     def seconds(rails):
-        return price(
+        return estimate_plan(
             replace(GPT3, global_batch=64), replace(NODES, rails=rails), ParallelConfig(64, sharding_stage=3)
         ).seconds
     assert seconds(True) < seconds(False) / 2
@@ -198,16 +201,17 @@ FP32 = replace(GPT3, precision="fp32")
 
 @pytest.mark.parametrize("call, says", [
     (lambda: recommend(FP32, NODES), "precision must be bf16 or fp16"),
-    (lambda: price(FP32, NODES, ParallelConfig(64)), "precision must be bf16 or fp16"),
-    (lambda: price(LLAMA70, NODES, ParallelConfig(4, 16)), "tensor must divide the 8 heads of keys and values, got 16"),
-    (lambda: price(GPT3, NODES, ParallelConfig(1, 64)), "tensor must divide the 96 heads"),
-    (lambda: price(GPT3, NODES, ParallelConfig(8)), "data x tensor x pipeline must be the 64 devices, got 8"),
-    (lambda: price(GPT3, cluster(num_nodes=5), ParallelConfig(1, 8, 5)), "pipeline must divide the 96 layers"),
-    (lambda: price(GPT3, NODES, ParallelConfig(1, 8, 8, 2)), "sharding_stage must be 0 or 1 in a pipeline"),
-    (lambda: price(GPT3, NODES, ParallelConfig(64, micro_batch=7)),
+    (lambda: estimate_plan(FP32, NODES, ParallelConfig(64)), "precision must be bf16 or fp16"),
+    (lambda: estimate_plan(LLAMA70, NODES, ParallelConfig(4, 16)),
+     "tensor must divide the 8 heads of keys and values, got 16"),
+    (lambda: estimate_plan(GPT3, NODES, ParallelConfig(1, 64)), "tensor must divide the 96 heads"),
+    (lambda: estimate_plan(GPT3, NODES, ParallelConfig(8)), "data x tensor x pipeline must be the 64 devices, got 8"),
+    (lambda: estimate_plan(GPT3, cluster(num_nodes=5), ParallelConfig(1, 8, 5)), "pipeline must divide the 96 layers"),
+    (lambda: estimate_plan(GPT3, NODES, ParallelConfig(1, 8, 8, 2)), "sharding_stage must be 0 or 1 in a pipeline"),
+    (lambda: estimate_plan(GPT3, NODES, ParallelConfig(64, micro_batch=7)),
      "data x micro_batch must divide the global batch of 1,536, got 448"),
-    (lambda: price(GPT3, NODES, ParallelConfig(1, 8, 8, chunks=5)), "chunks must divide a stage's 12 layers"),
-    (lambda: price(RESNET, NODES, ParallelConfig(8, 8)), "tensor and pipeline must be 1")])
+    (lambda: estimate_plan(GPT3, NODES, ParallelConfig(1, 8, 8, chunks=5)), "chunks must divide a stage's 12 layers"),
+    (lambda: estimate_plan(RESNET, NODES, ParallelConfig(8, 8)), "tensor and pipeline must be 1")])
 def test_what_cannot_be_had_is_refused(call, says):
     with pytest.raises(ValueError, match=says): call()
 
@@ -266,7 +270,7 @@ def test_the_order_the_margin_and_the_table():
     assert len(table) == 5 and table.step_seconds[0] == found.best.seconds
     assert (table.data * table.tensor * table.pipeline == 64).all()
     assert found.place(fitting[0]) == 1 and found.place(fitting[-1]) > 1
-    assert [found.best, *found.alternatives] == order_by_time(found.tried)
+    assert [found.best, *found.alternatives] == rank_plans(found.tried)
 
 
 def test_what_does_not_divide_is_not_said_not_to_fit():
@@ -282,10 +286,10 @@ def test_as_many_micro_batches_are_held_as_the_schedule_of_the_pipeline_chapter_
     place = ParallelConfig(pipeline=stages, chunks=chunks)
     job = TransformerSpec(name="", layers=8 * stages - 2, hidden=64, heads=4, global_batch=4 * stages, dropout=False,
                           vocabulary=1)
-    each = step_model.kept_layer_bytes(job, place)
-    again = step_model.layer_bytes(job, place) - each
+    each = step_estimate.kept_layer_bytes(job, place)
+    again = step_estimate.layer_bytes(job, place) - each
     expected = max(most(0) * 7, most(1) * 8) * each + again
-    assert step_model.activation_bytes(job, place, 4 * stages) == pytest.approx(expected), (
+    assert step_estimate.activation_bytes(job, place, 4 * stages) == pytest.approx(expected), (
         "ends of 7 layers, 8 in the middle"
     )
 
@@ -322,7 +326,7 @@ def test_units_of_published_figures():
 
 
 def test_published_runs_are_predicted_and_the_fitted_are_few():
-    predicted = {name: planner.predict_run(run) for name, run in RUNS.items()}
+    predicted = {name: predict_run(run) for name, run in RUNS.items()}
     assert len({run.source for run in RUNS.values()}) >= 9 and sum(run.fitted for run in RUNS.values()) == 10
     held = [name for name, run in RUNS.items() if not run.fitted and not name.startswith("ZeRO-3")]
     errors = [abs(predicted[name].seconds / RUNS[name].seconds - 1) for name in held]
@@ -333,10 +337,10 @@ def test_published_runs_are_predicted_and_the_fitted_are_few():
 
 def test_a_published_run_beside_ours():
     runs = [RUNS[name] for name in ("Megatron-LM 3.6B", "ZeRO-3 530B on 640", "LLaMA-65B")]
-    table = planner.compare_published(runs)
+    table = compare_published(runs)
     assert list(table.run) == [run.name for run in runs] and list(table.fits) == [True, False, True]
     assert ((table.place >= 1) & (table.place <= table.fitting + 1)).all() and table.theirs[2] is None
-    assert table.loss_percent[2] == 0, "where the source does not tell, our own configuration is priced"
+    assert table.loss_percent[2] == 0, "where the source does not tell, our own configuration is taken"
     ax = plot_published(table)
     assert [text.get_text() for text in ax.get_yticklabels()] == list(table.run) and len(ax.texts) == len(table)
 
@@ -345,8 +349,8 @@ def test_calibration_finds_constants_that_made_the_figures():
     constants = dict(matrix_share=0.55, tensor_share=0.3, call_seconds=4e-4)
     sweep = next(sweep for sweep in published_sweeps() if sweep.name == "LLaMA 65B, 2k, 128 A100")
     place = replace(sweep.cluster, **constants)
-    made = [replace(run, seconds=price(sweep.job, place, run.config).seconds) for run in sweep.timed]
-    found = planner.calibrate_cluster([replace(sweep, runs=tuple(made))])
+    made = [replace(run, seconds=estimate_plan(sweep.job, place, run.config).seconds) for run in sweep.timed]
+    found = calibrate_cluster([replace(sweep, runs=tuple(made))])
     assert found._asdict() == pytest.approx(constants, rel=1e-3)
 
 
@@ -356,7 +360,7 @@ HELD = [sweep for sweep in published_sweeps() if not sweep.fitted]
 
 
 def test_the_order_of_held_out_sweeps():
-    table = planner.compare_sweeps(HELD)
+    table = compare_sweeps(HELD)
     llama, h100 = (table[table.sweep.str.startswith(name)] for name in ("LLaMA ", "Llama "))
     assert len(llama) == 9 and llama.rank_correlation.median() >= 0.8 and llama.rank_correlation.min() > 0.7
     assert len(h100) == 26 and h100.shape_correlation.median() >= 0.8
@@ -364,7 +368,7 @@ def test_the_order_of_held_out_sweeps():
 
 
 def test_what_ran_out_of_memory_is_told_for_nine_of_ten_runs():
-    table = planner.compare_sweeps(sweep for sweep in HELD if sweep.name.startswith("LLaMA "))
+    table = compare_sweeps(sweep for sweep in HELD if sweep.name.startswith("LLaMA "))
     assert table.fits_right.sum() > 0.88 * (table.runs + table.out_of_memory).sum()
 
 

@@ -37,6 +37,7 @@ def front(lessons:Sequence[Page]) -> list[str]:
 def pages(lessons:Sequence[Page], stager:Stager) -> dict[str, str]:
     "Name -> text of each page that is no notebook."
     made = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("questions.md", "teachers.md", "house.md")}
+    made["house.md"] = made["house.md"].replace("(../CONTRIBUTING.md)", "(contributing.md)")
     made["teachers.md"] = filled(made["teachers.md"], lessons)
     made["panels.md"] = panels_page(lessons, stager)
     for name in ("CONTRIBUTING", "CHANGELOG"):

@@ -332,8 +332,8 @@ def render_map(root=ROOT):
              "# The map of the house", "",
              "Every module with its sentence. `engine/AREA/module` comes from `nbs/engine/AREA/module.ipynb`; lessons, "
              "views and the lab likewise. An area imports the areas above it and lessons with a lower number than the "
-             "one it stands before; `tests/test_house.py` holds that. [Contributing](contributing.md) says how to add "
-             "something.", "", "## Lessons", "", "What a reader reads, in order.", ""]
+             "one it stands before; `tests/test_house.py` holds that. [Contributing](../CONTRIBUTING.md) says how to "
+             "add something.", "", "## Lessons", "", "What a reader reads, in order.", ""]
     lines += module_rows(root, [p for p in notebooks(root) if p.parent == root / "nbs"], package)
     lines += ["", "## Engine", "", "What lessons, views and users' trainings stand on."]
     for name, area in areas(root).items():

@@ -16,7 +16,7 @@ from ..engine.base.hardware import DEVICES
 from ..engine.base.measure import Estimate, median
 from ..engine.cost.prices import HOW, dated, number_in, read_rows
 from ..engine.planner.model_specs import ParallelConfig, TransformerSpec
-from ..engine.planner.step_model import micro_batch_cost
+from ..engine.planner.step_estimate import micro_batch_cost
 
 # %% auto #0
 __all__ = ['PublishedHours', 'published_hours', 'slack_of', 'compare_hours']

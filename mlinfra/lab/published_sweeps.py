@@ -14,44 +14,29 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from ..engine.planner.clusters import Cluster, cluster
+from ..engine.planner.calibration import StepTimeSweep, TimedRun
+from ..engine.planner.clusters import cluster
 from ..engine.planner.model_specs import ParallelConfig, TransformerSpec
 
 # %% auto #0
-__all__ = ['SweptRun', 'PublishedSweep', 'published_sweeps']
+__all__ = ['PublishedSweep', 'published_sweeps']
 
 # %% ../../nbs/lab/published_sweeps.ipynb #15e00006
 @dataclass(frozen=True)
-class SweptRun:
-    "One way to divide the model, as it was measured."
-    config:ParallelConfig
-    seconds:float|None             # of a step; None: out of memory
-    memory_bytes:float|None=None   # of a device; None: not told
-
-@dataclass(frozen=True)
-class PublishedSweep:
-    "One job on one cluster, divided in many ways."
-    name:str
-    job:TransformerSpec
-    cluster:Cluster
-    runs:tuple[SweptRun, ...]
-    source:str=""             # empty: runs of your own
+class PublishedSweep(StepTimeSweep):
+    "A sweep that somebody published."
+    source:str
     note:str=""               # what we assume beyond the source
     fitted:bool=False         # whether our constants were fitted on it
-
-    @property
-    def timed(self) -> tuple[SweptRun, ...]:
-        "Those that ran."
-        return tuple(run for run in self.runs if run.seconds is not None)
 
 # %% ../../nbs/lab/published_sweeps.ipynb #15e00008
 def _read(name: str) -> str: return files("mlinfra").joinpath(f"lab/{name}").read_text(encoding="utf-8")
 
-def _swept_run(row: dict[str, str]) -> SweptRun:
+def _timed_run(row: dict[str, str]) -> TimedRun:
     sizes = [int(row[name]) for name in ("data", "tensor", "pipeline", "sharding_stage", "micro_batch")]
     config = ParallelConfig(*sizes, row["checkpointing"], row["sequence_parallel"] == "1")
     seconds, memory = ((float(row[name]) if row[name] else None) for name in ("step_seconds", "memory_gb"))
-    return SweptRun(config, seconds, None if memory is None else memory * 1e9)
+    return TimedRun(config, seconds, None if memory is None else memory * 1e9)
 
 def _sweep(name: str, rows: Iterable[dict[str, str]], read: dict[str, Any]) -> PublishedSweep:
     model, length, devices = (part.strip() for part in name.split(",")[:3])
@@ -61,7 +46,7 @@ def _sweep(name: str, rows: Iterable[dict[str, str]], read: dict[str, Any]) -> P
                           global_batch=table["tokens"] // tokens, **read["models"][model])
     place = cluster(table["device"], num_nodes=int(devices.split()[0]) // 8, inter_node=table["inter_node"],
                     links_per_node=table["links_per_node"])
-    return PublishedSweep(name, job, place, tuple(map(_swept_run, rows)), table["source"], table["note"],
+    return PublishedSweep(name, job, place, tuple(map(_timed_run, rows)), table["source"], table["note"],
                           model in table.get("fitted", ()))
 
 @cache

@@ -7,29 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ..engine.planner.plan_search import PricedConfig, infeasible_reason, order_by_time, price
+from ..engine.planner.plan_search import PlanEstimate, estimate_plan, infeasible_reason, rank_plans
 from .published_runs import PublishedRun
 from .published_sweeps import PublishedSweep
 from ..engine.planner.recommendation import has_few_sequences, recommend
-from ..engine.planner.step_model import micro_batches, step_seconds
+from ..engine.planner.step_estimate import micro_batches
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
 __all__ = ['predict_run', 'compare_published', 'sweep_table', 'rank_correlation', 'loss_percent', 'fastest_that_fits',
-           'sweep_shortlist', 'compare_sweeps', 'Constants', 'calibrate_cluster']
+           'sweep_shortlist', 'compare_sweeps']
 
 # %% ../../nbs/lab/sweep_comparison.ipynb #a2bf72f2
 def predict_run(
     run:PublishedRun,
-) -> PricedConfig:
-    "Their configuration priced by our model; where it is not told, the one that we recommend."
-    if run.config is not None: return price(run.job, run.cluster, run.config)
+) -> PlanEstimate:
+    "The estimate for their configuration; where it is not told, for the one that we recommend."
+    if run.config is not None: return estimate_plan(run.job, run.cluster, run.config)
     if (best := recommend(run.job, run.cluster).best) is None: raise ValueError(f"nothing fits for {run.name}")
     return best
 
@@ -38,7 +37,7 @@ def _compare_run(run: PublishedRun) -> dict[str, object]:
     "A row of `compare_published`."
     theirs, found = predict_run(run), recommend(run.job, run.cluster)
     kind, best = theirs.config.checkpointing, found.best
-    alike = order_by_time(one for one in found.tried if one.config.checkpointing == kind)
+    alike = rank_plans(one for one in found.tried if one.config.checkpointing == kind)
     slower = lambda other: 100 * (theirs.seconds / other.seconds - 1)
     return dict(run=run.name, published_seconds=run.seconds, predicted_seconds=theirs.seconds,
                 error_percent=100 * (theirs.seconds / run.seconds - 1), published_mfu_percent=100 * run.mfu,
@@ -54,7 +53,7 @@ def compare_published(
     return pd.DataFrame([_compare_run(run) for run in runs])
 
 # %% ../../nbs/lab/sweep_comparison.ipynb #15h00011
-def _operations_seconds(one: PricedConfig) -> float:
+def _operations_seconds(one: PlanEstimate) -> float:
     "Matrix products and the filling of the pipeline; rounded, so that plans with the same operations are equal."
     c, count = one.config, micro_batches(one.job, one.config)
     return float(f"{one.step.compute * (1 + (c.pipeline - 1) / c.chunks / count):.9g}")
@@ -64,7 +63,7 @@ def _sweep_rows(sweep: PublishedSweep) -> tuple[dict[str, object], ...]:
     rows = []
     for run in sweep.runs:
         if infeasible_reason(sweep.job, sweep.cluster, run.config): continue
-        ours, c = PricedConfig(sweep.job, sweep.cluster, run.config), run.config
+        ours, c = PlanEstimate(sweep.job, sweep.cluster, run.config), run.config
         rows.append(dict(data=c.data, tensor=c.tensor, pipeline=c.pipeline, micro_batch=c.micro_batch,
                          sharding_stage=c.sharding_stage, checkpointing=c.checkpointing,
                          published_seconds=math.nan if run.seconds is None else run.seconds,
@@ -142,29 +141,3 @@ def compare_sweeps(
     "How well our order, our seconds and our memory agree with each sweep."
     import pandas as pd
     return pd.DataFrame([_compare_sweep(sweep) for sweep in sweeps])
-
-# %% ../../nbs/lab/sweep_comparison.ipynb #15h00017
-class Constants(NamedTuple):
-    "What turns data sheets into what programs reach."
-    matrix_share:float
-    tensor_share:float
-    call_seconds:float
-
-def calibrate_cluster(
-    sweeps:Iterable[PublishedSweep],  # on which to fit
-) -> Constants:
-    "The constants with which the predicted seconds of all runs are nearest."
-    from scipy.optimize import least_squares
-    runs = [(sweep, run) for sweep in sweeps for run in sweep.timed
-            if not infeasible_reason(sweep.job, sweep.cluster, run.config)]
-
-    def misfits(point: Iterable[float]) -> list[float]:
-        constants = Constants(*point)._asdict()
-        clusters = {id(sweep): replace(sweep.cluster, **constants) for sweep, _ in runs}
-        return [math.log(step_seconds(sweep.job, clusters[id(sweep)], run.config).total / run.seconds)
-                for sweep, run in runs]
-
-    start = 0.7, 0.5, 1e-4
-    found = least_squares(misfits, start, bounds=([0.2, 0.05, 0.0], [1.0, 1.0, 1e-2]), x_scale=start, loss="soft_l1",
-                          f_scale=0.05)
-    return Constants(*map(float, found.x))

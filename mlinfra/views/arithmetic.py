@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..arithmetic import STAGES, Schedule, Span, Stages, overlap_spans
+from ..arithmetic import STAGES, Schedule, StageSpan, Stages, overlap_spans
 from ..engine.ui.charts import Axis, nice_limit
 from ..engine.base.checks import positive_float, positive_int
-from ..engine.ui.controls import Choice, Slider, Switch, WholeNumber
 from ..lab.loader_counts import LoopCount, count_loop
 from ..engine.base.machine import this_machine
 from ..engine.base.measure import Line
@@ -21,7 +20,7 @@ from ..engine.ui.figures import COLORS, axes
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose
+from ..engine.ui.controls import Dropdown, Slider, Switch, WholeNumber
 from ..engine.base.text import count_text
 from ..engine.base.text import duration_text
 from ..engine.ui.figures import label
@@ -151,7 +150,7 @@ def live_schedule() -> LivePanel:
     "Data set, batch, accumulation, ranks, epochs and seconds of a micro-batch -> iterations and time."
     powers = [2**i for i in range(13)]
     controls = dict(
-        dataset=Choice("data set", (*_DATASETS, "own"), "ImageNet-1K"),
+        dataset=Dropdown("data set", (*_DATASETS, "own"), "ImageNet-1K"),
         samples=WholeNumber("own: samples", 1_280_000, 10**12),
         batch_size=Slider("micro-batch (samples)", powers, 32), accumulation=Slider("accumulation", powers[:10], 4),
         world_size=Slider("world size (ranks)", powers, 8),
@@ -172,7 +171,7 @@ def schedule_panel() -> ipywidgets.VBox:
     page = live_schedule()
     controls = page.widgets()
     seconds, last = controls.pop("seconds"), controls.pop("drop_last")
-    source = choose("time from", [_SET, _HERE], _SET)
+    source = Dropdown("time from", [_SET, _HERE], _SET).widget()
     controls |= dict(source=source, seconds=seconds, drop_last=last)
 
     def update(source: str, **values: Any) -> tuple[Said, Svg]:
@@ -211,7 +210,7 @@ def _schedule_code(dataset: str, samples: int, seconds: float, source: str = _SE
     return "\n".join([
         "from mlinfra.arithmetic import Schedule",
         *(["from mlinfra.engine.base.machine import this_machine"] if here else []),
-        "from mlinfra.engine.widgets import duration_text", "",
+        "from mlinfra.engine.base.text import duration_text", "",
         f"plan = Schedule({_DATASETS.get(dataset, samples):_}, {chosen})",
         f"seconds_per_micro_batch = {each}",
         "duration_text(plan.duration(plan.accumulation * seconds_per_micro_batch))"])
@@ -272,7 +271,7 @@ def draw_overlap(
     _draw_time(drawing, left, room, 150, limit, "ms")
     return drawing
 
-def _draw_span(drawing: Svg, span: Span, left: float, scale: float, y: float) -> None:
+def _draw_span(drawing: Svg, span: StageSpan, left: float, scale: float, y: float) -> None:
     "One stage at work on one batch, with the batch's number where there is room."
     x, wide = left + scale * span.start_seconds, scale * (span.end_seconds - span.start_seconds)
     hover = (f"{span.stage}, batch {span.batch + 1}: {duration_text(span.end_seconds - span.start_seconds)}, "

@@ -18,7 +18,7 @@ from ..engine.base.text import count_text, duration_text
 _SAME, _OTHER, _MARK = COLORS["forward"], COLORS["wait"], "#888888"
 
 # %% auto #0
-__all__ = ['draw_resumed', 'Parting', 'draw_parting', 'Life', 'lost_steps', 'draw_lives', 'draw_interval']
+__all__ = ['draw_resumed', 'Parting', 'draw_parting', 'ProcessLife', 'lost_steps', 'draw_lives', 'draw_interval']
 
 # %% ../../nbs/views/21_checkpoint.ipynb #c21v0005
 def draw_resumed(
@@ -92,14 +92,14 @@ def _ticks(first: int, last: int) -> list[int]:
 
 # %% ../../nbs/views/21_checkpoint.ipynb #c21v0011
 @dataclass(frozen=True)
-class Life:
+class ProcessLife:
     "The steps that one process did."
     first:int        # the first one; the training was resumed there
     end:int          # one after the last one
     killed:bool=True
 
 def lost_steps(
-    lives:Iterable[Life],  # in order
+    lives:Iterable[ProcessLife],  # in order
 ) -> int:
     "Steps that were done more than once, counted for each repetition."
     reached = again = 0
@@ -109,7 +109,7 @@ def lost_steps(
     return again
 
 def draw_lives(
-    lives:Sequence[Life],
+    lives:Sequence[ProcessLife],
     steps:int,             # of the whole training
 ) -> Svg:
     "A bar for each process over the steps that it did; in orange what a process before had done."

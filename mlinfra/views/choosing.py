@@ -18,7 +18,7 @@ from ..engine.ui.figures import COLORS, axes, figure, label
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import checkbox, choose, slider
+from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets
 from ..experiments import error, is_better, train_digits
 
 if TYPE_CHECKING:
@@ -209,9 +209,9 @@ class _Bench:
 def seeds_panel() -> ipywidgets.VBox:
     "A panel: two settings with several seeds each, and whether they can be told apart."
     bench = _Bench()
-    controls = dict(other=choose("A: rate 0.1; B:", list(SETTINGS), "rate 0.2"),
-                    seeds=slider("seeds of each", range(2, _MOST + 1), 5),
-                    paired=checkbox("as pairs: the same seed on both sides"))
+    controls = control_widgets(other=Dropdown("A: rate 0.1; B:", list(SETTINGS), "rate 0.2"),
+                    seeds=Slider("seeds of each", range(2, _MOST + 1), 5),
+                    paired=Switch("as pairs: the same seed on both sides"))
 
     def work(job: Job) -> str:
         try: return bench.train(job, controls["other"].value, controls["seeds"].value)

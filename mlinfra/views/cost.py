@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..cost import Purchase, Quote, break_even, quote
 from ..engine.ui.charts import Axis, Chart
 from ..engine.base.checks import positive_float, positive_int
-from ..engine.ui.controls import Choice, Slider
+from ..engine.ui.controls import Dropdown, Slider
 from ..engine.cost.energy import device_power
 from ..engine.ui.live import LivePanel
 from ..engine.cost.prices import Offer, read_grids, read_prices
@@ -280,10 +280,10 @@ def live_cost() -> LivePanel:
     "Training, machine, number of devices, rented or bought -> time, price, energy, and when buying pays."
     percent = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 200, 300]
     controls = dict(
-        work=Choice("training", [(name, name) for name in (NOTES_RUN.name, *_PREDICTED)], NOTES_RUN.name),
-        offer=Choice("device and rent", [(_price_words(o), o.name) for o in _offers().values()], "p4d.24xlarge"),
+        work=Dropdown("training", [(name, name) for name in (NOTES_RUN.name, *_PREDICTED)], NOTES_RUN.name),
+        offer=Dropdown("device and rent", [(_price_words(o), o.name) for o in _offers().values()], "p4d.24xlarge"),
         devices=Slider("devices", _NUMBERS, 4),
-        bought=Choice("the devices are", [("rented", False), ("bought", True)], False),
+        bought=Dropdown("the devices are", [("rented", False), ("bought", True)], False),
         price_percent=Slider("rent (% of the table's)", percent, 100),
         dollars_per_device=Slider("price of a device ($)", [500, 1000, 2000, 3500, 5000, 7500, 10_000, 15_000, 20_000,
                                                             30_000, 40_000, 60_000], 7500),
@@ -291,7 +291,7 @@ def live_cost() -> LivePanel:
         utilisation_percent=Slider("used (% of its time)", [1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100], 60),
         dollars_per_kwh=Slider("electricity ($ per kWh)", [0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5],
                                0.15),
-        region=Choice("region", [(name, name) for name in read_grids()], "World"),
+        region=Dropdown("region", [(name, name) for name in read_grids()], "World"),
         slack=Slider("times the ideal time", [1.0, 1.21, 1.4, 1.6, 1.84, 2.0, 2.5, 3.0, 3.64], 1.84))
     return LivePanel("cost", "What does a training run cost?", controls, show_cost, tuple(controls)[4:], cost_code,
                      _unused)

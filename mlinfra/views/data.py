@@ -17,7 +17,7 @@ from ..engine.base.measure import median, percentile
 from ..engine.ui.figures import COLORS, axes, figure, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import checkbox, slider
+from ..engine.ui.controls import Slider, Switch
 from ..engine.base.text import count_text
 
 # %% auto #0
@@ -173,9 +173,9 @@ def _draw_epoch(drawing: Svg, epoch: int, order: list[int], wide: float, batch_s
 def order_panel() -> ipywidgets.VBox:
     "A panel: samples, batch, shuffle, drop_last and seed -> the order of three epochs."
     controls = dict(
-        batch_size=slider("batch size (samples)", range(1, 31), 6), seed=slider("seed", range(10), 0),
-        shuffle=checkbox("shuffle", True), drop_last=checkbox("drop_last"),
-        samples=slider("data set (samples)", range(1, 31), 20))
+        batch_size=Slider("batch size (samples)", range(1, 31), 6), seed=Slider("seed", range(10), 0),
+        shuffle=Switch("shuffle", True), drop_last=Switch("drop_last"),
+        samples=Slider("data set (samples)", range(1, 31), 20))
 
     def update(samples: int, batch_size: int, seed: int, shuffle: bool, drop_last: bool) -> tuple[Said, Svg]:
         orders = epoch_orders(samples, batch_size, shuffle, seed)

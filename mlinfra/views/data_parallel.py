@@ -25,7 +25,7 @@ from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, count_text, duration_text
-from ..engine.ui.widgets import checkbox, choose, slider
+from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets
 
 # %% auto #0
 __all__ = ['WORLDS', 'RANK_COLORS', 'HERE', 'LIKE_HERE', 'LINK_HERE', 'plot_all_reduce', 'plot_scaling', 'describe_scaling',
@@ -197,7 +197,7 @@ def _draw_steps(drawing: Svg, states: list, step: int, top: float) -> None:
 # %% ../../nbs/views/11_data_parallel.ipynb #v1100004
 def ring_panel() -> ipywidgets.VBox:
     "A panel: the step of a ring -> what each rank holds."
-    controls = dict(step=slider("step", range(11), 2), world_size=slider("ranks", range(2, 7), 4))
+    controls = dict(step=Slider("step", range(11), 2), world_size=Slider("ranks", range(2, 7), 4))
     return panel(controls, _say_ring, "ring", title="Where is which chunk?")
 
 def _say_ring(step: int, world_size: int) -> tuple[Said, Svg]:
@@ -385,11 +385,11 @@ class _ScalingPanel:
                 f"picture, choose the job {HERE!r} and the network {LINK_HERE!r}.")
 
 def _controls() -> dict[str, ipywidgets.Widget]:
-    "Parameter of the panel's `update` -> its control."
-    return dict(
-        job=choose("job", [*WORKLOADS, HERE, LIKE_HERE], "ResNet-50, P100"),
-        network=choose("network", [*NETWORKS, LINK_HERE], "Ethernet, 10 Gbit/s"),
-        world_size=slider("world size (ranks)", WORLDS, 256),
-        batch_size=slider("batch (images)", [2**n for n in range(14)], 32),
-        strong=checkbox("the batch is of all ranks together"), overlap=checkbox("messages overlap backward", True),
-        algorithm=choose("all-reduce", ALGORITHMS, "ring"))
+    "The panel's controls, by the parameter of `update` that each sets."
+    return control_widgets(
+        job=Dropdown("job", [*WORKLOADS, HERE, LIKE_HERE], "ResNet-50, P100"),
+        network=Dropdown("network", [*NETWORKS, LINK_HERE], "Ethernet, 10 Gbit/s"),
+        world_size=Slider("world size (ranks)", WORLDS, 256),
+        batch_size=Slider("batch (images)", [2**n for n in range(14)], 32),
+        strong=Switch("the batch is of all ranks together"), overlap=Switch("messages overlap backward", True),
+        algorithm=Dropdown("all-reduce", ALGORITHMS, "ring"))

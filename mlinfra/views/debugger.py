@@ -20,7 +20,7 @@ from ..engine.ui.figures import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider, control_widgets
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -214,10 +214,10 @@ class _Ward:
 
 def debugger_panel() -> ipywidgets.VBox:
     "A panel: choose a fault, how bad it is, and your guess; a training of 80 steps runs, and the debugger speaks."
-    controls = dict(
-        fault=choose("what is wrong", {fault.label: name for name, fault in FAULTS.items()}, "bias"),
-        level=slider("how bad", range(4), 3, lambda level: ("not at all", "a little", "badly", "very badly")[level]),
-        guess=choose("your guess", {rule: rule for rule in _RULES}, "nothing"))
+    controls = control_widgets(
+        fault=Dropdown("what is wrong", {fault.label: name for name, fault in FAULTS.items()}, "bias"),
+        level=Slider("how bad", range(4), 3, lambda level: ("not at all", "a little", "badly", "very badly")[level]),
+        guess=Dropdown("your guess", {rule: rule for rule in _RULES}, "nothing"))
     ward = _Ward()
 
     def work(job: Job) -> str:

@@ -20,7 +20,7 @@ from ..engine.ui.figures import COLORS, axes, label
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose
+from ..engine.ui.controls import Dropdown, control_widgets
 from ..engine.base.text import duration_text
 
 # %% auto #0
@@ -203,8 +203,8 @@ def doctor_panel(
     "A panel: a sick pipeline and your guess; Diagnose measures it, Cure verifies the prediction."
     clinic = _Clinic(positive_float("budget_seconds", budget_seconds))
     guesses = [verdict for verdict in VERDICTS if verdict not in ("inconclusive", "loading")]
-    controls = dict(patient=choose("pipeline", PATIENTS.keys(), EXAMPLE_OF),
-                    guess=choose("your guess", guesses, "compute"))
+    controls = control_widgets(patient=Dropdown("pipeline", PATIENTS.keys(), EXAMPLE_OF),
+                    guess=Dropdown("your guess", guesses, "compute"))
 
     def run(work: Callable[[Job, str], str]) -> Callable[[Job], str]:
         def do(job: Job) -> str:

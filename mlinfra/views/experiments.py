@@ -17,11 +17,12 @@ import numpy as np
 from ..engine.ui.charts import Axis, Chart
 from ..engine.base.checks import one_of
 from ..engine.record.provenance import CodeVersion, DataSum, Origin
-from ..engine.record.run_folder import Run, RunWriter, StepRecord
+from ..engine.record.run_folder import Run, StepRecord
+from ..engine.record.run_writer import RunWriter
 from ..engine.record.runs_table import compact, differences, explains, filtered, runs_table, sorted_by
 from ..engine.ui.figures import COLORS, axes, figure, label
 from ..engine.ui.panel import Said, panel
-from ..engine.ui.widgets import choose, labelled, widgets_library
+from ..engine.ui.controls import Dropdown, TypedText, widgets_library
 from ..engine.base.text import count_text
 
 # %% auto #0
@@ -264,7 +265,7 @@ def _list_class() -> type:
     return RunsList
 
 # %% ../../nbs/views/20_experiments.ipynb #cbfbf2e9
-class _Board:
+class _RunBoard:
     "What the panel shows: the rows that fit, and the curves of those that are chosen."
     def __init__(self, root: Path, example: bool):
         self.root, self.example, self.list, self.redraw, self._own = root, example, _list_class()(), lambda: None, False
@@ -379,11 +380,9 @@ def runs_panel(
     root:str|os.PathLike|None=None,  # a folder that holds run folders; None: examples
 ) -> ipywidgets.VBox:
     "A folder of runs: a table that sorts and filters, curves of the chosen ones, what differs between two."
-    w, board = widgets_library(), _Board(example_runs() if root is None else Path(root), root is None)
-    fits = labelled("Text", "only runs with", value="", placeholder="lr > 0.05 and accuracy > 0.9",
-                    continuous_update=False)
-    column, over = choose("curve", board.columns, board.columns[0]), choose("over", OVER, "step")
-    controls = dict(fits=fits, column=column, over=over)
+    w, board = widgets_library(), _RunBoard(example_runs() if root is None else Path(root), root is None)
+    controls = dict(fits=TypedText("only runs with", "lr > 0.05 and accuracy > 0.9"),
+                    column=Dropdown("curve", board.columns, board.columns[0]), over=Dropdown("over", OVER, "step"))
     again = w.Button(description="Look again", tooltip="read what was written since", layout=w.Layout(width="110px"))
     box = panel(controls, board.show, "runs", [board.list, again, board.beside], more=["over"],
                 title="Which run was best, and what was different about it?", code=board.code)

@@ -27,7 +27,7 @@ from ..engine.ui.figures import COLORS
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, duration_text
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider
 from ..inference import Predictor
 from .digit_canvas import SIDE, centred, decode_drawing, digit_canvas, encode_drawing
 from ..models import GluonCNN
@@ -251,8 +251,8 @@ def digit_panel(
     "A panel: a digit that is drawn -> its class and how long an answer takes; with `bits` also what fewer bits change."
     desk = DigitDesk(digit_model() if model is None else model)
     controls = dict(drawing=digit_canvas(desk.sample))
-    if bits is not None: controls["bits"] = slider("bits of a weight", BITS, bits)
-    controls["over_http"] = choose("asked", {"in this kernel": False, "over HTTP": True}, False)
+    if bits is not None: controls["bits"] = Slider("bits of a weight", BITS, bits)
+    controls["over_http"] = Dropdown("asked", {"in this kernel": False, "over HTTP": True}, False)
 
     def update(drawing: str, over_http: bool, bits: int = 32) -> tuple[Said, Svg]:
         answer = desk.answer(centred(decode_drawing(drawing)), bits, over_http)

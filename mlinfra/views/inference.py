@@ -22,7 +22,7 @@ from ..engine.ui.figures import COLORS, axes, figure, label, log_ticks
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..engine.base.text import count_text, duration_text
 from ..inference import Predictor, latency_curve
 from ..models import GluonCNN, resnet18
@@ -388,10 +388,10 @@ def server_panel(
     "A panel: arrival rate, batching and model -> predicted latencies; Run sends real requests."
     desk = ServerDesk(images, services or {})
     offered = {_EXAMPLE: _EXAMPLE} | {f"{model}, this machine": model for model in _MODELS}
-    controls = dict(rate=slider("requests per second", RATES, 1_500),
-                    max_batch=slider("maximum batch", [1, 2, 4, 8, 16, 32, 64], 1),
-                    max_wait=slider("maximum wait (ms)", [0, 0.5, 1, 2, 5, 10, 20, 50, 100], 0),
-                    model=choose("service", offered, _EXAMPLE))
+    controls = control_widgets(rate=Slider("requests per second", RATES, 1_500),
+                    max_batch=Slider("maximum batch", [1, 2, 4, 8, 16, 32, 64], 1),
+                    max_wait=Slider("maximum wait (ms)", [0, 0.5, 1, 2, 5, 10, 20, 50, 100], 0),
+                    model=Dropdown("service", offered, _EXAMPLE))
 
     def work(job: Job) -> str:
         said = desk.run(job, **{key: control.value for key, control in controls.items()})

@@ -20,7 +20,7 @@ from ..engine.base.measure import Estimate
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.base.text import duration_text
-from ..engine.ui.widgets import slider
+from ..engine.ui.controls import Control, Slider
 
 # %% auto #0
 __all__ = ['PART_LOOKS', 'plot_intervals', 'plot_study', 'SavePlan', 'describe_saving', 'draw_saving', 'saving_code',
@@ -209,15 +209,15 @@ def _decades(low: float, high: float) -> list[float]:
     found = (float(f"{m * 10.0**p:.3g}") for p in powers for m in _DECADE)
     return [value for value in found if low <= value <= high]
 
-def _controls() -> dict[str, ipywidgets.Widget]:
+def _controls() -> dict[str, Control]:
     return dict(
-        interval_minutes=slider("interval (min)", _decades(_SHORTEST, _LONGEST), 120.0),
-        save_seconds=slider("save (s)", _decades(0.1, 1000), 60.0),
-        interruptions_per_hour=slider("interruptions an hour", _decades(0.001, 20), 0.2),
-        restart_seconds=slider("restart (s)", [0.0, *_decades(1, 5000)], 300.0),
-        work_hours=slider("work (h)", _decades(1, 10_000), 100.0),
-        spot_price_per_hour=slider("spot price an hour", _decades(0.1, 1000), 10.0),
-        on_demand_price_per_hour=slider("on-demand price an hour", _decades(0.1, 1000), 30.0))
+        interval_minutes=Slider("interval (min)", _decades(_SHORTEST, _LONGEST), 120.0),
+        save_seconds=Slider("save (s)", _decades(0.1, 1000), 60.0),
+        interruptions_per_hour=Slider("interruptions an hour", _decades(0.001, 20), 0.2),
+        restart_seconds=Slider("restart (s)", [0.0, *_decades(1, 5000)], 300.0),
+        work_hours=Slider("work (h)", _decades(1, 10_000), 100.0),
+        spot_price_per_hour=Slider("spot price an hour", _decades(0.1, 1000), 10.0),
+        on_demand_price_per_hour=Slider("on-demand price an hour", _decades(0.1, 1000), 30.0))
 
 def saving_code(
     **values:float,  # of a `SavePlan`

@@ -19,7 +19,7 @@ from ..lab.startup_times import PARTS, slowest_rank
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose, labelled, slider
+from ..engine.ui.controls import Control, Dropdown, Slider, TypedText
 from ..engine.base.text import count_text, duration_text
 
 # %% auto #0
@@ -375,25 +375,21 @@ def _sent(file: ShownFile) -> dict[str, Any]:
 _HOUR = 3600
 _TIMES = (600, 1800, _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, 12 * _HOUR, 24 * _HOUR, 72 * _HOUR, 168 * _HOUR)  # seconds
 
-def _text_field(text: str, value: str, hint: str = "") -> ipywidgets.Text:
-    "A field for a line; it is read when Enter is pressed or the field is left."
-    return labelled("Text", text, value=value, placeholder=hint, continuous_update=False)
-
-def _controls() -> dict[str, ipywidgets.Widget]:
+def _controls() -> dict[str, Control]:
     return dict(
-        command=_text_field("command of a rank", "python train.py --lr 0.1"),
-        nodes=slider("nodes", [2**i for i in range(8)], 2),
-        devices_per_node=slider("devices of a node", (1, 2, 4, 8), 8),
-        device=choose("runs on", {"GPU": "gpu", "CPU": "cpu"}, "gpu"),
-        memory_gb=slider("memory of a node (GB)", [2**i for i in range(2, 12)], 256),
-        time_seconds=slider("time limit", _TIMES, 4 * _HOUR, duration_text),
-        retries=slider("restarts", (0, 1, 2, 3, 5, 10, 20), 0),
-        cpus=slider("CPU cores of a rank", (1, 2, 4, 8, 16, 32), 4),
-        grace_seconds=slider("notice before the end (s)", (5, 10, 30, 60, 120, 300), 30),
-        array=slider("independent copies", (0, 2, 4, 8, 16, 64, 256), 0),
-        data=_text_field("data", "", "a path or URL"),
-        image=_text_field("container image", "registry.example.org/team/training:1", "such as registry/name:tag"),
-        secrets=_text_field("secrets", "", "names of variables, such as HF_TOKEN"))
+        command=TypedText("command of a rank", value="python train.py --lr 0.1"),
+        nodes=Slider("nodes", [2**i for i in range(8)], 2),
+        devices_per_node=Slider("devices of a node", (1, 2, 4, 8), 8),
+        device=Dropdown("runs on", {"GPU": "gpu", "CPU": "cpu"}, "gpu"),
+        memory_gb=Slider("memory of a node (GB)", [2**i for i in range(2, 12)], 256),
+        time_seconds=Slider("time limit", _TIMES, 4 * _HOUR, duration_text),
+        retries=Slider("restarts", (0, 1, 2, 3, 5, 10, 20), 0),
+        cpus=Slider("CPU cores of a rank", (1, 2, 4, 8, 16, 32), 4),
+        grace_seconds=Slider("notice before the end (s)", (5, 10, 30, 60, 120, 300), 30),
+        array=Slider("independent copies", (0, 2, 4, 8, 16, 64, 256), 0),
+        data=TypedText("data", "a path or URL"),
+        image=TypedText("container image", "such as registry/name:tag", "registry.example.org/team/training:1"),
+        secrets=TypedText("secrets", "names of variables, such as HF_TOKEN"))
 
 def _job_of(data: str, image: str, secrets: str, **fields: Any) -> JobSpec:
     "The job that the controls describe."

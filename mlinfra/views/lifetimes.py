@@ -15,7 +15,7 @@ from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text
-from ..engine.ui.widgets import labelled, widgets_library
+from ..engine.ui.controls import labelled, widgets_library
 
 if TYPE_CHECKING:
     import ipywidgets

@@ -20,7 +20,7 @@ from ..engine.ui.figures import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..models import GluonCNN
 from ..training import sgd
 
@@ -114,10 +114,10 @@ def _range_words(test: RangeTest) -> Said:
 def lr_range_panel() -> ipywidgets.VBox:
     "A panel: the learning-rate range test of a network on digits."
     desk = _RangeDesk()
-    controls = dict(
-        network=choose("network", {"CNN": "CNN", "two dense layers": "MLP"}, "CNN"),
-        optimizer=choose("optimizer", {name: name for name in _OPTIMIZERS}, "SGD, momentum 0.9"),
-        batch_size=slider("batch size", (8, 16, 32, 64, 128, 256), 64))
+    controls = control_widgets(
+        network=Dropdown("network", {"CNN": "CNN", "two dense layers": "MLP"}, "CNN"),
+        optimizer=Dropdown("optimizer", {name: name for name in _OPTIMIZERS}, "SGD, momentum 0.9"),
+        batch_size=Slider("batch size", (8, 16, 32, 64, 128, 256), 64))
 
     def work(job: Job) -> RangeTest:
         test = desk.run(job, *(control.value for control in controls.values()))

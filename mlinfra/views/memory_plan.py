@@ -14,7 +14,7 @@ from typing import Any
 
 from ..engine.ui.bars import Part, bytes_axis, draw_key
 from ..engine.base.checks import boolean, nonnegative_float, one_of, positive_int
-from ..engine.ui.controls import Choice, Slider, Switch
+from ..engine.ui.controls import Dropdown, Slider, Switch
 from ..engine.memory.footprint import Footprint, Standing, largest_batch, rank_footprint
 from ..engine.base.hardware import DEVICES, Device
 from ..engine.ui.live import LivePanel
@@ -208,14 +208,14 @@ def live_memory(
     "A `MemoryPlan`'s parts -> what a step takes, whether it fits, the largest batch that does."
     devices = {device.name: device for device in (*here, *DEVICES.values())}
     controls = dict(
-        model=Choice("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
+        model=Dropdown("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
         batch_size=Slider("batch (samples)", [2**i for i in range(15)], 64),
-        device=Choice("device of each rank", devices, DEVICES["T4 16 GB"]),
+        device=Dropdown("device of each rank", devices, DEVICES["T4 16 GB"]),
         checkpointing=Switch("checkpoint the activations"),
-        precision=Choice("precision", ("fp32", "bf16", "fp16"), "fp32"),
-        optimizer=Choice("optimizer", OPTIMIZER_NAMES, "adam"),
+        precision=Dropdown("precision", ("fp32", "bf16", "fp16"), "fp32"),
+        optimizer=Dropdown("optimizer", OPTIMIZER_NAMES, "adam"),
         accumulation=Slider("micro-batches", [2**i for i in range(9)], 1),
-        sharding_stage=Choice("sharding", SHARDING, 0),
+        sharding_stage=Dropdown("sharding", SHARDING, 0),
         world_size=Slider("world size (ranks)", [2**i for i in range(11)], 1))
     more = tuple(controls)[4:]
     return LivePanel("memory", "Does a training step fit into memory?", controls, _show_plan, more, _code)

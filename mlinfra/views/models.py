@@ -16,7 +16,7 @@ from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text
-from ..engine.ui.widgets import slider
+from ..engine.ui.controls import Slider
 from ..models import GluonCNN, conv_side, layer_table
 
 # %% auto #0
@@ -192,9 +192,9 @@ def layers_panel() -> ipywidgets.VBox:
     "A panel: widths and batch -> parameters, FLOPs and activations of each layer of the CNN."
     widths = [1, 2, 5, 10, 20, 50, 100, 200]
     controls = dict(
-        first=slider("conv. 1 (channels)", widths, 20), second=slider("conv. 2 (channels)", widths, 50),
-        hidden=slider("dense (units)", [16, 64, 128, 256, 512, 1024, 2048, 4096], 512),
-        batch_size=slider("batch (samples)", [1, 16, 64, 128, 256, 1024, 60_000], 64))
+        first=Slider("conv. 1 (channels)", widths, 20), second=Slider("conv. 2 (channels)", widths, 50),
+        hidden=Slider("dense (units)", [16, 64, 128, 256, 512, 1024, 2048, 4096], 512),
+        batch_size=Slider("batch (samples)", [1, 16, 64, 128, 256, 1024, 60_000], 64))
 
     def update(first: int, second: int, hidden: int, batch_size: int) -> tuple[Said, Svg]:
         table = _cnn_table(first, second, hidden, batch_size)

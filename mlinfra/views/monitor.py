@@ -25,7 +25,7 @@ from ..engine.record.run_folder import Run
 from ..engine.base.jobs import Job, Stopped
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose, labelled, slider, widgets_library
+from ..engine.ui.controls import Dropdown, Slider, labelled, widgets_library
 from ..engine.base.text import count_text, duration_text
 from ..models import GluonCNN
 from ..monitor import Monitor, Pausing, look, waits_for
@@ -89,8 +89,8 @@ class _Screen:
         end = end_of(run)
         self.moment = labelled("FloatSlider", "moment (s)", value=self._first(end), min=0.0, max=_up(end),
                                step=_STEP)
-        self.window = slider("window (s)", self.windows, next((w for w in self.windows if w >= end), 5.0)
-                             if run.ended else 5.0, "{:g}".format)
+        self.window = Slider("window (s)", self.windows, next((w for w in self.windows if w >= end), 5.0)
+                             if run.ended else 5.0, "{:g}".format).widget()
         self.pause = widgets_library().ToggleButton(False, description="Pause", tooltip="stay at this moment")
         self.moment.observe(self._chosen, names="value")
         self.pause.observe(self._paused, names="value")
@@ -236,14 +236,14 @@ def _past_runs(screen: _Screen) -> list[ipywidgets.Widget]:
     "The button Pause, and a list of the runs beside this one."
     beside = runs_beside(screen.run.folder)
     if len(beside) < 2: return [screen.pause]
-    past = choose("run", {path.name: path for path in beside}, screen.run.folder)
+    past = Dropdown("run", {path.name: path for path in beside}, screen.run.folder).widget()
     past.observe(lambda change: screen.change(Run(change["new"])), names="value")
     return [screen.pause, past]
 
 def _studio(screen: _Screen) -> list[ipywidgets.Widget]:
     "What starts a training with a fault."
     home = tempfile.TemporaryDirectory(prefix="mlinfra-runs-")
-    fault = choose("what goes wrong", FAULTS, "the loader sleeps")
+    fault = Dropdown("what goes wrong", FAULTS, "the loader sleeps").widget()
 
     def work(job: Job) -> str:
         folder = Path(home.name, f"run-{len(list(Path(home.name).iterdir())) + 1}")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from ..engine.ui.bars import BarAxis, draw_key, paint
 from ..engine.ui.charts import Axis, nice_limit
 from ..engine.base.checks import one_of, positive_float, positive_int
-from ..engine.ui.controls import Choice, Slider
 from ..engine.ui.live import LivePanel
 from ..engine.pipeline.schedules import SCHEDULES, SEVERAL_STAGES, schedule, simulate_schedule
 from ..engine.pipeline.timeline import (
@@ -22,7 +21,7 @@ from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import count_text, duration_text
-from ..engine.ui.widgets import labelled, widgets_library
+from ..engine.ui.controls import Dropdown, Slider, labelled, widgets_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,14 +61,16 @@ def draw_schedule(
     """A row for each rank, a box for each operation with its micro-batch, grey where the rank waits; a rank's later
     stages are underlined. Under the row stands how many micro-batches' activations it keeps, and of how many."""
     timeline, height = timeline.from_zero(), positive_float("height", height)
-    axis, rows = axis or Axis("time (units)", 0, timeline.seconds), _Rows(height, 2 if measured else 1)
+    axis, rows = axis or Axis("time (units)", 0, timeline.seconds), _RankRows(height, 2 if measured else 1)
     bars = BarAxis(axis, 54, 600)
     foot = rows.top(timeline.world_size)
     drawing = Svg(756, foot + 58, "what each rank does", scale=(axis, height))
     for rank in range(timeline.world_size): drawing.text(0, rows.top(rank) + 0.7 * height, f"rank {rank}", size=11)
     _draw_events(drawing, timeline, bars, rows, moment, hollow=not solid)
     _draw_kept(drawing, timeline, bars, rows, moment)
-    if measured: _draw_events(drawing, measured.from_zero(), bars, _Rows(height, 2, height + 2), moment, hollow=False)
+    if measured:
+        below = _RankRows(height, 2, height + 2)
+        _draw_events(drawing, measured.from_zero(), bars, below, moment, hollow=False)
     if moment is not None: _draw_moment(drawing, timeline, bars, rows, moment)
     bars.draw(drawing, foot)
     return _legend(drawing, timeline, foot + 40, hollow=not solid)
@@ -77,7 +78,7 @@ def draw_schedule(
 _STRIP = 13  # pixels
 
 @dataclass(frozen=True)
-class _Rows:
+class _RankRows:
     "Where the rows of boxes are."
     height:float       # pixels of a row
     each:int           # rows of a rank
@@ -90,7 +91,7 @@ class _Rows:
         return self.top(rank + 1) - 5
 
 def _draw_events(
-    drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, moment: float | None, hollow: bool,
+    drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _RankRows, moment: float | None, hollow: bool,
 ) -> None:
     for rank in range(timeline.world_size):
         for start, end in timeline.gaps(rank):
@@ -123,7 +124,7 @@ def _draw_operation(
     drawing.text(x + width / 2, y + 0.7 * height, str(operation.micro_batch), "middle", 11, ink)
 
 def _draw_kept(
-    drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, moment: float | None,
+    drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _RankRows, moment: float | None,
 ) -> None:
     "Under each rank a strip as high as what it keeps, and beside it the number."
     most, end = max(map(timeline.peak, range(timeline.world_size))), timeline.seconds if moment is None else moment
@@ -140,7 +141,7 @@ def _draw_kept(
         count = timeline.peak(rank) if moment is None else steps[-1][1] if steps else 0
         drawing.text(662, foot - 2, f"{words} {count:g} of {batch}", size=11)
 
-def _draw_moment(drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _Rows, moment: float) -> None:
+def _draw_moment(drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _RankRows, moment: float) -> None:
     "A line at the moment, and beside it what each rank is at."
     x = bars.place(moment)
     drawing.line(x, 0, x, rows.top(timeline.world_size), COLORS["wait"])
@@ -305,7 +306,7 @@ def run_setup(
 def live_pipeline() -> LivePanel:
     "A setup's parts -> what each rank does when, the bubble, the activations kept."
     controls = dict(
-        schedule=Choice("schedule", SCHEDULES, "GPipe"), world_size=Slider("ranks", range(1, 9), 4),
+        schedule=Dropdown("schedule", SCHEDULES, "GPipe"), world_size=Slider("ranks", range(1, 9), 4),
         micro_batches=Slider("micro-batches", [1, 2, 3, 4, 6, 8, 12, 16, 24, 32], 8),
         stages_per_rank=Slider("stages on a rank", [1, 2, 3, 4], 1),
         backward=Slider("backward (forwards)", [1.0, 1.5, 2.0, 2.5, 3.0], 2.0),

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from ..engine.ui.bars import BarAxis, Part, draw_key, seconds_axis, unit_axis
 from ..engine.planner.clusters import ACCELERATORS, cluster
-from ..engine.ui.controls import Choice, Slider
+from ..engine.ui.controls import Dropdown, Slider
 from ..engine.base.hardware import NODE_LINKS
 from ..engine.ui.live import LivePanel
-from ..engine.planner.plan_search import PricedConfig
+from ..engine.planner.plan_search import PlanEstimate
 from ..engine.planner.recommendation import JOBS, Recommendation, recommend
 from ..engine.planner.model_specs import ParallelConfig
 from ..lab.sweep_choices import CLOSE_PERCENT
@@ -201,7 +201,7 @@ _TALK = {"the matrices' parts (tensor)": "tensor", "the copies (data)": "data", 
 def live_devices() -> LivePanel:
     "Sizes of tensor groups and pipelines on 8 x 8 devices -> who holds what, and who talks with whom."
     controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 1), pipeline=Slider("stages", (1, 2, 4, 8, 16), 2),
-                    talks=Choice("who talks", tuple(_TALK.items()), "pipeline"))
+                    talks=Dropdown("who talks", tuple(_TALK.items()), "pipeline"))
     return LivePanel("devices", "Who holds what, and who talks with whom?", controls, _show_devices)
 
 def devices_panel() -> ipywidgets.VBox:
@@ -240,7 +240,7 @@ def _parts(values: object, fields: Sequence[_Part]) -> list[Part]:
 def _key(fields: Sequence[_Part]) -> list[tuple[str, str]]:
     return [(field.words, COLORS[field.color]) for field in fields]
 
-def _draw_memory(drawing: Svg, one: PricedConfig, bars: BarAxis) -> None:
+def _draw_memory(drawing: Svg, one: PlanEstimate, bars: BarAxis) -> None:
     "The bytes of a device, and a line where what it has ends."
     room = one.cluster.usable_bytes
     bars.bar(drawing, 22, 30, _parts(one.memory, _BYTES), gb_text, hollow=True)
@@ -294,11 +294,11 @@ def describe_recommendation(
 def live_planner() -> LivePanel:
     "A job and machines -> a list of plans to time, why, and the memory of the one to start with."
     controls = dict(
-        job=Choice("job", tuple(JOBS), "LLaMA, 13B"), device=Choice("device", tuple(ACCELERATORS), "A100 80 GB"),
+        job=Dropdown("job", tuple(JOBS), "LLaMA, 13B"), device=Dropdown("device", tuple(ACCELERATORS), "A100 80 GB"),
         num_nodes=Slider("nodes", [2**i for i in range(12)], 8),
         global_batch=Slider("batch (samples)", [2**i for i in range(3, 14)], 2048),
         devices_per_node=Slider("devices in a node", (1, 2, 4, 8, 16), 8),
-        inter_node=Choice("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
+        inter_node=Dropdown("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
         links_per_node=Slider("cables of a node", (1, 2, 4, 8), 1),
         memory_factor=Slider("memory used / counted", (1.0, 1.1, 1.2, 1.4, 1.6, 1.8), 1.0))
     return LivePanel("planner", "How should a run be divided among GPUs?", controls, _show_plan,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..engine.ui.controls import Choice, Slider, TypedText
+from ..engine.ui.controls import Dropdown, Slider, TypedText
 from ..engine.precision.formats import FORMATS, Format
 from ..engine.base.hardware import Roofline
 from ..engine.ui.live import LivePanel
@@ -149,7 +149,7 @@ def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
 # %% ../../nbs/views/09_precision.ipynb #652c4bba
 def live_formats() -> LivePanel:
     "Format and value, by exponent and mantissa or typed in -> bits, neighbours, error, overflow, underflow."
-    controls = dict(name=Choice("format", tuple(FORMATS), "fp16"),
+    controls = dict(name=Dropdown("format", tuple(FORMATS), "fp16"),
                     exponent=Slider("exponent (power of 2)", range(-152, 131), -4),
                     mantissa=Slider("mantissa (1 to 2)", [1 + i / 100 for i in range(100)], 1.6, "{:.2f}".format),
                     typed=TypedText("or type a number", "such as 0.1, then Enter"))
@@ -246,7 +246,7 @@ def loss_scale_panel(
     if exponents is None:
         from mlinfra.engine.precision.gradient_exponents import Exponents
         exponents = Exponents({n: round(1e4 * math.exp(-((n + 22) / 6)**2)) for n in range(-40, 0)})
-    controls = dict(name=Choice("format", ("fp16", "bf16", "fp8 e5m2", "fp8 e4m3"), "fp16"),
+    controls = dict(name=Dropdown("format", ("fp16", "bf16", "fp8 e5m2", "fp8 e4m3"), "fp16"),
                     power=Slider("loss scale", range(46), power, "2^{}".format))
 
     def update(name: str, power: int) -> tuple[Said, Svg]:

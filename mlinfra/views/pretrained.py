@@ -19,7 +19,7 @@ from ..engine.base.store import cache_dir
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider
 from ..inference import Predictor
 from ..models import GluonCNN
 from ..training import fit, recipe
@@ -150,8 +150,8 @@ def pretrained_panel(
     digit:int=7,   # that it starts with
 ) -> ipywidgets.VBox:
     "A panel: a digit from 5 to 9 -> what a network says of it that knows 0 to 4."
-    controls = dict(digit=choose("digit", {str(n): n for n in range(5, 10)}, digit),
-                    number=slider("picture", list(range(1, _PICTURES + 1)), 1))
+    controls = dict(digit=Dropdown("digit", {str(n): n for n in range(5, 10)}, digit),
+                    number=Slider("picture", list(range(1, _PICTURES + 1)), 1))
 
     def update(digit: int, number: int) -> tuple[Said, Svg]:
         found = mistake(digit, number)

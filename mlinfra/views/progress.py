@@ -13,9 +13,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..engine.base.measure import median
-from ..engine.ui.reader_progress import LESSONS, Guess, Progress, forget, load_progress, progress_path
+from ..engine.ui.reader_progress import LESSONS, Guess, ReaderProgress, forget, load_progress, progress_path
 from ..engine.base.text import count_text
-from ..engine.ui.widgets import widgets_library
+from ..engine.ui.controls import widgets_library
 
 # %% auto #0
 __all__ = ['progress_table', 'progress_panel']
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # %% ../../nbs/views/00_progress.ipynb #452ab20f
 def progress_table(
-    progress:Progress|None=None,  # None: what is remembered here
+    progress:ReaderProgress|None=None,  # None: what is remembered here
 ) -> pd.DataFrame:
     "A row for each lesson: guesses, their median error, solved exercises, and the question that was furthest off."
     import pandas as pd
@@ -36,7 +36,7 @@ def progress_table(
             for number, lesson in LESSONS.items()]
     return pd.DataFrame(rows).set_index(["part", "lesson"])
 
-def _row(lesson: str, progress: Progress) -> dict[str, Any]:
+def _row(lesson: str, progress: ReaderProgress) -> dict[str, Any]:
     guesses = [guess for key, guess in progress.guesses.items() if key.startswith(lesson)]
     compared = [guess for guess in guesses if guess.error is not None]
     furthest = max(compared, key=lambda guess: abs(guess.error), default=None)
@@ -72,7 +72,7 @@ def progress_panel() -> ipywidgets.VBox:
     box = w.VBox([table, reset])
     return box.add_class("mlinfra-panel").add_class("mlinfra-progress")
 
-def _card(progress: Progress) -> str:
+def _card(progress: ReaderProgress) -> str:
     "The table and the link, as HTML."
     table = progress_table(progress).to_html(border=0, index_names=False, justify="left", col_space=70)
     if not (progress.guesses or progress.solved):

@@ -15,12 +15,13 @@ from ..engine.base.checks import one_of
 from ..engine.report.compare import Comparison
 from ..engine.report.page import make_report
 from ..engine.report.pictures import PART_COLORS, draw_devices, draw_waterfall
-from ..engine.record.run_folder import Run, RunWriter, StepRecord
+from ..engine.record.run_folder import Run, StepRecord
+from ..engine.record.run_writer import RunWriter
 from ..engine.report.waterfall import waterfall
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose
+from ..engine.ui.controls import Dropdown
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -106,9 +107,9 @@ _PICTURES = ("waterfall", "over time")
 
 def report_panel() -> ipywidgets.VBox:
     "A run, where its time went, and the three sentences of its report."
-    controls = dict(kind=choose("run", list(EXAMPLES), "a run that waits for its loader"),
-                    shown=choose("picture", _PICTURES, _PICTURES[0]),
-                    end=choose("it", ("finished", "was killed"), "finished"))
+    controls = dict(kind=Dropdown("run", list(EXAMPLES), "a run that waits for its loader"),
+                    shown=Dropdown("picture", _PICTURES, _PICTURES[0]),
+                    end=Dropdown("it", ("finished", "was killed"), "finished"))
     return panel(controls, _shown, "report", title="Where did this run spend its time, and what would you change?",
                  code=_code)
 

@@ -22,7 +22,7 @@ from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, duration_text
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..engine.dist.zero_blocks import STAGES
 from ..memory import Footprint
 from ..sharding import wire_bytes
@@ -134,7 +134,7 @@ def _draw_course(drawing: Svg, moments: Sequence[Moment], moment: int) -> None:
 
 def moments_panel() -> ipywidgets.VBox:
     "A panel: stage of ZeRO and moment of a step -> what two ranks hold."
-    controls = dict(stage=choose("sharding", SHARDING, 3), moment=slider("moment of the step", range(13), 8))
+    controls = dict(stage=Dropdown("sharding", SHARDING, 3), moment=Slider("moment of the step", range(13), 8))
     def update(stage: int, moment: int) -> tuple[Said, Svg]:
         now = walk(stage)[moment]
         return Said(f"{now.bytes:.3g} bytes for each parameter", now.words), draw_moment(stage, moment)
@@ -277,12 +277,12 @@ class _ShardingPanel:
     def __init__(self):
         self.measured: dict[ShardPlan, Held] = {}
         powers = [2**i for i in range(11)]
-        self.controls = dict(
-            model=choose("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
-            sharding_stage=choose("sharding", SHARDING, 3), world_size=slider("world size (ranks)", powers, 8),
-            batch_size=slider("batch (samples)", powers, 1),
-            precision=choose("precision", ["fp32", "bf16"], "fp32"),
-            optimizer=choose("optimizer", list(ELEMENTWISE), "adam"))
+        self.controls = control_widgets(
+            model=Dropdown("model", MODEL_CHOICES, "Transformer, 12 x 768, 512 tokens"),
+            sharding_stage=Dropdown("sharding", SHARDING, 3), world_size=Slider("world size (ranks)", powers, 8),
+            batch_size=Slider("batch (samples)", powers, 1),
+            precision=Dropdown("precision", ["fp32", "bf16"], "fp32"),
+            optimizer=Dropdown("optimizer", list(ELEMENTWISE), "adam"))
         button = RunButton(self.work, str, "Measure two ranks here")
         self.box = panel(self.controls, self.update, "sharding", [button.widget],
                          "What does each rank hold and send under ZeRO?", ["precision", "optimizer"], _code)

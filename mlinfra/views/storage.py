@@ -25,7 +25,7 @@ from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, count_text, duration_text
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..storage import SimulatedStorage
 
 # %% auto #0
@@ -343,10 +343,10 @@ def _storage_code(name: str, layout: str, image: int, in_flight: int) -> str:
 def storage_panel() -> ipywidgets.VBox:
     "A panel: storage, image size, reads in flight and layout -> images a second; Measure tries it with real reads."
     simulated = {f"{name}, simulated": name for name in STORAGES}
-    controls = dict(name=choose("storage", simulated | {_HERE: _HERE}, "object store"),
-                    layout=choose("layout", LAYOUTS.keys(), next(iter(LAYOUTS))),
-                    image=slider("image (bytes)", [4_096, 16_384, 65_536, 110_000, 262_144, 1_048_576], 110_000),
-                    in_flight=slider("reads in flight", _FLIGHTS, 8))
+    controls = control_widgets(name=Dropdown("storage", simulated | {_HERE: _HERE}, "object store"),
+                    layout=Dropdown("layout", LAYOUTS.keys(), next(iter(LAYOUTS))),
+                    image=Slider("image (bytes)", [4_096, 16_384, 65_536, 110_000, 262_144, 1_048_576], 110_000),
+                    in_flight=Slider("reads in flight", _FLIGHTS, 8))
     points = {}
 
     def update(name: str, layout: str, image: int, in_flight: int) -> tuple[Said, Chart]:

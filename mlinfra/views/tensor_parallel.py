@@ -23,7 +23,7 @@ from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, count_text, duration_text
-from ..engine.ui.widgets import choose, slider
+from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..tensor_parallel import parallelize_layers
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _draw_back(drawing: Svg, rows: bool) -> None:
 
 def split_panel() -> ipywidgets.VBox:
     "A panel: step and way of cutting -> what each rank has, and where a message stands."
-    controls = dict(step=slider("step", range(1, 7), 6), second=choose("second matrix cut by", list(WAYS), WAYS[0]))
+    controls = dict(step=Slider("step", range(1, 7), 6), second=Dropdown("second matrix cut by", list(WAYS), WAYS[0]))
     def update(**values: Any) -> tuple[Said, Svg]: return describe_split(**values), draw_split(**values)
     return panel(controls, update, "split", title="Where does a message stand?")
 
@@ -237,12 +237,12 @@ _MOST = 512  # width and tokens of a block that is run here
 HERE, THREAD_HERE, LINK_HERE = "this machine", "one thread here, measured", "between two ranks here"
 
 def _controls() -> dict[str, ipywidgets.Widget]:
-    return dict(
-        device=choose("device", [*ROOFLINES, HERE, THREAD_HERE], "H100 80 GB"),
-        network=choose("link", [*NETWORKS, LINK_HERE], "NVLink 4 (H100)"),
-        width=slider("width", [2**n for n in range(6, 16)], 4096), world_size=slider("ranks that share it", SIZES, 8),
-        tokens=slider("tokens", [2**n for n in range(6, 17)], 8192),
-        precision=choose("precision", ["fp32", "tf32", "fp16", "bf16"], "bf16"))
+    return control_widgets(
+        device=Dropdown("device", [*ROOFLINES, HERE, THREAD_HERE], "H100 80 GB"),
+        network=Dropdown("link", [*NETWORKS, LINK_HERE], "NVLink 4 (H100)"),
+        width=Slider("width", [2**n for n in range(6, 16)], 4096), world_size=Slider("ranks that share it", SIZES, 8),
+        tokens=Slider("tokens", [2**n for n in range(6, 17)], 8192),
+        precision=Dropdown("precision", ["fp32", "tf32", "fp16", "bf16"], "bf16"))
 
 def _this_device() -> Roofline:
     "This machine's processor; its card knows float32."

@@ -24,12 +24,13 @@ from ..engine.ui.panel_js import frame
 from ..engine.base.machine import pick_device, usable_cores
 from ..lab.cpu_noise import busy_neighbour
 from ..models import GluonCNN
-from ..training import PHASES, Epoch, History, Run, Step, evaluate, fit, phase_medians, sgd
+from ..engine.train.observers import TrainingRun
+from ..training import PHASES, Epoch, History, Step, evaluate, fit, phase_medians, sgd
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.base.jobs import Job, Stopped, release_after_cells
 from ..engine.ui.panel import Said, card, control_row, status_html
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import checkbox, choose, labelled, slider, widgets_library
+from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets, labelled, widgets_library
 from ..engine.base.text import count_text
 
 # %% auto #0
@@ -158,13 +159,13 @@ class _StudioView:
     "The studio's widgets: sliders, buttons, words, picture."
     def __init__(self, curves: _StudioCurves):
         w, own = widgets_library(), frame()
-        self.controls = dict(
+        self.controls = control_widgets(
             lr=labelled("FloatLogSlider", "learning rate", value=0.1, min=-4, max=1, step=0.05, readout_format=".2g"),
             momentum=labelled("FloatSlider", "momentum", value=0.0, min=0, max=0.99, step=0.01),
-            batch_size=slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
+            batch_size=Slider("batch (next epoch)", [16, 32, 64, 128, 256, 512, 1024, 4096], 64),
             epochs=labelled("IntSlider", "epochs", value=3, min=1, max=20),
-            precision=choose("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
-            auto=checkbox('threads="auto" (next run)'))
+            precision=Dropdown("precision (next epoch)", supported_precisions(pick_device()), "fp32"),
+            auto=Switch('threads="auto" (next run)'))
         self.start, self.pause, self.stop = (self._button(text) for text in ("Start", "Pause", "Stop"))
         self.start.button_style = "primary"
         self.neighbour = w.ToggleButton(description="Busy neighbour", layout=w.Layout(width="150px"),
@@ -354,7 +355,7 @@ class _StudioObserver:
         self.seen, self.recent, self.shown, self.accuracy = 0, deque(maxlen=20), 0.0, math.nan
         self.quick = Images(studio.valid.images[:1_000], studio.valid.labels[:1_000])
 
-    def on_step(self, run: Run, step: Step) -> None:
+    def on_step(self, run: TrainingRun, step: Step) -> None:
         "Apply learning rate and momentum, show what is new, hold while paused, stop when asked."
         self.seen, controls = self.seen + step.samples, self.studio.controls
         self.recent.append(step)
@@ -366,7 +367,7 @@ class _StudioObserver:
         if time.monotonic() - self.shown > 0.25: self._show(run, step)
         self._obey(run)
 
-    def on_epoch(self, run: Run, epoch: Epoch) -> None:
+    def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
         "Measure on all validation images; apply batch size and precision."
         if not run.stopping: self._measure(evaluate(run.model, self.studio.valid))
         controls = self.studio.controls
@@ -377,12 +378,12 @@ class _StudioObserver:
         self.accuracy = accuracy
         self.studio.curves.accuracies.append((self.seen / 1000, 100 * accuracy))
 
-    def _show(self, run: Run, step: Step) -> None:
+    def _show(self, run: TrainingRun, step: Step) -> None:
         self.shown, self.studio.curves.said = time.monotonic(), self._said(run, step)
         self.studio.say(self.studio.curves.said)
         self.studio.show()
 
-    def _said(self, run: Run, step: Step) -> Said:
+    def _said(self, run: TrainingRun, step: Step) -> Said:
         seconds, samples = sum(s.seconds for s in self.recent), sum(s.samples for s in self.recent)
         waiting = sum(s.wait for s in self.recent) / seconds
         accuracy = "" if math.isnan(self.accuracy) else f", validation accuracy {self.accuracy:.1%}"
@@ -393,7 +394,7 @@ class _StudioObserver:
         sick = "" if math.isfinite(step.loss) else " The loss is no longer a number: Stop, lower the rate, Start."
         return Said(f"{samples / seconds:,.0f} images a second", f"{at}loss {step.loss:.3f}{accuracy}. {how}{sick}")
 
-    def _obey(self, run: Run) -> None:
+    def _obey(self, run: TrainingRun) -> None:
         try:
             self.job.report(0.0)
             while self.studio.paused.is_set():

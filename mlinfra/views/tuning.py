@@ -24,7 +24,7 @@ from ..engine.ui.figures import COLORS, figure, label, log_ticks
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.ui.widgets import choose, labelled, slider, widgets_library
+from ..engine.ui.controls import Dropdown, Slider, control_widgets, labelled, widgets_library
 from ..engine.base.text import count_text, duration_text
 from ..models import GluonCNN
 from ..training import fit, sgd
@@ -276,10 +276,10 @@ _METHODS = {"ASHA": "asha", "hyperband": "hyperband", "median": "median", "TPE, 
 def tuning_panel() -> ipywidgets.VBox:
     "A panel: a search for the settings of a small CNN, as it runs; trials can be pruned and added."
     hunt, cores = _Hunt(), usable_cores()
-    controls = dict(
-        method=choose("method", _METHODS, "asha"),
-        budget=slider("budget", (10, 20, 30, 60, 120, 300), 20, lambda s: duration_text(float(s))),
-        workers=slider("processes", range(1, max(2, cores) + 1), min(2, max(2, cores))))
+    controls = control_widgets(
+        method=Dropdown("method", _METHODS, "asha"),
+        budget=Slider("budget", (10, 20, 30, 60, 120, 300), 20, lambda s: duration_text(float(s))),
+        workers=Slider("processes", range(1, max(2, cores) + 1), min(2, max(2, cores))))
 
     def work(job: Job) -> Study:
         method, budget, workers = (control.value for control in controls.values())
@@ -315,9 +315,10 @@ class _Steering:
         w, self.hunt = widgets_library(), hunt
         self.trial = labelled("Dropdown", "trial that runs", options=[])
         self.prune = w.Button(description="Prune it", disabled=True)
-        self.point = dict(lr=slider("lr to try", tuple(10 ** (k / 4) for k in range(-12, 1)), 0.1, "{:.2g}".format),
-                          momentum=slider("momentum to try", (0.0, 0.5, 0.8, 0.9, 0.95), 0.9),
-                          width=slider("width to try", (2, 4, 8, 16), 8))
+        self.point = control_widgets(
+            lr=Slider("lr to try", tuple(10 ** (k / 4) for k in range(-12, 1)), 0.1, "{:.2g}".format),
+            momentum=Slider("momentum to try", (0.0, 0.5, 0.8, 0.9, 0.95), 0.9),
+            width=Slider("width to try", (2, 4, 8, 16), 8))
         self.add, self.said = w.Button(description="Add this trial"), w.HTML()
         self.prune.on_click(lambda _: self._prune())
         self.add.on_click(lambda _: self._add())

@@ -20,7 +20,7 @@ from ..engine.ui.figures import COLORS, axes, label
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.base.text import count_text, duration_text
-from ..engine.ui.widgets import slider
+from ..engine.ui.controls import Slider, control_widgets
 from ..engine.workers.worker_curve import WorkerCurve, fit_curve
 from ..workers import PUBLISHED, verdict
 
@@ -296,8 +296,8 @@ def workers_panel(
     if not len(train) or not len(test):
         raise ValueError(f"train and test must hold images, got {len(train)} and {len(test)}")
     sweep = SweepDesk(train, test, workers)
-    controls = dict(blurs=slider("work per image (blurs)", [0, 1, 2, 5, 10, 20, 50, 100, 200], 0),
-                    images=slider("images", [640, 3_200, 6_400, 12_800, 30_000, 60_000], 6_400))
+    controls = control_widgets(blurs=Slider("work per image (blurs)", [0, 1, 2, 5, 10, 20, 50, 100, 200], 0),
+                    images=Slider("images", [640, 3_200, 6_400, 12_800, 30_000, 60_000], 6_400))
 
     def work(job: Job) -> str:
         return sweep.run(job, controls["blurs"].value, controls["images"].value, lambda: box.refresh())

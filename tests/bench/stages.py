@@ -226,10 +226,12 @@ class Bookkeeping:
     def __init__(self, iterations: int):
         import torch
         from mlinfra.engine.train.step_clock import HostClock
-        from mlinfra.engine.train.observers import Observers, Progress
+        from mlinfra.engine.train.builtin_observers import ProgressBar
+        from mlinfra.engine.train.observers import Observers
         from mlinfra.training import PHASES, History
-        self.clock, self.observers, self.history, self.bar = HostClock(PHASES), Observers([], []), History(), Progress()
-        self.run, self.loss = SimpleNamespace(iterations=iterations), torch.tensor(0.5)
+        self.clock, self.observers, self.history = HostClock(PHASES), Observers([], []), History()
+        self.bar, self.loss = ProgressBar(), torch.tensor(0.5)
+        self.run = SimpleNamespace(iterations=iterations, begun=0)
 
     def phases(self) -> None:
         "The laps of a step, its record, and the telling."

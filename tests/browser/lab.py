@@ -285,8 +285,3 @@ class Panel:
 
     def changed_from(self, picture):
         return wait_until(lambda: self.picture() != picture and self.picture(), "the picture changes", 20)
-
-
-if __name__ == "__main__":  # lab.py NOTEBOOK...: print those that the browser's tests will not run
-    for path in sys.argv[1:]:
-        if not (chromium_path() and Path(path).stem in IN_THE_BROWSER): print(path)

@@ -30,6 +30,11 @@ def reader(browser, book_site):
     assert sum(asked, []) == [] and complaints == []
 
 
+def test_the_book_can_be_built(book_site):
+    "Also where no browser is."
+    assert book_site and (BOOK / "index.html").exists()
+
+
 def test_no_page_is_wider_than_a_phone(reader, book_site):
     page, wide = reader("index", viewport=PHONE, is_mobile=True, java_script_enabled=False), {}
     for name in [*LESSONS, *OTHERS]:

@@ -7,10 +7,12 @@ from lab import Panel, wait_until
 pytestmark = pytest.mark.browser
 
 CELL = "from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()"
-BARS = """from mlinfra.engine.widgets import Said, Svg, choose, panel, slider
+BARS = """from mlinfra.engine.ui.controls import Dropdown, Slider
+from mlinfra.engine.ui.panel import Said, panel
+from mlinfra.engine.ui.svg import Svg
 def update(n, kind):
     return Said(f"{n} ms", f"of {kind}"), Svg(600, 40, scale="ms").box(0, 0, 40 * n, 30, "#0072B2", hover=f"{n} ms")
-panel({"n": slider("time (ms)", range(1, 13), 3), "kind": choose("kind", ["work", "rest"], "work")}, update, "bars",
+panel({"n": Slider("time (ms)", range(1, 13), 3), "kind": Dropdown("kind", ["work", "rest"], "work")}, update, "bars",
       title="How long does it take?", more=["kind"], code=lambda n, kind: f"{n} / 1000  # seconds of {kind}")"""
 
 SMALLEST_TEXT = """svg => {

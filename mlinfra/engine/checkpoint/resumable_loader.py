@@ -17,6 +17,7 @@ from ...data import as_tensors
 from ..base.checks import boolean
 from .rng_state import generator_states, random_states, set_generator_states, set_random_states
 from ..base.text import count_text
+from ..train.observers import TrainingRun
 
 # %% auto #0
 __all__ = ['loader_shape', 'draws_nothing', 'skipping', 'LoaderState']
@@ -77,7 +78,7 @@ def skipping(
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b010
 class LoaderState:
-    "Where a run is in its loader. `open` is what `training.Run.open` shall be."
+    "Where a run is in its loader. `open` is what `TrainingRun.open` is set to."
     def __init__(
         self,
         skip:bool|None=None,  # go on without loading what the epoch has had; None: where loading surely draws nothing
@@ -91,7 +92,7 @@ class LoaderState:
 
     def open(
         self,
-        run:Any,          # a `training.Run`
+        run:TrainingRun,
     ) -> Iterator[Any]:   # the batches of its next epoch, or those that are left of it
         "Ask the run's loader for batches."
         if self._kept is not None: return self._reopen(run)
@@ -102,7 +103,7 @@ class LoaderState:
 
     def state(
         self,
-        run:Any,            # a `training.Run`, between two steps
+        run:TrainingRun,    # between two steps
     ) -> dict[str, Any]:    # plain
         "What `load` needs: inside an epoch its openings and the steps it has had."
         inside = self.inside(run)
@@ -175,7 +176,7 @@ class LoaderState:
 
     def inside(
         self,
-        run:Any,  # a `training.Run`, between two steps
+        run:TrainingRun,  # between two steps
     ) -> bool:
         "Whether the run is inside an epoch."
         return self.epoch == _next_epoch(run)

@@ -35,6 +35,7 @@ from .training_state import (
     HostCopies, State, StepRows, bare, copied, live_parts, mapped, restore)
 from ..base.store import writing
 from ..base.text import count_text
+from ..train.observers import TrainingRun
 
 # %% auto #0
 __all__ = ['KINDS', 'WAIT_SECONDS', 'begins_at', 'cut_of', 'kind_of', 'capture_piece', 'assembled', 'Pieces', 'merged_history',
@@ -80,7 +81,7 @@ def kind_of(
     return "replicas" if any(isinstance(m, DistributedDataParallel) for m in model.modules()) else "own"
 
 def capture_piece(
-    run:Any,                         # a `training.Run`, between two steps
+    run:TrainingRun,                 # between two steps
     copies:HostCopies|None=None,     # memory to use again; None: new memory
     rows:StepRows|None=None,         # of this run
 ) -> State:
@@ -215,7 +216,7 @@ def fresh_draws(
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece516
 def restore_pieces(
-    run:Any,          # a `training.Run` before its first step, on this rank
+    run:TrainingRun,  # before its first step, on this rank
     pieces:Pieces,
     skip:bool|None=None,  # as `LoaderState` takes it
 ) -> list[str]:       # what is not as it was

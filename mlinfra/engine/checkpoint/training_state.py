@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..base.checks import one_of
 from .rng_state import random_states, set_random_states
 from .resumable_loader import LoaderState
+from ..train.observers import TrainingRun
 from ...training import Epoch, Step
 
 # %% auto #0
@@ -169,7 +170,7 @@ class StepRows:
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c014
 def live_parts(
-    run:Any,                     # a `training.Run`, between two steps
+    run:TrainingRun,             # between two steps
     rows:StepRows|None=None,     # of this run; None: all steps are converted
 ) -> dict[str, Any]:
     "The parts of the run's state, with the tensors that training itself uses."
@@ -205,7 +206,7 @@ def _identity(run: Any) -> dict[str, Any]:
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c015
 def capture(
-    run:Any,                         # a `training.Run`, between two steps
+    run:TrainingRun,                 # between two steps
     copies:HostCopies|None=None,     # memory to use again; None: new memory
     rows:StepRows|None=None,         # of this run
 ) -> State:
@@ -254,7 +255,7 @@ def _check_optimizer(run: Any, state: State) -> None:
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c019
 def restore(
-    run:Any,               # a `training.Run` before its first step
+    run:TrainingRun,       # before its first step
     state:State,           # parts that are left out stay as they are
     skip:bool|None=None,   # as `LoaderState` takes it
 ) -> list[str]:            # what is not as it was

@@ -12,43 +12,43 @@ from functools import cached_property
 
 from .clusters import Cluster
 from .model_specs import CHECKPOINTING, ModelSpec, ParallelConfig, TransformerSpec
-from .step_model import DeviceBytes, StepSeconds
-from .step_model import device_bytes, micro_batches, stage_layers, step_seconds
+from .step_estimate import DeviceBytes, StepSeconds
+from .step_estimate import device_bytes, micro_batches, stage_layers, step_seconds
 
 # %% auto #0
-__all__ = ['MARGIN', 'PricedConfig', 'infeasible_reason', 'price', 'parallel_configs', 'order_by_time']
+__all__ = ['MARGIN', 'PlanEstimate', 'infeasible_reason', 'estimate_plan', 'parallel_configs', 'rank_plans']
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #41eb3197
 @dataclass(frozen=True)
-class PricedConfig:
-    "A configuration for a job on a cluster, with what it takes."
+class PlanEstimate:
+    "A configuration for a job on a cluster, with the memory and the seconds that it is predicted to take."
     job:TransformerSpec|ModelSpec
     cluster:Cluster
     config:ParallelConfig
 
     @cached_property
     def memory(self) -> DeviceBytes:
-        "Of the fullest device."
+        "The bytes of the fullest device."
         return device_bytes(self.job, self.config)
 
     @property
     def fits(self) -> bool:
-        "Whether it has that memory."
+        "Whether the device has that memory."
         return self.memory.total <= self.cluster.usable_bytes
 
     @cached_property
     def step(self) -> StepSeconds:
-        "What a step takes."
+        "The seconds of a step, by what they are spent on."
         return step_seconds(self.job, self.cluster, self.config)
 
     @property
     def seconds(self) -> float:
-        "Of a step."
+        "The seconds of a step."
         return self.step.total
 
     @property
     def samples_per_s(self) -> float:
-        "Of all devices."
+        "Samples per second of all devices together."
         return self.job.global_batch / self.seconds
 
     @property
@@ -59,16 +59,16 @@ class PricedConfig:
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #5797fb0b
 def _check_precision(job: TransformerSpec | ModelSpec) -> str:
-    "Why its precision cannot be priced, or nothing."
+    "Why nothing can be predicted for its precision; empty if it can."
     if job.precision != "fp32": return ""
     return "precision must be bf16 or fp16, for which a cluster's peak is given, got fp32"
 
 def _no_stages(job: TransformerSpec, stages: int) -> bool:
-    "Whether layers do not divide into so many stages, not even with embedding and output as a layer each."
+    "Whether the layers do not divide into this number of stages, even with embedding and output as a layer each."
     return stages > job.layers or bool(job.layers % stages and (job.layers + 2) % stages)
 
 def _transformer_reason(job: TransformerSpec, config: ParallelConfig) -> str:
-    "Why a transformer cannot be divided so, or nothing."
+    "Why a transformer cannot be divided in this way; empty if it can."
     if job.kv_heads % config.tensor:
         return f"tensor must divide the {job.kv_heads:,} heads of keys and values, got {config.tensor:,}"
     if _no_stages(job, config.pipeline):
@@ -86,7 +86,7 @@ def infeasible_reason(
     cluster:Cluster,
     config:ParallelConfig,
 ) -> str:
-    "Why the configuration cannot be had, or nothing; whether it fits into memory is another question."
+    "The rule that the configuration breaks; empty if none. Whether it fits into memory is another question."
     if reason := _check_precision(job): return reason
     if config.devices != cluster.devices:
         return f"data x tensor x pipeline must be the {cluster.devices:,} devices, got {config.devices:,}"
@@ -96,14 +96,14 @@ def infeasible_reason(
     if (config.tensor, config.pipeline, config.checkpointing) == (1, 1, "none"): return ""
     return "tensor and pipeline must be 1 and checkpointing none: this model is not described layer by layer"
 
-def price(
+def estimate_plan(
     job:TransformerSpec|ModelSpec,
     cluster:Cluster,
     config:ParallelConfig,
-) -> PricedConfig:
-    "What the configuration takes; ValueError where it cannot be had."
+) -> PlanEstimate:
+    "Predict memory and seconds of the configuration; ValueError says which rule it breaks."
     if reason := infeasible_reason(job, cluster, config): raise ValueError(reason)
-    return PricedConfig(job, cluster, config)
+    return PlanEstimate(job, cluster, config)
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #fd3780b1
 _MICRO_BATCHES, _CHUNKS = (1, 2, 4, 8, 16), (1, 2, 3, 4, 8)  # that are tried
@@ -123,12 +123,12 @@ def _shapes(job: TransformerSpec | ModelSpec, cluster: Cluster) -> Iterable[tupl
             if job.global_batch % data == 0: yield data, tensor, pipeline
 
 def _checkpointing_kinds(job: TransformerSpec | ModelSpec) -> tuple[str, ...]:
-    "That make sense for the job."
+    "The kinds of checkpointing that make sense for the job."
     if isinstance(job, ModelSpec): return ("none",)
     return ("none", "full") if job.fused_attention else CHECKPOINTING
 
 def _sharding_stages(data: int, pipeline: int) -> Sequence[int]:
-    "Of ZeRO that make sense; in a pipeline every micro-batch needs weights and gradients."
+    "The stages of ZeRO that make sense; in a pipeline every micro-batch needs weights and gradients."
     if data == 1: return (0,)
     return (0, 1) if pipeline > 1 else (0, 1, 2, 3)
 
@@ -154,22 +154,22 @@ def parallel_configs(
     return found
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #cf8da45b
-MARGIN = 1.05  # a simpler configuration may be so many times as slow as the fastest
+MARGIN = 1.05  # a simpler configuration may take this many times as long as the fastest
 
 def _effort(config: ParallelConfig) -> tuple[int, ...]:
     "How much there is to build: kinds of parallelism, sharded gradients, ZeRO 1 where alone, checkpointing, chunks."
     kinds, stage = (config.tensor > 1) + (config.pipeline > 1), config.sharding_stage
     return kinds, stage > 1, stage > 0 and not kinds, CHECKPOINTING.index(config.checkpointing), config.chunks > 1
 
-def order_by_time(
-    priced:Iterable[PricedConfig],  # fitting or not
-) -> list[PricedConfig]:
+def rank_plans(
+    plans:Iterable[PlanEstimate],  # fitting or not
+) -> list[PlanEstimate]:
     "Those that fit: the recommended one, then the others by time, each data x tensor x pipeline and ZeRO stage once."
-    fitting = sorted((one for one in priced if one.fits), key=lambda one: one.seconds)
+    fitting = sorted((one for one in plans if one.fits), key=lambda one: one.seconds)
     if not fitting: return []
     close = [one for one in fitting if one.seconds <= MARGIN * fitting[0].seconds]
     first = min(close, key=lambda one: (_effort(one.config), one.seconds))
-    by_shape: dict[tuple[int, ...], PricedConfig] = {}
+    by_shape: dict[tuple[int, ...], PlanEstimate] = {}
     for one in (first, *fitting):
         c = one.config
         by_shape.setdefault((c.data, c.tensor, c.pipeline, c.sharding_stage), one)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..base.checks import positive_int
 from .clusters import ACCELERATORS, NEAR_SHARE, USABLE_SHARE, Cluster
 from ..base.hardware import DEVICES
-from .plan_search import MARGIN, PricedConfig, order_by_time, parallel_configs
+from .plan_search import MARGIN, PlanEstimate, rank_plans, parallel_configs
 from .model_specs import ModelSpec, ParallelConfig, TransformerSpec
 from ..base.text import count_text, duration_text, gb_text
 
@@ -27,7 +27,7 @@ __all__ = ['FEW_SEQUENCES', 'Offered', 'JOBS', 'has_few_sequences', 'Recommendat
 _CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
            "data": "waiting for gradients or weights"}  # part of a step -> in words
 
-def _compared(best: PricedConfig, family: Sequence[PricedConfig], name: str) -> str:
+def _compared(best: PlanEstimate, family: Sequence[PlanEstimate], name: str) -> str:
     "What another family of configurations would take, in a sentence."
     if not family:
         return f"{name} is not possible: no such sizes divide the batch, the heads, the layers and the devices."
@@ -44,7 +44,7 @@ def _excess(size: float, cluster: Cluster) -> str: return gb_text(size - cluster
 
 def _is_unsplit(config: ParallelConfig) -> bool: return config.tensor == config.pipeline == 1
 
-def _zero_alone(sharded: Sequence[PricedConfig]) -> str:
+def _zero_alone(sharded: Sequence[PlanEstimate]) -> str:
     "The name of the fastest stage of ZeRO that fits without cutting the model."
     fastest = min((one for one in sharded if one.fits), key=lambda one: one.seconds, default=None)
     return f"ZeRO {fastest.config.sharding_stage} alone" if fastest else "ZeRO alone"
@@ -55,17 +55,17 @@ def has_few_sequences(
     job:TransformerSpec|ModelSpec,
     cluster:Cluster,
 ) -> bool:
-    "Whether a device gets so few samples in a step that plans with and without ZeRO should both be timed."
+    "Whether a device gets few samples in a step, so that plans with and without ZeRO should both be timed."
     return job.global_batch < FEW_SEQUENCES * cluster.devices
 
-def _near(best: PricedConfig, tried: Sequence[PricedConfig]) -> PricedConfig | None:
+def _near(best: PlanEstimate, tried: Sequence[PlanEstimate]) -> PlanEstimate | None:
     "The fastest plan a little above the limit of memory, where it is faster than all that fit."
     fastest = min(one.seconds for one in tried if one.fits)
     near = [one for one in tried
             if not one.fits and one.memory.total <= best.cluster.near_bytes and one.seconds < fastest]
     return min(near, key=lambda one: one.seconds, default=None)
 
-def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]:
+def _reasons(best: PlanEstimate, tried: Sequence[PlanEstimate]) -> Iterable[str]:
     "Why this one, sentence by sentence: what each simpler family would take."
     config, cluster = best.config, best.cluster
     plain = [one for one in tried if _is_unsplit(one.config) and not one.config.sharding_stage]
@@ -97,8 +97,8 @@ def _reasons(best: PricedConfig, tried: Sequence[PricedConfig]) -> Iterable[str]
 # %% ../../../nbs/engine/planner/recommendation.ipynb #f2b4d20d
 Offered = Callable[[ParallelConfig], bool]   # whether a program has this form
 
-def _priced(job: TransformerSpec | ModelSpec, cluster: Cluster, offered: Offered | None) -> tuple[PricedConfig, ...]:
-    return tuple(PricedConfig(job, cluster, config) for config in parallel_configs(job, cluster)
+def _estimates(job: TransformerSpec | ModelSpec, cluster: Cluster, offered: Offered | None) -> tuple[PlanEstimate, ...]:
+    return tuple(PlanEstimate(job, cluster, config) for config in parallel_configs(job, cluster)
                  if offered is None or offered(config))
 
 def _other_clusters(cluster: Cluster) -> Iterable[tuple[str, Cluster]]:
@@ -114,13 +114,13 @@ def _is_alike(one: ParallelConfig, other: ParallelConfig) -> bool:
     "Whether they divide the model in the same way."
     return all(getattr(one, size) == getattr(other, size) for size in ("tensor", "pipeline", "sharding_stage"))
 
-def _changes(best: PricedConfig, offered: Offered | None) -> str:
+def _changes(best: PlanEstimate, offered: Offered | None) -> str:
     "What would change the answer."
     found, same = [], []
     for words, other in _other_clusters(best.cluster):
-        priced = _priced(best.job, other, offered)
-        ordered = order_by_time(priced)
-        if not priced: found.append(f"with {words} no sizes divide the batch, the heads and the layers")
+        plans = _estimates(best.job, other, offered)
+        ordered = rank_plans(plans)
+        if not plans: found.append(f"with {words} no sizes divide the batch, the heads and the layers")
         elif not ordered: found.append(f"with {words} nothing fits")
         elif _is_alike(ordered[0].config, best.config): same.append(words)
         else: found.append(f"with {words} it is {ordered[0].config}")
@@ -131,11 +131,11 @@ def _more_nodes(job: TransformerSpec | ModelSpec, cluster: Cluster, offered: Off
     "How many nodes of this kind it would take."
     for doublings in range(1, 9):
         larger = replace(cluster, num_nodes=cluster.num_nodes * 2**doublings)
-        if any(one.fits for one in _priced(job, larger, offered)):
+        if any(one.fits for one in _estimates(job, larger, offered)):
             return f"It would fit on {count_text(larger.num_nodes, 'node')} like these."
     return "More nodes of this kind do not help."
 
-def _nothing_fits(tried: Sequence[PricedConfig], offered: Offered | None) -> str:
+def _nothing_fits(tried: Sequence[PlanEstimate], offered: Offered | None) -> str:
     "By how much nothing fits, and what would help."
     if not tried: return ("Nothing divides: no sizes of data, tensor and pipeline fit the batch, the heads, the layers "
                           "and the devices.")
@@ -146,7 +146,7 @@ def _nothing_fits(tried: Sequence[PricedConfig], offered: Offered | None) -> str
     least = f"{small.config}: {gb_text(need)} on each device, {_excess(need, cluster)} too much"
     return " ".join([
         f"Nothing fits. The least is {least}.",
-        f"It would fit on {large[0]}." if large else "No device known here has so much memory.",
+        f"It would fit on {large[0]}." if large else "No device known here has that much memory.",
         _more_nodes(small.job, cluster, offered),
         f"With the optimizer's state in the host's memory (offloading) it {would} fit."])
 
@@ -158,18 +158,18 @@ class Recommendation:
     "Which configuration to take, why, and what else there is."
     job:TransformerSpec|ModelSpec
     cluster:Cluster
-    best:PricedConfig|None                   # None where nothing fits
-    alternatives:tuple[PricedConfig, ...]    # that fit, by time
-    tried:tuple[PricedConfig, ...]           # all, fitting or not
+    best:PlanEstimate|None                   # None where nothing fits
+    alternatives:tuple[PlanEstimate, ...]    # that fit, by time
+    tried:tuple[PlanEstimate, ...]           # all, fitting or not
     offered:Offered|None=None                # which forms the program has; None: all of them
 
     @cached_property
-    def shortlist(self) -> tuple[PricedConfig, ...]:
+    def shortlist(self) -> tuple[PlanEstimate, ...]:
         """What to time: the three fastest shapes that fit, with few sequences each with and without ZeRO; before them
         one plan a little above the limit of memory, if it is faster."""
         if self.best is None: return ()
         few = has_few_sequences(self.job, self.cluster)
-        shapes: dict[tuple[int, ...], dict[bool, PricedConfig]] = {}
+        shapes: dict[tuple[int, ...], dict[bool, PlanEstimate]] = {}
         for one in sorted((one for one in self.tried if one.fits), key=lambda one: one.seconds):
             c = one.config
             shapes.setdefault((c.data, c.tensor, c.pipeline), {}).setdefault(few and c.sharding_stage > 0, one)
@@ -178,7 +178,7 @@ class Recommendation:
         return (*((near,) if near else ()), *sorted(three, key=lambda one: one.seconds))
 
     @cached_property
-    def first_run(self) -> PricedConfig | None:
+    def first_run(self) -> PlanEstimate | None:
         "Where to start: of the shortlist the plan that needs the least memory; None where nothing fits."
         return min(self.shortlist, key=lambda one: one.memory.total, default=None)
 
@@ -195,10 +195,10 @@ class Recommendation:
 
     def place(
         self,
-        priced:PricedConfig,
+        plan:PlanEstimate,
     ) -> int:
         "How many of the configurations that fit are predicted to be faster, plus one."
-        return 1 + sum(other.seconds < priced.seconds for other in self.tried if other.fits)
+        return 1 + sum(other.seconds < plan.seconds for other in self.tried if other.fits)
 
     def table(
         self,
@@ -217,10 +217,10 @@ def recommend(
     offered:Offered|None=None,  # which forms your program has, such as lambda c: c.sharding_stage < 2; None: all
 ) -> Recommendation:
     "The configuration to take on this cluster, by prediction; ValueError where the program has none that divides."
-    tried = _priced(job, cluster, offered)
+    tried = _estimates(job, cluster, offered)
     if not tried and (known := len(parallel_configs(job, cluster))):
         raise ValueError(f"offered must accept a plan, and refuses all {known:,} that divide")
-    best, *others = order_by_time(tried) or [None]
+    best, *others = rank_plans(tried) or [None]
     return Recommendation(job, cluster, best, tuple(others), tried, offered)
 
 # %% ../../../nbs/engine/planner/recommendation.ipynb #84c0fce3

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..base.checks import positive_float, positive_int
 from .formats import FORMATS, Format
-from ...training import Run
+from ..train.observers import TrainingRun
 
 # %% auto #0
 __all__ = ['quantize', 'stuck_share', 'Exponents', 'GradientExponents']
@@ -114,7 +114,7 @@ class GradientExponents:
         self.found: dict[tuple[str, str], Exponents] = {}  # (layer, "parameters" or "output") -> counts
         self.step, self._hooks = 0, []
 
-    def on_start(self, run: Run) -> None:
+    def on_start(self, run: TrainingRun) -> None:
         "Watch the outputs of all layers that have parameters."
         for name, layer in run.model.named_modules():
             if any(True for _ in layer.parameters(recurse=False)):
@@ -126,14 +126,14 @@ class GradientExponents:
                 output.register_hook(lambda gradient: self._count(name, "output", gradient))
         return hook
 
-    def on_backward(self, run: Run) -> None:
+    def on_backward(self, run: TrainingRun) -> None:
         "Count the parameters' gradients."
         if self.step % self.every == 0:
             for name, parameter in run.model.named_parameters():
                 if parameter.grad is not None: self._count(name.rpartition(".")[0], "parameters", parameter.grad)
         self.step += 1
 
-    def on_end(self, run: Run) -> None:
+    def on_end(self, run: TrainingRun) -> None:
         "Watch no longer."
         while self._hooks: self._hooks.pop().remove()
 

@@ -207,7 +207,7 @@ def in_order(
     return due
 
 # %% ../../../nbs/engine/serve/request_queue.ipynb #q0500015
-class _Line:
+class _WaitingLine:
     "Simulated requests, waiting in the order of their arrival."
     def __init__(self, due: list[float], policy: Policy):
         self.due, self.policy = due, policy
@@ -250,7 +250,7 @@ def simulate(
 ) -> Stream:
     "What one worker would do with this stream if batches took as long as `service` says."
     due, draw = in_order(due), random.Random(seed)
-    line, free, batches = _Line(due, policy), -math.inf, []
+    line, free, batches = _WaitingLine(due, policy), -math.inf, []
     starts, ends = [math.nan] * len(due), [math.nan] * len(due)
     while True:
         line.admit(free)

@@ -122,7 +122,7 @@ def _work(job: Job, queue: RequestQueue, predictor: Callable[[torch.Tensor], Any
         queue.book(batch, start, queue.now())
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #s0500010
-class _Lookout:
+class _AnswerWatch:
     "Raises the worker's error at once, and reports ten times a second: a report may cost more than an answer."
     def __init__(self, queue: RequestQueue, worker: Job, total: int, report: Callable[[float, str], None]):
         self.queue, self.worker, self.total, self.report, self.last = queue, worker, total, report, -math.inf
@@ -159,7 +159,7 @@ def serve(
     if not len(images): raise ValueError("images must hold at least one image, got none")
     queue = RequestQueue(policy)
     worker = Job(lambda job: _work(job, queue, predictor, images)).start()
-    look = _Lookout(queue, worker, len(due), report)
+    look = _AnswerWatch(queue, worker, len(due), report)
     try:
         while not queue.opened.wait(0.05): look()
         late = _send(queue, due, look)

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map_only
 
 from .autocast import autocast, matmul_precision
 from .batches import samples_in, tensors_in
+from .observers import TrainingRun
 
 # %% auto #0
 __all__ = ['LOG2_LOSS_SCALE', 'Pass', 'Recording', 'GraphedPass']
@@ -26,7 +27,7 @@ class Pass:
     "How an optimizer step runs: forward, backward, update, one kernel after the other. One object serves one run."
     def start(
         self,
-        run:Any,  # a `training.Run`: `model`, `optimizer`, `step`, `precision`, `device`, `scheduler`, `observers`
+        run:TrainingRun,  # of which it uses model, optimizer, step, precision, device, scheduler, observers
     ) -> None:
         "Bind to a run, before its first epoch. ValueError if it cannot be run this way."
         self.run, self._scalers = run, {}  # by precision: a scaler remembers its scale
@@ -132,7 +133,7 @@ class Pass:
         lost = [LOG2_LOSS_SCALE - round(math.log2(max(scale, 2.0**-149))) for scale in scales]  # it may end at zero
         return max([0, *lost])
 
-def _scaler(run: Any, precision: str) -> torch.amp.GradScaler:
+def _scaler(run: TrainingRun, precision: str) -> torch.amp.GradScaler:
     return torch.amp.GradScaler(run.device.type, 2.0**LOG2_LOSS_SCALE, enabled=precision == "fp16")
 
 def _current(device: torch.device) -> AbstractContextManager:
@@ -184,14 +185,14 @@ class GraphedPass(Pass):
     warm_up = 3            # eager steps before the recording
     recorder = Recording   # what makes the recording
 
-    def start(self, run: Any) -> None:
+    def start(self, run: TrainingRun) -> None:
         "Bind to a run. ValueError without a GPU, or with accumulation."
         self.check(run)
         super().start(run)
         self._side = torch.cuda.Stream(run.device) if run.device.type == "cuda" else None
         self._shape, self._played, self._replaying, self._recordings = None, {}, False, {}
 
-    def check(self, run: Any) -> None:
+    def check(self, run: TrainingRun) -> None:
         "ValueError where there is nothing to record."
         if run.device.type != "cuda" or run.accumulation > 1:
             raise ValueError("cuda_graph=True needs a CUDA device and accumulation 1, "

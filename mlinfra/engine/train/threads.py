@@ -9,11 +9,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
 from .allocator import digits_step
+from .history import Step
+from .observers import Observer, TrainingRun
 from ..base.checks import positive_int
 from ..base.cores import CoreSeconds, read_cores
 from ..base.machine import keep_memory, usable_cores
@@ -37,8 +38,8 @@ def threads_for(
 # %% ../../../nbs/engine/train/threads.ipynb #64432000
 FIRST, EVERY = 0.1, 0.25  # seconds until the first reading, and between readings
 
-class AutoThreads:
-    "An observer that sets the number of PyTorch's threads between steps: as many as there are cores free."
+class AutoThreads(Observer):
+    "Sets the number of PyTorch's threads between steps: as many as there are cores free."
     def __init__(
         self,
         remarks:list[str],                               # gets a line for each of the first changes
@@ -54,13 +55,13 @@ class AutoThreads:
         self.most = min(self.threads, self.cores)
         self._agreed, self._needed, self._since_more = 0, 2, math.inf
 
-    def on_start(self, run: Any) -> None:
+    def on_start(self, run: TrainingRun) -> None:
         "Begin, with no more threads than there are cores for this process."
         why = f"this process may use {count_text(self.cores, 'core')}"
         if self.most < self.threads: self._change(self.most, 0, why)
         self._before, self._due = self.read(), self.clock() + FIRST
 
-    def on_step(self, run: Any, step: Any) -> None:
+    def on_step(self, run: TrainingRun, step: Step) -> None:
         "Read the cores if it is time, and change the number of threads if they say so."
         if self.clock() < self._due: return
         reading = self.read()

@@ -21,10 +21,10 @@ from .panel_js import frame
 from .reader_progress import Guess, forget, keep_guess, keep_solved, load_progress
 from .figures import COLORS
 from .svg import Svg
-from .widgets import slider, widgets_library
+from .controls import Slider, widgets_library
 
 # %% auto #0
-__all__ = ['lock', 'unlock', 'predict', 'Reveal', 'reveal', 'Finding', 'finding', 'Verdict', 'worked_solution', 'exercise']
+__all__ = ['lock', 'unlock', 'predict', 'Reveal', 'reveal', 'Conclusion', 'finding', 'Verdict', 'worked_solution', 'exercise']
 
 # %% ../../../nbs/engine/ui/lesson.ipynb #b4ef590c
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def predict(
 ) -> ipywidgets.VBox:
     "A slider and a button that locks its answer."
     w, _UNITS[key] = widgets_library(), unit
-    choice = slider(f"your guess ({unit})" if unit else "your guess", options, value)
+    choice = Slider(f"your guess ({unit})" if unit else "your guess", options, value).widget()
     button, again = w.Button(description="Lock my guess", button_style="primary"), w.Button(description="Guess again")
     said = w.HTML()
 
@@ -163,7 +163,7 @@ def reveal(
 
 # %% ../../../nbs/engine/ui/lesson.ipynb #b7d2e4a1
 @dataclass(frozen=True)
-class Finding:
+class Conclusion:
     "What a run has shown, in words."
     words:str  # sentences that its cell has computed
 
@@ -175,10 +175,10 @@ class Finding:
 
 def finding(
     *sentences:str,  # each with its numbers, and with the words that fit them
-) -> Finding:
+) -> Conclusion:
     "The sentences as a paragraph below a measurement; ValueError where there is none."
     if not any(sentence.strip() for sentence in sentences): raise ValueError("a finding must have a sentence, got none")
-    return Finding(" ".join(sentence.strip() for sentence in sentences))
+    return Conclusion(" ".join(sentence.strip() for sentence in sentences))
 
 # %% ../../../nbs/engine/ui/lesson.ipynb #d0f251fa
 @dataclass(frozen=True)

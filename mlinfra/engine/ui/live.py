@@ -12,32 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import one_of
-from .controls import Choice, Control, Slider, Switch, TypedText, WholeNumber
+from .controls import Control, control_widgets
 from .panel import Said, Shown, answered, panel, status_html
 from .svg import Svg
-from .widgets import checkbox, choose, labelled, slider
-from .widgets import whole_number_field
 
 # %% auto #0
-__all__ = ['control_widget', 'nothing', 'LivePanel', 'Desk']
+__all__ = ['nothing', 'LivePanel', 'Desk']
 
 # %% ../../../nbs/engine/ui/live.ipynb #564e7872
 if TYPE_CHECKING:
     import ipywidgets
-
-# %% ../../../nbs/engine/ui/live.ipynb #61a4aaba
-def control_widget(
-    control:Control,
-) -> ipywidgets.Widget:
-    "The control in ipywidgets."
-    match control:
-        case Slider(): return slider(control.text, control.options, control.value, control.readout)
-        case Choice(): return choose(control.text, control.options, control.value)
-        case Switch(): return checkbox(control.text, control.value)
-        case WholeNumber(): return whole_number_field(control.text, control.value, control.most)
-        case TypedText():
-            return labelled("Text", control.text, value=control.value, placeholder=control.placeholder,
-                            continuous_update=False)
 
 # %% ../../../nbs/engine/ui/live.ipynb #ca290357
 def nothing(**_values: Any) -> Collection[str]:
@@ -58,7 +42,7 @@ class LivePanel:
 
     def widgets(self) -> dict[str, ipywidgets.Widget]:
         "Its controls in ipywidgets, which hide and empty one another as the panel says."
-        found = {name: control_widget(control) for name, control in self.controls.items()}
+        found = control_widgets(**self.controls)
         for field, others in (self.cleared or {}).items():
             def empty(_change: Any, field: str = field) -> None: found[field].value = ""
             for name in others: found[name].observe(empty, names="value")

@@ -20,7 +20,7 @@ from ..base.machine import usable_cores
 from ..base.text import count_text
 from .panel_js import frame
 from .svg import Svg, on_white
-from .widgets import widgets_library
+from .controls import Control, control_widgets, widgets_library
 
 # %% auto #0
 __all__ = ['Said', 'answered', 'panel', 'Shown', 'control_row', 'card', 'status_html', 'RunButton']
@@ -47,7 +47,7 @@ def answered(
     except ValueError as error: return f"⚠ {error}", None
 
 def panel(
-    controls:dict[str, ipywidgets.Widget],            # parameter of `update` -> its control
+    controls:dict[str, Control | ipywidgets.Widget],  # parameter of `update` -> its control, described or made already
     update:Callable[..., tuple[str | Said, Svg | None]],  # values of the controls -> what to say and to draw
     name:str,                                         # a CSS class for tests and styles, such as "schedule"
     extras:Iterable[ipywidgets.Widget]=(),            # shown under the picture, such as a `RunButton`'s widget
@@ -56,7 +56,7 @@ def panel(
     code:Callable[..., str]|None=None,                # values of the controls -> Python that does the same
 ) -> ipywidgets.VBox:
     "Controls bound to words and a picture; the last value set is the one shown."
-    w = widgets_library()
+    w, controls = widgets_library(), control_widgets(**controls)
     words, picture, own = w.HTML().add_class("mlinfra-words"), w.HTML(), frame()
     box = card([control_row(controls, more, own), words, picture, *extras], name, picture, title)
     box.words, box.controls, box.frame = words, controls, own

@@ -17,7 +17,8 @@ from typing import Any
 from ..base.store import cache_dir, write_whole
 
 # %% auto #0
-__all__ = ['LESSONS', 'Lesson', 'Guess', 'Progress', 'progress_path', 'load_progress', 'keep_guess', 'keep_solved', 'forget']
+__all__ = ['LESSONS', 'Lesson', 'Guess', 'ReaderProgress', 'progress_path', 'load_progress', 'keep_guess', 'keep_solved',
+           'forget']
 
 # %% ../../../nbs/engine/ui/reader_progress.ipynb #503cc295
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Guess:
         return self.answer / self.measured - 1 if self.measured else None
 
 @dataclass(frozen=True)
-class Progress:
+class ReaderProgress:
     "What is remembered of a reader."
     guesses:dict[str, Guess]=field(default_factory=dict)   # by the question's name, such as "08.transform"
     solved:dict[str, str]=field(default_factory=dict)      # exercise, such as "08_doctor.stages" -> the day
@@ -74,27 +75,27 @@ def progress_path() -> Path:
     own = os.environ.get("MLINFRA_PROGRESS")
     return Path(own) if own else cache_dir() / "progress.json"
 
-def load_progress() -> Progress:
+def load_progress() -> ReaderProgress:
     "What is remembered; nothing where there is no file yet, or none that can be read."
     path = progress_path()
     try: return _parsed(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError: return Progress()
+    except FileNotFoundError: return ReaderProgress()
     except OSError as error: return _without(f"your progress cannot be read: {error}")
     except (ValueError, TypeError, AttributeError, KeyError):
         aside = path.with_suffix(".unreadable")
         os.replace(path, aside)
         return _without(f"{path} is not a file of progress: it is {aside} now, and the book begins a new one")
 
-def _parsed(kept: Mapping[str, Any]) -> Progress:
+def _parsed(kept: Mapping[str, Any]) -> ReaderProgress:
     guesses = {key: Guess(**guess) for key, guess in kept["guesses"].items()}
-    return Progress(guesses, dict(kept["solved"]))
+    return ReaderProgress(guesses, dict(kept["solved"]))
 
-def _without(words: str) -> Progress:
+def _without(words: str) -> ReaderProgress:
     warnings.warn(words, stacklevel=3)
-    return Progress()
+    return ReaderProgress()
 
 # %% ../../../nbs/engine/ui/reader_progress.ipynb #a04a124d
-def _keep(progress: Progress) -> None:
+def _keep(progress: ReaderProgress) -> None:
     raw = json.dumps(dict(version=1, **asdict(progress)), indent=1, ensure_ascii=False).encode()
     try: write_whole(progress_path(), raw)
     except OSError as error: warnings.warn(f"your progress is not kept: {error}", stacklevel=3)
@@ -120,4 +121,4 @@ def forget(
     "Forget a guess, so that it can be made again, or everything."
     now = load_progress()
     kept = {name: guess for name, guess in now.guesses.items() if key not in (None, name)}
-    _keep(Progress() if key is None else replace(now, guesses=kept))
+    _keep(ReaderProgress() if key is None else replace(now, guesses=kept))

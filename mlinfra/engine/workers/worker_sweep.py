@@ -25,7 +25,8 @@ from ..base.machine import pick_device, usable_cores
 from ..base.measure import Stopwatch
 from .overlap import MAX_WORKERS
 from ...models import GluonCNN
-from ...training import History, Run, Step, fit
+from ..train.observers import TrainingRun
+from ...training import History, Step, fit
 
 # %% auto #0
 __all__ = ['which_worker', 'Blur', 'SweepRow', 'SweepTask', 'measure_workers', 'check_workers', 'sweep_rows', 'summarise',
@@ -87,7 +88,7 @@ class _Reporter:
         "CPU seconds of this process from step to step, start-up left out."
         return (self.cpu[-1] - self.cpu[0]) / (len(self.cpu) - 1) if len(self.cpu) > 1 else 0.0
 
-    def on_step(self, run: Run, step: Step) -> None:
+    def on_step(self, run: TrainingRun, step: Step) -> None:
         "Note the CPU time and report the share of iterations done."
         self.cpu.append(time.process_time())
         self.report((step.iteration + 1) / (run.iterations or math.inf), self.words)

@@ -1,0 +1,167 @@
+"""A process that has imported what lessons import and forks their kernels, which then start in a moment.
+
+    python kernel_server.py NUMBER    serves the socket with this number until its standard input ends
+
+A kernel is ipykernel's own, with the command, environment and folder that Jupyter gives it; nothing of mlinfra is
+imported before. Each has a keeper, which ends it when whoever asked for it is gone, and tells how it ended.
+"""
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+IMPORTED = """torch torch._dynamo torch.distributed torch.utils.data numpy pandas matplotlib.pyplot PIL.Image
+ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget matplotlib_inline.backend_inline IPython.core.pylabtools
+""".split()
+REQUEST_BYTES = 1 << 18  # at most
+
+
+def available() -> bool: return hasattr(os, "pidfd_open") and hasattr(socket, "send_fds")
+
+
+# ---- the server
+
+def main(number):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no burial
+    import importlib
+    for name in IMPORTED: importlib.import_module(name)
+    import gc
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=number) as listener:
+        while True:
+            ready, _, _ = select.select([listener, sys.stdin], [], [])
+            if sys.stdin in ready: os._exit(0)  # libraries have much to say of an interpreter that ends
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                keep(connection)
+            connection.close()
+
+
+def keep(connection):
+    "Fork the kernel that is asked for; wait until it ends, or end it when nobody is there any more."
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
+    asked = json.loads(request)
+    pid = os.fork()
+    if pid == 0: become_kernel(connection, streams, **asked)
+    connection.sendall(b"%d" % pid)
+    for stream in streams: os.close(stream)
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([ended, connection], [], [])[0]: os.killpg(pid, signal.SIGKILL)
+    _, status, usage = os.wait4(pid, 0)
+    try: connection.sendall(b"%d %f" % (os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime))
+    except OSError: pass
+    os._exit(0)
+
+
+def become_kernel(connection, streams, command, env, cwd):
+    "Be the process that `command` would have started."
+    status = 1
+    try:
+        connection.close()
+        os.setsid()
+        for number, stream in enumerate(streams): os.dup2(stream, number)
+        for stream in streams: os.close(stream)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.environ.clear()
+        os.environ.update(env)
+        os.chdir(cwd)
+        sys.path[:] = [str(Path(cwd)), *(place for place in sys.path if Path(place) != Path(__file__).parent)]
+        import random
+
+        import numpy
+        random.seed()
+        numpy.random.seed()
+        module = command[command.index("-m") + 1]
+        sys.argv = [module, *command[command.index("-m") + 2:]]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as error: status = error.code if isinstance(error.code, int) else int(bool(error.code))
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+    finally: leave(status)
+
+
+def leave(status):
+    "End as Python ends."
+    import atexit
+    import threading
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush(), sys.stderr.flush()
+    finally: os._exit(status)
+
+
+# ---- whoever wants kernels
+
+class Kernels:
+    "Starts a server; in this process and its forks, kernels then come from it."
+    def __init__(self, folder):
+        self.address, self.cpu_seconds = f"{folder}/kernels", 0.0
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self.address)
+            listener.listen(64)  # who connects before it has imported waits
+            number = listener.fileno()
+            self.server = subprocess.Popen([sys.executable, __file__, str(number)], stdin=subprocess.PIPE,
+                                           pass_fds=[number], start_new_session=True)
+
+    def used(self):
+        "Let jupyter_client ask this server for each kernel."
+        from jupyter_client.provisioning import local_provisioner
+        local_provisioner.launch_kernel = self.launch
+
+    def launch(self, command, stdin=None, stdout=None, stderr=None, env=None, cwd=None, **_ignored):
+        "In the place of `jupyter_client.launcher.launch_kernel`."
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(self.address)
+        request = dict(command=command, env=dict(env or os.environ), cwd=str(cwd or os.getcwd()))
+        with open(os.devnull) as nothing:
+            streams = [nothing.fileno(), *(number if given is None else given for number, given in ((1, stdout),
+                                                                                                     (2, stderr)))]
+            socket.send_fds(connection, [json.dumps(request).encode()], streams)
+        return Kernel(self, connection, command)
+
+    def close(self):
+        self.server.stdin.close()
+        self.server.wait()
+
+
+class Kernel:
+    "What Jupyter needs of a subprocess.Popen."
+    stdin = stdout = stderr = None
+
+    def __init__(self, kernels, connection, args):
+        self.kernels, self.connection, self.args, self.returncode = kernels, connection, args, None
+        self.pid = int(connection.recv(100))
+
+    def poll(self):
+        if self.returncode is None and select.select([self.connection], [], [], 0)[0]: self.wait()
+        return self.returncode
+
+    def wait(self, timeout=None):
+        if self.returncode is not None: return self.returncode
+        if not select.select([self.connection], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        code, cpu_seconds = self.connection.recv(100).split() or (-signal.SIGKILL, 0)
+        self.returncode = int(code)
+        self.kernels.cpu_seconds += float(cpu_seconds)
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None: os.kill(self.pid, number)
+
+    def terminate(self): self.send_signal(signal.SIGTERM)
+    def kill(self): self.send_signal(signal.SIGKILL)
+
+
+if __name__ == "__main__": main(int(sys.argv[1]))

@@ -120,7 +120,7 @@ LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload 
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
-Verification WorkerCurve Bar Waterfall Pace Comparison Verified StepModel Remedy
+Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint Costs Instance
 DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun Told
@@ -230,18 +230,19 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.base.measure.percentile.values", ANY, "any numbers have percentiles"),
     ("engine.base.measure.percentile.percent", "zero", "the smallest"),
     ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
-    *((f"engine.record.run_folder.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
+    *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
-    ("engine.record.watch.LoopWatch.*", ANY, "told by a framework's loop"),
+    ("engine.record.callbacks.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
     ("monitor.look.*", "zero", "from the start; nothing seen"),
-    ("engine.record.watch.Monitor.on_between.*", ANY, "told by fit"),
-    ("engine.record.watch.FitSteps.*", ANY, "told by fit"),
-    ("engine.record.watch.next_turn.now", ANY, "a moment, from the clock"),
+    ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
+    *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
+      for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
+                   "Recorder.*.newest")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
-    ("engine.record.run_folder.RunWriter.*.at", ANY, "a moment, from the clock"),
+    ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.ui.*", ANY, "sizes and places in a picture, numbers to be written"),
     ("engine.report.pictures.*", ANY, "sizes and places in a picture"),
@@ -534,7 +535,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
         storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip lab.watched_epoch.watch_epoch.*
         engine.parallel.parallelize.*
-        engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_in_turn.repeats report.verify.repeats
+        engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
         engine.tuning.search_space.race.trials
         engine.tuning.search_space.whole.*

@@ -68,7 +68,8 @@ def _savers(args: argparse.Namespace) -> list[Any]:
 def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "Train in this process."
     from mlinfra.data import BatchLoader
-    from mlinfra.engine.base.machine import keep_memory, pick_device
+    from mlinfra.engine.base.machine import pick_device
+    from mlinfra.engine.train.allocator import keep_memory
     from mlinfra.engine.train.builtin_observers import PrintEpochs
     from mlinfra.models import count_parameters
     from mlinfra.training import fit, sgd
@@ -213,7 +214,7 @@ def _recording(args: argparse.Namespace, digits: Images) -> list[Any]:
     folder = _run_folder(args)
     if folder is None: return []
     from mlinfra.engine.record.provenance import origin
-    from mlinfra.engine.record.watch import Monitor
+    from mlinfra.engine.record.recorder import Monitor
     names = "model", "batch_size", "lr", "momentum", "precision", "epochs", "limit"
     settings = {name: getattr(args, name) for name in names}
     print(f"recorded in {folder}", flush=True)

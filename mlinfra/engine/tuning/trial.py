@@ -14,7 +14,7 @@ import torch
 
 from ..base.checks import finite, positive_int
 from ..dist.processes import error_words
-from ..record.watch import Monitor
+from ..record.recorder import Monitor
 
 # %% auto #0
 __all__ = ['Pruned', 'CutOff', 'Trial', 'run_objective']

@@ -20,10 +20,11 @@ from typing import Any, Protocol
 import torch
 
 from ..base.checks import nonnegative_int, positive_float
-from ..base.machine import keep_memory, usable_cores
+from ..base.machine import usable_cores
 from ..base.text import count_text
 from ..dist.processes import (PRELOADED, Call, Reply, ServedProcess, end_with_parent, exit_words,
                                            is_importing_main)
+from ..train.allocator import keep_memory
 from .trial import Trial, run_objective
 
 # %% auto #0

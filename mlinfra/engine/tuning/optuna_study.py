@@ -21,7 +21,8 @@ from ..base.measure import Estimate
 from .optuna_plan import METHODS, OptunaPlan, owner_has_ended, pruner, seeded_sampler
 from .search_space import SearchDomain, Space
 from .study_journal import kernel_lock, open_journal, optuna_library, quiet_optuna
-from .trial_pool import Live, Trial, TrialRecord, run_trials
+from .trial import Trial
+from .trial_pool import Live, TrialRecord, run_trials
 from ..base.text import count_text
 
 if TYPE_CHECKING:

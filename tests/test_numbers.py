@@ -136,7 +136,7 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies
+doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
 axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
 checkpointer.Watched checkpointer.doomed collectives.Group http_server.bound_socket http_server.metrics_text
 cores crops.random_box faults files findings inspection
@@ -147,7 +147,8 @@ parallel_stages passes played.PlayedGroup
 patients pieces pipeline_pass pipeline_runs queue.ServiceTime.seconds
 quantize.pack quantize.unpack quantize.QuantizedLinear quantize.QuantizedConv2d
 ranges.smoothed rank_passes rank_steps rawcache.RawCache.load ray_tune.ray_started reads.block_starts reads.read_block
-resident sample_batches search.Space.draw search.grid_cells search.random_cells search.train_many
+memory.batch_search memory.tracker memory.step_sample memory.process_memory memory.out_of_memory
+search.Space.draw search.grid_cells search.random_cells search.train_many
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
 supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker
 trial_pool.Plan trial_pool.PointsPlan waterfall.began
@@ -182,7 +183,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.extra_seconds", "zero", "nothing more"),
     ("engine.loading.jpegs.photo.*", "zero", "counted from 0"),
     ("engine.base.measure.rounds.stretch", "infinite", "no limit"),
-    ("engine.memory.margins.fits_text.*", "zero", "nothing needed, nothing there"),
+    ("engine.memory.footprint.fits_text.*", "zero", "nothing needed, nothing there"),
     ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
     ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
     ("memory.Profile.largest.*", "zero", "no memory, no margin"),

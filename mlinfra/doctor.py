@@ -13,9 +13,10 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from .engine.doctor.ablation import Budget, make_pipeline
+from .engine.doctor.step_timer import Budget
+from .engine.doctor.training_pipeline import make_pipeline
 from .engine.base.checks import positive_float
-from .engine.doctor.diagnosis import Diagnosis, examine
+from .engine.doctor.diagnosis import Diagnosis, diagnose_pipeline
 
 # %% auto #0
 __all__ = ['diagnose']
@@ -67,4 +68,4 @@ def diagnose(
     budget = Budget(positive_float("budget_seconds", budget_seconds), report)
     pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device,
                          precision=precision, transfer=transfer, channels_last=channels_last, between=between)
-    return examine(pipe, budget, read, transform)
+    return diagnose_pipeline(pipe, budget, read, transform)

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +29,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from mlinfra.cli import main
 from mlinfra.data import BatchLoader, Images
 from mlinfra.doctor import diagnose
-from mlinfra.engine.doctor import ablation, diagnosis, remedies, verdicts
+from mlinfra.engine.doctor import ablation, diagnosis, lighter_loading, predictions, remedies, verdicts
+from mlinfra.engine.doctor.ablation import Bench, Round
+from mlinfra.engine.doctor.remedies import Advice, Cure, Trials
+from mlinfra.engine.doctor.step_timer import Budget
+from mlinfra.engine.doctor.training_pipeline import copies_of, make_pipeline
 from mlinfra.engine.loading import loader_surgery as loaders
 from mlinfra.engine.loading.loader_surgery import find_callables, identity, loader_kind
 from mlinfra.engine.base.measure import Estimate
@@ -78,7 +83,7 @@ def machine(monkeypatch):
                             process_time=lambda: one.cpu,
                             sleep=one.sleep).items(): monkeypatch.setattr(time, name, clock)
     for room in (loaders, ablation): monkeypatch.setattr(room, "queued_seconds", lambda: 0.0)
-    monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [])
+    monkeypatch.setattr(remedies, "worker_numbers", lambda now, workers, cores: [])
     yield one
     torch.set_num_threads(threads)
 
@@ -200,14 +205,13 @@ def test_a_verification_keeps_its_budget(load, step, machine):
     found = diagnose(Heavy(lambda: machine.spin(step)),
                      DataLoader(Samples(reading=lambda: machine.sleep(load / 8)), 8), budget_seconds=20, device="cpu")
     before = machine.used
-    found.verify(remedies.Advice("nothing", Estimate(1.0, 1.0, 1.0), "none", remedies.changed), budget_seconds=10)
+    found.verify(Advice("nothing", Estimate(1.0, 1.0, 1.0), "none", lighter_loading.changed), budget_seconds=10)
     assert machine.used - before <= 15
 
 
 def test_a_cure_without_time_is_named(machine, monkeypatch):
-    monkeypatch.setattr(remedies, "promising", lambda bench,
-                        m: [("a slow cure", lambda bench,
-                             measured: remedies.piloted(bench, lambda: machine.sleep(20.0) or {}))])
+    def slow(trials): return trials.rounds(lambda: machine.sleep(20.0) or {})
+    monkeypatch.setattr(remedies, "CURES", (Cure("a slow cure", bool, slow),))
     found = diagnose(Heavy(lambda: machine.spin(0.1)), DataLoader(Samples(), 8), budget_seconds=20, device="cpu")
     assert "a slow cure could not be tried: three trials did not fit" in " ".join(found.remarks) and machine.used <= 50
 
@@ -234,12 +238,13 @@ def test_batches_that_workers_cannot_send_are_refused_at_once():
 
 
 def test_batches_that_workers_could_not_send_are_diagnosed_without_workers(monkeypatch):
-    monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [1])
+    monkeypatch.setattr(remedies, "worker_numbers", lambda now, workers, cores: [1])
+    monkeypatch.setattr(remedies, "CURES", (replace(remedies.CURES[0], could_gain=bool),))
     remarks = []
     loader = DataLoader(Unpicklable(), 8, collate_fn=first_of)
     with bench_of(nn.Linear(4, 2), loader, step=mean_of_first) as bench:
-        found = remedies.tried("other workers", lambda: remedies.worker_advice(bench, [bench.round()]), remarks)
-    assert found == [] and remarks[0].startswith("other workers could not be tried: ValueError: workers cannot send")
+        found = remedies.advise(bench, [bench.round()] * 3, remarks)
+    assert found == () and remarks[0].startswith("other workers could not be tried: ValueError: workers cannot send")
 
 
 class Waiting(Samples):
@@ -250,16 +255,16 @@ class Waiting(Samples):
 
 
 def bench_of(model, loader, budget=None, cores=2, **options):
-    pipe = ablation.make_pipeline(model, loader, device="cpu", **options)
-    return ablation.Bench(pipe, visit_seconds=0.01, budget=budget, cores=cores)
+    pipe = make_pipeline(model, loader, device="cpu", **options)
+    return Bench(pipe, visit_seconds=0.01, budget=budget, cores=cores)
 
 
 def test_workers_on_trial_that_never_answer_end_with_the_time(monkeypatch):
     monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.2)  # then PyTorch ends those that stay
-    budget = ablation.Budget(1.0)
+    budget = Budget(1.0)
     with bench_of(nn.Linear(4, 2), DataLoader(Waiting(), 8), budget) as bench, pytest.raises(RuntimeError,
         match="workers sent no batch in time"):
-        ablation.crew_round(bench, 1)
+        ablation.measure_contention(bench, 1)
 
 
 # ---- cures
@@ -267,41 +272,48 @@ def test_workers_on_trial_that_never_answer_end_with_the_time(monkeypatch):
 @pytest.fixture
 def one_trial(monkeypatch):
     "One round of a trial, however long it takes."
-    monkeypatch.setattr(remedies, "piloted", lambda bench, measure: [measure()])
+    monkeypatch.setattr(Trials, "rounds", lambda trials, measure: [measure()])
+
+
+def workers_advised(bench, measured, seconds=3.0):
+    "What the first cure of the table says."
+    assert remedies.CURES[0].name == "other workers"
+    return remedies.CURES[0].advise(Trials(bench, measured, seconds))
 
 
 def test_workers_that_only_wait_may_be_more_than_the_cores(monkeypatch):
     "96 ms of sleep a batch: sixteen workers on two cores bring one every 6 ms, and it is said so."
-    def trial(bench, n): return dict(of_crew=5e-3, crew_only=96e-3 / n, contended_step=5e-3, contended_load=96e-3 / n)
-    monkeypatch.setattr(remedies, "crew_round", trial)
-    monkeypatch.setattr(remedies, "in_turn", lambda bench, cure: [dict(now=101e-3, then=6e-3)])
-    asleep = dict(full=101e-3, load=96e-3, asleep=96e-3, from_host=5e-3, step_cpu=5e-3, between=0.0)
-    with bench_of(nn.Linear(4, 2), DataLoader(Samples(), 8), ablation.Budget(60.0)) as bench:
-        bench.pilot_seconds = 0.01
-        assert remedies.worker_advice(bench, [asleep] * 3)[0].change == "num_workers=16 instead of 0"
+    def trial(bench, n):
+        return dict(fed_step=5e-3, workers_load=96e-3 / n, contended_step=5e-3, contended_load=96e-3 / n)
+    monkeypatch.setattr(remedies, "measure_contention", trial)
+    monkeypatch.setattr(Trials, "in_turn", lambda trials, cure: [dict(now=101e-3, then=6e-3)])
+    asleep = Round(full=101e-3, load=96e-3, asleep=96e-3, from_host=5e-3, step_cpu=5e-3)
+    with bench_of(nn.Linear(4, 2), DataLoader(Samples(), 8), Budget(60.0)) as bench:
+        assert workers_advised(bench, [asleep] * 3, 0.01)[0].change == "num_workers=16 instead of 0"
 
 
 def test_the_cure_of_a_slow_store_is_predicted_and_verified(monkeypatch, one_trial):
     "320 ms of sleep a batch against nothing: what five workers gain, no busy machine takes away."
-    monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [5])
+    monkeypatch.setattr(remedies, "worker_numbers", lambda now, workers, cores: [5])
     with bench_of(nn.Linear(4, 2), DataLoader(Fetching(Samples(), slow_read(20e-3, identity)), 16)) as bench:
-        found = remedies.worker_advice(bench, [bench.round()])
+        found = workers_advised(bench, [bench.round()])
     assert found and found[0].speedup.low > 1 and found[0].change == "num_workers=5 instead of 0"
-    verified = diagnosis.verify_advice(bench.pipe, found[0], ablation.Budget(1.0))
+    verified = diagnosis.verify_advice(bench.pipe, found[0], Budget(1.0))
     assert verified.measured_speedup > 1 and f"{verified.error:+.0%}" in str(verified)
 
 
 def test_no_more_workers_than_cores_where_they_compute():
-    busy = dict(full=10.0, load=9.0, asleep=0.0, from_host=1.0, step_cpu=1.0, between=0.0)
-    assert max(remedies.candidates(busy, 0, 4)) == 4 and remedies.candidates(busy, 1, 1) == []
+    busy = Round(full=10.0, load=9.0, asleep=0.0, from_host=1.0, step_cpu=1.0)
+    assert max(predictions.worker_numbers(busy, 0, 4)) == 4 and predictions.worker_numbers(busy, 1, 1) == []
 
 
 def test_workers_that_lose_in_a_trial_are_not_advised(monkeypatch, one_trial):
-    monkeypatch.setattr(remedies, "candidates", lambda m, now, cores: [1])
-    monkeypatch.setattr(remedies, "step_of_crew", lambda m: m["full"] / 10)  # a prediction that is far too good
-    monkeypatch.setattr(remedies, "in_turn", lambda bench, cure: [dict(now=1.0, then=1.0)])
+    monkeypatch.setattr(remedies, "worker_numbers", lambda now, workers, cores: [1])
+    # a prediction that is far too good
+    monkeypatch.setattr(remedies, "step_with_workers", lambda now, **trial: now.full / 10)
+    monkeypatch.setattr(Trials, "in_turn", lambda trials, cure: [dict(now=1.0, then=1.0)])
     with bench_of(Heavy(), DataLoader(Samples(), 8)) as bench:
-        assert remedies.worker_advice(bench, [bench.round()]) == []
+        assert workers_advised(bench, [bench.round()]) == []
 
 
 def test_nothing_is_advised_where_nothing_helps(machine):
@@ -318,12 +330,12 @@ def test_a_batch_size_that_does_nothing_is_not_advised():
         def __len__(self): return 80
     with bench_of(Heavy(), [(torch.rand(8, 4), torch.zeros(8, dtype=torch.int64))] * 10) as bench:
         bench.pipe = SimpleNamespace(loader=Wrapper())
-        assert remedies.batch_advice(bench, []) == []
+        assert remedies.CURES[-1].name == "a larger batch" and remedies.CURES[-1].advise(Trials(bench, [])) == []
 
 
 def test_what_workers_hide_is_no_bottleneck():
     "Two workers load for 50 ms a batch, a step takes 100 ms."
-    hidden = dict(full=0.101, from_workers=0.1, from_host=0.1, on_device=0.1, load=0.05, storage=0.05, unknown=0.0,
+    hidden = Round(full=0.101, from_workers=0.1, from_host=0.1, on_device=0.1, load=0.05, storage=0.05, unknown=0.0,
                   between=0.0)
     assert verdicts.verdict_of([hidden] * 6, verdicts.Setting(2, 2)) == "compute"
 
@@ -334,9 +346,9 @@ def test_a_busy_machine_is_said():
     crowd = [subprocess.Popen(command) for _ in range(ablation.usable_cores())]
     try:
         with bench_of(Heavy(lambda: spin(2e-3)), DataLoader(Samples(), 8)) as bench:
-            neighbours = ablation.Neighbours()
+            others = diagnosis.OtherPrograms()
             for _ in range(2): bench.round()
-        assert re.search("busy", " ".join(neighbours.remarks(bench)))
+        assert re.search("busy", " ".join(others.remarks(bench)))
     finally:
         for process in crowd: process.kill(), process.wait()
 
@@ -388,7 +400,7 @@ def test_workers_that_stay_are_not_started():
 def test_layers_in_evaluation_stay_so():
     model = Heavy().train()
     model.norm.eval()
-    twin, _ = ablation.twins(nn.Sequential(model.norm), None, torch.device("cpu"))
+    twin, _ = copies_of(nn.Sequential(model.norm), None, torch.device("cpu"))
     assert not twin[0].training and twin[0] is not model.norm
 
 
@@ -484,11 +496,11 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_other_shapes_of_models_and_loaders(name):
     model, loader, options = SHAPES[name]()
-    pipe = ablation.make_pipeline(model, loader, device="cpu", **options)
+    pipe = make_pipeline(model, loader, device="cpu", **options)
     places = find_callables(pipe.loader.dataset) if loader_kind(pipe.loader) == "map" else {}
-    with ablation.Bench(pipe, places, visit_seconds=0.01) as bench: measured = [bench.round()]
-    seconds = verdicts.stage_seconds(measured[0], verdicts.Setting(bench.workers, 2))
-    assert verdicts.judge(seconds) in verdicts.VERDICTS and measured[0]["full"] > 0
+    with Bench(pipe, places, visit_seconds=0.01) as bench: measured = [bench.round()]
+    seconds = verdicts.stage_seconds(measured[0], verdicts.Setting(bench.source.workers, 2))
+    assert verdicts.judge(seconds) in verdicts.VERDICTS and measured[0].full > 0
 
 
 def test_a_model_that_a_cure_breaks_is_diagnosed_all_the_same():
@@ -635,8 +647,8 @@ def shell(tmp_path, monkeypatch, capsys):
 
 
 def test_one_command_diagnoses_and_verifies(shell, machine, monkeypatch):
-    advice = remedies.Advice("two of everything", Estimate(1.5, 1.4, 1.6), "none", remedies.changed)
-    monkeypatch.setattr(remedies, "promising", lambda bench, m: [("two", lambda bench, measured: [advice])])
+    advice = Advice("two of everything", Estimate(1.5, 1.4, 1.6), "none", lighter_loading.changed)
+    monkeypatch.setattr(remedies, "CURES", (Cure("two", bool, lambda trials: [advice]),))
     done = shell("mine:slow", "--seconds", "30", "--verify", "--device", "cpu")
     assert done.returncode == 0, done.err
     assert "verdict: storage" in done.out and "advice: two of everything" in done.out

@@ -120,12 +120,12 @@ LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload 
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
-Verification WorkerCurve Bar Waterfall Pace Comparison Verified StepModel Remedy
+Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint Costs Instance
 DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun Told
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
-Choice RankCosts Share StepReport JobState RankFailure
+StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve Travelled StepTimes TensorLife Scene Visit
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
@@ -136,20 +136,22 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-ablation axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
+doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies
+axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
 checkpointer.Watched checkpointer.doomed collectives.Group http_server.bound_socket http_server.metrics_text
 cores crops.random_box faults files findings inspection
-layer_costs loader loaders log_lines.shell_status looks notices.MetadataService
+layer_costs loader loaders launch.job_logs.shell_status looks notices.MetadataService
 optuna_study.OptunaPlan optuna_study.mend out_of_memory
-parallel.ParallelRun parallel.RankModel parallel.weighted parallel_choice parallel_data parallel_forms parallel_layers
-parallel_stages passes played.PlayedGroup
+parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
+parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
+passes played.PlayedGroup
 patients pieces pipeline_pass pipeline_runs queue.ServiceTime.seconds
 quantize.pack quantize.unpack quantize.QuantizedLinear quantize.QuantizedConv2d
 ranges.smoothed rank_passes rank_steps rawcache.RawCache.load ray_tune.ray_started reads.block_starts reads.read_block
-remedies resident sample_batches search.Space.draw search.grid_cells search.random_cells search.train_many
+resident sample_batches search.Space.draw search.grid_cells search.random_cells search.train_many
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
-supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline tracker
-trial_pool.Plan trial_pool.PointsPlan waterfall.began
+launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
+tracker trial_pool.Plan trial_pool.PointsPlan waterfall.began
 waterfall.last_sign zero
 """.split()
 
@@ -228,18 +230,19 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.base.measure.percentile.values", ANY, "any numbers have percentiles"),
     ("engine.base.measure.percentile.percent", "zero", "the smallest"),
     ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
-    *((f"engine.record.run_folder.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
+    *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
-    ("engine.record.watch.LoopWatch.*", ANY, "told by a framework's loop"),
+    ("engine.record.callbacks.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
     ("monitor.look.*", "zero", "from the start; nothing seen"),
-    ("engine.record.watch.Monitor.on_between.*", ANY, "told by fit"),
-    ("engine.record.watch.FitSteps.*", ANY, "told by fit"),
-    ("engine.record.watch.next_turn.now", ANY, "a moment, from the clock"),
+    ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
+    *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
+      for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
+                   "Recorder.*.newest")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
-    ("engine.record.run_folder.RunWriter.*.at", ANY, "a moment, from the clock"),
+    ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.ui.*", ANY, "sizes and places in a picture, numbers to be written"),
     ("engine.report.pictures.*", ANY, "sizes and places in a picture"),
@@ -532,7 +535,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
         storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip lab.watched_epoch.watch_epoch.*
         engine.parallel.parallelize.*
-        engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_in_turn.repeats report.verify.repeats
+        engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
         engine.tuning.search_space.race.trials
         engine.tuning.search_space.whole.*

@@ -11,8 +11,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from mlinfra import report
 from mlinfra.doctor import Pictures
-from mlinfra.engine.report.compare import Verified
-from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.report.compare import MeasuredGain
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.monitor import Monitor
 from mlinfra.training import fit
 
@@ -87,7 +88,7 @@ def trainer(case: Case, epochs: int) -> Any:
     return train
 
 
-def rerun(case: Case, home: Path, epochs: int, repeats: int = 2) -> tuple[Verified, float]:
+def rerun(case: Case, home: Path, epochs: int, repeats: int = 2) -> tuple[MeasuredGain, float]:
     "A run, its change verified, and the cores that other programs kept busy meanwhile."
     train = trainer(case, epochs)
     train(home / "first")
@@ -127,7 +128,7 @@ def gains(rounds: int, iterations: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def row_of(found: Verified, busy: float) -> dict[str, float]:
+def row_of(found: MeasuredGain, busy: float) -> dict[str, float]:
     e = found.measured
     return dict(predicted=found.predicted, measured=e.value, low=e.low, high=e.high, error=found.error,
                 other_cores=busy)

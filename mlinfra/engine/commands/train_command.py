@@ -68,7 +68,8 @@ def _savers(args: argparse.Namespace) -> list[Any]:
 def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "Train in this process."
     from mlinfra.data import BatchLoader
-    from mlinfra.engine.base.machine import keep_memory, pick_device
+    from mlinfra.engine.base.machine import pick_device
+    from mlinfra.engine.train.allocator import keep_memory
     from mlinfra.engine.train.builtin_observers import PrintEpochs
     from mlinfra.models import count_parameters
     from mlinfra.training import fit, sgd
@@ -134,13 +135,13 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
 def _chosen(args: argparse.Namespace, model: nn.Module, digits: Images, device: torch.device) -> str:
     "The kind of parallelism; with `auto` what is measured decides, and rank 0 says why."
     from mlinfra.data import BatchLoader, to_float
-    from mlinfra.engine.parallel.choice import choose
+    from mlinfra.engine.parallel.strategy_choice import choose_strategy
     from mlinfra.engine.dist.process_group import rank_and_world_size
     from mlinfra.training import sgd
     if args.parallel != "auto": return args.parallel
     rank, world_size = rank_and_world_size()
     loader = BatchLoader(digits, args.batch_size * world_size, transform=to_float)
-    choice = choose(model, loader, sgd(model, args.lr, args.momentum), device)
+    choice = choose_strategy(model, loader, sgd(model, args.lr, args.momentum), device)
     if rank == 0: print(choice.why, flush=True)
     if args.save is not None and choice.how not in ("ddp", "fsdp"):
         raise ValueError(f"--save keeps whole models and shards, and auto chose {choice.how}: leave it out")
@@ -213,7 +214,7 @@ def _recording(args: argparse.Namespace, digits: Images) -> list[Any]:
     folder = _run_folder(args)
     if folder is None: return []
     from mlinfra.engine.record.provenance import origin
-    from mlinfra.engine.record.watch import Monitor
+    from mlinfra.engine.record.recorder import Monitor
     names = "model", "batch_size", "lr", "momentum", "precision", "epochs", "limit"
     settings = {name: getattr(args, name) for name in names}
     print(f"recorded in {folder}", flush=True)

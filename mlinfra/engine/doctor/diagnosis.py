@@ -5,23 +5,27 @@
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #758fdd77
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .ablation import (
-    Bench, Budget, Neighbours, Stall, TrainingPipeline, measure_rounds, too_little)
+from ..base.cores import busy_seconds
+from .ablation import Bench, Round, estimate, measure_rounds, median_round, too_little
+from .step_timer import Budget, Stall
+from .training_pipeline import TrainingPipeline
 from ..base.checks import positive_float
 from ..loading.loader_surgery import (
     Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state)
-from ..base.measure import Estimate, Rounds, Stopwatch, medians, rounds
-from .remedies import Advice, all_advice
+from ..base.measure import Estimate, Stopwatch, rounds
+from .remedies import Advice, advise
 from .verdicts import Setting, settled, stage_seconds, verdict_of
 from ..base.text import duration_text
 
 # %% auto #0
-__all__ = ['Verification', 'verify_advice', 'Diagnosis', 'setting_of', 'remarks_on', 'examine']
+__all__ = ['Verification', 'verify_advice', 'Diagnosis', 'setting_of', 'remarks_on', 'OtherPrograms', 'busy_words',
+           'diagnose_pipeline']
 
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #bf1afbed
 if TYPE_CHECKING:
@@ -58,7 +62,7 @@ def verify_advice(
     advice:Advice,    # to follow
     budget:Budget,    # to spend
 ) -> Verification:
-    "What the advice brings: both pipelines in turn, until the time is up."
+    "Measure what the advice brings: both pipelines in turn, until the time is up."
     visit = budget.seconds / 30
     with preserve_rng_state(pipe.loader), advice.apply(pipe) as changed:
         how = dict(visit_seconds=visit, budget=budget)
@@ -73,14 +77,14 @@ def verify_advice(
 
 def _seconds_of(bench: Bench, advice: Advice) -> float:
     "Seconds a sample; or of an epoch, for a change that acts once an epoch."
-    if not advice.epoch: return (now := bench.full())["full"] / now["samples"] + bench.between() / now["samples"]
+    if not advice.epoch: return (now := bench.full()).seconds / now.samples + bench.between() / now.samples
     loader = clone_loader(bench.pipe.loader, endless=False, persistent_workers=bench.pipe.loader.persistent_workers)
     for _ in loader: pass  # an epoch before, so that workers that stay are there
     watch = Stopwatch()
     with opened(loader) as batches:
         next(batches)
         first = watch.lap()
-    return first + len(loader) * (bench.full()["full"] + bench.between())
+    return first + len(loader) * (bench.full().seconds + bench.between())
 
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #0b6add72
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class Diagnosis:
         return verify_advice(self.pipeline, self.advice[0] if advice is None else advice, budget)
 
     def table(self) -> pd.DataFrame:
-        "A frame: stage, milliseconds of a step, their interval, share."
+        "Tabulate each stage: milliseconds of a step, their interval, share."
         import pandas as pd
         total = sum(e.value for e in self.stages.values())
         rows = [(name, 1e3 * e.value, 1e3 * e.low, 1e3 * e.high, e.value / total) for name, e in self.stages.items()]
@@ -133,63 +137,105 @@ def _between(e: Estimate) -> str: return f"({duration_text(e.low)} to {duration_
 def setting_of(
     bench:Bench,  # of the pipeline
 ) -> Setting:
-    "What does not change from round to round."
-    return Setting(bench.workers, bench.cores, tuple(bench.stalls()))
+    "Collect what does not change from round to round."
+    return Setting(bench.source.workers, bench.cores, tuple(bench.stalls()))
 
 def remarks_on(
-    bench:Bench,       # of the pipeline
-    measured:Rounds,   # of the diagnosis
+    bench:Bench,           # of the pipeline
+    measured:list[Round],  # of the diagnosis
 ) -> list[str]:
-    "What one should know before believing the figures."
-    m, setting = medians(measured), setting_of(bench)
-    words = [_too_few(measured), _told_apart(bench, m, setting), _too_many_workers(m, setting),
+    "Say what one should know before believing the figures."
+    now, setting = median_round(measured), setting_of(bench)
+    words = [_too_few(measured), _told_apart(bench, now, setting), _too_many_workers(now, setting),
              _hidden(measured, setting)]
     return [word for word in (*words, *map(_stalled, setting.stalls)) if word]
 
-def _too_few(measured: Rounds) -> str:
+def _too_few(measured: list[Round]) -> str:
     if len(measured) >= 6: return ""
     rounds = "1 round" if len(measured) == 1 else f"{len(measured)} rounds"
     return f"only {rounds} fitted into the time, too few for intervals of 95%: allow more budget_seconds"
 
-def _told_apart(bench: Bench, m: dict[str, float], setting: Setting) -> str:
-    if stage_seconds(m, setting).get("loading", 0.0) < 0.05 * m["full"]: return ""
+def _told_apart(bench: Bench, now: Round, setting: Setting) -> str:
+    if stage_seconds(now, setting).get("loading", 0.0) < 0.05 * now.full: return ""
     whose = type(getattr(bench.pipe.loader, "dataset", bench.pipe.loader)).__name__
-    if bench.kind != "map":
+    if bench.source.kind != "map":
         return f"reading and transforming cannot be told apart in {whose}; in a map-style data set they can"
-    known = ", ".join(".".join(place) for place in bench.places) or "anything the doctor knows"
+    known = ", ".join(".".join(place) for place in bench.source.places) or "anything the doctor knows"
     return (f"reading and transforming cannot be told apart in {whose}: it read files or slept outside of {known}; "
             'more workers help with either, and read="..." names what reads, such as "__getitem__"')
 
-def _too_many_workers(m: dict[str, float], setting: Setting) -> str:
-    if setting.workers <= setting.cores or m["asleep"] > 0.5 * m["load"]: return ""
+def _too_many_workers(now: Round, setting: Setting) -> str:
+    if setting.workers <= setting.cores or now.asleep > 0.5 * now.load: return ""
     return f"{setting.workers} workers share {setting.cores} usable cores with each other and with training"
 
-def _hidden(measured: Rounds, setting: Setting) -> str:
+def _hidden(measured: list[Round], setting: Setting) -> str:
     "Loading that costs the step nothing: workers keep up, in every round that counts."
     if not setting.workers: return ""
-    m, data = medians(measured), Estimate.of_rounds(lambda m: (m["full"] - m["from_workers"]) / m["full"], measured)
-    hidden = data.high < 0.1 and m["workers_only"] < m["full"] and m["load"] / setting.workers > 0.2 * m["full"]
-    return f"{duration_text(m['load'])} of loading are hidden by {setting.workers} workers" if hidden else ""
+    now, data = median_round(measured), estimate(lambda now: (now.full - now.from_workers) / now.full, measured)
+    hidden = data.high < 0.1 and now.workers_only < now.full and now.load / setting.workers > 0.2 * now.full
+    return f"{duration_text(now.load)} of loading are hidden by {setting.workers} workers" if hidden else ""
 
 def _stalled(stall: Stall) -> str:
     return (f"every {stall.every}th step or so takes {duration_text(stall.seconds)} longer than the others, "
             f"in the {stall.where}: counted as between")
 
+# %% ../../../nbs/engine/doctor/diagnosis.ipynb #0d9c4e21
+class OtherPrograms:
+    "Counts what other programs take of the machine from now on."
+    def __init__(self): self._watch, self._all, self._own = Stopwatch(), *_cpu_seconds()
+
+    def cores(self) -> float:
+        "Count the cores that were busy with others; processes of ours that still run count as others."
+        busy, own = _cpu_seconds()
+        return max(0.0, busy - self._all - (own - self._own)) / max(self._seconds(), 1e-3)
+
+    def _seconds(self) -> float:
+        self._watch.lap()
+        return self._watch.seconds
+
+    def remarks(
+        self,
+        bench:Bench,  # closed
+    ) -> list[str]:
+        "Say in a sentence if the machine was busy."
+        whole = os.cpu_count() == bench.cores  # else others may be busy on cores that are not ours
+        queued = bench.queued_seconds / max(bench.alone_seconds, 1e-9)
+        words = busy_words(self.cores() if whole else None, queued, bench.cores)
+        return [words] if words else []
+
+def busy_words(
+    others:float|None,  # cores busy with other programs; None where this cannot be seen
+    queued:float,       # share of training's time that it waited for a core
+    cores:int,          # usable
+) -> str:
+    "Say that the machine is busy; nothing if it is not."
+    if others is not None and others > 0.3:
+        return f"other programs kept {others:.1f} of {cores} cores busy meanwhile: diagnose where nothing else runs"
+    if others is None and queued > 0.1:
+        return (f"training waited for a core {queued:.0%} of its time: other programs, or more threads than cores; "
+                "diagnose where nothing else runs")
+    return ""
+
+def _cpu_seconds() -> tuple[float, float]:
+    "Seconds of all cores so far, and of them those of this process and of children that have ended."
+    return busy_seconds(), sum(os.times()[:4])
+
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #9b613b90
-def examine(
-    pipe:TrainingPipeline,        # copies of model and optimizer, and the loader
-    budget:Budget,        # to spend; warns beforehand if three rounds need more
+def diagnose_pipeline(
+    pipe:TrainingPipeline,     # copies of model and optimizer, and the loader
+    budget:Budget,             # to spend; warns beforehand if three rounds need more
     read:str|None=None,        # where the data set reads, such as "__getitem__"; None: looked for
     transform:str|None=None,   # where it transforms; None: looked for
 ) -> Diagnosis:
     "Measure every way through the step, and try what could help."
     places, remarks = _places(pipe.loader, read, transform), []
     with preserve_rng_state(pipe.loader), Bench(pipe, places, min(0.3, budget.seconds / 100), budget) as bench:
-        if words := too_little(budget, bench): warnings.warn(words, stacklevel=3)
-        neighbours = Neighbours()
+        words = too_little(budget, bench.first_load, bench.first_step, bench.source.workers)
+        if words: warnings.warn(words, stacklevel=3)
+        others = OtherPrograms()
         measured = measure_rounds(bench, lambda found: settled(found, setting_of(bench)))
-        advice = all_advice(bench, measured, remarks)
-    return _diagnosis(bench, measured, advice, [*remarks_on(bench, measured), *neighbours.remarks(bench), *remarks])
+        advice = advise(bench, measured, remarks)
+    return _diagnosis(bench, measured, advice, [*remarks_on(bench, measured), *others.remarks(bench), *remarks])
 
 def _places(loader: Any, read: str | None, transform: str | None) -> dict:
     "What is put under a clock in the data set."
@@ -198,14 +244,14 @@ def _places(loader: Any, read: str | None, transform: str | None) -> dict:
         raise ValueError("read and transform can be named for a DataLoader over a map-style data set only")
     return {}
 
-def _diagnosis(bench: Bench, measured: Rounds, advice: tuple[Advice, ...], remarks: list[str]) -> Diagnosis:
+def _diagnosis(bench: Bench, measured: list[Round], advice: tuple[Advice, ...], remarks: list[str]) -> Diagnosis:
     "All that was found."
-    setting, m = setting_of(bench), medians(measured)
+    setting, now = setting_of(bench), median_round(measured)
     def seconds_of(stage: str) -> Estimate:
-        return Estimate.of_rounds(lambda m: stage_seconds(m, setting).get(stage, 0.0), measured)
+        return estimate(lambda now: stage_seconds(now, setting).get(stage, 0.0), measured)
     stalled = sum(stall.per_step for stall in setting.stalls if stall.where == "step")
-    step = Estimate.of_rounds(lambda m: m["full"] + m["between"] + stalled, measured)
-    loading = Loading(m["load"], m["storage"], m["collate"], m["unknown"], m["asleep"])
-    stages = {stage: seconds_of(stage) for stage in stage_seconds(m, setting)}
+    step = estimate(lambda now: now.loop + stalled, measured)
+    loading = Loading(now.load, now.storage, now.collate, now.unknown, now.asleep)
+    stages = {stage: seconds_of(stage) for stage in stage_seconds(now, setting)}
     return Diagnosis(verdict_of(measured, setting), step, stages, loading, advice, tuple(remarks), len(measured),
                      bench.pipe)

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import partial
 
-from .ablation import Stall
+import attrs
+
+from .ablation import Round, drawn_rounds, estimate, median_round
+from .step_timer import Stall
 from ..base.checks import nonnegative_float, nonnegative_int, positive_int
-from ..base.measure import Estimate, Rounds, medians, resampled
 
 # %% auto #0
 __all__ = ['STAGES', 'VERDICTS', 'Setting', 'read_share', 'stage_seconds', 'judge', 'verdict_of', 'settled']
@@ -21,16 +23,12 @@ STAGES = ("storage", "preprocessing", "loading", "worker_transfer", "transfer", 
 VERDICTS = ("storage", "preprocessing", "loading", "transfer", "compute", "between", "mixed", "inconclusive")
 
 # %% ../../../nbs/engine/doctor/verdicts.ipynb #f65f941c
-@dataclass(frozen=True)
+@attrs.frozen
 class Setting:
     "What does not change from round to round."
-    workers:int=0                   # loading processes
-    cores:int=1                     # that they share
-    stalls:tuple[Stall, ...]=()     # what happens on every 20th step only
-
-    def __post_init__(self):
-        object.__setattr__(self, "workers", nonnegative_int("workers", self.workers))
-        object.__setattr__(self, "cores", positive_int("cores", self.cores))
+    workers:int=attrs.field(default=0, converter=partial(nonnegative_int, "workers"))  # loading processes
+    cores:int=attrs.field(default=1, converter=partial(positive_int, "cores"))         # that they share
+    stalls:tuple[Stall, ...]=()                                                        # on every 20th step only
 
 def read_share(
     wait:float,     # seconds that loading a batch waits
@@ -38,7 +36,7 @@ def read_share(
     workers:int,    # loading processes; without any, the training process loads
     cores:int,      # that they share
 ) -> float:
-    "The share of loading's time that reading is to blame for."
+    "Compute the share of loading's time that reading is to blame for."
     wait, work = nonnegative_float("wait", wait), nonnegative_float("work", work)
     hands, cores = max(nonnegative_int("workers", workers), 1), positive_int("cores", cores)
     def pace(wait: float, work: float) -> float: return max((wait + work) / hands, work / min(hands, cores))
@@ -48,24 +46,24 @@ def read_share(
 
 # %% ../../../nbs/engine/doctor/verdicts.ipynb #44f11958
 def stage_seconds(
-    m:dict[str, float],         # medians of the rounds: see `engine.doctor.ablation.Bench`
+    now:Round,                  # medians of the rounds
     setting:Setting=Setting(),  # of all rounds
 ) -> dict[str, float]:          # stage -> seconds of a step
-    "The step divided into stages: what each adds to it, so that hidden work counts nothing."
+    "Divide the step into stages: what each adds to it, so that hidden work counts nothing."
     stalled = sum(stall.per_step for stall in setting.stalls if stall.where == "loader")
-    fed = min(m["from_workers"], max(m["full"], m["from_host"]))
-    data = max(0.0, m["full"] - fed - stalled)
-    return _data_stages(m, data, setting) | {
-        "worker_transfer": max(0.0, fed - m["from_host"]), "transfer": max(0.0, m["from_host"] - m["on_device"]),
-        "compute": m["on_device"], "between": m["between"] + sum(stall.per_step for stall in setting.stalls)}
+    fed = min(now.from_workers, max(now.full, now.from_host))
+    data = max(0.0, now.full - fed - stalled)
+    return _data_stages(now, data, setting) | {
+        "worker_transfer": max(0.0, fed - now.from_host), "transfer": max(0.0, now.from_host - now.on_device),
+        "compute": now.on_device, "between": now.between + sum(stall.per_step for stall in setting.stalls)}
 
-def _data_stages(m: dict[str, float], data: float, setting: Setting) -> dict[str, float]:
+def _data_stages(now: Round, data: float, setting: Setting) -> dict[str, float]:
     "Loading's time, divided between reading and transforming where they can be told apart."
-    load = max(m["load"], 1e-12)
+    load = max(now.load, 1e-12)
     # it takes longer in the loop than alone: nobody saw why
     elsewhere = setting.workers == 0 and data > 3 * load + 1e-3
-    if elsewhere or m["unknown"] > 0.2 * load: return {"loading": data}
-    reading = data * read_share(m["storage"], max(load - m["storage"], 0.0), setting.workers, setting.cores)
+    if elsewhere or now.unknown > 0.2 * load: return {"loading": data}
+    reading = data * read_share(now.storage, max(load - now.storage, 0.0), setting.workers, setting.cores)
     return {"storage": reading, "preprocessing": data - reading}
 
 def _ranked(
@@ -80,30 +78,30 @@ def _ranked(
 def judge(
     seconds:dict[str, float],  # stage -> seconds of a step
 ) -> str:
-    "One of `VERDICTS`: the stage with most of the step, if it has half as much again as the next."
+    "Name the stage with most of the step, if it has half as much again as the next; else say mixed."
     top, lead = _ranked(seconds)
     return "mixed" if lead < 1.5 else top
 
 # %% ../../../nbs/engine/doctor/verdicts.ipynb #2ce27b27
 def verdict_of(
-    measured:Rounds,            # of a diagnosis
+    measured:list[Round],       # of a diagnosis
     setting:Setting=Setting(),  # of all rounds
 ) -> str:
-    "The verdict that the rounds support."
+    "Give the verdict that the rounds support."
     if len(measured) < 3: return "inconclusive"
-    now = stage_seconds(medians(measured), setting)
+    now = stage_seconds(median_round(measured), setting)
     said, (top, _) = judge(now), _ranked(now)
-    drawn = [stage_seconds(m, setting) for m in resampled(measured)]
+    drawn = [stage_seconds(drawn, setting) for drawn in drawn_rounds(measured)]
     if said == "mixed":
         return "mixed" if sum(judge(d) == "mixed" for d in drawn) >= 0.9 * len(drawn) else "inconclusive"
     return said if sum(_ranked(d)[0] == top for d in drawn) >= 0.95 * len(drawn) else "inconclusive"
 
 # %% ../../../nbs/engine/doctor/verdicts.ipynb #c0a4fde6
 def settled(
-    measured:Rounds,   # so far
-    setting:Setting,   # of all rounds
+    measured:list[Round],  # so far
+    setting:Setting,       # of all rounds
 ) -> bool:
-    "Whether more rounds would tell nothing new."
+    "Tell whether more rounds would say nothing new."
     if len(measured) < 6: return False
-    step = Estimate.of_rounds(lambda m: m["full"] + m["between"], measured)
-    return step.width < 0.03 and len({judge(stage_seconds(m, setting)) for m in resampled(measured)}) == 1
+    step = estimate(lambda now: now.loop, measured)
+    return step.width < 0.03 and len({judge(stage_seconds(drawn, setting)) for drawn in drawn_rounds(measured)}) == 1

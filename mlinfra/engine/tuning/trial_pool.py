@@ -24,8 +24,9 @@ import psutil
 import torch
 
 from ..base.checks import finite, nonnegative_int, positive_float, positive_int
-from ..base.machine import keep_memory, usable_cores
-from ..record.watch import Monitor
+from ..base.machine import usable_cores
+from ..train.allocator import keep_memory
+from ..record.recorder import Monitor
 from ..base.text import count_text
 
 # %% auto #0

@@ -197,7 +197,7 @@ class SideBySide:
 
     def kill(self, worker):
         if not worker.killed:
-            what = worker.running.nodeid if worker.running else f"the process of {worker.unit.name}, whose tests are done"
+            what = worker.running.nodeid if worker.running else f"a process that was done with {worker.unit.name}"
             print(f"\nkilled after {time.monotonic() - worker.since:.0f} s: {what}", flush=True)
         worker.killed = True
         os.kill(worker.pid, signal.SIGKILL)
@@ -246,8 +246,8 @@ class SideBySide:
         if (before := getattr(self, "tried", {}).get(item.nodeid)) is not None:
             if not failed: self.passed_again.append((item.nodeid, before))
             return self.tell(item, reports)
-        may = not (worker.unit.alone or worker.killed or item.nodeid in self.needed_before or self.config.option.maxfail)
-        if failed and may and before is None: self.again.append((item, reports))
+        no_more = worker.unit.alone or worker.killed or item.nodeid in self.needed_before or self.config.option.maxfail
+        if failed and not no_more: self.again.append((item, reports))
         else: self.tell(item, reports)
 
     def tell(self, item, reports):

@@ -6,21 +6,21 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
+import torch
+
+from .engine.record.recorder import Monitor, loader_settings
 from .engine.rules.findings import Finding as Finding, Rule as Rule, ranked
-from .engine.rules.inspection import Inspector, default_rules as default_rules
-from .engine.record.sampler import SamplerThread
-from .engine.record.watch import FitSteps, loader_settings
+from .engine.rules.default_rules import default_rules as default_rules
+from .engine.rules.inspection import Inspector
 
 # %% auto #0
 __all__ = ['Debugger']
 
 # %% ../nbs/18_debugger.ipynb #7bbe6435
-class Debugger:
+class Debugger(Monitor):
     "An observer of `fit`, and a rule for `watch` and `Monitor`, that looks for faults while the training runs."
     def __init__(
         self,
@@ -31,16 +31,11 @@ class Debugger:
         save_to:str|os.PathLike|None=None,                  # the folder of "save"
     ):
         self.inspector = Inspector(default_rules() if rules is None else rules, action, every, save_to)
-        self._thread = None
-
-    @property
-    def findings(self) -> list[Finding]:
-        "What has been found so far, in the order of time."
-        return list(self.inspector.findings)
+        super().__init__(None, rules=[self.inspector])  # no folder: only the rules hear of the run
 
     @property
     def ranked(self) -> list[Finding]:
-        "The same, the most expensive first."
+        "The findings so far, the most expensive first."
         return ranked(self.inspector.findings)
 
     @property
@@ -53,36 +48,6 @@ class Debugger:
         "What went wrong with the rules themselves."
         return list(self.inspector.remarks)
 
-    def on_start(self, run: Any) -> None:
-        "A run of `fit` begins."
-        inspector = self.inspector
-        self._steps = FitSteps(time.perf_counter(), inspector.on_step, lambda: inspector.patience, inspector.on_newest)
-        config = dict(batches=loader_settings(run.loader).get("batches"), threads=_threads())
-        inspector.on_begin(run.model, [run.optimizer], config, run.iteration)
-        self._thread = SamplerThread(inspector.on_sample)
-
-    def on_between(self, run: Any, what: str, start: float, seconds: float) -> None:
-        "A loader was started, or the model was evaluated."
-        at = self._steps.between(what, start, seconds)
-        if what == "loader": self.inspector.on_loader(run.loader)
-        self.inspector.on_event(what, at, dict(seconds=seconds))
-
-    def on_step(self, run: Any, step: Any) -> None:
-        "A step has ended."
-        if self._steps.add(step) and self.inspector.stopping: run.stop()
-
-    def on_epoch(self, run: Any, epoch: Any) -> None:
-        "An epoch has ended."
-        self._steps.hand_on()
-        self.inspector.on_event("epoch", time.perf_counter() - self._steps.origin, asdict(epoch))
-
-    def on_end(self, run: Any) -> None:
-        "The run is over."
-        self._steps.hand_on()
-        if self._thread: self._thread.close()
-        self._thread = None
-        self.inspector.on_finish()
-
-def _threads() -> int:
-    import torch
-    return torch.get_num_threads()
+    def settings(self, run: Any) -> dict[str, Any]:
+        "What the rules are told of the run."
+        return dict(batches=loader_settings(run.loader).get("batches"), threads=torch.get_num_threads())

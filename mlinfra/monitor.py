@@ -15,7 +15,8 @@ from torch.utils.data import IterableDataset
 from .engine.record.run_timeline import edges, part_seconds, sample_mean, spans_of
 from .engine.base.checks import nonnegative_float, nonnegative_int, positive_int
 from .engine.record.run_folder import Run
-from .engine.record.watch import Monitor as Monitor, watch as watch
+from .engine.record.recorder import Monitor as Monitor
+from .engine.record.watch import watch as watch
 
 # %% auto #0
 __all__ = ['Look', 'look', 'waits_for']

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from .engine.base.checks import whole_number
-from .engine.report.compare import Comparison, Verified, compare_runs, run_in_turn
-from .engine.report.gains import check_change, first_advice, keep_verified, predicted_speedup
+from .engine.report.compare import Comparison, MeasuredGain, compare_runs, run_alternately
+from .engine.report.gains import check_change, first_advice, keep_measured, predicted_speedup
 from .engine.report.page import Report, make_report, page_path
 from .engine.record.run_folder import Run
 from .engine.report.waterfall import as_run
@@ -41,16 +41,16 @@ def verify(
     repeats:int=3,                           # runs with the change, and as many without it
     folder:str|os.PathLike|None=None,        # for these runs; None: a temporary one
     like:Mapping[str, Any]|None=None,        # what the change amounts to, such as dict(loading=0.5); None: itself
-) -> Verified:
+) -> MeasuredGain:
     "Run with a change and without it, in turn, and put the measured gain beside the predicted one."
     repeats, run = whole_number("repeats", repeats, 2, 10_000), as_run(run)  # one pair has no interval
     if not callable(train): raise ValueError(f"train must be a function of a folder and settings, got {train!r}")
     change = check_change(run, first_advice(run) if change is None else change)
     predicted = predicted_speedup(run, change if like is None else like)
     with tempfile.TemporaryDirectory() as own:
-        comparison = run_in_turn(train, change, repeats, Path(folder or own))
-    found = Verified(change, predicted, comparison.speedup, comparison, like)
-    keep_verified(run, found)
+        comparison = run_alternately(train, change, repeats, Path(folder or own))
+    found = MeasuredGain(change, predicted, comparison.speedup, comparison, like)
+    keep_measured(run, found)
     return found
 
 def compare(

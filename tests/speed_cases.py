@@ -399,7 +399,7 @@ def run_ours(case: Fault, folder: str | os.PathLike, rules: Any = None) -> tuple
 
 
 def main() -> None:
-    from mlinfra.engine.rules.speed_rules import SPEED_RULES
+    from mlinfra.engine.rules.default_rules import SPEED_RULES
     name, folder = sys.argv[1:]
     _, ledger, _ = run_ours(CASES[name], folder, [rule() for rule in SPEED_RULES])
     Path(folder, f"ledger-{os.environ.get('RANK', 0)}.json").write_text(json.dumps(ledger.spent))

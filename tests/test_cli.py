@@ -12,7 +12,8 @@ import pytest
 from mlinfra import __version__, cli, data
 from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
 from mlinfra.lab.rendezvous import run_together
-from mlinfra.engine.record.run_folder import RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 
 MLINFRA = Path(sys.executable).with_name("mlinfra")
 

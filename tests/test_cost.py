@@ -14,7 +14,8 @@ from mlinfra import cli
 from mlinfra.engine.cost.energy import EnergyMeter, Nvml, Rapl, modelled_joules
 from mlinfra.engine.cost.prices import read_prices
 from mlinfra.engine.cost.run_cost import recorded, run_costs, run_energy
-from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.cost.training_work import WORKS
 from mlinfra.training import fit
 

@@ -20,12 +20,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.debugger import Debugger, Rule, default_rules
 from mlinfra.lab.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patient
-from mlinfra.engine.rules.inspection import examine
+from mlinfra.engine.rules.inspection import apply_rules
 from mlinfra.engine.record.run_folder import Run
-from mlinfra.engine.rules.speed_rules import SPEED_RULES
-from mlinfra.engine.rules.tensor_rules import TENSOR_RULES, SameRun, StalledTraining
+from mlinfra.engine.rules.default_rules import SPEED_RULES, TENSOR_RULES
+from mlinfra.engine.rules.course_rules import SameRun, StalledTraining
 from mlinfra.engine.train.transformer import Transformer
-from mlinfra.engine.record.watch import Monitor, watch
+from mlinfra.engine.record.recorder import Monitor
+from mlinfra.engine.record.watch import watch
 from mlinfra.models import GluonCNN, resnet18
 from mlinfra.training import fit
 
@@ -437,7 +438,7 @@ def test_a_loop_of_ones_own(tmp_path, tell):
     assert w.findings == debugger.findings and said(debugger) == [("DeadRelu", 4)] and not has_hooks(model)
     (kept,) = Run(tmp_path).findings
     assert kept.data["rule"] == "DeadRelu" and kept.data["tensor"] == "3" and kept.data["advice"]
-    assert [f.rule for f in examine(Run(tmp_path)).findings if f.rule not in SPEED] == ["DeadRelu"]
+    assert [f.rule for f in apply_rules(Run(tmp_path)).findings if f.rule not in SPEED] == ["DeadRelu"]
 
 
 def test_findings_of_fit_reach_the_run_folder(tmp_path):
@@ -520,7 +521,7 @@ def test_a_rule_of_ones_own_in_five_lines():
 
 class Breaks(Rule):
     def on_step(self, step): raise KeyError("broken")
-    def on_look(self, look): raise KeyError("broken")
+    def on_tensors(self, look): raise KeyError("broken")
 
 
 def test_a_rule_that_raises_is_left_out():

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from mlinfra.engine.record.provenance import code_version
-from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.record.runs_table import keep_result, runs_table
 from mlinfra.engine.record.tracker_writers import to_mlflow, to_tensorboard
 
 ROOT = Path(__file__).parents[1]
 CHILD = """
 import sys
-from mlinfra.engine.record.run_folder import RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 writer = RunWriter(sys.argv[1], rank=0, world_size=1, config=dict(lr=0.1))
 for line in sys.stdin:  # a number of steps, or the end
     if line.strip() == "end": break

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from mlinfra.engine.record.run_timeline import edges
-from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.monitor import look, waits_for
 from mlinfra.views import monitor as view
 

@@ -1,4 +1,4 @@
-"""parallelize: each form against one process, from a plain script to many ranks; and what it refuses."""
+"""parallelize: each strategy against one process, from a plain script to many ranks; and what it refuses."""
 import difflib
 import re
 import sys
@@ -128,7 +128,7 @@ def test_gradients_travel_once_a_step(two):
 def ddp_buckets(accumulation):
     "How often DDP averages, by a hook of its own."
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-    from mlinfra.engine.parallel.parallelize import wrappers as parallel_forms
+    from mlinfra.engine.parallel import strategies
     seen = []
     def hook(state, bucket):
         seen.append(bucket.index())
@@ -138,9 +138,9 @@ def ddp_buckets(accumulation):
         wrapped = nn.parallel.DistributedDataParallel(model)
         wrapped.register_comm_hook(None, hook)
         return wrapped
-    parallel_forms.fastest_ddp, before = wrap, parallel_forms.fastest_ddp
+    strategies.fastest_ddp, before = wrap, strategies.fastest_ddp
     try: train("ddp", accumulation=accumulation, epochs=1)
-    finally: parallel_forms.fastest_ddp = before
+    finally: strategies.fastest_ddp = before
     return len(seen)
 
 

@@ -15,10 +15,11 @@ from test_runs import kill, lone, record, started
 
 from mlinfra import cli, report
 from mlinfra.engine.report.compare import compare_runs
-from mlinfra.engine.report.gains import predicted_speedup, remedies, step_model
+from mlinfra.engine.report.gains import predicted_speedup, predicted_gains, step_model
 from mlinfra.engine.report.page import make_report
 from mlinfra.engine.report.pictures import time_shares
-from mlinfra.engine.record.run_folder import Run, RunWriter
+from mlinfra.engine.record.run_folder import Run
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.report.waterfall import pace, waterfall
 
 VOID = {"meta", "br", "rect", "line", "polyline", "col"}
@@ -124,7 +125,8 @@ def test_all_formats_say_the_same(tmp_path):
     assert data["summary"] == list(report["summary"].blocks) and len(data["summary"]) == 3
     for sentence in data["summary"]: assert sentence in texts[1]
     bars = {bar.name: bar.nanoseconds for bar in waterfall(run).bars}
-    assert data["waterfall"][0]["nanoseconds"] == bars and data["remedies"][0]["speedup"] == remedies(run)[0].speedup
+    assert data["waterfall"][0]["nanoseconds"] == bars
+    assert data["remedies"][0]["speedup"] == predicted_gains(run)[0].speedup
     assert texts[1].count("\n## ") == len(report.sections)
     with pytest.raises(ValueError, match=r"\.html"): report.write(tmp_path / "page.txt")
     assert not list(tmp_path.glob("*.part"))
@@ -220,11 +222,11 @@ def test_a_rank_that_never_wrote_is_named(tmp_path):
 
 
 def test_advice_is_legal(tmp_path):
-    assert "num_workers" in remedies(whole(tmp_path / "a", loader=dict(num_workers=0, batches=20)))[0].change
-    assert not remedies(whole(tmp_path / "b", loader=dict(type="Own", batches=20))), "a loader without workers"
-    found = remedies(whole(tmp_path / "c", loader=dict(num_workers=0, batches=20), epochs=1))
+    assert "num_workers" in predicted_gains(whole(tmp_path / "a", loader=dict(num_workers=0, batches=20)))[0].change
+    assert not predicted_gains(whole(tmp_path / "b", loader=dict(type="Own", batches=20))), "a loader without workers"
+    found = predicted_gains(whole(tmp_path / "c", loader=dict(num_workers=0, batches=20), epochs=1))
     assert "persistent_workers" not in found[0].change, "they would never be used again"
-    assert not remedies(whole(tmp_path / "d", wait=0.0001, loader=dict(num_workers=0, batches=20)))
+    assert not predicted_gains(whole(tmp_path / "d", wait=0.0001, loader=dict(num_workers=0, batches=20)))
 
 
 @pytest.mark.parametrize("loader", [dict(num_workers=0), dict(num_workers=0, pin_memory=False, batch_size=32),
@@ -237,12 +239,12 @@ def test_a_loader_takes_every_advice(tmp_path, loader, device):
     with lone(tmp_path, config=dict(device=device, epochs=2, loader=dict(batches=10, **loader))) as writer:
         end = steps_of(writer, 20, wait=0.05, copy=0.02, update=0.02, evaluation=0.0)
         for n in range(2): writer.event("loader", at=n * end / 2, seconds=0.1)
-    for one in remedies(Run(tmp_path)):
+    for one in predicted_gains(Run(tmp_path)):
         settings = loader | {k: v for k, v in one.change.items() if k not in ("loading", "validation")}
         if device == "cpu": assert "pin_memory" not in one.change, "there is nothing to copy to"
         DataLoader(range(64), **(settings | dict(pin_memory=False)))
         assert one.speedup >= 1.05 and one.saved_seconds > 0 and one.because
-    pins = [one for one in remedies(Run(tmp_path)) if one.change == dict(pin_memory=True)]
+    pins = [one for one in predicted_gains(Run(tmp_path)) if one.change == dict(pin_memory=True)]
     waits = loader["num_workers"] > 0  # for its workers: copies are not what it waits for
     assert len(pins) == (device == "cuda" and loader.get("pin_memory") is False and not waits)
     assert all("at most" in one.because for one in pins)
@@ -263,7 +265,7 @@ def test_gains_that_follow_from_the_parts(tmp_path):
     assert math.isclose(gain(validation=0), mean / 0.06)
     assert math.isclose(gain(batch_size=64), 2 * mean / (2 * mean - 0.03)), "the update is paid half as often"
     assert math.isclose(gain(num_workers=2), mean / (mean - 0.02)), "one worker already hides the loading"
-    changes = [one.change for one in remedies(run)]
+    changes = [one.change for one in predicted_gains(run)]
     assert "num_workers" in changes[0] and dict(batch_size=64) in changes and dict(validation=0.5) in changes
 
 
@@ -274,7 +276,7 @@ def test_short_batches_tell_what_does_not_grow(tmp_path):
             size = 8 if n % 10 == 9 else 32
             writer.step(record(n, start=0.05 * n, samples=size, forward=0.012 + 0.001 * size))
     assert math.isclose(step_model(Run(tmp_path)).fixed, 0.012, rel_tol=1e-6)
-    assert [one.change for one in remedies(Run(tmp_path))] == [dict(batch_size=64)]
+    assert [one.change for one in predicted_gains(Run(tmp_path))] == [dict(batch_size=64)]
 
 
 @pytest.mark.parametrize("case", advice.CASES, ids=str)
@@ -309,7 +311,7 @@ def training(fast=0.012, slow=0.03):
 
 def test_verify_measures_and_keeps_what_it_found(tmp_path):
     run = whole(tmp_path / "run", loader=dict(num_workers=0, batches=20))
-    advice = remedies(run)[0]
+    advice = predicted_gains(run)[0]
     found = report.verify(run, training(), folder=tmp_path / "runs")
     assert math.isclose(found.measured.value, 2.5) and found.change == advice.change
     assert math.isclose(found.error, advice.speedup / 2.5 - 1) and found.comparison.verdict == "not slower"
@@ -337,7 +339,7 @@ def test_verify_says_what_it_cannot(tmp_path):
         with pytest.raises(ValueError, match=said): report.verify(run, training(), wrong)
     with pytest.raises(ValueError, match="train must be a function"): report.verify(run, "train", dict(num_workers=1))
     (tmp_path / "verified.json").write_text("{torn")
-    assert remedies(run) == []
+    assert predicted_gains(run) == []
 
 
 def test_the_three_that_a_reader_calls(tmp_path):

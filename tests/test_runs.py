@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from mlinfra.engine.record import run_folder as runs
-from mlinfra.engine.record.run_folder import PARTS, STEP_PARTS, Run, RunWriter, StepRecord
+from mlinfra.engine.record import run_folder as runs, run_writer
+from mlinfra.engine.record.run_folder import PARTS, STEP_PARTS, Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 
 
 def record(n, start=0.0, count=1, samples=32, loss=1.0, epoch=0, **parts):
@@ -32,7 +33,7 @@ WRITES = """
 import sys, time
 sys.path.insert(0, {tests!r})
 from test_runs import lone, record
-from mlinfra.engine.record.run_folder import RunWriter
+from mlinfra.engine.record.run_writer import RunWriter
 writer = RunWriter(sys.argv[1], rank=int(sys.argv[2]), world_size=int(sys.argv[3]))
 for n in range(int(sys.argv[4])): writer.step(record(n, start=writer.now(), forward=0.001))
 print("written", flush=True)
@@ -112,7 +113,7 @@ class Full:
 
 def test_a_full_disk_ends_the_recording_once_and_nothing_else(tmp_path, monkeypatch):
     writer = lone(tmp_path)
-    monkeypatch.setattr(runs.os, "write", Full(10 * 120 + 50))
+    monkeypatch.setattr(run_writer.os, "write", Full(10 * 120 + 50))
     with pytest.warns(UserWarning, match="not recorded from here on: cannot write .*the disk is full") as said:
         for n in range(100): writer.step(record(n))
         writer.event("remark", words="x")
@@ -124,7 +125,7 @@ def test_a_full_disk_ends_the_recording_once_and_nothing_else(tmp_path, monkeypa
 def test_after_a_torn_record_nothing_more_is_written(tmp_path, monkeypatch):
     writer, room = lone(tmp_path), iter([120, 50])  # then there is room again
     write = os.write
-    monkeypatch.setattr(runs.os, "write", lambda file, raw: write(file, raw[:next(room, 120)]))
+    monkeypatch.setattr(run_writer.os, "write", lambda file, raw: write(file, raw[:next(room, 120)]))
     with pytest.warns(UserWarning, match="the disk is full"):
         for n in range(5): writer.step(record(n))
     assert (tmp_path / "steps-0.bin").stat().st_size == 32 + 120 + 50 and len(Run(tmp_path).steps) == 1
@@ -186,8 +187,8 @@ def test_ranks_of_torchrun_are_told_by_the_environment(tmp_path, monkeypatch):
 @pytest.mark.parametrize("boot, gap", [("here", 0.0), ("another machine", 3600.0)])
 def test_a_wall_clock_that_jumps_moves_no_rank_of_the_same_machine(tmp_path, monkeypatch, boot, gap):
     zero, wall = RunWriter(tmp_path, rank=0, world_size=2), time.time_ns
-    monkeypatch.setattr(runs.time, "time_ns", lambda: wall() + 3_600 * 10**9)
-    if boot != "here": monkeypatch.setattr(runs, "_boot", lambda: boot)
+    monkeypatch.setattr(run_writer.time, "time_ns", lambda: wall() + 3_600 * 10**9)
+    if boot != "here": monkeypatch.setattr(run_writer, "boot_id", lambda: boot)
     one = RunWriter(tmp_path, rank=1, world_size=2)
     for writer in (zero, one): writer.step(record(0, start=1.0))
     starts = Run(tmp_path).steps.start
@@ -306,7 +307,7 @@ def test_later_formats_and_foreign_files_are_refused_in_a_sentence(tmp_path):
 
 def test_the_format_is_what_it_was():
     "A change to the layout needs another FORMAT, and a reader of this one."
-    raw = runs._packed(record(1, 2.0, wait=3.0))
+    raw = runs.pack_step(record(1, 2.0, wait=3.0))
     assert len(raw) == 120 and struct.unpack_from("<qiiqdd", raw) == (1, 0, 1, 32, 1.0, 2.0) and runs.FORMAT == 1
     assert PARTS == ("opening", "evaluation", "between", *STEP_PARTS)
 

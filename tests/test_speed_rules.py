@@ -12,10 +12,10 @@ from clocked import clocked
 from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, memory, mlp, run_ours
 
 from mlinfra.debugger import Debugger
-from mlinfra.engine.rules.inspection import examine
+from mlinfra.engine.rules.inspection import apply_rules
 from mlinfra.lab.rendezvous import run_together
 from mlinfra.engine.record.run_folder import Run
-from mlinfra.engine.rules.speed_rules import SPEED_RULES
+from mlinfra.engine.rules.default_rules import SPEED_RULES
 from mlinfra.training import fit
 
 HERE = Path(__file__).parent
@@ -93,7 +93,7 @@ def test_a_leak_is_named_with_megabytes_and_what_grows(tmp_path):
 @pytest.mark.parametrize("name", [name for name, case in FAULTS.items() if case.ranks > 1])
 @clocked
 def test_a_straggler_is_named_with_its_cause_and_milliseconds(name, tmp_path):
-    case, found = FAULTS[name], examine(apart(name, tmp_path, 2), rules()).findings
+    case, found = FAULTS[name], apply_rules(apart(name, tmp_path, 2), rules()).findings
     finding = only([f for f in found if f.rule == "Straggler"])
     assert finding.rank == 1 and case.words in finding.message
     spent = json.loads((tmp_path / "ledger-1.json").read_text())[case.place]
@@ -106,7 +106,7 @@ def test_a_healthy_run_raises_no_alarm(name, tmp_path):
     case = CASES[name]
     findings = [] if case.ranks > 1 else run_ours(case, tmp_path, rules())[0]
     run = apart(name, tmp_path, case.ranks) if case.ranks > 1 else Run(tmp_path / "run")
-    assert not (findings or examine(run, rules()).findings), [str(f) for f in findings]
+    assert not (findings or apply_rules(run, rules()).findings), [str(f) for f in findings]
 
 
 @clocked

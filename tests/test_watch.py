@@ -26,7 +26,9 @@ from mlinfra.lab.cpu_noise import busy_neighbour
 from mlinfra.engine.dist.ranks import run_ranks
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.sampler import Sampler, SamplerThread
-from mlinfra.engine.record.watch import LoopWatch, Monitor, watch
+from mlinfra.engine.record.callbacks import LoopWatch
+from mlinfra.engine.record.recorder import Monitor
+from mlinfra.engine.record.watch import watch
 from mlinfra.training import fit
 
 try: import resource
@@ -335,7 +337,7 @@ class Hears:
 
 def test_rules_hear_of_all_that_a_frameworks_loop_tells(tmp_path):
     rule, loader = Hears(), DataLoader(data(), 16)
-    with LoopWatch(watch(tmp_path, rules=[rule]), told=True) as w:
+    with LoopWatch(tmp_path, rules=[rule], told=True) as w:
         w.begin_epoch(loader)
         w.batch(16, "forward")
         w.end_step()

@@ -17,7 +17,8 @@ import numpy as np
 from ..engine.ui.charts import Axis, Chart
 from ..engine.base.checks import one_of
 from ..engine.record.provenance import CodeVersion, DataSum, Origin
-from ..engine.record.run_folder import Run, RunWriter, StepRecord
+from ..engine.record.run_folder import Run, StepRecord
+from ..engine.record.run_writer import RunWriter
 from ..engine.record.runs_table import compact, differences, explains, filtered, runs_table, sorted_by
 from ..engine.ui.figures import COLORS, axes, figure, label
 from ..engine.ui.panel import Said, panel

@@ -15,7 +15,8 @@ from ..engine.base.checks import one_of
 from ..engine.report.compare import Comparison
 from ..engine.report.page import make_report
 from ..engine.report.pictures import PART_COLORS, draw_devices, draw_waterfall
-from ..engine.record.run_folder import Run, RunWriter, StepRecord
+from ..engine.record.run_folder import Run, StepRecord
+from ..engine.record.run_writer import RunWriter
 from ..engine.report.waterfall import waterfall
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel

@@ -19,7 +19,8 @@ import numpy as np
 from ..engine.record.run_timeline import ORDER, edges_and_late
 from ..engine.ui.charts import Axis, nice_limit
 from ..engine.record.run_summary import end_of
-from ..engine.record.run_folder import Run, RunWriter, StepRecord
+from ..engine.record.run_folder import Run, StepRecord
+from ..engine.record.run_writer import RunWriter
 from ..engine.ui.figures import COLORS, axes, figure, label
 from ..engine.ui.svg import Svg
 

@@ -11,12 +11,15 @@ from torch.utils.data import DataLoader, Dataset
 
 from mlinfra import report
 from mlinfra.doctor import Pictures
-from mlinfra.engine.report.compare import Verified
-from mlinfra.engine.record.run_folder import Run, RunWriter, StepRecord
+from mlinfra.engine.report.compare import MeasuredGain
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.monitor import Monitor
 from mlinfra.training import fit
 
 BATCHES = 10  # in an epoch, of the smallest batch
+EPOCHS = 4    # of a training of known costs
+PAGE_STEPS = (1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def trainer(case: Case, epochs: int) -> Any:
     return train
 
 
-def rerun(case: Case, home: Path, epochs: int, repeats: int = 2) -> tuple[Verified, float]:
+def rerun(case: Case, home: Path, epochs: int, repeats: int = 2) -> tuple[MeasuredGain, float]:
     "A run, its change verified, and the cores that other programs kept busy meanwhile."
     train = trainer(case, epochs)
     train(home / "first")
@@ -115,7 +118,7 @@ def gains(rounds: int, iterations: int) -> dict[str, dict[str, float]]:
     found = {}
     with tempfile.TemporaryDirectory() as home:
         for number, case in enumerate(CASES):
-            found[case.name] = row_of(*rerun(case, Path(home, f"{number}"), 4, max(rounds, 2)))
+            found[case.name] = row_of(*rerun(case, Path(home, f"{number}"), EPOCHS, max(rounds, 2)))
         real(Path(home, "warm-up"))
         real(Path(home, "real"))
         for change in (None, dict(num_workers=2, persistent_workers=True), dict(num_workers=2)):
@@ -125,7 +128,7 @@ def gains(rounds: int, iterations: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def row_of(found: Verified, busy: float) -> dict[str, float]:
+def row_of(found: MeasuredGain, busy: float) -> dict[str, float]:
     e = found.measured
     return dict(predicted=found.predicted, measured=e.value, low=e.low, high=e.high, error=found.error,
                 other_cores=busy)
@@ -135,7 +138,7 @@ def page(rounds: int, iterations: int) -> dict[str, dict[str, float]]:
     "Seconds to write a page, and its bytes, by steps of the run."
     found = {}
     with tempfile.TemporaryDirectory() as home:
-        for steps in (1_000, 10_000, 100_000):
+        for steps in PAGE_STEPS:
             folder = Path(home, f"{steps}")
             with RunWriter(folder, rank=0, world_size=1) as writer:
                 for n in range(steps):

@@ -14,7 +14,7 @@ from torch import nn
 from mlinfra.engine.rules.inspection import Inspector
 from mlinfra.engine.base.measure import median
 from mlinfra.engine.record.run_folder import StepRecord
-from mlinfra.engine.rules.tensor_rules import TENSOR_RULES
+from mlinfra.engine.rules.default_rules import TENSOR_RULES
 
 X, Y = torch.randn(8, 8), torch.randint(0, 8, (8,))
 

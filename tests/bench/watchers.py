@@ -50,7 +50,7 @@ def recorded(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher
 @contextlib.contextmanager
 def speed_rules(folder: Path, model: nn.Module, optimizer: Any) -> Iterator[Watcher]:
     from mlinfra.debugger import Debugger
-    from mlinfra.engine.rules.speed_rules import SPEED_RULES
+    from mlinfra.engine.rules.default_rules import SPEED_RULES
     from mlinfra.engine.record.watch import watch
     rules = [Debugger([rule() for rule in SPEED_RULES])]
     with watch(folder, model, optimizer, rules=rules) as w: yield Watched(w)
@@ -137,12 +137,12 @@ def says(tool: str, folder: Path) -> list[str]:
 
 
 def of_ours(folder: Path) -> list[str]:
-    from mlinfra.engine.rules.inspection import examine
+    from mlinfra.engine.rules.inspection import apply_rules
     from mlinfra.engine.record.run_folder import Run
     run = Run(folder / "case")
     shares = {part: share for part, share in run.shares().items() if share >= 0.1}
     where = ", ".join(f"{part} {share:.0%}" for part, share in sorted(shares.items(), key=lambda row: -row[1]))
-    return [*(str(finding) for finding in examine(run).findings), f"(shares of the time: {where})"]
+    return [*(str(finding) for finding in apply_rules(run).findings), f"(shares of the time: {where})"]
 
 
 def of_traceml(folder: Path) -> list[str]:

@@ -15,8 +15,9 @@ from torch import nn
 
 from mlinfra.debugger import Debugger
 from mlinfra.engine.base.measure import median
-from mlinfra.engine.rules.speed_rules import SPEED_RULES
-from mlinfra.engine.record.watch import Monitor, watch
+from mlinfra.engine.rules.default_rules import SPEED_RULES
+from mlinfra.engine.record.recorder import Monitor
+from mlinfra.engine.record.watch import watch
 from mlinfra.training import fit
 
 

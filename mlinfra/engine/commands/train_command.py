@@ -40,14 +40,15 @@ def _train(args: argparse.Namespace) -> int:
 
 def _check_saving(args: argparse.Namespace) -> None:
     "ValueError where nothing could be saved, or the saved run cannot go on as asked."
-    from mlinfra.engine.checkpoint.checkpoint_files import committed, latest
+    from mlinfra.engine.base.step_folders import step_folders
+    from mlinfra.engine.checkpoint.checkpoint_files import latest
     if args.save is None:
         if args.resume: raise ValueError("--resume needs the folder with the checkpoints: pass --save FOLDER too")
         return
     if args.parallel in ("pipeline", "tensor"):
         part = "the stages of a pipeline" if args.parallel == "pipeline" else "parts of layers"
         raise ValueError(f"--save keeps whole models and shards, not {part}: leave it out")
-    if not args.resume and committed(args.save):
+    if not args.resume and step_folders(args.save):
         raise ValueError(f"{args.save} holds checkpoints: go on with --resume, or give another folder")
     found = latest(args.save)
     if found is not None and found.epoch >= args.epochs:
@@ -68,7 +69,8 @@ def _savers(args: argparse.Namespace) -> list[Any]:
 def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "Train in this process."
     from mlinfra.data import BatchLoader
-    from mlinfra.engine.base.machine import keep_memory, pick_device
+    from mlinfra.engine.base.machine import pick_device
+    from mlinfra.engine.train.allocator import keep_memory
     from mlinfra.engine.train.builtin_observers import PrintEpochs
     from mlinfra.models import count_parameters
     from mlinfra.training import fit, sgd
@@ -134,13 +136,13 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
 def _chosen(args: argparse.Namespace, model: nn.Module, digits: Images, device: torch.device) -> str:
     "The kind of parallelism; with `auto` what is measured decides, and rank 0 says why."
     from mlinfra.data import BatchLoader, to_float
-    from mlinfra.engine.parallel.choice import choose
+    from mlinfra.engine.parallel.strategy_choice import choose_strategy
     from mlinfra.engine.dist.process_group import rank_and_world_size
     from mlinfra.training import sgd
     if args.parallel != "auto": return args.parallel
     rank, world_size = rank_and_world_size()
     loader = BatchLoader(digits, args.batch_size * world_size, transform=to_float)
-    choice = choose(model, loader, sgd(model, args.lr, args.momentum), device)
+    choice = choose_strategy(model, loader, sgd(model, args.lr, args.momentum), device)
     if rank == 0: print(choice.why, flush=True)
     if args.save is not None and choice.how not in ("ddp", "fsdp"):
         raise ValueError(f"--save keeps whole models and shards, and auto chose {choice.how}: leave it out")
@@ -213,7 +215,7 @@ def _recording(args: argparse.Namespace, digits: Images) -> list[Any]:
     folder = _run_folder(args)
     if folder is None: return []
     from mlinfra.engine.record.provenance import origin
-    from mlinfra.engine.record.watch import Monitor
+    from mlinfra.engine.record.recorder import Monitor
     names = "model", "batch_size", "lr", "momentum", "precision", "epochs", "limit"
     settings = {name: getattr(args, name) for name in names}
     print(f"recorded in {folder}", flush=True)

@@ -25,12 +25,12 @@ from ..dist.process_group import rank_and_world_size
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['Share', 'part_of', 'own_randomness', 'same_randomness', 'told_batches', 'check_loader', 'RankLoader']
+__all__ = ['Share', 'rank_share', 'seed_by_rank', 'broadcast_random_states', 'broadcast_batches', 'check_loader', 'RankLoader']
 
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000005
 @dataclass(frozen=True)
 class Share:
-    "What one rank has of a batch."
+    "The part of a batch that one rank computes."
     own:int        # samples that count; 0: it computes on one sample that counts nothing
     total:int      # samples of all ranks that divide the batch
     ranks:int      # that divide it
@@ -38,33 +38,33 @@ class Share:
 
     @property
     def weight(self) -> float:
-        "Of this rank's mean, so that the mean over the ranks is the mean over the samples."
+        "The factor on this rank's mean that makes the mean over the ranks the mean over the samples."
         return self.own * self.ranks / self.total
 
-def part_of(
+def rank_share(
     samples:Sequence[Any],  # of a batch
     rank:int,               # this one
     world_size:int,         # ranks that divide it
 ) -> Sequence[Any]:         # may be empty
-    "This rank's samples: neighbours in the batch."
+    "This rank's samples of a batch: a contiguous slice."
     ranks = positive_int("world_size", world_size)
     rank, (size, more) = whole_number("rank", rank, 0, ranks - 1), divmod(len(samples), ranks)
     begin = rank * size + min(rank, more)
     return samples[begin:begin + size + (rank < more)]
 
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000008
-def own_randomness(
+def seed_by_rank(
     rank:int,  # this one
 ) -> None:
-    "From here on this rank draws its own numbers, by torch, numpy and Python; rank 0 as before."
+    "Seed torch, numpy and Python differently on each rank; rank 0 goes on with its own state."
     if not nonnegative_int("rank", rank): return
     seed = np.random.SeedSequence([torch.initial_seed(), rank]).generate_state(2)
     torch.manual_seed((int(seed[0]) << 31) ^ int(seed[1]))
     np.random.seed(seed[0])
     random.seed(int(seed[0]))
 
-def same_randomness() -> None:
-    "From here on every rank draws the numbers of rank 0, by torch, numpy and Python."
+def broadcast_random_states() -> None:
+    "Give every rank the random states of rank 0, of torch, numpy and Python."
     if rank_and_world_size()[1] == 1: return
     states = [(torch.get_rng_state(), np.random.get_state(), random.getstate())]
     dist.broadcast_object_list(states)
@@ -73,10 +73,10 @@ def same_randomness() -> None:
     random.setstate(states[0][2])
 
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000011
-def told_batches(
+def broadcast_batches(
     batches:Iterable[Sequence[Any]],  # of indices; iterated on rank 0 only
 ) -> list[list[Any]]:
-    "An epoch's batches as rank 0 draws them, on every rank."
+    "Draw an epoch's batches on rank 0 and return them on every rank."
     rank, world_size = rank_and_world_size()
     drawn = [list(batch) for batch in batches] if rank == 0 else []
     if world_size == 1: return drawn
@@ -93,7 +93,7 @@ def _unpacked(lengths: Any, indices: Any) -> list[list[Any]]:
     if lengths is None: return indices
     return [part.tolist() for part in np.split(indices, np.cumsum(lengths)[:-1])] if len(lengths) else []
 
-class _Parts:
+class _RankBatches:
     "This rank's part of each batch that a sampler draws; `lengths` are those of the whole batches of the epoch."
     def __init__(self, batches: Iterable[Sequence[Any]], rank: int, world_size: int):
         self.batches, self.rank, self.world_size, self.lengths = batches, rank, world_size, []
@@ -101,16 +101,16 @@ class _Parts:
     def __len__(self) -> int: return len(self.batches)
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
-        told = told_batches(self.batches)
+        told = broadcast_batches(self.batches)
         self.lengths = [len(batch) for batch in told]
-        for batch in told: yield part_of(batch, self.rank, self.world_size) or batch[:1]
+        for batch in told: yield rank_share(batch, self.rank, self.world_size) or batch[:1]
 
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000014
 def check_loader(
     loader:Any,       # what the user gave
-    world_size:int,   # ranks that shall divide its batches; 1: each has whole batches
+    world_size:int,   # ranks that divide its batches; 1: each has whole batches
 ) -> None:
-    "TypeError or ValueError in a sentence where the batches of this loader cannot be divided."
+    "TypeError or ValueError if the batches of this loader cannot be divided among ranks."
     kind = type(loader).__name__
     if hasattr(loader, "__next__"):
         raise TypeError(f"loader must be the loader itself, got an iterator over it, {kind}: pass what you iterate")
@@ -144,7 +144,7 @@ _COPIED = ("dataset", "num_workers", "collate_fn", "pin_memory", "timeout", "wor
            "prefetch_factor", "persistent_workers")
 
 class RankLoader:
-    "A loader's batches, of which this rank takes its part."
+    "This rank's part of each batch of a loader."
     def __init__(
         self,
         loader:Any,                        # a DataLoader of a map-style data set, or a `BatchLoader`
@@ -168,7 +168,7 @@ class RankLoader:
         return getattr(self.loader, name)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.whole: same_randomness()
+        if self.whole: broadcast_random_states()
         watch = Stopwatch(self.device) if self.timed else None
         for number, batch in enumerate(self._inner):
             if watch is not None: watch = self._lap(watch, number)
@@ -178,7 +178,7 @@ class RankLoader:
         self.share = None
 
     def _lap(self, watch: Stopwatch, number: int) -> Stopwatch | None:
-        "Note the step that has ended; None when there are enough."
+        "Note the seconds of the step that has ended; None when enough are noted."
         seconds = watch.lap()
         if number: self.laps.append(seconds)
         return watch if len(self.laps) < self.timed else self._stop()
@@ -187,33 +187,33 @@ class RankLoader:
 
     def _share(self, number: int) -> Share:
         lengths = self._parts.lengths
-        own = len(part_of(range(lengths[number]), self.rank, self.world_size))
+        own = len(rank_share(range(lengths[number]), self.rank, self.world_size))
         return Share(own, lengths[number], self.world_size, number == len(lengths) - 1)
 
-    def _divided(self) -> tuple[_Parts, Iterable]:
+    def _divided(self) -> tuple[_RankBatches, Iterable]:
         if isinstance(self.loader, BatchLoader):
-            inner = _Rows(self.loader, self.rank, self.world_size)
+            inner = _RankRows(self.loader, self.rank, self.world_size)
             return inner.parts, inner
-        parts, own = _Parts(self.loader.batch_sampler, self.rank, self.world_size), {}
+        parts, own = _RankBatches(self.loader.batch_sampler, self.rank, self.world_size), {}
         for name in _COPIED: own[name] = getattr(self.loader, name)
         return parts, DataLoader(batch_sampler=parts, generator=self._generator(), **own)
 
     def _generator(self) -> torch.Generator | None:
-        "Of the workers' seeds: each rank has its own, and rank 0 that of the script."
+        "The generator of the workers' seeds: rank 0 has the script's, each other rank one of its own."
         generator = self.loader.generator
         if generator is None or self.rank == 0: return generator
         return torch.Generator().manual_seed((generator.initial_seed() + 1_000_003 * self.rank) % 2**63)
 
-class _Rows:
+class _RankRows:
     "This rank's rows of a `BatchLoader`'s tensors."
     def __init__(self, loader: BatchLoader, rank: int, world_size: int):
         self.loader, self.numbers = loader, TensorDataset(torch.arange(loader.samples))
-        self.parts = _Parts(self, rank, world_size)
+        self.parts = _RankBatches(self, rank, world_size)
 
     def __len__(self) -> int: return len(self.loader)
 
     def drawn(self) -> Iterator[list[int]]:
-        "The rows of each batch of an epoch, with the draws of the loader."
+        "The rows of each batch of an epoch, drawn as the loader would draw them."
         rows = BatchLoader(self.numbers, self.loader.batch_size, self.loader.shuffle, self.loader.drop_last)
         rows.generator = self.loader.generator
         for batch, in rows: yield batch.tolist()

@@ -14,10 +14,85 @@ from typing import Any
 from torch import nn
 
 from ..train.batches import samples_in
-from .watch import LoopWatch, watch
+from .watch import Watch
 
 # %% auto #0
-__all__ = ['LightningWatch', 'TransformersWatch']
+__all__ = ['LoopWatch', 'LightningWatch', 'TransformersWatch']
+
+# %% ../../../nbs/engine/record/callbacks.ipynb #f1532b9d
+class LoopWatch(Watch):
+    "A `Watch` for a loop that calls back: it is told what begins and what has just ended."
+    def __init__(
+        self,
+        *where:Any,         # folder, model and optimizer, as `watch` takes them
+        told:bool=False,    # each part of a step is told, also without a model and an optimizer
+        **how:Any,          # as `watch` takes it: every_seconds, rules, config, limit_bytes
+    ):
+        super().__init__(*where, **how)
+        if told: self._unknown = ()
+
+    def begin_epoch(self, loader: Any) -> None:
+        "An epoch begins, over the batches of `loader`."
+        self.leave()
+        self._epoch += 1
+        self._opened, self._first = self._last, self._iteration
+        self._recorder.loader(loader, self._last - self._origin, 0.0)
+
+    def end_epoch(self) -> None:
+        "It has ended."
+        self.leave()
+        at, steps = self._last - self._origin, self._iteration - self._first
+        self._recorder.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - self._opened)
+
+    def begin_step(self) -> None:
+        "A step begins with the wait for its batch."
+        now = self._now()
+        self._to(now, "wait") if self._open else self._begin_step(now)
+
+    def batch(self, samples: int, part: str = "") -> None:
+        "Its batch is there, and `part` begins. If nobody said that the wait began, it began at the last call."
+        now = self._now()
+        if not self._open:
+            self._state = "wait"
+            self._open_step()
+        self._samples = samples
+        self._to(now, part or self._after_batch)
+
+    def end_step(self) -> None:
+        "The step has ended."
+        self._to(self._now(), "between")
+        if self._open: self._close_step()
+        self._remember()
+
+    def begin(self, part: str) -> None:
+        "From here on, time goes into `part` of the step."
+        self._to(self._now(), part)
+
+    def ended(self, part: str) -> None:
+        "What ran since the end of a step, or since `leave`, was `part`, such as \"evaluation\"."
+        self._stand_still()
+        start, seconds = self._told_at, self._times["between"] - self._told_between
+        self._times["between"] -= seconds
+        self._times[part] += seconds
+        self._remember()
+        self._event(part, start, self._last - start)
+
+    def leave(self) -> None:
+        "There is no step under way."
+        self._stand_still()
+        self._remember()
+
+    def _stand_still(self) -> None:
+        now = self._now()
+        if self._open: self._cancel_step(now)
+        else: self._to(now, "between")
+
+    def _remember(self) -> None: self._told_at, self._told_between = self._last, self._times["between"]
+
+    def event(self, kind: str, **data: Any) -> None:
+        "Keep an event."
+        self._now()
+        self._recorder.event(kind, **data)
 
 # %% ../../../nbs/engine/record/callbacks.ipynb #a00c831b
 @functools.cache
@@ -37,6 +112,30 @@ def _samples(batch: Any) -> int:
     try: return max(int(samples_in(batch)), 1)
     except Exception: return 1  # a batch of any form may come
 
+class _FrameworkWatch:
+    "What the callbacks of both frameworks have in common."
+    def __init__(
+        self,
+        folder:str|os.PathLike,  # made if it is not there; a new attempt where it holds a run
+        **how:Any,               # as `watch` takes it: every_seconds, rules, config, limit_bytes
+    ):
+        self.folder, self.how, self.watched, self._goes_on = folder, how, None, False
+        Watch(folder, **how)  # nonsense is refused here
+
+    @property
+    def findings(self) -> list[Any]:
+        "What the rules have found so far."
+        return self.watched.findings if self.watched else []
+
+    def _open(self, config: dict[str, Any], *trained: Any, told: bool = False) -> None:
+        how = self.how | dict(config=config | dict(self.how.get("config") or {}))
+        self.watched, self._goes_on = LoopWatch(self.folder, *trained, told=told, **how).__enter__(), True
+
+    def _close(self, error: BaseException | None = None) -> None:
+        self._goes_on = False
+        self.watched.leave()
+        self.watched.__exit__(type(error) if error else None, error, None)
+
 # %% ../../../nbs/engine/record/callbacks.ipynb #f3a25a26
 class _Tap:
     "A profiler that hands on all that it is told, and listens for the loader."
@@ -52,25 +151,12 @@ class _Tap:
         self._profiler.stop(action_name)
         if action_name.endswith(".train_dataloader_next"): self._watched.begin("copy")
 
-class LightningWatch:
+class LightningWatch(_FrameworkWatch):
     "A callback for Lightning's Trainer that records the run in a folder."
     def __new__(cls, *_: Any, **__: Any) -> Any:
         module = "pytorch_lightning" if "pytorch_lightning" in sys.modules else "lightning.pytorch"
         if "lightning.pytorch" in sys.modules: module = "lightning.pytorch"
         return object.__new__(_derived(cls, module, "Callback"))
-
-    def __init__(
-        self,
-        folder:str|os.PathLike,  # made if it is not there; a new attempt where it holds a run
-        **how:Any,               # as `watch` takes it: every_seconds, rules, config, limit_bytes
-    ):
-        self.folder, self.how, self.watched, self._goes_on = folder, how, None, False
-        watch(folder, **how)  # nonsense is refused here
-
-    @property
-    def findings(self) -> list[Any]:
-        "What the rules have found so far."
-        return self.watched.findings if self.watched else []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         "Open the folder."
@@ -78,9 +164,7 @@ class LightningWatch:
         config = dict(model=type(pl_module).__name__, parameters=_parameters(pl_module), loop="lightning",
                       optimizer=", ".join(optimizers), precision=str(trainer.precision), epochs=trainer.max_epochs,
                       accumulation=trainer.accumulate_grad_batches, device=str(pl_module.device))
-        how = self.how | dict(config=config | dict(self.how.get("config") or {}))
-        self.watched = LoopWatch(watch(self.folder, **how), told=True).__enter__()
-        self._goes_on = True
+        self._open(config, told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -119,51 +203,33 @@ class LightningWatch:
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         "Close the folder."
-        self._close(trainer, None)
+        self.on_exception(trainer, pl_module, None)
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException | None) -> None:
         "Close the folder, and keep why."
-        self._close(trainer, exception)
-
-    def _close(self, trainer: Any, error: BaseException | None) -> None:
         if not self._goes_on: return
-        self._goes_on = False
         if isinstance(trainer.profiler, _Tap): trainer.profiler = trainer.profiler._profiler
-        self.watched.leave()
-        self.watched.__exit__(type(error) if error else None, error, None)
+        self._close(exception)
 
 # %% ../../../nbs/engine/record/callbacks.ipynb #7215f17f
-class TransformersWatch:
+class TransformersWatch(_FrameworkWatch):
     "A callback for Hugging Face's Trainer that records the run in a folder."
     def __new__(cls, *_: Any, **__: Any) -> Any:
         return object.__new__(_derived(cls, "transformers", "TrainerCallback"))
 
-    def __init__(
-        self,
-        folder:str|os.PathLike,  # made if it is not there; a new attempt where it holds a run
-        **how:Any,               # as `watch` takes it: every_seconds, rules, config, limit_bytes
-    ):
-        self.folder, self.how, self.watched, self._goes_on = folder, how, None, False
-        self._evaluating = False
-        watch(folder, **how)  # nonsense is refused here
-
-    @property
-    def findings(self) -> list[Any]:
-        "What the rules have found so far."
-        return self.watched.findings if self.watched else []
+    _evaluating = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Open the folder."
-        self._end()
+        if self._goes_on: self._close()
         accumulation = args.gradient_accumulation_steps
         self._samples = args.train_batch_size * accumulation
         config = dict(loop="transformers", epochs=args.num_train_epochs, iterations=state.max_steps,
                       accumulation=accumulation, device=str(args.device))
-        how = self.how | dict(config=config | dict(self.how.get("config") or {}))
         optimizer = getattr(more.get("optimizer"), "optimizer", more.get("optimizer"))  # Accelerate wraps it
         self._loader = more.get("train_dataloader")
-        self.watched = LoopWatch(watch(self.folder, more.get("model"), optimizer, **how)).__enter__()
-        self._goes_on, self._evaluating = True, False
+        self._open(config, more.get("model"), optimizer)
+        self._evaluating = False
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Note the loader."
@@ -198,10 +264,4 @@ class TransformersWatch:
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Close the folder."
-        self._end()
-
-    def _end(self) -> None:
-        if not self._goes_on: return
-        self._goes_on = False
-        self.watched.leave()
-        self.watched.__exit__(None, None, None)
+        if self._goes_on: self._close()

@@ -5,11 +5,9 @@
 # %% ../../../nbs/engine/record/runs_table.ipynb #0f5a83d1
 from __future__ import annotations
 
-import ast
 import difflib
 import json
 import math
-import operator
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -180,35 +178,34 @@ def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 # %% ../../../nbs/engine/record/runs_table.ipynb #1e987f12
-_COMPARE = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-            ast.Eq: operator.eq, ast.NotEq: operator.ne}
+_LOGIC = "and", "or", "not", "in", "True", "False"
+_TERM = re.compile(r"""("[^"]*"|'[^']*'|`[^`]*`|\d[\w.]*)|([A-Za-z_][\w.]*)""")  # quoted or a number; else a word
+_OPERATOR = r"\s*(?:[=!<>]=|[<>])\s*"
 
 def filtered(
     table:pd.DataFrame,
     text:str,            # a condition on its columns; empty: all rows
 ) -> pd.DataFrame:
-    "The rows that fit a condition."
+    "The rows that fit a condition, as `DataFrame.query` reads it; names with dots and words need no quotes."
     if not text.strip(): return table
-    try: tree = ast.parse(re.sub(r"(?<![=<>!])=(?!=)", "==", text.strip()), mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"a filter must read like lr > 0.05 and accuracy > 0.9, got {text!r}") from error
-    return table[np.array([_fits(tree, row) for row in table.to_dict("records")], bool)]
+    condition = re.sub(r"(?<![=<>!])=(?!=)", "==", text.strip())
 
-def _fits(node: ast.expr, row: Mapping[str, Any]) -> bool:
-    "Whether a row fits a part of a condition."
-    if isinstance(node, ast.BoolOp):
-        return (all if isinstance(node.op, ast.And) else any)([_fits(value, row) for value in node.values])
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not): return not _fits(node.operand, row)
-    if not isinstance(node, ast.Compare) or any(type(op) not in _COMPARE for op in node.ops):
-        raise ValueError(f"a filter compares columns with numbers or words, got {ast.unparse(node)!r}")
-    parts = node.left, *node.comparators
-    if not any(_column_name(part) in row for part in parts): column_named(ast.unparse(node.left), row)
-    values = [_value(part, row) for part in parts]
-    return all(_holds(op, a, b) for op, a, b in zip(node.ops, values, values[1:]))
+    def quoted(term: re.Match) -> str:
+        word = term[2]
+        if word is None or word in _LOGIC: return term[0]
+        if word in table: return f"`{word}`"
+        before = re.search(rf"([\w.]+){_OPERATOR}$", condition[:term.start()])
+        after = re.match(rf"{_OPERATOR}([\w.]+)", condition[term.end():])
+        if not any(side and side[1] in table for side in (before, after)): column_named(word, table)
+        return repr(word)
 
-def _column_name(node: ast.expr) -> str:
-    "A name with dots; empty for anything else."
-    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+    query = _TERM.sub(quoted, condition)
+    try: fits = table.convert_dtypes().eval(query, engine="python").fillna(False).to_numpy(bool)
+    except Exception as error:  # whatever pandas makes of it
+        raise ValueError("a filter must read like lr > 0.05 and accuracy > 0.9, and compares columns with numbers or "
+                         f"words, got {text!r}: {error}") from error
+    if re.search(_OPERATOR, condition) or " in " in condition: return table[fits]
+    raise ValueError(f"a filter compares columns with numbers or words, got {text!r}")
 
 def column_named(
     name:str,
@@ -221,32 +218,19 @@ def column_named(
     rest = f"did you mean {close[0]}?" if close else f"there are {', '.join(columns)}"
     raise ValueError(f"there is no column {name}: {rest}")
 
-def _value(node: ast.expr, row: Mapping[str, Any]) -> Any:
-    "A column's value, a number or a word."
-    if name := _column_name(node): return row.get(name, name)  # a word needs no quotes
-    try: return ast.literal_eval(node)
-    except ValueError: pass
-    raise ValueError(f"a filter compares with numbers or words, got {ast.unparse(node)!r}")
-
-def _holds(op: ast.cmpop, a: Any, b: Any) -> bool:
-    "Numbers as numbers, all else as words; what is missing fits nothing."
-    if any(value is None or isinstance(value, float) and math.isnan(value) for value in (a, b)): return False
-    try: return bool(_COMPARE[type(op)](float(a), float(b)))
-    except (TypeError, ValueError): return bool(_COMPARE[type(op)](str(a), str(b)))
-
 def sorted_by(
     table:pd.DataFrame,
     column:str,
     descending:bool=False,
 ) -> pd.DataFrame:
-    "Rows in the order of a column: numbers, then words; what is missing comes last."
+    "Rows in the order of a column: numbers, then words, and last what is missing; descending turns both orders round."
     values = table[column_named(column, table.columns)].tolist()
-    there = [place for place, value in enumerate(values) if not _is_nothing(value)]
-    def key(place: int) -> tuple[bool, Any]:
-        value = values[place]
-        return (False, value) if isinstance(value, (int, float)) else (True, str(value))
-    there.sort(key=key, reverse=descending)
-    return table.iloc[there + [place for place, value in enumerate(values) if _is_nothing(value)]]
+    numbers = [place for place, value in enumerate(values) if isinstance(value, (int, float)) and value == value]
+    missing = [place for place, value in enumerate(values) if _is_nothing(value)]
+    words = [place for place in range(len(values)) if place not in {*numbers, *missing}]
+    numbers.sort(key=lambda place: values[place], reverse=descending)
+    words.sort(key=lambda place: str(values[place]), reverse=descending)
+    return table.iloc[numbers + words + missing]
 
 def compact(
     table:pd.DataFrame,

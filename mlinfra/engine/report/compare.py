@@ -19,8 +19,8 @@ from .waterfall import pace
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['LEAST_PAIRS', 'EXIT_CODES', 'repeats_of', 'ratio_of_pairs', 'Comparison', 'compare_runs', 'in_turn', 'step_parts',
-           'Verified', 'run_in_turn']
+__all__ = ['LEAST_PAIRS', 'EXIT_CODES', 'repeats_of', 'ratio_of_pairs', 'Comparison', 'compare_runs', 'take_turns', 'step_parts',
+           'MeasuredGain', 'run_alternately']
 
 # %% ../../../nbs/engine/report/compare.ipynb #02923579
 def repeats_of(
@@ -28,7 +28,7 @@ def repeats_of(
 ) -> list[Run]:
     "The runs that it holds, in the order in which they started."
     found = sorted(_found(source), key=lambda run: run.started or 0.0)
-    if not found: raise ValueError("a comparison needs at least one run of each side, got none")
+    if not found: raise ValueError("a comparison needs at least one run of each side that came to its end, got none")
     return found
 
 def _found(source: Any) -> list[Run]:
@@ -43,12 +43,12 @@ def _found(source: Any) -> list[Run]:
     return [run for each in inner for run in _attempts(each)]
 
 def _attempts(folder: Path) -> list[Run]:
-    "Every attempt that is there."
-    last = Run(folder)
+    "The attempts that came to their end: one that was killed, or raised, did not do the work of the others."
     runs = []
-    for attempt in range(last.attempts):
-        try: runs.append(Run(folder, attempt))
+    for attempt in range(Run(folder).attempts):
+        try: run = Run(folder, attempt)
         except ValueError: continue  # no rank of it is left
+        if run.ended and {event.data["how"] for event in run.events("end")} <= {"finished", "stopped"}: runs.append(run)
     return runs
 
 # %% ../../../nbs/engine/report/compare.ipynb #2daf2186
@@ -137,11 +137,11 @@ def _doubt(a: Sequence[Run], b: Sequence[Run]) -> str:
                 f"take at least {LEAST_PAIRS} of each, in turn")
     machines = {tuple(sorted((k, v) for k, v in run.machine.items() if k in ("cpu", "cores"))) for run in (*a, *b)}
     if len(machines) > 1: return "the runs come from different machines: measure both on one"
-    if not in_turn(a, b):
+    if not take_turns(a, b):
         return "one side ran before the other, and a machine changes: let the two take turns, a, b, a, b, a, b"
     return ""
 
-def in_turn(
+def take_turns(
     a:Sequence[Run],  # in the order in which they started
     b:Sequence[Run],
 ) -> bool:
@@ -172,7 +172,7 @@ def step_parts(
 
 # %% ../../../nbs/engine/report/compare.ipynb #44c964c9
 @dataclass(frozen=True)
-class Verified:
+class MeasuredGain:
     "What a change brought, beside what was predicted."
     change:Mapping[str, Any]       # that was made
     predicted:float|None           # speed-up; None: nobody predicted one
@@ -195,7 +195,7 @@ class Verified:
 
     __repr__ = __str__
 
-def run_in_turn(
+def run_alternately(
     train:Any,                   # function of a folder and the change's settings: trains, and records the run there
     change:Mapping[str, Any],    # settings
     repeats:int,                 # runs of each

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.checks import boolean, nonnegative_float, nonnegative_int, positive_float, positive_int
-from .compare import Verified, step_parts
+from .compare import MeasuredGain, step_parts
 from ..record.run_folder import Run
 from ..base.store import write_whole
 from .tables import loader_of
@@ -22,8 +22,8 @@ from .waterfall import pace
 from ..base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['GAIN', 'MOST_WORKERS', 'StepModel', 'step_model', 'check_change', 'changed_model', 'predicted_speedup', 'Remedy',
-           'remedies', 'first_advice', 'keep_verified']
+__all__ = ['GAIN', 'MOST_WORKERS', 'StepModel', 'step_model', 'check_change', 'changed_model', 'predicted_speedup',
+           'PredictedGain', 'predicted_gains', 'first_advice', 'keep_measured']
 
 # %% ../../../nbs/engine/report/gains.ipynb #46b0812b
 GAIN, MOST_WORKERS = 1.05, 16   # the least speed-up worth a change; workers that are ever advised
@@ -211,7 +211,7 @@ def predicted_speedup(
 _FREE = {"num_workers", "persistent_workers", "pin_memory"}  # settings that leave the arithmetic alone
 
 @dataclass(frozen=True)
-class Remedy:
+class PredictedGain:
     "A change, with what it should bring."
     change:dict[str, Any]       # settings of the DataLoader, or shares of what something takes now
     speedup:float               # that is predicted, once the run is running
@@ -230,10 +230,10 @@ class Remedy:
         "Whether it can be typed, and nothing is learned differently."
         return set(self.change) <= _FREE
 
-def remedies(
+def predicted_gains(
     run:Run,
-) -> list[Remedy]:
-    "What is worth a change, the largest gain first; with what was measured, where `keep_verified` kept it."
+) -> list[PredictedGain]:
+    "What is worth a change, the largest gain first; with what was measured, where `keep_measured` kept it."
     model = step_model(run)
     if model is None: return []
     found = [make(run, model) for make in (_more_workers, _staying_workers, _pinning, _faster_loading, _larger_batch,
@@ -246,18 +246,18 @@ def first_advice(
     run:Run,
 ) -> dict[str, Any]:
     "The change of the first remedy that can be typed; ValueError where there is none."
-    found = [one for one in remedies(run) if one.free]
+    found = [one for one in predicted_gains(run) if one.free]
     if not found: raise ValueError(f"there is no advice on {run.folder}: name a change")
     return found[0].change
 
-def _remedy(run: Run, change: dict[str, Any], because: str) -> Remedy | None:
+def _gain_of(run: Run, change: dict[str, Any], because: str) -> PredictedGain | None:
     speedup = predicted_speedup(run, change)
-    return speedup and Remedy(change, speedup, pace(run).seconds * (1 - 1 / speedup), because)
+    return speedup and PredictedGain(change, speedup, pace(run).seconds * (1 - 1 / speedup), because)
 
 def _waits(run: Run, model: StepModel) -> bool:
     return model.workers is not None and step_parts(run)["wait"] >= 0.05 * model.now
 
-def _more_workers(run: Run, model: StepModel) -> Remedy | None:
+def _more_workers(run: Run, model: StepModel) -> PredictedGain | None:
     best = model.best_workers()
     if not _waits(run, model) or best <= model.workers: return None
     change = dict(num_workers=best)
@@ -267,7 +267,7 @@ def _more_workers(run: Run, model: StepModel) -> Remedy | None:
                f"{duration_text(model.compute)}, all processes together work {duration_text(model.cpu)} a step on "
                f"{count_text(model.cores, 'core')}; with {count_text(best, 'worker')} {_bound(model, best)} would set "
                f"the pace, {duration_text(model.step(best))} a step instead of {duration_text(model.now)}")
-    return _remedy(run, change, because)
+    return _gain_of(run, change, because)
 
 def _bound(model: StepModel, workers: int) -> str:
     "What a step with so many workers waits for; of what is within a twentieth of the longest, all."
@@ -276,41 +276,41 @@ def _bound(model: StepModel, workers: int) -> str:
     near = [name for name, seconds in found.items() if seconds >= 0.95 * max(found.values())]
     return " and ".join([", ".join(near[:-1]), near[-1]] if len(near) > 1 else near)
 
-def _staying_workers(run: Run, model: StepModel) -> Remedy | None:
+def _staying_workers(run: Run, model: StepModel) -> PredictedGain | None:
     if not model.workers or loader_of(run).get("persistent_workers") or len(run.events("loader")) < 2: return None
     because = f"starting the workers anew takes {duration_text(model.opening)} of a mean step of"
-    return _remedy(run, dict(persistent_workers=True), f"{because} {duration_text(model.now)}")
+    return _gain_of(run, dict(persistent_workers=True), f"{because} {duration_text(model.now)}")
 
-def _pinning(run: Run, model: StepModel) -> Remedy | None:
+def _pinning(run: Run, model: StepModel) -> PredictedGain | None:
     on_gpu = "cuda" in str(run.config.get("device", ""))
     if not on_gpu or loader_of(run).get("pin_memory", True) or model.copy < 0.05 * model.now: return None
     because = (f"copies take {duration_text(model.copy)} of a step; from pinned memory they run while the device "
                "computes, so the gain is at most this")
-    return _remedy(run, dict(pin_memory=True), because)
+    return _gain_of(run, dict(pin_memory=True), because)
 
-def _faster_loading(run: Run, model: StepModel) -> Remedy | None:
+def _faster_loading(run: Run, model: StepModel) -> PredictedGain | None:
     if not _waits(run, model): return None
     because = f"a batch loads in {duration_text(model.load)} in one process; in half of that, by a cheaper "
     because += f"transform or smaller files, a step would take {duration_text(model.with_loading(0.5).now)}"
-    return _remedy(run, dict(loading=0.5), because)
+    return _gain_of(run, dict(loading=0.5), because)
 
-def _larger_batch(run: Run, model: StepModel) -> Remedy | None:
+def _larger_batch(run: Run, model: StepModel) -> PredictedGain | None:
     size = loader_of(run).get("batch_size")
     if not isinstance(size, int) or size != model.batch_size or model.fixed < 0.2 * model.now: return None
     because = (f"{duration_text(model.fixed)} of a step of {duration_text(model.now)} do not grow with the batch, such "
                "as the update; the learning rate must follow, and the memory must suffice")
-    return _remedy(run, dict(batch_size=2 * size), because)
+    return _gain_of(run, dict(batch_size=2 * size), because)
 
-def _less_validation(run: Run, model: StepModel) -> Remedy | None:
+def _less_validation(run: Run, model: StepModel) -> PredictedGain | None:
     if model.evaluation < 0.1 * model.now: return None
     because = (f"validation takes {duration_text(model.evaluation)} of a mean step of {duration_text(model.now)}; "
                "validate half as often, or on half of the samples")
-    return _remedy(run, dict(validation=0.5), because)
+    return _gain_of(run, dict(validation=0.5), because)
 
 # %% ../../../nbs/engine/report/gains.ipynb #29aaca81
-def keep_verified(
+def keep_measured(
     run:Run,
-    verified:Verified,
+    verified:MeasuredGain,
 ) -> Path:
     "Write the measured gain into the run folder; the newest of each change counts."
     e = verified.measured
@@ -326,6 +326,6 @@ def _read_verified(run: Run) -> list[dict[str, Any]]:
     except (OSError, ValueError): return []
     return [row for row in found if isinstance(row, Mapping) and {"change", "measured"} <= row.keys()]
 
-def _with_measured(remedy: Remedy, kept: list[dict[str, Any]]) -> Remedy:
+def _with_measured(remedy: PredictedGain, kept: list[dict[str, Any]]) -> PredictedGain:
     row = next((row for row in kept if row["change"] == remedy.change), None)
-    return remedy if row is None else Remedy(**(asdict(remedy) | dict(measured=tuple(row["measured"]))))
+    return remedy if row is None else PredictedGain(**(asdict(remedy) | dict(measured=tuple(row["measured"]))))

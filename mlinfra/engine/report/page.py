@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 from ..base.checks import one_of
 from ..rules.findings import Finding
-from .gains import Remedy, remedies
-from ..rules.inspection import examine
+from .gains import PredictedGain, predicted_gains
+from ..rules.inspection import apply_rules
 from .pictures import draw_devices, draw_waterfall
 from ..record.run_folder import Run
 from ..base.store import write_whole
@@ -213,7 +213,7 @@ class Material:
     run:Run
     falls:tuple[Waterfall, ...]     # one for each rank
     pace:Any                        # None: fewer than two steps
-    remedies:tuple[Remedy, ...]
+    remedies:tuple[PredictedGain, ...]
     findings:tuple[Finding, ...]    # of rules, live or on the folder; the most expensive first
     abstained:dict[str, str]        # rule -> why it could not judge
     memory:pd.DataFrame             # see `memory_table`
@@ -228,10 +228,10 @@ def gather(
     try: found = pace(run)
     except ValueError: found = None
     falls = tuple(waterfall(run, rank) for rank in run.ranks)
-    examined = examine(run)
+    examined = apply_rules(run)
     once = {(one.rule, one.tensor, one.rank): one for one in reversed(examined.findings)}
     findings = tuple(one for one in examined.findings if any(one is kept for kept in once.values()))
-    return Material(run, falls, found, tuple(remedies(run)), findings, examined.abstained, memory_table(run),
+    return Material(run, falls, found, tuple(predicted_gains(run)), findings, examined.abstained, memory_table(run),
                     device_table(run), rank_table(run), slowest_steps(run))
 
 def make_report(
@@ -325,7 +325,7 @@ def _findings(m: Material) -> Section:
         columns = "change", "predicted", "measured", "saves here", "because"
         blocks += ["What a change should bring by this run's own figures. Those that change nothing of what is learned "
                    "come first. The gains are of a step; starting a program takes as long as before.",
-                   Table(columns, tuple(map(_remedy_row, m.remedies)))]
+                   Table(columns, tuple(map(_gain_row, m.remedies)))]
     return Section("findings", "Findings, the most expensive first", tuple(blocks))
 
 def _place(one: Any) -> str:
@@ -338,7 +338,7 @@ def _cost(one: Any, wall: float) -> str:
 
 def _gain(gain: float | None) -> str: return "not known" if gain is None else f"{gain:.2f} times"
 
-def _remedy_row(remedy: Remedy) -> tuple[str, ...]:
+def _gain_row(remedy: PredictedGain) -> tuple[str, ...]:
     m = remedy.measured
     measured = f"{m[0]:.2f} times ({m[1]:.2f} to {m[2]:.2f})" if m else "not yet: verify it"
     return remedy.words, f"{remedy.speedup:.2f} times", measured, duration_text(remedy.saved_seconds), remedy.because

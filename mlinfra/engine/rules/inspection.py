@@ -22,17 +22,18 @@ import torch
 
 from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
-from .tensor_probe import Birth, Look, TensorProbe
+from .nonfinite_origin import NonFiniteOrigin
+from .tensor_probe import TensorProbe
+from .tensor_stats import TensorStats
 from ..record.run_folder import Run, StepRecord
 from ..record.sampler import GpuSample, Sample
-from .speed_rules import SPEED_RULES, Window
+from .default_rules import default_rules
+from .step_window import Window
 from ..base.store import write_whole
-from .tensor_rules import TENSOR_RULES
-from ..record.watch import loader_settings, next_turn
+from ..record.recorder import loader_settings, next_turn
 
 # %% auto #0
-__all__ = ['ACTIONS', 'FunctionRule', 'check_rules', 'default_rules', 'check_actions', 'save_at', 'Inspector', 'Examination',
-           'examine']
+__all__ = ['ACTIONS', 'FunctionRule', 'check_rules', 'check_actions', 'save_at', 'Inspector', 'AppliedRules', 'apply_rules']
 
 # %% ../../../nbs/engine/rules/inspection.ipynb #2d220dd3
 class FunctionRule(Rule):
@@ -52,7 +53,8 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
-_HOOKS = ("on_step", "on_steps", "on_window", "on_look", "on_birth", "on_sample", "on_event", "on_loader", "on_ranks")
+_HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_sample", "on_event", "on_loader",
+          "on_ranks")
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -67,10 +69,6 @@ def check_rules(
         if not any(hasattr(found[-1], hook) for hook in _HOOKS):
             raise TypeError(f"a rule must have one of {', '.join(_HOOKS)}, got {rule!r}")
     return found
-
-def default_rules() -> list[Rule]:
-    "One of each rule that needs no setting."
-    return [rule() for rule in TENSOR_RULES + SPEED_RULES]
 
 # %% ../../../nbs/engine/rules/inspection.ipynb #35ffde4c
 ACTIONS = ("remark", "stop", "save")
@@ -151,10 +149,10 @@ class Inspector:
 
     def _begin_looks(self, first: int) -> None:
         facts = self.facts
-        if not (self._hooks["on_look"] or self._hooks["on_birth"]): return
+        if not (self._hooks["on_tensors"] or self._hooks["on_nonfinite"]): return
         if facts.model is None and not facts.optimizers:
             return self._abstain("the model and the optimizer are not given")
-        try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_look, self._on_birth,
+        try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_tensors, self._on_nonfinite,
                                        self._on_failure, first=first, every=self.every)
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
         if self._probe.remark: self.remarks.append(self._probe.remark)
@@ -164,19 +162,19 @@ class Inspector:
         self.remarks.append(f"tensors are looked at no more: {type(error).__name__}: {error}")
         warnings.warn(self.remarks[-1], stacklevel=5)
 
-    def _on_look(self, look: Look) -> None:
+    def _on_tensors(self, look: TensorStats) -> None:
         self._hand_on()  # in the order of time, whatever the clock says
-        self._tell(self._hooks["on_look"], look)
+        self._tell(self._hooks["on_tensors"], look)
 
-    def _on_birth(self, birth: Birth) -> None:
+    def _on_nonfinite(self, birth: NonFiniteOrigin) -> None:
         "Between the backward pass and the update."
         self._hand_on()
         self._born = True
-        self._tell(self._hooks["on_birth"], birth)
+        self._tell(self._hooks["on_nonfinite"], birth)
         self._born = False
 
     def _abstain(self, why: str) -> None:
-        for rule, _ in self._hooks["on_look"]: rule.abstain(why)
+        for rule, _ in self._hooks["on_tensors"]: rule.abstain(why)
 
     def on_newest(self, iteration: int) -> None:
         "Which step has ended last; it and some before it are told only now."
@@ -340,15 +338,15 @@ class Inspector:
 
 # %% ../../../nbs/engine/rules/inspection.ipynb #624456af
 @dataclass(frozen=True)
-class Examination:
+class AppliedRules:
     "What the rules say of a run folder."
     findings:list[Finding]        # the most expensive first
     abstained:dict[str, str]      # rule -> why it could not judge
 
-def examine(
+def apply_rules(
     run:Run,                           # finished, or going on
     rules:Iterable[Any]|None=None,     # None: the default ones
-) -> Examination:
+) -> AppliedRules:
     "Read a run folder with rules on steps, samples and events."
     inspector = Inspector(default_rules() if rules is None else rules)
     rank = run.ranks[0]
@@ -360,7 +358,7 @@ def examine(
     inspector.on_finish()
     windows = {r: Window(_whole_steps(run, r)) for r in run.ranks}
     inspector._tell(inspector._hooks["on_ranks"], windows)
-    return Examination(ranked(inspector.findings), inspector.abstained)
+    return AppliedRules(ranked(inspector.findings), inspector.abstained)
 
 def _whole_steps(run: Run, rank: int) -> np.ndarray:
     "Rows of steps that were kept one by one."

@@ -8,195 +8,20 @@ from __future__ import annotations
 import math
 import time
 import warnings
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..train.batches import tensors_in
+from ..record.watch import OwnedHook
 from .findings import plain_name
+from .nonfinite_origin import NonFiniteOrigin, find_nonfinite, is_finite, leaf_modules
+from .tensor_stats import (
+    ActivationStats, ParameterStats, TensorStats, activation_figures, first_floats, unit_count)
 
 # %% auto #0
-__all__ = ['Activation', 'Parameter', 'Look', 'Birth', 'find_birth', 'TensorProbe']
-
-# %% ../../../nbs/engine/rules/tensor_probe.ipynb #66988164
-@dataclass(frozen=True, slots=True)
-class Activation:
-    "The output of a module, or what came into it."
-    name:str            # of the module
-    kind:str            # its class
-    role:str            # "output" or "input"
-    units:int           # channels or features
-    rms:float           # root of the mean square
-    signal:float        # the part of it that differs from sample to sample
-    peak:float          # the largest magnitude
-    dead:float          # share of the units that are 0 for every sample
-    bounded:float       # share of the values within 1% of a bound of tanh or the sigmoid; 0 for other modules
-    low:float           # the smallest value
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    "A parameter that an optimizer has, in the step that was looked at."
-    name:str
-    shape:tuple[int, ...]
-    weight_rms:float          # before the update
-    grad_rms:float|None       # None: it had no gradient
-    grad_peak:float|None      # the largest magnitude
-    update_ratio:float|None   # size of the update, relative to the weights; None: there was no update
-    lr:float|None             # of its group
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    "The tensors of one step."
-    step:int
-    inputs:Activation|None                 # the first tensor of floats that went into the model
-    activations:tuple[Activation, ...]     # in the order of the forward pass
-    parameters:tuple[Parameter, ...]       # in the order of the model
-    seconds:float                          # what the look cost
-
-@dataclass(frozen=True, slots=True)
-class Birth:
-    "Where the first number that is not finite came from."
-    step:int
-    where:str              # "input", "weights", "forward", "loss" or "backward"
-    module:str|None        # None: in no module
-    kind:str               # its class
-    samples:tuple[int, ...]|None   # of the batch, the first eight; None: that cannot be told
-    gradients:tuple[str, ...]      # parameters whose gradients are not finite
-
-# %% ../../../nbs/engine/rules/tensor_probe.ipynb #7bd48393
-_MOST, _SAMPLES = 1 << 15, 32
-_BY_CHANNEL = ("Conv", "BatchNorm", "GroupNorm", "InstanceNorm", "Pool", "Dropout2d")
-
-def _by_unit(x: torch.Tensor, kind: str) -> torch.Tensor:
-    "Some of `x` as (samples, units, positions)."
-    n = len(x)
-    x = x.detach()[::max(1, math.ceil(n / _SAMPLES))]
-    if x.dim() == 1: return x.reshape(len(x), 1, 1).float()
-    channels = x.dim() == 4 or x.dim() > 2 and any(word in kind for word in _BY_CHANNEL)
-    x = x.flatten(2) if channels else x.reshape(len(x), -1, x.shape[-1]).transpose(1, 2)
-    most = max(1, _MOST // max(1, x.shape[0] * x.shape[1]))
-    return x[:, :, ::max(1, math.ceil(x.shape[2] / most))].float()
-
-def _figures(x: torch.Tensor, kind: str) -> torch.Tensor:
-    "rms, signal, peak, dead, bounded, low; on the device, so that nobody waits."
-    x = _by_unit(x, kind)
-    size = x.abs()
-    rms, signal = x.square().mean().sqrt(), (x - x.mean(0)).square().mean().sqrt()
-    dead = (size.amax((0, 2)) == 0).float().mean()
-    bounded = torch.zeros_like(rms)
-    if kind == "Tanh": bounded = (size > 0.99).float().mean()
-    elif kind == "Sigmoid": bounded = ((x - 0.5).abs() > 0.49).float().mean()
-    return torch.stack([rms, signal, size.amax(), dead, bounded, x.amin()])
-
-def _units(x: torch.Tensor, kind: str) -> int:
-    channels = x.dim() == 4 or x.dim() > 2 and any(word in kind for word in _BY_CHANNEL)
-    return 1 if x.dim() < 2 else int(x.shape[1] if channels else x.shape[-1])
-
-def _first_floats(value: Any) -> torch.Tensor | None:
-    "The first tensor of floats in a module's output or arguments that has samples."
-    if isinstance(value, torch.Tensor): found = [value]
-    else:
-        try: found = tensors_in(value)
-        except Exception: return None  # an output of a class that nobody knows
-    return next((t for t in found if t.is_floating_point() and t.dim() and t.numel() and not t.is_meta), None)
-
-# %% ../../../nbs/engine/rules/tensor_probe.ipynb #e8b682b9
-class _Hook:
-    "Calls `act` for its owner, and for no copy of it; what it raises goes to `failed`, not into the training."
-    def __init__(self, owner: Any = None, act: Callable | None = None, failed: Callable | None = None):
-        self._owner, self._act, self._failed = owner and weakref.ref(owner), act, failed
-
-    def __call__(self, owner: Any, *args: Any) -> None:
-        if self._act is None or self._owner() is not owner: return
-        try: self._act(*args)
-        except Exception as error: self._failed(error)
-
-    def __deepcopy__(self, memo: Any) -> _Hook: return _Hook()
-    def __reduce__(self) -> tuple[type, tuple]: return _Hook, ()
-
-def _is_compiled(module: nn.Module) -> bool:
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-
-def _leaves(model: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    "Modules without children, each once; what the compiler has made one piece of is left out."
-    seen = set()
-    waiting = [(name, model)]
-    while waiting:
-        name, module = waiting.pop()
-        if id(module) in seen or _is_compiled(module): continue
-        seen.add(id(module))
-        children = list(module.named_children())
-        if not children: yield plain_name(name), module
-        waiting += [(f"{name}.{child}" if name else child, part) for child, part in reversed(children)]
-
-# %% ../../../nbs/engine/rules/tensor_probe.ipynb #3a7d3d56
-def _finite(x: torch.Tensor) -> bool: return bool(torch.isfinite(x).all())
-
-def _bad_samples(x: torch.Tensor, batch: int) -> tuple[int, ...] | None:
-    "Rows of `x` with numbers that are not finite."
-    if len(x) != batch: return None
-    rows = (~torch.isfinite(x.detach().reshape(len(x), -1))).any(1).nonzero().flatten()
-    return tuple(rows[:8].tolist())
-
-class _Replay:
-    "The forward pass once more, to see which outputs are not finite."
-    def __init__(self, model: nn.Module, args: tuple, kwargs: dict):
-        self.order, self.found, self.model = [], None, model
-        given = _first_floats((args, kwargs))
-        self.batch = len(next((t for t in tensors_in((args, kwargs)) if t.dim()), ())) if given is None else len(given)
-        if given is not None and not _finite(given): self.found = "input", "", model, _bad_samples(given, self.batch)
-        else: self._run(args, kwargs)
-
-    def _run(self, args: tuple, kwargs: dict) -> None:
-        buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
-        handles = [module.register_forward_hook(self._hook(name)) for name, module in _leaves(self.model)]
-        devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
-        try:
-            with torch.no_grad(), torch.random.fork_rng([device.index for device in devices]):
-                self.model(*args, **kwargs)
-        finally:
-            for handle in handles: handle.remove()
-            with torch.no_grad():
-                for buffer, before in buffers: buffer.copy_(before)
-
-    def _hook(self, name: str) -> Callable:
-        def seen(module: nn.Module, args: tuple, output: Any) -> None:
-            self.order.append((name, module))
-            if self.found is None and (x := _first_floats(output)) is not None and not _finite(x):
-                sick = any(not _finite(p) for p in module.parameters(recurse=False))
-                self.found = "weights" if sick else "forward", name, module, _bad_samples(x, self.batch)
-        return seen
-
-def find_birth(
-    step:int,
-    model:nn.Module|None,                          # None: it cannot run again
-    inputs:tuple[tuple, dict]|None,                # what it was called with
-    parameters:Sequence[tuple[str, nn.Parameter]], # with the gradients of the step
-) -> Birth | None:
-    "Where a number that is not finite comes from; None if all gradients are finite."
-    sick = [name for name, p in parameters if p.grad is not None and not _finite(p.grad)]
-    if not sick: return None
-    spoiled = [name for name, p in parameters if not _finite(p)]
-    if spoiled: return Birth(step, "weights", spoiled[0].rpartition(".")[0], "", None, tuple(sick))
-    if model is None or inputs is None: return Birth(step, "backward", None, "", None, tuple(sick))
-    replay = _Replay(model, *inputs)
-    if replay.found: return Birth(step, replay.found[0], replay.found[1], type(replay.found[2]).__name__,
-                                  replay.found[3], tuple(sick))
-    return _born_backward(step, replay.order, sick)
-
-def _born_backward(step: int, order: Sequence[tuple[str, nn.Module]], sick: Sequence[str]) -> Birth:
-    "The forward pass is finite: the loss, or the backward pass of a module."
-    owns = [(name, module) for name, module in order
-            if any(p.grad is not None for p in module.parameters(recurse=False))]
-    of_sick = [(name, module) for name, module in owns
-               if any(p.grad is not None and not _finite(p.grad) for p in module.parameters(recurse=False))]
-    if not of_sick or of_sick[-1] == owns[-1]: return Birth(step, "loss", None, "", None, tuple(sick))
-    name, module = of_sick[-1]
-    return Birth(step, "backward", name, type(module).__name__, None, tuple(sick))
+__all__ = ['TensorProbe']
 
 # %% ../../../nbs/engine/rules/tensor_probe.ipynb #8c2f6862
 class TensorProbe:
@@ -205,17 +30,17 @@ class TensorProbe:
         self,
         model:nn.Module|None,                     # None: the optimizers' parameters only
         optimizers:Sequence[Any],                 # of torch.optim
-        on_look:Callable[[Look], None],
-        on_birth:Callable[[Birth], None],
+        on_tensors:Callable[[TensorStats], None],
+        on_nonfinite:Callable[[NonFiniteOrigin], None],
         on_failure:Callable[[Exception], None]=warnings.warn,   # told when looking itself fails
         *,
         first:int=0,                              # the number of the first step
-        every:int|None=None,                      # look at every so many steps; None: as the shares of time allow
+        every:int|None=None,                      # steps from look to look; None: as the shares of time allow
         share:float=0.015,                        # of the run's time, for looks
         check_share:float=0.005,                  # of the run's time, for checks of the gradients
         head_start:float=0.02,                    # seconds that looks may take at once
     ):
-        self.on_look, self.on_birth, self.on_failure = on_look, on_birth, on_failure
+        self.on_tensors, self.on_nonfinite, self.on_failure = on_tensors, on_nonfinite, on_failure
         self.step, self._first = first, first
         self.every, self.share, self.check_share, self.head_start = every, share, check_share, head_start
         self.spent, self.looks, self._last, self._checking, self.checked = 0.0, 0, 0.0, 0.0, -1
@@ -224,7 +49,7 @@ class TensorProbe:
         self._broken = False
         self._inputs, self._begun, self.remark = None, time.perf_counter(), ""
         self._parameters = self._named()
-        self._leaves = [] if model is None else list(_leaves(model))
+        self._leaves = [] if model is None else list(leaf_modules(model))
         if model is not None and not self._leaves:
             self.remark = "activations are not looked at: the compiler has made one piece of the model"
         self._guards = self._small()
@@ -257,11 +82,14 @@ class TensorProbe:
             act = lambda *_, o=optimizer: self._before_update(o)
             keep(optimizer.register_step_pre_hook(self._hook(optimizer, act)))
 
-    def _hook(self, owner: Any, act: Callable) -> _Hook:
-        return _Hook(owner, lambda *args: self._broken or act(*args), self._fail)
+    def _hook(self, owner: Any, act: Callable) -> OwnedHook:
+        def guarded(*args: Any) -> None:
+            try: self._broken or act(*args)
+            except Exception as error: self._fail(error)
+        return OwnedHook(owner, guarded)
 
     def _fail(self, error: Exception) -> None:
-        "Looking has failed: hooks do nothing from here on, go off when the step is over, and the training goes on."
+        "Looking has failed: hooks do nothing from here on and go off after the step, and the training goes on."
         self._broken, self._wait, self._inputs = True, 0, None
         self.on_failure(error)
 
@@ -278,8 +106,8 @@ class TensorProbe:
         elif self.step >= self._look_at: self._arm()
         else: return
         start, self._forward, self._given = time.perf_counter(), True, None
-        if (x := _first_floats((args, kwargs))) is not None:
-            with torch.no_grad(): self._given = "", "", "input", _units(x, ""), _figures(x, "")
+        if (x := first_floats((args, kwargs))) is not None:
+            with torch.no_grad(): self._given = "", "", "input", unit_count(x, ""), activation_figures(x, "")
         self._cost += time.perf_counter() - start
 
     def _arm(self) -> None:
@@ -308,9 +136,9 @@ class TensorProbe:
             given = args[0] if args and isinstance(args[0], torch.Tensor) else None
             weighs = any(p.dim() > 1 for p in module.parameters(recurse=False)) and not isinstance(module, nn.Embedding)
             if weighs and given is not None and given.requires_grad and given.is_floating_point() and given.dim() > 1:
-                self._seen.append((name, kind, "input", _units(given, kind), _figures(given, kind)))
-            if (x := _first_floats(output)) is not None:
-                self._seen.append((name, kind, "output", _units(x, kind), _figures(x, kind)))
+                self._seen.append((name, kind, "input", unit_count(given, kind), activation_figures(given, kind)))
+            if (x := first_floats(output)) is not None:
+                self._seen.append((name, kind, "output", unit_count(x, kind), activation_figures(x, kind)))
         self._cost += time.perf_counter() - start
 
     def _before_update(self, optimizer: Any) -> None:
@@ -332,11 +160,11 @@ class TensorProbe:
 
     def _investigate(self) -> None:
         named = [(name, p) for name, p, _ in self._parameters]
-        try: birth = find_birth(self.step, self._model, self._inputs, named)
+        try: birth = find_nonfinite(self.step, self._model, self._inputs, named)
         except Exception:  # the model does not run again, for whatever reason
-            sick = tuple(name for name, p in named if p.grad is not None and not _finite(p.grad))
-            birth = Birth(self.step, "backward", None, "", None, sick)
-        if birth is not None: self.on_birth(birth)
+            sick = tuple(name for name, p in named if p.grad is not None and not is_finite(p.grad))
+            birth = NonFiniteOrigin(self.step, "backward", None, "", None, sick)
+        if birth is not None: self.on_nonfinite(birth)
 
     def _weigh(self, optimizer: Any) -> None:
         "Gradients, and what the weights are before the update."
@@ -409,7 +237,7 @@ class TensorProbe:
         start = time.perf_counter()
         look = self._look(step)
         self._disarm()
-        self.on_look(look)
+        self.on_tensors(look)
         known = self._cost + _DISPATCH * len(self._leaves)
         self.looks, self._last = self.looks + 1, min(max(known, extra), 2 * known) + time.perf_counter() - start
         self.spent += self._last
@@ -444,21 +272,22 @@ class TensorProbe:
         checks = min(100, math.ceil(cost / allowed))
         return max(0, min(checks, self._look_at - step) - 1)
 
-    def _look(self, step: int) -> Look:
+    def _look(self, step: int) -> TensorStats:
         rows = self._seen + ([self._given] if self._given else [])
-        seen = [Activation(*row[:-1], *figures) for row, figures in zip(rows, _read([row[-1] for row in rows]))]
+        seen = [ActivationStats(*row[:-1], *figures) for row, figures in zip(rows, _read([row[-1] for row in rows]))]
         given = seen.pop() if self._given else None
-        return Look(step, given, tuple(seen), tuple(self._parameter(*row) for row in self._parameters), self._cost)
+        parameters = tuple(self._parameter(*row) for row in self._parameters)
+        return TensorStats(step, given, tuple(seen), parameters, self._cost)
 
-    def _parameter(self, name: str, p: nn.Parameter, group: dict[str, Any]) -> Parameter:
+    def _parameter(self, name: str, p: nn.Parameter, group: dict[str, Any]) -> ParameterStats:
         sizes, move, root = self._gradients.get(id(p)), self._moves.get(id(p)), math.sqrt(max(p.numel(), 1))
         lr = group.get("lr")
         lr = None if lr is None else float(lr)
-        if sizes is None: return Parameter(name, tuple(p.shape), math.nan, None, None, None, lr)
+        if sizes is None: return ParameterStats(name, tuple(p.shape), math.nan, None, None, None, lr)
         norm, peak, weight = (float(value) for value in sizes)
         moved, was = (float(value) for value in move) if move else (math.nan, math.nan)
         ratio = None if move is None else moved / was if was else math.inf if moved else 0.0
-        return Parameter(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr)
+        return ParameterStats(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr)
 
 _DISPATCH = 2.5e-6  # seconds that calling a hook takes, beside what it does
 

@@ -117,12 +117,12 @@ RESULTS = set("""
 Activation Advice BatchPlan Birth BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
 LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
-PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
+PlaceShare SearchDomain ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
 Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
-DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice Pieces PricedMachine StageSpan
+DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
 Booking QueueEvent QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
@@ -141,8 +141,8 @@ axis batch_search batches http.batcher http.request_parsing.BodyError http.reque
 callbacks chains
 checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
 http.server.bound_socket http.metrics
-cores crops.random_box faults files findings inspection
-layer_costs loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
+cores crops.random_box faults checkpoint.checkpoint_files findings inspection
+layer_costs checkpoint.resumable_loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
 tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy

@@ -79,10 +79,10 @@ class Offer:
     gbit_per_s:float=0.0      # of the network between such machines; 0: none is promised
 
     def __post_init__(self):
-        one_of("device", self.device, DEVICES)
         object.__setattr__(self, "devices", positive_int("devices", self.devices))
         object.__setattr__(self, "dollars_per_hour", positive_float("dollars_per_hour", self.dollars_per_hour))
         nonnegative_float("gbit_per_s", self.gbit_per_s)
+        one_of("device", self.device, DEVICES)
         dated(self.date)
         one_of("how", self.how, HOW)
 

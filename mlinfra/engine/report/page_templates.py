@@ -61,8 +61,9 @@ def _plain(words: str) -> str:
     "Words in which Markdown finds nothing to interpret."
     return re.sub(r"([*`\[\]])", r"\\\1", " ".join(_FORBIDDEN.sub("\ufffd", words).split())).replace("<", "&lt;")
 
-_HTML = Environment(autoescape=True, finalize=_cleaned, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-_MARKDOWN = Environment(trim_blocks=True, lstrip_blocks=True)  # no HTML: `plain` does what escaping does there
+_SPACE = dict(trim_blocks=True, lstrip_blocks=True)
+_HTML = Environment(autoescape=True, finalize=_cleaned, keep_trailing_newline=True, **_SPACE)
+_MARKDOWN = Environment(**_SPACE)  # no HTML: `plain` does what escaping does there
 _HTML.filters["alignments"], _MARKDOWN.filters["plain"] = _alignments, _plain
 _DARK = "--ink: #ddd; --soft: #aaa; --rule: #555; --line: #3a3a3a; --ground: #1c1c1c; --link: #8ab4f8;"
 _STYLE = f"""

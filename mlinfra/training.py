@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils._pytree import tree_map_only
 
 from .engine.train.autocast import check_precision
@@ -22,14 +23,15 @@ from .engine.base.checks import fraction, nonnegative_float, nonnegative_int, po
 from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, iter_is_self, scores
 from .engine.train.memory_layout import ChannelsLast, first_step
-from .engine.base.machine import keep_memory as keep_freed_memory, pick_device
+from .engine.base.machine import pick_device
 from .engine.train.builtin_observers import ProgressBar
+from .engine.train.execution import Execution
 from .engine.train.history import (PHASES as PHASES, Epoch as Epoch, History as History, Step as Step,
                                           phase_medians as phase_medians)
 from .engine.train.observers import Listener, Observers, TrainingRun
-from .engine.train.step_executor import LOG2_LOSS_SCALE, GraphedPass, Pass
+from .engine.train.step_executor import LOG2_LOSS_SCALE
 from .engine.train.optimizer_setup import by_epoch, check_scheduler, make_optimizer
-from .engine.train.threads import AutoThreads, check_threads, threads_kept
+from .engine.train.threads import AutoThreads
 from .engine.base.text import count_text
 
 # %% auto #0
@@ -125,56 +127,45 @@ def fit(
     *,
     epochs:int=1,                               # passes over `train`
     optimizer:Any=None,                         # None: `sgd(model)`; or "adam", "adamw", a function of the parameters
+    scheduler:Any=None,                         # a learning-rate scheduler, stepped after each update
     loss_fn:Callable|None=None,                 # mean loss of (outputs, targets); None: cross entropy
     step:Callable|None=None,                    # mean loss of (model, batch), for batches of any other form
-    device:str|torch.device|None=None,          # None: a GPU where there is one
+    accumulation:int=1,                         # micro-batches in one optimizer step
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
-    observers:Iterable[Listener]=(),            # see `mlinfra.engine.train.observers`
-    valid:Any=None,                             # evaluated after each epoch: a loader or a data set
-    metric:Callable|None=None,                  # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
+    device:str|torch.device|None=None,          # None: a GPU where there is one
     batch_size:int=64,                          # where `train` is a data set
     workers:int=0,                              # loading processes, where `train` is a data set without `.tensors`
-    scheduler:Any=None,                         # a learning-rate scheduler, stepped after each update
-    accumulation:int=1,                         # micro-batches in one optimizer step
-    channels_last:bool|None=None,               # None: tried where the model has 2-D convolutions
-    scale_images:bool|None=None,                # uint8 inputs become floats from 0 to 1; None: where they are images
-    keep_memory:bool=True,                      # have the C library keep freed buffers (Linux, CPU)
-    cuda_graph:bool=False,                      # replay forward and backward; the model's Python runs in the first ones
-    passes:Pass|None=None,                      # another way to run forward, backward and update
-    threads:int|str|None=None,                  # PyTorch's; None: as they are; "auto": as many as cores are left
+    valid:Any=None,                             # evaluated after each epoch: a loader or a data set
+    metric:Callable|None=None,                  # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
+    observers:Iterable[Listener]=(),            # functions of a step, or see `mlinfra.engine.train.observers`
     progress:bool=True,                         # show a bar
     history:History|None=None,                  # continue this record; it keeps its steps if the run is interrupted
+    **execution:Any,                            # channels_last, threads, keep_memory, ...: fields of `Execution`
 ) -> History:
-    "Train `model` and return the record of every step. ValueError or TypeError on nonsense, before anything runs."
-    device = pick_device(device)
+    """Train `model` and return the record of every step. ValueError or TypeError on nonsense, before anything runs.
+    What `fit` changes in the process and the model beside weights and device is back as it was when it ends."""
+    device, execution = pick_device(device), Execution.of(execution)
     check_precision(precision, device)
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)
+    batch_size, workers = positive_int("batch_size", batch_size), nonnegative_int("workers", workers)
     if history is None: history = History()
     if not isinstance(history, History): raise TypeError(f"history must be a History, got {type(history).__name__}")
     if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both")
-    if passes is not None and cuda_graph: raise ValueError("pass passes= or cuda_graph=True, not both")
-    if passes is None: passes = GraphedPass() if cuda_graph else Pass()
-    batch_size, workers = positive_int("batch_size", batch_size), nonnegative_int("workers", workers)
-    threads = check_threads(threads)
-    loader = make_loader(train, batch_size, True, workers)
+    loader, passes = make_loader(train, batch_size, True, workers), execution.executor()
     model.to(device)
     given = optimizer is not None
     optimizer = make_optimizer(model, optimizer) if given and optimizer != "sgd" else sgd(model)
     check_scheduler(scheduler, optimizer, given, valid is not None)
-    own = [*([AutoThreads(history.remarks)] if threads == "auto" else []), *([ProgressBar()] if progress else [])]
+    own = [AutoThreads(history.remarks)] * (execution.threads == "auto") + [ProgressBar()] * progress
     watchers = Observers([*observers, *own], history.remarks)
-    feed = Feed(device, step is None, image_dims(model, scale_images))
-    rates = dict(plateau=scheduler) if by_epoch(scheduler) else dict(scheduler=scheduler)
+    feed = Feed(device, step is None, image_dims(model, execution.scale_images))
     run = TrainingRun(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
-              history, passes, feed, accumulation=accumulation, epochs=epochs, iteration=len(history.steps),
-              clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES), **rates)
+                      history, passes, feed, scheduler, accumulation, epochs, iteration=len(history.steps),
+                      clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES))
     check = _validation(run, valid, loss_fn, step, metric)
     passes.start(run)
-    kept = "glibc keeps freed buffers of up to 32 MiB (keep_memory=False leaves it alone)"
-    if keep_memory and device.type == "cpu" and keep_freed_memory() and kept not in history.remarks:
-        history.remarks.append(kept)
-    with threads_kept(threads):
-        try: return _run(run, check, channels_last)
+    with execution.applied(run):
+        try: return _run(run, check, execution)
         finally: passes.run = None  # no cycle: workers that stay end with their loader, not when garbage is collected
 
 def _supervised(loss_fn: Callable) -> Callable:
@@ -203,28 +194,22 @@ def _has_accuracy(model: nn.Module, feed: Feed, batch: Any) -> bool:
     except ValueError: return False
     return True
 
-def _run(run: TrainingRun, check: Callable | None, channels_last: bool | None) -> History:
+def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> History:
     "All epochs, with evaluation; observers hear of the end however it comes, and the model has its layout back."
     layout = ChannelsLast(run.model, run.optimizer)
     try:
-        convolves = any(isinstance(m, nn.Conv2d) for m in run.model.modules())
-        if channels_last or channels_last is None and convolves:
+        if execution.convolves(run.model):
             layout.apply()
-            run.feed.channels_last, run.layout = True, layout if channels_last is None else None
+            run.feed.channels_last, run.layout = True, layout if execution.channels_last is None else None
         run.optimizer.zero_grad()  # gradients left over from elsewhere are not this run's
         run.observers.tell("on_start", run)  # one of them may put an earlier run back
         first = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
         for epoch in range(first, first + run.epochs):
             if run.stopping: break
             done = _train_epoch(run, epoch)
-            if done is None:
-                run.observers.tell("on_boundary", run)  # whoever saves does so now
-                break
-            if check is not None and not run.stopping: done = _evaluated(run, done, check)
-            run.history.epochs.append(done)
-            run.observers.tell("on_epoch", run, done)
-            if run.plateau is not None: run.plateau.step(_watched(run.plateau, done))
-            run.observers.tell("on_boundary", run)
+            if done is not None: _end_epoch(run, done, check)
+            run.observers.tell("on_boundary", run)  # whoever saves may do so now
+            if done is None: break
     finally:
         try: run.observers.tell("on_end", run)
         finally:
@@ -237,6 +222,14 @@ def _run(run: TrainingRun, check: Callable | None, channels_last: bool | None) -
         run.history.remarks.append(words)
     return run.history
 
+def _end_epoch(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores] | None) -> None:
+    "Validate, record, and step a scheduler that waits for the figures: not where the epoch was stopped half-way."
+    whole = not run.stopping
+    if check is not None and whole: epoch = _evaluated(run, epoch, check)
+    run.history.epochs.append(epoch)
+    run.observers.tell("on_epoch", run, epoch)
+    if whole and by_epoch(run.scheduler): run.scheduler.step(_watched(run.scheduler, epoch))
+
 def _evaluated(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
     start = time.perf_counter()
     found = check()
@@ -245,7 +238,7 @@ def _evaluated(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores]) -> E
     return replace(epoch, accuracy=found.accuracy, evaluation_seconds=seconds, valid_loss=found.loss,
                    metric=found.metric)
 
-def _watched(plateau: Any, epoch: Epoch) -> float:
+def _watched(plateau: ReduceLROnPlateau, epoch: Epoch) -> float:
     "What ReduceLROnPlateau watches: the validation loss or the training loss, or what is better the higher it is."
     if plateau.mode == "max": return epoch.accuracy if epoch.metric is None else epoch.metric
     return epoch.loss if epoch.valid_loss is None else epoch.valid_loss

@@ -35,7 +35,9 @@ from mlinfra.engine.doctor.remedies import Advice, Cure, Trials
 from mlinfra.engine.doctor.step_timer import Budget
 from mlinfra.engine.doctor.training_pipeline import copies_of, make_pipeline
 from mlinfra.engine.loading import loader_surgery as loaders
-from mlinfra.engine.loading.loader_surgery import find_callables, identity, loader_kind
+from mlinfra.engine.loading.batch_tensors import identity
+from mlinfra.engine.loading.dataset_callables import find_callables
+from mlinfra.engine.loading.loader_surgery import loader_kind
 from mlinfra.engine.base.measure import Estimate
 from mlinfra.lab.patients import Fetching, SlowBus, slow_read
 from mlinfra.engine.base.jobs import Stopped

@@ -369,7 +369,6 @@ def test_rooflines_and_layers_are_measured_here():
         and (layers.flops_per_s > 0).all()
         and not any(m._forward_pre_hooks for m in model.modules())
     )
-    assert len(precision_views.plot_roofline(roof, {"a": layers}).lines) == 3
 
 
 def test_instructions_are_read_as_linux_writes_them(tmp_path):

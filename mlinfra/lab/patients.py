@@ -19,7 +19,7 @@ from ..engine.train.batches import Feed, is_pair, to_device
 from ..engine.base.checks import positive_float, positive_int
 from ..engine.base.hardware import StorageModel
 from ..engine.loading.jpegs import read_file
-from ..engine.loading.loader_surgery import batch_bytes, identity
+from ..engine.loading.batch_tensors import batch_bytes, identity
 from ..engine.workers.worker_sweep import Blur
 from ..models import GluonCNN
 from ..storage import SimulatedStorage

@@ -26,7 +26,7 @@ from ..engine.base.checks import one_of, positive_int
 from ..engine.dist.collectives import CollectiveLog, Group
 from ..engine.dist.fsdp import fsdp, views_are_fine
 from ..engine.memory.held_tensors import optimizer_tensors
-from ..engine.base.machine import keep_memory
+from ..engine.train.allocator import keep_memory
 from ..engine.base.measure import interleave, median
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.train.saved_tensors import local_part

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..engine.base.checks import positive_int
-from ..engine.base.machine import keep_memory
+from ..engine.train.allocator import keep_memory
 from ..engine.base.measure import interleave
 from ..engine.tensor.layer_plans import block_plan
 from ..engine.dist.process_group import rank_and_world_size

@@ -366,8 +366,8 @@ class _ScalingPanel:
         known = f"NETWORKS[{network!r}]"
         made = f"Network({link.name!r}, {link.bytes_per_s:.6g}, {link.latency_seconds:.4g})"
         return "\n".join([
-            "from dataclasses import replace", "from mlinfra.data_parallel import WORKLOADS, measure_compute",
-            "from mlinfra.engine.base.hardware import NETWORKS, Network", "",
+            "from dataclasses import replace", "from mlinfra.engine.base.hardware import NETWORKS, Network",
+            "from mlinfra.lab.rank_workload import WORKLOADS, measure_compute", "",
             f"job = {work.get(job, f'WORKLOADS[{job!r}]')}",
             f"network = replace({known if network in NETWORKS else made}, algorithm={algorithm!r})",
             f"{world_size} * job.efficiency({batch_size}, network, {world_size}, overlap={overlap}, strong={strong})"])

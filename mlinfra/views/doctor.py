@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..doctor import diagnose
 from ..engine.base.checks import positive_float
 from ..engine.doctor.diagnosis import Diagnosis, Verification
-from ..engine.loading.loader_surgery import Loading
+from ..engine.loading.loading_times import Loading
 from ..engine.base.measure import Estimate, median
 from ..lab.patients import PATIENTS
 from ..engine.doctor.remedies import Advice

@@ -25,33 +25,14 @@ from ..engine.ui.svg import Svg
 from ..engine.base.text import count_text, duration_text, gb_text
 
 # %% auto #0
-__all__ = ['plot_published', 'plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices',
-           'devices_panel', 'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
+__all__ = ['plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices', 'devices_panel',
+           'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
 
 # %% ../../nbs/views/15_planner.ipynb #15e00004
 if TYPE_CHECKING:
     import ipywidgets
     import pandas as pd
     from matplotlib.axes import Axes
-
-# %% ../../nbs/views/15_planner.ipynb #b729adef
-def plot_published(
-    table:pd.DataFrame,   # from `compare_published`
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "MFU of each run, published solid and predicted hollow, with the error of the predicted step on it."
-    ax = axes(ax, 7, 0.19 * len(table) + 1)
-    for row, run in enumerate(table.itertuples()):
-        ends = run.published_mfu_percent, run.predicted_mfu_percent
-        color = COLORS["other"] if run.fitted else COLORS["forward"]
-        ax.plot(ends, [row, row], lw=0.8, color=color)
-        ax.plot(ends[0], row, "o", ms=5, color=color)
-        ax.plot(ends[1], row, "o", ms=6, mfc="none", color=COLORS["wait"])
-        ax.annotate(f"{run.error_percent:+.0f}%", (max(ends), row), xytext=(7, 0), textcoords="offset points",
-                    va="center", fontsize=7)
-    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0, 75))
-    ax.set_yticklabels(table.run, fontsize=7)
-    return label(ax, "MFU (%)", "", "published solid, predicted hollow; error of the step's seconds; grey: fitted")
 
 # %% ../../nbs/views/15_planner.ipynb #15v00002
 def plot_memory(

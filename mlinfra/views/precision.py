@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from ..engine.ui.controls import Dropdown, Slider, TypedText
 from ..engine.precision.formats import FORMATS, Format
-from ..engine.base.hardware import Roofline
 from ..engine.ui.live import LivePanel
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said
@@ -20,13 +19,11 @@ from ..engine.ui.svg import Svg
 
 # %% auto #0
 __all__ = ['describe_value', 'draw_value', 'live_formats', 'formats_panel', 'draw_gradients', 'loss_scale_panel',
-           'describe_scale', 'plot_losses', 'plot_scales', 'plot_sums', 'plot_gradients', 'plot_scaling',
-           'plot_roofline']
+           'describe_scale', 'plot_losses', 'plot_scales', 'plot_sums', 'plot_gradients', 'plot_scaling']
 
 # %% ../../nbs/views/09_precision.ipynb #906f58f0
 if TYPE_CHECKING:
     import ipywidgets
-    import pandas as pd
     from matplotlib.axes import Axes
     from mlinfra.engine.precision.gradient_exponents import Exponents, GradientExponents
 
@@ -363,33 +360,3 @@ def plot_scaling(
         title="solid: underflow, dashed: overflow", title_fontsize=8, fontsize=8, frameon=False, loc="upper center"
     )
     return label(ax, "loss scale, as a power of two", "% of gradients lost")
-
-# %% ../../nbs/views/09_precision.ipynb #058d5e5c
-def plot_roofline(
-    roofline:Roofline,                  # of the device on which the layers were measured
-    layers:dict[str, pd.DataFrame],     # name -> from `measure_layers`
-    ax:Axes|None=None,                  # where to draw
-) -> Axes:
-    "The roof of each precision, and each layer in fp32: hollow what the roof allows, solid what was measured."
-    ax = axes(ax, height=3.4)
-    intensity = max(table.intensity.max() for table in layers.values())
-    most = max(2 * intensity, 4 * max(map(roofline.ridge, roofline.flops_per_s)))
-    _draw_roofs(ax, roofline, 0.5, most)
-    for (name, table), color in zip(layers.items(), ("forward", "wait", "update")):
-        allowed = [roofline.attainable(i, "fp32") / 1e9 for i in table.intensity]
-        ax.plot(table.intensity, allowed, "o", color=COLORS[color], fillstyle="none", ms=6)
-        ax.plot(table.intensity, table.flops_per_s / 1e9, "o", color=COLORS[color], ms=5, label=name)
-    ax.set(xscale="log", yscale="log", xlim=(0.5, 2.2 * most))
-    ax.legend(fontsize=8, frameon=False, ncols=len(layers), loc="lower left", bbox_to_anchor=(0, 1))
-    return label(ax, "FLOPs for each byte", "GFLOP/s")
-
-def _draw_roofs(ax: Axes, roofline: Roofline, least: float, most: float) -> None:
-    "A line for each precision; names of roofs that nearly coincide share a label."
-    groups: list[list[str]] = []
-    for name in sorted(roofline.flops_per_s, key=roofline.rate):
-        line = [i for i in (least, roofline.ridge(name), most) if i >= least]
-        ax.plot(line, [roofline.attainable(i, name) / 1e9 for i in line], color=COLORS["other"], linewidth=1.2)
-        if groups and roofline.rate(name) < 1.4 * roofline.rate(groups[-1][0]): groups[-1].append(name)
-        else: groups.append([name])
-    for names in groups:
-        ax.annotate(" " + ", ".join(names), (most, roofline.rate(names[0]) / 1e9), va="center", fontsize=8)

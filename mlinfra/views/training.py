@@ -25,7 +25,7 @@ from ..engine.base.machine import pick_device, usable_cores
 from ..lab.cpu_noise import busy_neighbour
 from ..models import GluonCNN
 from ..engine.train.observers import TrainingRun
-from ..training import PHASES, Epoch, History, Step, evaluate, fit, phase_medians, sgd
+from ..training import PHASES, Epoch, History, Step, evaluate, fit, sgd
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.base.jobs import Job, Stopped, release_after_cells
 from ..engine.ui.panel import Said, card, control_row, status_html
@@ -34,45 +34,13 @@ from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets, labe
 from ..engine.base.text import count_text
 
 # %% auto #0
-__all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'plot_phases', 'plot_loss',
-           'draw_phases', 'plot_each_step', 'draw_crowding', 'plot_step_times', 'Studio', 'studio_panel']
+__all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'draw_phases', 'plot_each_step',
+           'draw_crowding', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
 if TYPE_CHECKING:
     import ipywidgets
     from matplotlib.axes import Axes
-
-# %% ../../nbs/views/04_training.ipynb #51e532b7
-def plot_phases(
-    histories:dict[str, History],  # name -> run, one bar each
-    ax:Axes|None=None,             # where to draw
-) -> Axes:
-    "A bar for each run, divided into the median milliseconds of each phase."
-    ax = axes(ax, height=0.9 + 0.5 * len(histories))
-    for name, history in histories.items():
-        left, medians = 0.0, phase_medians(history)
-        for phase, seconds in medians.items():
-            ax.barh(name, seconds * 1000, left=left, color=COLORS[phase], label=phase)
-            words = dict(ha="center", va="center", color="white", fontsize=8)
-            if seconds > 0.06 * sum(medians.values()): ax.text(left + seconds * 500, name, phase, **words)
-            left += seconds * 1000
-    return label(ax, "milliseconds a step (median)")
-
-# %% ../../nbs/views/04_training.ipynb #14c6ca53
-def plot_loss(
-    history:History,      # of a run
-    window:int=20,        # steps averaged into one point
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "The training loss over samples, on a log scale."
-    ax, seen, points = axes(ax), 0, []
-    for start in range(0, len(history.steps), window):
-        group = history.steps[start:start + window]
-        seen += sum(step.samples for step in group)
-        points.append((seen / 1000, sum(step.loss for step in group) / len(group)))
-    ax.plot(*zip(*points), color=COLORS["forward"])
-    ax.set_yscale("log")
-    return label(ax, "thousand samples seen", "training loss (nats)")
 
 # %% ../../nbs/views/04_training.ipynb #78459874
 def draw_phases(

@@ -38,7 +38,7 @@ def bare_simplejpeg(folder: Path, images: int) -> Pass:
 def ours(dataset: Any) -> Pass:
     import torch
     from mlinfra.engine.loading.crops import Normalize
-    from mlinfra.engine.base.machine import keep_memory
+    from mlinfra.engine.train.allocator import keep_memory
     keep_memory()  # as `fit` does it
     normalize = Normalize()
     def run() -> None:

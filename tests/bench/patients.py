@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from mlinfra.data import BatchLoader, PerSample, mnist, to_float
 from mlinfra.engine.loading.crops import RandomCropFlip
 from mlinfra.engine.loading.jpegs import JpegFolder, make_jpegs
-from mlinfra.engine.loading.loader_surgery import identity
+from mlinfra.engine.loading.batch_tensors import identity
 from mlinfra.lab.patients import Fetching, Patient, SlowBus, SlowCollate, slow_read
 from mlinfra.engine.workers.worker_sweep import Blur
 from mlinfra.models import GluonCNN, resnet18

@@ -211,7 +211,7 @@ def real_step() -> tuple[Callable[[], None], float]:
     import torch
     from mlinfra.data import BatchLoader, mnist, to_float
     from mlinfra.models import GluonCNN
-    from mlinfra.engine.base.machine import keep_memory
+    from mlinfra.engine.train.allocator import keep_memory
     from mlinfra.engine.base.measure import interleave, median
     keep_memory()
     model, (x, y) = GluonCNN().to(memory_format=torch.channels_last), next(iter(BatchLoader(mnist(), BATCH)))

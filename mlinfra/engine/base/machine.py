@@ -5,13 +5,11 @@
 # %% ../../../nbs/engine/base/machine.ipynb #d6e0ed8f
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import math
 import os
 import platform
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -22,8 +20,8 @@ from .measure import median, timed
 from .store import cache_dir, write_whole
 
 # %% auto #0
-__all__ = ['cpu_quota', 'usable_cores', 'container_bytes', 'free_bytes', 'total_bytes', 'pick_device', 'keep_memory', 'cpu_name',
-           'gpu_names', 'system_name', 'cache_bytes', 'Machine', 'this_machine']
+__all__ = ['cpu_quota', 'usable_cores', 'container_bytes', 'free_bytes', 'total_bytes', 'pick_device', 'cpu_name', 'gpu_names',
+           'system_name', 'cache_bytes', 'Machine', 'this_machine']
 
 # %% ../../../nbs/engine/base/machine.ipynb #ed28815b
 if TYPE_CHECKING:
@@ -94,14 +92,6 @@ def pick_device(
         raise ValueError(f"device {picked} was asked for, but PyTorch sees {torch.cuda.device_count()} of them, "
                          "counted from 0")
     return picked
-
-# %% ../../../nbs/engine/base/machine.ipynb #b80d046c
-def keep_memory() -> bool:
-    "Tell glibc to keep freed buffers up to 32 MiB until the process ends; False where there is no glibc."
-    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc": return False
-    trim, top_pad, mmap = -1, -2, -3  # parameters of mallopt(3)
-    mallopt = ctypes.CDLL(None).mallopt
-    return all([mallopt(mmap, 32 << 20), mallopt(trim, 1 << 30), mallopt(top_pad, 64 << 20)])
 
 # %% ../../../nbs/engine/base/machine.ipynb #c9442431
 def cpu_name() -> str:

@@ -175,7 +175,7 @@ def live_parts(
 ) -> dict[str, Any]:
     "The parts of the run's state, with the tensors that training itself uses."
     position = _position(run)
-    model, rate = bare(run.model), run.scheduler if run.scheduler is not None else run.plateau
+    model, rate = bare(run.model), run.scheduler
     found = dict(
         model=dict(weights=model.state_dict(), buffers=_more_buffers(model)), optimizer=_optimizer_part(run.optimizer),
         scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.passes.state_dict(),
@@ -310,7 +310,7 @@ def _laid(held: torch.Tensor, value: torch.Tensor, stride: tuple[int, ...] | Non
     return torch.empty_strided(held.shape, stride, dtype=held.dtype, device=held.device).copy_(held)
 
 def _load_rates(run: Any, parts: dict[str, Any]) -> None:
-    rate = run.scheduler if run.scheduler is not None else run.plateau
+    rate = run.scheduler
     if parts.get("scheduler") is not None and rate is not None: rate.load_state_dict(copy.deepcopy(parts["scheduler"]))
     if "scaler" in parts: run.passes.load_state_dict(copy.deepcopy(parts["scaler"]))
 

@@ -68,7 +68,8 @@ def _savers(args: argparse.Namespace) -> list[Any]:
 def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
     "Train in this process."
     from mlinfra.data import BatchLoader
-    from mlinfra.engine.base.machine import keep_memory, pick_device
+    from mlinfra.engine.base.machine import pick_device
+    from mlinfra.engine.train.allocator import keep_memory
     from mlinfra.engine.train.builtin_observers import PrintEpochs
     from mlinfra.models import count_parameters
     from mlinfra.training import fit, sgd

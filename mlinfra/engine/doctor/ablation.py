@@ -19,8 +19,10 @@ from ..base.text import duration_text
 from .batch_source import BatchSource, finished_loader, next_batch, seconds_per_batch
 from .step_timer import HARD_END, Budget, OutOfTime, Stall, StepTimer, Visit, find_stall
 from .training_pipeline import TrainingPipeline
-from ..loading.loader_surgery import (
-    Place, clone_loader, identity, opened, pickling_problem, pinned, queued_seconds)
+from ..loading.batch_tensors import identity, pickling_problem, pinned
+from ..loading.dataset_callables import Place
+from ..loading.loader_surgery import clone_loader, opened
+from ..loading.loading_times import queued_seconds
 
 # %% auto #0
 __all__ = ['Round', 'median_round', 'drawn_rounds', 'estimate', 'Bench', 'measure_contention', 'seconds_apart', 'measure_rounds',

@@ -16,8 +16,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ..base.checks import positive_int
 from ..base.measure import Stopwatch
-from ..loading.loader_surgery import (
-    Endless, Loading, Place, QuietLoader, clone_loader, identity, load_once, loader_kind, opened, workers_of)
+from ..loading.batch_tensors import identity
+from ..loading.dataset_callables import Place
+from ..loading.loader_surgery import Endless, QuietLoader, clone_loader, loader_kind, opened, workers_of
+from ..loading.loading_times import Loading, load_once
 
 # %% auto #0
 __all__ = ['threads', 'next_batch', 'seconds_per_batch', 'finished_loader', 'BatchSource']

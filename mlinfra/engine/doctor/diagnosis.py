@@ -16,8 +16,9 @@ from .ablation import Bench, Round, estimate, measure_rounds, median_round, too_
 from .step_timer import Budget, Stall
 from .training_pipeline import TrainingPipeline
 from ..base.checks import positive_float
-from ..loading.loader_surgery import (
-    Loading, clone_loader, find_callables, loader_kind, opened, preserve_rng_state)
+from ..loading.dataset_callables import find_callables
+from ..loading.loader_surgery import clone_loader, loader_kind, opened, preserve_rng_state
+from ..loading.loading_times import Loading
 from ..base.measure import Estimate, Stopwatch, rounds
 from .remedies import Advice, advise
 from .verdicts import Setting, settled, stage_seconds, verdict_of

@@ -23,7 +23,8 @@ from ..base.text import bytes_text
 from .training_pipeline import TrainingPipeline
 from ..loading.crops import Normalize, RandomCropFlip
 from ..loading.jpegs import JpegFolder
-from ..loading.loader_surgery import Place, altered, clone_loader, follow, loader_kind
+from ..loading.dataset_callables import Place, altered, follow
+from ..loading.loader_surgery import clone_loader, loader_kind
 from ..loading.raw_cache import RawCache, make_raw_cache
 
 # %% auto #0

@@ -27,8 +27,9 @@ from .predictions import (
     step_without_workers, worker_numbers)
 from .step_timer import OutOfTime
 from .training_pipeline import TrainingPipeline, copies_of
-from ..loading.loader_surgery import (
-    Place, batch_bytes, clone_loader, find_callables, joined, length_of, opened)
+from ..loading.batch_tensors import batch_bytes, joined
+from ..loading.dataset_callables import Place, find_callables
+from ..loading.loader_surgery import clone_loader, length_of, opened
 
 # %% auto #0
 __all__ = ['CURES', 'Advice', 'Trials', 'Cure', 'advise']

@@ -17,7 +17,8 @@ from torch import nn
 from ...data import to_float
 from ..base.checks import boolean
 from ..base.machine import pick_device
-from ..loading.loader_surgery import length_of, map_tensors
+from ..loading.batch_tensors import map_tensors
+from ..loading.loader_surgery import length_of
 from ..train.autocast import check_precision
 from ..train.batches import Feed, image_dims, is_pair, make_loader, tensors_in, to_device
 from ..train.optimizer_setup import make_optimizer

@@ -20,11 +20,10 @@ from ..base.jobs import Job
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['RequestQueue', 'rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads', 'trials_table']
+__all__ = ['RequestQueue', 'rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads']
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #s0500004
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #a9e983fa
@@ -273,19 +272,3 @@ def try_loads(
         simulated = _draws(due, service, policy)
         trials.append(LoadTrial(load, service, simulated, serve(predictor, images, due, policy)))
     return trials
-
-# %% ../../../nbs/engine/serve/worker_server.ipynb #ca6c0c70
-def trials_table(
-    trials:Iterable[LoadTrial],  # from `try_loads`
-) -> pd.DataFrame:               # a row for each
-    "Predicted and measured latency and wait, their errors, and the drift."
-    import pandas as pd
-    rows = []
-    for trial in trials:
-        row = dict(load=trial.load, requests=len(trial.measured.due), drift=trial.drift)
-        measured = trial.measured.summary()
-        for name in ("p50_seconds", "p95_seconds", "mean_seconds", "mean_wait_seconds"):
-            row[f"predicted_{name}"], row[f"measured_{name}"] = trial.predicted(name), getattr(measured, name)
-            row[f"{name.removesuffix('_seconds')}_error"] = trial.error(name)
-        rows.append(row)
-    return pd.DataFrame(rows)

@@ -73,11 +73,13 @@ class EarlyStopping(Observer):
 
     def on_resume(self, run: TrainingRun) -> None:
         "Compare the epochs that an earlier process has trained."
-        for epoch in run.history.epochs: self.on_epoch(run, epoch)
+        for epoch in run.history.epochs:
+            if getattr(epoch, self.watch) is not None: self.on_epoch(run, epoch)  # one that was stopped has no figure
 
     def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
-        "Compare with the best epoch so far."
+        "Compare with the best epoch so far; one that was stopped before its end and not validated does not count."
         value = getattr(epoch, self.watch)
+        if value is None and run.stopping: return
         if value is None:
             raise ValueError(f"EarlyStopping watches {self.watch}, which this run does not measure: pass valid= to fit")
         better = self.sign * value < self.best - self.min_change
@@ -97,15 +99,16 @@ class PrintEpochs(Observer):
         self.file, self.shown = file, []
 
     def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
-        "Print it."
+        "Print it; - stands for a figure that an epoch stopped before its end does not have."
         row = run.history.row(epoch)
         if not self.shown:
             self.shown = [name for name in self.columns if row[name] is not None]
-            print(*(name.rjust(self._width(name)) for name in self.shown), file=self.file or sys.stdout, flush=True)
-        print(*(format(row[name], self.columns[name]).rjust(self._width(name)) for name in self.shown),
-              file=self.file or sys.stdout, flush=True)
+            self._print({name: name for name in self.shown})
+        self._print({name: "-" if row[name] is None else format(row[name], self.columns[name]) for name in self.shown})
 
-    def _width(self, name: str) -> int: return max(len(name), int(self.columns[name].split(".")[0].strip("df")))
+    def _print(self, words: dict[str, str]) -> None:
+        widths = {name: max(len(name), int(self.columns[name].split(".")[0].strip("df"))) for name in words}
+        print(*(words[name].rjust(widths[name]) for name in words), file=self.file or sys.stdout, flush=True)
 
 # %% ../../../nbs/engine/train/builtin_observers.ipynb #4fa8cc1b
 class CsvLog(Observer):

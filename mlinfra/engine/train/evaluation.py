@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader
 from .batches import Feed, samples_in
 
 # %% auto #0
-__all__ = ['class_loss', 'right_answers', 'Scores', 'Measures', 'scores', 'keep_random_state', 'first_batch', 'iter_is_self']
+__all__ = ['class_loss', 'right_answers', 'Scores', 'Measures', 'modes_kept', 'scores', 'keep_random_state', 'first_batch',
+           'iter_is_self']
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #1157fc43
 def class_loss(
@@ -91,25 +92,33 @@ class Measures:
         return found
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #76465c57
+@contextmanager
+def modes_kept(
+    model:nn.Module,  # whose modules may be in different modes: a frozen batch norm among others
+) -> Iterator[None]:
+    "Each module is in training or evaluation mode after the block as it was before."
+    modes = [(module, module.training) for module in model.modules()]
+    try: yield
+    finally:
+        for module, mode in modes: module.training = mode
+
 def scores(
-    model:nn.Module,          # in any mode, which it keeps
+    model:nn.Module,          # each module keeps its mode
     batches:Iterable[Any],    # from a loader
     feed:Feed,                # brings them to the device
     measures:Measures,        # what to measure
 ) -> Scores:
     "One pass over the data without gradients. ValueError if there are none."
-    was_training, sums, weights, samples = model.training, {}, {}, 0
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for batch in batches:
-                batch = feed(batch)
-                count = samples_in(batch)
-                samples += count
-                for name, value in measures.of(model, batch).items():
-                    total, weight = _total(value, count)
-                    sums[name], weights[name] = sums.get(name, 0) + total, weights.get(name, 0) + weight
-    finally: model.train(was_training)
+    sums, weights, samples = {}, {}, 0
+    with modes_kept(model), torch.inference_mode():
+        model.eval()
+        for batch in batches:
+            batch = feed(batch)
+            count = samples_in(batch)
+            samples += count
+            for name, value in measures.of(model, batch).items():
+                total, weight = _total(value, count)
+                sums[name], weights[name] = sums.get(name, 0) + total, weights.get(name, 0) + weight
     if samples == 0: raise ValueError("there is nothing to evaluate: the data have no samples")
     mean = {name: float(total) / weights[name] for name, total in sums.items()}
     return Scores(samples, *(mean.get(name) for name in ("loss", "accuracy", "metric")))

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from .batches import Feed
 from .history import Epoch, History, Step
@@ -131,14 +130,13 @@ class TrainingRun:
     history:History
     passes:StepExecutor             # how forward, backward and update run
     feed:Feed                       # brings batches to the device
-    scheduler:Any=None              # any with `step()`: called after each update
+    scheduler:Any=None              # stepped after each update, or, if it waits for a figure, after each epoch
     accumulation:int=1              # micro-batches in an optimizer step
     epochs:int=1                    # planned
     stopping:bool=False             # set by `stop`
     iteration:int=0                 # the next one
     layout:ChannelsLast|None=None   # to be tried in the first step
     clock:HostClock|CudaClock|None=None  # of all its steps
-    plateau:ReduceLROnPlateau|None=None  # stepped after each epoch with what was measured
     begun:int=0                     # steps that the next epoch has had already, in a run that goes on
     open:Callable[[TrainingRun], Iterator]=lambda run: iter(run.loader)  # an epoch's batches, or those left
 

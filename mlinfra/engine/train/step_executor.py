@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map_only
 from .autocast import autocast, matmul_precision
 from .batches import samples_in, tensors_in
 from .observers import TrainingRun
+from .optimizer_setup import by_epoch
 
 # %% auto #0
 __all__ = ['LOG2_LOSS_SCALE', 'Pass', 'Recording', 'GraphedPass']
@@ -109,7 +110,7 @@ class Pass:
         self.scaler.step(run.optimizer)
         self.scaler.update()
         run.optimizer.zero_grad()
-        if run.scheduler is not None: run.scheduler.step()
+        if run.scheduler is not None and not by_epoch(run.scheduler): run.scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
         "What the next step needs beside the model and the optimizer: the loss scale of each precision."

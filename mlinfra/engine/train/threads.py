@@ -12,16 +12,15 @@ from contextlib import contextmanager
 
 import torch
 
-from .allocator import digits_step
 from .history import Step
 from .observers import Observer, TrainingRun
 from ..base.checks import positive_int
 from ..base.cores import CoreSeconds, read_cores
-from ..base.machine import keep_memory, usable_cores
+from ..base.machine import usable_cores
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['FIRST', 'EVERY', 'threads_for', 'AutoThreads', 'mean_step_seconds', 'check_threads', 'threads_kept']
+__all__ = ['FIRST', 'EVERY', 'threads_for', 'AutoThreads', 'check_threads', 'threads_kept']
 
 # %% ../../../nbs/engine/train/threads.ipynb #90fb1e99
 def threads_for(
@@ -89,18 +88,6 @@ class AutoThreads(Observer):
         if self.changes <= 6: self.remarks.append(words)
         if self.changes == 7: self.remarks.append("the number of threads changed more often; no more is said of it")
         self.threads = threads
-
-# %% ../../../nbs/engine/train/threads.ipynb #b8484fdc
-def mean_step_seconds(
-    steps:int=20,  # measured, after 3 to warm up
-) -> float:
-    "Seconds of a training step of lesson 4's network, in this process."
-    steps, step = positive_int("steps", steps), digits_step()
-    keep_memory()  # as `fit` does
-    for _ in range(3): step()
-    start = time.perf_counter()
-    for _ in range(steps): step()
-    return (time.perf_counter() - start) / steps
 
 # %% ../../../nbs/engine/train/threads.ipynb #50017aef
 def check_threads(

@@ -121,13 +121,13 @@ PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Rea
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
 Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
-Attempt Best Checkpoint Costs Instance
-DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
+Attempt Best Checkpoint SaveCosts Instance
+DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
-HeldCurve Travelled StepTimes TensorLife Scene Visit
+HeldCurve SentCollective StepTimes TensorLife Scene Visit
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())
@@ -136,7 +136,7 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies
+doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
 axis batch_search batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
 callbacks chains
 checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
@@ -146,13 +146,14 @@ layer_costs loader loaders launch.job_logs.shell_status looks checkpoint.preempt
 tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
-passes played.PlayedGroup
+passes lab.thread_group.ThreadGroup
 patients checkpoint.sharded_checkpoint pipeline_pass pipeline_runs queue.ServiceTime.seconds
 export.quantize.pack export.quantize.unpack
 export.quantize.QuantizedLinear export.quantize.QuantizedConv2d
 tuning.lr_range.smoothed rank_passes rank_steps rawcache.RawCache.load tuning.ray_tune.ray_started
 reads.block_starts reads.read_block
-resident sample_batches tuning.search_space.Space.draw
+memory.step_sample memory.process_memory memory.tracker memory.batch_search memory.out_of_memory
+tuning.search_space.Space.draw
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
 launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
 tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan waterfall.began
@@ -187,7 +188,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.extra_seconds", "zero", "nothing more"),
     ("engine.loading.jpegs.photo.*", "zero", "counted from 0"),
     ("engine.base.measure.rounds.stretch", "infinite", "no limit"),
-    ("engine.memory.margins.fits_text.*", "zero", "nothing needed, nothing there"),
+    ("engine.memory.footprint.fits_text.*", "zero", "nothing needed, nothing there"),
     ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
     ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
     ("memory.Profile.largest.*", "zero", "no memory, no margin"),
@@ -506,11 +507,12 @@ LONG = "works for seconds"
 FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, STARTS) for name in """
-        arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.* lab.thread_group.play.*
-        lab.notebook_ranks.RankPool.* engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
+        arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.*
+        lab.thread_group.run_threads.* lab.notebook_ranks.RankPool.*
+        engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
-        lab.interval_study.Victim.life.*
-        lab.interval_study.losses_through_kills.* lab.interval_study.measure_costs.* engine.http.server.serve.*
+        lab.interval_study.KillableTraining.life.*
+        lab.interval_study.losses_through_kills.* lab.interval_study.measure_save_costs.* engine.http.server.serve.*
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*

@@ -117,7 +117,8 @@ RESULTS = set("""
 Activation Advice BatchPlan Birth BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
 LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
-PlaceShare SearchDomain ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
+SearchDomain
+PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
 Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain

@@ -152,7 +152,7 @@ class JobFields:
     retries:int=0                         # starts after the first one, after a stop or a failure
     resume:tuple[str, ...]=("--resume",)  # added to the command at these starts
     grace_seconds:float=30.0              # between the notice (SIGTERM) and the end
-    array:int=0                           # above 0: so many independent copies
+    array:int=0                           # above 0: that many independent copies
 
     def __post_init__(self):
         for name, value in _checked(self).items(): object.__setattr__(self, name, value)

@@ -542,7 +542,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         lab.tensor_costs.TensorParallelCost.* lab.tensor_costs.fit_device.* lab.tensor_timing.block_seconds.*
         engine.train.transformer.*.kv_heads models.ResNet.in_channels engine.dist.fsdp.fsdp.shard_size
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
-        storage.sweep_*.* storage.ShardDataset.world_size engine.train.history.phase_medians.skip lab.watched_epoch.watch_epoch.*
+        storage.sweep_*.* storage.ShardDataset.world_size
+        engine.train.history.phase_medians.skip lab.watched_epoch.watch_epoch.*
         engine.parallel.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank

@@ -116,7 +116,7 @@ def targets():
 RESULTS = set("""
 Activation Advice BatchPlan Birth BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
-LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
+LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Parameter Partition PipelineRun
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 TrainingRun
 Scores SendingStep SentBucket
@@ -206,7 +206,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("lab.rank_workload.Workload.fixed_seconds", "zero", "all of the step grows with the batch"),
     ("lab.rank_workload.Workload.cores", "zero", "as many as ranks"),
     ("data_parallel.warm_up.iteration*", "zero", "the first; no warm-up"),
-    ("lab.offload.offload_seconds.*", "zero", "nothing to copy, nothing to compute"),
     ("engine.pipeline.schedules.bubble.*", "zero", "passes that take no time"),
     ("engine.pipeline.stage_partition.least_maximum.*", ANY, "the search behind `partition`, which has checked"),
     ("lab.drift.drifting_stream.at", "zero", "from the start"),

@@ -197,7 +197,7 @@ class StopNotice:
 
     @property
     def exit_status(self) -> int:
-        "What the process shall leave with: 0, or `WANTS_TO_GO_ON` after a notice."
+        "The exit status for the process: 0, or `WANTS_TO_GO_ON` after a notice."
         return 0 if self.notice is None else WANTS_TO_GO_ON
 
     def on_start(self, run: Any) -> None:

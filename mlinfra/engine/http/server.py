@@ -87,7 +87,7 @@ class _ModelApp:
         self.loop: asyncio.AbstractEventLoop | None = None  # of the server's thread, once it runs
 
     def routes(self) -> Starlette:
-        "As an ASGI application."
+        "The ASGI application with all routes."
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.routing import Route
@@ -243,7 +243,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        "Whether it listens."
+        "Whether the server listens."
         return self._thread.is_alive() and not self._app.stopping
 
     def stats(self) -> ServerStats:
@@ -361,7 +361,7 @@ def serve(
     timeout_seconds:float=5.0,        # for an answer, else 504
     input_shape:Iterable[int]=(1, 28, 28),  # of one image
     body_bytes:int|None=None,         # of a request; None: what `max_batch` images may take
-    workers:int=1,                    # batches at work at the same time; a function as `model` must bear that
+    workers:int=1,                    # batches at work at the same time; a function as `model` must allow that
     threads:int|None=None,            # of PyTorch for each batch; None: those that it has, shared among the workers
 ) -> Server:                          # it runs
     "Put a model behind HTTP. ValueError or OSError where it cannot be."

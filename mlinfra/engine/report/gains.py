@@ -63,7 +63,7 @@ class StepModel:
         self,
         workers:int|None,  # 0: the trainer loads
     ) -> float:            # seconds
-        "A step with so many workers."
+        "Seconds of a step with this number of workers."
         if not workers: return self.load + self.compute + self.apart
         return max(max(self.load / workers, self.compute) + self.beside, self.cpu / self.cores)
 
@@ -270,7 +270,7 @@ def _more_workers(run: Run, model: StepModel) -> PredictedGain | None:
     return _gain_of(run, change, because)
 
 def _bound(model: StepModel, workers: int) -> str:
-    "What a step with so many workers waits for; of what is within a twentieth of the longest, all."
+    "What a step with this number of workers waits for: all that is within a twentieth of the longest."
     found = {"loading": model.load / workers + model.beside, "computing": model.compute + model.beside,
              "the cores": model.cpu / model.cores}
     near = [name for name, seconds in found.items() if seconds >= 0.95 * max(found.values())]

@@ -34,7 +34,7 @@ from mlinfra.engine.doctor.ablation import Bench, Round
 from mlinfra.engine.doctor.remedies import Advice, Cure, Trials
 from mlinfra.engine.doctor.step_timer import Budget
 from mlinfra.engine.doctor.training_pipeline import copies_of, make_pipeline
-from mlinfra.engine.loading import loader_surgery as loaders
+from mlinfra.engine.loading import loading_times
 from mlinfra.engine.loading.batch_tensors import identity
 from mlinfra.engine.loading.dataset_callables import find_callables
 from mlinfra.engine.loading.loader_surgery import loader_kind
@@ -84,7 +84,7 @@ def machine(monkeypatch):
     for name, clock in dict(perf_counter=one.look, monotonic=one.look, thread_time=lambda: one.cpu,
                             process_time=lambda: one.cpu,
                             sleep=one.sleep).items(): monkeypatch.setattr(time, name, clock)
-    for room in (loaders, ablation): monkeypatch.setattr(room, "queued_seconds", lambda: 0.0)
+    for room in (loading_times, ablation): monkeypatch.setattr(room, "queued_seconds", lambda: 0.0)
     monkeypatch.setattr(remedies, "worker_numbers", lambda now, workers, cores: [])
     yield one
     torch.set_num_threads(threads)

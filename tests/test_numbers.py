@@ -123,7 +123,7 @@ Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream Stream
 Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint Costs Instance
 DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
-Booking QueueEvent QueueRun Told
+Booking QueueEvent QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
@@ -502,7 +502,7 @@ FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, STARTS) for name in """
         arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.* lab.thread_group.play.*
-        lab.notebook_ranks.Team.* engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
+        lab.notebook_ranks.RankPool.* engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
         lab.interval_study.Victim.life.*
         lab.interval_study.losses_through_kills.* lab.interval_study.measure_costs.* engine.http.server.serve.*

@@ -136,15 +136,16 @@ def test_a_second_sigterm_ends_at_once():
         assert process.exitcode == -signal.SIGTERM
 
 
-def test_a_metadata_service_that_never_answers_holds_up_no_step():
+def test_a_metadata_service_that_never_answers_is_reported_before_the_first_step():
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and says nothing
         url = "http://127.0.0.1:%d/latest/meta-data/spot/instance-action" % silent.getsockname()[1]
-        notice, asked = StopNotice(notice_url=url, signals=()), []
+        notice, said = StopNotice(notice_url=url, signals=()), []
         class Meanwhile:
-            def on_step(self, run, step): asked.append(notice._lookout.trouble)
-        history = trained(notice, Meanwhile(), epochs=1)
-        assert len(asked) == 40 and asked[0] == "" and notice.exit_status == 0
-        assert "was not read: timed out" in history.remarks[-1]
+            def on_step(self, run, step): said.append(list(run.history.remarks))
+        with pytest.warns(UserWarning, match="was not read: timed out; StopNotice goes on asking"):
+            history = trained(notice, Meanwhile(), epochs=1)
+        assert len(said) == 40 and notice.exit_status == 0
+        assert "was not read: timed out" in said[0][-1] and said[0] == said[-1] == history.remarks, "and only once"
 
 
 def one_of_two(root):

@@ -8,7 +8,7 @@ import pytest
 
 from mlinfra import cli
 from mlinfra.engine.dist.network import Host, lay_cables, why_no_hosts
-from mlinfra.lab.rendezvous import Told, free_port, run_together
+from mlinfra.lab.rendezvous import ProcessResult, free_port, run_together
 from mlinfra.models import GluonCNN
 
 # 10 steps of 64, and one of a single image; at this rate rounding does not grow, and yet a gradient that is averaged
@@ -23,7 +23,7 @@ CABLE = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
 HEADER = re.compile("2 ranks, (each with batches of 32|(in a pipeline|sharing layers), batches of 64) images")
 
 
-def result(told: Told) -> tuple[float, float]:
+def result(told: ProcessResult) -> tuple[float, float]:
     "Loss of the epoch and accuracy, from what was printed."
     said = told.output
     assert told.code == 0, said

@@ -271,7 +271,8 @@ def test_tune_from_a_shell_ends_with_130_on_ctrl_c_and_the_same_command_goes_on(
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in err, err
     assert "go on with the same command" in err and "interrupted" in err and "the study is search.study" in head[0]
-    assert any("RuntimeError: one is too many (mine.py, line" in line for line in head[1:] + out.splitlines())
+    failed = "RuntimeError: one is too many (mine.py:10 in objective)"
+    assert any(failed in line for line in head[1:] + out.splitlines())
     before = open_study(tmp_path / "search.study").trials
     counted = int(before.state.isin(["finished", "failed"]).sum())
     again = sys.executable, MLINFRA, "tune", "mine:search", "--trials", str(counted + 3), "--method", "random"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import math
 import mmap
-import multiprocessing
 import os
 import signal
 import tempfile
@@ -29,6 +28,7 @@ from ..engine.checkpoint.checkpointer import Checkpointer
 from ..engine.base.checks import positive_float, positive_int
 from ..engine.checkpoint.save_interval import best_interval, expected_time
 from ..engine.base.measure import Estimate
+from ..engine.dist.processes import ServedProcess
 from ..training import fit, sgd
 
 # %% auto #0
@@ -100,8 +100,8 @@ def _train(order: _Order, board: _Board, data: Any) -> None:
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e08
 @dataclass(frozen=True)
-class _Answer:
-    "What became of a process."
+class _Life:
+    "What became of a process, from its start to its kill."
     begun:float          # when the last one was killed
     ended:float          # when this one was
     first:int            # steps before it began
@@ -113,30 +113,30 @@ class _Answer:
     kept:int             # step of the newest checkpoint
     error:str            # if it failed by itself
 
-def _serve(connection: Connection, samples: int) -> None:
-    "Fork and kill as ordered."
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever gives the orders
-    torch.set_num_threads(1)
-    digits, board, last, reaping = mnist(), _Board(), time.perf_counter(), 0.0
-    data = Images(digits.images[:samples], digits.labels[:samples])
-    _warm_up(board, data)
-    gc.freeze()  # else the collector touches every object after each fork, and the kernel copies its page
-    connection.send("ready")
-    while True:
-        try: order = connection.recv()
-        except EOFError: return
-        if order is None: return
-        if order.seconds is None: last = time.perf_counter() - reaping  # as if the one before had just been killed
-        answer = _one_life(order, board, data, connection, last)
-        last, reaping = answer.ended, time.perf_counter() - answer.ended
-        connection.send(answer)
+class _Executioner:
+    "Forks and kills trainings, one after another; its process is set up once and has one thread."
+    def __init__(self, connection: Connection, samples: int):
+        torch.set_num_threads(1)
+        digits = mnist()
+        self.connection, self.board = connection, _Board()
+        self.data = Images(digits.images[:samples], digits.labels[:samples])
+        _warm_up(self.board, self.data)
+        gc.freeze()  # else the collector touches every object after each fork, and the kernel copies its page
+        self.last, self.reaping = time.perf_counter(), 0.0
+
+    def __call__(self, order: _Order) -> _Life:
+        "From the fork to the kill."
+        if order.seconds is None: self.last = time.perf_counter() - self.reaping  # as if one had just been killed
+        life = _one_life(order, self.board, self.data, self.connection, self.last)
+        self.last, self.reaping = life.ended, time.perf_counter() - life.ended
+        return life
 
 def _warm_up(board: _Board, data: Any) -> None:
     "Train and save a little, so that what PyTorch imports late is there before the first fork."
     with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
         for steps in (2, 4): _train(_Order(home, 2, None, None, steps, 8, False), board, data)
 
-def _one_life(order: _Order, board: _Board, data: Any, connection: Connection, last: float) -> _Answer:
+def _one_life(order: _Order, board: _Board, data: Any, connection: Connection, last: float) -> _Life:
     "From the fork to the kill."
     board.clear()
     said, says = os.pipe()
@@ -152,7 +152,7 @@ def _one_life(order: _Order, board: _Board, data: Any, connection: Connection, l
     kept = [int(path.name.removeprefix("step-")) for path in Path(order.root).glob("step-" + "[0-9]" * 8)]
     rows = board.ended[first:done].tolist(), board.losses[first:done].tolist()
     written = float(board.written[0]) if order.background else 0.0
-    return _Answer(last, ended, first, *rows, float(board.safe[0]), written, order.every, max(kept, default=0), error)
+    return _Life(last, ended, first, *rows, float(board.safe[0]), written, order.every, max(kept, default=0), error)
 
 def _child(order: _Order, board: _Board, data: Any, said: int, says: int) -> None:
     "Train, and never return to what the parent was doing."
@@ -177,8 +177,8 @@ def _until(order: _Order, board: _Board, connection: Connection, pid: int, last:
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e09
 class Victim:
     "A training that is started, killed and started again."
-    def __init__(self, connection: Connection, hidden: int, background: bool):
-        self._connection, self.hidden, self.background = connection, positive_int("hidden", hidden), background
+    def __init__(self, process: ServedProcess, hidden: int, background: bool):
+        self._process, self.hidden, self.background = process, positive_int("hidden", hidden), background
 
     def life(
         self,
@@ -187,23 +187,15 @@ class Victim:
         seconds:float|None=None,   # from the kill before to this one; None: not by time
         saves:int|None=None,       # killed after so many saves
         steps:int=_STEPS,          # it ends by itself after so many, those of earlier lives counted
-    ) -> _Answer:
+    ) -> _Life:
         "One life, from its start to its kill. RuntimeError if it fails by itself."
         every, steps = positive_int("every", every), positive_int("steps", steps, _STEPS)
         if seconds is not None: seconds = positive_float("seconds", seconds)
         if saves is not None: saves = positive_int("saves", saves)
         order = _Order(str(root), every, seconds, saves, steps, self.hidden, self.background)
-        answer = _received(self._connection, order)
+        answer = self._process(order)
         if answer.error: raise RuntimeError(f"the training failed by itself:\n{answer.error}")
         return answer
-
-def _received(connection: Connection, order: _Order | None = None) -> Any:
-    "The answer to an order. RuntimeError if nobody is left to answer."
-    try:
-        if order is not None: connection.send(order)
-        return connection.recv()
-    except (EOFError, ConnectionError) as error:
-        raise RuntimeError("the process that forks trainings has ended; its own words are on stderr") from error
 
 @contextmanager
 def victim(
@@ -213,20 +205,11 @@ def victim(
 ) -> Iterator[Victim]:
     "A training that can be killed as often as you like."
     hidden, samples = positive_int("hidden", hidden), positive_int("samples", samples, 60_000)
-    kinds = multiprocessing.get_all_start_methods()  # a process that forks must have one thread
-    context = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
-    ours, theirs = context.Pipe()
-    how = (theirs, samples)
-    process = context.Process(target=_serve, args=how, daemon=True, name="mlinfra-victim")
-    process.start()
-    theirs.close()
+    process = ServedProcess(_Executioner, samples, name="the process that forks trainings", preload=())
     try:
-        if not ours.poll(120): raise RuntimeError("the process that forks trainings did not start in 120 s")
-        _received(ours)
-        yield Victim(ours, hidden, background)
-    finally:
-        ours.close()
-        process.join()
+        process.receive(120)
+        yield Victim(process, hidden, background)
+    finally: process.close()
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e11
 def losses_through_kills(
@@ -385,7 +368,7 @@ def _costs_among_kills(training: Victim, quiet: Costs, mtbf_seconds: float, seed
     try: return costs_of(lives[1:])
     except ValueError: return quiet  # no life was long enough for a save
 
-def _killed_in_turn(training: Victim, steps: Sequence[int], gaps: Sequence[float], report: Any) -> list[list[_Answer]]:
+def _killed_in_turn(training: Victim, steps: Sequence[int], gaps: Sequence[float], report: Any) -> list[list[_Life]]:
     "The lives of each interval, the one before the first kill included."
     with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
         lives = [[training.life(f"{home}/{n}", every, saves=1)] for n, every in enumerate(steps)]
@@ -394,7 +377,7 @@ def _killed_in_turn(training: Victim, steps: Sequence[int], gaps: Sequence[float
             for n, every in enumerate(steps): lives[n].append(training.life(f"{home}/{n}", every, gap))
     return lives
 
-def _killed(every: int, lives: Sequence[_Answer], costs: Costs, mtbf_seconds: float) -> Killed:
+def _killed(every: int, lives: Sequence[_Life], costs: Costs, mtbf_seconds: float) -> Killed:
     "What became of the training at one interval."
     kept = [life.kept - last.kept for last, life in zip(lives, lives[1:])]
     seconds = [life.ended - life.begun for life in lives[1:]]

@@ -5,120 +5,68 @@
 # %% ../../nbs/lab/notebook_ranks.ipynb #t1100003
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Client, Connection, Listener, wait
-from types import CodeType, ModuleType
 from typing import Any
+
+import cloudpickle
 
 from ..engine.base.checks import positive_float
 from ..engine.dist.network import Host
 from ..engine.dist.process_group import rank_and_world_size
+from ..engine.dist.processes import Call, serve
 from ..engine.dist.ranks import START_SECONDS, RankError, check_world, run_ranks
 
 # %% auto #0
-__all__ = ['Team']
-
-# %% ../../nbs/lab/notebook_ranks.ipynb #t1100005
-def _names(code: CodeType) -> Iterator[str]:
-    "Names that a function and the functions inside it look up."
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType): yield from _names(inner)
-
-def _is_own(thing: Any) -> bool: return inspect.isfunction(thing) and thing.__module__ == "__main__"
-
-def _own_functions(function: Callable) -> dict[str, Callable]:
-    "A notebook's function and those of the notebook that it calls, by name."
-    found, open_ones = {}, [function]
-    while open_ones:
-        own = open_ones.pop()
-        found[own.__name__] = own
-        named = [own.__globals__.get(name) for name in _names(own.__code__)]
-        open_ones += [thing for thing in named if _is_own(thing) and thing.__name__ not in found]
-    return found
-
-def _parcel(
-    function:Callable,  # of a notebook, or one that can be imported
-) -> tuple:             # what `_unpack` takes
-    "A function in a form that another process can read."
-    if not _is_own(function): return "", "", {}, pickle.dumps(function)
-    own, modules, values = _own_functions(function), {}, {}
-    for each in own.values():
-        for name in {*_names(each.__code__)} & each.__globals__.keys():
-            thing = each.__globals__[name]
-            if isinstance(thing, ModuleType): modules[name] = thing.__name__
-            elif name not in own: values[name] = thing
-    imports = "".join(f"import {module} as {name}\n" for name, module in modules.items())
-    source = imports + "\n".join(inspect.getsource(each) for each in own.values())
-    return source, function.__name__, values, b""
-
-def _unpack(source: str, name: str, values: dict[str, Any], pickled: bytes) -> Callable:
-    "The function that was put in a parcel."
-    if pickled: return pickle.loads(pickled)
-    space = dict(values, __name__="__main__")
-    exec(source, space)
-    return space[name]
+__all__ = ['RankPool']
 
 # %% ../../nbs/lab/notebook_ranks.ipynb #t1100008
-def _serve(address: str, key: bytes) -> None:
-    "As one of the ranks: call what is sent, and answer with its value or error, until told to leave."
-    with Client(address, authkey=key) as line:
-        line.send(rank_and_world_size()[0])
-        while (order := _next_order(line)) is not None:
-            parcel, args = order
-            try: answer = True, _unpack(*parcel)(*args)
-            except Exception as error:  # whatever a reader's function raises is told
-                answer = False, f"{type(error).__name__}: {error} ({_line_of(error)})"
-            line.send(answer)
+def _serve_calls(address: str, key: bytes) -> None:
+    "What each rank runs: say which one it is, and answer calls until the pool is closed."
+    with Client(address, authkey=key) as connection:
+        connection.send(rank_and_world_size()[0])
+        serve(connection, _call_pickled, skip=2)
 
-def _line_of(error: Exception) -> str:
-    "Where a function that was sent failed."
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == "<string>"] or frames
-    return f"line {own[-1].lineno} in {own[-1].name}"
+def _call_pickled(payload: bytes) -> Any:
+    function, args = pickle.loads(payload)
+    return function(*args)
 
-def _next_order(line: Connection) -> tuple | None:
-    try: return line.recv()
-    except EOFError: return None  # the starter has ended
-
-class Team:
-    "Ranks of this machine that run one function after another; started in the background."
+class RankPool:
+    "Ranks of this machine that run one function after another; they start in the background."
     def __init__(
         self,
         world_size:int,              # how many ranks
         hosts:Sequence[Host]=(),     # a network for each, or none
     ):
-        self.world_size, self.hosts = check_world(_serve, world_size, share_cores=True), tuple(hosts)
-        self.lines: dict[int, Connection] = {}
+        self.world_size, self.hosts = check_world(_serve_calls, world_size, share_cores=True), tuple(hosts)
+        self.connections: dict[int, Connection] = {}
         self.error: BaseException | None = None
         self.ready, self.leaving, self.gone = threading.Event(), False, threading.Event()
         self.key = os.urandom(16)
         self.listener = Listener(authkey=self.key)
-        for work in (self._let_in, self._run): threading.Thread(target=work, name="mlinfra-team", daemon=True).start()
+        for work in (self._let_in, self._run): threading.Thread(target=work, name="mlinfra-pool", daemon=True).start()
 
     def _let_in(self) -> None:
         try:
-            while len(self.lines) < self.world_size:
-                line = self.listener.accept()
-                self.lines[line.recv()] = line
+            while len(self.connections) < self.world_size:
+                connection = self.listener.accept()
+                self.connections[connection.recv()] = connection
         except (OSError, EOFError): return  # closed, or a rank that has ended while it came in
         self.ready.set()
 
     def _run(self) -> None:
         week = 7 * 86400
-        try: run_ranks(_serve, self.world_size, self.listener.address, self.key, timeout_seconds=week,
+        try: run_ranks(_serve_calls, self.world_size, self.listener.address, self.key, timeout_seconds=week,
                        share_cores=True, hosts=self.hosts, report=self._look)
-        except BaseException as error: self.error = error  # told by the next call
+        except BaseException as error: self.error = error  # raised by the next call
         finally: self.gone.set()
 
     def _look(self, _share: float, _words: str) -> None:
-        if self.leaving: raise InterruptedError("the team was closed")
+        if self.leaving: raise InterruptedError("the pool was closed")
 
     def __call__(
         self,
@@ -126,26 +74,27 @@ class Team:
         *args:Any,                  # for it
         timeout_seconds:float=60.0, # after which the ranks have hung
     ) -> list[Any]:                 # what each rank returned, in order
-        "Call the function on every rank. `RankError` names a rank that failed; the team is closed then."
+        "Call the function on every rank. `RankError` names a rank that failed; the pool is closed then."
         end = time.monotonic() + START_SECONDS
         while not self.ready.wait(0.05):
             if self.gone.is_set() or time.monotonic() > end: self._fail(None, "did not start", "a rank did not start")
-        for line in self.lines.values(): line.send((_parcel(function), args))
+        call = Call((cloudpickle.dumps((function, args)),))
+        for connection in self.connections.values(): connection.send(call)
         values, end = {}, time.monotonic() + positive_float("timeout_seconds", timeout_seconds)
         while len(values) < self.world_size:
-            values |= self._answers([rank for rank in self.lines if rank not in values], end)
+            values |= self._answers([rank for rank in self.connections if rank not in values], end)
         return [values[rank] for rank in range(self.world_size)]
 
     def _answers(self, ranks: list[int], end: float) -> dict[int, Any]:
         "What some of these ranks have answered."
-        ready = wait([self.lines[rank] for rank in ranks], max(end - time.monotonic(), 0.0))
+        ready = wait([self.connections[rank] for rank in ranks], max(end - time.monotonic(), 0.0))
         if not ready: self._fail(ranks[0], "hung", f"no answer from ranks {ranks}")
         found = {}
-        for rank in [rank for rank in ranks if self.lines[rank] in ready]:
-            try: good, value = self.lines[rank].recv()
+        for rank in [rank for rank in ranks if self.connections[rank] in ready]:
+            try: reply = self.connections[rank].recv()
             except EOFError: self._fail(rank, "left", f"rank {rank} has ended")
-            if not good: self._fail(rank, "raised", f"rank {rank} raised {value}")
-            found[rank] = value
+            if reply.error: self._fail(rank, "raised", f"rank {rank} raised {reply.error}")
+            found[rank] = reply.value
         return found
 
     def _fail(self, rank: int | None, cause: str, words: str) -> None:
@@ -157,7 +106,7 @@ class Team:
         self.leaving = True
         self.gone.wait(10)
         self.listener.close()
-        for line in self.lines.values(): line.close()
+        for connection in self.connections.values(): connection.close()
 
-    def __enter__(self) -> Team: return self
+    def __enter__(self) -> RankPool: return self
     def __exit__(self, *_how: Any) -> None: self.close()

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from ..engine.base.checks import nonnegative_float, positive_float
 from ..engine.dist.network import Host, move_into
+from ..engine.dist.processes import start_method
 
 # %% auto #0
-__all__ = ['free_port', 'Told', 'run_together']
+__all__ = ['free_port', 'ProcessResult', 'run_together']
 
 # %% ../../nbs/lab/rendezvous.ipynb #97b15f52
 def free_port() -> int:
@@ -34,8 +35,8 @@ def free_port() -> int:
 
 # %% ../../nbs/lab/rendezvous.ipynb #0fbcbeea
 @dataclass(frozen=True)
-class Told:
-    "What a process said, and how it ended."
+class ProcessResult:
+    "What a process printed, and how it ended."
     command:tuple[str, ...]
     code:int|None      # exit status; None: it was ended after the time limit
     seconds:float      # from its start to its end
@@ -56,11 +57,11 @@ def run_together(
     environment:Mapping[str, str]|None=None,            # of all of them, beside this process's own
     environments:Sequence[Mapping[str, str]]=(),        # more of each of them
     delays_seconds:Sequence[float]=(),                  # how long after the first each one starts
-    hosts:Sequence[Host]=(),                            # of `lay_cables`: the network of each; none: this machine's
+    hosts:Sequence[Host]=(),                            # the network of each, from `lay_cables`; none: this machine's
     forked:bool=False,                                  # a Python's script or -m module: fork it with PyTorch in memory
     timeout_seconds:float=60.0,                         # after which those that still run are ended
-) -> list[Told]:
-    "Start these processes side by side, wait for all of them, and return what each said."
+) -> list[ProcessResult]:
+    "Start these processes side by side, wait for all of them, and return what each printed."
     commands, count = [tuple(map(str, command)) for command in commands], len(commands)
     for name, given in (("environments", environments), ("delays_seconds", delays_seconds), ("hosts", hosts)):
         if len(given) not in (0, count):
@@ -82,7 +83,7 @@ def _inside(host: Host | None, command: tuple[str, ...]) -> tuple[str, ...]:
     return command if host is None else ("nsenter", f"--net=/run/netns/{host.name}", *command)
 
 class _Running:
-    "A process and the file that its words go to."
+    "A process and the file that it prints into."
     def __init__(self, command: tuple[str, ...], folder: str | Path | None, own: dict[str, str], host: Host | None):
         cable = {"GLOO_SOCKET_IFNAME": "eth0"} if host else {}
         self.command, self.words, self.begun = command, tempfile.TemporaryFile(), time.monotonic()
@@ -95,12 +96,12 @@ class _Running:
         try: return self.process.wait(seconds)
         except subprocess.TimeoutExpired: return None
 
-    def told(self, deadline: float) -> Told:
+    def told(self, deadline: float) -> ProcessResult:
         code = self.wait(max(deadline - time.monotonic(), 0.0))
         seconds = time.monotonic() - self.begun
         self.end()
         self.words.seek(0)
-        return Told(self.command, code, seconds, self.words.read().decode(errors="replace"))
+        return ProcessResult(self.command, code, seconds, self.words.read().decode(errors="replace"))
 
     def end(self) -> None:
         "End it and what it has started, if it still runs."
@@ -136,9 +137,8 @@ class _Forked(_Running):
     "The same, copied from a process that has imported PyTorch, and what the first optimizer imports."
     def __init__(self, command: tuple[str, ...], folder: str | Path | None, own: dict[str, str], host: Host | None):
         cable = {"GLOO_SOCKET_IFNAME": "eth0"} if host else {}
-        multiprocessing.set_forkserver_preload(["torch.nn.parallel", "torch._dynamo", "torch.distributed.tensor"])
         self.command, self.words, self.begun = command, tempfile.NamedTemporaryFile(), time.monotonic()
-        self.process = multiprocessing.get_context("forkserver").Process(
+        self.process = multiprocessing.get_context(start_method()).Process(
             target=_run_script, args=(command, self.words.name, folder, {**os.environ, **cable, **own}, host))
         self.process.start()
 

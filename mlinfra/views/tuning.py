@@ -18,7 +18,8 @@ from ..engine.ui.charts import Axis, Chart
 from ..engine.base.machine import usable_cores
 from ..engine.tuning.optuna_study import Study, tune
 from ..engine.tuning.search_space import Space, Surface, grid_cells, log_uniform, random_cells, uniform, whole
-from ..engine.tuning.trial_pool import Live, Trial, TrialRecord
+from ..engine.tuning.trial import Trial
+from ..engine.tuning.trial_pool import Live, TrialRecord
 from ..engine.ui.figures import COLORS, figure, label, log_ticks
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel

@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -147,20 +148,22 @@ def metadata_service() -> Iterator[MetadataService]:
 
 # %% ../../../nbs/engine/checkpoint/preemption.ipynb #5a0c2e10
 class _Lookout:
-    "A thread that reads a notice URL until there is a notice."
+    "Reads a notice URL once when it is made, and then in a thread until there is a notice."
     def __init__(self, notice_url: str, poll_seconds: float):
         self.notice_url, self.poll_seconds = notice_url, poll_seconds
         self.notice: Notice | None = None
-        self.trouble = ""   # why the last look told nothing
+        self.trouble = ""   # why the first look that failed told nothing
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="mlinfra-notice", daemon=True)
+        self._look()
+        self._thread = threading.Thread(target=self._follow, name="mlinfra-notice", daemon=True)
         self._thread.start()
 
     def _look(self) -> None:
-        while self.notice is None:
-            try: self.notice = read_notice(self.notice_url)
-            except OSError as error: self.trouble = self.trouble or f"{self.notice_url} was not read: {error}"
-            if self._over.wait(self.poll_seconds): return
+        try: self.notice = read_notice(self.notice_url)
+        except OSError as error: self.trouble = self.trouble or f"{self.notice_url} was not read: {error}"
+
+    def _follow(self) -> None:
+        while self.notice is None and not self._over.wait(self.poll_seconds): self._look()
 
     def end(self) -> None:
         self._over.set()
@@ -204,7 +207,11 @@ class StopNotice:
         self.notice = self._signal = self._iteration = None
         if rank_and_world_size()[1] > 1: self._group = dist.new_group(backend="gloo")  # a GPU is not asked
         self._old = {number: signal.signal(number, self._caught) for number in self.signals}
-        if self.notice_url is not None: self._lookout = _Lookout(self.notice_url, self.poll_seconds)
+        if self.notice_url is None: return
+        self._lookout = _Lookout(self.notice_url, self.poll_seconds)
+        if self._lookout.trouble:
+            warnings.warn(f"{self._lookout.trouble}; StopNotice goes on asking", stacklevel=2)
+            run.history.remarks.append(self._lookout.trouble)
 
     def _caught(self, number: int, _frame: FrameType | None) -> None:
         "Note the signal; end at once at the second SIGTERM."
@@ -241,7 +248,8 @@ class StopNotice:
         "Put the old handlers back, and say in the run's remarks what happened."
         if self._lookout is not None:
             self._lookout.end()
-            if self._lookout.trouble: run.history.remarks.append(self._lookout.trouble)
+            trouble = self._lookout.trouble
+            if trouble and trouble not in run.history.remarks: run.history.remarks.append(trouble)
         try:
             if self.notice is not None: run.history.remarks.append(self._told())
         finally: self._restore()

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..base.checks import one_of
 from .launcher_base import (
     ClientError, Handle, JobState, Launcher, Read, client, keep_end, missing_client, new_handle)
-from .job_spec import JobSpec, render_for
+from .job_spec import JobSpec
 from .job_logs import FollowingPrograms
 from .kubernetes_manifests import kubernetes_name
 
@@ -28,7 +27,7 @@ def cluster_state(
     found:Mapping[str, Any],            # a Job or a TrainJob, as kubectl gives it
     pods:Sequence[Mapping[str, Any]],   # of it
 ) -> JobState:
-    "In our words."
+    "The state of a Job or TrainJob as a `JobState`."
     for one in found.get("status", {}).get("conditions", []):
         phase = _ENDED.get(one["type"])
         if phase is None or one["status"] != "True": continue
@@ -61,20 +60,11 @@ _LABELS = dict(kubernetes="batch.kubernetes.io/job-name", trainjob="jobset.sigs.
 
 class KubernetesLauncher(Launcher):
     "Submits to the cluster of kubectl's current context."
+    systems, suffix = ("kubernetes", "trainjob"), ".yaml"  # a Job, or Kubeflow's TrainJob
     poll_seconds = 2.0
 
-    def __init__(
-        self,
-        system:str="kubernetes",  # a Job; or "trainjob", Kubeflow's
-    ):
-        self.system = one_of("system", system, _KINDS)
-
-    def files(self, job:JobSpec) -> dict[str, str]:
-        "The manifest."
-        return {f"{self.system}.yaml": render_for(job, self.system)}
-
     def why_not(self) -> str:
-        "Whether there is a kubectl, and a cluster that it knows."
+        "What is missing, if there is no kubectl or it knows no cluster."
         if why := missing_client("kubectl", "see https://kubernetes.io/docs/tasks/tools/"): return why
         try: client(["kubectl", "config", "current-context"])
         except ClientError as error:

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,21 +20,21 @@ from typing import Any
 
 from ..base.checks import one_of
 from .job_fields import field_values
-from .job_spec import JobSpec, job_of
-from .job_logs import rank_failure
+from .job_spec import JobSpec, job_of, render_for
+from .job_logs import LogFiles, rank_failure
 from ..base.store import write_whole
 from ..base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['PHASES', 'Read', 'JobState', 'Handle', 'keep_handle', 'read_handle', 'keep_end', 'read_end', 'new_handle',
-           'ClientError', 'client', 'missing_client', 'Launcher', 'secret_values', 'line_variables']
+__all__ = ['PHASES', 'Read', 'JobState', 'Handle', 'read_handle', 'keep_end', 'read_end', 'new_handle', 'ClientError', 'client',
+           'missing_client', 'Launcher', 'secret_values', 'line_variables']
 
 # %% ../../../nbs/engine/launch/launcher_base.ipynb #16c1a005
 PHASES = "waiting", "running", "finished", "failed", "cancelled", "lost"
 
 @dataclass(frozen=True)
 class JobState:
-    "How a job stands."
+    "The state of a job."
     phase:str                 # one of PHASES
     exit_code:int|None=None   # of the job, as a shell gives it: 128 + the number of a signal; None: it has none yet
     detail:str=""             # what the system says, in its words
@@ -43,12 +43,12 @@ class JobState:
 
     @property
     def ended(self) -> bool:
-        "Whether it will not change any more."
+        "Whether the state is final."
         return self.phase not in ("waiting", "running")
 
     @property
     def status(self) -> int:
-        "What a script that waited for the job shall leave with: 0 only if it finished."
+        "The exit status for a script that waited for the job: 0 only if it finished."
         if self.phase == "finished": return 0
         return self.exit_code or (143 if self.phase == "cancelled" else 1)
 
@@ -61,7 +61,7 @@ _HANDLE, _END = "handle.json", "end.json"
 
 @dataclass(frozen=True)
 class Handle:
-    "A job that was submitted."
+    "A submitted job: what must be known to find it again."
     system:str       # whose launcher knows it
     id:str           # in this system
     folder:Path      # the launch folder
@@ -70,16 +70,6 @@ class Handle:
     details:Mapping[str, Any]=field(default_factory=dict)  # what its launcher must know beside the id
 
     def __str__(self) -> str: return f"{self.job.name} ({self.system} {self.id})"
-
-def keep_handle(
-    handle:Handle,
-) -> Handle:
-    "Write it into its folder."
-    job = field_values(handle.job)
-    job["environment"] = dict(handle.job.environment)
-    kept = dict(system=handle.system, id=handle.id, submitted=handle.submitted, job=job, details=dict(handle.details))
-    write_whole(handle.folder / _HANDLE, json.dumps(kept, indent=1).encode())
-    return handle
 
 def read_handle(
     folder:str|os.PathLike,  # the launch folder
@@ -91,13 +81,13 @@ def read_handle(
         raise ValueError(f"nothing was submitted from {folder}: there is no {_HANDLE} in it") from None
     try: return Handle(folder=path.parent, job=job_of(kept.pop("job")), **kept)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no handle of a submitted job: {error!r}") from error
+        raise ValueError(f"{path} is not the handle of a submitted job: {error!r}") from error
 
 def keep_end(
     handle:Handle,
     state:JobState,  # that it ended with
 ) -> JobState:
-    "Write into its folder how it ended."
+    "Write how the job ended into its folder."
     kept = dict(id=handle.id, phase=state.phase, exit_code=state.exit_code, detail=state.detail)
     write_whole(handle.folder / _END, json.dumps(kept, indent=1).encode())
     return state
@@ -105,7 +95,7 @@ def keep_end(
 def read_end(
     handle:Handle,
 ) -> JobState|None:  # None: it is not known that it has ended
-    "How it ended, as was kept in its folder."
+    "How the job ended, as kept in its folder."
     try: kept = json.loads((handle.folder / _END).read_bytes())
     except FileNotFoundError: return None
     return JobState(**kept) if kept.pop("id") == handle.id else None
@@ -119,7 +109,11 @@ def new_handle(
 ) -> Handle:
     "A handle of now, kept in its folder."
     now = datetime.now().astimezone().isoformat(timespec="seconds")
-    return keep_handle(Handle(system, id, Path(folder).absolute(), job, now, details))
+    handle = Handle(system, id, Path(folder).absolute(), job, now, details)
+    fields = field_values(job) | dict(environment=dict(job.environment))
+    kept = dict(system=system, id=id, submitted=now, job=fields, details=details)
+    write_whole(handle.folder / _HANDLE, json.dumps(kept, indent=1).encode())
+    return handle
 
 # %% ../../../nbs/engine/launch/launcher_base.ipynb #16c1a011
 _ANSWER_SECONDS = 120.0
@@ -149,7 +143,7 @@ def missing_client(
     program:str,  # such as "sbatch"
     get:str,      # how one gets it
 ) -> str:         # empty if it is there
-    "Why a system cannot be reached from here: its client is missing."
+    "A sentence that says which client is missing and how one gets it; empty if it is there."
     if shutil.which(program): return ""
     return f"{program} is not installed here: {get}; --dry-run works without"
 
@@ -159,17 +153,24 @@ Read = Callable[[bool], Iterable[str]]  # gives the new lines; True: there will 
 
 class Launcher:
     "Submits jobs to one system."
-    system = ""          # its name
+    systems:tuple[str, ...] = ()  # the names of `SYSTEMS` that it serves
+    suffix = ".sh"       # of the file that is submitted
     poll_seconds = 1.0   # between two looks
     patience_seconds = 120.0  # with a system that does not answer, while one waits
     takes_secrets = True      # whether their values are handed to the system
+
+    def __init__(
+        self,
+        system:str|None=None,  # one of `systems`; None: the first
+    ):
+        self.system = self.systems[0] if system is None else one_of("system", system, self.systems)
 
     def files(
         self,
         job:JobSpec,
     ) -> dict[str, str]:  # name -> text
         "What would be submitted; nothing else is."
-        raise NotImplementedError
+        return {f"{self.system}{self.suffix}": render_for(job, self.system)}
 
     def why_not(self) -> str:
         "Why nothing can be submitted from here; empty if it can."
@@ -178,7 +179,10 @@ class Launcher:
     def _send(self, job: JobSpec, folder: Path, secrets: Mapping[str, str]) -> Handle: raise NotImplementedError
     def _ask(self, handle: Handle) -> JobState: raise NotImplementedError
     def _cancel(self, handle: Handle) -> None: raise NotImplementedError
-    def _following(self, handle: Handle) -> AbstractContextManager[Read]: raise NotImplementedError
+    def _log_files(self, handle: Handle) -> dict[str, Path]: raise NotImplementedError
+
+    @contextmanager
+    def _following(self, handle: Handle) -> Iterator[Read]: yield LogFiles(lambda: self._log_files(handle)).lines
 
     def submit(
         self,
@@ -206,7 +210,7 @@ class Launcher:
         self,
         handle:Handle,
     ) -> JobState:
-        "How it stands now."
+        "The state of the job now; the final one is kept."
         if found := read_end(handle): return found
         found = self._ask(handle)
         return keep_end(handle, found) if found.ended else found
@@ -216,7 +220,7 @@ class Launcher:
         handle:Handle,
         follow:bool=False,  # until the job has ended; else what there is now
     ) -> Iterator[str]:
-        "Its lines."
+        "The lines of the job."
         with self._following(handle) as read:
             while True:
                 last = self.state(handle).ended  # first the state, so that what was written before the end is read
@@ -228,7 +232,7 @@ class Launcher:
         self,
         handle:Handle,
     ) -> str:  # what was done, in a sentence
-        "End it, if it has not ended. It gets a notice first, where the system gives one."
+        "End the job, if it has not ended. It gets a notice first, if the system gives one."
         state = self.state(handle)
         if state.ended: return f"{handle} is not running: {state}"
         self._cancel(handle)
@@ -258,7 +262,7 @@ class Launcher:
 
     def _until_end(self, handle: Handle, read: Read, tell: Callable[[str], Any],
                    said: Callable[[str], Any]) -> JobState:
-        "Tell the lines, and say when the state changes."
+        "Print the lines, and say when the state changes."
         before = None
         while True:
             state = self._look(handle, said)
@@ -269,7 +273,7 @@ class Launcher:
             time.sleep(self.poll_seconds)
 
     def _look(self, handle: Handle, said: Callable[[str], Any]) -> JobState:
-        "The state; a system that does not answer is asked again for a while."
+        "The state; if the system does not answer, it is asked again for a while."
         end, told = time.monotonic() + self.patience_seconds, False
         while True:
             try: return self.state(handle)
@@ -294,6 +298,6 @@ def secret_values(
 def line_variables(
     folder:Path,  # the launch folder: each rank's own lines are kept there, too
 ) -> dict[str, str]:
-    "Variables for a job, so that its lines come at once and with the rank in front."
+    "Environment variables that make a job's lines come at once, with the rank in front."
     return dict(PYTHONUNBUFFERED="1", PET_TEE="3", PET_LOG_DIR=str(folder / "ranks"),
                 TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="[rank${rank}]:")

@@ -14,17 +14,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 import psutil
 
 from .launcher_base import (
-    Handle, JobState, Launcher, Read, keep_end, line_variables, missing_client, new_handle, read_end, read_handle)
-from .job_spec import JobSpec, render_for
-from .job_logs import LogFiles, shell_status
+    Handle, JobState, Launcher, keep_end, line_variables, missing_client, new_handle, read_end, read_handle)
+from .job_spec import JobSpec
+from .job_logs import shell_status
 from ..base.store import write_whole
 from .supervisor import marked_processes, supervise
 
@@ -55,7 +54,7 @@ def _keeper_file(handle: Handle) -> Path: return handle.folder / "keeper.json"
 def log_file(
     handle:Handle,
 ) -> Path:
-    "What the job writes."
+    "The file that gets the job's lines."
     return handle.folder / f"log-{handle.id}.txt"
 
 # %% ../../../nbs/engine/launch/local_launcher.ipynb #16c2a007
@@ -86,7 +85,7 @@ def start_keeper(
     raise OSError(f"the process that keeps {handle} did not start: {log_file(handle).read_text()[-1_000:]}")
 
 def _keeper(handle: Handle) -> psutil.Process | None:
-    "The process that keeps this job; None: it is not there, or no more."
+    "The process that keeps this job; None: it has not started, or it has ended."
     try: kept = json.loads(_keeper_file(handle).read_bytes())
     except FileNotFoundError: return None
     if kept["id"] != handle.id: return None
@@ -96,7 +95,7 @@ def _keeper(handle: Handle) -> psutil.Process | None:
     except (psutil.Error, OSError): return None
 
 def _marked(handle: Handle) -> list[psutil.Process]:
-    "The processes of this job."
+    "The running processes of this job."
     begun = _keeper_file(handle).stat().st_mtime if _keeper_file(handle).exists() else 0.0
     return marked_processes(_MARK, handle.id, begun)
 
@@ -132,23 +131,14 @@ class KeptLauncher(Launcher):
         psutil.wait_procs(left, timeout=_END_SECONDS)
         if read_end(handle) is None: keep_end(handle, JobState("cancelled"))
 
-    @contextmanager
-    def _following(self, handle: Handle) -> Iterator[Read]: yield LogFiles(lambda: {"": log_file(handle)}).lines
+    def _log_files(self, handle: Handle) -> dict[str, Path]: return {"": log_file(handle)}
 
 class LocalLauncher(KeptLauncher):
     "Runs all of a job on this machine, or by torchrun what this node has of it."
-    def __init__(
-        self,
-        system:str="local",  # or "torchrun"
-    ):
-        self.system = system
-
-    def files(self, job:JobSpec) -> dict[str, str]:
-        "The script."
-        return {f"{self.system}.sh": render_for(job, self.system)}
+    systems = "local", "torchrun"
 
     def why_not(self) -> str:
-        "Whether there is a bash."
+        "What is missing, if there is no bash."
         return missing_client("bash", "the script needs it")
 
     def _command(self, job: JobSpec, folder: Path) -> list[str]:

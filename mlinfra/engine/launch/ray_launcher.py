@@ -22,14 +22,14 @@ _SETTINGS = dict(RAY_DEDUP_LOGS="0", RAY_COLOR_PREFIX="0", RAY_USAGE_STATS_ENABL
 
 class RayLauncher(KeptLauncher):
     "Runs a job by Ray: on this machine, or in the cluster that RAY_ADDRESS names."
-    system = "ray"
+    systems = ("ray",)
 
     def files(self, job:JobSpec) -> dict[str, str]:
-        "The driver."
+        "The Ray program. It is not called ray.py, which would hide Ray from it."
         return {"ray_job.py": job.ray()}
 
     def why_not(self) -> str:
-        "Whether there is Ray."
+        "What is missing, if there is no Ray."
         if importlib.util.find_spec("ray") is not None: return ""
         return 'Ray is not installed here: pip install "ray[train]"; --dry-run works without'
 

@@ -30,7 +30,7 @@ _BEFORE = ("Starting", "Pending", "LaunchingMLInstances", "PreparingTrainingStac
 def training_state(
     found:Mapping[str, Any],  # what describe-training-job answers
 ) -> JobState:
-    "In our words. What stopped because its time was over has failed."
+    "SageMaker's state as a `JobState`. A job that ran out of time has failed."
     word, second, why = found["TrainingJobStatus"], found.get("SecondaryStatus", ""), found.get("FailureReason", "")
     phase = "waiting" if word == "InProgress" and second in _BEFORE else _WORDS[word]
     if phase in ("waiting", "running"): return JobState(phase, detail=second)
@@ -44,23 +44,25 @@ _GROUP = "/aws/sagemaker/TrainingJobs"
 
 class SageMakerLauncher(Launcher):
     "Submits to SageMaker in the account and region of the `aws` client."
-    system = "sagemaker"
+    systems = ("sagemaker",)
     poll_seconds = 5.0
     takes_secrets = False
 
     def __init__(
         self,
-        **how:Any,  # role, output and instance_type, as `JobSpec.sagemaker` takes them
+        system:str="sagemaker",
+        **how:str|None,  # role, output and instance_type, as `JobSpec.sagemaker` takes them
     ):
+        super().__init__(system)
         self.how = how
 
     def files(self, job:JobSpec) -> dict[str, str]:
-        "The request, under a name that is new."
+        "The request, under a name with the time in it, because SageMaker takes each name once."
         name = f"{system_name(job.name, 'A-Za-z0-9-', 30)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
         return {"sagemaker.json": replace(job, name=name).sagemaker(**self.how)}
 
     def why_not(self) -> str:
-        "Whether there is an aws client."
+        "What is missing, if there is no aws client."
         return missing_client("aws", "pip install awscli, and aws configure")
 
     def _send(self, job: JobSpec, folder: Path, secrets: Mapping[str, str]) -> Handle:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .launcher_base import (
-    ClientError, Handle, JobState, Launcher, Read, client, line_variables, missing_client, new_handle)
+    ClientError, Handle, JobState, Launcher, client, line_variables, missing_client, new_handle)
 from .job_spec import JobSpec
-from .job_logs import LogFiles
 
 # %% auto #0
 __all__ = ['SlurmRecord', 'scontrol_records', 'sacct_records', 'joint_state', 'SlurmLauncher']
@@ -34,7 +32,7 @@ class SlurmRecord:
 
     @property
     def state(self) -> JobState:
-        "In our words."
+        "SLURM's state as a `JobState`."
         why = self.reason if self.reason not in ("", "None") else ""
         if self.word in _WAITS: return JobState("waiting", detail=why)
         if self.word in _RUNS: return JobState("running", detail=f"on {self.nodes}" if self.nodes else "")
@@ -78,15 +76,10 @@ _FORGOTTEN = "Invalid job id"
 
 class SlurmLauncher(Launcher):
     "Submits to the cluster whose `sbatch` is on the path."
-    system = "slurm"
-    poll_seconds = 1.0
-
-    def files(self, job:JobSpec) -> dict[str, str]:
-        "The script."
-        return {"slurm.sh": job.slurm()}
+    systems = ("slurm",)
 
     def why_not(self) -> str:
-        "Whether there is an sbatch, and a controller that answers."
+        "What is missing, if there is no sbatch or no controller answers."
         how = "SLURM's clients are on the login nodes of a cluster (Debian: slurm-client)"
         if why := missing_client("sbatch", how): return why
         try: client(["sinfo", "-h", "-o", "%R"])
@@ -127,10 +120,7 @@ class SlurmLauncher(Launcher):
 
     def _cancel(self, handle: Handle) -> None: client(["scancel", handle.id])
 
-    @contextmanager
-    def _following(self, handle: Handle) -> Iterator[Read]:
-        def files() -> dict[str, Path]:
-            if not handle.details.get("array"): return {"": handle.folder / f"slurm-{handle.id}.out"}
-            copies = handle.folder.glob(f"slurm-{handle.id}_*.out")
-            return {f"[copy {path.stem.rpartition('_')[2]}] ": path for path in sorted(copies)}
-        yield LogFiles(files).lines
+    def _log_files(self, handle: Handle) -> dict[str, Path]:
+        if not handle.details.get("array"): return {"": handle.folder / f"slurm-{handle.id}.out"}
+        copies = handle.folder.glob(f"slurm-{handle.id}_*.out")
+        return {f"[copy {path.stem.rpartition('_')[2]}] ": path for path in sorted(copies)}

@@ -25,7 +25,8 @@ from ..base.user_factory import load_factory
 from ..base.measure import Estimate
 from .search_space import Parameter, Space
 from ..base.store import writing
-from .trial_pool import Live, Trial, TrialRecord, run_trials
+from .trial import Trial
+from .trial_pool import Live, TrialRecord, run_trials
 from ..base.text import count_text
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.checks import one_of, positive_float, positive_int
 from ..base.machine import usable_cores
 from .search_space import Space
-from .trial_pool import Trial
+from .trial import Trial
 
 if TYPE_CHECKING:
     import pandas as pd

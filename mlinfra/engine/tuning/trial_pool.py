@@ -6,90 +6,29 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import pickle
-import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
 import torch
 
-from ..base.checks import finite, nonnegative_int, positive_float, positive_int
+from ..base.checks import nonnegative_int, positive_float
 from ..base.machine import usable_cores
-from ..train.allocator import keep_memory
-from ..record.recorder import Monitor
 from ..base.text import count_text
+from ..dist.processes import (PRELOADED, Call, Reply, ServedProcess, end_with_parent, exit_words,
+                                           is_importing_main)
+from ..train.allocator import keep_memory
+from .trial import Trial, run_objective
 
 # %% auto #0
-__all__ = ['STATES', 'Pruned', 'CutOff', 'Trial', 'TrialRecord', 'Plan', 'PointsPlan', 'Live', 'run_objective', 'run_trials',
-           'parabola']
-
-# %% ../../../nbs/engine/tuning/trial_pool.ipynb #f0037f68
-class Pruned(Exception):
-    "The trial is hopeless beside the others: raised by `Trial.report`."
-
-class CutOff(Exception):
-    "Time is up, or somebody pressed Stop: raised by `Trial.report`."
-
-class Trial:
-    "One point of the space, as the objective sees it; also an observer of `fit`."
-    guard = True  # an error of a report is the trial's
-
-    def __init__(
-        self,
-        number:int,                                # from 0
-        params:Mapping[str, Any],                  # the point: name -> value
-        tell:Callable[[int, float], str]=lambda step, value: "",  # returns a verdict: "", "pruned" or "stopped"
-        look:Callable[[], str]=lambda: "",         # the same, with nothing to report
-        folder:str|os.PathLike|None=None,          # the trial's run folder; None: it has none
-        seed:int=0,                                # the same for all trials, so that they differ by their points alone
-    ):
-        self.number, self.params, self.seed = number, dict(params), seed
-        self.folder = None if folder is None else Path(folder)
-        self._tell, self._look, self._watch, self.verdict = tell, look, "valid_loss", ""
-
-    def report(
-        self,
-        step:int,     # how far it has come: 1 after the first epoch, and so on
-        value:float,  # what the objective would return if it ended here
-    ) -> None:
-        "Say how it goes. Raises `Pruned` if that is hopeless, and `CutOff` if the trial is to stop."
-        step = positive_int("step", step)
-        try: value = float(value)
-        except (TypeError, ValueError): raise ValueError(f"value must be a number, got {value!r}") from None
-        self.verdict = self.verdict or self._tell(step, value)
-        if self.verdict == "pruned": raise Pruned(f"trial {self.number} is hopeless")
-        if self.verdict: raise CutOff(f"trial {self.number} is to stop")
-
-    def observers(
-        self,
-        watch:str="valid_loss",  # the field of `Epoch` that is reported
-    ) -> list[Any]:
-        "For `fit`: this trial, and before it a monitor that records the run where the trial has a folder."
-        self._watch = watch
-        return [*([Monitor(self.folder, config=self.params)] if self.folder else []), self]
-
-    def on_step(self, run: Any, step: Any) -> None:
-        "End the run if the trial is to end."
-        self.verdict = self.verdict or self._look()
-        if self.verdict: run.stop()
-
-    def on_epoch(self, run: Any, epoch: Any) -> None:
-        "Report the epoch, unless it was cut off."
-        if run.stopping: return
-        value = getattr(epoch, self._watch)
-        if value is None: raise ValueError(f"the trial reports {self._watch}, which this run lacks: pass valid= to fit")
-        try: self.report(epoch.epoch + 1, value)
-        except (Pruned, CutOff): run.stop()
+__all__ = ['STATES', 'TrialRecord', 'Plan', 'PointsPlan', 'Live', 'run_trials', 'parabola']
 
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #b5aac3be
 STATES = ("running", "finished", "pruned", "stopped", "failed")  # stopped: time was up, or Stop was pressed
@@ -189,30 +128,6 @@ class Live:
     def _get(self, number: int) -> TrialRecord:
         with self._lock: return self._records[number]
 
-# %% ../../../nbs/engine/tuning/trial_pool.ipynb #8cd280bd
-def run_objective(
-    objective:Callable[[Trial], float],
-    trial:Trial,
-) -> tuple[str, float|None, str]:  # state, value, error
-    "Run it, whatever it does; PyTorch's random numbers are the trial's own."
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(trial.seed)
-            value = objective(trial)
-    except Pruned: return "pruned", None, ""
-    except CutOff: return "stopped", None, ""
-    except Exception as error: return trial.verdict or "failed", None, _told(error)
-    if trial.verdict: return trial.verdict, None, ""
-    try: return "finished", finite("value", value), ""
-    except ValueError: return "failed", None, f"the objective must return a finite number, got {value!r}"
-
-def _told(error: Exception) -> str:
-    "The error, and the line of the objective that raised it."
-    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first one is ours
-    own = [frame for frame in frames if not frame.filename.startswith(str(Path(torch.__file__).parent))]
-    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {error}{place}"
-
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #50964f70
 @dataclass
 class _Search:
@@ -290,28 +205,16 @@ def _run_here(search: _Search, objective: Callable[[Trial], float]) -> None:
         search.show()
 
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #31652562
-def _serve(conn: Connection, packed: bytes, threads: int) -> None:
-    "What a process does: run the trials that it is given."
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
-    threading.Thread(target=_leave_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+def _trial_runner(connection: Connection, packed: bytes, threads: int) -> Callable:
+    "What a process does first; returns what it then does for each trial."
+    end_with_parent()
     torch.set_num_threads(threads)
     keep_memory()
-    try: objective = pickle.loads(packed)
-    except Exception as error: return conn.send(("unusable", f"{type(error).__name__}: {error}"))
-    conn.send(("ready",))
-    while True:
-        try: message = conn.recv()
-        except EOFError: return
-        if message[0] != "trial": continue  # a verdict that came too late
-        _, number, params, folder, seed = message
-        line = _Line(conn)
-        trial = Trial(number, params, line.tell, line.look, folder or None, seed)
-        conn.send(("ended", *run_objective(objective, trial)))
-
-def _leave_with(parent: Any) -> None:
-    "End this process when its parent has gone."
-    wait([parent.sentinel])
-    os._exit(1)
+    objective = pickle.loads(packed)
+    def run(number: int, params: dict[str, Any], folder: str, seed: int) -> tuple[str, float | None, str]:
+        line = _Line(connection)
+        return run_objective(objective, Trial(number, params, line.tell, line.look, folder or None, seed))
+    return run
 
 class _Line:
     "A worker's end of the talk about one trial."
@@ -319,7 +222,7 @@ class _Line:
 
     def tell(self, step: int, value: float) -> str:
         self.asked += 1
-        self.conn.send(("report", step, value))
+        self.conn.send((step, value))
         while self.answered < self.asked and not self.verdict: self._hear()
         return self.verdict
 
@@ -332,68 +235,14 @@ class _Line:
         self.answered += kind == "answer"
         self.verdict = self.verdict or verdict
 
-class _Worker:
+class _Worker(ServedProcess):
     "A process that runs trials, as its parent sees it."
     def __init__(self, packed: bytes, threads: int):
-        context = multiprocessing.get_context(_start_method())
-        self.conn, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, packed, threads), name="mlinfra-trials")
+        super().__init__(_trial_runner, packed, threads, name="mlinfra-trials", preload=(__name__, *PRELOADED))
         self.ready, self.number, self.kill_at, self.warned = False, None, math.inf, ""
-        self.started, self.unwanted, self.error, self._lock = False, False, None, threading.Lock()
-        threading.Thread(target=self._start, args=(theirs,), daemon=True).start()
-
-    def _start(self, theirs: Connection) -> None:
-        "The first one waits until the server has imported PyTorch, and Stop must not wait for that."
-        try: self.process.start()
-        except Exception as error: self.error = error  # raised by the search
-        else:
-            with self._lock: self.started = True
-            if self.unwanted: self._end()
-        finally: theirs.close()
 
     @property
     def busy(self) -> bool: return self.number is not None
-
-    @property
-    def ends(self) -> list[Any]:
-        "What has something to say when it speaks or dies."
-        return [self.conn, self.process.sentinel] if self.started else []
-
-    def send(self, *message: Any) -> None:
-        "Say something; a process that has died is noticed where it is read."
-        try: self.conn.send(message)
-        except OSError: pass
-
-    def messages(self) -> tuple[list[tuple], bool]:
-        "What it has said, and whether it has gone."
-        gone, found = not self.process.is_alive(), []
-        try:
-            while self.conn.poll(0): found.append(self.conn.recv())
-        except (EOFError, OSError): gone = True
-        return found, gone
-
-    def kill(self) -> None:
-        "End the process and what it has started, now or as soon as it has begun."
-        with self._lock:
-            self.unwanted = True
-            if not self.started: return
-        self._end()
-
-    def _end(self) -> None:
-        try: family = psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess: family = []
-        self.process.kill()
-        for process in family:
-            try: process.kill()
-            except psutil.NoSuchProcess: continue
-        self.process.join()
-        self.conn.close()
-
-def _start_method() -> str:
-    "Fork from a server that has imported PyTorch once for all, where the system has one."
-    if "forkserver" not in multiprocessing.get_all_start_methods(): return "spawn"
-    multiprocessing.set_forkserver_preload(["mlinfra.engine.tuning.trial_pool", "torch.distributed.launcher.api"])
-    return "forkserver"
 
 def _packed(objective: Callable) -> bytes:
     "The objective as bytes; ValueError where other processes could not import it."
@@ -446,7 +295,7 @@ class _Pool:
         record = self.search.next()
         if record is None: return
         worker.number, worker.kill_at, worker.warned = record.number, math.inf, ""
-        worker.send("trial", record.number, record.params, record.folder, self.search.seed)
+        worker.send(Call((record.number, record.params, record.folder, self.search.seed)))
 
     def _listen(self, seconds: float) -> None:
         "Take what the processes have said, or that they are gone."
@@ -461,14 +310,14 @@ class _Pool:
             for message in messages: self._take(worker, message)
             if gone: self._lost(worker)
 
-    def _take(self, worker: _Worker, message: tuple) -> None:
-        kind, *said = message
-        if kind == "ready": worker.ready = self.proven = True
-        elif kind == "report": worker.send("answer", self.search.hear(worker.number, *said))
-        elif kind == "ended":
+    def _take(self, worker: _Worker, message: Reply | tuple[int, float]) -> None:
+        "A trial's report, or a reply: first to the set-up, then to each trial."
+        if not isinstance(message, Reply): return worker.send(("answer", self.search.hear(worker.number, *message)))
+        if worker.ready:
             number, worker.number = worker.number, None
-            self.search.end(number, *said)
-        else: raise ValueError(f"a process cannot import the objective: {said[0]}")
+            return self.search.end(number, *message.value)
+        if message.error: raise ValueError(f"a process cannot import the objective: {message.error}")
+        worker.ready = self.proven = True
 
     def _judge(self, worker: _Worker) -> None:
         "Ask a trial to end; kill it if it does not."
@@ -476,7 +325,7 @@ class _Pool:
         verdict = self.search.verdict(worker.number)
         if verdict and not worker.warned:
             worker.warned, worker.kill_at = verdict, now + (_CANCEL if self.search.live.stopping else _GRACE)
-            worker.send("verdict", verdict)
+            worker.send(("verdict", verdict))
         if now >= worker.kill_at: self._end_by_force(worker)
 
     def _end_by_force(self, worker: _Worker) -> None:
@@ -488,8 +337,7 @@ class _Pool:
         "A process has gone by itself."
         self.workers.remove(worker)
         worker.process.join()
-        code, number = worker.process.exitcode, worker.number
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with status {code}"
+        number, how = worker.number, exit_words(worker.process.exitcode)
         worker.kill()
         if number is not None: self.search.end(number, "failed", None, f"its process {how}")
         elif not worker.ready: raise RuntimeError(f"a process for trials {how} before it began: see stderr")
@@ -497,7 +345,7 @@ class _Pool:
     def _call_off(self) -> None:
         "Let the trials that run end by themselves for a moment, then end them."
         end = time.monotonic() + _CANCEL
-        for worker in self.workers: worker.send("verdict", "stopped")
+        for worker in self.workers: worker.send(("verdict", "stopped"))
         while time.monotonic() < end and any(worker.busy for worker in self.workers): self._listen(0.05)
         for worker in [w for w in self.workers if w.busy]:
             worker.warned = "stopped"
@@ -519,7 +367,7 @@ def run_trials(
     "Run trials until the plan has no more or time is up. Ctrl-C, or what `report` raises, stops them all."
     workers = nonnegative_int("workers", workers)
     if not math.isinf(budget_seconds): positive_float("budget_seconds", budget_seconds)
-    if workers and getattr(multiprocessing.current_process(), "_inheriting", False):
+    if workers and is_importing_main():
         raise RuntimeError('every process imports the script that starts trials, and must not start any itself: '
                            'put the call under `if __name__ == "__main__":`')
     live = Live() if live is None else live

@@ -41,7 +41,7 @@ class PricedMachine:
         grams_per_kwh:float=481,
         pue:float=1.1,
     ) -> PricedMachine:
-        "As many such machines as hold so many devices: all of their price, and the power of the devices that compute."
+        "As many such machines as hold these devices: all of their price, and the power of the devices that compute."
         count = offer.devices if devices is None else positive_int("devices", devices)
         rented = math.ceil(count / offer.devices)
         return cls(name=f"{count} x {offer.device}, {offer.name}", dollars_per_hour=rented * offer.dollars_per_hour,
@@ -74,7 +74,7 @@ def price_run(
 
 @dataclass(frozen=True)
 class Quote:
-    "A training on so many devices of an offer: its price, or why it cannot run."
+    "A training on this many devices of an offer: its price, or why it cannot run."
     work:Work|KnownRun
     offer:Offer
     devices:int

@@ -177,7 +177,7 @@ def profile(
     sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
     **options:Any,                                # precision, checkpointing, accumulation, step of `estimate`
 ) -> Profile:
-    "The memory of a step for every batch. ValueError where it is no straight line."
+    "The memory of a step for every batch. ValueError where it is not a straight line."
     sample, how = sample_of(model, input_shape, input_dtype, sample), StepOptions(**options)
     line = Profile(*(trace_step(model, sample, batch, how) for batch in (2, 3)))  # at 1, views and copies may differ
     if not check or np.array_equal(line.trace(5).moments, trace_step(model, sample, 5, how).moments): return line

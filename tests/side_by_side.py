@@ -37,7 +37,7 @@ MEASURED = HERE.parent / "test-output" / "durations.json"
 UNKNOWN = (0.02, 0.02)  # seconds and processor seconds of a test that is not in the file
 KEPT_SECONDS = 0.5      # shorter ones are not written into it
 LONGEST_SECONDS = 900   # a test that takes longer is killed
-TRIES = 3               # so many tests get a second try
+TRIES = 3               # this many tests get a second try
 
 
 @dataclass(eq=False)

@@ -71,7 +71,7 @@ def members_of(annotation):
 
 
 def number_of(annotation):
-    "(int or float, whether many) of an annotation; None where it is no number."
+    "(int or float, whether many) of an annotation; None where it is not a number."
     scalars = {m.id for m in members_of(annotation) if isinstance(m, ast.Name)}
     for kind in (float, int):
         if kind.__name__ in scalars: return kind, False

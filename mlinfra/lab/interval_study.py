@@ -85,7 +85,7 @@ class _Order:
     root:str              # of its checkpoints
     every:int             # steps between two saves
     seconds:float|None    # since the last kill; None: see `saves`
-    saves:int|None        # kill after so many; None: see `seconds`; both None: it runs to its last step
+    saves:int|None        # kill after this many; None: see `seconds`; both None: it runs to its last step
     steps:int             # its last one
     hidden:int            # units: the more, the larger the state
     background:bool       # whether saves are written in the background
@@ -172,7 +172,7 @@ def _until(order: _Order, board: _Board, connection: Connection, pid: int, last:
         if order.saves is not None and done > board.first[0] and board.saves[done - 1] >= order.saves: return False
         if os.waitpid(pid, os.WNOHANG)[0] == pid: return True
         left = math.inf if order.seconds is None else last + order.seconds - time.perf_counter()
-        if connection.poll(max(0.0, min(left, 0.002))): return False  # whoever gives the orders has left
+        if connection.poll(max(0.0, min(left, 0.002))): return False  # the process that gives the orders has left
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e09
 class Victim:
@@ -185,8 +185,8 @@ class Victim:
         root:str|os.PathLike,      # of its checkpoints
         every:int,                 # steps between two saves
         seconds:float|None=None,   # from the kill before to this one; None: not by time
-        saves:int|None=None,       # killed after so many saves
-        steps:int=_STEPS,          # it ends by itself after so many, those of earlier lives counted
+        saves:int|None=None,       # killed after this many saves
+        steps:int=_STEPS,          # it ends by itself after this many, those of earlier lives counted
     ) -> _Life:
         "One life, from its start to its kill. RuntimeError if it fails by itself."
         every, steps = positive_int("every", every), positive_int("steps", steps, _STEPS)

@@ -67,7 +67,7 @@ class _Order:
     last_seconds:float            # that it may take
 
 def _reap(pids: dict[int, str], folder: Path | None) -> None:
-    "Wait for whoever has ended, and note how."
+    "Wait for the processes that have ended, and note how."
     while True:
         try: pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError: return

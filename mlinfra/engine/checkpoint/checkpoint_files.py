@@ -214,7 +214,7 @@ def read_manifest(
     try: kept = json.loads(raw := (folder / MANIFEST).read_bytes())
     except FileNotFoundError: raise ValueError(f"{MANIFEST} is missing") from None
     except OSError as error: raise ValueError(f"{MANIFEST} cannot be read: {error.strerror}") from error
-    except ValueError: raise ValueError(f"{MANIFEST} was altered: it is no JSON") from None
+    except ValueError: raise ValueError(f"{MANIFEST} was altered: it is not valid JSON") from None
     same = isinstance(kept, dict) and raw == _json(kept)  # two texts may be the same number
     if not same or kept.pop("crc32", None) != _sum_of(kept):
         raise ValueError(f"{MANIFEST} was altered: its sum is another")
@@ -276,7 +276,7 @@ def read_state(
 ) -> State:
     "The state that was written there. ValueError if a byte of it has changed."
     folder = Path(folder)
-    if why := damage(folder): raise ValueError(f"{folder} is no whole checkpoint: {why}")
+    if why := damage(folder): raise ValueError(f"{folder} is not a whole checkpoint: {why}")
     kept = read_manifest(folder)
     if unread := [n for n in kept["files"] if n not in ("state.json", "model.safetensors", "training.safetensors")]:
         raise ValueError(f"{folder} has other files than those of one process: {', '.join(unread)}")

@@ -197,7 +197,7 @@ class StopNotice:
 
     @property
     def exit_status(self) -> int:
-        "What the process shall leave with: 0, or `WANTS_TO_GO_ON` after a notice."
+        "The exit status for the process: 0, or `WANTS_TO_GO_ON` after a notice."
         return 0 if self.notice is None else WANTS_TO_GO_ON
 
     def on_start(self, run: Any) -> None:
@@ -237,7 +237,7 @@ class StopNotice:
         run.stop()
 
     def _anywhere(self, mine: bool) -> bool:
-        "Whether any rank has a notice; all are told the same."
+        "Whether any rank has a notice; all ranks get the same answer."
         if self._group is None: return mine
         import torch
         some = torch.tensor(int(mine))

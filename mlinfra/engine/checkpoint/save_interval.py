@@ -150,7 +150,7 @@ class _Simulated:
         return np.flatnonzero(self.done < self.job.pieces)
 
     def _seconds_of(self, done: np.ndarray) -> np.ndarray:
-        "Of so many pieces with their saves."
+        "The seconds of this many pieces with their saves."
         job = self.job
         return np.where(done == job.pieces, job.work + job.pieces * job.save, done * job.length(0))
 

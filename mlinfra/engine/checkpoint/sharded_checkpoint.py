@@ -57,7 +57,7 @@ def _is_cut(value: Any) -> bool: return isinstance(value, torch.Tensor) and hasa
 def cut_of(
     value:Any,              # a DTensor
 ) -> dict[str, list[int]]:  # "shape" of the whole, "start" of this rank's part, and its "size"
-    "Where this rank's part lies. ValueError for one that is no plain part."
+    "Where this rank's part lies. ValueError for one that is not a plain part."
     size, start = list(value.shape), [0] * value.ndim
     for across, placement in enumerate(value.placements):
         if placement.is_replicate(): continue

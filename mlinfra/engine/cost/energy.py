@@ -111,7 +111,7 @@ class Nvml:
 
 # %% ../../../nbs/engine/cost/energy.ipynb #23b00020
 IDLE_CORE_WATTS, BUSY_CORE_WATTS = 2.0, 8.0  # of a core of a server, memory included: our assumption
-_DOUBT = 2.0                                 # the assumed power may be so many times as large, or as small
+_DOUBT = 2.0                                 # the assumed power may be this many times as large, or as small
 
 def modelled_joules(
     seconds:float,       # that passed

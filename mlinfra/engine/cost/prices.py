@@ -76,7 +76,7 @@ class Offer:
     date:str                  # of the price
     how:str                   # one of `HOW`
     source:str
-    gbit_per_s:float=0.0      # of the network between such machines; 0: none is promised
+    gbit_per_s:float=0.0      # of the network between such machines; 0: the offer names none
 
     def __post_init__(self):
         one_of("device", self.device, DEVICES)
@@ -93,7 +93,7 @@ class Offer:
 
     @property
     def between(self) -> Network|None:
-        "What joins such machines; None where the offer promises nothing. The latency is assumed."
+        "The network that joins such machines; None where the offer names none. The latency is assumed."
         if not self.gbit_per_s: return None
         return Network(f"{self.gbit_per_s:g} Gbit/s", self.gbit_per_s * 1e9 / 8, _LATENCY)
 
@@ -117,7 +117,7 @@ def read_prices(
     return tuple(_offer(place, row) for place, row in read_rows(path, "engine/cost/prices.csv", _COLUMNS))
 
 def copy_prices(
-    path:str|os.PathLike,  # where your own table shall lie; nothing is written over
+    path:str|os.PathLike,  # where your own table will lie; nothing is written over
 ) -> Path:
     "Copy the package's table, to be edited."
     text = files("mlinfra").joinpath("engine", "cost", "prices.csv").read_text(encoding="utf-8")

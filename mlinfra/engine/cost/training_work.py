@@ -43,7 +43,7 @@ class Work:
         return self.steps * self.global_batch
 
 def _steps(tokens: float, length: int, batch: int) -> int:
-    "Steps for so many tokens."
+    "Steps that this many tokens take."
     return round(tokens / length / batch)
 
 WORKS = {work.name: work for work in (

@@ -52,7 +52,7 @@ class OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.log_severity_level = 4  # errors are raised
-        # a thread that waits for work in a loop takes the core from whoever runs beside it
+        # a thread that waits for work in a loop takes the core from what runs beside it
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
         self.inputs = self.session.get_inputs()
@@ -119,7 +119,7 @@ def load_onnx(
     needs("onnxruntime")
     path = Path(path)
     if path.is_dir(): raise ValueError(f"{path} is a folder, not an ONNX file")
-    with open(path, "rb"): pass  # whoever may not read it, or finds no such file, gets Python's own words
+    with open(path, "rb"): pass  # a file that is missing or may not be read gives Python's own error
     if not path.stat().st_size: raise ValueError(f"{path} is not an ONNX model: the file is empty")
     try: model = OnnxModel(path, threads)
     except Exception as error:  # onnxruntime's errors have no common class
@@ -184,8 +184,8 @@ class OnnxFile:
 def export_onnx(
     model:nn.Module,                                   # stays as it is; exported in eval mode
     example:torch.Tensor|tuple[torch.Tensor, ...],     # a batch that it takes, or one for each of its inputs
-    path:str|os.PathLike,                              # where the file shall be; what is there is replaced
-    dynamic_batch:bool=True,                           # whether batches of any size shall be taken
+    path:str|os.PathLike,                              # where the file will be; what is there is replaced
+    dynamic_batch:bool=True,                           # whether to take batches of any size
 ) -> OnnxFile:
     "Write a model as an ONNX file, checked and compared. ValueError says why a model cannot be exported."
     needs("onnx", "onnxscript", "onnxruntime")
@@ -271,7 +271,7 @@ def batch_dims(
     inputs:Sequence[torch.Tensor],  # batches
     dynamic:bool,                   # whether their first size is left open
 ) -> tuple[dict[int, Any], ...]|None:
-    "What torch.export is told of sizes that may vary."
+    "The sizes that may vary, as torch.export wants them."
     if not dynamic: return None
     batch = torch.export.Dim("batch")
     return tuple({0: batch} for _ in inputs)

@@ -155,7 +155,7 @@ def _quantized(source: Any, path: Any, work: Any, threads: int | None) -> OnnxMo
 
 def quantize_dynamic(
     source:str|os.PathLike|OnnxFile|OnnxModel,  # the network in floats
-    path:str|os.PathLike,                       # where the file shall be; what is there is replaced
+    path:str|os.PathLike,                       # where the file will be; what is there is replaced
     operators:Iterable[str]|None=None,          # such as ("MatMul", "Gemm"); None: all that can be, convolutions too
     threads:int|None=None,                      # of the model that is returned; None: as many as PyTorch uses
 ) -> OnnxModel:
@@ -169,7 +169,7 @@ def quantize_dynamic(
 
 def quantize_static(
     source:str|os.PathLike|OnnxFile|OnnxModel,       # the network in floats
-    path:str|os.PathLike,                            # where the file shall be; what is there is replaced
+    path:str|os.PathLike,                            # where the file will be; what is there is replaced
     calibration:torch.Tensor|Iterable[torch.Tensor],  # examples of inputs, some hundred: one tensor, or batches
     threads:int|None=None,                           # of the model that is returned; None: as many as PyTorch uses
     seven_bits:bool|None=None,                       # weights of 7 bits; None: where 8 could overflow, see `saturates`

@@ -39,8 +39,8 @@ class ProgramFile:
 def export_program(
     model:nn.Module,           # stays as it is; exported in eval mode
     example:torch.Tensor,      # a batch that it takes
-    path:str|os.PathLike,      # where the file shall be, such as model.pt2; what is there is replaced
-    dynamic_batch:bool=True,   # whether batches of any size shall be taken
+    path:str|os.PathLike,      # where the file will be, such as model.pt2; what is there is replaced
+    dynamic_batch:bool=True,   # whether to take batches of any size
 ) -> ProgramFile:
     "Write a model as a program of torch.export, whole or not at all. ValueError says why a model cannot be exported."
     dynamic, start, buffer = boolean("dynamic_batch", dynamic_batch), time.perf_counter(), io.BytesIO()
@@ -81,7 +81,7 @@ def _parts(path: Path, raw: bytes) -> dict[str, bytes]:
             names = archive.namelist()
             parts = {name: archive.read(name) for name in names}  # each part has a sum
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
-        raise wrong(f"it is no archive, was cut short or altered ({error})") from error
+        raise wrong(f"it is not an archive, was cut short or altered ({error})") from error
     if len(parts) < len(names): raise wrong("a part is there twice")
     if not any(name.endswith("/archive_format") for name in parts):
         raise wrong("it is a file of torch.save, or one of an older PyTorch")
@@ -100,7 +100,7 @@ def _pickled(parts: Mapping[str, bytes]) -> str:
     return ""
 
 def _names_a_pickle(table: bytes) -> bool:
-    "Whether anything in this JSON, at any depth, is to be read with pickle; so counts what is no JSON."
+    "Whether anything in this JSON, at any depth, is to be read with pickle; so counts what is not valid JSON."
     try: todo = [json.loads(table)]
     except ValueError: return True
     while todo:

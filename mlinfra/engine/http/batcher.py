@@ -80,7 +80,7 @@ class Batcher:
         policy:Policy,                                   # batching and the queue, in images
         on_batch:Callable[[list[Ticket]], None],         # gets the tickets of a batch, in the worker's thread
         clock:Callable[[], float]=time.perf_counter,     # seconds
-        workers:int=1,                                   # batches at work at the same time; `answer` must bear it
+        workers:int=1,                                   # batches at work at the same time; `answer` must allow that
         prepare:Callable[[], None]|None=None,            # called once by each worker, in its thread
     ):
         self.answer, self.policy, self.on_batch, self.clock = answer, policy, on_batch, clock

@@ -125,7 +125,7 @@ class LoadResult:
         self,
         percent:float,  # from 0 to 100
     ) -> float:         # nan where none was answered
-        "The latency that so many percent of the answered requests did not exceed."
+        "The latency that this percentage of the answered requests did not exceed."
         return percentile(self.answered_latencies, percent) if self.answered else math.nan
 
     @property
@@ -310,13 +310,13 @@ def _closed_loop(
     url: str, batch: int, requests: int, lanes: int, images: Any, report: Callable, timeout_seconds: float = 60.0,
     parts: bool = True,
 ) -> list[dict[str, Any]]:
-    "What became of requests of which so many are on their way at any time. ValueError where one is refused."
+    "The outcome of requests of which this many are in flight at any time. ValueError where one is refused."
     plan = dict(url=f"{url}/predict", due=[0.0] * requests, warm_up=5, closed=lanes, parts=parts,
                 timeout_seconds=timeout_seconds)
     rows = _run_client(plan, _bodies(url, batch, images, 0), 3.0, report)
     wrong = next((row for row in rows if row["status"] != 200), None)
     if wrong is None: return rows
-    raise ValueError(f"lanes must be so few that the server refuses none, got {lanes}: status {wrong['status']} "
+    raise ValueError(f"lanes must be few enough that the server refuses none, got {lanes}: status {wrong['status']} "
                      f"{wrong.get('words', '')}".strip())
 
 def _pace(ends: Iterable[float]) -> float:

@@ -99,7 +99,7 @@ def _family(name: str, kind: str, words: str, values: dict[str, float]) -> list[
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
 @dataclass(frozen=True)
 class ServerRules:
-    "What a server promises, and what it takes."
+    "The limits of a server, and what it takes."
     body:BodyRules
     policy:Policy             # batching and the queue, in images
     timeout_seconds:float     # for a body to arrive, and for a request to be answered
@@ -112,7 +112,7 @@ def _reply(status: int, words: str, **headers: str) -> Response:
     return JSONResponse({"error": words}, status, {name.replace("_", "-"): text for name, text in headers.items()})
 
 def _time_limit(seconds: float) -> Any:
-    "An async context that raises TimeoutError after so long: Python's own from 3.11 on, which is the faster."
+    "An async context that raises TimeoutError after this many seconds: Python's own from 3.11 on, which is faster."
     if hasattr(asyncio, "timeout"): return asyncio.timeout(seconds)
     return _any_time_limit(seconds)
 
@@ -304,7 +304,7 @@ _LEFT_ALONE = LeftAlone()
 _LOGGERS = ("mlinfra.server", "uvicorn.error")
 
 class Seldom(logging.Filter):
-    "Lets each kind of log line (text and error's class) through once in so many seconds, and counts the others."
+    "Lets each kind of log line (text and error's class) through once in this many seconds, and counts the others."
     def __init__(
         self,
         seconds:float=10.0,
@@ -492,7 +492,7 @@ def serve(
     timeout_seconds:float=5.0,        # for an answer, else 504
     input_shape:Iterable[int]=(1, 28, 28),  # of one image
     body_bytes:int|None=None,         # of a request; None: what `max_batch` images may take
-    workers:int=1,                    # batches at work at the same time; a function as `model` must bear that
+    workers:int=1,                    # batches at work at the same time; a function as `model` must allow that
     threads:int|None=None,            # of PyTorch for each batch; None: those that it has, shared among the workers
 ) -> Server:                          # it runs
     "Put a model behind HTTP. ValueError or OSError where it cannot be."

@@ -144,7 +144,7 @@ class JobFields:
     memory_gb:float|None=None             # of a node, in GB; None: what the system gives
     time_seconds:float|None=None          # limit; None: what the system gives
     environment:Mapping[str, str]=field(default_factory=Variables)  # variables for the command; no secrets
-    secrets:tuple[str, ...]=()            # names of variables whose values come from whoever submits; never written
+    secrets:tuple[str, ...]=()            # names of variables with values from the submitter's environment; never written
     data:str|None=None                    # path or URL that the job reads
     folder:str|None=None                  # the command's working folder; None: where it is submitted
     image:str|None=None                   # container image
@@ -152,7 +152,7 @@ class JobFields:
     retries:int=0                         # starts after the first one, after a stop or a failure
     resume:tuple[str, ...]=("--resume",)  # added to the command at these starts
     grace_seconds:float=30.0              # between the notice (SIGTERM) and the end
-    array:int=0                           # above 0: so many independent copies
+    array:int=0                           # above 0: this many independent copies
 
     def __post_init__(self):
         for name, value in _checked(self).items(): object.__setattr__(self, name, value)
@@ -168,7 +168,7 @@ class JobFields:
         return self.nodes * self.devices_per_node
 
 def _checked(job: JobFields) -> dict[str, Any]:
-    "The fields, in the types that they promise; ValueError in a sentence."
+    "The fields, in their declared types; ValueError in a sentence."
     found: dict[str, Any] = {}
     for name, most in _MOST.items():
         found[name] = whole_number(name, getattr(job, name), 0 if name in ("retries", "array") else 1, most)

@@ -98,7 +98,7 @@ def job_from_toml(
     try: toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError as error: raise ValueError("TOML is read by Python 3.11 or by the package tomli") from error
     try: found = toml.loads(text)
-    except toml.TOMLDecodeError as error: raise ValueError(f"the job is no TOML: {error}") from None
+    except toml.TOMLDecodeError as error: raise ValueError(f"the job is not valid TOML: {error}") from None
     return job_of(found)
 
 def job_of(
@@ -122,6 +122,6 @@ def read_job(
     path = Path(path)
     try: text = path.read_text(encoding="utf-8")
     except OSError as error: raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError: raise ValueError(f"{path} is no text in UTF-8") from None
+    except UnicodeDecodeError: raise ValueError(f"{path} is not text in UTF-8") from None
     try: return job_from_toml(text)
     except ValueError as error: raise ValueError(f"{path}: {error}") from None

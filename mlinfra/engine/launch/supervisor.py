@@ -78,7 +78,7 @@ class Supervised:
 
     @property
     def exit_status(self) -> int:
-        "What a script that supervises shall leave with: 0, `WANTS_TO_GO_ON` if it was stopped itself, or 1."
+        "The exit status for a script that supervises: 0, `WANTS_TO_GO_ON` if it was stopped itself, or 1."
         return {"finished": 0, "stopped": WANTS_TO_GO_ON}.get(self.outcome, 1)
 
     def table(self) -> pd.DataFrame:
@@ -121,7 +121,7 @@ class _Child:
     def seconds(self) -> float: return time.monotonic() - self.begun
 
     def wait(self, seconds: float) -> int | None:
-        "Its exit status; None if it runs on after so many seconds."
+        "Its exit status; None if it still runs after this many seconds."
         try: return self.process.wait(seconds)
         except subprocess.TimeoutExpired: return None
 
@@ -150,7 +150,7 @@ def supervise(
     *,
     restarts:int=10,                     # at most
     checkpoints:str|os.PathLike|None=None,  # root of a `Checkpointer`, to see progress; None: see `quick_seconds`
-    patience:int=2,                      # times that the same end without progress is borne
+    patience:int=2,                      # times that the same end without progress is tolerated
     backoff_seconds:float=1.0,           # before a restart after no progress; each further one waits twice as long
     most_backoff_seconds:float=60.0,     # but not longer
     quick_seconds:float=60.0,            # without `checkpoints`, a longer attempt counts as progress

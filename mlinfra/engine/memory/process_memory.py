@@ -106,7 +106,7 @@ def train_step_memory(
     gc.collect()
     before, counter = handed_out_bytes(), _HandedOut()
     if before is None: return ProcessMemory(None, resident)
-    with counter: train()  # only now, for the mode is no part of training
+    with counter: train()  # only now, for the mode is not part of training
     return ProcessMemory(counter.most - before, resident)
 
 # %% ../../../nbs/engine/memory/process_memory.ipynb #82fc3ce4

@@ -79,7 +79,7 @@ def segments(
     blocks:Iterable[nn.Module],  # of a stack, in order
     count:int,                   # segments of equal length
 ) -> nn.Sequential:
-    "The stack as a Sequential of so many `Segment`s, for `checkpointed`."
+    "The stack as a Sequential of this many `Segment`s, for `checkpointed`."
     blocks = list(blocks)
     count = positive_int("count", count)
     if not blocks or len(blocks) % count:

@@ -55,11 +55,11 @@ def _as_tensor(leaf: Any) -> Any: return torch.as_tensor(leaf) if isinstance(lea
 
 def resized(
     sample:Any,                 # a batch of any size
-    batch_size:int,             # samples that it shall have
+    batch_size:int,             # samples that it will have
     device:torch.device,        # where
     hollow:bool=False,          # zeros in place of its values
 ) -> Any:
-    "The sample with so many samples: what has as many rows as it has samples is repeated or cut, the rest stays."
+    "The sample with this many samples: what has as many rows as it has samples is repeated or cut, the rest stays."
     count, batch_size = samples_in(sample), positive_int("batch_size", batch_size)
 
     def fit(leaf: Any) -> Any:

@@ -27,7 +27,7 @@ NO_TARGET = -100  # cross entropy leaves it out
 def fill_up(
     x:torch.Tensor,
     y:torch.Tensor,  # classes
-    rows:int,        # samples that the batch shall have
+    rows:int,        # samples that the batch will have
 ) -> tuple[torch.Tensor, torch.Tensor]:
     "The batch with its own samples repeated and targets that do not count."
     return x[torch.arange(rows, device=x.device) % len(x)], F.pad(y, (0, rows - len(y)), value=NO_TARGET)

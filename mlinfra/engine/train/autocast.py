@@ -20,7 +20,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 def check_precision(
     precision:str,          # one of `PRECISIONS`
-    device:torch.device,    # where it shall run
+    device:torch.device,    # where it runs
 ) -> str:
     "`precision`; ValueError if it is unknown or this device lacks it."
     one_of("precision", precision, PRECISIONS)

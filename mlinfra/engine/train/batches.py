@@ -79,7 +79,7 @@ class Feed:
     "Brings batches to the device; (inputs, targets) also into the form that the model takes."
     device:torch.device
     supervised:bool=True       # batches are (inputs, targets)
-    image_dims:tuple[int, ...]=(3, 4)  # uint8 inputs with so many dimensions become floats between 0 and 1
+    image_dims:tuple[int, ...]=(3, 4)  # uint8 inputs with this many dimensions become floats between 0 and 1
     channels_last:bool=False   # memory format of 4-D inputs
 
     def __call__(self, batch: Any) -> Any:

@@ -129,7 +129,7 @@ class Pass:
         "Undo what `start` did to the model; nothing here."
 
     def skipped_updates(self) -> int:
-        "At least so many updates were skipped in fp16: how often the loss scale was halved and not doubled again."
+        "The fewest updates that were skipped in fp16: how often the loss scale was halved and not doubled again."
         scales = [scaler.get_scale() for scaler in self._scalers.values() if scaler.is_enabled()]
         lost = [LOG2_LOSS_SCALE - round(math.log2(max(scale, 2.0**-149))) for scale in scales]  # it may end at zero
         return max([0, *lost])

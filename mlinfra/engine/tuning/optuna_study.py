@@ -87,7 +87,7 @@ class KernelLock:
 def journal(
     path:str|os.PathLike,  # of the study; its folder must be there
 ) -> Any:                  # a storage of Optuna's
-    "A file that several processes may append to, whoever of them is killed."
+    "A file that several processes may append to, even if one of them is killed."
     optuna_library()
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
     with writing(path), open(path, "ab"): pass

@@ -130,7 +130,7 @@ class Space(Mapping):
         seed:int,    # of the search
         number:int,  # of the point, from 0
     ) -> dict[str, Any]:
-        "Random point `number`: the same for the same seed, whoever draws it and when."
+        "Random point `number`: the same for the same seed, in every process and at any time."
         shares = np.random.default_rng([seed, number]).random(len(self))
         return {name: parameter.at(share) for (name, parameter), share in zip(self.items(), shares.tolist())}
 

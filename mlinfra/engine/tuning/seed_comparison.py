@@ -85,7 +85,7 @@ def _figure(value: Any, seed: int) -> float:
         f"train must return a number, and with seed {seed} it returned {type(value).__name__}") from None
 
 # %% ../../../nbs/engine/tuning/seed_comparison.ipynb #13457ed1
-_EXACT, _DRAWS = 100_000, 20_000  # exchanges: all, if they are no more than this; else so many drawn
+_EXACT, _DRAWS = 100_000, 20_000  # exchanges: all, if they are no more than this; else this many drawn
 
 @functools.lru_cache(maxsize=8)
 def _groups(n: int, m: int) -> np.ndarray:
@@ -129,7 +129,7 @@ def _share_holding(low: np.ndarray, high: np.ndarray, d: float) -> float:
 
 def _interval(low: np.ndarray, high: np.ndarray, alpha: float, scale: float) -> tuple[float, float]:
     "All d whose p is above alpha; an end that only the slack keeps from 0 is 0."
-    place = int(math.floor(alpha * len(low) * (1 + 1e-12)))  # so many ends may lie inside
+    place = int(math.floor(alpha * len(low) * (1 + 1e-12)))  # this many ends may lie inside
     ends = float(np.partition(low, place)[place]), -float(np.partition(-high, place)[place])
     return tuple(0.0 if abs(end) <= 3e-9 * scale else end for end in ends)
 
@@ -141,7 +141,7 @@ class Judgement:
     means:tuple[float, float]
     difference:Estimate          # of the means, first minus second, with its interval
     p:float                      # how often exchanges alone give a difference as large
-    smallest_p:float             # that so many seeds can give
+    smallest_p:float             # that this many seeds can give
     seeds:tuple[int, int]        # of each setting
     paired:bool                  # the same seeds on both sides
     higher:bool                  # whether a larger figure is better
@@ -178,7 +178,7 @@ class Judgement:
             least = least_seeds(self.alpha, self.paired)
             return f"{said} So few can never tell: p is at least {self.smallest_p:.2g}. Take {least} or more of each."
         if self.needed is None: return f"{said} The means are equal."
-        more = max(self.needed, max(self.seeds) + 1)  # so many did not do
+        more = max(self.needed, max(self.seeds) + 1)  # this many were not enough
         return f"{said} If that were the true difference, about {more:,} of each would do."
 
     def __str__(self) -> str: return self.words

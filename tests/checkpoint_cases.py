@@ -17,9 +17,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images
-from mlinfra.engine.checkpoint.checkpointer import Checkpointer, clear_parts
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer, delete_partial
+from mlinfra.engine.base.step_folders import step_folder, step_folders
 from mlinfra.engine.checkpoint.checkpoint_files import (
-    Encoder, RootLock, committed, folder_of, latest, read_state, verify)
+    RootLock, TreeEncoder, latest, read_state, verify)
 from mlinfra.engine.train.builtin_observers import EarlyStopping
 from mlinfra.engine.checkpoint.training_state import HostCopies, State
 from mlinfra.training import fit
@@ -145,7 +146,7 @@ def train(name, root=None, every=4, kill=None, where="on_step", threads=1, best=
                 samples=[s.samples for s in history.steps], epochs=epochs,
                 weights=[p.double().sum().item().hex() for p in how["model"].state_dict().values()],
                 resumed_from=keeper[0].resumed_from if keeper else None,
-                left=sorted(committed(root)) if root else None)
+                left=sorted(step_folders(root)) if root else None)
 
 
 def child(task):
@@ -180,8 +181,8 @@ def small_state(step):
 
 def is_step(root, step):
     "Whether the checkpoint of a step holds exactly what was saved."
-    found, wanted = read_state(folder_of(root, step)), small_state(step)
-    kept, tensors = Encoder(), Encoder()
+    found, wanted = read_state(step_folder(root, step)), small_state(step)
+    kept, tensors = TreeEncoder(), TreeEncoder()
     texts = [json.dumps(e.tree(s.parts, ""), sort_keys=True) for e, s in ((kept, found), (tensors, wanted))]
     return texts[0] == texts[1] and found.step == step and all(
         torch.equal(kept.tensors[file][name], tensor) for file, named in tensors.tensors.items()
@@ -228,7 +229,7 @@ def kill_everywhere(root):
         wrong = ended != dict(killed=signal.SIGKILL) or newest is None or newest.step not in (2, 3)
         wrong = wrong or not is_step(place, newest.step) or not verify(place).good.all()
         found["new" if newest is not None and newest.step == 3 else "old"] += 1
-        clear_parts(place)
+        delete_partial(place)
         if newest is not None and newest.step == 2: save_step(place, 3)
         save_step(place, 4)
         left = sorted(path.name for path in place.iterdir())

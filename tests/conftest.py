@@ -12,9 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS = ROOT / "nbs"
-TOGETHER = {  # tests of the browser that share a JupyterLab or the book
-    "test_lessons.py": "lessons in the browser",
-    "test_notebook7.py": "lessons in the browser",
+TOGETHER = {  # tests of the browser that share the book; the others share a JupyterLab
     "test_book.py": "the book in the browser",
     "test_book_panels.py": "the book in the browser",
     "test_report_page.py": "the book in the browser",
@@ -57,7 +55,7 @@ def kernels_spent(): return sum(kernels.cpu_seconds for kernels in KERNELS)
 
 def unit_of(item):
     "The name of the unit that a test belongs to, and whether that must not be divided."
-    if "browser" in item.path.parts: return TOGETHER.get(item.path.name, "panels in the browser"), True
+    if "browser" in item.path.parts: return TOGETHER.get(item.path.name, "JupyterLab in the browser"), True
     return str(item.path), False
 
 

@@ -37,6 +37,7 @@ MEASURED = HERE.parent / "test-output" / "durations.json"
 UNKNOWN = (0.02, 0.02)  # seconds and processor seconds of a test that is not in the file
 KEPT_SECONDS = 0.5      # shorter ones are not written into it
 LONGEST_SECONDS = 900   # a test that takes longer is killed
+LEAVE_SECONDS = 60      # the same of a process whose tests are done
 TRIES = 3               # this many tests get a second try
 
 
@@ -77,6 +78,7 @@ class Worker:
     running: object = None   # the test that runs
     since: float = 0.0
     ended: bool = False      # it said that it is done
+    killed: bool = False     # it took too long
     reports: list = field(default_factory=list)  # of the test that runs
 
 
@@ -159,7 +161,9 @@ class SideBySide:
         "Start a process for this unit."
         here, there = Pipe()
         sys.stdout.flush(), sys.stderr.flush()
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python 3.12, for threads of OpenBLAS, which knows forks
+            pid = os.fork()
         if pid == 0:
             here.close()
             for worker in self.workers: worker.channel.close()
@@ -187,9 +191,16 @@ class SideBySide:
             try: self.hear(worker, pickle.loads(worker.channel.recv_bytes()))
             except (EOFError, OSError): worker.ended = True
         for worker in list(self.workers):
-            if time.monotonic() - worker.since > LONGEST_SECONDS: os.kill(worker.pid, signal.SIGKILL)
+            if time.monotonic() - worker.since > (LEAVE_SECONDS if worker.ended else LONGEST_SECONDS): self.kill(worker)
             pid, status, _ = os.wait4(worker.pid, os.WNOHANG)
             if pid: self.buried(worker, status)
+
+    def kill(self, worker):
+        if not worker.killed:
+            what = worker.running.nodeid if worker.running else f"a process that was done with {worker.unit.name}"
+            print(f"\nkilled after {time.monotonic() - worker.since:.0f} s: {what}", flush=True)
+        worker.killed = True
+        os.kill(worker.pid, signal.SIGKILL)
 
     def hear(self, worker, said):
         if isinstance(said, dict): worker.reports.append(said)  # of a phase of the test
@@ -198,7 +209,7 @@ class SideBySide:
             self.measured[worker.running.nodeid] = said
             self.finish(worker)
             self.next_test(worker)
-        else: worker.ended = True
+        else: worker.ended, worker.since = True, time.monotonic()
 
     def warn(self, said):
         "Tell pytest of a warning, for its summary."
@@ -217,6 +228,7 @@ class SideBySide:
         if worker.running is not None:
             code = os.waitstatus_to_exitcode(status)
             why = f"the process of this test ended with {signal.Signals(-code).name if code < 0 else code}"
+            if worker.killed: why += f": it took longer than {LONGEST_SECONDS} s"
             failed = SimpleNamespace(when="call", error=why)
             worker.reports.append(self.report(worker.running, failed))
             self.finish(worker)
@@ -234,8 +246,8 @@ class SideBySide:
         if (before := getattr(self, "tried", {}).get(item.nodeid)) is not None:
             if not failed: self.passed_again.append((item.nodeid, before))
             return self.tell(item, reports)
-        may = not (worker.unit.alone or item.nodeid in self.needed_before or self.config.option.maxfail)
-        if failed and may and before is None: self.again.append((item, reports))
+        no_more = worker.unit.alone or worker.killed or item.nodeid in self.needed_before or self.config.option.maxfail
+        if failed and not no_more: self.again.append((item, reports))
         else: self.tell(item, reports)
 
     def tell(self, item, reports):

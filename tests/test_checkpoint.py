@@ -25,8 +25,9 @@ from mlinfra.data import BatchLoader, Images
 from mlinfra.engine.checkpoint import checkpoint_files as files
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.train.step_clock import HostClock
+from mlinfra.engine.base.step_folders import step_folder, step_folders
 from mlinfra.engine.checkpoint.checkpoint_files import (
-    committed, damage, folder_of, latest, read_state, verify, write_state)
+    damage, latest, read_state, verify, write_state)
 from mlinfra.training import fit
 
 SAME = "losses", "iterations", "samples", "epochs", "weights"
@@ -88,7 +89,7 @@ def test_killed_while_a_thread_writes(ask, root):
 def test_the_last_step_of_an_epoch_is_saved_after_its_evaluation(ask, root):
     whole = ask(name="plateau")
     ask(name="plateau", root=root, every=5, kill=11, background=False)
-    assert read_state(folder_of(root, 10)).parts["history"]["epochs"][1]["valid_loss"] is not None
+    assert read_state(step_folder(root, 10)).parts["history"]["epochs"][1]["valid_loss"] is not None
     again = ask(name="plateau", root=root, every=5)
     assert {key: again[key] for key in SAME} == {key: whole[key] for key in SAME} and again["resumed_from"] == 10
 
@@ -127,8 +128,8 @@ def test_all_is_on_the_disk_before_the_rename_and_the_name_after_it(root, monkey
     order, sync, rename = [], os.fsync, os.rename
     monkeypatch.setattr(os, "fsync", lambda handle: (order.append(os.fstat(handle).st_ino), sync(handle)))
     monkeypatch.setattr(os, "rename", lambda old, new: (order.append("renamed"), rename(old, new)))
-    write_state(folder_of(root, 3), cases.small_state(3))
-    folder, at = folder_of(root, 3), order.index("renamed")
+    write_state(step_folder(root, 3), cases.small_state(3))
+    folder, at = step_folder(root, 3), order.index("renamed")
     assert {path.stat().st_ino for path in (folder, *(folder / name for name in FILES))} <= set(order[:at])
     assert root.stat().st_ino in order[at:]
 
@@ -160,7 +161,7 @@ def losses(history): return [step.loss for step in history.steps]
 def cut_off(root):
     "A root with the checkpoints of steps 3, 6 and 9."
     trained(Checkpointer(root, 3, background=False), after=11)
-    assert list(committed(root)) == [9, 6, 3]
+    assert list(step_folders(root)) == [9, 6, 3]
     return root
 
 
@@ -179,7 +180,7 @@ def replace_by_folder(path):
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("spoil", [flip, truncate, empty, remove, replace_by_folder])
 def test_a_damaged_newest_is_passed_over(spoil, name, cut_off):
-    spoil(folder_of(cut_off, 9) / name)
+    spoil(step_folder(cut_off, 9) / name)
     found = verify(cut_off)
     assert list(found.good) == [True, True, False] and name in found.why[2] and latest(cut_off).step == 6
     keeper = Checkpointer(cut_off, 3, background=False)
@@ -188,7 +189,7 @@ def test_a_damaged_newest_is_passed_over(spoil, name, cut_off):
 
 
 def test_no_byte_of_the_manifest_can_change_unseen(cut_off):
-    path = folder_of(cut_off, 9) / "manifest.json"
+    path = step_folder(cut_off, 9) / "manifest.json"
     raw = path.read_bytes()
     for at in range(len(raw)):
         path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1:])
@@ -196,7 +197,7 @@ def test_no_byte_of_the_manifest_can_change_unseen(cut_off):
 
 
 def test_if_all_are_damaged_nothing_begins_and_nothing_is_lost(cut_off):
-    for folder in committed(cut_off).values(): flip(folder / "state.json")
+    for folder in step_folders(cut_off).values(): flip(folder / "state.json")
     before = {path: path.read_bytes() for path in cut_off.rglob("*.*") if path.is_file()}
     with pytest.raises(ValueError, match="all checkpoints in .* are damaged .*step-00000003: state.json was altered"):
         trained(Checkpointer(cut_off))
@@ -204,15 +205,15 @@ def test_if_all_are_damaged_nothing_begins_and_nothing_is_lost(cut_off):
 
 
 def test_what_was_not_committed_is_cleared_away(cut_off):
-    half = Path(shutil.copytree(folder_of(cut_off, 9), cut_off / "step-00000012.x1y2.part"))
+    half = Path(shutil.copytree(step_folder(cut_off, 9), cut_off / "step-00000012.x1y2.part"))
     os.utime(half, (9e9, 9e9))  # from the future
     keeper = Checkpointer(cut_off, 3)
     assert losses(trained(keeper)) == losses(trained()) and keeper.resumed_from == 9 and not half.exists()
 
 
 def test_steps_that_are_missing(cut_off):
-    shutil.rmtree(folder_of(cut_off, 9))
-    shutil.rmtree(folder_of(cut_off, 3))
+    shutil.rmtree(step_folder(cut_off, 9))
+    shutil.rmtree(step_folder(cut_off, 3))
     keeper = Checkpointer(cut_off, 3)
     assert losses(trained(keeper)) == losses(trained()) and keeper.resumed_from == 6
 
@@ -222,11 +223,11 @@ def test_a_clock_that_jumps(root, monkeypatch):
     now = iter(range(10**9, 0, -10**6))
     monkeypatch.setattr(files.time, "time", lambda: float(next(now)))
     trained(Checkpointer(root, 3, background=False), after=11)
-    for step, folder in committed(root).items(): os.utime(folder, (10**9 - step, 10**9 - step))
-    assert latest(root).step == 9 and list(committed(root)) == [9, 6, 3]
+    for step, folder in step_folders(root).items(): os.utime(folder, (10**9 - step, 10**9 - step))
+    assert latest(root).step == 9 and list(step_folders(root)) == [9, 6, 3]
     keeper = Checkpointer(root, 3, background=False)
     assert losses(trained(keeper)) == losses(trained()) and keeper.resumed_from == 9
-    assert list(committed(root)) == [15, 12, 9], "the newest by step stay"
+    assert list(step_folders(root)) == [15, 12, 9], "the newest by step stay"
 
 
 # ---- what is refused, in words, before anything runs
@@ -255,10 +256,10 @@ def test_another_optimizer_or_loader_is_refused(cut_off):
 
 
 def test_another_version_of_torch_is_remarked(cut_off):
-    state = read_state(folder_of(cut_off, 9))
+    state = read_state(step_folder(cut_off, 9))
     identity = state.parts["identity"] | dict(torch="9.9.1+new", threads=77)
-    shutil.rmtree(folder_of(cut_off, 9))
-    write_state(folder_of(cut_off, 9), replace(state, parts=state.parts | dict(identity=identity)))
+    shutil.rmtree(step_folder(cut_off, 9))
+    write_state(step_folder(cut_off, 9), replace(state, parts=state.parts | dict(identity=identity)))
     keeper = Checkpointer(cut_off)
     history = trained(keeper)
     assert losses(history) == losses(trained()) and keeper.resumed_from == 9
@@ -267,7 +268,7 @@ def test_another_version_of_torch_is_remarked(cut_off):
 
 
 def test_a_later_format_is_not_guessed_at(cut_off):
-    path = folder_of(cut_off, 9) / "manifest.json"
+    path = step_folder(cut_off, 9) / "manifest.json"
     kept = json.loads(path.read_bytes())
     del kept["crc32"]
     kept["format"] = "mlinfra checkpoint 2"
@@ -286,7 +287,7 @@ def test_what_only_pickle_could_keep_is_refused_before_training(where, says, roo
     if "group" in where: how["optimizer"].param_groups[0]["odd"] = where.pop("group")
     seen = []
     with pytest.raises(ValueError, match=says): fit(**how | dict(observers=[Checkpointer(root, **where), seen.append]))
-    assert not seen and not committed(root)
+    assert not seen and not step_folders(root)
 
 
 def test_a_value_that_cannot_be_kept_later_does_not_end_the_run(root):
@@ -297,7 +298,7 @@ def test_a_value_that_cannot_be_kept_later_does_not_end_the_run(root):
             if step.iteration == 7: del groups[0]["odd"]
     with pytest.warns(UserWarning, match="step 6 was not saved: optimizer.groups.0.odd cannot be kept"):
         history = trained(Checkpointer(root, 3), Spoil())
-    assert losses(history) == losses(trained()) and list(committed(root)) == [15, 12, 9]
+    assert losses(history) == losses(trained()) and list(step_folders(root)) == [15, 12, 9]
     assert any("the newest one is of step 3" in words for words in history.remarks)
 
 
@@ -376,7 +377,7 @@ def test_a_folder_that_becomes_unwritable_costs_its_checkpoints_only(root, monke
     def refuse(*_args, **_how): raise PermissionError(errno.EACCES, "Permission denied")
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     with pytest.warns(UserWarning, match="this user may not write there"): history = trained(Checkpointer(root, 3))
-    assert losses(history) == losses(trained()) and list(committed(root)) == [3] and latest(root).step == 3
+    assert losses(history) == losses(trained()) and list(step_folders(root)) == [3] and latest(root).step == 3
 
 
 def test_a_deletion_that_fails_is_remarked_and_the_new_checkpoint_is_there(root, monkeypatch):
@@ -387,7 +388,7 @@ def test_a_deletion_that_fails_is_remarked_and_the_new_checkpoint_is_there(root,
     monkeypatch.setattr(os, "rename", lambda old, new: rename(old, new) if ".part" in str(new) else real(old, new))
     keeper = Checkpointer(root, 3, keep=1)
     history = trained(keeper)
-    assert list(committed(root)) == [15, 3] and verify(root).good.all()
+    assert list(step_folders(root)) == [15, 3] and verify(root).good.all()
     assert "step-00000003 could not be deleted: Permission denied" in history.remarks and len(keeper.saves) == 5
 
 
@@ -426,11 +427,11 @@ def test_the_newest_and_the_best_stay(root):
     valid = cases.TensorDataset(*cases.numbers(16))
     keeper = Checkpointer(root, 2, keep=1, best="valid_loss")
     trained(Spoil(), keeper, valid=valid)
-    assert list(committed(root)) == [15, 10] and keeper.best.step == 10 and keeper.best.value == 0.5
+    assert list(step_folders(root)) == [15, 10] and keeper.best.step == 10 and keeper.best.value == 0.5
     second = Checkpointer(root, 2, keep=1, best="valid_loss")
     trained(second, valid=valid, epochs=4)
     assert second.resumed_from == 15 and second.best.step in (10, 20)
-    assert committed(root).keys() >= {20, second.best.step}
+    assert step_folders(root).keys() >= {20, second.best.step}
 
 
 class Late(HostClock):
@@ -443,7 +444,7 @@ def test_a_clock_that_tells_steps_late_leaves_no_step_out(root, monkeypatch):
     whole = trained()
     monkeypatch.setattr(training, "HostClock", Late)
     trained(Checkpointer(root, 4, background=False), after=10)
-    state = read_state(folder_of(root, 8))
+    state = read_state(step_folder(root, 8))
     assert state.parts["history"]["steps"][:, 3].tolist() == losses(whole)[:8]
     assert losses(trained(Checkpointer(root, 4))) == losses(whole)
 
@@ -478,7 +479,7 @@ def test_a_signal_saves_after_the_current_step(root):
                 if run.iteration == 6: os.kill(os.getpid(), signal.SIGUSR1)
         trained(keeper, Signal(), after=9)
     finally: signal.signal(signal.SIGUSR1, before)
-    assert list(committed(root)) == [7]
+    assert list(step_folders(root)) == [7]
 
 
 def test_the_writing_thread_leaves_threads_and_random_numbers_alone(root):
@@ -504,13 +505,13 @@ def test_nothing_is_unpickled(cut_off, monkeypatch):
     def refuse(*_args, **_how): raise AssertionError("unpickled")
     for name in ("load", "loads", "Unpickler"): monkeypatch.setattr(pickle, name, refuse)
     monkeypatch.setattr(torch, "load", refuse)
-    assert read_state(folder_of(cut_off, 9)).step == 9
+    assert read_state(step_folder(cut_off, 9)).step == 9
 
 
 def test_weights_are_read_by_other_tools(cut_off):
     from safetensors.torch import load_file
     model = cases.mlp()
-    model.load_state_dict(load_file(folder_of(cut_off, 9) / "model.safetensors"))
+    model.load_state_dict(load_file(step_folder(cut_off, 9) / "model.safetensors"))
 
 
 def test_a_run_that_is_stopped_while_the_loader_opens_is_saved(tmp_path):

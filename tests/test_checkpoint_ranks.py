@@ -21,7 +21,7 @@ from mlinfra.data_parallel import train_ddp
 from mlinfra.engine.checkpoint import checkpoint_files as files, sharded_checkpoint as pieces
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
-from mlinfra.engine.checkpoint.sharded_checkpoint import RankFiles
+from mlinfra.engine.checkpoint.sharded_checkpoint import RankWriter
 from mlinfra.engine.dist.rank_data import epoch_losses, whole_weights
 from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
 from mlinfra.engine.dist.ranks import RankError, call_each, run_ranks
@@ -164,7 +164,7 @@ def test_rank_killed_in_a_save(fault, tmp_path):
 
 
 def newest(roots: list[Path]) -> tuple[Any, dict[int, str]]:
-    found, bad = RankFiles(roots[rank_and_world_size()[0]]).newest()
+    found, bad = RankWriter(roots[rank_and_world_size()[0]]).newest()
     return found and found.of(0).step, bad
 
 

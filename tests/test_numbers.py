@@ -137,21 +137,25 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies
-axis batch_search batches batching bodies.BodyError bodies.BodyRules.too_long callbacks chains
-checkpointer.Watched checkpointer.doomed collectives.Group http_server.bound_socket http_server.metrics_text
+axis batch_search batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
+callbacks chains
+checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
+http.server.bound_socket http.metrics
 cores crops.random_box faults files findings inspection
-layer_costs loader loaders launch.job_logs.shell_status looks notices.MetadataService
-optuna_study.OptunaPlan optuna_study.mend out_of_memory
+layer_costs loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
+tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
 passes played.PlayedGroup
-patients pieces pipeline_pass pipeline_runs queue.ServiceTime.seconds
-quantize.pack quantize.unpack quantize.QuantizedLinear quantize.QuantizedConv2d
-ranges.smoothed rank_passes rank_steps rawcache.RawCache.load ray_tune.ray_started reads.block_starts reads.read_block
-resident sample_batches search.Space.draw search.grid_cells search.random_cells search.train_many
+patients checkpoint.sharded_checkpoint pipeline_pass pipeline_runs queue.ServiceTime.seconds
+export.quantize.pack export.quantize.unpack
+export.quantize.QuantizedLinear export.quantize.QuantizedConv2d
+tuning.lr_range.smoothed rank_passes rank_steps rawcache.RawCache.load tuning.ray_tune.ray_started
+reads.block_starts reads.read_block
+resident sample_batches tuning.search_space.Space.draw
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
 launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
-tracker trial_pool.Plan trial_pool.PointsPlan waterfall.began
+tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan waterfall.began
 waterfall.last_sign zero
 """.split()
 
@@ -270,7 +274,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.export.prune.*.share", "zero", "nothing goes"),
     ("engine.tuning.search_space.uniform.low", "zero negative", "any range"),
     ("engine.tuning.search_space.whole.low", "zero negative", "any range"),
-    ("engine.tuning.search_space.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
+    ("lab.search_race.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
     ("checkpoint.first_difference.*", ANY, "any losses"),
     *((f"experiments.{name}.*", ANY, "the lesson's own training, which hands its settings to torch and to fit")
       for name in ("digits", "part_of_rate", "prepare", "train_digits", "by_epoch")),
@@ -279,6 +283,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     *((f"engine.{place}.{name}", "zero", "no second start, no copies")
       for place in ("launch.job_spec.JobSpec", "launch.job_fields.JobFields") for name in ("retries", "array")),
     ("engine.launch.job_texts.*", ANY, CHECKED),
+    *((f"lab.search_race.{name}.*", ANY, CHECKED) for name in ("grid_cells", "random_cells", "train_many")),
     ("engine.launch.sagemaker_requests.Instance.*", ANY, "rows of a table"),
     *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),
 ]
@@ -510,7 +515,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
         engine.train.allocator.memory_cost.*
-        memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* engine.tuning.lr_range.rates_and_batches.*
+        memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* lab.batch_size_rates.rates_and_batches.*
         engine.record.tracker_writers.to_mlflow.every engine.precision.roofline.measure_roofline.* lab.local_slurm.*
     """.split()),
     *((name, FITS) for name in """
@@ -537,7 +542,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.parallel.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
-        engine.tuning.search_space.race.trials
+        lab.search_race.race.trials
         engine.tuning.search_space.whole.*
         engine.launch.supervisor.supervise.* engine.record.tracker_writers.to_[tw]*.every
     """.split()),

@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from ..engine.checkpoint.checkpointer import Checkpointer
 from ..engine.base.checks import positive_float, positive_int
 from ..engine.checkpoint.save_interval import best_interval, expected_time
 from ..engine.base.measure import Estimate
+from ..engine.base.step_folders import step_folders
 from ..engine.dist.processes import ServedProcess
 from ..training import fit, sgd
 
@@ -149,10 +149,10 @@ def _one_life(order: _Order, board: _Board, data: Any, connection: Connection, l
         os.waitpid(pid, 0)
     with os.fdopen(said, "r") as pipe: error = pipe.read()
     first, done = int(board.first[0]), int(board.done[0])
-    kept = [int(path.name.removeprefix("step-")) for path in Path(order.root).glob("step-" + "[0-9]" * 8)]
     rows = board.ended[first:done].tolist(), board.losses[first:done].tolist()
     written = float(board.written[0]) if order.background else 0.0
-    return _Life(last, ended, first, *rows, float(board.safe[0]), written, order.every, max(kept, default=0), error)
+    newest = max(step_folders(order.root), default=0)
+    return _Life(last, ended, first, *rows, float(board.safe[0]), written, order.every, newest, error)
 
 def _child(order: _Order, board: _Board, data: Any, said: int, says: int) -> None:
     "Train, and never return to what the parent was doing."

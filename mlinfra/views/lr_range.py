@@ -15,7 +15,7 @@ from torch import nn
 
 from ..data import Images, mnist
 from ..engine.ui.charts import Axis, Chart
-from ..engine.tuning.lr_range import RangeTest, judged, lr_range_test
+from ..engine.tuning.lr_range import RangeTest, lr_range_test, range_test_result
 from ..engine.ui.figures import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
@@ -93,7 +93,7 @@ class _RangeDesk:
         "Words and picture: of the test with these settings if there is one, or of the example."
         test = self.made.get((network, optimizer, batch_size))
         if test is not None: return _range_words(test), draw_range(test)
-        test = judged(np.geomspace(*_ends("SGD"), _STEPS)[:len(EXAMPLE_RANGE)].tolist(), EXAMPLE_RANGE)
+        test = range_test_result(np.geomspace(*_ends("SGD"), _STEPS)[:len(EXAMPLE_RANGE)].tolist(), EXAMPLE_RANGE)
         words = ("Choose, and press Test. The picture is an example: the CNN with SGD, momentum 0.9 and batches of 64, "
                  "on another machine. ")
         return Said("Not tested yet", words + test.reason), draw_range(test)

@@ -17,7 +17,7 @@ from ..data import Images, mnist
 from ..engine.ui.charts import Axis, Chart
 from ..engine.base.machine import usable_cores
 from ..engine.tuning.optuna_study import Study, tune
-from ..engine.tuning.search_space import Space, Surface, grid_cells, log_uniform, random_cells, uniform, whole
+from ..engine.tuning.search_space import Space, log_uniform, uniform, whole
 from ..engine.tuning.trial import Trial
 from ..engine.tuning.trial_pool import Live, TrialRecord
 from ..engine.ui.figures import COLORS, figure, label, log_ticks
@@ -27,6 +27,7 @@ from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Dropdown, Slider, control_widgets, labelled, widgets_library
 from ..engine.base.text import count_text, duration_text
 from ..models import GluonCNN
+from ..lab.search_race import Surface, grid_cells, random_cells
 from ..training import fit, sgd
 
 if TYPE_CHECKING:

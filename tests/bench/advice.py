@@ -18,6 +18,8 @@ from mlinfra.monitor import Monitor
 from mlinfra.training import fit
 
 BATCHES = 10  # in an epoch, of the smallest batch
+EPOCHS = 4    # of a training of known costs
+PAGE_STEPS = (1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def gains(rounds: int, iterations: int) -> dict[str, dict[str, float]]:
     found = {}
     with tempfile.TemporaryDirectory() as home:
         for number, case in enumerate(CASES):
-            found[case.name] = row_of(*rerun(case, Path(home, f"{number}"), 4, max(rounds, 2)))
+            found[case.name] = row_of(*rerun(case, Path(home, f"{number}"), EPOCHS, max(rounds, 2)))
         real(Path(home, "warm-up"))
         real(Path(home, "real"))
         for change in (None, dict(num_workers=2, persistent_workers=True), dict(num_workers=2)):
@@ -136,7 +138,7 @@ def page(rounds: int, iterations: int) -> dict[str, dict[str, float]]:
     "Seconds to write a page, and its bytes, by steps of the run."
     found = {}
     with tempfile.TemporaryDirectory() as home:
-        for steps in (1_000, 10_000, 100_000):
+        for steps in PAGE_STEPS:
             folder = Path(home, f"{steps}")
             with RunWriter(folder, rank=0, world_size=1) as writer:
                 for n in range(steps):

@@ -118,7 +118,7 @@ def browser(rounds: int, iterations: int) -> dict[str, Any]:
         chromium = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
         with jupyterlab(nbs, home) as (url, token):
             notebook = Notebook(chromium.new_page(viewport={"width": 1280, "height": 1000}), url, token, name).run_all()
-            run_sweep(notebook)
+            if "workers" in PANELS: run_sweep(notebook)
             turns = measure(notebook)
             notebook.command("kernelmenu:shutdown")
             chromium.close()

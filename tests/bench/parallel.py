@@ -12,6 +12,7 @@ from stages import spread
 SIZES = [2**n for n in range(10, 27)]  # 1 KiB to 64 MiB
 ENDS = (2**12, 2**24)                  # fitted; the rest is predicted
 WORLDS = (2, 4)
+BATCHES = (64, 128, 256)               # of all ranks together
 
 
 def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def ddp(rounds: int, iterations: int) -> dict[str, Any]:
     from mlinfra.lab.rank_step_times import step_seconds
     from mlinfra.engine.dist.ranks import run_ranks
     rows = {}
-    for batch in (64, 128, 256):
+    for batch in BATCHES:
         call = (step_seconds, 2, batch, min(20, iterations), 3 * rounds)
         seconds = run_ranks(*call, share_cores=True, timeout_seconds=600)[0]
         for way in seconds.keys() - {"one process", "no averaging"}:

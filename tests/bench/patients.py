@@ -127,10 +127,13 @@ def neighbour(busy: bool) -> Iterator[None]:
         if process: process.kill(), process.wait()
 
 
-def doctor(rounds: int, iterations: int, seconds: float = 15.0) -> dict[str, Any]:
+SECONDS, SHORT_SECONDS = 15.0, 6.0  # that a diagnosis may take; a verification, and a diagnosis in a trial
+
+
+def doctor(rounds: int, iterations: int) -> dict[str, Any]:
     "Each patient `rounds` times, the last time of several with a busy neighbour; advice is verified in first and last."
     from stages import FULL
-    seconds = seconds if iterations == FULL else 6.0
+    seconds = SECONDS if iterations == FULL else SHORT_SECONDS
     return {name: _examined(name, patient, rounds, seconds) for name, patient in TWENTY.items()}
 
 
@@ -142,7 +145,7 @@ def _examined(name: str, patient: Patient, rounds: int, seconds: float) -> dict[
         with neighbour(beside):
             diagnosis = diagnose(*patient.make(), **patient.options, budget_seconds=seconds)
             verdicts.append(diagnosis.verdict)
-            verified = [diagnosis.verify(advice, 6.0)
+            verified = [diagnosis.verify(advice, SHORT_SECONDS)
                         for advice in diagnosis.advice[:1 if beside else 2]] if i == 0 or beside else []
         cures += [dict(change=v.advice.change, predicted=v.advice.predicted_speedup, measured=v.measured_speedup,
                        low=v.speedup.low, high=v.speedup.high, error=v.error, beside_load=beside) for v in verified]

@@ -17,6 +17,7 @@ import torch
 from stages import FULL, first, spread
 from torch import nn
 
+WIDTH = 1448             # of a layer of the large model
 EVERY, AROUND = 100, 50  # steps between saves; steps before the first and after the last that are left out
 
 
@@ -96,7 +97,7 @@ class Plain:
 def large_model() -> tuple[nn.Module, Any]:
     "16.8 million parameters in 8 layers, and Adam: 201 MB."
     torch.manual_seed(0)
-    model = nn.Sequential(*(nn.Linear(1448, 1448) for _ in range(8)))
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(8)))
     return model, torch.optim.Adam(model.parameters(), 1e-4)
 
 
@@ -154,7 +155,7 @@ def lightning_saver() -> Callable[[Path], None]:
 
     trainer = pl.Trainer(max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False,
                          enable_progress_bar=False, enable_model_summary=False)
-    trainer.fit(Module(), DataLoader(torch.rand(8, 1448), 8))
+    trainer.fit(Module(), DataLoader(torch.rand(8, WIDTH), 8))
 
     def save(folder: Path) -> None:
         folder.mkdir()
@@ -175,7 +176,7 @@ def one_save(rounds: int, iterations: int) -> dict[str, Any]:
             found.update(save_rows(savers(run), Path(home), max(3, 5 * rounds * iterations // FULL)))
 
     model, optimizer = large_model()
-    data = TensorDataset(torch.rand(16, 1448), torch.randint(1448, (16,)))
+    data = TensorDataset(torch.rand(16, WIDTH), torch.randint(WIDTH, (16,)))
     fit(model, data, optimizer=optimizer, batch_size=8, observers=[Ours(compare)], device="cpu", progress=False)
     return found
 

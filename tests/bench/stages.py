@@ -131,7 +131,7 @@ def with_momentum(model: Any, iterations: int) -> tuple[Any, Any]:
 def accuracy(rounds: int, iterations: int) -> dict[str, Any]:
     "Test accuracy of three recipes, over seeds."
     from mlinfra.data import mnist
-    train, test, table = first(mnist(), iterations), mnist(train=False), {}
+    train, test, table = first(mnist(), iterations), first(mnist(train=False), iterations), {}
     for name, epochs, optimizers in (
         ("source: SGD 0.1, 1 epoch", 1, as_published),
         ("recipe(), 1 epoch", 1, ours),
@@ -177,13 +177,15 @@ def sweep(rounds: int, iterations: int) -> list[dict[str, Any]]:
 
 # ---- import
 
+IMPORTED, IMPORTS = ("mlinfra", "mlinfra.training", "mlinfra.workers"), 5  # modules, and how often at least
+
+
 def imports(rounds: int, iterations: int) -> dict[str, float]:
     "Seconds that each import adds to `import torch`: medians over fresh processes, in turn."
     from mlinfra.engine.base.measure import median
-    modules = ("mlinfra", "mlinfra.training", "mlinfra.workers")
-    found: dict[str, list[float]] = {module: [] for module in modules}
-    for i in range(1 + max(rounds, 5)):
-        for module in modules:
+    found: dict[str, list[float]] = {module: [] for module in IMPORTED}
+    for i in range(1 + max(rounds, IMPORTS)):
+        for module in IMPORTED:
             seconds = import_seconds(module)
             if i > 0: found[module].append(seconds)  # the first round fills the caches
     return {module: median(seconds) for module, seconds in found.items()}

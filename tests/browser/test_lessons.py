@@ -5,6 +5,14 @@ from lab import IN_THE_BROWSER, Notebook, Panel
 pytestmark = pytest.mark.browser
 
 
+@pytest.fixture(scope="module")
+def page(browser):
+    "One JupyterLab in one page for all lessons, one after the other: loading it takes seconds."
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    yield context.new_page()
+    context.close()
+
+
 @pytest.mark.parametrize("lesson", IN_THE_BROWSER)
 def test_a_whole_lesson_runs_in_the_browser(page, server, lesson):
     url, token, _ = server
@@ -15,6 +23,7 @@ def test_a_whole_lesson_runs_in_the_browser(page, server, lesson):
     assert not any(answer.is_visible() for answer in folded.locator("svg").all()), "an answer spoils a guess"
     notebook.shot(f"lesson_{lesson}")
     notebook.command("kernelmenu:shutdown")
+    notebook.close()
 
 
 FIRST_OUTPUT = ".jp-Notebook .jp-CodeCell .jp-OutputArea-output"
@@ -49,3 +58,4 @@ def test_a_panel_is_seen_before_anything_runs_and_after_its_kernel_is_gone(page,
     assert back.get_attribute("src") == as_committed
     assert page.get_by_text("model not found").count() == 0 and again.complaints() == []
     again.command("kernelmenu:shutdown")
+    again.close()

@@ -10,7 +10,6 @@ import errno
 import json
 import math
 import os
-import re
 import shutil
 import struct
 import time
@@ -25,15 +24,16 @@ import numpy as np
 import torch
 
 from .training_state import State
+from ..base.step_folders import step_folder, step_folders
 from ..base.store import whole_folder, writing
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FORMAT', 'MANIFEST', 'FileSum', 'write_file', 'write_tensors', 'read_tensors', 'Encoder', 'decoded', 'write_manifest',
-           'read_manifest', 'sync_folder', 'write_state', 'damage', 'read_state', 'Checkpoint', 'folder_of',
-           'committed', 'checkpoint_at', 'latest', 'verify', 'RootLock']
+__all__ = ['FORMAT', 'MANIFEST', 'FileSum', 'write_file', 'write_tensors', 'read_tensors', 'TreeEncoder', 'decode_tree',
+           'write_manifest', 'read_manifest', 'sync_folder', 'write_state', 'damage', 'read_state', 'Checkpoint',
+           'checkpoint_at', 'latest', 'verify', 'RootLock']
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d005
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -108,7 +108,7 @@ def read_tensors(
     return {name: tensor.clone() for name, tensor in load_file(path).items()}  # else they would be the file itself
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d008
-class Encoder:
+class TreeEncoder:
     "Turns trees into JSON, and keeps their tensors aside by file and name."
     def __init__(self):
         self.tensors: dict[str, dict[str, torch.Tensor]] = {"model": {}, "training": {}}
@@ -158,15 +158,15 @@ class Encoder:
 
 _WEIGHTS = "model.weights."
 
-def decoded(
-    tree:Any,                                         # from `Encoder.tree`, through JSON
+def decode_tree(
+    tree:Any,                                         # from `TreeEncoder.tree`, through JSON
     tensors:Mapping[str, Mapping[str, torch.Tensor]], # by file and name
 ) -> Any:
     "The tree as it was."
-    if isinstance(tree, list): return [decoded(item, tensors) for item in tree]
+    if isinstance(tree, list): return [decode_tree(item, tensors) for item in tree]
     if not isinstance(tree, dict): return tree
     if len(tree) != 1 or not next(iter(tree)).startswith("$"):
-        return {key: decoded(item, tensors) for key, item in tree.items()}
+        return {key: decode_tree(item, tensors) for key, item in tree.items()}
     (kind, held), = tree.items()
     if kind == "$tensor":
         file, name, dtype, shape = held
@@ -175,18 +175,18 @@ def decoded(
     return _decoded_rare(kind, held, tensors)
 
 def _decoded_rare(kind: str, held: Any, tensors: Mapping) -> Any:
-    if kind == "$dict": return {decoded(key, tensors): decoded(item, tensors) for key, item in held}
-    if kind == "$tuple": return tuple(decoded(held, tensors))
-    if kind == "$set": return set(decoded(held, tensors))
+    if kind == "$dict": return {decode_tree(key, tensors): decode_tree(item, tensors) for key, item in held}
+    if kind == "$tuple": return tuple(decode_tree(held, tensors))
+    if kind == "$set": return set(decode_tree(held, tensors))
     if kind == "$float": return float(held)
     if kind == "$bytes": return base64.b64decode(held)
     if kind == "$complex": return complex(*map(float, held))
     if kind == "$dtype": return getattr(torch, held)
     if kind == "$device": return torch.device(held)
-    if kind == "$scalar": return decoded(held, tensors)[()]
+    if kind == "$scalar": return decode_tree(held, tensors)[()]
     if kind == "$array":
         raw, dtype, shape = held
-        return decoded(raw, tensors).numpy().view(np.dtype(dtype)).reshape(shape).copy()
+        return decode_tree(raw, tensors).numpy().view(np.dtype(dtype)).reshape(shape).copy()
     raise ValueError(f"a value of the kind {kind} is unknown: it was written by a later mlinfra")
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d011
@@ -237,7 +237,7 @@ def write_state(
     **more:Any,              # what else to note in the manifest: JSON-able
 ) -> int:                    # bytes
     "Write a checkpoint so that it is there whole or not at all. OSError in a sentence."
-    folder, encoder = Path(folder), Encoder()
+    folder, encoder = Path(folder), TreeEncoder()
     tree = {name: encoder.tree(part, name) for name, part in state.parts.items()}
     with whole_folder(folder) as building:
         with writing(folder):
@@ -282,7 +282,7 @@ def read_state(
         raise ValueError(f"{folder} has other files than those of one process: {', '.join(unread)}")
     tensors = {name: read_tensors(folder / f"{name}.safetensors") for name in ("model", "training")}
     tree = json.loads((folder / "state.json").read_bytes())
-    return State(kept["step"], kept["epoch"], {name: decoded(part, tensors) for name, part in tree.items()})
+    return State(kept["step"], kept["epoch"], {name: decode_tree(part, tensors) for name, part in tree.items()})
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d016
 @dataclass(frozen=True)
@@ -294,31 +294,13 @@ class Checkpoint:
     bytes:int       # of its files
     written:float   # seconds since 1970, by the clock of then
 
-_NAME = re.compile(r"step-(\d{8,})")
-
-def folder_of(
-    root:str|os.PathLike,
-    step:int,
-) -> Path:
-    "Where the checkpoint of a step lies."
-    return Path(root) / f"step-{step:08d}"
-
-def committed(
-    root:str|os.PathLike,  # need not exist
-) -> dict[int, Path]:
-    "Step -> folder of each checkpoint that was renamed into place, whole or not; newest first."
-    try: names = os.listdir(root)
-    except (FileNotFoundError, NotADirectoryError): return {}
-    found = {int(match[1]): Path(root) / name for name in names if (match := _NAME.fullmatch(name))}
-    return dict(sorted(found.items(), reverse=True))
-
 def checkpoint_at(
     folder:Path,
 ) -> Checkpoint:
     "The checkpoint in a folder. ValueError if it is not whole."
     if why := damage(folder): raise ValueError(why)
     kept = read_manifest(folder)
-    if folder_of(folder.parent, kept["step"]).name != folder.name:
+    if step_folder(folder.parent, kept["step"]).name != folder.name:
         raise ValueError(f"it holds step {kept['step']:,}: the folder was renamed")
     size = sum(size for size, _crc32 in kept["files"].values())
     return Checkpoint(folder, kept["step"], kept["epoch"], size, kept["written"])
@@ -327,7 +309,7 @@ def latest(
     root:str|os.PathLike,  # the folder given to `Checkpointer`
 ) -> Checkpoint|None:      # None where there is none
     "The newest checkpoint that is whole: every file is read and its sum compared."
-    for folder in committed(root).values():
+    for folder in step_folders(root).values():
         try: return checkpoint_at(folder)
         except ValueError: continue  # `verify` says why
     return None
@@ -337,7 +319,7 @@ def verify(
 ) -> pd.DataFrame:
     "A row for each checkpoint, oldest first: step, path, good, why, bytes."
     import pandas as pd
-    rows = [_verdict(step, folder) for step, folder in committed(root).items()]
+    rows = [_verdict(step, folder) for step, folder in step_folders(root).items()]
     return pd.DataFrame(rows[::-1], columns=["step", "path", "good", "why", "bytes"])
 
 def _verdict(step: int, folder: Path) -> dict[str, Any]:

@@ -21,15 +21,16 @@ import torch
 import torch.distributed as dist
 
 from ..base.checks import boolean, one_of, positive_int
-from .checkpoint_files import Encoder, RootLock, committed, folder_of, write_state
+from .checkpoint_files import RootLock, TreeEncoder, write_state
 from .resumable_loader import LoaderState
 from .sharded_checkpoint import (
-    NoLock, Pieces, RankFiles, capture_piece, gathered, pieces_in, restore_pieces)
+    NoLock, RankStates, RankWriter, capture_rank_state, gather_from_ranks, read_rank_states, restore_rank_states)
 from .training_state import HostCopies, State, StepRows, capture
+from ..base.step_folders import partial_folders, step_folder, step_folders
 from ..base.store import writing
 
 # %% auto #0
-__all__ = ['Best', 'Watched', 'discard', 'clear_parts', 'doomed', 'Saved', 'Checkpointer']
+__all__ = ['Best', 'BestMetric', 'delete_checkpoint', 'delete_partial', 'checkpoints_to_delete', 'Saved', 'Checkpointer']
 
 # %% ../../../nbs/engine/checkpoint/checkpointer.ipynb #c0d0e005
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Best:
     step:int   # optimizer steps done at its end
 
 @dataclass(frozen=True)
-class Watched:
+class BestMetric:
     "Which figure of an epoch tells the best one."
     name:str                # "valid_loss", "loss", "accuracy" or "metric"
     higher_is_better:bool
@@ -59,21 +60,21 @@ class Watched:
         return Best(value, step) if best is None or sign * value < sign * best.value else best
 
 # %% ../../../nbs/engine/checkpoint/checkpointer.ipynb #c0d0e008
-def discard(
+def delete_checkpoint(
     folder:Path,  # of a checkpoint
 ) -> None:
-    "Delete it; what a kill leaves over ends in .part."
-    doomed = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.part")
-    os.rename(folder, doomed)
-    shutil.rmtree(doomed)
+    "Delete a checkpoint so that a kill leaves a folder that ends in .part."
+    leaving = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.part")
+    os.rename(folder, leaving)
+    shutil.rmtree(leaving)
 
-def clear_parts(
+def delete_partial(
     root:Path,  # that this process has locked
 ) -> None:
     "Delete what killed processes left: folders that end in .part."
-    for part in root.glob("step-*.part"): shutil.rmtree(part, ignore_errors=True)
+    for part in partial_folders(root): shutil.rmtree(part, ignore_errors=True)
 
-def doomed(
+def checkpoints_to_delete(
     steps:list[int],      # that are committed
     keep:int,             # how many to keep, the newest
     spared:set[int],      # steps to keep beside them
@@ -114,7 +115,7 @@ class Checkpointer:
         self.root, self.every, self.keep = Path(root), positive_int("every", every), positive_int("keep", keep)
         one_of("best", best, (None, "valid_loss", "loss", "accuracy", "metric"))
         higher = best == "accuracy" if higher_is_better is None else boolean("higher_is_better", higher_is_better)
-        self.watched = None if best is None else Watched(best, higher)
+        self.best_metric = None if best is None else BestMetric(best, higher)
         self.background, self.resume = boolean("background", background), boolean("resume", resume)
         self.config, self.skip = dict(config or {}), skip
         self.saves: list[Saved] = []
@@ -139,7 +140,7 @@ class Checkpointer:
 
     def on_start(self, run: Any) -> None:
         "Lock the root, put the newest whole checkpoint back, and refuse what cannot be saved."
-        self._ranks = RankFiles(self.root) if dist.is_initialized() else None
+        self._ranks = RankWriter(self.root) if dist.is_initialized() else None
         self._lock = self._claim() if self._ranks is None else self._ranks.first_alone(self._claim, NoLock())
         self._copies, self._rows, self._bad = HostCopies(), StepRows(), set()
         self._run_id, self.resumed_from, self._due, self._epochs = uuid.uuid4().hex, None, False, -1
@@ -148,7 +149,7 @@ class Checkpointer:
         pieces = self._newest()
         if pieces is not None: self._go_on(run, pieces)
         self._captured, self._epochs = run.iteration, len(run.history.epochs)
-        for name, part in self._state(run).parts.items(): Encoder().tree(part, name)
+        for name, part in self._state(run).parts.items(): TreeEncoder().tree(part, name)
 
     def on_boundary(self, run: Any) -> None:
         "Save if it is time."
@@ -180,35 +181,35 @@ class Checkpointer:
         "Make the root, lock it, and clear away what killed processes left."
         with writing(self.root): self.root.mkdir(parents=True, exist_ok=True)
         lock = RootLock(self.root)
-        clear_parts(self.root)
+        delete_partial(self.root)
         return lock
 
-    def _newest(self) -> Pieces | None:
+    def _newest(self) -> RankStates | None:
         "The newest checkpoint that is whole. ValueError if there are some, and none is."
-        found = committed(self.root)
+        found = step_folders(self.root)
         if found and not self.resume:
             raise ValueError(f"{self.root} holds checkpoints up to step {max(found):,}: "
                              "go on with them, resume=True, or give another folder")
         newest, bad = self._whole(found) if self._ranks is None else self._ranks.newest()
         self._bad = set(bad)
-        for step, why in bad.items(): self._remark(f"passed over {folder_of(self.root, step).name}: {why}")
+        for step, why in bad.items(): self._remark(f"passed over {step_folder(self.root, step).name}: {why}")
         if newest is not None: return newest
         if found:
             raise ValueError(f"all checkpoints in {self.root} are damaged ({'; '.join(self.remarks[-len(found):])}): "
                              "give another folder to begin anew")
         return None
 
-    def _whole(self, found: dict[int, Path]) -> tuple[Pieces | None, dict[int, str]]:
+    def _whole(self, found: dict[int, Path]) -> tuple[RankStates | None, dict[int, str]]:
         "The newest that can be read, and what is wrong with newer ones."
         bad: dict[int, str] = {}
         for step, folder in found.items():
-            try: return pieces_in(folder), bad
+            try: return read_rank_states(folder), bad
             except ValueError as error: bad[step] = str(error).partition("checkpoint: ")[2] or str(error)
         return None, bad
 
-    def _go_on(self, run: Any, pieces: Pieces) -> None:
+    def _go_on(self, run: Any, pieces: RankStates) -> None:
         state = pieces.of(0)
-        self.remarks += [words for words in restore_pieces(run, pieces, self.skip) if words not in self.remarks]
+        self.remarks += [words for words in restore_rank_states(run, pieces, self.skip) if words not in self.remarks]
         self._position, self.resumed_from = run.open.__self__, state.step
         identity = state.parts["identity"]
         self._run_id, kept = identity["run"], identity["config"]
@@ -222,9 +223,10 @@ class Checkpointer:
     def _leads(self) -> bool: return self._ranks is None or self._ranks.rank == 0
 
     def _improved(self, run: Any) -> bool:
-        if self.watched is None or run.stopping and run.iteration == self._captured: return False
-        best, self.best = self.best, self.watched.better(self.best, run.history.epochs[-1], run.iteration)
-        if self._ranks is not None: self.best = gathered(self.best)[0]  # ranks measure parts, and all save or none
+        if self.best_metric is None or run.stopping and run.iteration == self._captured: return False
+        best, self.best = self.best, self.best_metric.better(self.best, run.history.epochs[-1], run.iteration)
+        if self._ranks is not None:  # ranks measure parts, and all save or none
+            self.best = gather_from_ranks(self.best)[0]
         return self.best is not best
 
     def _last_of_epoch(self, run: Any) -> bool:
@@ -235,7 +237,7 @@ class Checkpointer:
     # ---- saving
 
     def _state(self, run: Any) -> State:
-        state = (capture if self._ranks is None else capture_piece)(run, self._copies, self._rows)
+        state = (capture if self._ranks is None else capture_rank_state)(run, self._copies, self._rows)
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)
         more = dict(run=self._run_id, config=self.config, best=best)
         return replace(state, parts=state.parts | dict(identity=state.parts["identity"] | more))
@@ -256,10 +258,10 @@ class Checkpointer:
 
     def _write(self, state: State, copy_seconds: float) -> None:
         "Write the state, and delete what is too old; a failure is reported later, between two steps."
-        start, folder = time.perf_counter(), folder_of(self.root, state.step)
+        start, folder = time.perf_counter(), step_folder(self.root, state.step)
         try:
             self._copies.wait()
-            if folder.exists() and self._leads: discard(folder)  # damaged: whole ones are never written twice
+            if folder.exists() and self._leads: delete_checkpoint(folder)  # damaged: a whole one is never rewritten
             write = write_state if self._ranks is None else self._ranks.write
             size = write(folder, state, torch=str(torch.__version__), run=self._run_id)
             self._bad.discard(state.step)
@@ -269,9 +271,9 @@ class Checkpointer:
 
     def _delete_old(self, state: State) -> None:
         best = state.parts["identity"]["best"]
-        found = committed(self.root)
-        for step in doomed(list(found), self.keep, {best["step"]} if best else set(), self._bad):
-            try: discard(found[step])
+        found = step_folders(self.root)
+        for step in checkpoints_to_delete(list(found), self.keep, {best["step"]} if best else set(), self._bad):
+            try: delete_checkpoint(found[step])
             except OSError as error:
                 self._remark(f"{found[step].name} could not be deleted: {error.strerror or error}")
 
@@ -285,7 +287,7 @@ class Checkpointer:
         if self._failure is None: return
         (step, error), self._failure = self._failure, None
         if not isinstance(error, (OSError, ValueError)): raise error
-        newest = next(iter(committed(self.root)), None)
+        newest = next(iter(step_folders(self.root)), None)
         left = "there is none yet" if newest is None else f"the newest one is of step {newest:,}"
         words = f"the checkpoint of step {step:,} was not saved: {error}; training goes on, and {left}"
         self._remark(words)

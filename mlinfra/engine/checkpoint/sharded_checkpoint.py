@@ -29,20 +29,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .rng_state import random_states, set_random_states
 from .checkpoint_files import (
-    MANIFEST, FileSum, committed, damage, read_manifest, read_state, sync_folder, write_manifest, write_state)
+    MANIFEST, FileSum, damage, read_manifest, read_state, sync_folder, write_manifest, write_state)
 from ..dist.process_group import rank_and_world_size
 from .training_state import (
-    HostCopies, State, StepRows, bare, copied, live_parts, mapped, restore)
+    HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
+from ..base.step_folders import step_folders
 from ..base.store import writing
 from ..base.text import count_text
 from ..train.observers import TrainingRun
 
 # %% auto #0
-__all__ = ['KINDS', 'WAIT_SECONDS', 'begins_at', 'cut_of', 'kind_of', 'capture_piece', 'assembled', 'Pieces', 'merged_history',
-           'fresh_draws', 'restore_pieces', 'NoLock', 'RankFiles', 'gathered', 'pieces_in']
+__all__ = ['KINDS', 'WAIT_SECONDS', 'chunk_bounds', 'shard_bounds', 'weights_kind', 'capture_rank_state', 'assemble_shards',
+           'RankStates', 'merged_history', 'rng_states_of_new_rank', 'restore_rank_states', 'NoLock', 'RankWriter',
+           'gather_from_ranks', 'read_rank_states']
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece505
-def begins_at(
+def chunk_bounds(
     length:int,  # of a dimension
     parts:int,   # in which it is divided
     number:int,  # one of them
@@ -52,9 +54,9 @@ def begins_at(
     start = min(number * each, length)
     return start, min(each, length - start)
 
-def _is_cut(value: Any) -> bool: return isinstance(value, torch.Tensor) and hasattr(value, "to_local")
+def _is_sharded(value: Any) -> bool: return isinstance(value, torch.Tensor) and hasattr(value, "to_local")
 
-def cut_of(
+def shard_bounds(
     value:Any,              # a DTensor
 ) -> dict[str, list[int]]:  # "shape" of the whole, "start" of this rank's part, and its "size"
     "Where this rank's part lies. ValueError for one that is not a plain part."
@@ -66,21 +68,21 @@ def cut_of(
                              "whole or evenly cut ones can")
         dim = placement.dim
         number = value.device_mesh.get_coordinate()[across]
-        begin, size[dim] = begins_at(size[dim], value.device_mesh.size(across), number)
+        begin, size[dim] = chunk_bounds(size[dim], value.device_mesh.size(across), number)
         start[dim] += begin
     return dict(shape=list(value.shape), start=start, size=size)
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece508
 KINDS = ("replicas", "shards", "own")  # how the ranks' weights belong together
 
-def kind_of(
+def weights_kind(
     model:nn.Module,  # of a run
 ) -> str:             # one of `KINDS`
     "How the weights of all ranks belong together."
-    if any(_is_cut(p) for p in model.parameters()): return "shards"
+    if any(_is_sharded(p) for p in model.parameters()): return "shards"
     return "replicas" if any(isinstance(m, DistributedDataParallel) for m in model.modules()) else "own"
 
-def capture_piece(
+def capture_rank_state(
     run:TrainingRun,                 # between two steps
     copies:HostCopies|None=None,     # memory to use again; None: new memory
     rows:StepRows|None=None,         # of this run
@@ -88,15 +90,15 @@ def capture_piece(
     "What this rank keeps of the run's state, copied to the host."
     parts, cuts = live_parts(run, rows), {}
     def local(path: str, value: Any) -> Any:
-        if not _is_cut(value): return value
-        cuts[path] = cut_of(value)
+        if not _is_sharded(value): return value
+        cuts[path] = shard_bounds(value)
         return value.to_local()
-    history, kind, (rank, world_size) = parts.pop("history"), kind_of(run.model), rank_and_world_size()
-    if kind == "replicas" and rank > 0: parts = _without_replicas(parts, bare(run.model))
-    parts = {name: mapped(part, local, name) for name, part in parts.items()}
+    history, kind, (rank, world_size) = parts.pop("history"), weights_kind(run.model), rank_and_world_size()
+    if kind == "replicas" and rank > 0: parts = _without_replicas(parts, unwrap_model(run.model))
+    parts = {name: map_tree(part, local, name) for name, part in parts.items()}
     pieces = dict(kind=kind, rank=rank, ranks=world_size, cuts=cuts)
     epoch = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
-    return State(run.iteration, epoch, copied(parts, copies) | dict(history=history, pieces=pieces))
+    return State(run.iteration, epoch, copy_to_host(parts, copies) | dict(history=history, pieces=pieces))
 
 def _without_replicas(parts: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     "Without what rank 0 has as well; buffers, such as running means, may differ."
@@ -106,7 +108,7 @@ def _without_replicas(parts: dict[str, Any], model: nn.Module) -> dict[str, Any]
     return rest | dict(model=parts["model"] | dict(weights=weights))
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece510
-def assembled(
+def assemble_shards(
     name:str,                                                     # for the message
     parts:list[tuple[torch.Tensor, dict[str, list[int]]]],        # of all ranks, with their cuts
 ) -> torch.Tensor:
@@ -125,7 +127,7 @@ def _slices(cut: dict[str, list[int]]) -> tuple[slice, ...]:
     return tuple(slice(start, start + size) for start, size in zip(cut["start"], cut["size"]))
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece512
-class Pieces:
+class RankStates:
     "The ranks' pieces of one checkpoint, each read when it is needed."
     def __init__(
         self,
@@ -155,14 +157,14 @@ class Pieces:
         "It, put together."
         found = [(self._tensors(rank)[path], state.parts["pieces"]["cuts"][path])
                  for rank, state in enumerate(self.all()) if path in state.parts["pieces"]["cuts"]]
-        return assembled(path, found)
+        return assemble_shards(path, found)
 
     def _tensors(self, rank: int) -> dict[str, torch.Tensor]:
         "Path -> tensor, of a rank's model and optimizer."
         if rank not in self._leaves:
             found = self._leaves[rank] = {}
             def note(path: str, value: Any) -> Any: found[path] = value
-            for name in ("model", "optimizer"): mapped(self.of(rank).parts.get(name, {}), note, name)
+            for name in ("model", "optimizer"): map_tree(self.of(rank).parts.get(name, {}), note, name)
         return self._leaves[rank]
 
     def fitted(
@@ -173,7 +175,7 @@ class Pieces:
         live:Any,           # the tensor of the running model that it belongs to, or None
     ) -> Any:
         "The leaf as this rank needs it now."
-        wanted = cut_of(live) if _is_cut(live) else None
+        wanted = shard_bounds(live) if _is_sharded(live) else None
         if wanted is not None and cut is None and list(value.shape) != wanted["shape"]: return value
         if wanted is None: return value if cut is None else self.whole(path)
         if cut != wanted: value = (value if cut is None else self.whole(path))[_slices(wanted)].clone()
@@ -201,7 +203,7 @@ def merged_history(
         epochs.append(one | dict(samples=int(rows[own, samples].sum()), loss=float(mean)))
     return kept[0] | dict(steps=rows, epochs=epochs)
 
-def fresh_draws(
+def rng_states_of_new_rank(
     states:dict[str, Any],  # random states of rank 0
     rank:int,               # a new one
 ) -> dict[str, Any]:        # its own, which follow from both
@@ -215,9 +217,9 @@ def fresh_draws(
     finally: set_random_states(now)
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece516
-def restore_pieces(
+def restore_rank_states(
     run:TrainingRun,  # before its first step, on this rank
-    pieces:Pieces,
+    pieces:RankStates,
     skip:bool|None=None,  # as `LoaderState` takes it
 ) -> list[str]:       # what is not as it was
     "Put everything back that belongs to this rank. ValueError before anything is changed."
@@ -229,18 +231,18 @@ def restore_pieces(
     live = _live_tensors(run)
     fit_leaf = lambda path, value: pieces.fitted(path, value, kept["cuts"].get(path), live(path)) \
         if isinstance(value, torch.Tensor) else value
-    for name in ("model", "optimizer"): parts[name] = mapped(parts[name], fit_leaf, name)
+    for name in ("model", "optimizer"): parts[name] = map_tree(parts[name], fit_leaf, name)
     parts["optimizer"] = _whole_strides(parts["optimizer"], kept["cuts"])
     if world_size != pieces.ranks:
         remarks.append(f"saved by {count_text(pieces.ranks, 'rank')}, and goes on with {world_size:,}")
         parts["history"] = merged_history([state.parts["history"] for state in pieces.all()], rank, world_size)
-    if rank >= pieces.ranks: parts["random"] = fresh_draws(parts["random"], rank)
+    if rank >= pieces.ranks: parts["random"] = rng_states_of_new_rank(parts["random"], rank)
     found = remarks + restore(run, replace(own, parts=parts), skip)
     run.history.remarks += [words for words in remarks if words not in run.history.remarks]
     return found
 
 def _check_kind(run: Any, kept: dict[str, Any], world_size: int) -> None:
-    kind = kind_of(run.model)
+    kind = weights_kind(run.model)
     if "own" in (kind, kept["kind"]) and kept["ranks"] != world_size:
         raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: weights that are "
                          "neither replicas of DistributedDataParallel nor cut by fully_shard fit only as many")
@@ -255,7 +257,7 @@ def _with_replicas(parts: dict[str, Any], first: dict[str, Any]) -> dict[str, An
 
 def _live_tensors(run: Any) -> Callable[[str], Any]:
     "Path of a saved leaf -> the parameter or buffer that it belongs to, or None."
-    held = bare(run.model).state_dict()
+    held = unwrap_model(run.model).state_dict()
     parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
     def find(path: str) -> Any:
         if path.startswith("model.weights."): return held.get(path.removeprefix("model.weights."))
@@ -276,7 +278,7 @@ class NoLock:
     "What ranks hold of a root that rank 0 has locked."
     def release(self) -> None: "Nothing to do."
 
-class RankFiles:
+class RankWriter:
     "How the ranks of a process group write checkpoints together. All ranks make it at the same time."
     def __init__(
         self,
@@ -285,7 +287,7 @@ class RankFiles:
         self.root, (self.rank, self.world_size) = Path(root), rank_and_world_size()
         self.token = f"{time.time_ns():x}"
         here = (socket.gethostname(), os.getpid(), self.token)
-        self.ranks = gathered(here)
+        self.ranks = gather_from_ranks(here)
         self.token = self.ranks[0][2]  # so that no piece of another start is taken for one of this
 
     def first_alone(
@@ -297,7 +299,7 @@ class RankFiles:
         done, error = elsewhere, None
         try: done = act() if self.rank == 0 else elsewhere
         except (OSError, ValueError) as found: error = found
-        if (first := gathered(error)[0]) is not None: raise first
+        if (first := gather_from_ranks(error)[0]) is not None: raise first
         return done
 
     def building(
@@ -337,7 +339,7 @@ class RankFiles:
 
     def _await_commit(self, folder: Path, building: Path) -> None:
         "Until rank 0 has renamed the folder. OSError if it gave up."
-        patience, pause = _Patience(building), 0.001
+        patience, pause = _ProgressTimeout(building), 0.001
         while not folder.exists():
             left = _given_up(building).exists() or self._is_gone(0) or patience.over()
             if left and not folder.exists(): raise OSError(errno.EIO, "rank 0 gave it up")
@@ -363,7 +365,7 @@ class RankFiles:
 
     def _await(self, building: Path) -> None:
         "Until all ranks' pieces are whole. OSError if one will not come."
-        patience, pause, missing = _Patience(building), 0.001, list(range(1, self.world_size))
+        patience, pause, missing = _ProgressTimeout(building), 0.001, list(range(1, self.world_size))
         while missing:
             words = next(filter(None, (self._trouble(building, rank) for rank in missing)), "")
             if not words and patience.over():
@@ -386,14 +388,15 @@ class RankFiles:
         try: return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess: return True
 
-    def newest(self) -> tuple[Pieces|None, dict[int, str]]:
+    def newest(self) -> tuple[RankStates|None, dict[int, str]]:
         "The newest checkpoint that is whole for every rank, or None; and why newer ones are not, by step."
-        mine, bad = committed(self.root), {}
-        for step in sorted(set().union(*gathered(list(mine))), reverse=True):
+        mine, bad = step_folders(self.root), {}
+        for step in sorted(set().union(*gather_from_ranks(list(mine))), reverse=True):
             share = self.rank, self.world_size
-            verdicts = gathered(damage(mine[step], share) if step in mine else f"rank {self.rank} does not see it")
+            own = damage(mine[step], share) if step in mine else f"rank {self.rank} does not see it"
+            verdicts = gather_from_ranks(own)
             why = next(filter(None, verdicts), "")
-            if not why: return pieces_in(mine[step], check=False), bad
+            if not why: return read_rank_states(mine[step], check=False), bad
             bad[step] = why
         return None, bad
 
@@ -401,7 +404,7 @@ def _note(building: Path, rank: int, word: str) -> Path: return building / f"ran
 
 def _given_up(building: Path) -> Path: return building.with_name(f"{building.name.removesuffix('.part')}.given-up.part")
 
-class _Patience:
+class _ProgressTimeout:
     "Ends when a folder's files have not grown for a while."
     def __init__(self, folder: Path): self.folder, self.bytes, self.end = folder, -1, 0.0
 
@@ -417,7 +420,7 @@ def _size(path: str) -> int:
     try: return os.path.getsize(path)
     except OSError: return 0  # it has just been renamed
 
-def gathered(
+def gather_from_ranks(
     mine:Any,
 ) -> list[Any]:  # of all ranks, in order
     "What each rank gives."
@@ -427,16 +430,16 @@ def gathered(
     dist.all_gather_object(found, mine)
     return found
 
-def pieces_in(
+def read_rank_states(
     folder:Path,        # of a checkpoint of ranks, or of one process
     check:bool=True,    # False: it has just been found whole
-) -> Pieces:
+) -> RankStates:
     "Its pieces. ValueError if it is not whole."
     if check and (why := damage(folder)): raise ValueError(why)
     ranks = read_manifest(folder).get("ranks")
-    if ranks is None: return Pieces(lambda _rank: _as_piece(read_state(folder)), 1)
-    return Pieces(lambda rank: read_state(folder / f"rank-{rank}"), ranks)
+    if ranks is None: return RankStates(lambda _rank: _as_rank_state(read_state(folder)), 1)
+    return RankStates(lambda rank: read_state(folder / f"rank-{rank}"), ranks)
 
-def _as_piece(state: State) -> State:
+def _as_rank_state(state: State) -> State:
     "A checkpoint of one process as the piece of the only rank."
     return replace(state, parts=state.parts | dict(pieces=dict(kind="replicas", rank=0, ranks=1, cuts={})))

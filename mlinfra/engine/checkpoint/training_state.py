@@ -24,8 +24,8 @@ from ..train.observers import TrainingRun
 from ...training import Epoch, Step
 
 # %% auto #0
-__all__ = ['PARTS', 'STEP_COLUMNS', 'HostCopies', 'mapped', 'copied', 'State', 'bare', 'StepRows', 'live_parts', 'capture',
-           'model_changes', 'restore']
+__all__ = ['PARTS', 'STEP_COLUMNS', 'HostCopies', 'map_tree', 'copy_to_host', 'State', 'unwrap_model', 'StepRows', 'live_parts',
+           'capture', 'model_changes', 'restore']
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c005
 _ALIGNED = 64  # bytes
@@ -68,7 +68,7 @@ class HostCopies:
 _KEYS = (str, int, float, bool, tuple, type(None))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, np.generic, np.ndarray)
 
-def mapped(
+def map_tree(
     tree:Any,                         # of dictionaries, lists and tuples
     leaf:Callable[[str, Any], Any],   # of a path such as "optimizer.state.0" and what is there
     path:str="",
@@ -77,11 +77,11 @@ def mapped(
     if isinstance(tree, Mapping):
         for key in tree:
             if not isinstance(key, _KEYS): raise _unsavable(f"a key of {path}", key)
-        return {key: mapped(value, leaf, f"{path}.{key}" if path else str(key)) for key, value in tree.items()}
+        return {key: map_tree(value, leaf, f"{path}.{key}" if path else str(key)) for key, value in tree.items()}
     if isinstance(tree, (list, tuple, torch.Size)):
-        items = [mapped(value, leaf, f"{path}.{number}") for number, value in enumerate(tree)]
+        items = [map_tree(value, leaf, f"{path}.{number}") for number, value in enumerate(tree)]
         return items if isinstance(tree, list) else tuple(items)
-    if isinstance(tree, (set, frozenset)): return {mapped(value, leaf, path) for value in tree}
+    if isinstance(tree, (set, frozenset)): return {map_tree(value, leaf, path) for value in tree}
     return leaf(path, tree)
 
 def _unsavable(path: str, value: Any) -> ValueError:
@@ -89,7 +89,7 @@ def _unsavable(path: str, value: Any) -> ValueError:
     return ValueError(f"{path} cannot be kept in a checkpoint, it is a {kind}: "
                       "tensors, arrays, numbers, words, lists and dictionaries can")
 
-def copied(
+def copy_to_host(
     tree:Any,                       # of live tensors and values
     copies:HostCopies|None=None,    # None: of its own
 ) -> Any:
@@ -103,9 +103,9 @@ def copied(
             places[place] = len(tensors)
             tensors.append(value.detach())
         return _Place(places[place])
-    found = mapped(tree, gather)
+    found = map_tree(tree, gather)
     kept = (copies or HostCopies()).of(tensors)
-    return mapped(found, lambda _path, value: kept[value.number] if isinstance(value, _Place) else value)
+    return map_tree(found, lambda _path, value: kept[value.number] if isinstance(value, _Place) else value)
 
 @dataclass(frozen=True)
 class _Place: number:int
@@ -134,7 +134,7 @@ class State:
         return replace(self, parts={name: part for name, part in self.parts.items() if name not in names})
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c012
-def bare(
+def unwrap_model(
     model:nn.Module,
 ) -> nn.Module:
     "The model without DistributedDataParallel and torch.compile around it."
@@ -175,7 +175,7 @@ def live_parts(
 ) -> dict[str, Any]:
     "The parts of the run's state, with the tensors that training itself uses."
     position = _position(run)
-    model, rate = bare(run.model), run.scheduler
+    model, rate = unwrap_model(run.model), run.scheduler
     found = dict(
         model=dict(weights=model.state_dict(), buffers=_more_buffers(model)), optimizer=_optimizer_part(run.optimizer),
         scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.passes.state_dict(),
@@ -200,7 +200,7 @@ def _history_part(run: Any, rows: StepRows) -> dict[str, Any]:
 
 def _identity(run: Any) -> dict[str, Any]:
     "What the run is, and where it ran."
-    return dict(model=type(bare(run.model)).__name__, precision=run.precision, device=run.device.type,
+    return dict(model=type(unwrap_model(run.model)).__name__, precision=run.precision, device=run.device.type,
                 threads=torch.get_num_threads(), torch=str(torch.__version__), numpy=np.__version__,
                 python=platform.python_version(), processor=torch.backends.cpu.get_cpu_capability())
 
@@ -214,7 +214,7 @@ def capture(
     parts = live_parts(run, rows)
     history = parts.pop("history")   # its rows never change: they need no copy
     epoch = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
-    return State(run.iteration, epoch, copied(parts, copies) | dict(history=history))
+    return State(run.iteration, epoch, copy_to_host(parts, copies) | dict(history=history))
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c017
 def model_changes(
@@ -238,7 +238,7 @@ def _form(tensor: torch.Tensor) -> str:
     return f"{'x'.join(map(str, tensor.shape)) or 'one number'} {str(tensor.dtype).removeprefix('torch.')}"
 
 def _check_model(run: Any, state: State) -> None:
-    model, kept = bare(run.model), state.parts["model"]
+    model, kept = unwrap_model(run.model), state.parts["model"]
     words = model_changes(kept["weights"], model.state_dict())
     if not words: return
     raise ValueError(f"the model has changed since step {state.step:,} was saved: {words}")
@@ -282,7 +282,7 @@ def restore(
 def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
 
 def _load_model(run: Any, kept: dict[str, Any]) -> None:
-    model = bare(run.model)
+    model = unwrap_model(run.model)
     model.load_state_dict(kept["weights"])
     owners = dict(model.named_modules())
     for name, value in kept["buffers"].items():
@@ -293,7 +293,7 @@ def _load_model(run: Any, kept: dict[str, Any]) -> None:
 
 def _load_optimizer(optimizer: Any, kept: dict[str, Any]) -> None:
     "Its own load, and then each tensor with the dtype and the layout that it had."
-    state = mapped(kept["state"], lambda _path, value: value.clone() if isinstance(value, torch.Tensor) else value)
+    state = map_tree(kept["state"], lambda _path, value: value.clone() if isinstance(value, torch.Tensor) else value)
     groups = copy.deepcopy(kept["groups"])
     optimizer.load_state_dict(dict(state=state, param_groups=groups))
     numbers = [number for group in groups for number in group["params"]]

@@ -40,14 +40,15 @@ def _train(args: argparse.Namespace) -> int:
 
 def _check_saving(args: argparse.Namespace) -> None:
     "ValueError where nothing could be saved, or the saved run cannot go on as asked."
-    from mlinfra.engine.checkpoint.checkpoint_files import committed, latest
+    from mlinfra.engine.base.step_folders import step_folders
+    from mlinfra.engine.checkpoint.checkpoint_files import latest
     if args.save is None:
         if args.resume: raise ValueError("--resume needs the folder with the checkpoints: pass --save FOLDER too")
         return
     if args.parallel in ("pipeline", "tensor"):
         part = "the stages of a pipeline" if args.parallel == "pipeline" else "parts of layers"
         raise ValueError(f"--save keeps whole models and shards, not {part}: leave it out")
-    if not args.resume and committed(args.save):
+    if not args.resume and step_folders(args.save):
         raise ValueError(f"{args.save} holds checkpoints: go on with --resume, or give another folder")
     found = latest(args.save)
     if found is not None and found.epoch >= args.epochs:

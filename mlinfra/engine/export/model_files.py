@@ -17,8 +17,8 @@ from torch import nn
 from ..base.checks import positive_int, positive_ints
 from ..base.user_factory import load_factory
 from ..checkpoint.checkpoint_files import latest
-from ..checkpoint.sharded_checkpoint import pieces_in
-from ..checkpoint.training_state import bare, mapped, model_changes
+from ..checkpoint.sharded_checkpoint import read_rank_states
+from ..checkpoint.training_state import unwrap_model, map_tree, model_changes
 from ..base.store import write_whole
 from ...models import GluonCNN, resnet18, resnet50
 
@@ -34,7 +34,8 @@ def save_weights(
     from safetensors.torch import save
     path = Path(path)
     if path.suffix != ".safetensors": raise ValueError(f"path must end in .safetensors, got {path}")
-    kept = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in bare(model).state_dict().items()}
+    weights = unwrap_model(model).state_dict()
+    kept = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
     write_whole(path, save(kept))
     return path
 
@@ -66,9 +67,9 @@ def load_weights(
     return _filled(model, read_weights(path), path)
 
 def _filled(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Any) -> nn.Module:
-    if words := model_changes(dict(weights), bare(model).state_dict()):
+    if words := model_changes(dict(weights), unwrap_model(model).state_dict()):
         raise ValueError(f"{source} does not fit the model: {words}")
-    bare(model).load_state_dict(weights)
+    unwrap_model(model).load_state_dict(weights)
     return model
 
 # %% ../../../nbs/engine/export/model_files.ipynb #ef22a009
@@ -144,11 +145,11 @@ def _of_checkpoint(name: str) -> OpenedModel:
     "The newest whole checkpoint of a folder, or the one that the folder is; of several ranks, too."
     folder, found = Path(name), latest(name)
     if found is not None: folder = found.path
-    try: pieces = pieces_in(folder)
+    try: pieces = read_rank_states(folder)
     except ValueError as error: raise ValueError(f"{name} holds no whole checkpoint: {error}") from None
     state = pieces.of(0)
     cuts = state.parts["pieces"]["cuts"]
-    weights = mapped(state.parts["model"]["weights"], lambda p, value: pieces.whole(p) if p in cuts else value,
+    weights = map_tree(state.parts["model"]["weights"], lambda p, value: pieces.whole(p) if p in cuts else value,
                      "model.weights")
     model, shape = model_of_weights(weights, folder)
     return OpenedModel(model.eval(), shape, name, f"the weights of {folder}, after {state.step:,} steps")

@@ -26,7 +26,7 @@ from torch import nn
 from ...data import to_float
 from ..base.checks import boolean, positive_int
 from ..base.measure import median
-from ..checkpoint.training_state import bare
+from ..checkpoint.training_state import unwrap_model
 from ..base.store import remove_old_parts, writing
 from ..base.text import count_text
 
@@ -192,7 +192,7 @@ def export_onnx(
     path, batches = Path(path), _batches(example, boolean("dynamic_batch", dynamic_batch))
     if path.is_dir(): raise ValueError(f"path must be that of a file, got the folder {path}")
     start = time.perf_counter()
-    with evaluating(bare(model)) as module, torch.no_grad():
+    with evaluating(unwrap_model(model)) as module, torch.no_grad():
         wanted = {size: _answer(module, inputs) for size, inputs in batches.items()}
         program = _exported(module, batches[_traced(batches)], dynamic_batch)
     with writing(path):

@@ -21,7 +21,7 @@ from torch import nn
 
 from ..base.checks import boolean
 from .onnx_files import batch_dims, evaluating, quietly, why_not
-from ..checkpoint.training_state import bare
+from ..checkpoint.training_state import unwrap_model
 from ..base.store import write_whole
 
 # %% auto #0
@@ -47,7 +47,7 @@ def export_program(
     if not isinstance(example, torch.Tensor) or not example.ndim or not len(example):
         raise ValueError(f"example must be a tensor with at least one sample, got {example!r:.80}")
     if dynamic and len(example) == 1: example = torch.cat([example, example])  # 1 would be taken for a constant
-    with evaluating(bare(model)) as module, torch.no_grad():
+    with evaluating(unwrap_model(model)) as module, torch.no_grad():
         try:
             with quietly(): program = torch.export.export(module, (example,),
                                                           dynamic_shapes=batch_dims((example,), dynamic))

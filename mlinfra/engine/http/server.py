@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import copy
-import gc
 import importlib.util
 import logging
 import math
@@ -18,7 +17,6 @@ import socket
 import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,7 +27,9 @@ import torch
 from torch import nn
 
 from .batcher import Batcher, QueueFull, Ticket
+from .metrics import RequestMeter, ServerStats, metrics_text
 from .request_parsing import KINDS, BodyError, BodyRules, answer_rows
+from .server_process import GcFreeze, RateLimitFilter, one_write_protocol
 from ..base.checks import nonnegative_float, positive_float, positive_int, whole_number
 from ..export.onnx_files import as_taken, takes_bytes
 from ..serve.request_queue import Policy
@@ -43,58 +43,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 # %% auto #0
-__all__ = ['ServerStats', 'metrics_text', 'ServerRules', 'LeftAlone', 'Seldom', 'Server', 'bound_socket', 'serve']
-
-# %% ../../../nbs/engine/http/server.ipynb #e220f995a
-_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds
-
-@dataclass(frozen=True)
-class ServerStats:
-    "What a server has done so far."
-    requests:dict[int, int]  # status -> answers to POST /predict
-    images:int               # that the model has answered
-    batches:int
-    busy_seconds:float       # of the model
-    waiting_images:int       # now
-
-    @property
-    def mean_batch_size(self) -> float:
-        "Images in a batch; nan before the first."
-        return self.images / self.batches if self.batches else math.nan
-
-class _Meter:
-    "Counts answers and their latencies; used by the server's thread alone."
-    def __init__(self): self.requests, self.buckets, self.seconds = Counter(), Counter(), 0.0
-
-    def add(self, status: int, seconds: float) -> None:
-        self.requests[status] += 1
-        self.buckets[next((bound for bound in _BUCKETS if seconds <= bound), math.inf)] += 1
-        self.seconds += seconds
-
-def metrics_text(
-    stats:ServerStats,
-    buckets:dict[float, int],  # upper bound in seconds -> answers that took no longer, and longer than the bound below
-    seconds:float,             # of all answers together
-) -> str:
-    "The counts in Prometheus' text format."
-    lines = [*_family("requests_total", "counter", "answers to POST /predict",
-                      {f'{{status="{s}"}}': n for s, n in sorted(stats.requests.items())}),
-             *_family("images_total", "counter", "images that the model has answered", {"": stats.images}),
-             *_family("batches_total", "counter", "batches of images", {"": stats.batches}),
-             *_family("model_seconds_total", "counter", "seconds in which the model was at work",
-                      {"": stats.busy_seconds}),
-             *_family("waiting_images", "gauge", "images in the queue", {"": stats.waiting_images})]
-    below, counts = 0, {}
-    for bound in (*_BUCKETS, math.inf):
-        below += buckets.get(bound, 0)
-        counts[f'_bucket{{le="{"+Inf" if bound == math.inf else bound}"}}'] = below
-    counts |= {"_sum": seconds, "_count": below}
-    return "\n".join([*lines, *_family("request_seconds", "histogram", "from a request to its answer", counts), ""])
-
-def _family(name: str, kind: str, words: str, values: dict[str, float]) -> list[str]:
-    "A metric with its help, its type and its values."
-    full = f"mlinfra_{name}"
-    return [f"# HELP {full} {words}", f"# TYPE {full} {kind}", *(f"{full}{label} {n}" for label, n in values.items())]
+__all__ = ['ServerRules', 'Server', 'bound_socket', 'serve']
 
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
 @dataclass(frozen=True)
@@ -104,7 +53,7 @@ class ServerRules:
     policy:Policy             # batching and the queue, in images
     timeout_seconds:float     # for a body to arrive, and for a request to be answered
 
-_THROWN_AWAY = 64 << 20  # bytes of a body that is refused, before the connection is cut
+_DRAIN_BYTES = 64 << 20  # of a body that is refused, before the connection is cut
 
 def _reply(status: int, words: str, **headers: str) -> Response:
     "An error, in words."
@@ -112,12 +61,12 @@ def _reply(status: int, words: str, **headers: str) -> Response:
     return JSONResponse({"error": words}, status, {name.replace("_", "-"): text for name, text in headers.items()})
 
 def _time_limit(seconds: float) -> Any:
-    "An async context that raises TimeoutError after this many seconds: Python's own from 3.11 on, which is faster."
+    "An async context that raises TimeoutError when the time is up: Python's own from 3.11 on, which is faster."
     if hasattr(asyncio, "timeout"): return asyncio.timeout(seconds)
-    return _any_time_limit(seconds)
+    return _own_time_limit(seconds)
 
 @asynccontextmanager
-async def _any_time_limit(seconds: float) -> AsyncIterator[None]:
+async def _own_time_limit(seconds: float) -> AsyncIterator[None]:
     task, late = asyncio.current_task(), threading.Event()
     def cut() -> None:
         late.set()
@@ -129,11 +78,11 @@ async def _any_time_limit(seconds: float) -> AsyncIterator[None]:
         raise TimeoutError from None
     finally: limit.cancel()
 
-class _App:
+class _ModelApp:
     "The routes of a server, around its batcher."
     def __init__(self, answer: Callable[[torch.Tensor], torch.Tensor], rules: ServerRules, workers: int, threads: int):
-        self.rules, self.meter, self.ready, self.stopping = rules, _Meter(), False, False
-        self.batcher = Batcher(lambda images: answer_rows(answer(images)), rules.policy, self._answered,
+        self.rules, self.meter, self.ready, self.stopping = rules, RequestMeter(), False, False
+        self.batcher = Batcher(lambda images: answer_rows(answer(images)), rules.policy, self._wake_all,
                                workers=workers, prepare=partial(torch.set_num_threads, threads))
         self.loop: asyncio.AbstractEventLoop | None = None  # of the server's thread, once it runs
 
@@ -169,7 +118,7 @@ class _App:
     async def metrics(self, _request: Request) -> Response:
         "The counts."
         from starlette.responses import PlainTextResponse
-        text = metrics_text(self.stats(), dict(self.meter.buckets), self.meter.seconds)
+        text = metrics_text(self.stats(), self.meter)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def wrong_route(self, request: Request, error: Any) -> Response:
@@ -196,7 +145,7 @@ class _App:
         from starlette.responses import Response
         if self.stopping: raise QueueFull("the server is stopping", 1.0)
         images = self.rules.body.images(await self._body(request), request.headers.get("content-type"))
-        ticket = await self._in_turn(images)
+        ticket = await self._answer(images)
         if ticket is None:
             return _reply(504, f"no answer within {duration_text(self.rules.timeout_seconds)}: the time limit")
         if isinstance(ticket.error, QueueFull): raise ticket.error
@@ -230,30 +179,26 @@ class _App:
         return b"".join(pieces)
 
     async def _too_long(self, request: Request, length: int | None) -> BodyError:
-        "The refusal, after a moment in which what comes is thrown away: who still sends would not read it."
+        "The refusal, after what still comes was read and dropped for a moment: a client that sends does not read."
         size = 0
         try:
             async with _time_limit(1.0):
                 async for piece in request.stream():
-                    if (size := size + len(piece)) > _THROWN_AWAY: break
+                    if (size := size + len(piece)) > _DRAIN_BYTES: break
         except TimeoutError: pass  # it is slow, or sends nothing
         return self.rules.body.too_long(length)
 
-    async def _in_turn(self, images: torch.Tensor) -> Ticket | None:
-        "The ticket, answered; None where the time limit came first."
+    async def _answer(self, images: torch.Tensor) -> Ticket | None:
+        "The ticket of the images once it is answered; None where the time limit came first."
         future = self.loop.create_future()
         ticket = self.batcher.submit(images, future)
-        limit = self.loop.call_later(self.rules.timeout_seconds, self._give_up, future)
+        limit = self.loop.call_later(self.rules.timeout_seconds, self._wake, [future], False)
         try: answered = await future
         finally: limit.cancel()
         if not answered: self.batcher.withdraw(ticket)
         return ticket if answered else None
 
-    @staticmethod
-    def _give_up(future: asyncio.Future) -> None:
-        if not future.done(): future.set_result(False)
-
-    def _answered(self, batch: list[Ticket]) -> None:
+    def _wake_all(self, batch: list[Ticket]) -> None:
         "In the worker's thread: wake those who wait."
         for ticket in batch:
             if isinstance(ticket.note, threading.Event): ticket.note.set()
@@ -262,9 +207,9 @@ class _App:
         except RuntimeError: return  # the loop has ended: so have the connections
 
     @staticmethod
-    def _wake(futures: Iterable[asyncio.Future]) -> None:
+    def _wake(futures: Iterable[asyncio.Future], answered: bool = True) -> None:
         for future in futures:
-            if not future.done(): future.set_result(True)
+            if not future.done(): future.set_result(answered)
 
     def stats(self) -> ServerStats:
         "The counts so far."
@@ -272,89 +217,13 @@ class _App:
         return ServerStats(dict(self.meter.requests), counts.images, counts.batches, counts.busy_seconds,
                            self.batcher.images)
 
-# %% ../../../nbs/engine/http/server.ipynb #e22gc0002
-class LeftAlone:
-    "While somebody is inside, the garbage collector passes over the objects that were there when they came."
-    def __init__(self): self.inside, self.ours, self.lock = set(), False, threading.Lock()
-
-    def enter(
-        self,
-        who:object,  # any object; it leaves under the same name
-    ) -> None:
-        "What lives now is passed over."
-        with self.lock:
-            if not self.inside: self.ours = not gc.get_freeze_count()  # else somebody else has done so, and undoes it
-            self.inside.add(who)
-            gc.collect()
-            gc.freeze()
-
-    def leave(
-        self,
-        who:object,  # who is not inside leaves without effect
-    ) -> None:
-        "Who leaves last brings it back."
-        with self.lock:
-            if who not in self.inside: return
-            self.inside.remove(who)
-            if not self.inside and self.ours: gc.unfreeze()
-
-_LEFT_ALONE = LeftAlone()
-
 # %% ../../../nbs/engine/http/server.ipynb #e22982852
 _LOGGERS = ("mlinfra.server", "uvicorn.error")
-
-class Seldom(logging.Filter):
-    "Lets each kind of log line (text and error's class) through once in this many seconds, and counts the others."
-    def __init__(
-        self,
-        seconds:float=10.0,
-        clock:Callable[[], float]=time.monotonic,
-    ):
-        super().__init__()
-        self.seconds, self.clock, self._said = positive_float("seconds", seconds), clock, {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        "Whether this line is written."
-        kind, now = (record.msg, record.exc_info and record.exc_info[0]), self.clock()
-        last, held = self._said.get(kind, (-math.inf, 0))
-        said = now - last >= self.seconds
-        self._said[kind] = (now, 0) if said else (last, held + 1)
-        if said and held: record.msg = f"{record.msg} ({held:,} more since the last such line)"
-        return said
-
-_SELDOM = Seldom()
-
-class _OneSend:
-    "A connection that sends what is written in one turn of the event loop with one call of the system."
-    def __init__(self, transport: asyncio.Transport):
-        self.transport, self.loop, self.parts = transport, asyncio.get_running_loop(), []
-
-    def write(self, data: bytes) -> None:
-        if not self.parts: self.loop.call_soon(self.flush)
-        self.parts.append(data)
-
-    def flush(self) -> None:
-        if self.parts and not self.transport.is_closing(): self.transport.write(b"".join(self.parts))
-        self.parts.clear()
-
-    def close(self) -> None:
-        self.flush()
-        self.transport.close()
-
-    def __getattr__(self, name: str) -> Any: return getattr(self.transport, name)
-
-def _protocol() -> type[asyncio.Protocol]:
-    "Uvicorn's, which writes the head and the body of an answer one after the other: together they wake a client once."
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
-    class Protocol(AutoHTTPProtocol):
-        def connection_made(self, transport: asyncio.Transport) -> None: super().connection_made(_OneSend(transport))
-
-    return Protocol
+_LOG_LIMIT, _GC_FREEZE = RateLimitFilter(), GcFreeze()  # of all servers of this process
 
 class Server:
     "A model behind HTTP, in a thread of its own. Use it in a `with` block, or call `stop`."
-    def __init__(self, app: _App, listening: socket.socket):
+    def __init__(self, app: _ModelApp, listening: socket.socket):
         import uvicorn
         self.policy, self.timeout_seconds = app.rules.policy, app.rules.timeout_seconds
         host, port = listening.getsockname()[:2]
@@ -362,7 +231,7 @@ class Server:
         self._app, self._listening, self._error = app, listening, None
         quiet = dict(log_config=None, log_level="warning", access_log=False, server_header=False)
         config = uvicorn.Config(app.routes(), **quiet, lifespan="off", ws="none", loop="asyncio",
-                                http=_protocol(), proxy_headers=False, timeout_keep_alive=30,
+                                http=one_write_protocol(), proxy_headers=False, timeout_keep_alive=30,
                                 limit_concurrency=1_000 + 4 * self.policy.queue_size,
                                 timeout_graceful_shutdown=math.ceil(self.timeout_seconds) + 1)
         self._uvicorn, self._closing = uvicorn.Server(config), threading.Lock()
@@ -389,13 +258,13 @@ class Server:
     def start(self) -> Server:
         "Listen, and try the model. Its error is raised here."
         _SERVERS.add(self)
-        for name in _LOGGERS: logging.getLogger(name).addFilter(_SELDOM)
+        for name in _LOGGERS: logging.getLogger(name).addFilter(_LOG_LIMIT)
         try:
             self._thread.start()
             while self._thread.is_alive() and not self._uvicorn.started: self._thread.join(0.005)
             if self._error is not None: raise self._error
             self._warm_up()
-            _LEFT_ALONE.enter(self)
+            _GC_FREEZE.enter(self)
         except BaseException:
             self.stop()
             raise
@@ -409,7 +278,7 @@ class Server:
             if self._thread.is_alive(): self._thread.join(self.timeout_seconds + 5)
             ended = self._app.batcher.close(1.0) and not self._thread.is_alive()
             self._listening.close()
-            _LEFT_ALONE.leave(self)
+            _GC_FREEZE.leave(self)
         if not ended: raise TimeoutError(f"the model still works, {duration_text(self.timeout_seconds + 6)} after stop")
 
     def run(self) -> int:
@@ -473,7 +342,7 @@ def bound_socket(
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     return listening
 
-def _answerer(model: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+def _batch_function(model: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     "The model as a function of a batch on the host."
     if isinstance(model, nn.Module) and not takes_bytes(model): return Predictor(model)
     if isinstance(model, nn.Module): return answering(copy.deepcopy(model))
@@ -505,12 +374,13 @@ def serve(
                         positive_float("timeout_seconds", timeout_seconds, 86_400))
     workers = positive_int("workers", workers, 1_000)
     shared = max(1, torch.get_num_threads() // workers)
-    app = _App(_answerer(model), rules, workers, shared if threads is None else positive_int("threads", threads, 4096))
+    threads = shared if threads is None else positive_int("threads", threads, 4096)
+    app = _ModelApp(_batch_function(model), rules, workers, threads)
     _check_installed()
     return Server(app, bound_socket(host, port)).start()
 
 def _check_installed() -> None:
     "ImportError with the command that installs what is lacking."
-    for name in ("starlette", "uvicorn"):
+    for name in ("starlette", "uvicorn", "prometheus_client"):
         if importlib.util.find_spec(name) is None:
             raise ImportError(f'serving needs {name}: pip install "mlinfra[serve]"')

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from ..base.checks import nonnegative_float, nonnegative_int, positive_float, positive_int
+from ..base.step_folders import step_folders
 from ..base.text import count_text, duration_text
 
 # %% auto #0
@@ -234,9 +234,7 @@ class _Supervisor:
 
     def _step(self) -> int | None:
         "Of the newest checkpoint that was committed."
-        if self.root is None or not self.root.is_dir(): return None
-        names = (re.fullmatch(r"step-(\d+)", path.name) for path in self.root.iterdir())
-        return max((int(name[1]) for name in names if name), default=None)
+        return None if self.root is None else next(iter(step_folders(self.root)), None)
 
     def _stuck(self) -> int:
         "How many attempts ended alike and without progress, counted from the last."

@@ -9,22 +9,18 @@ import functools
 import inspect
 import math
 import os
-import uuid
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from socket import gethostname
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from ..base.checks import nonnegative_int, one_of, positive_float, positive_int
 from ..base.user_factory import load_factory
 from ..base.measure import Estimate
-from .search_space import Parameter, Space
-from ..base.store import writing
+from .optuna_plan import METHODS, OptunaPlan, owner_has_ended, pruner, seeded_sampler
+from .search_space import SearchDomain, Space
+from .study_journal import kernel_lock, open_journal, optuna_library, quiet_optuna
 from .trial import Trial
 from .trial_pool import Live, TrialRecord, run_trials
 from ..base.text import count_text
@@ -34,222 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['METHODS', 'optuna_library', 'kernel_lock', 'mend', 'KernelLock', 'journal', 'is_gone', 'take_up', 'distributions',
-           'pruner', 'OptunaPlan', 'FinalTest', 'Study', 'open_study', 'tune', 'NamedObjective', 'load_search']
-
-# %% ../../../nbs/engine/tuning/optuna_study.ipynb #1dc68d10
-def optuna_library() -> Any:
-    "Optuna; ImportError with the command that installs it."
-    try: import optuna
-    except ImportError as error: raise ImportError('tuning needs Optuna: pip install "mlinfra[tuning]"') from error
-    return optuna
-
-@contextmanager
-def kernel_lock(
-    path:str|os.PathLike,  # a file, made if it is not there
-) -> Iterator[int]:        # its descriptor
-    "Only one block on this machine has the file; the system frees it when the process ends, however it ends."
-    import fcntl
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
-    finally: os.close(file)
-
-def mend(
-    file:int,  # descriptor of a file of lines
-) -> int:      # bytes that were removed
-    "Remove the half line at the end of a file, which a killed process left."
-    size = os.lseek(file, 0, os.SEEK_END)
-    keep = size
-    while keep and os.pread(file, 1, keep - 1) != b"\n":
-        chunk = os.pread(file, min(keep, 1 << 16), max(0, keep - (1 << 16)))
-        keep -= len(chunk) - (chunk.rfind(b"\n") + 1)
-    if keep < size: os.ftruncate(file, keep)
-    return size - keep
-
-class KernelLock:
-    "A lock for Optuna's journal: on the journal itself."
-    def __init__(self, path: Path): self.path, self.held = path, None
-
-    def acquire(self) -> bool:
-        "Wait for it, and mend the file."
-        held = kernel_lock(self.path)
-        mend(held.__enter__())
-        self.held = held
-        return True
-
-    def release(self) -> None:
-        "Let the next one write."
-        held, self.held = self.held, None
-        held.__exit__(None, None, None)
-
-def journal(
-    path:str|os.PathLike,  # of the study; its folder must be there
-) -> Any:                  # a storage of Optuna's
-    "A file that several processes may append to, even if one of them is killed."
-    optuna_library()
-    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
-    with writing(path), open(path, "ab"): pass
-    try: import fcntl  # noqa: F401
-    except ImportError: lock = JournalFileOpenLock(str(path))  # Windows
-    else: lock = KernelLock(Path(path))
-    with _quiet(): return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    "Optuna's log lines and its remarks that something is experimental are not for our readers."
-    logging = optuna_library().logging
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="optuna")
-            warnings.filterwarnings("ignore", category=optuna_library().exceptions.ExperimentalWarning)
-            yield
-    finally: logging.set_verbosity(before)
-
-# %% ../../../nbs/engine/tuning/optuna_study.ipynb #fb76818f
-_RETRIES = 2
-_ALIVE: set[str] = set()  # searches of this process that go on
-
-def _owner(token: str) -> dict[str, Any]:
-    me = psutil.Process()
-    return dict(host=gethostname(), pid=me.pid, born=me.create_time(), search=token)
-
-def is_gone(
-    owner:Mapping[str, Any]|None,  # of a trial that is said to run
-) -> bool:
-    "Whether the search that ran it has ended; of another machine's that cannot be told, and it counts as alive."
-    if owner is None: return True  # it was killed before it could sign
-    if owner["host"] != gethostname(): return False
-    if owner["pid"] == os.getpid(): return owner["search"] not in _ALIVE
-    try: return abs(psutil.Process(owner["pid"]).create_time() - owner["born"]) > 2
-    except psutil.NoSuchProcess: return True
-
-def take_up(
-    study:optuna.Study,
-) -> int:  # how many
-    "Put points whose trials were cut off back into the queue. The caller holds the lock."
-    states = optuna_library().trial.TrialState
-    trials = study.get_trials(deepcopy=False)
-    retried = {trial.user_attrs.get("retry_of") for trial in trials}
-    found = 0
-    for trial in trials:
-        if trial.state == states.RUNNING and is_gone(trial.user_attrs.get("owner")): ended = "killed"
-        elif trial.state == states.FAIL and trial.user_attrs.get("ended") == "stopped": ended = "stopped"
-        else: continue
-        times, point = trial.user_attrs.get("retries", 0), trial.params or trial.system_attrs.get("fixed_params")
-        if trial.number not in retried and times < _RETRIES and point:
-            study.enqueue_trial(dict(point), user_attrs=dict(retry_of=trial.number, retries=times + 1))
-            found += 1
-        if ended == "killed":
-            study._storage.set_trial_user_attr(trial._trial_id, "ended", "killed")
-            study.tell(trial.number, state=states.FAIL)
-    return found
-
-# %% ../../../nbs/engine/tuning/optuna_study.ipynb #71a7d1c9
-METHODS = ("asha", "hyperband", "median", "tpe", "random", "grid")
-
-def distributions(
-    space:Space,
-) -> dict[str, Any]:
-    "The space in Optuna's words."
-    d = optuna_library().distributions
-    def one(p: Parameter) -> Any:
-        if p.options: return d.CategoricalDistribution(p.options)
-        return (d.IntDistribution if p.whole else d.FloatDistribution)(p.low, p.high, log=p.log)
-    return {name: one(parameter) for name, parameter in space.items()}
-
-@functools.cache
-def _sampler_class() -> type:
-    from optuna.samplers import BaseSampler, TPESampler
-
-    class ByNumber(BaseSampler):
-        "Random points, or Optuna's TPE, with a seed for each trial."
-        def __init__(self, space: Space, seed: int, kind: str):
-            self.space, self.seed, self.kind, self.inner = space, seed, kind, None
-
-        def before_trial(self, study: Any, trial: Any) -> None:
-            if self.kind == "random": return
-            seed = (1_000_003 * self.seed + trial.number) % 2**32
-            self.inner = TPESampler(seed=seed, constant_liar=True)
-            self.inner.before_trial(study, trial)
-
-        def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
-            return {} if self.inner is None else self.inner.infer_relative_search_space(study, trial)
-
-        def sample_relative(self, study: Any, trial: Any, search_space: dict[str, Any]) -> dict[str, Any]:
-            return {} if self.inner is None else self.inner.sample_relative(study, trial, search_space)
-
-        def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-            if self.inner is None: return self.space.draw(self.seed, trial.number)[param_name]
-            return self.inner.sample_independent(study, trial, param_name, param_distribution)
-
-    return ByNumber
-
-def pruner(
-    method:str,  # one of `METHODS`
-) -> Any:
-    "Optuna's way to give hopeless trials up: a third of the trials reach three times as many steps."
-    pruners = optuna_library().pruners
-    if method == "asha": return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
-    if method == "hyperband": return pruners.HyperbandPruner(min_resource=1, reduction_factor=3)
-    if method == "median": return pruners.MedianPruner(n_startup_trials=4)
-    return pruners.NopPruner()
-
-class OptunaPlan:
-    "A plan for `run_trials` that Optuna makes, on a study that others may work on, too."
-    def __init__(
-        self,
-        study:optuna.Study,
-        space:Space,
-        trials:int|None=None,       # of the study in all; None: without end
-        queued_only:bool=False,     # whether to try only what is in the queue
-        lock:Callable[[], Any]=nullcontext,  # held while a trial is asked for
-    ):
-        self.study, self.space, self.most, self.queued_only, self.lock = study, space, trials, queued_only, lock
-        self.token, self._running, self._kinds = uuid.uuid4().hex, {}, optuna_library().trial.TrialState
-        self._distributions = distributions(space)
-
-    def ask(self) -> tuple[int, dict[str, Any]] | None:
-        "The next point, after a look at what others have left behind."
-        with self.lock(), _quiet():
-            take_up(self.study)
-            trials = self.study.get_trials(deepcopy=False)
-            if self.most is not None and sum(map(self._counts, trials)) >= self.most: return None
-            if self.queued_only and not any(trial.state == self._kinds.WAITING for trial in trials): return None
-            trial = self.study.ask(self._distributions)
-            trial.set_user_attr("owner", _owner(self.token))
-        self._running[trial.number] = trial
-        return trial.number, trial.params
-
-    def _counts(self, trial: Any) -> bool:
-        "Whether a trial is one of the wanted number: not one that waits, and not one that was cut off."
-        if trial.state == self._kinds.WAITING: return False
-        return trial.user_attrs.get("ended") not in ("killed", "stopped")
-
-    def report(self, number: int, step: int, value: float) -> bool:
-        "Keep it, and whether Optuna's pruner gives the trial up."
-        with _quiet():
-            self._running[number].report(value, step)
-            return self._running[number].should_prune()
-
-    def tell(self, record: TrialRecord) -> None:
-        "Keep how a trial ended."
-        trial = self._running.pop(record.number)
-        with _quiet():
-            if record.folder: trial.set_user_attr("folder", record.folder)
-            if record.error: trial.set_user_attr("error", record.error)
-            if record.state in ("stopped", "failed"): trial.set_user_attr("ended", record.state)
-            state = dict(finished=self._kinds.COMPLETE, pruned=self._kinds.PRUNED).get(record.state, self._kinds.FAIL)
-            value = record.value if record.state == "finished" else None
-            self.study.tell(trial, value, state, skip_if_finished=True)
-
-    def add(self, point: Mapping[str, Any]) -> None:
-        "One more point, which is tried next."
-        with _quiet(): self.study.enqueue_trial(self.space.check(point))
-        if self.most is not None: self.most += 1
+__all__ = ['FinalTest', 'Study', 'open_study', 'tune', 'NamedObjective', 'load_search']
 
 # %% ../../../nbs/engine/tuning/optuna_study.ipynb #59baa982
 @dataclass(frozen=True)
@@ -276,7 +57,7 @@ class Study:
     @property
     def records(self) -> list[TrialRecord]:
         "All trials, in the order of their numbers."
-        with _quiet(): trials = self.optuna.get_trials(deepcopy=False)
+        with quiet_optuna(): trials = self.optuna.get_trials(deepcopy=False)
         first = min((t.datetime_start for t in trials if t.datetime_start), default=None)
         return [_record(trial, first) for trial in trials]
 
@@ -320,7 +101,7 @@ class Study:
         tools, done = optuna_library().importance, sum(record.state == "finished" for record in self.records)
         if done < 8: raise ValueError(f"importance needs at least 8 finished trials, got {done}")
         make = dict(ped_anova=tools.PedAnovaImportanceEvaluator, fanova=tools.FanovaImportanceEvaluator)[how]
-        with _quiet():
+        with quiet_optuna():
             evaluator = make(seed=0) if how == "fanova" else make()
             found = tools.get_param_importances(self.optuna, evaluator=evaluator, params=list(self.space))
         total = sum(found.values()) or 1.0
@@ -336,7 +117,7 @@ class Study:
         if not seeds: raise ValueError("seeds must be at least one number, got none")
         best = self.best
         values = tuple(float(measure(dict(best.params), seed)) for seed in seeds)
-        with _quiet():
+        with quiet_optuna():
             times = self.optuna.user_attrs.get("final_tests", 0) + 1
             self.optuna.set_user_attr("final_tests", times)
         return FinalTest(values, Estimate.of(values), best.value, times)
@@ -348,7 +129,7 @@ class Study:
 
     @property
     def _why_none(self) -> str:
-        "Nothing has finished: whether it only was too short."
+        "Why there is no best trial, and what would help."
         states = {record.state for record in self.records} - {"waiting"}
         if states != {"stopped"}: return "none finished"
         return ("none finished: time was up, or it was stopped, before the first one ended. Give it a longer budget; "
@@ -361,7 +142,7 @@ def _record(trial: Any, first: Any) -> TrialRecord:
     "A trial of Optuna's in our words."
     kind, said = trial.state.name, trial.user_attrs
     state = dict(COMPLETE="finished", PRUNED="pruned", RUNNING="running", WAITING="waiting").get(kind)
-    if state == "running" and is_gone(said.get("owner")): state = "killed"
+    if state == "running" and owner_has_ended(said.get("owner")): state = "killed"
     start, end = trial.datetime_start, trial.datetime_complete
     seconds = (end - start).total_seconds() if start and end else 0.0
     point = dict(trial.params or trial.system_attrs.get("fixed_params", {}))
@@ -376,19 +157,19 @@ def open_study(
 ) -> Study:
     "A study as far as it has come; others may be working on it."
     if not Path(path).is_file(): raise FileNotFoundError(f"there is no study at {path}")
-    with _quiet():
+    with quiet_optuna():
         try:
-            study = optuna_library().load_study(study_name="study", storage=journal(path))
+            study = optuna_library().load_study(study_name="study", storage=open_journal(path))
             space = study.user_attrs["space"]  # which is written a moment after the study itself
         except (KeyError, ValueError) as error: raise ValueError(f"{path} holds no study: {error}") from error
     return Study(_space_of(space), study.direction.name.lower(), Path(path), study)
 
 def _space_of(kept: Mapping[str, Any]) -> Space:
-    made = {name: Parameter(**{**fields, "options": tuple(fields["options"])}) for name, fields in kept.items()}
+    made = {name: SearchDomain(**{**fields, "options": tuple(fields["options"])}) for name, fields in kept.items()}
     return Space(**made)
 
 def _made(storage: Any, space: Space, direction: str, path: Path | None) -> Any:
-    "The study in the storage, new or continued; ValueError where it is another one."
+    "The study in the storage, new or continued; ValueError where it has another space or direction."
     study = optuna_library().create_study(storage=storage, study_name="study", direction=direction, load_if_exists=True)
     kept = study.user_attrs.get("space")
     if kept is None: study.set_user_attr("space", {name: asdict(parameter) for name, parameter in space.items()})
@@ -425,14 +206,12 @@ def tune(
     budget = _check_end(budget_seconds, trials, method, points)
     path = None if storage is None else Path(storage)
     lock = functools.partial(kernel_lock, f"{path}.lock") if path and os.name == "posix" else nullcontext
-    with lock(), _quiet(): study = _opened(space, direction, path, points)
-    study.sampler, study.pruner = _sampler_class()(space, seed, sampler), pruner(method)
+    with lock(), quiet_optuna(): study = _opened(space, direction, path, points)
+    study.sampler, study.pruner = seeded_sampler(space, seed, sampler), pruner(method)
     plan = OptunaPlan(study, space, trials, method == "grid", lock)
-    _ALIVE.add(plan.token)
-    try:
+    with plan:
         run_trials(objective, plan, workers=workers, budget_seconds=budget, folder=folder, seed=seed, live=live,
                    report=report, told=told)
-    finally: _ALIVE.discard(plan.token)
     return Study(space, direction, path, study)
 
 def _check_words(method: str, sampler: str | None, direction: str) -> tuple[str, str, str]:
@@ -451,7 +230,7 @@ def _check_end(budget_seconds: float | None, trials: int | None, method: str, po
 
 def _opened(space: Space, direction: str, path: Path | None, points: Sequence[Mapping[str, Any]]) -> optuna.Study:
     "The study in its file or in memory, with the points in its queue."
-    study = _made(journal(path) if path else optuna_library().storages.InMemoryStorage(), space, direction, path)
+    study = _made(open_journal(path) if path else optuna_library().storages.InMemoryStorage(), space, direction, path)
     for point in points: study.enqueue_trial(point, skip_if_exists=True)
     return study
 

@@ -5,7 +5,6 @@
 # %% ../../../nbs/engine/tuning/search_space.ipynb #820e81d2
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,19 +12,15 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
 
-from ...data import mnist
 from ..base.checks import finite, positive_float, positive_int, whole_number
-from ..base.store import cache_dir, write_whole
 
 # %% auto #0
-__all__ = ['TAKEN', 'Parameter', 'uniform', 'log_uniform', 'whole', 'choice', 'Space', 'grid', 'random_points', 'values_seen',
-           'Surface', 'train_many', 'losses_of', 'measured_surface', 'Race', 'grid_cells', 'random_cells', 'race']
+__all__ = ['TAKEN', 'SearchDomain', 'uniform', 'log_uniform', 'whole', 'choice', 'Space', 'grid', 'random_points', 'values_seen']
 
 # %% ../../../nbs/engine/tuning/search_space.ipynb #ace4e903
 @dataclass(frozen=True)
-class Parameter:
+class SearchDomain:
     "What one setting may be: made by `uniform`, `log_uniform`, `whole` or `choice`."
     low:float=0.0
     high:float=1.0
@@ -72,38 +67,38 @@ class Parameter:
 def uniform(
     low:float,   # smallest value
     high:float,  # largest value
-) -> Parameter:
+) -> SearchDomain:
     "Any value of a range, all equally likely."
     low, high = finite("low", low), finite("high", high)
     if high <= low: raise ValueError(f"high must be above low, which is {low:g}, got {high:g}")
-    return Parameter(low, high)
+    return SearchDomain(low, high)
 
 def log_uniform(
     low:float,   # smallest value, above 0
     high:float,  # largest value
-) -> Parameter:
+) -> SearchDomain:
     "Any value of a range, all orders of magnitude equally likely: for learning rates and the like."
     low, high = positive_float("low", low), positive_float("high", high)
     if high <= low: raise ValueError(f"high must be above low, which is {low:g}, got {high:g}")
-    return Parameter(low, high, True)
+    return SearchDomain(low, high, True)
 
 def whole(
     low:int,         # smallest number
     high:int,        # largest number
     log:bool=False,  # whether orders of magnitude are equally likely
-) -> Parameter:
+) -> SearchDomain:
     "A whole number of a range, ends included."
     low = whole_number("low", low, 1 if log else -10**9)
-    return Parameter(low, whole_number("high", high, low + 1), log, True)
+    return SearchDomain(low, whole_number("high", high, low + 1), log, True)
 
 def choice(
     *options:Any,  # words, numbers, True, False or None: at least two
-) -> Parameter:
+) -> SearchDomain:
     "One of the options."
     plain = all(isinstance(option, (str, int, float, bool, type(None))) for option in options)
     if len(options) < 2 or not plain or len(set(map(repr, options))) < len(options):
         raise ValueError(f"options must be two or more different words or numbers, got {options!r}")
-    return Parameter(options=tuple(options))
+    return SearchDomain(options=tuple(options))
 
 # %% ../../../nbs/engine/tuning/search_space.ipynb #e4609df9
 TAKEN = ("number", "state", "value", "seconds", "started", "steps", "error", "worker", "folder")  # columns of tables
@@ -112,16 +107,16 @@ class Space(Mapping):
     "The settings to search among: name -> parameter."
     def __init__(
         self,
-        **parameters:Parameter,  # made by `uniform`, `log_uniform`, `whole` or `choice`
+        **parameters:SearchDomain,  # made by `uniform`, `log_uniform`, `whole` or `choice`
     ):
         if not parameters: raise ValueError("a space needs at least one parameter, such as lr=log_uniform(1e-4, 1)")
         for name, parameter in parameters.items():
             if name in TAKEN: raise ValueError(f"a parameter must not be named {', '.join(TAKEN)}, got {name!r}")
-            if isinstance(parameter, Parameter): continue
+            if isinstance(parameter, SearchDomain): continue
             raise ValueError(f"{name} must be made by uniform, log_uniform, whole or choice, got {parameter!r}")
         self._parameters = parameters
 
-    def __getitem__(self, name: str) -> Parameter: return self._parameters[name]
+    def __getitem__(self, name: str) -> SearchDomain: return self._parameters[name]
     def __iter__(self) -> Iterator[str]: return iter(self._parameters)
     def __len__(self) -> int: return len(self._parameters)
 
@@ -158,7 +153,7 @@ def grid(
     axes = [_values(name, parameter, counts.get(name)) for name, parameter in space.items()]
     return [dict(zip(space, values)) for values in product(*axes)]
 
-def _values(name: str, parameter: Parameter, n: Any) -> list[Any]:
+def _values(name: str, parameter: SearchDomain, n: Any) -> list[Any]:
     if parameter.options: return list(parameter.options)
     if n is None: raise ValueError(f"n must say how many values {name} has, got none")
     n = positive_int(f"n of {name}", n)
@@ -178,138 +173,3 @@ def values_seen(
 ) -> dict[str, int]:              # parameter -> how many different values
     "How many values of each parameter the points try."
     return {name: len({point[name] for point in points}) for name in points[0]}
-
-# %% ../../../nbs/engine/tuning/search_space.ipynb #6ba172b7
-@dataclass(frozen=True, eq=False)
-class Surface:
-    "A loss measured at every point of a lattice."
-    lr:tuple[float, ...]            # learning rates, a row each
-    weight_decay:tuple[float, ...]  # a column each
-    loss:np.ndarray                 # validation loss of each pair
-    words:str                       # what was trained
-
-    def effect(self) -> dict[str, float]:
-        "By how much each setting changes the loss: the spread of its medians."
-        over = dict(lr=np.median(self.loss, axis=1), weight_decay=np.median(self.loss, axis=0))
-        return {name: float(medians.max() - medians.min()) for name, medians in over.items()}
-
-def train_many(
-    lr:torch.Tensor,            # of each network
-    weight_decay:torch.Tensor,  # of each network
-    images:torch.Tensor,        # float, a row each
-    labels:torch.Tensor,
-    hidden:int=16,              # units
-    steps:int=40,               # of plain SGD
-    batch_size:int=64,
-    seed:int=0,                 # of the weights and the order
-    to_zero:bool=False,         # whether the rates fall to zero in a straight line
-) -> list[torch.Tensor]:        # weights and biases of two layers, stacked
-    "Train one small network for each pair of settings, all at once."
-    draw, n = torch.Generator().manual_seed(seed), len(lr)
-    sizes = ((images.shape[1], hidden), (hidden, 10))
-    layers = []
-    for i, o in sizes:
-        bound = 1 / math.sqrt(i)
-        for shape in ((i, o), (1, o)):
-            layers.append(torch.empty(shape).uniform_(-bound, bound, generator=draw).repeat(n, 1, 1).requires_grad_())
-    rate, decay = lr.view(-1, 1, 1), weight_decay.view(-1, 1, 1)
-    for step in range(steps):
-        chosen = torch.randint(len(images), (batch_size,), generator=draw)
-        now = rate * (1 - step / steps) if to_zero else rate
-        gradients = torch.autograd.grad(losses_of(layers, images[chosen], labels[chosen]).sum(), layers)
-        with torch.no_grad():
-            for weights, gradient in zip(layers, gradients): weights.sub_(now * (gradient + decay * weights))
-    return [weights.detach() for weights in layers]
-
-def losses_of(
-    layers:list[torch.Tensor],  # made by `train_many`
-    images:torch.Tensor,
-    labels:torch.Tensor,
-) -> torch.Tensor:
-    "The mean loss of each network."
-    first, bias, second, bias2 = layers
-    n = len(first)
-    hidden = torch.baddbmm(bias, images.expand(n, -1, -1), first).relu()
-    scores = torch.baddbmm(bias2, hidden, second)
-    right = scores.gather(2, labels.view(1, -1, 1).expand(n, -1, 1)).squeeze(2)
-    return (scores.logsumexp(2) - right).mean(1)
-
-# %% ../../../nbs/engine/tuning/search_space.ipynb #3870e7b2
-_SURFACE = dict(hidden=16, steps=40, batch_size=64, images=2048, held_out=2048, lr=(1e-3, 10.0), decay=(1e-6, 1e-2))
-
-def measured_surface(
-    side:int=41,   # learning rates, and as many weight decays
-    seed:int=0,    # of the weights and the order
-) -> Surface:
-    "Validation loss of small networks on digits, trained here the first time and then read from the cache folder."
-    side, note = positive_int("side", side, 200), cache_dir() / f"surface-{side}-{seed}.json"
-    lr, decay = (np.geomspace(*_SURFACE[name], side) for name in ("lr", "decay"))
-    try: kept = json.loads(note.read_text())
-    except (OSError, ValueError): kept = {}
-    if kept.get("settings") != json.loads(json.dumps(_SURFACE)):
-        kept = dict(settings=_SURFACE, loss=_measure(lr, decay, seed).tolist())
-        try: write_whole(note, json.dumps(kept).encode())
-        except OSError: pass  # nowhere to keep it: it is measured again next time
-    words = (f"a network with {_SURFACE['hidden']} hidden units after {_SURFACE['steps']} steps of SGD with batches of "
-             f"{_SURFACE['batch_size']} on {_SURFACE['images']:,} digits of 14 x 14 pixels")
-    return Surface(tuple(lr.tolist()), tuple(decay.tolist()), np.array(kept["loss"]), words)
-
-def _measure(lr: np.ndarray, decay: np.ndarray, seed: int) -> np.ndarray:
-    "Train all pairs, some hundred at once, and take their loss on digits that none was trained on."
-    digits, own, held = mnist(), _SURFACE["images"], _SURFACE["held_out"]
-    small = torch.nn.functional.avg_pool2d(digits.images[:own + held].float().view(-1, 1, 28, 28) / 255, 2).flatten(1)
-    labels = digits.labels[:own + held].long()
-    pairs = torch.tensor(list(product(lr, decay)), dtype=torch.float32)
-    found = []
-    for part in pairs.split(729):
-        how = {name: _SURFACE[name] for name in ("hidden", "steps", "batch_size")}
-        layers = train_many(part[:, 0], part[:, 1], small[:own], labels[:own], **how, seed=seed)
-        with torch.no_grad(): found.append(losses_of(layers, small[own:], labels[own:]))
-    loss = torch.cat(found).view(len(lr), len(decay)).double().numpy()
-    return np.where(np.isfinite(loss), loss, 1e6)
-
-# %% ../../../nbs/engine/tuning/search_space.ipynb #c3463b40
-@dataclass(frozen=True, eq=False)
-class Race:
-    "The best loss that each search found, in each draw."
-    trials:int
-    grid:np.ndarray
-    random:np.ndarray
-
-    @property
-    def random_ahead(self) -> float:
-        "The share of draws in which random search found the better point; a tie counts half."
-        return float(np.mean(self.random < self.grid) + np.mean(self.random == self.grid) / 2)
-
-def grid_cells(
-    side:int,              # of the lattice
-    rows:int,              # of the grid, and columns
-    offset:tuple[float, float],  # of its first point, as shares of the grid's spacing
-) -> np.ndarray:           # row and column of each point
-    "The points of the lattice that a grid takes."
-    axes = [((np.arange(rows) + share) * side / rows).astype(int) for share in offset]
-    return np.array(list(product(*axes)))
-
-def random_cells(
-    side:int,                     # of the lattice
-    trials:int,                   # points, all different
-    draws:np.random.Generator,
-) -> np.ndarray:                  # row and column of each point
-    "The points of the lattice that random search takes."
-    return np.stack(np.unravel_index(draws.choice(side * side, trials, replace=False), (side, side)), 1)
-
-def race(
-    surface:Surface,
-    trials:int=9,     # of each search: a square number
-    draws:int=2000,   # of both searches
-    seed:int=0,
-) -> Race:
-    "Draw both searches again and again, with as many trials, on the same lattice."
-    side, rows = len(surface.lr), math.isqrt(positive_int("trials", trials))
-    if rows * rows != trials or rows > side or len(surface.weight_decay) != side:
-        raise ValueError(f"trials must be a square number of at most {side * side:,}, got {trials}")
-    rng = np.random.default_rng(seed)
-    best = lambda cells: surface.loss[cells[:, 0], cells[:, 1]].min()
-    found = [(best(grid_cells(side, rows, tuple(rng.random(2)))), best(random_cells(side, trials, rng)))
-             for _ in range(positive_int("draws", draws))]
-    return Race(trials, *np.array(found).T)

@@ -5,11 +5,11 @@
 # %% ../nbs/10_memory.ipynb #73ce144d
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import attrs
 import numpy as np
 import torch
 from torch import nn
@@ -18,13 +18,13 @@ from .engine.train.autocast import check_precision
 from .engine.memory.batch_search import BatchTrial, divide_batch, search_down
 from .engine.base.checks import nonnegative_float, one_of, positive_float, positive_int
 from .engine.memory.footprint import (
-    Footprint as Footprint, Standing, largest_batch, rank_footprint, zero_bytes_per_rank as zero_bytes_per_rank)
+    GPU_MARGIN, HOST_MARGIN, Footprint as Footprint, Standing, largest_batch, rank_footprint,
+    zero_bytes_per_rank as zero_bytes_per_rank)
 from .engine.base.machine import free_bytes, pick_device
-from .engine.memory.optimizers import OPTIMIZERS, held_bytes
+from .engine.memory.optimizer_state import OPTIMIZERS, held_state_bytes
 from .engine.memory.out_of_memory import runs_without_oom
-from .engine.memory.margins import GPU_MARGIN, HOST_MARGIN
-from .engine.memory.sample_batches import resized, sample_of
-from .engine.memory.tracker import StepOptions, Trace, record_step, trace_step
+from .engine.memory.step_sample import StepSample
+from .engine.memory.tracker import MemoryTrace, record_step, trace_step
 
 # %% auto #0
 __all__ = ['state_bytes', 'estimate', 'measure', 'Profile', 'profile', 'BatchPlan', 'find_batch_size']
@@ -36,7 +36,7 @@ def state_bytes(
     parameters:Iterable[torch.Tensor],  # those that are trained
     optimizer:str="adam",               # one of `OPTIMIZERS`
 ) -> int:
-    "Bytes that the optimizer remembers between two steps, by arithmetic."
+    "Compute the bytes that the optimizer remembers between two steps."
     one_of("optimizer", optimizer, OPTIMIZERS)
     return sum(_remembered(p, optimizer) for p in parameters)
 
@@ -48,12 +48,12 @@ def _remembered(p: torch.Tensor, optimizer: str) -> int:
     return p.nbytes // p.shape[-1] + p.nbytes // p.shape[-2] + _COUNT            # or a row and a column of them
 
 # %% ../nbs/10_memory.ipynb #mem10std
-def _standing(trace: Trace, optimizer: str) -> Standing:
+def _standing(trace: MemoryTrace, optimizer: str) -> Standing:
     "What the trace's rank has, and the optimizer's state."
     grads, state = sum(p.nbytes for p in trace.trained), state_bytes(trace.trained, optimizer)
     return Standing(trace.params, grads, state, trace.buffers, trace.inputs, trace.activations, trace.largest_block)
 
-def _footprint(trace: Trace, optimizer: str, sharding_stage: int, world_size: int) -> Footprint:
+def _footprint(trace: MemoryTrace, optimizer: str, sharding_stage: int, world_size: int) -> Footprint:
     "The bytes on one rank with this optimizer and sharding."
     return rank_footprint(_standing(trace, optimizer), trace.moments.tolist(), sharding_stage, world_size)
 
@@ -73,12 +73,12 @@ def estimate(
     sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
     step:Callable|None=None,                      # the loss, of (model, batch); None: see `usual_step`
 ) -> Footprint:
-    "Bytes of a training step on one rank before it runs, without the update's own temporaries. Nothing is allocated."
+    "Compute the bytes of a training step on one rank, without the update's own temporaries; nothing is allocated."
     one_of("optimizer", optimizer, OPTIMIZERS)
     zero_bytes_per_rank(0, 0, 0, sharding_stage, world_size)
-    options = StepOptions(precision, checkpointing, accumulation, step)
-    sample = sample_of(model, input_shape, input_dtype, sample)
-    trace = trace_step(model, sample, positive_int("batch_size", batch_size), options)
+    one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
+                        accumulation=accumulation, step=step)
+    trace = trace_step(one, positive_int("batch_size", batch_size))
     return _footprint(trace, optimizer, sharding_stage, world_size)
 
 # %% ../nbs/10_memory.ipynb #14630d28
@@ -95,38 +95,38 @@ def measure(
     sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
     step:Callable|None=None,                      # the loss, of (model, batch); None: see `usual_step`
 ) -> Footprint:
-    "Bytes of a real training step. On a CPU, tensors are counted; on a GPU, `total` is the allocator's peak."
+    "Measure the bytes of a real step. On a CPU, tensors are counted; on a GPU, `total` is the allocator's peak."
     device = pick_device(device)
     check_precision(precision, device)
     one_of("optimizer", optimizer, OPTIMIZERS)
-    options = StepOptions(precision, checkpointing, accumulation, step)
-    sample = sample_of(model, input_shape, input_dtype, sample)
+    one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
+                        accumulation=accumulation, step=step)
     gpu = device.type == "cuda"
     before = torch.cuda.memory_allocated(device) if gpu else 0
-    twin, batch = copy.deepcopy(model).to(device).train(), resized(sample, batch_size, device)
-    trained = [p for p in twin.parameters() if p.requires_grad]
+    twin = one.on(device)
+    batch, trained = twin.batch_of(batch_size), [p for p in twin.model.parameters() if p.requires_grad]
     real = OPTIMIZERS[optimizer](trained) if trained else None
-    if gpu: _warm_up(twin, batch, device, options, real)
-    found = _footprint(record_step(twin, batch, device, options), optimizer, 0, 1)
+    if gpu: _warm_up(twin, batch, real)
+    found = _footprint(record_step(twin, batch), optimizer, 0, 1)
     if real: real.step()
-    state = held_bytes(real) if real else 0
+    state = held_state_bytes(real) if real else 0
     total = torch.cuda.max_memory_allocated(device) - before if gpu else found.total - found.optimizer + state
     return replace(found, optimizer=state, total=total)
 
-def _warm_up(model: nn.Module, batch: Any, device: torch.device, options: StepOptions, optimizer: Any) -> None:
+def _warm_up(sample: StepSample, batch: Any, optimizer: Any) -> None:
     "A step that is not measured: the libraries choose kernels, and the optimizer makes its state."
-    record_step(model, batch, device, replace(options, accumulation=1))
+    record_step(attrs.evolve(sample, accumulation=1), batch)
     if optimizer:
         optimizer.step()
         optimizer.zero_grad()
-    torch.cuda.reset_peak_memory_stats(device)
+    torch.cuda.reset_peak_memory_stats(sample.device)
 
 # %% ../nbs/10_memory.ipynb #34c2f6e2
 @dataclass(frozen=True)
 class Profile:
     "The memory of a step for every batch: a straight line through each moment of two traces."
-    low:Trace    # of 2 samples
-    high:Trace   # of 3 samples
+    low:MemoryTrace    # of 2 samples
+    high:MemoryTrace   # of 3 samples
 
     def __post_init__(self):
         if self.low.moments.shape == self.high.moments.shape: return
@@ -136,8 +136,8 @@ class Profile:
     def trace(
         self,
         batch_size:int,
-    ) -> Trace:
-        "The books for this batch, on the line."
+    ) -> MemoryTrace:
+        "Read the books for this batch off the line."
         low, high, more = self.low, self.high, positive_int("batch_size", batch_size) - 2
         return replace(low, inputs=low.inputs + more * (high.inputs - low.inputs),
                        activations=low.activations + more * (high.activations - low.activations),
@@ -150,7 +150,7 @@ class Profile:
         sharding_stage:int=0,    # of ZeRO
         world_size:int=1,        # ranks
     ) -> Footprint:
-        "The footprint of this batch."
+        "Compute the footprint of this batch."
         return _footprint(self.trace(batch_size), optimizer, sharding_stage, world_size)
 
     def largest(
@@ -162,7 +162,7 @@ class Profile:
         most:int=1 << 20,        # samples
         margin:float=0.0,        # share of the total that the allocator may hold beyond it
     ) -> int:
-        "The largest batch up to `most` whose total and margin are within the limit; 0 if not even one sample is."
+        "Find the largest batch up to `most` whose total and margin are within the limit; 0 if not even one sample is."
         room = nonnegative_float("limit", limit) / (1 + nonnegative_float("margin", margin))
         how = optimizer, sharding_stage, world_size
         return largest_batch(lambda batch: self.at(batch, *how).total <= room, most)
@@ -177,11 +177,13 @@ def profile(
     sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
     **options:Any,                                # precision, checkpointing, accumulation, step of `estimate`
 ) -> Profile:
-    "The memory of a step for every batch. ValueError where it is not a straight line."
-    sample, how = sample_of(model, input_shape, input_dtype, sample), StepOptions(**options)
-    line = Profile(*(trace_step(model, sample, batch, how) for batch in (2, 3)))  # at 1, views and copies may differ
-    if not check or np.array_equal(line.trace(5).moments, trace_step(model, sample, 5, how).moments): return line
-    raise ValueError(f"the memory of {type(model).__name__} is no straight line in the batch: use estimate")
+    "Find the line of a step's memory over the batch. ValueError where it is no straight line."
+    return _profile(StepSample.of(model, input_shape, input_dtype, sample, **options), check)
+
+def _profile(sample: StepSample, check: bool = True) -> Profile:
+    line = Profile(*(trace_step(sample, batch) for batch in (2, 3)))  # at 1, views and copies may differ
+    if not check or np.array_equal(line.trace(5).moments, trace_step(sample, 5).moments): return line
+    raise ValueError(f"the memory of {type(sample.model).__name__} is no straight line in the batch: use estimate")
 
 # %% ../nbs/10_memory.ipynb #1ae4b290
 @dataclass(frozen=True)
@@ -216,15 +218,15 @@ def find_batch_size(
     step:Callable|None=None,                       # the loss, of (model, batch); None: see `usual_step`
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> BatchPlan:
-    "The largest batch that really trains, with the accumulation for the global batch. MemoryError if no sample fits."
+    "Find the largest batch that really trains, and the accumulation for the global batch. MemoryError if none does."
     wanted = _share(global_batch, positive_int("world_size", world_size))
     sizes = [size for size in (None if start is None else positive_int("start", start), wanted) if size is not None]
     trial = model
     if isinstance(model, nn.Module):
         one_of("optimizer", optimizer, OPTIMIZERS)
-        sample = sample_of(model, input_shape, input_dtype, sample)
-        options = StepOptions(precision, checkpointing, 1, step)
-        trial = BatchTrial(model, sample, optimizer, pick_device(device), options, positive_int("steps", steps), wanted)
+        one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
+                            step=step)
+        trial = BatchTrial(one, optimizer, pick_device(device), positive_int("steps", steps), wanted)
         check_precision(precision, trial.device)
         sizes.extend(_estimated(trial, limit, start))
     elif limit is not None:
@@ -251,8 +253,8 @@ def _estimated(trial: BatchTrial, limit: float | None, start: int | None) -> lis
     margin = HOST_MARGIN if host else GPU_MARGIN
 
     def fits(accumulation: int) -> int:
-        how = dict(vars(trial.options), accumulation=accumulation)
-        return max(1, profile(trial.model, sample=trial.sample, **how).largest(free, trial.optimizer, margin=margin))
+        line = _profile(attrs.evolve(trial.sample, accumulation=accumulation))
+        return max(1, line.largest(free, trial.optimizer, margin=margin))
 
     largest = fits(1)
     return [fits(2) if largest < (trial.wanted or 1) else largest]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torchvision.models import VisionTransformer
 
-from mlinfra.engine.memory import margins
 from mlinfra import memory
-from mlinfra.engine.memory import batch_search, optimizers, recompute, process_memory as resident, tracker
+from mlinfra.engine.memory import batch_search, footprint, optimizer_state, process_memory, recompute, tracker
 from mlinfra.engine.base import hardware
 from mlinfra.engine.train.saved_tensors import saved_bytes
 from mlinfra.engine.base.jobs import Stopped
@@ -83,7 +82,7 @@ def test_with_every_means_of_saving(how):
     assert guess.activations == real.activations and abs(guess.total / real.total - 1) < 0.01
 
 
-@pytest.mark.parametrize("optimizer", optimizers.OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", optimizer_state.OPTIMIZERS)
 def test_the_state_is_what_the_optimizer_holds(optimizer):
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Flatten(), nn.Linear(20, 7))
     assert (
@@ -148,7 +147,7 @@ def test_memory_is_a_straight_line_in_the_batch(lines, name):
 @settings(max_examples=60, deadline=None)
 @given(
     limit=st.integers(0, 1 << 28),
-    optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)),
+    optimizer=st.sampled_from(list(optimizer_state.OPTIMIZERS)),
     stage=st.integers(0, 3),
     world=st.integers(1, 9),
 )
@@ -456,7 +455,7 @@ def test_nothing_fits():
 
 def test_the_search_begins_at_the_estimate():
     plan = memory.find_batch_size(GluonCNN(), limit=30 << 20, device="cpu")
-    assert plan.tried == ((_line().largest(30 << 20, margin=margins.HOST_MARGIN), True),)
+    assert plan.tried == ((_line().largest(30 << 20, margin=footprint.HOST_MARGIN), True),)
     with pytest.raises(ValueError, match="limit must be"): memory.find_batch_size(GluonCNN(), limit=0, device="cpu")
     with pytest.raises(ValueError, match="start must be"): memory.find_batch_size(lambda batch: None)
     frozen = GluonCNN().requires_grad_(False)
@@ -539,7 +538,7 @@ def test_the_panel_says_what_the_estimate_says():
 @settings(max_examples=30, deadline=None)
 @given(
     batch=st.integers(1, 10_000),
-    optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)),
+    optimizer=st.sampled_from(list(optimizer_state.OPTIMIZERS)),
     stage=st.integers(0, 3),
     world=st.integers(1, 64),
 )
@@ -562,7 +561,7 @@ def test_the_driver_is_asked_where_there_is_a_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda i: (7, 5))
-    assert resident.this_device() == hardware.Device("this Test GPU", 123, "the driver", (7, 5))
+    assert process_memory.this_device() == hardware.Device("this Test GPU", 123, "the driver", (7, 5))
 
 
 # ---- what users bring
@@ -633,7 +632,7 @@ def test_bf16_is_refused_where_the_device_has_none():
 def test_start_and_limit_hold_together():
     how = dict(device="cpu", input_shape=(32,))
     model = pair(32)
-    fits = memory.profile(model, (32,)).largest(1 << 20, margin=margins.HOST_MARGIN)
+    fits = memory.profile(model, (32,)).largest(1 << 20, margin=footprint.HOST_MARGIN)
     assert memory.find_batch_size(model, limit=1 << 20, start=10**6, **how).tried[0] == (fits, True), (
         "not ten thousand times too much"
     )
@@ -645,10 +644,10 @@ def test_start_and_limit_hold_together():
 @given(
     need=st.integers(0, 10**12),
     have=st.integers(0, 10**12),
-    margin=st.sampled_from([0.0, margins.GPU_MARGIN, margins.HOST_MARGIN]),
+    margin=st.sampled_from([0.0, footprint.GPU_MARGIN, footprint.HOST_MARGIN]),
 )
 def test_fits_keeps_the_margin(need, have, margin):
-    words = margins.fits_text(need, have, margin)
+    words = footprint.fits_text(need, have, margin)
     assert words.startswith("fits, ") == (need + int(need * margin) <= have) and words.startswith("does not fit") == (
         need > have
     )
@@ -657,12 +656,12 @@ def test_fits_keeps_the_margin(need, have, margin):
 PROCESS = """
 import torch
 from mlinfra import memory, models
-from mlinfra.engine import resident
+from mlinfra.engine.memory.process_memory import train_step_memory
 torch.set_num_threads(2)
 def make(): return models.resnet18(10)
 photo = torch.zeros(1, 3, 112, 112)
-resident.train_step_memory(make, photo, 2)   # what libraries keep for ever is there before the counting begins
-guess, found = memory.estimate(make(), 16, sample=photo).total, resident.train_step_memory(make, photo, 16)
+train_step_memory(make, photo, 2)   # what libraries keep for ever is there before the counting begins
+guess, found = memory.estimate(make(), 16, sample=photo).total, train_step_memory(make, photo, 16)
 print(guess, found.handed_out_bytes or 0, found.resident_bytes or 0)
 """
 
@@ -674,7 +673,7 @@ def test_the_parts_of_a_process_are_the_estimate_what_libraries_borrow_and_free_
     guess, handed_out, risen = map(int, out.output.split())
     if handed_out: assert 0.98 * guess < handed_out < 1.1 * guess, "tensors, and what libraries keep beside them"
     if risen:
-        assert 0.9 * guess < risen < (1 + margins.HOST_MARGIN + 0.1) * guess, (
+        assert 0.9 * guess < risen < (1 + footprint.HOST_MARGIN + 0.1) * guess, (
             "free blocks that the C library keeps: within the margin, and the libraries' part"
         )
 

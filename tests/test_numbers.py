@@ -136,7 +136,7 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies
+doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
 axis batch_search batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
 callbacks chains
 checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
@@ -152,7 +152,8 @@ export.quantize.pack export.quantize.unpack
 export.quantize.QuantizedLinear export.quantize.QuantizedConv2d
 tuning.lr_range.smoothed rank_passes rank_steps rawcache.RawCache.load tuning.ray_tune.ray_started
 reads.block_starts reads.read_block
-resident sample_batches tuning.search_space.Space.draw
+memory.step_sample memory.process_memory memory.tracker memory.batch_search memory.out_of_memory
+tuning.search_space.Space.draw
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
 launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
 tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan waterfall.began
@@ -187,7 +188,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.extra_seconds", "zero", "nothing more"),
     ("engine.loading.jpegs.photo.*", "zero", "counted from 0"),
     ("engine.base.measure.rounds.stretch", "infinite", "no limit"),
-    ("engine.memory.margins.fits_text.*", "zero", "nothing needed, nothing there"),
+    ("engine.memory.footprint.fits_text.*", "zero", "nothing needed, nothing there"),
     ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
     ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
     ("memory.Profile.largest.*", "zero", "no memory, no margin"),

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from ..engine.base.checks import nonnegative_float, one_of, positive_float, positive_int
-from ..engine.memory.held_tensors import optimizer_tensors, storage_bytes
+from ..engine.memory.held_tensors import storage_bytes
 from ..engine.base.machine import pick_device
 from ..engine.base.measure import interleave
-from ..engine.memory.optimizers import OPTIMIZERS
+from ..engine.memory.optimizer_state import OPTIMIZERS, optimizer_tensors
 from ..engine.dist.rank_trials import TRIAL_INPUT, dense_stack
 
 # %% auto #0

@@ -15,10 +15,10 @@ from typing import Any
 from ..engine.ui.bars import Part, bytes_axis, draw_key
 from ..engine.base.checks import boolean, nonnegative_float, one_of, positive_int
 from ..engine.ui.controls import Dropdown, Slider, Switch
-from ..engine.memory.footprint import Footprint, Standing, largest_batch, rank_footprint
+from ..engine.memory.footprint import (
+    GPU_MARGIN, HOST_MARGIN, Footprint, Standing, fits_text, largest_batch, rank_footprint)
 from ..engine.base.hardware import DEVICES, Device
 from ..engine.ui.live import LivePanel
-from ..engine.memory.margins import GPU_MARGIN, HOST_MARGIN, fits_text
 from ..engine.ui.figures import COLORS
 from ..engine.ui.panel import Said
 from ..engine.ui.svg import Svg
@@ -48,7 +48,7 @@ MEMORY_MODELS = {
 MODEL_CHOICES = [(name.replace(", 12 x 768", ""), name) for name in MEMORY_MODELS]  # short enough for a list, name
 
 # %% ../../nbs/views/10_memory_plan.ipynb #4f14655f
-OPTIMIZER_NAMES = "sgd", "momentum", "adam", "adamw", "adafactor"  # of `engine.memory.optimizers`
+OPTIMIZER_NAMES = "sgd", "momentum", "adam", "adamw", "adafactor"  # of `engine.memory.optimizer_state`
 
 @dataclass(frozen=True)
 class Preset:

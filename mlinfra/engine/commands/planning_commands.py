@@ -80,7 +80,7 @@ def _memory(args: argparse.Namespace) -> int:
     from mlinfra.engine.base.checks import one_of
     from mlinfra.engine.base.hardware import DEVICES
     from mlinfra.engine.base.text import bytes_text
-    from mlinfra.engine.memory.margins import GPU_MARGIN, HOST_MARGIN, fits_text
+    from mlinfra.engine.memory.footprint import GPU_MARGIN, HOST_MARGIN, fits_text
     from mlinfra.engine.memory.process_memory import this_device
     from mlinfra.memory import profile
     device = this_device() if args.on is None else DEVICES[one_of("--on", args.on, DEVICES)]

@@ -5,21 +5,16 @@
 # %% ../../../nbs/engine/memory/batch_search.ipynb #81ded229
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import nn
 
-from ..train.autocast import autocast
 from ..base.checks import ceil_div, positive_int
 from ..base.measure import synchronize
-from .optimizers import OPTIMIZERS
+from .optimizer_state import OPTIMIZERS
 from .recompute import checkpointed
-from .sample_batches import resized, run_step
-from .tracker import StepOptions
+from .step_sample import StepSample, backward_from
 
 # %% auto #0
 __all__ = ['divide_batch', 'search_down', 'BatchTrial']
@@ -29,7 +24,7 @@ def divide_batch(
     share:int,    # samples of one rank in an optimizer step
     largest:int,  # samples that train at once
 ) -> tuple[int, int]:
-    "Micro-batch and accumulation: the largest divisor of the share that trains, and how many of them make it up."
+    "Choose micro-batch and accumulation: the largest divisor of the share that trains, and how many make it up."
     wanted, largest = positive_int("share", share), positive_int("largest", largest)
     parts = next(n for n in range(ceil_div(wanted, largest), wanted + 1) if wanted % n == 0)
     return wanted // parts, parts
@@ -40,7 +35,7 @@ def search_down(
     start:int,                                     # the first to try, and the largest
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> tuple[int, list[tuple[int, bool]]]:
-    "The largest size up to `start` that trains, 0 if none does, and what was tried."
+    "Find the largest size up to `start` that trains, 0 if none does, and tell what was tried."
     start = positive_int("start", start)
     low, high, gap, tried = 0, start + 1, max(1, start // 8), []
     batch = start
@@ -57,11 +52,9 @@ def search_down(
 @dataclass(frozen=True)
 class BatchTrial:
     "Trains a copy of a model for some full steps; called with a batch size."
-    model:nn.Module
-    sample:Any               # a batch of any size
+    sample:StepSample
     optimizer:str            # one of `OPTIMIZERS`
     device:torch.device
-    options:StepOptions
     steps:int=3              # optimizer steps
     wanted:int|None=None     # a smaller batch accumulates
 
@@ -69,19 +62,15 @@ class BatchTrial:
         self,
         batch_size:int,
     ) -> None:
-        "What it raises is the answer."
-        model = copy.deepcopy(self.model).to(self.device).train()
-        trained = [p for p in model.parameters() if p.requires_grad]
+        "Train; what this raises is the answer."
+        twin = self.sample.on(self.device)
+        trained = [p for p in twin.model.parameters() if p.requires_grad]
         if not trained: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
         optimizer = OPTIMIZERS[self.optimizer](trained)
         for _ in range(self.steps):
-            for _ in range(2 if self.wanted and batch_size < self.wanted else 1): self._micro_batch(model, batch_size)
+            for _ in range(2 if self.wanted and batch_size < self.wanted else 1):
+                batch = twin.batch_of(batch_size)
+                with checkpointed(twin.model, twin.checkpointing): backward_from(twin.forward(batch))
             optimizer.step()
             optimizer.zero_grad()
         synchronize(self.device)
-
-    def _micro_batch(self, model: nn.Module, batch_size: int) -> None:
-        batch = resized(self.sample, batch_size, self.device)
-        with checkpointed(model, self.options.checkpointing):
-            with autocast(self.options.precision, self.device): results = run_step(model, batch, self.options.step)
-            torch.autograd.backward(results, [torch.ones_like(t) for t in results])

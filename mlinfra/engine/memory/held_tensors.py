@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from .optimizer_state import optimizer_tensors
 from ..train.saved_tensors import SavedTensors, local_part
 
 # %% auto #0
-__all__ = ['storage_bytes', 'Held', 'optimizer_tensors', 'HoldingsMeter']
+__all__ = ['storage_bytes', 'Held', 'HoldingsMeter']
 
 # %% ../../../nbs/engine/memory/held_tensors.ipynb #0520609b
 def storage_bytes(
@@ -39,13 +40,6 @@ class Held:
     def total(self) -> int:
         "All of it."
         return self.params + self.grads + self.optimizer + self.activations
-
-def optimizer_tensors(
-    optimizer:Any,  # PyTorch's, or one that wraps it
-) -> list[torch.Tensor]:
-    "The tensors of its state."
-    states = getattr(optimizer, "optim", optimizer).state.values()
-    return [t for state in states for t in state.values() if isinstance(t, torch.Tensor)]
 
 class HoldingsMeter:
     "Measures a training step; hooked into a model, it counts the activations of the first forward."

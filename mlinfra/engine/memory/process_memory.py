@@ -19,11 +19,10 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..train.autocast import autocast
 from ..base.hardware import Device
 from ..base.machine import total_bytes
-from .optimizers import OPTIMIZERS
-from .sample_batches import resized, run_step
+from .optimizer_state import OPTIMIZERS
+from .step_sample import StepSample, backward_from
 
 # %% auto #0
 __all__ = ['rise_in_bytes', 'handed_out_bytes', 'ProcessMemory', 'train_step_memory', 'this_device']
@@ -36,7 +35,7 @@ def _resident_kib(field: str) -> int: return int(re.search(rf"{field}:\s+(\d+) k
 def rise_in_bytes(
     action:Callable[[], Any],
 ) -> int|None:           # None where the system does not tell
-    "How far the resident memory of this process rises above where it began."
+    "Measure how far the resident memory of this process rises above where it began."
     if sys.platform != "linux": return None
     gc.collect()
     if _has_glibc(): ctypes.CDLL(None).malloc_trim(0)  # what is free goes back first
@@ -56,7 +55,7 @@ class _MallInfo(ctypes.Structure):
                  "uordblks", "fordblks", "keepcost")]
 
 def handed_out_bytes() -> int|None:
-    "Bytes that the C library has handed out and not got back; None without a glibc of 2.33 or later."
+    "Ask the C library for the bytes that it has handed out and not got back; None without a glibc of 2.33 or later."
     library = ctypes.CDLL(None)
     if not _has_glibc() or not hasattr(library, "mallinfo2"): return None
     library.mallinfo2.restype = _MallInfo
@@ -89,16 +88,12 @@ def train_step_memory(
     precision:str="fp32",                # in which forward runs
     steps:int=2,
 ) -> ProcessMemory:
-    "What training on the CPU takes of this process; a second run asks after every operation."
-    cpu = torch.device("cpu")
-
+    "Train on the CPU and tell what that takes of this process; a second run asks after every operation."
     def train() -> None:
-        model, batch = make_model(), resized(sample, batch_size, cpu)
-        made = OPTIMIZERS[optimizer](model.parameters())
+        one = StepSample(make_model(), sample, precision)
+        batch, made = one.batch_of(batch_size), OPTIMIZERS[optimizer](one.model.parameters())
         for _ in range(steps):
-            with autocast(precision, cpu): results = run_step(model, batch)
-            torch.autograd.backward(results, [torch.ones_like(t) for t in results])
-            del results
+            backward_from(one.forward(batch))
             made.step()
             made.zero_grad()
 
@@ -111,7 +106,7 @@ def train_step_memory(
 
 # %% ../../../nbs/engine/memory/process_memory.ipynb #82fc3ce4
 def this_device() -> Device:
-    "The first GPU as its driver describes it, or the host's memory where there is none."
+    "Describe the first GPU as its driver does, or the host's memory where there is none."
     if not torch.cuda.is_available(): return Device("this machine, its CPU", total_bytes(), "the system")
     import pynvml
     pynvml.nvmlInit()

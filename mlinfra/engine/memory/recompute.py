@@ -25,7 +25,7 @@ class Segment(nn.Sequential):
 def top_blocks(
     model:nn.Module,  # whose blocks to name
 ) -> list[str]:
-    "The outermost blocks of several layers, as named in `named_modules`."
+    "Name the outermost blocks of several layers, as in `named_modules`."
     return _blocks(model, "", sum(p.numel() for p in model.parameters()) / 2)
 
 def _blocks(module: nn.Module, path: str, most: float) -> list[str]:
@@ -40,7 +40,7 @@ def _blocks(module: nn.Module, path: str, most: float) -> list[str]:
 def largest_block_bytes(
     model:nn.Module,
 ) -> int:
-    "Bytes of the parameters that are gathered at once: of the largest block, or of what is in none."
+    "Count the bytes of the parameters that are gathered at once: of the largest block, or of what is in none."
     sizes = [sum(p.nbytes for p in model.get_submodule(name).parameters()) for name in top_blocks(model)]
     return max(*sizes, sum(p.nbytes for p in model.parameters()) - sum(sizes), 0)
 
@@ -79,7 +79,7 @@ def segments(
     blocks:Iterable[nn.Module],  # of a stack, in order
     count:int,                   # segments of equal length
 ) -> nn.Sequential:
-    "The stack as a Sequential of this many `Segment`s, for `checkpointed`."
+    "Divide the stack into a Sequential of `count` `Segment`s, for `checkpointed`."
     blocks = list(blocks)
     count = positive_int("count", count)
     if not blocks or len(blocks) % count:

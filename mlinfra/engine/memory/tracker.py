@@ -9,26 +9,25 @@ import copy
 import functools
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import attrs
 import numpy as np
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..train.autocast import PRECISIONS, autocast
 from ..train.batches import tensors_in
-from ..base.checks import one_of, positive_int
 from .recompute import checkpointed, largest_block_bytes
-from .sample_batches import resized, run_step
+from .step_sample import StepSample, backward_from
 from ..train.saved_tensors import SavedTensors
 
 # %% auto #0
-__all__ = ['MOVING', 'MemoryTracker', 'StepOptions', 'Trace', 'record_step', 'place', 'hollow_copy', 'trace_step']
+__all__ = ['MOVING', 'MemoryTracker', 'MemoryTrace', 'record_step', 'hollow_copy', 'trace_step']
 
 # %% ../../../nbs/engine/memory/tracker.ipynb #fe1b1f73
 MOVING = ("grads", "activations", "temporary")  # what comes and goes during a step
@@ -68,24 +67,9 @@ class MemoryTracker(TorchDispatchMode):
         self.moments.append(tuple(self.live[kind] for kind in MOVING))
         return result
 
-# %% ../../../nbs/engine/memory/tracker.ipynb #7d9d8a90
-@dataclass(frozen=True)
-class StepOptions:
-    "How a training step runs, as far as its memory depends on it."
-    precision:str="fp32"                                  # one of `PRECISIONS`
-    checkpointing:bool|Iterable[str]=False                # True: `top_blocks`; or names of blocks
-    accumulation:int=1                                    # micro-batches in an optimizer step
-    step:Callable[[nn.Module, Any], Any]|None=None        # of (model, batch): its loss; None: `usual_step`
-
-    def __post_init__(self):
-        one_of("precision", self.precision, PRECISIONS)
-        object.__setattr__(self, "accumulation", positive_int("accumulation", self.accumulation))
-        if self.step is not None and not callable(self.step):
-            raise ValueError(f"step must be a function of (model, batch) that returns the loss, got {self.step!r}")
-
 # %% ../../../nbs/engine/memory/tracker.ipynb #494457d0
 @dataclass(frozen=True)
-class Trace:
+class MemoryTrace:
     "The books of a step: standing parts, and what was alive after each operation."
     params:int
     buffers:int
@@ -96,14 +80,12 @@ class Trace:
     moments:np.ndarray                 # a row for each operation, a column for each of `MOVING`
 
 def record_step(
-    model:nn.Module,              # gets gradients
-    batch:Any,                    # where the model is
-    device:torch.device,          # of both
-    options:StepOptions=StepOptions(),
-) -> Trace:
-    "The books of one forward and backward pass."
+    sample:StepSample,  # whose model gets gradients
+    batch:Any,          # where the model is
+) -> MemoryTrace:
+    "Keep the books of one forward and backward pass."
     books, trained = MemoryTracker(), []
-    wanted = _open_books(books, model, batch, options.accumulation)
+    wanted = _open_books(books, sample.model, batch, sample.accumulation)
 
     def finish(parameter: torch.Tensor) -> None:
         trained.append(parameter)
@@ -111,18 +93,16 @@ def record_step(
 
     handles = [p.register_post_accumulate_grad_hook(finish) for p in wanted]
     try:
-        with checkpointed(model, options.checkpointing), books:
-            saved = SavedTensors(on_save=lambda t: books.book(t, "activations"))
-            with autocast(options.precision, device), saved:
-                results = run_step(model, batch, options.step)
+        with checkpointed(sample.model, sample.checkpointing), books:
+            with SavedTensors(on_save=lambda t: books.book(t, "activations")): results = sample.forward(batch)
             activations = books.live["activations"]
-            if results: torch.autograd.backward(results, [torch.ones_like(t) for t in results])
+            backward_from(results)
     finally:
         for handle in handles: handle.remove()
     shapes = tuple(torch.empty(p.shape, dtype=p.dtype, device="meta") for p in trained)
     standing = [books.live[kind] for kind in _STANDING]
     moments = np.array(books.moments or [(0, 0, 0)], np.int64)
-    return Trace(*standing, activations, largest_block_bytes(model), shapes, moments)
+    return MemoryTrace(*standing, activations, largest_block_bytes(sample.model), shapes, moments)
 
 def _open_books(books: MemoryTracker, model: nn.Module, batch: Any, accumulation: int) -> list[torch.Tensor]:
     "Book what is there before the step; the parameters that are trained."
@@ -136,13 +116,6 @@ def _open_books(books: MemoryTracker, model: nn.Module, batch: Any, accumulation
     return wanted
 
 # %% ../../../nbs/engine/memory/tracker.ipynb #8776d646
-def place(
-    model:nn.Module,
-) -> torch.device:
-    "Where the model lies; the CPU for a model on meta or without parameters."
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    return torch.device("cpu") if device.type == "meta" else device
-
 def _hollow(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     "The same shape, strides and kind without memory; call it inside a FakeTensorMode."
     if nn.parameter.is_lazy(tensor):
@@ -151,21 +124,21 @@ def _hollow(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return nn.Parameter(shell, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else shell
 
 def hollow_copy(
-    model:nn.Module,   # left as it is
-    sample:Any,        # a batch of any size
-    batch_size:int,    # of the copy
-) -> tuple[Any, nn.Module, Any]:
-    "A FakeTensorMode, and in it a copy of the model and a batch that have no memory."
+    sample:StepSample,  # whose model is left as it is
+    batch_size:int,     # of the copy
+) -> tuple[Any, StepSample, Any]:
+    "Make a FakeTensorMode, and in it a copy of the model and a batch that have no memory."
     from mlinfra.engine.train.fake_tensors import fake_mode
+    model = sample.model
     if any(isinstance(part, nn.RNNBase) for part in model.modules()):
         raise ValueError("recurrent layers keep what their library's kernel decides: "
                          "only `measure` can tell their memory")
-    mode, device = fake_mode(allow_non_fake_inputs=True), place(model)
+    mode = fake_mode(allow_non_fake_inputs=True)
     with mode:
-        hollow = {id(t): _hollow(t, device) for t in (*model.parameters(), *model.buffers())}
-        batch = resized(sample, batch_size, device, hollow=True)
+        hollow = {id(t): _hollow(t, sample.device) for t in (*model.parameters(), *model.buffers())}
+        batch = sample.batch_of(batch_size, hollow=True)
     copied = copy.deepcopy(model, hollow)  # it takes what it finds for these ids, and copies no weight
-    return mode, copied.train(), batch
+    return mode, attrs.evolve(sample, model=copied.train()), batch
 
 class _Statistics(TorchDispatchMode):
     "Batch norms keep means and deviations in the precision of their weights, as the kernels do."
@@ -176,18 +149,16 @@ class _Statistics(TorchDispatchMode):
 
 # %% ../../../nbs/engine/memory/tracker.ipynb #f58176f4
 def trace_step(
-    model:nn.Module,                     # left as it is
-    sample:Any,                          # a batch of any size
-    batch_size:int,                      # samples that one rank takes at once
-    options:StepOptions=StepOptions(),
-) -> Trace:
-    "The books of a training step that runs on tensors without memory."
+    sample:StepSample,  # whose model is left as it is
+    batch_size:int,     # samples that one rank takes at once
+) -> MemoryTrace:
+    "Keep the books of a training step that runs on tensors without memory."
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    mode, ghost, batch = hollow_copy(model, sample, batch_size)
+    mode, ghost, batch = hollow_copy(sample, batch_size)
     try:
-        with _quiet(), mode, _Statistics(): return record_step(ghost, batch, place(model), options)
+        with _quiet(), mode, _Statistics(): return record_step(ghost, batch)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise ValueError(f"{type(model).__name__} decides by values what it computes ({error}): "
+        raise ValueError(f"{type(sample.model).__name__} decides by values what it computes ({error}): "
                          "only `measure` can tell its memory") from error
 
 @contextmanager

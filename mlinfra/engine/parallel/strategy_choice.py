@@ -29,7 +29,7 @@ from ..base.measure import median, synchronize, timed
 from .tensor_strategy import default_plan
 from ..dist.process_group import rank_and_world_size
 from ..memory.recompute import top_blocks
-from ..memory.sample_batches import resized, run_step
+from ..memory.step_sample import resized, run_step
 from ..planner.model_specs import ModelSpec, ParallelConfig
 from ..base.text import bytes_text, duration_text
 from ...memory import estimate

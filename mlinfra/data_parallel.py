@@ -23,7 +23,7 @@ from .engine.base.measure import interleave, median
 from .engine.dist.rank_data import accuracy_of_ranks, shared_loader
 from .engine.dist.rank_step import RankPass
 from .engine.dist.process_group import process_group, rank_and_world_size
-from .engine.dist.rank_trials import Prepared, RankTrial, ResidualNet
+from .engine.dist.rank_trials import PreparedTrial, RankTrial, ResidualNet
 from .training import History, fit, sgd
 
 # %% auto #0
@@ -102,10 +102,10 @@ class AveragingTrial(RankTrial):
         one_of("strategy", self.strategy, STRATEGIES)
         object.__setattr__(self, "lr", nonnegative_float("lr", self.lr))
 
-    def prepare(self, model: nn.Module) -> Prepared:
+    def prepare(self, model: nn.Module) -> PreparedTrial:
         "The model for its ranks."
         net, passes = averaged(model, self.strategy, self.hook, self.sync_each)
-        return Prepared(net, sgd(model, self.lr), passes)
+        return PreparedTrial(net, sgd(model, self.lr), passes)
 
 # %% ../nbs/11_data_parallel.ipynb #d1100013
 WAYS = ("one process, one core", "one process, all cores", *STRATEGIES, "ddp, 1 MiB")  # that `time_ways` knows

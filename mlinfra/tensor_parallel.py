@@ -20,7 +20,7 @@ from .engine.tensor.layer_plans import (
     COLUMN, ENTER, INNER_COLUMN, NORM, ROW, SHARED, SLICE, ParallelStyle, check_heads, cuts_tokens)
 from .engine.dist.process_group import rank_and_world_size
 from .engine.tensor.split_checks import gradient_difference
-from .engine.tensor.token_edges import Edge
+from .engine.tensor.token_edges import TokenEdge
 from .engine.train.transformer import Attention, Transformer
 
 # %% auto #0
@@ -184,7 +184,7 @@ def _part(whole: nn.Module, style: ParallelStyle, group: Group, sequence: bool, 
     if style is ROW: return RowConv(whole, group)
     if style is NORM: return SequenceParallelNorm(whole, group) if sequence else whole
     if style is ENTER: return _with_entrance(whole, group, enter)
-    return Edge(style is not SLICE, group, 1 if sequence else -1)
+    return TokenEdge(style is not SLICE, group, 1 if sequence else -1)
 
 # %% ../nbs/14_tensor_parallel.ipynb #tp140009
 class SharedHeads(nn.Module):

@@ -21,8 +21,8 @@ from .engine.train.autocast import check_precision
 from .engine.train.batches import Feed, image_dims, make_loader, samples_in
 from .engine.base.checks import fraction, nonnegative_float, nonnegative_int, positive_int
 from .engine.train.step_clock import CudaClock, HostClock
-from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, iter_is_self, scores
-from .engine.train.memory_layout import ChannelsLast, first_step
+from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, is_iterator, scores
+from .engine.train.memory_layout import ChannelsLast, try_step
 from .engine.base.machine import pick_device
 from .engine.train.builtin_observers import ProgressBar
 from .engine.train.execution import Execution
@@ -30,7 +30,7 @@ from .engine.train.history import (PHASES as PHASES, Epoch as Epoch, History as 
                                           phase_medians as phase_medians)
 from .engine.train.observers import Listener, Observers, TrainingRun
 from .engine.train.step_executor import LOG2_LOSS_SCALE
-from .engine.train.optimizer_setup import by_epoch, check_scheduler, make_optimizer
+from .engine.train.optimizer_setup import steps_by_epoch, check_scheduler, make_optimizer
 from .engine.train.threads import AutoThreads
 from .engine.base.text import count_text
 
@@ -54,7 +54,7 @@ def _train_epoch(run: TrainingRun, epoch: int) -> Epoch | None:
             known = run.stopping
             run.observers.tell("on_boundary", run)
         run.settle()
-        if run.stopping and not known: run.observers.tell("on_boundary", run)  # whoever saves does so inside the epoch
+        if run.stopping and not known: run.observers.tell("on_boundary", run)  # to be saved inside the epoch
     steps = run.history.steps[first:]
     if not steps and run.stopping: return None  # asked to stop before its first step
     if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: give one that can be iterated anew")
@@ -87,7 +87,7 @@ def _try_layout(run: TrainingRun, group: list[Any], clock: Any) -> torch.Tensor:
         run.feed.channels_last = False
         group[:] = [tree_map_only(torch.Tensor, torch.Tensor.contiguous, batch) for batch in group]
 
-    loss, error = first_step(lambda: run.passes.step(group, clock.lap), fall_back, run.model)
+    loss, error = try_step(lambda: run.passes.step(group, clock.lap), fall_back, run.model)
     if error: run.history.remarks.append(f"trained without channels_last, which the model does not take: {error}")
     return loss
 
@@ -179,14 +179,14 @@ def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: A
     "A function that evaluates the run's model; tried on the first batch at once."
     if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
     if valid is None: return None
-    if iter_is_self(valid) and run.epochs > 1:
+    if is_iterator(valid) and run.epochs > 1:
         raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
     loader, feed = make_loader(valid, 1_000), Feed(run.device, run.feed.supervised, run.feed.image_dims)
     sample = first_batch(make_loader(valid, 2))
     accuracy = step is None and (loss_fn is None or sample is not None and _has_accuracy(run.model, feed, sample))
     measures = Measures(loss_fn or class_loss, step, accuracy, metric)
     if sample is not None: scores(run.model, [sample], feed, measures)
-    elif not iter_is_self(valid): raise ValueError("valid must have samples, and its loader yields no batch")
+    elif not is_iterator(valid): raise ValueError("valid must have samples, and its loader yields no batch")
     return lambda: scores(run.model, loader, feed, measures)
 
 def _has_accuracy(model: nn.Module, feed: Feed, batch: Any) -> bool:
@@ -208,7 +208,7 @@ def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> Hist
             if run.stopping: break
             done = _train_epoch(run, epoch)
             if done is not None: _end_epoch(run, done, check)
-            run.observers.tell("on_boundary", run)  # whoever saves may do so now
+            run.observers.tell("on_boundary", run)  # to be saved now
             if done is None: break
     finally:
         try: run.observers.tell("on_end", run)
@@ -228,7 +228,7 @@ def _end_epoch(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores] | Non
     if check is not None and whole: epoch = _evaluated(run, epoch, check)
     run.history.epochs.append(epoch)
     run.observers.tell("on_epoch", run, epoch)
-    if whole and by_epoch(run.scheduler): run.scheduler.step(_watched(run.scheduler, epoch))
+    if whole and steps_by_epoch(run.scheduler): run.scheduler.step(_watched(run.scheduler, epoch))
 
 def _evaluated(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
     start = time.perf_counter()

@@ -121,13 +121,13 @@ PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Rea
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
 Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
-Attempt Best Checkpoint Costs Instance
-DataSum Expected Explanation FileSum FinalTest Judgement Killed KillStudy Notice Pieces PricedMachine StageSpan
+Attempt Best Checkpoint SaveCosts Instance
+DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
-HeldCurve Travelled StepTimes TensorLife Scene Visit
+HeldCurve SentCollective StepTimes TensorLife Scene Visit
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())
@@ -146,7 +146,7 @@ layer_costs loader loaders launch.job_logs.shell_status looks checkpoint.preempt
 tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
-passes played.PlayedGroup
+passes lab.thread_group.ThreadGroup
 patients checkpoint.sharded_checkpoint pipeline_pass pipeline_runs queue.ServiceTime.seconds
 export.quantize.pack export.quantize.unpack
 export.quantize.QuantizedLinear export.quantize.QuantizedConv2d
@@ -507,11 +507,12 @@ LONG = "works for seconds"
 FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, STARTS) for name in """
-        arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.* lab.thread_group.play.*
-        lab.notebook_ranks.RankPool.* engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
+        arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.*
+        lab.thread_group.run_threads.* lab.notebook_ranks.RankPool.*
+        engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
-        lab.interval_study.Victim.life.*
-        lab.interval_study.losses_through_kills.* lab.interval_study.measure_costs.* engine.http.server.serve.*
+        lab.interval_study.KillableTraining.life.*
+        lab.interval_study.losses_through_kills.* lab.interval_study.measure_save_costs.* engine.http.server.serve.*
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*

@@ -19,7 +19,7 @@ from mlinfra.lab import pipeline_runs
 from mlinfra.engine.pipeline.sequential_split import chain, check_untied
 from mlinfra.engine.pipeline.layer_costs import profile_layers, stage_times
 from mlinfra.lab.pipeline_runs import (
-    PipelineExample, PipelineRun, PipelineTask, RankPart, SleepingLayer, blocks_example, gradient_error, hand_step,
+    PipelineExample, PipelineRun, PipelineTask, RankPart, SleepingLayer, blocks_example, gradient_error, manual_step,
     merge_parts, reference_gradients, build_task, run_pipelines, run_rank)
 from mlinfra.engine.dist.rank_data import first_digits, train_digits
 from mlinfra.engine.dist.process_group import rank_and_world_size
@@ -506,7 +506,7 @@ def test_the_pieces_keep_what_the_model_keeps(make, x):
 def test_by_hand_on_one_rank(name, stages):
     task = task_of(blocks_example, pipeline.equal_counts(8, stages), name, 8, stages, "hand")
     record, pieces = OperationRecorder(0), build_task(task)[1]
-    step = hand_step(task, {s: pieces[i:j] for s, (i, j) in enumerate(itertools.pairwise(task.bounds))}, record)
+    step = manual_step(task, {s: pieces[i:j] for s, (i, j) in enumerate(itertools.pairwise(task.bounds))}, record)
     loss = sum(step())
     run = PipelineRun(
         task, Timeline(tuple(record.events)), (), loss, {n: p.grad.numpy() for n, p in pieces.named_parameters()}

@@ -204,7 +204,7 @@ def networks(): return {path.name for path in Path("/run/netns").glob(f"mlinfra-
 
 
 def over_the_cable(size):
-    "An all-reduce of this many bytes: what the kernel saw leave."
+    "The bytes that the kernel saw leave in an all-reduce of `size` bytes."
     before = sent_bytes()
     torch.distributed.all_reduce(torch.ones(size // 4))
     torch.distributed.barrier()

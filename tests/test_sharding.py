@@ -208,7 +208,7 @@ def group(world_size):
     calls = {name: (sh.run_shard_trial, trial) for name, trial in EVERY[world_size].items()}
     calls |= {f"partly {stage}": (partly, stage) for stage in range(4)}
     calls |= {
-        "halves": (sh.try_halves, 7),
+        "halves": (sh.reduce_in_halves, 7),
         "few": (few_images,),
         "other": (other_model,),
         "wrong group": (wrong_group,),
@@ -376,7 +376,7 @@ def test_who_holds_what_when(ranks):
     lengths = {name: sum(p.numel() for p in own) for name, own in zero.blocks_of(TRIAL_MODELS[model]()).items()}
     blocks = {name: width * math.ceil(length / n) * n for name, length in lengths.items()}
     spans = {stage: zero.held_spans(told, stage < 3) for stage, told in events.items()}
-    most = {(stage, kind): zero.most_held(spans[stage], kind) for stage in spans for kind in ("weights", "gradients")}
+    most = {(stage, kind): zero.peak_held(spans[stage], kind) for stage in spans for kind in ("weights", "gradients")}
     every, largest = sum(blocks.values()), max(blocks.values())
     assert most == {(1, "weights"): every, (1, "gradients"): every, (2, "weights"): every, (2, "gradients"): largest,
                     (3, "weights"): largest, (3, "gradients"): largest}

@@ -57,7 +57,7 @@ with slurm_cluster(2) as cluster:
 
 
 def descendants(folder):
-    "Every process that SLURM started for the cluster in this folder, with the guard."
+    "Every process that SLURM started for the cluster in this folder, with the reaper."
     found = []
     for process in psutil.process_iter():
         try: told = " ".join([*process.cmdline(), process.environ().get("SLURM_CONF", "")])

@@ -314,7 +314,7 @@ def test_it_supervises_in_a_thread_too():
 # ---- real kills
 
 def has_a_victim(pipe, root):
-    with kills.victim(hidden=16, samples=640) as training:
+    with kills.killable_training(hidden=16, samples=640) as training:
         life = training.life(root / "kept", 5, saves=2)
         pipe.send((life.first, life.kept))
         (root / "file").touch()

@@ -32,8 +32,8 @@ from ..engine.dist.processes import ServedProcess
 from ..training import fit, sgd
 
 # %% auto #0
-__all__ = ['Victim', 'victim', 'losses_through_kills', 'Costs', 'costs_of', 'measure_costs', 'Killed', 'KillStudy', 'kill_gaps',
-           'study_kills']
+__all__ = ['KillableTraining', 'killable_training', 'losses_through_kills', 'SaveCosts', 'mean_costs', 'measure_save_costs',
+           'IntervalResult', 'KillStudy', 'kill_gaps', 'study_kills']
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e04
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e06
 _STEPS = 100_000  # that a board has room for
 
-class _Board:
+class _SharedSteps:
     "Shared memory in which a training notes each step: when it ended, its loss, and how many saves there were by then."
     def __init__(self):
         self.memory = np.frombuffer(mmap.mmap(-1, 8 * (4 + 3 * _STEPS)))
@@ -53,11 +53,11 @@ class _Board:
 
     def clear(self) -> None: self.memory[:] = 0
 
-class _Witness:
+class _StepWriter:
     "An observer that notes each step on a board, and ends with the process that started it."
     guard = True
 
-    def __init__(self, board: _Board, checkpointer: Checkpointer, steps: int):
+    def __init__(self, board: _SharedSteps, checkpointer: Checkpointer, steps: int):
         self.board, self.checkpointer, self.steps, self.parent = board, checkpointer, steps, os.getppid()
         self.saves = 0
 
@@ -90,13 +90,13 @@ class _Order:
     hidden:int            # units: the more, the larger the state
     background:bool       # whether saves are written in the background
 
-def _train(order: _Order, board: _Board, data: Any) -> None:
+def _train(order: _Order, board: _SharedSteps, data: Any) -> None:
     "What the forked process does."
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, order.hidden), nn.ReLU(), nn.Linear(order.hidden, 10))
     checkpointer = Checkpointer(order.root, every=order.every, keep=2, background=order.background)
     fit(model, BatchLoader(data, 16, shuffle=True, seed=0), epochs=1_000, optimizer=sgd(model, 0.05, 0.9), device="cpu",
-        progress=False, observers=[checkpointer, _Witness(board, checkpointer, order.steps)])
+        progress=False, observers=[checkpointer, _StepWriter(board, checkpointer, order.steps)])
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e08
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class _Executioner:
     def __init__(self, connection: Connection, samples: int):
         torch.set_num_threads(1)
         digits = mnist()
-        self.connection, self.board = connection, _Board()
+        self.connection, self.board = connection, _SharedSteps()
         self.data = Images(digits.images[:samples], digits.labels[:samples])
         _warm_up(self.board, self.data)
         gc.freeze()  # else the collector touches every object after each fork, and the kernel copies its page
@@ -131,12 +131,12 @@ class _Executioner:
         self.last, self.reaping = life.ended, time.perf_counter() - life.ended
         return life
 
-def _warm_up(board: _Board, data: Any) -> None:
+def _warm_up(board: _SharedSteps, data: Any) -> None:
     "Train and save a little, so that what PyTorch imports late is there before the first fork."
     with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
         for steps in (2, 4): _train(_Order(home, 2, None, None, steps, 8, False), board, data)
 
-def _one_life(order: _Order, board: _Board, data: Any, connection: Connection, last: float) -> _Life:
+def _one_life(order: _Order, board: _SharedSteps, data: Any, connection: Connection, last: float) -> _Life:
     "From the fork to the kill."
     board.clear()
     said, says = os.pipe()
@@ -154,7 +154,7 @@ def _one_life(order: _Order, board: _Board, data: Any, connection: Connection, l
     newest = max(step_folders(order.root), default=0)
     return _Life(last, ended, first, *rows, float(board.safe[0]), written, order.every, newest, error)
 
-def _child(order: _Order, board: _Board, data: Any, said: int, says: int) -> None:
+def _child(order: _Order, board: _SharedSteps, data: Any, said: int, says: int) -> None:
     "Train, and never return to what the parent was doing."
     status = 1
     try:
@@ -164,7 +164,7 @@ def _child(order: _Order, board: _Board, data: Any, said: int, says: int) -> Non
     except BaseException: os.write(says, traceback.format_exc().encode()[-4000:])
     finally: os._exit(status)
 
-def _until(order: _Order, board: _Board, connection: Connection, pid: int, last: float) -> bool:
+def _until(order: _Order, board: _SharedSteps, connection: Connection, pid: int, last: float) -> bool:
     "Wait until the process is to be killed; True if it ended by itself."
     while True:
         if order.seconds is not None and time.perf_counter() - last >= order.seconds: return False
@@ -175,7 +175,7 @@ def _until(order: _Order, board: _Board, connection: Connection, pid: int, last:
         if connection.poll(max(0.0, min(left, 0.002))): return False  # the process that gives the orders has left
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e09
-class Victim:
+class KillableTraining:
     "A training that is started, killed and started again."
     def __init__(self, process: ServedProcess, hidden: int, background: bool):
         self._process, self.hidden, self.background = process, positive_int("hidden", hidden), background
@@ -198,22 +198,22 @@ class Victim:
         return answer
 
 @contextmanager
-def victim(
+def killable_training(
     hidden:int=1000,        # units of its hidden layer: the more, the larger the state and the longer a save
     background:bool=False,  # whether it saves in the background
     samples:int=60_000,     # of MNIST
-) -> Iterator[Victim]:
+) -> Iterator[KillableTraining]:
     "A training that can be killed as often as you like."
     hidden, samples = positive_int("hidden", hidden), positive_int("samples", samples, 60_000)
     process = ServedProcess(_Executioner, samples, name="the process that forks trainings", preload=())
     try:
         process.receive(120)
-        yield Victim(process, hidden, background)
+        yield KillableTraining(process, hidden, background)
     finally: process.close()
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e11
 def losses_through_kills(
-    training:Victim,
+    training:KillableTraining,
     steps:int,               # in all
     every:int,               # steps between two saves
     gaps:Sequence[float],    # seconds from kill to kill; after the last one it runs to its end
@@ -231,7 +231,7 @@ def losses_through_kills(
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e14
 @dataclass(frozen=True)
-class Costs:
+class SaveCosts:
     "What the formula needs to know of a training."
     step_seconds:float
     save_seconds:float     # for which the training stands still
@@ -240,9 +240,9 @@ class Costs:
 
 _FIRST = 3  # steps after a restart that may be slower
 
-def costs_of(
-    lives:Sequence[Any],  # as `Victim.life` gives them
-) -> Costs:
+def mean_costs(
+    lives:Sequence[Any],  # as `KillableTraining.life` gives them
+) -> SaveCosts:
     "The means over the lives that came so far."
     steps, saves, restarts = [], [], []
     for life in lives:
@@ -256,23 +256,23 @@ def costs_of(
         raise ValueError(f"lives must hold steps with and without a save, got {len(lives)} lives with {len(steps)} "
                          f"steps and {len(saves)} saves: kill less often")
     step, written = float(np.mean(steps)), [life.written for life in lives if life.written]
-    return Costs(step, max(float(np.mean(saves)) - step, 0.0), max(float(np.mean(restarts)) - _FIRST * step, 0.0),
+    return SaveCosts(step, max(float(np.mean(saves)) - step, 0.0), max(float(np.mean(restarts)) - _FIRST * step, 0.0),
                  float(np.mean(written)) if written else 0.0)
 
-def measure_costs(
-    training:Victim,
+def measure_save_costs(
+    training:KillableTraining,
     restarts:int=6,        # lives that are measured
     every:int=10,          # steps between two saves
-) -> Costs:
+) -> SaveCosts:
     "The means over some lives, killed each after a few saves."
     restarts, every = positive_int("restarts", restarts), positive_int("every", every)
     with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
         training.life(home, every, saves=1)
-        return costs_of([training.life(home, every, saves=3) for _ in range(restarts)])
+        return mean_costs([training.life(home, every, saves=3) for _ in range(restarts)])
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e16
 @dataclass(frozen=True)
-class Killed:
+class IntervalResult:
     "What became of a training that saved at one interval."
     every:int                   # steps between two saves
     interval_seconds:float      # of work between two saves
@@ -285,10 +285,10 @@ class Killed:
 @dataclass(frozen=True)
 class KillStudy:
     "Intervals under the same kills, and what was predicted."
-    before:Costs                # of a few kills, by which the intervals were chosen
-    costs:Costs                 # of the lives that are measured
+    before:SaveCosts                # of a few kills, by which the intervals were chosen
+    costs:SaveCosts                 # of the lives that are measured
     mtbf_seconds:float
-    rows:tuple[Killed, ...]
+    rows:tuple[IntervalResult, ...]
 
     def predict(self, interval_seconds: float) -> float:
         "Seconds for a second of work."
@@ -300,12 +300,12 @@ class KillStudy:
         return best_interval(self.costs.save_seconds, self.mtbf_seconds)
 
     @property
-    def best_predicted(self) -> Killed:
+    def best_predicted(self) -> IntervalResult:
         "The row that was predicted to be best."
         return min(self.rows, key=lambda row: row.predicted)
 
     @property
-    def best_measured(self) -> Killed:
+    def best_measured(self) -> IntervalResult:
         "The row that was best."
         return min(self.rows, key=lambda row: row.measured.value)
 
@@ -316,7 +316,7 @@ class KillStudy:
                 for row in self.rows]
         return pd.DataFrame(flat)
 
-def _predicted(costs: Costs, interval_seconds: float, mtbf_seconds: float) -> tuple[float, float]:
+def _predicted(costs: SaveCosts, interval_seconds: float, mtbf_seconds: float) -> tuple[float, float]:
     "Seconds for a second of work, and seconds lost at a kill, of a job without end."
     many = 1000 * interval_seconds
     writing = min(costs.write_seconds, interval_seconds + costs.save_seconds)  # the next save waits for it
@@ -335,7 +335,7 @@ def kill_gaps(
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e18
 def study_kills(
-    training:Victim,
+    training:KillableTraining,
     factors:Sequence[float]=(1 / 8, 1 / 3, 1, 3),  # intervals, as multiples of the one that is predicted to be best
     budget_seconds:float=14.0,                     # for the kills of all intervals
     mtbf_seconds:float|None=None,                  # mean time between kills; None: 10 saves, at least 4 restarts
@@ -346,29 +346,32 @@ def study_kills(
     budget_seconds = positive_float("budget_seconds", budget_seconds)
     factors = [positive_float("each of factors", factor) for factor in factors]
     if mtbf_seconds is not None: mtbf_seconds = positive_float("mtbf_seconds", mtbf_seconds)
-    quiet = measure_costs(training)
+    quiet = measure_save_costs(training)
     m = mtbf_seconds or max(10 * quiet.save_seconds, 4 * (quiet.restart_seconds + quiet.write_seconds),
                             60 * quiet.step_seconds)
     kills = max(int(budget_seconds / (m * len(factors))), 4)
     gaps = kill_gaps(m, kills, seed)
     before = _costs_among_kills(training, quiet, m, seed + 1)
     steps = [_steps_between(before, m, factor) for factor in factors]
-    lives = _killed_in_turn(training, steps, gaps, report)
-    costs = costs_of([life for row in lives for life in row[1:]])
+    lives = _killed_by_turns(training, steps, gaps, report)
+    costs = mean_costs([life for row in lives for life in row[1:]])
     return KillStudy(before, costs, m, tuple(_killed(every, row, costs, m) for every, row in zip(steps, lives)))
 
-def _steps_between(costs: Costs, mtbf_seconds: float, factor: float) -> int:
+def _steps_between(costs: SaveCosts, mtbf_seconds: float, factor: float) -> int:
     "Steps from save to save, as a multiple of the best interval."
     return max(round(factor * best_interval(costs.save_seconds, mtbf_seconds) / costs.step_seconds), 1)
 
-def _costs_among_kills(training: Victim, quiet: Costs, mtbf_seconds: float, seed: int) -> Costs:
+def _costs_among_kills(training: KillableTraining, quiet: SaveCosts, mtbf_seconds: float, seed: int) -> SaveCosts:
     "What the training pays where kills come at drawn times; a few, at what quiet costs call the best interval."
     every, gaps = _steps_between(quiet, mtbf_seconds, 1.0), kill_gaps(mtbf_seconds, 6, seed)
-    lives, = _killed_in_turn(training, [every], gaps, None)
-    try: return costs_of(lives[1:])
+    lives, = _killed_by_turns(training, [every], gaps, None)
+    try: return mean_costs(lives[1:])
     except ValueError: return quiet  # no life was long enough for a save
 
-def _killed_in_turn(training: Victim, steps: Sequence[int], gaps: Sequence[float], report: Any) -> list[list[_Life]]:
+def _killed_by_turns(
+    training: KillableTraining, steps: Sequence[int], gaps: Sequence[float],
+    report: Callable[[float, str], None] | None,
+) -> list[list[_Life]]:
     "The lives of each interval, the one before the first kill included."
     with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
         lives = [[training.life(f"{home}/{n}", every, saves=1)] for n, every in enumerate(steps)]
@@ -377,14 +380,14 @@ def _killed_in_turn(training: Victim, steps: Sequence[int], gaps: Sequence[float
             for n, every in enumerate(steps): lives[n].append(training.life(f"{home}/{n}", every, gap))
     return lives
 
-def _killed(every: int, lives: Sequence[_Life], costs: Costs, mtbf_seconds: float) -> Killed:
+def _killed(every: int, lives: Sequence[_Life], costs: SaveCosts, mtbf_seconds: float) -> IntervalResult:
     "What became of the training at one interval."
     kept = [life.kept - last.kept for last, life in zip(lives, lives[1:])]
     seconds = [life.ended - life.begun for life in lives[1:]]
     predicted, lost = _predicted(costs, every * costs.step_seconds, mtbf_seconds)
     measured = _ratio(seconds, [steps * costs.step_seconds for steps in kept])
     losses = [life.ended - max(life.safe, life.begun + costs.restart_seconds) for life in lives[1:]]
-    return Killed(every, every * costs.step_seconds, len(seconds), measured, predicted,
+    return IntervalResult(every, every * costs.step_seconds, len(seconds), measured, predicted,
                   float(np.mean(np.maximum(losses, 0.0))), lost)
 
 def _ratio(top: Sequence[float], bottom: Sequence[float]) -> Estimate:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from ..engine.base.checks import ceil_div, one_of, positive_float, positive_int, whole_number
-from .process_reaper import Guard, guarded, why_no_guard
+from .process_reaper import ProcessReaper, reaped, why_no_reaper
 from .job_queue import POLICIES, QueuedJob, QueueRun, queue_run
 from .rendezvous import free_port
 
@@ -41,7 +41,7 @@ def _program(name: str) -> str | None:
 
 def why_no_slurm() -> str:
     "Why no SLURM cluster can be started on this machine; empty if it can."
-    if why := why_no_guard(): return why.replace("a guard over processes", "a SLURM cluster on this machine")
+    if why := why_no_reaper(): return why.replace("a process reaper", "a SLURM cluster on this machine")
     missing = [name for name in _PROGRAMS if _program(name) is None]
     if not missing: return ""
     packages = " ".join(_PROGRAMS.values())
@@ -91,14 +91,14 @@ FirstJobId={first_job}
 _NODE = """\
 NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory} State=UNKNOWN
 """
-_PARTITION = "PartitionName={partition} Nodes={nodes} Default=YES MaxTime=60 DefaultTime=10 State=UP\n"
+_PARTITION = "PartitionName=here Nodes={nodes} Default=YES MaxTime=60 DefaultTime=10 State=UP\n"
 _SCHEDULERS = dict(zip(POLICIES, ("sched/builtin", "sched/backfill")))
 
 def _user() -> str:
     try: return pwd.getpwuid(os.getuid()).pw_name
     except KeyError: return str(os.getuid())  # a container may have no name for it
 
-def _write_configuration(folder: Path, nodes: Sequence[str], cpus: int, partition: str, **how: Any) -> None:
+def _write_configuration(folder: Path, nodes: Sequence[str], cpus: int, **how: Any) -> None:
     ports: list[int] = []
     while len(ports) <= len(nodes):
         if (port := free_port()) not in ports: ports.append(port)
@@ -106,7 +106,7 @@ def _write_configuration(folder: Path, nodes: Sequence[str], cpus: int, partitio
     text = _CONF.format(folder=folder, ports=ports, user=_user(), first_job=first_job, **how)
     memory = psutil.virtual_memory().total // 2**20
     for name, port in zip(nodes, ports[1:]): text += _NODE.format(name=name, port=port, cpus=cpus, memory=memory)
-    (folder / "slurm.conf").write_text(text + _PARTITION.format(partition=partition, nodes=",".join(nodes)))
+    (folder / "slurm.conf").write_text(text + _PARTITION.format(nodes=",".join(nodes)))
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     for name in ("state", *(f"spool-{name}" for name in nodes)): (folder / name).mkdir()
@@ -117,7 +117,6 @@ class SlurmCluster:
     "A cluster that runs on this machine."
     folder:Path                    # its configuration, state and logs; removed at the end
     nodes:tuple[str, ...]          # their names
-    partition:str                  # the one there is
     environment:Mapping[str, str]  # what SLURM's commands must find among their variables to speak to it
 
     def run(
@@ -162,7 +161,6 @@ def slurm_cluster(
     folder:str|os.PathLike|None=None,            # in which it gets a folder of its own; None: the system's for such
     *,
     policy:str="backfill",                       # or "first come": who starts next
-    partition:str="here",                        # its name
     remember_seconds:int=300,                    # that `scontrol show job` knows a job after its end
     requeue_seconds:int=20,                      # from a requeue until a job may start again
     timeout_seconds:float=120.0,                 # for the start of the daemons
@@ -171,25 +169,20 @@ def slurm_cluster(
     names = tuple(f"node{i + 1}" for i in range(positive_int("nodes", nodes, 16)))
     how = dict(cpus=positive_int("cpus", cpus, 1024), scheduler=_SCHEDULERS[one_of("policy", policy, _SCHEDULERS)],
                remember_seconds=positive_int("remember_seconds", remember_seconds),
-               partition=_name("partition", partition),
                requeue_seconds=whole_number("requeue_seconds", requeue_seconds, 6, 3600) - 1)
     timeout_seconds = positive_float("timeout_seconds", timeout_seconds)
     if why := why_no_slurm(): raise OSError(why)
     with _own_folder(folder, names) as own:
         _write_configuration(own, names, **how)
-        cluster = SlurmCluster(own, names, partition, {"SLURM_CONF": str(own / "slurm.conf")})
+        cluster = SlurmCluster(own, names, {"SLURM_CONF": str(own / "slurm.conf")})
         first = [_program("munged"), *(f"--{name}-file={own}/munge.{name}" for name in ("key", "pid", "log", "seed")),
                  "--force", f"--socket={own}/munge.socket"]
         then = {"slurmctld": [_program("slurmctld"), "-D"]}
         then |= {name: [_program("slurmd"), "-D", "-N", name] for name in names}
-        with guarded(then, own, first={"munged": first}, last=["sh", "-c", _LAST], last_seconds=15,
-                     environment=_clean() | cluster.environment) as guard:
-            _wait_for_nodes(cluster, guard, timeout_seconds)
+        with reaped(then, own, first={"munged": first}, last=["sh", "-c", _LAST], last_seconds=15,
+                     environment=_clean() | cluster.environment) as reaper:
+            _wait_for_nodes(cluster, reaper, timeout_seconds)
             yield cluster
-
-def _name(what: str, value: str) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,60}", value): return value
-    raise ValueError(f"{what} must be letters, digits, - and _, got {value!r}")
 
 @contextmanager
 def _own_folder(parent: str | os.PathLike | None, nodes: Sequence[str]) -> Iterator[Path]:
@@ -203,29 +196,30 @@ def _own_folder(parent: str | os.PathLike | None, nodes: Sequence[str]) -> Itera
         yield own
     finally: shutil.rmtree(own, ignore_errors=True)
 
-def _wait_for_nodes(cluster: SlurmCluster, guard: Guard, seconds: float) -> None:
+def _wait_for_nodes(cluster: SlurmCluster, reaper: ProcessReaper, seconds: float) -> None:
     "Until all are idle; RuntimeError with a daemon's last words if one has ended."
     end, states, patience = time.monotonic() + seconds, "nothing yet", 1.0
     while True:
-        for name, status in guard.ended().items():
-            if name != "munged" or status: raise RuntimeError(f"{name} ended with status {status}: {_log(guard, name)}")
-        if "munged" in guard.ended():  # it is at work; without it any command would try for a minute
+        for name, status in reaper.ended().items():
+            if name == "munged" and not status: continue
+            raise RuntimeError(f"{name} ended with status {status}: {_log(reaper, name)}")
+        if "munged" in reaper.ended():  # it is at work; without it any command would try for a minute
             states, patience = _node_states(cluster, patience) or states, min(2 * patience, 32)
             if states == " ".join(["idle"] * len(cluster.nodes)): return
-        if guard.process.poll() is not None: raise RuntimeError("the guard over SLURM's daemons has ended")
+        if reaper.process.poll() is not None: raise RuntimeError("the reaper over SLURM's daemons has ended")
         if time.monotonic() > end:
             raise RuntimeError(f"the nodes were not idle after {seconds:g} s but {states}; slurmctld: "
-                               f"{_log(guard, 'slurmctld')}")
+                               f"{_log(reaper, 'slurmctld')}")
         time.sleep(0.05)
 
 def _node_states(cluster: SlurmCluster, seconds: float) -> str:
     try: return " ".join(cluster.run("sinfo", "-h", "-N", "-o", "%T", timeout_seconds=seconds).split())
     except (RuntimeError, subprocess.TimeoutExpired): return ""  # the controller does not answer yet
 
-def _log(guard: Guard, name: str) -> str:
+def _log(reaper: ProcessReaper, name: str) -> str:
     "The last of its words that says what is wrong, else the last."
-    path = guard.folder / f"{name}.log"
-    lines = [line for line in (path.read_text() if path.exists() else guard.words(name)).splitlines() if line.strip()]
+    path = reaper.folder / f"{name}.log"
+    lines = [line for line in (path.read_text() if path.exists() else reaper.words(name)).splitlines() if line.strip()]
     wrong = [line for line in lines if re.search("error|fatal", line, re.I)]
     return re.sub(r"^\[[^]]*\] ", "", (wrong or lines or ["it wrote nothing"])[-1])
 
@@ -241,7 +235,6 @@ def queue_on_slurm(
     nodes:int=2,                   # of the cluster
     policy:str="backfill",         # or "first come"
     *,
-    report:Callable[[float, str], None]|None=None,  # gets the share done and words; may raise to stop
     timeout_seconds:float=300.0,   # for all of it
 ) -> QueueRun:
     "What becomes of the jobs in a queue of SLURM's on this machine, as it was measured."
@@ -253,7 +246,6 @@ def queue_on_slurm(
         opened, ids = time.time(), {}
         while len(ids) < len(jobs) or cluster.run("squeue", "-h", "-o", "%A"):
             if time.monotonic() > end: raise RuntimeError(f"the queue was not empty after {timeout_seconds:g} s")
-            if report is not None: report(*_how_far(cluster.folder / "toys", len(jobs)))
             due = [job for job in jobs[len(ids):] if job.submitted_s <= time.time() - opened]
             for job in due: ids[len(ids)] = _submit_toy(cluster, len(ids), job)
             time.sleep(0.05)
@@ -266,10 +258,6 @@ def _check_toys(jobs: Sequence[QueuedJob], nodes: int) -> None:
         if job.nodes > nodes: raise ValueError(f"{must} take at most the cluster's {nodes} nodes, got {job.nodes}")
         if job.is_killed: raise ValueError(f"{must} have a limit of at least its {job.seconds:g} seconds, got {limit}")
         if job.limit_s > 3600: raise ValueError(f"{must} have a limit of at most 3,600 seconds, got {limit}")
-
-def _how_far(folder: Path, jobs: int) -> tuple[float, str]:
-    started, ended = (len(list(folder.glob(f"*.{kind}"))) for kind in ("started", "ended"))
-    return ended / max(jobs, 1), f"{ended} of {jobs} jobs done, {started - ended} running"
 
 def _submit_toy(cluster: SlurmCluster, number: int, job: QueuedJob) -> str:
     "Its id. The name is not told: it may be anything, and the number is enough."

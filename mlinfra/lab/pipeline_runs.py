@@ -23,14 +23,14 @@ from ..engine.base.checks import nonnegative_float, one_of, positive_int
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.dist.ranks import check_world, run_ranks
 from mlinfra.engine.pipeline.stages import (
-    TORCH_SCHEDULES, HandPipeline, OperationRecorder, P2PChannel, recorded_stage, schedule_step, stage_inputs,
+    TORCH_SCHEDULES, ManualPipeline, OperationRecorder, P2PChannel, recorded_stage, schedule_step, stage_inputs,
     torch_schedule)
 from ..engine.pipeline.timeline import Operation, StageTimes, TimedOperation, Timeline
 from ..models import resnet18
 
 # %% auto #0
 __all__ = ['PipelineExample', 'blocks_example', 'wide_example', 'resnet_example', 'SleepingLayer', 'first_stage_trains_weights',
-           'sleeping_example', 'PipelineTask', 'build_task', 'RankPart', 'run_rank', 'hand_step', 'PipelineRun',
+           'sleeping_example', 'PipelineTask', 'build_task', 'RankPart', 'run_rank', 'manual_step', 'PipelineRun',
            'run_pipelines', 'merge_parts', 'reference_gradients', 'gradient_error']
 
 # %% ../../nbs/lab/pipeline_runs.ipynb #c5abc053
@@ -196,7 +196,7 @@ def _run_task(task: PipelineTask, rank: int, group: Any) -> RankPart:
     "A first step that does not count, then those that do."
     pieces, recorder, steps, cpu = build_task(task)[1], OperationRecorder(rank), [], []
     stages = {s: pieces[i:j] for s, (i, j) in enumerate(pairwise(task.bounds)) if s % task.world_size == rank}
-    make = hand_step if task.engine == "hand" else _torch_step
+    make = manual_step if task.engine == "hand" else _torch_step
     step = make(task, stages, recorder, group)
     for _ in range(1 + task.repeats):
         for stage in stages.values(): stage.zero_grad(set_to_none=True)
@@ -209,7 +209,7 @@ def _run_task(task: PipelineTask, rank: int, group: Any) -> RankPart:
     gradients = {name: p.grad.numpy() for stage in stages.values() for name, p in stage.named_parameters()}
     return RankPart(tuple(steps[1:]), tuple(losses), gradients, tuple(cpu[1:]))
 
-def hand_step(
+def manual_step(
     task:PipelineTask,
     stages:dict[int, nn.Module],  # of this rank
     recorder:OperationRecorder,
@@ -219,7 +219,7 @@ def hand_step(
     example, pieces = _made(task.example)
     xs, ys = example.x.chunk(task.micro_batches), example.y.chunk(task.micro_batches)
     channel = P2PChannel(recorder.rank, task.world_size)
-    engine = HandPipeline(stages, stage_inputs(pieces, task.bounds, xs[0]), F.cross_entropy, channel, recorder)
+    engine = ManualPipeline(stages, stage_inputs(pieces, task.bounds, xs[0]), F.cross_entropy, channel, recorder)
     return functools.partial(engine.step, task.operations[recorder.rank], xs, ys)
 
 def _torch_step(

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 # %% auto #0
-__all__ = ['Guard', 'why_no_guard', 'guarded']
+__all__ = ['ProcessReaper', 'why_no_reaper', 'reaped']
 
 # %% ../../nbs/lab/process_reaper.ipynb #16d00006
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -58,7 +58,7 @@ def _kill_all_below(root: int, seconds: float) -> list[int]:
 # %% ../../nbs/lab/process_reaper.ipynb #16d00008
 @dataclass(frozen=True)
 class _Order:
-    "What a guard is to do."
+    "What a reaper is to do."
     owner:int                     # the process that it serves
     folder:str                    # is removed at the end
     first:dict[str, list[str]]    # run to their end, one after the other
@@ -79,12 +79,12 @@ def _note(folder: Path, name: str, status: int) -> None:
     (folder / f"{name}.part").rename(folder / f"{name}.ended")
 
 def _start(folder: Path, name: str, command: list[str]) -> subprocess.Popen:
-    "Its words go into a file; it is killed if the guard is."
+    "Its words go into a file; it is killed if the reaper is."
     with open(folder / f"{name}.out", "ab") as out:
         return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                 preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))
 
-def _guard(order: _Order) -> None:
+def _reap_until_released(order: _Order) -> None:
     "Until the owner lets go, or is gone."
     folder, told = Path(order.folder), []
     def tell(number: int, _frame: FrameType | None) -> None: told.append(number)
@@ -119,8 +119,8 @@ def _end_in_order(order: _Order) -> None:
     except (subprocess.TimeoutExpired, OSError): return  # they are killed all the same
 
 # %% ../../nbs/lab/process_reaper.ipynb #16d00010
-class Guard:
-    "A guard that was asked for, seen from the one whom it serves."
+class ProcessReaper:
+    "A reaper that was asked for, seen from the one whom it serves."
     def __init__(self, process: subprocess.Popen, folder: Path):
         self.process, self.folder, self._owner = process, folder, os.getpid()
 
@@ -138,28 +138,28 @@ class Guard:
 
     def stop(
         self,
-        timeout_seconds:float=60.0,  # to wait for the guard's end
+        timeout_seconds:float=60.0,  # to wait for the reaper's end
     ) -> None:
-        "End everything below the guard; returns when it has gone. In a forked copy of the process nothing is done."
-        from mlinfra.engine.base.checks import positive_float  # not above: the guard itself has no package around it
+        "End everything below the reaper; returns when it has gone. In a forked copy of the process nothing is done."
+        from mlinfra.engine.base.checks import positive_float  # not above: the reaper itself has no package around it
         seconds = positive_float("timeout_seconds", timeout_seconds)
         if os.getpid() != self._owner: return
         try: self.process.stdin.write(b"stop")  # not only closed: a forked copy of this process may hold it open
         except (BrokenPipeError, ValueError): pass  # it has gone already
         finally: self._close()
         try: self.process.wait(seconds)
-        finally: shutil.rmtree(self.folder, ignore_errors=True)  # if the guard itself was killed
+        finally: shutil.rmtree(self.folder, ignore_errors=True)  # if the reaper itself was killed
 
     def _close(self) -> None:
         try: self.process.stdin.close()
         except BrokenPipeError: pass
 
-def why_no_guard() -> str:
-    "Why this system has no guards; empty if it has."
-    return "" if sys.platform == "linux" else "a guard over processes needs Linux"
+def why_no_reaper() -> str:
+    "Why this system cannot have a reaper; empty if it can."
+    return "" if sys.platform == "linux" else "a process reaper needs Linux"
 
 @contextmanager
-def guarded(
+def reaped(
     then:Mapping[str, Sequence[str]],            # name -> command, started together; its words are in `words(name)`
     folder:str|os.PathLike|None=None,            # is removed at the end; None: one is made
     *,
@@ -167,18 +167,18 @@ def guarded(
     last:Sequence[str]=(),                       # a command before the others are killed, if all of them still run
     last_seconds:float=10.0,                     # that it may take
     environment:Mapping[str, str]|None=None,     # of all commands; None: this process's
-) -> Iterator[Guard]:
+) -> Iterator[ProcessReaper]:
     "Commands that run within the block, and nothing of theirs after it, however it or this process ends."
     from mlinfra.engine.base.checks import positive_float
     last_seconds = positive_float("last_seconds", last_seconds)
-    if why := why_no_guard(): raise OSError(why)
-    place = Path(tempfile.mkdtemp(prefix="mlinfra-guard-") if folder is None else folder)
+    if why := why_no_reaper(): raise OSError(why)
+    place = Path(tempfile.mkdtemp(prefix="mlinfra-reaper-") if folder is None else folder)
     order = _Order(os.getpid(), str(place.resolve()), _commands(first or {}), _commands(then), list(last), last_seconds)
     command = [sys.executable, "-I", "-S", __file__, json.dumps(vars(order))]
-    guard = Guard(subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, start_new_session=True,
+    reaper = ProcessReaper(subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, start_new_session=True,
                                    env=environment), place)
-    try: yield guard
-    finally: guard.stop(60 + last_seconds)
+    try: yield reaper
+    finally: reaper.stop(60 + last_seconds)
 
 def _commands(commands: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     "As JSON can carry them; ValueError if one has no program."
@@ -189,4 +189,4 @@ def _commands(commands: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     return found
 
 if __name__ == "__main__" and "__file__" in globals():
-    _guard(_Order(**json.loads(sys.argv[1])))
+    _reap_until_released(_Order(**json.loads(sys.argv[1])))

@@ -24,12 +24,12 @@ from ..engine.dist.shared_memory import why_not_shared
 from ..models import GluonCNN
 
 # %% auto #0
-__all__ = ['StepsInARow', 'example_step', 'step_seconds', 'compute_seconds']
+__all__ = ['RepeatedStep', 'example_step', 'step_seconds', 'compute_seconds']
 
 # %% ../../nbs/lab/rank_step_times.ipynb #a336872c
 @dataclass
-class StepsInARow:
-    "So many steps of a model on one batch, as something to time."
+class RepeatedStep:
+    "Several steps of a model on one batch, as one call to time."
     model:nn.Module
     batch:tuple[torch.Tensor, torch.Tensor]
     steps:int=3
@@ -78,14 +78,14 @@ def step_seconds(
     (rank, world_size), threads = rank_and_world_size(), torch.get_num_threads()
     model, whole = example_step(global_batch)
     share = tuple(t.tensor_split(world_size)[rank] for t in whole)
-    def shared(net: nn.Module, context: Callable = nullcontext) -> StepsInARow:
-        return StepsInARow(net, share, positive_int("steps", steps), context, threads)
+    def shared(net: nn.Module, context: Callable = nullcontext) -> RepeatedStep:
+        return RepeatedStep(net, share, positive_int("steps", steps), context, threads)
     kinds: dict[str, Callable[[], None]] = {}
     net = example_step(1)[0]
     wrapped = DistributedDataParallel(net, gradient_as_bucket_view=True) if world_size > 1 else net
     kinds["ddp"] = shared(wrapped)
     kinds["no averaging"] = shared(wrapped, wrapped.no_sync if world_size > 1 else nullcontext)
-    kinds["one process"] = _nothing if rank else StepsInARow(model, whole, steps, threads=threads * world_size)
+    kinds["one process"] = _nothing if rank else RepeatedStep(model, whole, steps, threads=threads * world_size)
     if world_size > 1 and not why_not_shared():
         kinds["ddp, shared memory"] = shared(wrap_ddp(example_step(1)[0], "shared memory"))
     found = _measured(kinds, steps, repeats)
@@ -101,7 +101,7 @@ def compute_seconds(
     report:Callable[[float, str], None]|None=None,  # may raise to stop
 ) -> dict[int, list[float]]:     # batch size -> seconds
     "Seconds of a step of the CNN in this process, with one thread."
-    kinds = {size: StepsInARow(*example_step(size)) for size in positive_ints("batch_sizes", batch_sizes)}
+    kinds = {size: RepeatedStep(*example_step(size)) for size in positive_ints("batch_sizes", batch_sizes)}
     threads = torch.get_num_threads()
     try: found = interleave(kinds, repeats, warm_up=1, report=report)
     finally: torch.set_num_threads(threads)

@@ -33,7 +33,7 @@ from ..engine.train.saved_tensors import local_part
 from ..engine.dist.zero import Sharded
 
 # %% auto #0
-__all__ = ['WAYS', 'equal_blocks', 'ShardedStep', 'HeldBytes', 'HeldCurve', 'held_over_step', 'Travelled', 'travelled',
+__all__ = ['WAYS', 'equal_blocks', 'ShardedStep', 'HeldBytes', 'HeldCurve', 'held_over_step', 'SentCollective', 'count_sent',
            'TimedStep', 'step_times', 'StepTimes', 'split_steps', 'policy_bytes', 'start_bytes', 'SavedShares',
            'save_trained', 'load_trained']
 
@@ -135,17 +135,17 @@ def held_over_step(
 
 # %% ../../nbs/lab/shard_steps.ipynb #ss12009
 @dataclass(frozen=True)
-class Travelled:
+class SentCollective:
     "What one collective sent."
     kind:str                # "all-reduce", "reduce-scatter" or "all-gather"
     bytes:int               # of the whole tensor
     interface_bytes:float   # that each rank sent, by the counters of the interfaces
     seconds:list[float]     # of each call on this rank
 
-def travelled(
+def count_sent(
     length:int=1 << 20,  # values in the tensor
     repeats:int=7,       # calls of each kind
-) -> list[Travelled]:
+) -> list[SentCollective]:
     "Each collective in turn, with what the machine's network counted for it."
     group = Group.of()
     whole, share = torch.zeros(length), torch.zeros(positive_int("length", length) // group.size)
@@ -154,7 +154,7 @@ def travelled(
              "all-gather": lambda: dist.all_gather_into_tensor(whole, share)}
     return [_count(kind, call, whole.nbytes, repeats) for kind, call in kinds.items()]
 
-def _count(kind: str, call: Callable[[], Any], bytes: int, repeats: int) -> Travelled:
+def _count(kind: str, call: Callable[[], Any], bytes: int, repeats: int) -> SentCollective:
     call()
     dist.barrier()
     time.sleep(0.02)
@@ -163,7 +163,7 @@ def _count(kind: str, call: Callable[[], Any], bytes: int, repeats: int) -> Trav
     dist.barrier()
     time.sleep(0.02)
     sent = (psutil.net_io_counters().bytes_sent - before) / repeats / rank_and_world_size()[1]
-    return Travelled(kind, bytes, sent, seconds)
+    return SentCollective(kind, bytes, sent, seconds)
 
 # %% ../../nbs/lab/shard_steps.ipynb #ss12011
 @dataclass(frozen=True)

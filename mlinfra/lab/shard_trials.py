@@ -19,15 +19,15 @@ from ..engine.memory.held_tensors import Held, HoldingsMeter
 from ..engine.memory.optimizer_state import OPTIMIZERS
 from ..engine.dist.rank_step import RankPass
 from ..engine.dist.zero import ELEMENTWISE, Sharded, ShardedPass
-from ..engine.dist.rank_trials import TRIAL_INPUT, Prepared, RankTrial, RankTrialResult
+from ..engine.dist.rank_trials import TRIAL_INPUT, PreparedTrial, RankTrial, RankTrialResult
 from ..engine.dist.zero_blocks import BlockEvent
 from ..memory import Footprint, estimate
 
 # %% auto #0
-__all__ = ['STRATEGIES', 'try_halves', 'Strategy', 'ShardTrialResult', 'ShardTrial', 'run_shard_trial']
+__all__ = ['STRATEGIES', 'reduce_in_halves', 'Strategy', 'ShardTrialResult', 'ShardTrial', 'run_shard_trial']
 
 # %% ../../nbs/lab/shard_trials.ipynb #st12004
-def try_halves(
+def reduce_in_halves(
     length:int,                       # values in each rank's share
 ) -> tuple[bool, list[Collective]]:   # whether both ways agree, and what was sent
     "An all-reduce, then the same sum as a reduce-scatter and an all-gather."
@@ -60,20 +60,21 @@ STRATEGIES = {
     "fsdp, hybrid": Strategy("fsdp", 3, copies=2),
 }
 
-def _prepared(model: nn.Module, how: Strategy, optimizer: str) -> Prepared:
+def _prepared(model: nn.Module, how: Strategy, optimizer: str) -> PreparedTrial:
     "The model, divided among the ranks."
     shard_size, make = Group.of().size // how.copies, OPTIMIZERS[optimizer]
     if how.by == "hand":
         own = Sharded(model, optimizer, how.stage, None, shard_size if how.copies > 1 else None, how.all_reduce)
-        return Prepared(model, None, ShardedPass(own), own.whole)
+        return PreparedTrial(model, None, ShardedPass(own), own.whole)
     if how.by == "fsdp":
         net = fsdp(model, how.reshard, how.half, how.on_host, shard_size)
-        return Prepared(net, fsdp_optimizer(make(net.parameters())))
+        return PreparedTrial(net, fsdp_optimizer(make(net.parameters())))
     if how.by == "ZeroRedundancyOptimizer":
         from torch.distributed.optim import ZeroRedundancyOptimizer
         net = wrap_ddp(model)
-        return Prepared(net, ZeroRedundancyOptimizer(model.parameters(), optimizer_class=make), RankPass(net.no_sync))
-    return Prepared(model, make(model.parameters()))
+        sharded = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=make)
+        return PreparedTrial(net, sharded, RankPass(net.no_sync))
+    return PreparedTrial(model, make(model.parameters()))
 
 # %% ../../nbs/lab/shard_trials.ipynb #st12009
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class ShardTrial(RankTrial):
         one_of("strategy", self.strategy, STRATEGIES)
         one_of("optimizer", self.optimizer, ELEMENTWISE)
 
-    def prepare(self, model: nn.Module) -> Prepared:
+    def prepare(self, model: nn.Module) -> PreparedTrial:
         "The model for its ranks."
         return _prepared(model, STRATEGIES[self.strategy], self.optimizer)
 

@@ -21,16 +21,16 @@ from ..engine.dist.rank_step import RankPass
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.tensor.split_checks import whole_parameters
 from ..engine.train.transformer import RowReader
-from ..engine.dist.rank_trials import Prepared, RankTrial, RankTrialResult, in_a_row
+from ..engine.dist.rank_trials import PreparedTrial, RankTrial, RankTrialResult, flat_values
 from ..models import GluonCNN
 from ..training import History, fit
 
 # %% auto #0
-__all__ = ['Meshed', 'TensorTrial', 'run_tensor_trial']
+__all__ = ['PreparedOnMesh', 'TensorTrial', 'run_tensor_trial']
 
 # %% ../../nbs/lab/tensor_training.ipynb #7f97e992
 @dataclass
-class Meshed(Prepared):
+class PreparedOnMesh(PreparedTrial):
     "A model divided among the rows of a mesh."
     row:Group=Group()      # ranks that share the layers
     column:Group=Group()   # ranks that share the batch
@@ -59,9 +59,9 @@ class TensorTrial(RankTrial):
         model = RowReader() if self.model == "transformer" else GluonCNN()
         return model.to(torch.float64 if self.double else torch.float32)
 
-    def prepare(self, model: nn.Module) -> Meshed:
+    def prepare(self, model: nn.Module) -> PreparedOnMesh:
         "The model divided over a mesh of all ranks; as it is in a process without a group."
-        if not dist.is_initialized(): return Meshed(model, _sgd(model))
+        if not dist.is_initialized(): return PreparedOnMesh(model, _sgd(model))
         world_size = rank_and_world_size()[1]
         if world_size % self.groups: raise ValueError(f"groups must divide the {world_size} ranks, got {self.groups}")
         from torch.distributed.device_mesh import init_device_mesh
@@ -70,21 +70,23 @@ class TensorTrial(RankTrial):
         self.divide(model, plan, mesh["tensor"])
         row, column = (Group.of(mesh[name].get_group()) for name in ("tensor", "data"))
         passes = _pass(self, model, mesh, column)  # it may change the parameters, so the optimizer comes after it
-        return Meshed(model, _sgd(model), passes, row=row, column=column)
+        return PreparedOnMesh(model, _sgd(model), passes, row=row, column=column)
 
-    def train(self, ready: Meshed, observers: Iterable[Any] = ()) -> History:
+    def train(self, ready: PreparedOnMesh, observers: Iterable[Any] = ()) -> History:
         "One epoch."
         data, column = first_digits(self.samples, self.double), ready.column
         loader = ShardLoader(data, self.global_batch, column.rank, column.size, shuffle=True)
         return fit(ready.net, loader, optimizer=ready.optimizer, passes=ready.passes, device="cpu", observers=observers,
                    channels_last=False, progress=False)
 
-    def result(self, model: nn.Module, ready: Meshed, history: History, calls: list[Collective]) -> RankTrialResult:
+    def result(
+        self, model: nn.Module, ready: PreparedOnMesh, history: History, calls: list[Collective],
+    ) -> RankTrialResult:
         "What the training did, with whole weights; all ranks must call it together."
-        seconds, weights = [step.seconds for step in history.steps], in_a_row(whole_parameters(model, ready.row))
+        seconds, weights = [step.seconds for step in history.steps], flat_values(whole_parameters(model, ready.row))
         mean = ready.column.all_reduce(torch.tensor([step.loss for step in history.steps], dtype=torch.float64))
         losses = (mean / ready.column.size).tolist()
-        return RankTrialResult(losses, weights, in_a_row(model.buffers()), list(calls), seconds)
+        return RankTrialResult(losses, weights, flat_values(model.buffers()), list(calls), seconds)
 
 def _sgd(model: nn.Module) -> torch.optim.SGD:
     "One parameter after the other: DTensors of two meshes do not go into one kernel."

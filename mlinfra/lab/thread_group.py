@@ -16,15 +16,15 @@ from ..engine.dist.collectives import Group
 from ..engine.base.hardware import ring_bytes
 
 # %% auto #0
-__all__ = ['PlayedGroup', 'play']
+__all__ = ['ThreadGroup', 'run_threads']
 
 # %% ../../nbs/lab/thread_group.ipynb #pl12003
-class PlayedGroup(Group):
+class ThreadGroup(Group):
     "One rank of a group whose ranks are threads; it counts what a ring would have to send."
     def __init__(
         self,
         rank:int,           # this one
-        size:int,           # of how many
+        size:int,           # number of ranks
         board:list,         # a place for each rank's tensor
         meet:Any,           # `threading.Barrier` of all ranks
     ):
@@ -62,7 +62,7 @@ class PlayedGroup(Group):
         "Fill `whole` with the shares of all, in order."
         whole.copy_(self.all_gather(share))
 
-def play(
+def run_threads(
     function:Callable,   # of a group, and of the other arguments
     world_size:int,      # how many ranks
     *args:Any,           # the same for each
@@ -71,7 +71,7 @@ def play(
     size = positive_int("world_size", world_size)
     board, meet, found, errors = [None] * size, threading.Barrier(size), [None] * size, []
     def run(rank: int) -> None:
-        try: found[rank] = function(PlayedGroup(rank, size, board, meet), *args)
+        try: found[rank] = function(ThreadGroup(rank, size, board, meet), *args)
         except threading.BrokenBarrierError: pass  # another rank has failed
         except BaseException as error:
             errors.append(error)

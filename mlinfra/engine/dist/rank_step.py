@@ -66,5 +66,5 @@ class RankPass(Pass):
         return loss
 
 def _sums(sizes: list[int], many: int) -> list[int]:
-    "The sums of this many sizes each; the last one may be of fewer."
+    "The sums of `many` sizes each; the last one may be of fewer."
     return [sum(sizes[i:i + many]) for i in range(0, len(sizes), many)]

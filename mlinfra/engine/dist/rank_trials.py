@@ -25,7 +25,7 @@ from ...training import History, fit, sgd
 
 # %% auto #0
 __all__ = ['TRIAL_MODELS', 'TRIAL_INPUT', 'uneven_cnn', 'dropout_net', 'batch_norm_net', 'synced_norm_net', 'dense_stack',
-           'ResidualNet', 'Prepared', 'RankTrialResult', 'RankTrial', 'run_trial', 'in_a_row']
+           'ResidualNet', 'PreparedTrial', 'RankTrialResult', 'RankTrial', 'run_trial', 'flat_values']
 
 # %% ../../../nbs/engine/dist/rank_trials.ipynb #617132c8
 def uneven_cnn() -> nn.Module:
@@ -79,7 +79,7 @@ TRIAL_INPUT = (1, 28, 28)  # shape of an image
 
 # %% ../../../nbs/engine/dist/rank_trials.ipynb #4dc38c88
 @dataclass
-class Prepared:
+class PreparedTrial:
     "A model made ready for its ranks."
     net:nn.Module                                        # to call forward
     optimizer:Any                                        # with `step` and `zero_grad`; None: the pass has one
@@ -140,22 +140,24 @@ class RankTrial:
         data = first_digits(self.samples, self.double)
         return ShardLoader(data, self.global_batch // self.accumulation, *rank_and_world_size(), shuffle=True)
 
-    def prepare(self, model: nn.Module) -> Prepared:
+    def prepare(self, model: nn.Module) -> PreparedTrial:
         "The model for its ranks."
-        return Prepared(model, sgd(model))
+        return PreparedTrial(model, sgd(model))
 
-    def train(self, ready: Prepared, observers: Iterable[Any] = ()) -> History:
+    def train(self, ready: PreparedTrial, observers: Iterable[Any] = ()) -> History:
         "One epoch."
         return fit(ready.net, self.loader(), optimizer=ready.optimizer, passes=ready.passes, device="cpu",
                    accumulation=self.accumulation, observers=observers, channels_last=False, progress=False)
 
-    def result(self, model: nn.Module, ready: Prepared, history: History, calls: list[Collective]) -> RankTrialResult:
+    def result(
+        self, model: nn.Module, ready: PreparedTrial, history: History, calls: list[Collective],
+    ) -> RankTrialResult:
         "What the training did; all ranks must call it together."
         calls, world_size = list(calls), rank_and_world_size()[1]
         losses = [total / world_size for total in sum_over_ranks(step.loss for step in history.steps)]
-        with ready.whole(): weights = in_a_row(model.parameters())
+        with ready.whole(): weights = flat_values(model.parameters())
         seconds = [step.seconds for step in history.steps]
-        return RankTrialResult(losses, weights, in_a_row(model.buffers()), calls, seconds)
+        return RankTrialResult(losses, weights, flat_values(model.buffers()), calls, seconds)
 
 def run_trial(
     trial:RankTrial,
@@ -167,7 +169,7 @@ def run_trial(
         history = trial.train(ready)
     return trial.result(model, ready, history, log.calls)
 
-def in_a_row(
+def flat_values(
     tensors:Iterable[torch.Tensor],  # of which shards are gathered
 ) -> torch.Tensor:
     "All values in one row, in float64."

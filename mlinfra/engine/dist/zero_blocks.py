@@ -18,7 +18,7 @@ from ..memory.recompute import top_blocks
 
 # %% auto #0
 __all__ = ['STAGES', 'check_shard_size', 'shard_mesh', 'hybrid_groups', 'blocks_of', 'FlatParameters', 'BlockEvent', 'ShardPlace',
-           'ShardedBlock', 'Span', 'held_spans', 'most_held']
+           'ShardedBlock', 'Span', 'held_spans', 'peak_held']
 
 # %% ../../../nbs/engine/dist/zero_blocks.ipynb #f5366f16
 STAGES = (0, 1, 2, 3)  # of ZeRO: nothing is divided; the optimizer's state; gradients too; weights too
@@ -216,7 +216,7 @@ def held_spans(
     sizes = {event.block: event.bytes for event in events}
     return found + [Span(block, "weights", 0, len(events), size) for block, size in sizes.items() if always]
 
-def most_held(
+def peak_held(
     spans:Sequence[Span],  # from `held_spans`
     kind:str,              # "weights" or "gradients"
 ) -> int:

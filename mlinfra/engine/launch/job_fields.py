@@ -144,7 +144,7 @@ class JobFields:
     memory_gb:float|None=None             # of a node, in GB; None: what the system gives
     time_seconds:float|None=None          # limit; None: what the system gives
     environment:Mapping[str, str]=field(default_factory=Variables)  # variables for the command; no secrets
-    secrets:tuple[str, ...]=()            # names of variables; values from the submitter's environment
+    secrets:tuple[str, ...]=()            # names of variables whose values come from the submitter's environment; never written
     data:str|None=None                    # path or URL that the job reads
     folder:str|None=None                  # the command's working folder; None: where it is submitted
     image:str|None=None                   # container image
@@ -152,7 +152,7 @@ class JobFields:
     retries:int=0                         # starts after the first one, after a stop or a failure
     resume:tuple[str, ...]=("--resume",)  # added to the command at these starts
     grace_seconds:float=30.0              # between the notice (SIGTERM) and the end
-    array:int=0                           # above 0: this many independent copies
+    array:int=0                           # above 0: that many independent copies
 
     def __post_init__(self):
         for name, value in _checked(self).items(): object.__setattr__(self, name, value)

@@ -48,7 +48,7 @@ class Attempt:
 
     @property
     def why(self) -> str:
-        "How it ended, in words."
+        "How the attempt ended, in words."
         if self.status == 0: return "finished"
         if self.status == WANTS_TO_GO_ON: return f"stopped on a notice, wants to go on (exit status {self.status})"
         return f"killed by {signal_name(-self.status)}" if self.status < 0 else f"failed with exit status {self.status}"
@@ -60,13 +60,13 @@ class Attempt:
 def signal_name(
     number:int,  # of a signal
 ) -> str:
-    "Its name, such as SIGKILL."
+    "The name of a signal, such as SIGKILL."
     try: return signal.Signals(number).name
     except ValueError: return f"signal {number}"
 
 @dataclass(frozen=True)
 class Supervised:
-    "What became of a supervised command."
+    "The attempts of a supervised command, and its outcome."
     attempts:tuple[Attempt, ...]
     outcome:str   # "finished", "gave up" or "stopped"
     why:str       # in words
@@ -78,7 +78,7 @@ class Supervised:
 
     @property
     def exit_status(self) -> int:
-        "The exit status for a script that supervises: 0, `WANTS_TO_GO_ON` if it was stopped itself, or 1."
+        "The exit status of a script that supervises: 0, `WANTS_TO_GO_ON` if it was stopped itself, or 1."
         return {"finished": 0, "stopped": WANTS_TO_GO_ON}.get(self.outcome, 1)
 
     def table(self) -> pd.DataFrame:
@@ -95,7 +95,7 @@ def marked_processes(
     word:str,      # its value
     since:float,   # seconds since the epoch, when the first of them began; 0: it is not known
 ) -> list[psutil.Process]:
-    "Those that run with this word in their environment; one in exec shows none for a moment, and is read again."
+    "Processes that run with this word in their environment; one in exec shows none for a moment, and is read again."
     since = nonnegative_float("since", since)
     end = time.monotonic() + _LOOK_SECONDS
     while True:
@@ -121,19 +121,19 @@ class _Child:
     def seconds(self) -> float: return time.monotonic() - self.begun
 
     def wait(self, seconds: float) -> int | None:
-        "Its exit status; None if it still runs after this many seconds."
+        "The exit status; None if the command still runs after these seconds."
         try: return self.process.wait(seconds)
         except subprocess.TimeoutExpired: return None
 
     def end(self, grace_seconds: float) -> int:
-        "Ask it to end, and kill it after the grace."
+        "Ask the command to end, and kill it after the grace."
         if self.process.poll() is None: self.process.send_signal(signal.SIGTERM)
         status = self.wait(grace_seconds)
         self.clear()
         return self.process.wait() if status is None else status
 
     def clear(self) -> None:
-        "Kill what is left of it: its process group, and what carries its mark."
+        "Kill what is left of the command: its process group, and what carries its mark."
         try: os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError): pass  # nobody is left in it (macOS: only a zombie)
         self.process.wait()  # before the search, whose psutil would take the exit status
@@ -150,7 +150,7 @@ def supervise(
     *,
     restarts:int=10,                     # at most
     checkpoints:str|os.PathLike|None=None,  # root of a `Checkpointer`, to see progress; None: see `quick_seconds`
-    patience:int=2,                      # times that the same end without progress is tolerated
+    patience:int=2,                      # attempts that may end alike without progress before it gives up
     backoff_seconds:float=1.0,           # before a restart after no progress; each further one waits twice as long
     most_backoff_seconds:float=60.0,     # but not longer
     quick_seconds:float=60.0,            # without `checkpoints`, a longer attempt counts as progress
@@ -181,7 +181,7 @@ def _words(command: Any) -> list[str]:
     return words
 
 class _Orders:
-    "Within it SIGTERM and Ctrl-C are noted instead of obeyed; outside of the main thread they are left alone."
+    "Within the block SIGTERM and Ctrl-C are noted instead of obeyed; outside of the main thread they are left alone."
     def __init__(self): self.given, self._old = "", {}
 
     def __enter__(self) -> None:
@@ -194,14 +194,14 @@ class _Orders:
         for number, handler in self._old.items(): signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 class _Supervisor:
-    "Attempt after attempt."
+    "Runs attempt after attempt until one ends well, it is stopped, or there is no use in another."
     def __init__(self, make: Callable[[int], Sequence[str]], root: Path | None, environment: dict[str, str],
                  log: Any, say: Callable[[str], Any], **numbers: Any):
         self.make, self.root, self.environment, self.log, self.say = make, root, environment, log, say
         self.numbers, self.orders, self.attempts = numbers, _Orders(), []
 
     def run(self) -> Supervised:
-        "Until it ends well, is stopped, or starting again is no use."
+        "Start attempts until one ends well, it is stopped, or starting again is no use."
         while True:
             waited = self._back_off()
             if self.orders.given: return self._stopped()
@@ -233,11 +233,11 @@ class _Supervisor:
         return self.attempts[-1]
 
     def _step(self) -> int | None:
-        "Of the newest checkpoint that was committed."
+        "The step of the newest checkpoint that was committed; None if there is none."
         return None if self.root is None else next(iter(step_folders(self.root)), None)
 
     def _stuck(self) -> int:
-        "How many attempts ended alike and without progress, counted from the last."
+        "The number of last attempts that ended alike and without progress."
         count = 0
         for attempt in reversed(self.attempts):
             if attempt.progress or attempt.status in (WANTS_TO_GO_ON, 0): break
@@ -246,7 +246,7 @@ class _Supervisor:
         return count
 
     def _hopeless(self) -> str:
-        "Why there is no use in starting again; empty if there is."
+        "Why starting again is of no use; empty if it is."
         last, stuck = self.attempts[-1], self._stuck()
         if stuck >= self.numbers["patience"]:
             where = "at its start" if last.step is None else f"after the checkpoint of step {last.step:,}"

@@ -19,15 +19,15 @@ from ..dist.process_group import rank_and_world_size
 from .stages import schedule_step, torch_schedule
 
 # %% auto #0
-__all__ = ['NO_TARGET', 'fill_up', 'PipelinePass']
+__all__ = ['NO_TARGET', 'pad_batch', 'PipelinePass']
 
 # %% ../../../nbs/engine/pipeline/pipeline_step.ipynb #b622e661
 NO_TARGET = -100  # cross entropy leaves it out
 
-def fill_up(
+def pad_batch(
     x:torch.Tensor,
     y:torch.Tensor,  # classes
-    rows:int,        # samples that the batch will have
+    rows:int,        # samples that the batch is to have
 ) -> tuple[torch.Tensor, torch.Tensor]:
     "The batch with its own samples repeated and targets that do not count."
     return x[torch.arange(rows, device=x.device) % len(x)], F.pad(y, (0, rows - len(y)), value=NO_TARGET)
@@ -65,7 +65,7 @@ class PipelinePass(Pass):
     def _one(self, x: torch.Tensor, y: torch.Tensor, total: int) -> torch.Tensor:
         "A batch's part of the loss, where this rank has the last stage."
         self.scale = self.micro_batches / total
-        x, y = fill_up(x, y, self.rows)
+        x, y = pad_batch(x, y, self.rows)
         first, last = self.rank == 0, self.rank == self.world_size - 1
         losses = schedule_step(self.schedule, x if first else None, y if last else None)
         return sum(losses, torch.zeros((), device=x.device)).detach().double() / self.micro_batches

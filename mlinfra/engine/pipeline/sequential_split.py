@@ -42,7 +42,7 @@ def _traced(model: nn.Module) -> fx.GraphModule:
 def chain(
     model:nn.Module,  # takes one tensor; its layers are shared with the result, not copied
 ) -> nn.Sequential:
-    "The model as a row of pieces that hand one tensor on, as many as there can be."
+    "The model as a sequence of as many pieces as possible, each of which takes one tensor and returns one."
     from torch.fx.passes.split_module import split_module
     traced = _traced(model)
     calls = [node for node in traced.graph.nodes if _is_call(node)]

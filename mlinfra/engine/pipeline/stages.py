@@ -22,7 +22,7 @@ from .timeline import (
     BACKWARD, FORWARD, INPUTS, WEIGHTS, Operation, OperationKind, TimedOperation)
 
 # %% auto #0
-__all__ = ['TORCH_SCHEDULES', 'TensorSpec', 'stage_inputs', 'P2PChannel', 'OperationRecorder', 'HandPipeline', 'recorded_stage',
+__all__ = ['TORCH_SCHEDULES', 'TensorSpec', 'stage_inputs', 'P2PChannel', 'OperationRecorder', 'ManualPipeline', 'recorded_stage',
            'torch_schedule', 'schedule_step']
 
 # %% ../../../nbs/engine/pipeline/stages.ipynb #10da3aac
@@ -91,7 +91,7 @@ class OperationRecorder:
         self.events.append(TimedOperation(operation, self.rank, start, time.perf_counter()))
 
 # %% ../../../nbs/engine/pipeline/stages.ipynb #bc984ca5
-class HandPipeline:
+class ManualPipeline:
     "One rank's stages, run by hand in the order of a list."
     def __init__(
         self,

@@ -13,7 +13,7 @@ from torch import nn
 from ..dist.collectives import Group
 
 # %% auto #0
-__all__ = ['Edge']
+__all__ = ['TokenEdge']
 
 # %% ../../../nbs/engine/tensor/token_edges.ipynb #te000007
 class _Slice(torch.autograd.Function):
@@ -38,7 +38,7 @@ class _Join(torch.autograd.Function):
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         return context.group.own_slice(gradient, context.dim).contiguous(), None, None
 
-class Edge(nn.Module):
+class TokenEdge(nn.Module):
     "Where a tensor is cut into slices, or slices are joined."
     def __init__(
         self,

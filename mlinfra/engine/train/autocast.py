@@ -20,9 +20,9 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 def check_precision(
     precision:str,          # one of `PRECISIONS`
-    device:torch.device,    # where it runs
+    device:torch.device,    # where it is to run
 ) -> str:
-    "`precision`; ValueError if it is unknown or this device lacks it."
+    "Returns `precision`; ValueError if it is unknown or this device lacks it."
     one_of("precision", precision, PRECISIONS)
     if precision == "tf32" and device.type != "cuda":
         raise ValueError(f"precision tf32 needs a CUDA device, this is {device.type}: use fp32, bf16 or fp16")
@@ -35,7 +35,7 @@ def check_precision(
 def supported_precisions(
     device:torch.device,    # to be asked
 ) -> list[str]:
-    "Those of `PRECISIONS` that the device has."
+    "The precisions of `PRECISIONS` that the device has."
     def has(precision: str) -> bool:
         try: return bool(check_precision(precision, device))
         except ValueError: return False
@@ -47,7 +47,7 @@ def matmul_precision(
     precision:str,          # one of `PRECISIONS`
     device:torch.device,    # where the products run; nothing changes on a CPU
 ) -> Iterator[None]:
-    "TF32 on for tf32 and off for everything else, for matrix products and convolutions, and back as it was."
+    "Within the block TF32 is on for tf32 and off for everything else; after it, the settings are as before."
     if device.type != "cuda":
         yield
         return

@@ -31,7 +31,7 @@ def is_pair(
 def tensors_in(
     batch:Any,
 ) -> list[torch.Tensor]:
-    "The tensors of a batch, in order."
+    "All tensors of a batch in order, however deep they are nested."
     if is_pair(batch): return list(batch)
     if isinstance(batch, Mapping) and not isinstance(batch, dict): batch = dict(batch)  # such as a tokenizer's output
     return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
@@ -50,7 +50,7 @@ def to_device(
     batch:Any,            # tensors and arrays in any nesting; other things stay as they are
     device:torch.device,
 ) -> Any:
-    "The batch on the device."
+    "A copy of the batch on the device, or the batch itself if it is there."
     if is_pair(batch): return batch[0].to(device, non_blocking=True), batch[1].to(device, non_blocking=True)
     return tree_map(lambda leaf: _moved(leaf, device), batch)
 
@@ -79,7 +79,7 @@ class Feed:
     "Brings batches to the device; (inputs, targets) also into the form that the model takes."
     device:torch.device
     supervised:bool=True       # batches are (inputs, targets)
-    image_dims:tuple[int, ...]=(3, 4)  # uint8 inputs with this many dimensions become floats between 0 and 1
+    image_dims:tuple[int, ...]=(3, 4)  # uint8 inputs with that many dimensions become floats between 0 and 1
     channels_last:bool=False   # memory format of 4-D inputs
 
     def __call__(self, batch: Any) -> Any:

@@ -99,7 +99,7 @@ class PrintEpochs(Observer):
         self.file, self.shown = file, []
 
     def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
-        "Print it; - stands for a figure that an epoch stopped before its end does not have."
+        "Print the epoch; - stands for a figure that an epoch stopped before its end does not have."
         row = run.history.row(epoch)
         if not self.shown:
             self.shown = [name for name in self.columns if row[name] is not None]

@@ -20,15 +20,15 @@ from torch.utils.data import DataLoader
 from .batches import Feed, samples_in
 
 # %% auto #0
-__all__ = ['class_loss', 'right_answers', 'Scores', 'Measures', 'modes_kept', 'scores', 'keep_random_state', 'first_batch',
-           'iter_is_self']
+__all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'modes_kept', 'scores', 'random_state_kept', 'first_batch',
+           'is_iterator']
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #1157fc43
 def class_loss(
     outputs:torch.Tensor,  # samples x classes (x places)
     targets:torch.Tensor,  # classes, or one number for each class
 ) -> torch.Tensor:
-    "The mean cross entropy. ValueError or TypeError for what is not classification."
+    "The mean cross entropy; ValueError or TypeError where outputs and targets are not those of a classification."
     if not isinstance(outputs, torch.Tensor): raise TypeError(_other_outputs(outputs))
     if outputs.ndim < 2 or outputs.shape[1] < 2:
         raise ValueError(f"cross entropy needs an output for each class, got outputs of shape {tuple(outputs.shape)}: "
@@ -48,11 +48,11 @@ def _other_outputs(outputs: Any) -> str:
             "pass loss_fn=, a function of (outputs, targets), or step=, a function of (model, batch)")
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #bf22d380
-def right_answers(
+def correct_predictions(
     outputs:torch.Tensor,  # samples x classes (x places)
     targets:torch.Tensor,  # classes (x places), or one-hot
 ) -> torch.Tensor:         # true where the class is right
-    "Whether the largest output is at the right class. ValueError where there are no classes."
+    "True where the largest output is at the target's class; ValueError where outputs and targets are not classes."
     if not isinstance(outputs, torch.Tensor): raise ValueError(_other_outputs(outputs))
     if outputs.ndim >= 2 and outputs.shape[1] >= 2:
         if targets.shape == outputs.shape and outputs.ndim == 2: targets = targets.argmax(1)
@@ -80,14 +80,14 @@ class Measures:
     metric:Callable|None=None    # the mean, of (outputs, targets); with `step`, of (model, batch)
 
     def of(self, model: nn.Module, batch: Any) -> dict[str, torch.Tensor]:
-        "Name -> mean over the batch."
+        "The mean of each measure over the batch, by its name."
         if self.step is not None:
             found = dict(loss=self.step(model, batch))
             return found if self.metric is None else found | dict(metric=self.metric(model, batch))
         inputs, targets = batch
         outputs, found = model(inputs), {}
         if self.loss_fn is not None: found["loss"] = self.loss_fn(outputs, targets)
-        if self.accuracy: found["accuracy"] = right_answers(outputs, targets)
+        if self.accuracy: found["accuracy"] = correct_predictions(outputs, targets)
         if self.metric is not None: found["metric"] = self.metric(outputs, targets)
         return found
 
@@ -108,7 +108,7 @@ def scores(
     feed:Feed,                # brings them to the device
     measures:Measures,        # what to measure
 ) -> Scores:
-    "One pass over the data without gradients. ValueError if there are none."
+    "Loss, accuracy and metric in one pass without gradients; ValueError if the data have no samples."
     sums, weights, samples = {}, {}, 0
     with modes_kept(model), torch.inference_mode():
         model.eval()
@@ -134,10 +134,10 @@ def _total(value: Any, count: int) -> tuple[Any, int]:
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #e4a392eb
 @contextmanager
-def keep_random_state(
+def random_state_kept(
     *generators:torch.Generator|None,  # beside torch's, NumPy's and Python's
 ) -> Iterator[None]:
-    "Put the random generators back as they were."
+    "The random generators are in the same state after the block as before it."
     own = [(g, g.get_state()) for g in generators if g is not None]
     kept = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try: yield
@@ -149,15 +149,15 @@ def first_batch(
     loader:Iterable,  # any
 ) -> Any|None:        # None for an iterator, which could not give it again
     "The loader's first batch, loaded by this process, with the random generators left as they were."
-    if iter_is_self(loader): return None
+    if is_iterator(loader): return None
     sampler = getattr(loader, "sampler", None)
-    with keep_random_state(getattr(loader, "generator", None), getattr(sampler, "generator", None)):
+    with random_state_kept(getattr(loader, "generator", None), getattr(sampler, "generator", None)):
         if isinstance(loader, DataLoader) and loader.num_workers and loader.batch_sampler is not None:
             return loader.collate_fn([loader.dataset[i] for i in next(iter(loader.batch_sampler))])
         return next(iter(loader), None)
 
-def iter_is_self(
+def is_iterator(
     loader:Iterable,
 ) -> bool:
-    "Whether it can be iterated only once."
+    "Whether a loader is an iterator, which can be read only once."
     return hasattr(loader, "__next__")

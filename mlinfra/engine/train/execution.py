@@ -37,7 +37,7 @@ class Execution:
         cls,
         options:dict[str, Any],  # names of fields and their values, as they were given to `fit`
     ) -> Execution:
-        "The settings; TypeError for a name that `fit` does not know, ValueError for values that exclude each other."
+        "Checks and keeps the settings; TypeError for an unknown name, ValueError for values that exclude each other."
         known = [f.name for f in fields(cls)]
         for name in options:
             if name not in known:
@@ -48,7 +48,7 @@ class Execution:
         return cls(**options)
 
     def executor(self) -> StepExecutor:
-        "What runs the steps."
+        "The object that runs the steps."
         if self.passes is not None: return self.passes
         return GraphedPass() if self.cuda_graph else Pass()
 

@@ -38,7 +38,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        "All five phases."
+        "Seconds of all five phases."
         return self.wait + self.copy + self.forward + self.backward + self.update
 
 # %% ../../../nbs/engine/train/history.ipynb #dfc21921
@@ -74,7 +74,7 @@ class History:
         return {phase: math.fsum(getattr(step, phase) for step in self.steps[skip:]) for phase in PHASES}
 
     def row(self, epoch: Epoch) -> dict[str, Any]:
-        "What `table` says of one epoch."
+        "The row of `table` for one epoch."
         steps = [step for step in self.steps if step.epoch == epoch.epoch]
         own = {phase: math.fsum(getattr(step, phase) for step in steps) for phase in PHASES}
         speed = dict(images_per_s=epoch.samples / epoch.seconds, wait_share=own["wait"] / math.fsum(own.values()))

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 # %% auto #0
-__all__ = ['ChannelsLast', 'first_step']
+__all__ = ['ChannelsLast', 'try_step']
 
 # %% ../../../nbs/engine/train/memory_layout.ipynb #ba3372ec
 class ChannelsLast:
@@ -47,7 +47,7 @@ def _with_stride(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 # %% ../../../nbs/engine/train/memory_layout.ipynb #01ca8f3d
-def first_step(
+def try_step(
     step:Callable[[], torch.Tensor],  # forward and backward
     fall_back:Callable[[], None],     # called before the second try
     model:nn.Module,                  # whose buffers a half-done step may have changed

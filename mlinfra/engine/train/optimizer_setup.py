@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 # %% auto #0
-__all__ = ['make_optimizer', 'check_scheduler', 'by_epoch']
+__all__ = ['make_optimizer', 'check_scheduler', 'steps_by_epoch']
 
 # %% ../../../nbs/engine/train/optimizer_setup.ipynb #9a6509ff
 def make_optimizer(
@@ -54,11 +54,11 @@ def check_scheduler(
     if getattr(scheduler, "optimizer", optimizer) is not optimizer:
         cure = "make it from the one that trains" if given else "pass its optimizer too, optimizer=scheduler.optimizer"
         raise ValueError(f"the scheduler belongs to another optimizer: {cure}")
-    if by_epoch(scheduler) and scheduler.mode == "max" and not validated:
+    if steps_by_epoch(scheduler) and scheduler.mode == "max" and not validated:
         raise ValueError('ReduceLROnPlateau with mode="max" needs an accuracy: pass valid=')
 
-def by_epoch(
+def steps_by_epoch(
     scheduler:Any,  # or None
 ) -> bool:
-    "Whether it is stepped after each epoch, with what was measured."
+    "Whether a scheduler is stepped after each epoch, with what was measured there."
     return isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)

@@ -20,7 +20,7 @@ class SavedTensors:
     def __init__(
         self,
         *without:nn.Module|torch.Tensor,  # modules whose parameters do not count, and tensors that do not
-        on_save:Callable[[torch.Tensor], Any]|None=None,  # is given each tensor to keep the books of; `bytes` stays 0
+        on_save:Callable[[torch.Tensor], Any]|None=None,  # is called with each tensor, and none is counted
     ):
         self.without, self.on_save = without, on_save
         self._kept: dict[int, torch.UntypedStorage] = {}  # holding a storage keeps its address its own
@@ -58,7 +58,7 @@ def _tensors(things: Iterable[nn.Module | torch.Tensor]) -> Iterator[torch.Tenso
 def local_part(
     tensor:torch.Tensor,  # any; a DTensor is a part of a larger one
 ) -> torch.Tensor:
-    "What this rank holds of the tensor."
+    "The part of a DTensor that this rank holds, or the tensor itself."
     if not hasattr(tensor, "to_local"): return tensor
     with torch.no_grad(): return tensor.to_local()
 
@@ -74,7 +74,7 @@ def saved_bytes_of_each(
     modules:Iterable[nn.Module],  # run one after the other, each on what the one before returns
     inputs:torch.Tensor,          # one batch, for the first
 ) -> list[int]:                   # for each module
-    "The same for each module of a row; what two of them keep is counted where it is kept first."
+    "Bytes that autograd keeps for each of several modules in a row; what two of them keep counts for the first."
     modules, counts = list(modules), [0]
     with SavedTensors(*modules) as saved:
         for module in modules:

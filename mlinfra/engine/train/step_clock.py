@@ -19,7 +19,7 @@ __all__ = ['Reading', 'HostClock', 'CudaClock']
 # %% ../../../nbs/engine/train/step_clock.ipynb #63ece9b4
 @dataclass(frozen=True, slots=True)
 class Reading:
-    "What a clock says of one step."
+    "The times of one step, as a clock read them."
     what:Any                  # what the step was, as given to `finish`
     loss:float                # its loss
     seconds:dict[str, float]  # phase -> seconds
@@ -28,7 +28,7 @@ class Reading:
 
 # %% ../../../nbs/engine/train/step_clock.ipynb #bef8c354
 class HostClock:
-    "Phase times by the host's clock."
+    "Times the phases of a step by the host's clock."
     def __init__(
         self,
         phases:tuple[str, ...],  # that are booked, 0 where no lap was
@@ -58,7 +58,7 @@ class HostClock:
 
 # %% ../../../nbs/engine/train/step_clock.ipynb #f4b726ed
 class CudaClock:
-    "Phase times by CUDA events; never makes the host wait for the GPU inside an epoch."
+    "Times the phases of a step by CUDA events; never makes the host wait for the GPU inside an epoch."
     def __init__(
         self,
         phases:tuple[str, ...],  # that are booked, 0 where no lap was

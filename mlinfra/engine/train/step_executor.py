@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 from .autocast import autocast, matmul_precision
 from .batches import samples_in, tensors_in
 from .observers import TrainingRun
-from .optimizer_setup import by_epoch
+from .optimizer_setup import steps_by_epoch
 
 # %% auto #0
 __all__ = ['LOG2_LOSS_SCALE', 'Pass', 'Recording', 'GraphedPass']
@@ -46,7 +46,7 @@ class Pass:
         self,
         counts:list[int],  # samples of the step's micro-batches
     ) -> list[float]:      # what each mean loss counts in the step's mean
-        "The weights of the micro-batches."
+        "What each micro-batch's mean loss counts in the mean of the step."
         total = sum(counts)
         return [count / total for count in counts]
 
@@ -110,7 +110,7 @@ class Pass:
         self.scaler.step(run.optimizer)
         self.scaler.update()
         run.optimizer.zero_grad()
-        if run.scheduler is not None and not by_epoch(run.scheduler): run.scheduler.step()
+        if run.scheduler is not None and not steps_by_epoch(run.scheduler): run.scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
         "What the next step needs beside the model and the optimizer: the loss scale of each precision."
@@ -129,7 +129,7 @@ class Pass:
         "Undo what `start` did to the model; nothing here."
 
     def skipped_updates(self) -> int:
-        "The fewest updates that were skipped in fp16: how often the loss scale was halved and not doubled again."
+        "Updates that were skipped in fp16, at least: how often the loss scale was halved and not doubled again."
         scales = [scaler.get_scale() for scaler in self._scalers.values() if scaler.is_enabled()]
         lost = [LOG2_LOSS_SCALE - round(math.log2(max(scale, 2.0**-149))) for scale in scales]  # it may end at zero
         return max([0, *lost])
@@ -187,7 +187,7 @@ class GraphedPass(Pass):
     recorder = Recording   # what makes the recording
 
     def start(self, run: TrainingRun) -> None:
-        "Bind to a run. ValueError without a GPU, or with accumulation."
+        "Bind to a run; ValueError without a GPU, or with accumulation."
         self.check(run)
         super().start(run)
         self._side = torch.cuda.Stream(run.device) if run.device.type == "cuda" else None

@@ -29,7 +29,7 @@ def threads_for(
     cores:int,      # that this process may use
     others:float,   # cores that other processes kept busy
 ) -> int:
-    "As many threads as there are cores free, at least 1."
+    "The number of threads for the cores that other processes leave free, at least 1."
     free = cores - others
     if free < now - 0.4: return max(1, math.floor(free + 0.4))
     return max(now, min(most, math.floor(free + 0.6)))
@@ -93,7 +93,7 @@ class AutoThreads(Observer):
 def check_threads(
     threads:int|str|None,  # None, "auto", or a number
 ) -> int | str | None:
-    "The same, or an error that says what it may be."
+    "Checks the number of threads that a user asks for; ValueError if it is neither a number, nor \"auto\", nor None."
     if threads is None or threads == "auto": return threads
     if isinstance(threads, str): raise ValueError(f'threads must be "auto", a number or None, got {threads!r}')
     return positive_int("threads", threads)
@@ -102,7 +102,7 @@ def check_threads(
 def threads_kept(
     threads:int|str|None,  # for the block; a string or None: as it is
 ) -> Iterator[None]:
-    "The caller's number of threads is back after the block."
+    "PyTorch has this number of threads within the block, and the caller's number after it."
     before = torch.get_num_threads()
     try:
         if isinstance(threads, int): torch.set_num_threads(threads)

@@ -38,7 +38,7 @@ def _run_source(source: str, name: str, args: tuple) -> None:
     names[name](*args)
 
 class _StopAfter:
-    "An observer that ends the run after this many steps."
+    "An observer that ends the run after a number of steps."
     guard = True
 
     def __init__(self, steps: int): self.steps = steps

@@ -41,7 +41,7 @@ class PricedMachine:
         grams_per_kwh:float=481,
         pue:float=1.1,
     ) -> PricedMachine:
-        "As many such machines as hold these devices: all of their price, and the power of the devices that compute."
+        "The machines that hold this number of devices: their whole price, and the power of the devices that compute."
         count = offer.devices if devices is None else positive_int("devices", devices)
         rented = math.ceil(count / offer.devices)
         return cls(name=f"{count} x {offer.device}, {offer.name}", dollars_per_hour=rented * offer.dollars_per_hour,
@@ -57,7 +57,7 @@ class RunPrice:
 
     @property
     def kwh(self) -> Estimate:
-        "Of the machine."
+        "The energy of the machine."
         return self.joules.scaled(1 / JOULES_PER_KWH)
 
 def price_run(
@@ -74,7 +74,7 @@ def price_run(
 
 @dataclass(frozen=True)
 class Quote:
-    "A training on this many devices of an offer: its price, or why it cannot run."
+    "A training on a number of devices of an offer: its price, or why it cannot run."
     work:Work|KnownRun
     offer:Offer
     devices:int
@@ -141,7 +141,7 @@ class Purchase:
 
     @property
     def energy_dollars_per_hour(self) -> float:
-        "Of an hour of use."
+        "What the energy of an hour of use costs."
         return self.watts / 1000 * self.pue * self.dollars_per_kwh
 
     def dollars_per_hour(

@@ -39,7 +39,7 @@ from mlinfra.engine.loading.batch_tensors import identity
 from mlinfra.engine.loading.dataset_callables import find_callables
 from mlinfra.engine.loading.loader_surgery import loader_kind
 from mlinfra.engine.base.measure import Estimate
-from mlinfra.lab.patients import Fetching, SlowBus, slow_read
+from mlinfra.lab.patients import PATIENTS, Fetching, SlowBus, slow_read
 from mlinfra.engine.base.jobs import Stopped
 
 QUICK = dict(budget_seconds=0.5, device="cpu")
@@ -178,6 +178,17 @@ def test_the_stages_are_the_seconds_that_were_spent(machine):
     assert found.step.value == pytest.approx(sum(right.values()), **near)
     assert found.loading.storage == pytest.approx(240e-3, **near)
     assert found.table().ms.sum() == pytest.approx(1e3 * found.step.value, abs=0.5)
+
+
+def test_the_pipeline_of_the_panel_is_bound_by_its_bus_and_bytes_cure_it(machine):
+    "Floats cross a bus of 50 MB a second, 32 ms a batch, and nothing else takes time: a quarter of the bytes, 8 ms."
+    patient = PATIENTS["copy-bound"]
+    found = diagnose(*patient.make(), **patient.options, budget_seconds=30)
+    assert found.verdict == patient.cause == "transfer"
+    advice = found.advice[0]
+    assert advice.change == "floats of the bytes on the device, after the copy"
+    assert advice.predicted_speedup == pytest.approx(4, rel=0.05)
+    assert found.verify(advice, budget_seconds=10).measured_speedup == pytest.approx(4, rel=0.05)
 
 
 # ---- a budget is kept

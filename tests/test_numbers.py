@@ -127,7 +127,7 @@ Booking QueueEvent QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
-HeldCurve SentCollective StepTimes TensorLife Scene Visit
+HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
 Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())

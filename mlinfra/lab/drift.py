@@ -99,7 +99,7 @@ class Online(Frozen):
 
 # %% ../../nbs/lab/drift.ipynb #46898de6
 class Retrained(Frozen):
-    "Trains again after every n chunks, on as many of the last ones as it keeps."
+    "A learner that trains again after every n chunks, on the last chunks that it keeps."
     def __init__(
         self,
         model:nn.Module,  # trained; the learner takes a copy

@@ -65,7 +65,7 @@ class QueueEvent:
 
 @dataclass(frozen=True)
 class QueueRun:
-    "What became of the jobs of a queue."
+    "What happened to the jobs of a queue, in the order of time."
     nodes:int                         # of the cluster
     events:tuple[QueueEvent, ...]     # in the order of time
     policy:str=""                     # who chose
@@ -90,7 +90,7 @@ class QueueRun:
 
     @property
     def mean_wait_s(self) -> float:
-        "From submission to start, on average."
+        "Mean seconds from submission to start."
         return float(self.table().wait_s.mean())
 
     @property
@@ -148,7 +148,7 @@ POLICIES = ("first come", "backfill", "head only")
 
 def _to_start(queue: Sequence[QueuedJob], running: dict[QueuedJob, Booking], nodes: int, now: float,
               policy: str) -> list[QueuedJob]:
-    "Those of the waiting jobs that start now."
+    "The waiting jobs that start now."
     booked, chosen, is_head = list(running.values()), [], True
     for job in queue:
         start = earliest_start(job, booked, nodes, now)
@@ -186,7 +186,7 @@ def run_queue(
     policy:str="backfill",         # one of `POLICIES`
     overhead_seconds:float=0.0,    # that a node is taken longer than the job runs: starting and clearing up
 ) -> QueueRun:
-    "What becomes of the jobs, with a clock that jumps from event to event."
+    "Simulate the queue, with a clock that jumps from event to event."
     jobs, nodes = sorted(jobs, key=lambda job: job.submitted_s), positive_int("nodes", nodes)
     policy, overhead = one_of("policy", policy, POLICIES), nonnegative_float("overhead_seconds", overhead_seconds)
     _check(jobs, nodes)

@@ -35,7 +35,7 @@ __all__ = ['why_no_slurm', 'SlurmCluster', 'slurm_cluster', 'queue_on_slurm']
 _PROGRAMS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 
 def _program(name: str) -> str | None:
-    "Its path; daemons are in folders that an ordinary user's PATH may not have."
+    "The path of a program; daemons are in folders that an ordinary user's PATH may not have."
     folders = [os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"]
     return shutil.which(name, path=os.pathsep.join(folders))
 
@@ -114,7 +114,7 @@ def _write_configuration(folder: Path, nodes: Sequence[str], cpus: int, **how: A
 # %% ../../nbs/lab/local_slurm.ipynb #16500011
 @dataclass(frozen=True)
 class SlurmCluster:
-    "A cluster that runs on this machine."
+    "A SLURM cluster that runs on this machine."
     folder:Path                    # its configuration, state and logs; removed at the end
     nodes:tuple[str, ...]          # their names
     environment:Mapping[str, str]  # what SLURM's commands must find among their variables to speak to it
@@ -133,7 +133,7 @@ class SlurmCluster:
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        "Within it SLURM's commands that this process starts speak to this cluster; threads share it."
+        "Within the block SLURM's commands that this process starts speak to this cluster; threads share it."
         before = dict(os.environ)
         for name in set(before) - set(_clean()): del os.environ[name]
         os.environ.update(self.environment)
@@ -197,7 +197,7 @@ def _own_folder(parent: str | os.PathLike | None, nodes: Sequence[str]) -> Itera
     finally: shutil.rmtree(own, ignore_errors=True)
 
 def _wait_for_nodes(cluster: SlurmCluster, reaper: ProcessReaper, seconds: float) -> None:
-    "Until all are idle; RuntimeError with a daemon's last words if one has ended."
+    "Wait until all nodes are idle; RuntimeError with a daemon's last words if one has ended."
     end, states, patience = time.monotonic() + seconds, "nothing yet", 1.0
     while True:
         for name, status in reaper.ended().items():
@@ -217,7 +217,7 @@ def _node_states(cluster: SlurmCluster, seconds: float) -> str:
     except (RuntimeError, subprocess.TimeoutExpired): return ""  # the controller does not answer yet
 
 def _log(reaper: ProcessReaper, name: str) -> str:
-    "The last of its words that says what is wrong, else the last."
+    "The last line of a daemon that says what is wrong, else its last line."
     path = reaper.folder / f"{name}.log"
     lines = [line for line in (path.read_text() if path.exists() else reaper.words(name)).splitlines() if line.strip()]
     wrong = [line for line in lines if re.search("error|fatal", line, re.I)]
@@ -237,7 +237,7 @@ def queue_on_slurm(
     *,
     timeout_seconds:float=300.0,   # for all of it
 ) -> QueueRun:
-    "What becomes of the jobs in a queue of SLURM's on this machine, as it was measured."
+    "Run the jobs in a queue of SLURM on this machine, and measure when each starts and ends."
     jobs, nodes = sorted(jobs, key=lambda job: job.submitted_s), positive_int("nodes", nodes, 16)
     _check_toys(jobs, nodes)
     end = time.monotonic() + positive_float("timeout_seconds", timeout_seconds)
@@ -260,7 +260,7 @@ def _check_toys(jobs: Sequence[QueuedJob], nodes: int) -> None:
         if job.limit_s > 3600: raise ValueError(f"{must} have a limit of at most 3,600 seconds, got {limit}")
 
 def _submit_toy(cluster: SlurmCluster, number: int, job: QueuedJob) -> str:
-    "Its id. The name is not told: it may be anything, and the number is enough."
+    "Submit the job and return its id. SLURM gets a number for its name, because the name may be any text."
     minutes = ceil_div(int(-(-job.limit_s // 1)), 60)
     how = [f"--nodes={job.nodes}", "--exclusive", f"--time={minutes}", f"--job-name=toy{number}", "--no-requeue"]
     how += [f"--output={cluster.folder}/toys/{number}.out", f"--chdir={cluster.folder}"]

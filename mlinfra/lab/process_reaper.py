@@ -67,7 +67,7 @@ class _Order:
     last_seconds:float            # that it may take
 
 def _reap(pids: dict[int, str], folder: Path | None) -> None:
-    "Wait for the processes that have ended, and note how."
+    "Collect the exit status of every process that has ended."
     while True:
         try: pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError: return
@@ -79,13 +79,13 @@ def _note(folder: Path, name: str, status: int) -> None:
     (folder / f"{name}.part").rename(folder / f"{name}.ended")
 
 def _start(folder: Path, name: str, command: list[str]) -> subprocess.Popen:
-    "Its words go into a file; it is killed if the reaper is."
+    "Start a command whose output goes into a file; it is killed if the reaper is."
     with open(folder / f"{name}.out", "ab") as out:
         return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                 preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))
 
 def _reap_until_released(order: _Order) -> None:
-    "Until the owner lets go, or is gone."
+    "Watch over the commands until the owner lets go, or is gone; then end them all."
     folder, told = Path(order.folder), []
     def tell(number: int, _frame: FrameType | None) -> None: told.append(number)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(number, tell)
@@ -100,7 +100,7 @@ def _reap_until_released(order: _Order) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 def _start_all(folder: Path, order: _Order) -> dict[str, subprocess.Popen]:
-    "Those that run together; nobody is started after one of the first that failed."
+    "Start the commands that run together; none if one of the first failed."
     for name, command in order.first.items():
         status = _start(folder, name, command).wait()
         _note(folder, name, status)
@@ -181,7 +181,7 @@ def reaped(
     finally: reaper.stop(60 + last_seconds)
 
 def _commands(commands: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-    "As JSON can carry them; ValueError if one has no program."
+    "The commands as lists of text; ValueError if one has no program."
     found = {name: [os.fspath(word) for word in command] for name, command in commands.items()}
     for name, command in found.items():
         if not command or shutil.which(command[0]) is None:

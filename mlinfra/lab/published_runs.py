@@ -41,7 +41,7 @@ class PublishedRun:
 
     @property
     def seconds(self) -> float:
-        "Of a step, as published."
+        "The published seconds of a step."
         job, devices = self.job, self.cluster.devices
         if self.unit == "s": return self.figure
         if self.unit == "tokens/s": return job.global_batch * job.sequence_length / (self.figure * devices)

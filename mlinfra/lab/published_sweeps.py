@@ -51,6 +51,6 @@ def _sweep(name: str, rows: Iterable[dict[str, str]], read: dict[str, Any]) -> P
 
 @cache
 def published_sweeps() -> tuple[PublishedSweep, ...]:
-    "All sweeps, in the order of the file."
+    "The published sweeps, in the order of the file."
     read, rows = json.loads(_read("published_sweeps.json")), csv.DictReader(_read("published_sweeps.csv").splitlines())
     return tuple(_sweep(name, list(group), read) for name, group in groupby(rows, lambda row: row["sweep"]))

@@ -104,7 +104,7 @@ class Checkpointer:
         root:str|os.PathLike,                  # a folder for the checkpoints of this run; made if it is not there
         every:int=100,                         # steps between two saves
         *,
-        keep:int=3,                            # this many, the newest, stay
+        keep:int=3,                            # newest checkpoints that stay
         best:str|None=None,                    # "valid_loss", "loss", "accuracy", "metric": the best epoch stays too
         higher_is_better:bool|None=None,       # of `best`; None: for "accuracy" only
         background:bool=True,                  # write in a thread
@@ -132,7 +132,7 @@ class Checkpointer:
         self._soon = True
 
     def wait(self) -> None:
-        "Until nothing is being written."
+        "Wait until nothing is being written."
         if self._thread is not None: self._thread.join()
         self._thread = None
 

@@ -117,7 +117,7 @@ class LoaderState:
 
     def load(
         self,
-        run:Any,                            # that goes on
+        run:Any,                            # that is to go on
         kept:dict[str, Any],                # from `state`
         after:dict[str, Any]|None=None,     # random states for the next step; None: as they are then
     ) -> None:

@@ -47,7 +47,7 @@ class Expected:
 
     @property
     def seconds(self) -> float:
-        "All of it."
+        "The whole expected time."
         return math.fsum((self.work_seconds, self.save_seconds, self.lost_seconds, self.restart_seconds))
 
     @property
@@ -150,7 +150,7 @@ class _Simulated:
         return np.flatnonzero(self.done < self.job.pieces)
 
     def _seconds_of(self, done: np.ndarray) -> np.ndarray:
-        "The seconds of this many pieces with their saves."
+        "The seconds of this number of pieces with their saves."
         job = self.job
         return np.where(done == job.pieces, job.work + job.pieces * job.save, done * job.length(0))
 

@@ -59,7 +59,7 @@ def _is_sharded(value: Any) -> bool: return isinstance(value, torch.Tensor) and 
 def shard_bounds(
     value:Any,              # a DTensor
 ) -> dict[str, list[int]]:  # "shape" of the whole, "start" of this rank's part, and its "size"
-    "Where this rank's part lies. ValueError for one that is not a plain part."
+    "Where this rank's part lies. ValueError unless the tensor is whole or cut evenly."
     size, start = list(value.shape), [0] * value.ndim
     for across, placement in enumerate(value.placements):
         if placement.is_replicate(): continue
@@ -128,7 +128,7 @@ def _slices(cut: dict[str, list[int]]) -> tuple[slice, ...]:
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece512
 class RankStates:
-    "The ranks' pieces of one checkpoint, each read when it is needed."
+    "The states that the ranks saved in one checkpoint, each read when it is needed."
     def __init__(
         self,
         read:Callable[[int], State],  # the piece of a rank
@@ -147,14 +147,14 @@ class RankStates:
         return self._states[rank]
 
     def all(self) -> list[State]:
-        "All pieces."
+        "The states of all ranks."
         return [self.of(rank) for rank in range(self.ranks)]
 
     def whole(
         self,
         path:str,  # of a tensor of which each rank has a part
     ) -> torch.Tensor:
-        "It, put together."
+        "The whole tensor, put together from the ranks' parts."
         found = [(self._tensors(rank)[path], state.parts["pieces"]["cuts"][path])
                  for rank, state in enumerate(self.all()) if path in state.parts["pieces"]["cuts"]]
         return assemble_shards(path, found)
@@ -338,7 +338,7 @@ class RankWriter:
         shutil.rmtree(building, ignore_errors=True)
 
     def _await_commit(self, folder: Path, building: Path) -> None:
-        "Until rank 0 has renamed the folder. OSError if it gave up."
+        "Wait until rank 0 has renamed the folder. OSError if it gave up."
         patience, pause = _ProgressTimeout(building), 0.001
         while not folder.exists():
             left = _given_up(building).exists() or self._is_gone(0) or patience.over()
@@ -364,7 +364,7 @@ class RankWriter:
             sync_folder(folder.parent)
 
     def _await(self, building: Path) -> None:
-        "Until all ranks' pieces are whole. OSError if one will not come."
+        "Wait until all ranks' pieces are whole. OSError if one will not come."
         patience, pause, missing = _ProgressTimeout(building), 0.001, list(range(1, self.world_size))
         while missing:
             words = next(filter(None, (self._trouble(building, rank) for rank in missing)), "")
@@ -409,7 +409,7 @@ class _ProgressTimeout:
     def __init__(self, folder: Path): self.folder, self.bytes, self.end = folder, -1, 0.0
 
     def over(self) -> bool:
-        "Whether it has ended."
+        "Whether the files have not grown for too long."
         now = time.monotonic()
         if self.end > now + WAIT_SECONDS - 1.0: return False  # it was looked at in the last second
         size = sum(_size(os.path.join(at, name)) for at, _, names in os.walk(self.folder) for name in names)

@@ -52,7 +52,7 @@ class HostCopies:
         return self._copies
 
     def wait(self) -> None:
-        "Until everything has arrived."
+        "Wait until everything has arrived."
         if self._sent is not None: self._sent.synchronize()
 
     def _placed(self, tensors: list[torch.Tensor], pinned: bool) -> list[torch.Tensor]:

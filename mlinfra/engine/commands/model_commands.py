@@ -68,7 +68,7 @@ def _to_serve(args: argparse.Namespace) -> tuple[Any, tuple[int, ...], str]:
         what = f"{model.name}: {model.why}"
     shape = model.input_shape
     if shape is None and args.input_shape is None:
-        raise ValueError(f"nobody knows what {args.model} takes: pass --input-shape, such as 1,28,28")
+        raise ValueError(f"it is unknown what {args.model} takes: pass --input-shape, such as 1,28,28")
     return getattr(model, "model", model), shape, what
 
 def _serve_options(serve: argparse.ArgumentParser) -> None:

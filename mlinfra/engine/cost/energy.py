@@ -31,7 +31,7 @@ def joules_of_power(
     seconds = [finite("each of seconds", at) for at in seconds]
     watts = [nonnegative_float("each of watts", each) for each in watts]
     if len(seconds) != len(watts) or len(seconds) < 2:
-        raise ValueError(f"seconds and watts must be as many, at least two, got {len(seconds)} and {len(watts)}")
+        raise ValueError(f"seconds and watts must be of one length, at least two, got {len(seconds)} and {len(watts)}")
     steps = [b - a for a, b in zip(seconds, seconds[1:])]
     if min(steps) < 0: raise ValueError("seconds must be in order: each reading at or after the one before")
     return sum(step * (a + b) / 2 for step, a, b in zip(steps, watts, watts[1:]))
@@ -75,7 +75,7 @@ class Rapl:
         except (OSError, ValueError) as error: self.zones, self.why = [], f"RAPL counters cannot be read: {error}"
 
     def joules(self) -> float|None:
-        "Since the counters were opened; None where there are none."
+        "Joules since the counters were opened; None where there are none."
         for path, most in self.zones:
             now = int(path.read_text())
             self._joules += (now - self._before[path]) % (most + 1) / 1e6
@@ -105,13 +105,13 @@ class Nvml:
         if not self._handles and not self.why: self.why = "there is no NVIDIA GPU"
 
     def joules(self) -> float|None:
-        "Since the counters were opened, of all GPUs; None where there are none."
+        "Joules of all GPUs since the counters were opened; None where there are none."
         if not self._handles: return None
         return sum(self._read(handle) - first for handle, first in zip(self._handles, self._first)) / 1000
 
 # %% ../../../nbs/engine/cost/energy.ipynb #23b00020
 IDLE_CORE_WATTS, BUSY_CORE_WATTS = 2.0, 8.0  # of a core of a server, memory included: our assumption
-_DOUBT = 2.0                                 # the assumed power may be this many times as large, or as small
+_DOUBT = 2.0                                 # the assumed power may be this factor too high or too low
 
 def modelled_joules(
     seconds:float,       # that passed
@@ -132,7 +132,7 @@ class Energy:
 
     @property
     def watts(self) -> float:
-        "On average."
+        "The average power."
         return self.joules.value / self.seconds if self.seconds else 0.0
 
 class EnergyMeter:

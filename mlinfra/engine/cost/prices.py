@@ -57,7 +57,7 @@ def number_in(
 def dated(
     date:str,  # 2026, 2026-03 or 2026-03-21
 ) -> str:
-    "The date; ValueError where it is none, since a price without a date says nothing."
+    "The date; ValueError for any other text, since a price without a date says nothing."
     if _DATE.fullmatch(date): return date
     raise ValueError(f"date must be a year, or a day such as 2026-03-21, got {date!r}")
 
@@ -117,7 +117,7 @@ def read_prices(
     return tuple(_offer(place, row) for place, row in read_rows(path, "engine/cost/prices.csv", _COLUMNS))
 
 def copy_prices(
-    path:str|os.PathLike,  # where your own table will lie; nothing is written over
+    path:str|os.PathLike,  # of your own table; an existing file is not overwritten
 ) -> Path:
     "Copy the package's table, to be edited."
     text = files("mlinfra").joinpath("engine", "cost", "prices.csv").read_text(encoding="utf-8")

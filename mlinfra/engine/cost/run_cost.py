@@ -188,7 +188,7 @@ class RunCosts:
 
     @property
     def kwh(self) -> float:
-        "That the recorded run took."
+        "The energy that the recorded run took."
         return self.run.energy.joules.value / JOULES_PER_KWH
 
 def _row(found: RecordedRun, need: Need, offer: Offer, grams: float, slack: Estimate) -> dict[str, Any]:

@@ -39,11 +39,11 @@ class Work:
 
     @property
     def samples(self) -> int:
-        "That go through the model."
+        "The number of samples that go through the model."
         return self.steps * self.global_batch
 
 def _steps(tokens: float, length: int, batch: int) -> int:
-    "Steps that this many tokens take."
+    "Steps that this number of tokens takes."
     return round(tokens / length / batch)
 
 WORKS = {work.name: work for work in (
@@ -134,7 +134,7 @@ class WorkSeconds:
 
     @cached_property
     def total(self) -> float:
-        "Of the whole training."
+        "Seconds of the whole training."
         return self.compute + self.traffic + self.gradients
 
 def _link(device: str, devices: int, together: int, between: Network) -> Network:

@@ -33,7 +33,7 @@ def export_model(
     name:str|os.PathLike,                 # of a model: see `open_model`
     path:str|os.PathLike,                 # ends in one of `FORMS`
     quantize:str|None=None,               # of `QUANTIZED`, for .onnx: ranges measured on examples, or in each call
-    batch_size:int|None=None,             # batches of exactly this many samples; None: of any number
+    batch_size:int|None=None,             # samples in every batch; None: any number
     root:str|os.PathLike|None=None,       # a folder with the four files of MNIST; None: those that come with mlinfra
 ) -> Iterator[str]:                       # what was done, a line for each step
     "Open a model and write it. ValueError before anything is written where it cannot be done."

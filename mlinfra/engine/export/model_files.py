@@ -77,7 +77,7 @@ def _filled(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Any) 
 class OpenedModel:
     "A model, and what it takes."
     model:nn.Module                    # in eval mode
-    input_shape:tuple[int, ...]|None   # of one sample; None where nobody knows
+    input_shape:tuple[int, ...]|None   # of one sample; None where it is unknown
     name:str                           # as it was asked for
     why:str                            # where the weights come from, in words
     dtype:torch.dtype=torch.float32    # of the inputs
@@ -92,7 +92,7 @@ class OpenedModel:
         if self.batch is not None and len(self.batch):
             return self.batch[torch.arange(batch_size) % len(self.batch)]
         if self.input_shape is None:
-            raise ValueError(f"nobody knows what {self.name} takes: let the factory return (model, batch)")
+            raise ValueError(f"it is unknown what {self.name} takes: let the factory return (model, batch)")
         shape = batch_size, *self.input_shape
         drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         return drawn.to(self.dtype)
@@ -101,7 +101,7 @@ def model_of_weights(
     weights:Mapping[str, torch.Tensor],  # by name
     source:Any="these weights",          # for messages
 ) -> tuple[nn.Module, tuple[int, ...]]:  # the model, and the shape of one sample
-    "The model of ours that has these weights. ValueError where it is none of them."
+    "The model of ours that has these weights. ValueError where no model of ours fits."
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     try: model, shape = _cnn(shapes) if "features.0.weight" in shapes else _resnet(shapes)
     except (KeyError, IndexError, ValueError):

@@ -52,7 +52,7 @@ class OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.log_severity_level = 4  # errors are raised
-        # a thread that waits for work in a loop takes the core from what runs beside it
+        # a thread that waits for work in a loop takes the core from other threads
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
         self.inputs = self.session.get_inputs()
@@ -60,17 +60,17 @@ class OnnxModel:
 
     @property
     def input_name(self) -> str:
-        "Of the first input."
+        "The name of the first input."
         return self.inputs[0].name
 
     @property
     def input_shape(self) -> tuple[int | None, ...]:
-        "Of one sample of the first input; None where any size will do."
+        "The shape of one sample of the first input; None where any size will do."
         return tuple(size if isinstance(size, int) else None for size in self.inputs[0].shape[1:])
 
     @property
     def input_dtype(self) -> torch.dtype:
-        "Of the first input."
+        "The dtype of the first input."
         return _DTYPES[self.inputs[0].type]
 
     @property
@@ -119,7 +119,7 @@ def load_onnx(
     needs("onnxruntime")
     path = Path(path)
     if path.is_dir(): raise ValueError(f"{path} is a folder, not an ONNX file")
-    with open(path, "rb"): pass  # a file that is missing or may not be read gives Python's own error
+    with open(path, "rb"): pass  # a missing or unreadable file is Python's own error
     if not path.stat().st_size: raise ValueError(f"{path} is not an ONNX model: the file is empty")
     try: model = OnnxModel(path, threads)
     except Exception as error:  # onnxruntime's errors have no common class
@@ -173,7 +173,7 @@ class OnnxFile:
         self,
         threads:int|None=None,  # None: as many as PyTorch uses
     ) -> OnnxModel:
-        "To be called."
+        "Open the file as a function."
         return load_onnx(self.path, threads)
 
     def __str__(self) -> str:
@@ -184,8 +184,8 @@ class OnnxFile:
 def export_onnx(
     model:nn.Module,                                   # stays as it is; exported in eval mode
     example:torch.Tensor|tuple[torch.Tensor, ...],     # a batch that it takes, or one for each of its inputs
-    path:str|os.PathLike,                              # where the file will be; what is there is replaced
-    dynamic_batch:bool=True,                           # whether to take batches of any size
+    path:str|os.PathLike,                              # of the new file; what is there is replaced
+    dynamic_batch:bool=True,                           # whether the file takes batches of any size
 ) -> OnnxFile:
     "Write a model as an ONNX file, checked and compared. ValueError says why a model cannot be exported."
     needs("onnx", "onnxscript", "onnxruntime")
@@ -277,7 +277,7 @@ def batch_dims(
     return tuple({0: batch} for _ in inputs)
 
 def _exported(model: nn.Module, inputs: tuple[torch.Tensor, ...], dynamic: bool) -> Any:
-    "PyTorch's ONNX program. ValueError says why there is none."
+    "PyTorch's ONNX program. ValueError says why the model cannot be exported."
     names = ["images"] if len(inputs) == 1 and inputs[0].ndim == 4 else None
     try:
         with quietly():

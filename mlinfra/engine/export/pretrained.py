@@ -325,7 +325,7 @@ def features(
     model:nn.Module,                                            # stays as it is
     data:Any,                                                   # a data set of (image, label)
     batch_size:int=256,                                         # images at once
-    samples:int|None=None,                                      # only this many, the first; None: all
+    samples:int|None=None,                                      # only the first n; None: all
     prepare:Callable[[torch.Tensor], torch.Tensor]|None=None,   # of a batch of floats, such as `resized_to(3, 64)`
 ) -> Features:
     "What reaches the model's last linear layer, for each image."

@@ -77,7 +77,7 @@ class _Quantized(nn.Module):
 
     @property
     def weight(self) -> torch.Tensor:
-        "As floats."
+        "The weights as floats."
         return unpack(self.packed, self.bits, self.shape).to(self.scales.dtype) * self.scales
 
     def extra_repr(self) -> str: return f"{' x '.join(map(str, self.shape))}, {self.bits} bits"
@@ -122,7 +122,7 @@ def model_bytes(
 
 # %% ../../../nbs/engine/export/quantize.ipynb #ef22c014
 def _path_of(source: Any) -> Path:
-    "The ONNX file that is meant; ValueError if it is none."
+    "The path of the ONNX file that is meant; ValueError if there is none."
     if isinstance(source, nn.Module):
         raise ValueError("onnxruntime quantises ONNX files: export_onnx(model, example, path) makes one")
     model = load_onnx(source.path if isinstance(source, (OnnxFile, OnnxModel)) else source, 1)
@@ -155,7 +155,7 @@ def _quantized(source: Any, path: Any, work: Any, threads: int | None) -> OnnxMo
 
 def quantize_dynamic(
     source:str|os.PathLike|OnnxFile|OnnxModel,  # the network in floats
-    path:str|os.PathLike,                       # where the file will be; what is there is replaced
+    path:str|os.PathLike,                       # of the new file; what is there is replaced
     operators:Iterable[str]|None=None,          # such as ("MatMul", "Gemm"); None: all that can be, convolutions too
     threads:int|None=None,                      # of the model that is returned; None: as many as PyTorch uses
 ) -> OnnxModel:
@@ -169,7 +169,7 @@ def quantize_dynamic(
 
 def quantize_static(
     source:str|os.PathLike|OnnxFile|OnnxModel,       # the network in floats
-    path:str|os.PathLike,                            # where the file will be; what is there is replaced
+    path:str|os.PathLike,                            # of the new file; what is there is replaced
     calibration:torch.Tensor|Iterable[torch.Tensor],  # examples of inputs, some hundred: one tensor, or batches
     threads:int|None=None,                           # of the model that is returned; None: as many as PyTorch uses
     seven_bits:bool|None=None,                       # weights of 7 bits; None: where 8 could overflow, see `saturates`

@@ -39,8 +39,8 @@ class ProgramFile:
 def export_program(
     model:nn.Module,           # stays as it is; exported in eval mode
     example:torch.Tensor,      # a batch that it takes
-    path:str|os.PathLike,      # where the file will be, such as model.pt2; what is there is replaced
-    dynamic_batch:bool=True,   # whether to take batches of any size
+    path:str|os.PathLike,      # of the new file, such as model.pt2; what is there is replaced
+    dynamic_batch:bool=True,   # whether it takes batches of any size
 ) -> ProgramFile:
     "Write a model as a program of torch.export, whole or not at all. ValueError says why a model cannot be exported."
     dynamic, start, buffer = boolean("dynamic_batch", dynamic_batch), time.perf_counter(), io.BytesIO()
@@ -61,7 +61,7 @@ def export_program(
 def load_program(
     path:str|os.PathLike,  # of a program of torch.export
 ) -> Callable[..., Any]:   # a module: takes batches, gives what the model gave
-    "The program as a module. ValueError where the file is none, is damaged, or needs pickle."
+    "The program as a module. ValueError where the file is not a program, is damaged, or needs pickle."
     path = Path(path)
     if path.is_dir(): raise ValueError(f"{path} is a folder, not a file")
     parts = _parts(path, path.read_bytes())
@@ -100,7 +100,7 @@ def _pickled(parts: Mapping[str, bytes]) -> str:
     return ""
 
 def _names_a_pickle(table: bytes) -> bool:
-    "Whether anything in this JSON, at any depth, is to be read with pickle; so counts what is not valid JSON."
+    "Whether anything in this JSON, at any depth, is to be read with pickle; a text that is not JSON counts as such."
     try: todo = [json.loads(table)]
     except ValueError: return True
     while todo:

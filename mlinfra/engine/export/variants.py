@@ -30,7 +30,7 @@ Answer = Callable[[torch.Tensor], torch.Tensor]  # scores for a batch
 
 def images_and_labels(
     data:Any,               # a data set of (image, label), such as `mnist(train=False)`
-    samples:int|None=None,  # only this many, the first; None: all
+    samples:int|None=None,  # only the first n; None: all
 ) -> tuple[torch.Tensor, torch.Tensor]:  # as they are stored; int64
     "The data set as two tensors."
     if not hasattr(data, "__len__") or not len(data):
@@ -64,7 +64,7 @@ def scores_of(
 
 # %% ../../../nbs/engine/export/variants.ipynb #ef22e009
 def _many(answer: Answer, batch: torch.Tensor, least_seconds: float = 0.02) -> int:
-    "Calls that take about this long."
+    "The number of calls that take about this long."
     answer(batch)  # compile, allocate
     start, calls = time.perf_counter(), 0
     while (took := time.perf_counter() - start) < least_seconds or not calls:
@@ -89,7 +89,7 @@ def compare_variants(
     data:Any,                                    # a data set of (image, label)
     batch_sizes:Iterable[int]=(1, 64),           # whose speed is measured
     rounds:int=15,                               # of the measurement of speed
-    samples:int|None=None,                       # for the accuracy: only this many, the first; None: all
+    samples:int|None=None,                       # for the accuracy: only the first n; None: all
     reference:str|None=None,                     # whose scores the others are compared with; None: the first
     report:Callable[[float, str], None]|None=None,  # progress; may raise to stop
 # variant, bytes, accuracy, largest_difference of a score, images_per_s_N for each batch size, spread (the widest of the

@@ -35,7 +35,7 @@ __all__ = ['ServerError', 'Answer', 'ask', 'LoadResult', 'client_main', 'offer_l
 
 # %% ../../../nbs/engine/http/load_client.ipynb #f2277b26b
 class ServerError(Exception):
-    "A server's answer that is none."
+    "A server's refusal or error in place of an answer."
     def __init__(
         self,
         status:int,                             # of HTTP
@@ -98,27 +98,27 @@ class LoadResult:
 
     @cached_property
     def answered_latencies(self) -> list[float]:
-        "Of the requests that were answered with 200, in seconds."
+        "The latencies of requests that were answered with 200, in seconds."
         return [seconds for seconds, status in zip(self.latencies, self.statuses) if status == 200]
 
     @property
     def answered(self) -> int:
-        "Requests answered with 200."
+        "The number of requests answered with 200."
         return len(self.answered_latencies)
 
     @property
     def refused(self) -> int:
-        "Requests that were turned away with 503."
+        "The number of requests that were turned away with 503."
         return self.statuses.count(503)
 
     @property
     def timed_out(self) -> int:
-        "Requests that reached the server's time limit, 504."
+        "The number of requests that reached the server's time limit, 504."
         return self.statuses.count(504)
 
     @property
     def failed(self) -> int:
-        "All others."
+        "The number of all other requests."
         return len(self.statuses) - self.answered - self.refused - self.timed_out
 
     def percentile_seconds(
@@ -130,22 +130,22 @@ class LoadResult:
 
     @property
     def median_seconds(self) -> float:
-        "Half were answered within."
+        "The median latency of the answered requests."
         return self.percentile_seconds(50)
 
     @property
     def p95_seconds(self) -> float:
-        "95 of 100 were answered within."
+        "The latency that 95% of the answered requests did not exceed."
         return self.percentile_seconds(95)
 
     @property
     def p99_seconds(self) -> float:
-        "99 of 100 were answered within."
+        "The latency that 99% of the answered requests did not exceed."
         return self.percentile_seconds(99)
 
     @property
     def seconds(self) -> float:
-        "Until the last answer of any kind."
+        "Seconds until the last answer of any kind."
         ends = [due + latency for due, latency in zip(self.due, self.latencies) if not math.isnan(latency)]
         return max(ends, default=math.nan)
 
@@ -310,7 +310,7 @@ def _closed_loop(
     url: str, batch: int, requests: int, lanes: int, images: Any, report: Callable, timeout_seconds: float = 60.0,
     parts: bool = True,
 ) -> list[dict[str, Any]]:
-    "The outcome of requests of which this many are in flight at any time. ValueError where one is refused."
+    "What became of requests of which a fixed number is under way at any time. ValueError where one is refused."
     plan = dict(url=f"{url}/predict", due=[0.0] * requests, warm_up=5, closed=lanes, parts=parts,
                 timeout_seconds=timeout_seconds)
     rows = _run_client(plan, _bodies(url, batch, images, 0), 3.0, report)

@@ -87,7 +87,7 @@ class _ModelApp:
         self.loop: asyncio.AbstractEventLoop | None = None  # of the server's thread, once it runs
 
     def routes(self) -> Starlette:
-        "As an ASGI application."
+        "The ASGI application with all routes."
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.routing import Route
@@ -243,7 +243,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        "Whether it listens."
+        "Whether the server listens."
         return self._thread.is_alive() and not self._app.stopping
 
     def stats(self) -> ServerStats:

@@ -28,7 +28,7 @@ class GcFreeze:
         self,
         user:object,  # such as a server
     ) -> None:
-        "From now on what lives now is passed over."
+        "Have the collector pass over all objects that exist now."
         with self.lock:
             if not self.users: self.froze = not gc.get_freeze_count()  # else another froze, and undoes it
             self.users.add(user)

@@ -34,7 +34,7 @@ class GrowingFile:
     def _begin(self) -> None: self._left, self._decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
 
     def lines(self) -> Iterator[str]:
-        "Those that were completed since the last call."
+        "The lines that were completed since the last call."
         while raw := self._block():
             *whole, self._left = re.split(r"\r\n|\n|\r(?!$)", self._left + self._decoder.decode(raw))
             yield from (line for line in whole if line)
@@ -45,7 +45,7 @@ class GrowingFile:
         return left
 
     def _block(self) -> bytes:
-        "What was written behind the place that was read last."
+        "What was written since the last read."
         try:
             with open(self.path, "rb") as file:
                 if file.seek(0, os.SEEK_END) < self._at:
@@ -70,7 +70,7 @@ class LogFiles:
         self,
         last:bool=False,  # whether nothing will be written any more
     ) -> Iterator[str]:
-        "What is new."
+        "The lines that are new since the last call."
         for prefix, path in self._files().items():
             file = self._open.setdefault((prefix, path), GrowingFile(path))
             yield from (prefix + line for line in file.lines())
@@ -105,13 +105,13 @@ class FollowingPrograms:
         self,
         last:bool=False,  # whether the logs are complete: then the programs come to an end by themselves
     ) -> Iterator[str]:
-        "What is new."
+        "The lines that are new since the last call."
         end = time.monotonic() + _LAST_SECONDS
         for _, reader in self._started.values() if last else (): reader.join(max(end - time.monotonic(), 0.0))
         while not self._lines.empty(): yield self._lines.get()
 
     def stop(self) -> None:
-        "End them all."
+        "End all programs."
         for process, reader in self._started.values():
             process.kill()
             reader.join()
@@ -134,7 +134,7 @@ class RankFailure:
 def shell_status(
     status:int,  # of a process, as Python gives it: below 0 a signal
 ) -> int:
-    "As a shell gives it."
+    "The exit status as a shell gives it: 128 + n for signal n."
     return 128 - status if status < 0 else status
 
 _BY_RAY = re.compile(r"RuntimeError: rank (\d+) ended with status (-?\d+)")  # our own program for Ray says so
@@ -144,7 +144,7 @@ _ROOT = "Root Cause (first observed failure)"
 def rank_failure(
     lines:Iterable[str],  # of the log, the last ones at least
 ) -> RankFailure|None:    # None: no report and no traceback
-    "What the log says about the first failure."
+    "The first failure that the log reports."
     lines = list(lines)
     roots = [i for i, line in enumerate(lines) if _ROOT in line]
     if not roots and (said := _ray_failure(lines)): return said

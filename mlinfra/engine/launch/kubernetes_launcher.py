@@ -38,7 +38,7 @@ def cluster_state(
     return JobState("running", detail=f"{phases.count('Running')} of {len(phases)} pods")
 
 def _exit_code(pods: Sequence[Mapping[str, Any]]) -> int:
-    "Of the container that failed last."
+    "The exit status of the container that failed last."
     ends = [status["state"]["terminated"] for pod in pods for status in pod["status"].get("containerStatuses", [])
             if "terminated" in status.get("state", {})]
     failed = [end for end in ends if end["exitCode"]]

@@ -25,7 +25,7 @@ _NO_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", 
 def to_yaml(
     documents:list[dict[str, Any]],
 ) -> str:
-    "As YAML, in the order in which the fields stand."
+    "The documents as YAML, with their fields in order."
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -42,7 +42,7 @@ def to_yaml(
 def escaped(
     text:str,
 ) -> str:
-    "So that Kubernetes takes it as it is."
+    "The text with each `$` doubled, so that Kubernetes replaces nothing in it."
     return text.replace("$", "$$")
 
 PORT = 29500
@@ -52,7 +52,7 @@ _COPY = "export MLINFRA_COPY=$((JOB_COMPLETION_INDEX / {nodes}))\n"
 _ANNOTATION = "metadata.annotations['batch.kubernetes.io/job-index-{}-count']"
 
 def _job_shell(job: JobFields, name: str) -> str:
-    "What the pod's shell does with the command's words."
+    "The script of the pod's shell, which gets the command as its words."
     lines = _COPY.format(nodes=job.nodes) if job.array else ""
     if job.retries: lines += f"{_AGAIN} {shlex.join(job.resume)}".rstrip() + "\n"
     each = "gpu" if job.device == "gpu" else job.devices_per_node
@@ -103,7 +103,7 @@ def _quantity(memory_gb: float) -> str:
     return f"{bytes // 10**9}G" if bytes % 10**9 == 0 else str(bytes)
 
 def _check(job: JobFields, most: int = 10_000) -> None:
-    "What Kubernetes refuses, in a sentence."
+    "ValueError for what Kubernetes would refuse."
     if job.image is not None and not re.fullmatch(
         r"[a-z0-9][a-z0-9._:/-]*(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", job.image
     ):
@@ -150,7 +150,7 @@ def _job_documents(job: JobFields) -> list[dict[str, Any]]:
     return [*([_service(name)] if job.nodes > 1 else []), {**head, "spec": spec}]
 
 def _service(name: str) -> dict[str, Any]:
-    "By which a pod finds another by its name, also before that one is ready."
+    "The headless Service by which pods find one another by name, also before they are ready."
     return {
         "apiVersion": "v1",
         "kind": "Service",

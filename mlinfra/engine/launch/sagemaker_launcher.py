@@ -92,7 +92,7 @@ def _aws(*words: str) -> Any:
     return json.loads(said) if said.strip() else None
 
 def _streams(name: str) -> list[str]:
-    "Of the job's machines; none as long as none has written a line."
+    "The log streams of the job's machines; empty until one has written a line."
     how = ["--log-group-name", _GROUP, "--log-stream-name-prefix", f"{name}/"]
     try: found = _aws("logs", "describe-log-streams", *how)
     except ClientError as error:

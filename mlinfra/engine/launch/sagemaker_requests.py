@@ -20,7 +20,7 @@ __all__ = ['INSTANCES', 'Instance', 'instance_for', 'render_sagemaker']
 # %% ../../../nbs/engine/launch/sagemaker_requests.ipynb #16f1a005
 @dataclass(frozen=True)
 class Instance:
-    "A type of machine."
+    "A type of machine, and what it has."
     name:str
     gpus:int
     cpus:int
@@ -61,7 +61,7 @@ _CHANNEL, _WORD, _VALUE, _DAYS = "training", 256, 512, 28
 _INSIDE = "/opt/ml/input/data/" + _CHANNEL
 
 def _check(job: JobFields, arguments: list[str], environment: Mapping[str, str], role: str, output: str) -> None:
-    "What SageMaker refuses, in a sentence."
+    "ValueError for what SageMaker would refuse."
     if job.array:
         raise ValueError(f"array must be 0 for SageMaker, which has no copies, got {job.array:,}: submit as often")
     if job.image is None: raise ValueError("image must be given for SageMaker, which runs containers only")

@@ -62,7 +62,7 @@ def sacct_records(
 def joint_state(
     records:Sequence[SlurmRecord],  # at least one
 ) -> JobState:
-    "Of the copies of an array: it runs while one of them does, and fails if one of them failed."
+    "The state of an array: it runs while one of its copies does, and fails if one of them failed."
     states = [record.state for record in records]
     for phase in ("running", "waiting", "failed", "cancelled"):
         these = [state for state in states if state.phase == phase]

@@ -29,7 +29,7 @@ def _directives(job: JobFields) -> dict[str, str | int]:
                     "export": ",".join(dict.fromkeys((*EXPORTED, *job.secrets)))}
 
 def _clock(seconds: int) -> str:
-    "As SLURM writes a time: days-hours:minutes:seconds."
+    "The seconds as SLURM writes a time: days-hours:minutes:seconds."
     minutes, seconds = divmod(seconds, 60)
     return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:{seconds:02}"
 

@@ -27,7 +27,7 @@ class StateBytes:
 
     @property
     def total(self) -> int:
-        "All three."
+        "Bytes of weight, gradient and optimizer state together."
         return self.weight + self.grad + self.optimizer
 
 STATE_BYTES = {"fp32": StateBytes(4, 4, 8), "bf16": StateBytes(2, 2, 12), "fp16": StateBytes(2, 2, 12),
@@ -88,14 +88,14 @@ class TransformerSpec:
 
     @cached_property
     def parameters(self) -> int:
-        "All of them; models with biases also learn their positions."
+        "Parameters of the whole model; models with biases also learn their positions."
         words = (2 - self.tied) * self.vocabulary * self.hidden
         norm_and_places = self.hidden if self.gated else (2 + self.sequence_length) * self.hidden
         return self.layers * self.layer_parameters + words + norm_and_places
 
     @cached_property
     def flops(self) -> int:
-        "Of the forward pass of one sequence; scores count for all pairs of tokens, as the papers do it."
+        "Operations of the forward pass of one sequence; scores count for all pairs of tokens, as the papers do it."
         output = 2 * self.sequence_length * self.hidden * self.vocabulary
         return self.layers * self.layer_flops(self.sequence_length) + output
 
@@ -103,7 +103,7 @@ class TransformerSpec:
         self,
         tokens:int,  # of the layer's input, in sequences of `sequence_length`
     ) -> int:
-        "Of one layer's forward pass."
+        "Operations of one layer's forward pass."
         return positive_int("tokens", tokens) * (2 * self.matrices + 4 * self.sequence_length * self.hidden)
 
     def build(self) -> Transformer:
@@ -165,7 +165,7 @@ class ParallelConfig:
 
     @property
     def devices(self) -> int:
-        "That it takes."
+        "The number of devices that the configuration takes."
         return self.data * self.tensor * self.pipeline
 
     @property

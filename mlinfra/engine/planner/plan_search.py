@@ -164,7 +164,7 @@ def _effort(config: ParallelConfig) -> tuple[int, ...]:
 def rank_plans(
     plans:Iterable[PlanEstimate],  # fitting or not
 ) -> list[PlanEstimate]:
-    "Those that fit: the recommended one, then the others by time, each data x tensor x pipeline and ZeRO stage once."
+    "The plans that fit, each shape and ZeRO stage once: the recommended one, then the others by time."
     fitting = sorted((one for one in plans if one.fits), key=lambda one: one.seconds)
     if not fitting: return []
     close = [one for one in fitting if one.seconds <= MARGIN * fitting[0].seconds]

@@ -136,7 +136,7 @@ def _more_nodes(job: TransformerSpec | ModelSpec, cluster: Cluster, offered: Off
     return "More nodes of this kind do not help."
 
 def _nothing_fits(tried: Sequence[PlanEstimate], offered: Offered | None) -> str:
-    "By how much nothing fits, and what would help."
+    "A sentence that says by how much nothing fits, and what would help."
     if not tried: return ("Nothing divides: no sizes of data, tensor and pipeline fit the batch, the heads, the layers "
                           "and the devices.")
     small = min(tried, key=lambda one: one.memory.total)

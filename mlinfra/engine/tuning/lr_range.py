@@ -102,7 +102,7 @@ def smoothed(
     losses:Sequence[float],
     width:int=7,  # neighbours that are averaged, an odd number; fewer at the ends
 ) -> np.ndarray:
-    "The mean over neighbouring steps; not a number where one of them is none."
+    "The mean over neighbouring steps; NaN where one of them is NaN or infinite."
     values, half = np.asarray(losses, float), width // 2
     reach = [min(half, i, len(values) - 1 - i) for i in range(len(values))]
     return np.array([values[i - h:i + h + 1].mean() for i, h in enumerate(reach)])

@@ -56,7 +56,7 @@ class Study:
 
     @property
     def records(self) -> list[TrialRecord]:
-        "All trials, in the order of their numbers."
+        "The records of all trials, in the order of their numbers."
         with quiet_optuna(): trials = self.optuna.get_trials(deepcopy=False)
         first = min((t.datetime_start for t in trials if t.datetime_start), default=None)
         return [_record(trial, first) for trial in trials]

@@ -125,7 +125,7 @@ class Space(Mapping):
         seed:int,    # of the search
         number:int,  # of the point, from 0
     ) -> dict[str, Any]:
-        "Random point `number`: the same for the same seed, in every process and at any time."
+        "Random point `number`, which depends on the seed alone, not on the process or the order of draws."
         shares = np.random.default_rng([seed, number]).random(len(self))
         return {name: parameter.at(share) for (name, parameter), share in zip(self.items(), shares.tolist())}
 

@@ -38,7 +38,7 @@ class Repeats:
 
     @property
     def mean(self) -> float:
-        "Of the values."
+        "The mean of the values."
         return math.fsum(self.values) / len(self.values)
 
     @property
@@ -85,7 +85,7 @@ def _figure(value: Any, seed: int) -> float:
         f"train must return a number, and with seed {seed} it returned {type(value).__name__}") from None
 
 # %% ../../../nbs/engine/tuning/seed_comparison.ipynb #13457ed1
-_EXACT, _DRAWS = 100_000, 20_000  # exchanges: all, if they are no more than this; else this many drawn
+_EXACT, _DRAWS = 100_000, 20_000  # exchanges: all up to this number, else that many drawn
 
 @functools.lru_cache(maxsize=8)
 def _groups(n: int, m: int) -> np.ndarray:
@@ -129,7 +129,7 @@ def _share_holding(low: np.ndarray, high: np.ndarray, d: float) -> float:
 
 def _interval(low: np.ndarray, high: np.ndarray, alpha: float, scale: float) -> tuple[float, float]:
     "All d whose p is above alpha; an end that only the slack keeps from 0 is 0."
-    place = int(math.floor(alpha * len(low) * (1 + 1e-12)))  # this many ends may lie inside
+    place = int(math.floor(alpha * len(low) * (1 + 1e-12)))  # the number of ends that may lie inside
     ends = float(np.partition(low, place)[place]), -float(np.partition(-high, place)[place])
     return tuple(0.0 if abs(end) <= 3e-9 * scale else end for end in ends)
 
@@ -141,7 +141,7 @@ class Judgement:
     means:tuple[float, float]
     difference:Estimate          # of the means, first minus second, with its interval
     p:float                      # how often exchanges alone give a difference as large
-    smallest_p:float             # that this many seeds can give
+    smallest_p:float             # that this number of seeds can give
     seeds:tuple[int, int]        # of each setting
     paired:bool                  # the same seeds on both sides
     higher:bool                  # whether a larger figure is better
@@ -156,7 +156,7 @@ class Judgement:
 
     @property
     def verdict(self) -> str:
-        "In a few words."
+        "Which setting is better, or that they cannot be told apart."
         if self.better: return f"{self.better} is better"
         return f"{self.names[0]} and {self.names[1]} cannot be told apart with {self._seeds}"
 
@@ -178,7 +178,7 @@ class Judgement:
             least = least_seeds(self.alpha, self.paired)
             return f"{said} So few can never tell: p is at least {self.smallest_p:.2g}. Take {least} or more of each."
         if self.needed is None: return f"{said} The means are equal."
-        more = max(self.needed, max(self.seeds) + 1)  # this many were not enough
+        more = max(self.needed, max(self.seeds) + 1)  # these were too few
         return f"{said} If that were the true difference, about {more:,} of each would do."
 
     def __str__(self) -> str: return self.words
@@ -190,7 +190,7 @@ def is_better(
     *,
     higher:bool=True,                   # whether a larger figure is better; False for a loss
     names:tuple[str, str]=("A", "B"),   # of the settings
-    alpha:float=0.05,                   # how often a difference may be seen where there is none
+    alpha:float=0.05,                   # how often a difference may be claimed where there is none
 ) -> Judgement:
     "Whether setting A is better than B, or differs by no more than seeds do."
     x, y = _values("a", a), _values("b", b)
@@ -222,7 +222,7 @@ def least_seeds(
     alpha:float=0.05,     # the p that is to be reached
     paired:bool=False,
 ) -> int:
-    "With fewer of each, no figures whatever reach it."
+    "The number of seeds of each setting below which no figures can reach the p."
     alpha = fraction("alpha", alpha, False, False)
     def smallest(n: int) -> float: return 2 / (2**n if paired else math.comb(2 * n, n))
     return next(n for n in range(2, 100) if smallest(n) <= alpha)

@@ -67,7 +67,7 @@ class JournalLock:
 def open_journal(
     path:str|os.PathLike,  # of the study; its folder must be there
 ) -> Any:                  # a storage of Optuna's
-    "A file that several processes may append to, even if one of them is killed."
+    "A storage in one file to which several processes append; any of them may be killed."
     optuna_library()
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
     with writing(path), open(path, "ab"): pass

@@ -15,6 +15,7 @@ from .engine.record.recorder import Monitor, loader_settings
 from .engine.rules.findings import Finding as Finding, Rule as Rule, ranked
 from .engine.rules.default_rules import default_rules as default_rules
 from .engine.rules.inspection import Inspector
+from .engine.train.observers import TrainingRun
 
 # %% auto #0
 __all__ = ['Debugger']
@@ -48,6 +49,6 @@ class Debugger(Monitor):
         "What went wrong with the rules themselves."
         return list(self.inspector.remarks)
 
-    def settings(self, run: Any) -> dict[str, Any]:
+    def settings(self, run: TrainingRun) -> dict[str, Any]:
         "What the rules are told of the run."
         return dict(batches=loader_settings(run.loader).get("batches"), threads=torch.get_num_threads())

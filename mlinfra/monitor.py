@@ -23,7 +23,7 @@ __all__ = ['Look', 'look', 'waits_for']
 
 # %% ../nbs/17_monitor.ipynb #4ce51d47
 class Pausing(IterableDataset):
-    "Batches, with a pause before every n-th: the next file is opened."
+    "Batches, with a pause before every `every`-th: the next file is opened."
     def __init__(self, batches: Any, every: int = 50, seconds: float = 0.4, computes: bool = False):
         self.batches, self.every, self.computes = batches, positive_int("every", every), computes
         self.seconds = nonnegative_float("seconds", seconds)

@@ -116,8 +116,9 @@ def targets():
 RESULTS = set("""
 Activation Advice BatchPlan Birth BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
-LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
+LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Parameter Partition PipelineRun
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
+TrainingRun
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
 Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
@@ -137,7 +138,7 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
-axis batch_search batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
+axis batch_search train.batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
 callbacks chains
 checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
 http.server.bound_socket http.metrics
@@ -146,7 +147,7 @@ layer_costs loader loaders launch.job_logs.shell_status looks checkpoint.preempt
 tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
-passes lab.thread_group.ThreadGroup
+train.step_executor lab.thread_group.ThreadGroup
 patients checkpoint.sharded_checkpoint pipeline_pass pipeline_runs queue.ServiceTime.seconds
 export.quantize.pack export.quantize.unpack
 export.quantize.QuantizedLinear export.quantize.QuantizedConv2d
@@ -155,7 +156,7 @@ reads.block_starts reads.read_block
 memory.step_sample memory.process_memory memory.tracker memory.batch_search memory.out_of_memory
 tuning.search_space.Space.draw
 server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
-launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
+launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules train.threads timeline
 tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan waterfall.began
 waterfall.last_sign zero
 """.split()
@@ -205,7 +206,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("lab.rank_workload.Workload.fixed_seconds", "zero", "all of the step grows with the batch"),
     ("lab.rank_workload.Workload.cores", "zero", "as many as ranks"),
     ("data_parallel.warm_up.iteration*", "zero", "the first; no warm-up"),
-    ("lab.offload.offload_seconds.*", "zero", "nothing to copy, nothing to compute"),
     ("engine.pipeline.schedules.bubble.*", "zero", "passes that take no time"),
     ("engine.pipeline.stage_partition.least_maximum.*", ANY, "the search behind `partition`, which has checked"),
     ("lab.drift.drifting_stream.at", "zero", "from the start"),
@@ -247,6 +247,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
                    "Recorder.*.newest")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
+    ("engine.train.observers.Observer.on_between.*", ANY, "told by fit"),
     ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.ui.*", ANY, "sizes and places in a picture, numbers to be written"),
@@ -516,7 +517,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
-        engine.train.allocator.memory_cost.*
+        lab.digits_step.memory_cost.*
         memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* lab.batch_size_rates.rates_and_batches.*
         engine.record.tracker_writers.to_mlflow.every engine.precision.roofline.measure_roofline.* lab.local_slurm.*
     """.split()),
@@ -540,7 +541,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         lab.tensor_costs.TensorParallelCost.* lab.tensor_costs.fit_device.* lab.tensor_timing.block_seconds.*
         engine.train.transformer.*.kv_heads models.ResNet.in_channels engine.dist.fsdp.fsdp.shard_size
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
-        storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip lab.watched_epoch.watch_epoch.*
+        storage.sweep_*.* storage.ShardDataset.world_size
+        engine.train.history.phase_medians.skip lab.watched_epoch.watch_epoch.*
         engine.parallel.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank

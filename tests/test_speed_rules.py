@@ -10,6 +10,7 @@ from statistics import median
 import pytest
 from clocked import clocked
 from speed_cases import CASES, FAULTS, HEALTHY, LEAK_BYTES, PERIOD, memory, mlp, run_ours
+from virtual_clock import VirtualClock
 
 from mlinfra.debugger import Debugger
 from mlinfra.engine.rules.inspection import apply_rules
@@ -49,20 +50,30 @@ def second_fault(findings, ledger, run):
 FURTHER = {"tiny model": tiny_step, "two faults at once": second_fault}
 
 
+@pytest.mark.parametrize("name", [name for name, case in ALONE.items() if case.number or name in FURTHER])
+def test_a_fault_is_named_with_its_place_and_milliseconds_in_time(name, tmp_path, monkeypatch):
+    "And of a tiny model its time, of two faults at once the second one's place and milliseconds: on a virtual clock."
+    VirtualClock(monkeypatch)
+    judge(name, tmp_path)
+
+
 @pytest.mark.parametrize("name", ALONE)
 @clocked
-def test_a_fault_is_named_with_its_place_and_milliseconds_in_time(name, tmp_path):
-    "And of a tiny model its time, of two faults at once the second one's place and milliseconds."
+def test_a_fault_is_named_on_the_real_clock(name, tmp_path): judge(name, tmp_path, milliseconds=False)
+
+
+def judge(name, tmp_path, milliseconds=True):
+    "Whether a training with a fault gives its findings and no others, in time; and their figures."
     case = FAULTS[name]
     findings, ledger, starts = run_ours(case, tmp_path, rules())
     said = {f.rule: f for f in findings}
     others = [f for f in findings if f.rule not in case.rules]
     assert said.keys() >= set(case.rules) and not others, [str(f) for f in findings]
-    if name in FURTHER: FURTHER[name](findings, ledger, Run(tmp_path / "run"))
+    if name in FURTHER and milliseconds: FURTHER[name](findings, ledger, Run(tmp_path / "run"))
     if not case.rules: return
     first = said[case.rules[0]]
     assert any(case.words in f.message for f in findings) and first.step <= case.by and first.advice, str(first)
-    if not case.number: return
+    if not case.number or not milliseconds: return
     spent = ledger.spent[case.place]
     injected = {"wait_seconds": lambda: sum(spent[2:first.step + 1]) / (first.step - 1),
                 "stall_seconds": lambda: median(spent[:first.numbers.get("period") and (first.step + 1) // PERIOD]),

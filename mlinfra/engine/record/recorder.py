@@ -21,6 +21,8 @@ from ..base.checks import positive_float, positive_int
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
+from ..train.history import Epoch, Step
+from ..train.observers import Observer, TrainingRun
 
 # %% auto #0
 __all__ = ['next_turn', 'Recorder', 'check_listeners', 'findings_of', 'loader_settings', 'Monitor']
@@ -203,7 +205,7 @@ def loader_settings(
     return found
 
 # %% ../../../nbs/engine/record/recorder.ipynb #9bbb6091
-class Monitor:
+class Monitor(Observer):
     "An observer that records a run of `fit` in a folder."
     def __init__(
         self,
@@ -223,14 +225,14 @@ class Monitor:
         "What the rules have found so far."
         return findings_of(self.rules)
 
-    def on_start(self, run: Any) -> None:
+    def on_start(self, run: TrainingRun) -> None:
         "Open the folder."
         settings = self.settings(run) | self.config
         self._recorder = Recorder(self.folder, self.every_seconds, self.rules, self.limit_bytes, settings)
         self._held, self._is_first, self._spent = [], True, dict(loader=0.0, evaluation=0.0)
         self._recorder.begin(run.model, [run.optimizer], run.iteration)
 
-    def settings(self, run: Any) -> dict[str, Any]:
+    def settings(self, run: TrainingRun) -> dict[str, Any]:
         "The settings of a run of `fit` that are kept."
         rates = [group.get("lr") for group in getattr(run.optimizer, "param_groups", ())]
         return dict(
@@ -239,14 +241,14 @@ class Monitor:
             iterations=run.iterations, accumulation=run.accumulation, device=str(run.device), precision=run.precision,
             threads=torch.get_num_threads(), loader=loader_settings(run.loader))
 
-    def on_step(self, run: Any, step: Any) -> None:
+    def on_step(self, run: TrainingRun, step: Step) -> None:
         "Hold the step back until it is time to hand it on."
         self._held.append(step)
         if not self._recorder.is_due(step.start - self._recorder.origin): return
         self._hand_on()
         if self._recorder.stopping: run.stop()
 
-    def on_between(self, run: Any, what: str, start: float, seconds: float) -> None:
+    def on_between(self, run: TrainingRun, what: str, start: float, seconds: float) -> None:
         "Keep what the time between two steps went into: \"loader\" or \"evaluation\"."
         self._hand_on()
         self._spent[what] = self._spent.get(what, 0.0) + seconds
@@ -254,12 +256,12 @@ class Monitor:
         if what == "loader": self._recorder.loader(run.loader, at, seconds)
         else: self._recorder.event(what, at, seconds=seconds)
 
-    def on_epoch(self, run: Any, epoch: Any) -> None:
+    def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
         "Keep the epoch's figures."
         self._hand_on()
         self._recorder.event("epoch", **asdict(epoch))
 
-    def on_end(self, run: Any) -> None:
+    def on_end(self, run: TrainingRun) -> None:
         "Close the folder."
         self._hand_on()
         error = sys.exc_info()[1]
@@ -274,7 +276,7 @@ class Monitor:
         for step in held: self._recorder.step(self._record(step))
         self._recorder.handed_on(held[-1].start - self._recorder.origin)
 
-    def _record(self, step: Any) -> StepRecord:
+    def _record(self, step: Step) -> StepRecord:
         spent, start = self._spent, step.start - self._recorder.origin
         between, self._is_first = start if self._is_first else step.between, False
         if spent["loader"] or spent["evaluation"]: self._spent = dict(loader=0.0, evaluation=0.0)

@@ -63,7 +63,7 @@ class StepModel:
         self,
         workers:int|None,  # 0: the trainer loads
     ) -> float:            # seconds
-        "A step with this many workers."
+        "Seconds of a step with this number of workers."
         if not workers: return self.load + self.compute + self.apart
         return max(max(self.load / workers, self.compute) + self.beside, self.cpu / self.cores)
 
@@ -113,7 +113,7 @@ def _own(run: Run) -> np.ndarray:
     return rows[np.argsort(rows["start"], kind="stable")][1:]
 
 def _pauses(run: Run) -> float:
-    "Seconds of a mean step in waits beyond three times the median: batches loaded ahead do not last that long."
+    "Seconds of a mean step that lie in waits beyond three times the median: batches loaded ahead do not last that long."
     waits = np.nan_to_num(_own(run)["wait"])
     usual = 3 * np.median(waits)
     return float(np.maximum(waits - usual, 0).mean()) if usual > 0 else float(waits.mean())
@@ -270,7 +270,7 @@ def _more_workers(run: Run, model: StepModel) -> PredictedGain | None:
     return _gain_of(run, change, because)
 
 def _bound(model: StepModel, workers: int) -> str:
-    "The causes for which a step with this many workers waits: all within a twentieth of the longest."
+    "What a step with this number of workers waits for: all that is within a twentieth of the longest."
     found = {"loading": model.load / workers + model.beside, "computing": model.compute + model.beside,
              "the cores": model.cpu / model.cores}
     near = [name for name, seconds in found.items() if seconds >= 0.95 * max(found.values())]

@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,6 +18,8 @@ from ..base.checks import one_of
 from ..rules.findings import Finding
 from .gains import PredictedGain, predicted_gains
 from ..rules.inspection import apply_rules
+from .page_templates import (
+    Link, Picture, Section, Table, html_body, html_page, markdown_page)
 from .pictures import draw_devices, draw_waterfall
 from ..record.run_folder import Run
 from ..base.store import write_whole
@@ -33,108 +33,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FORMATS', 'MOST_ROWS', 'Table', 'Picture', 'Link', 'Section', 'clean', 'as_html', 'as_markdown', 'page_path',
-           'Report', 'Material', 'gather', 'make_report', 'sentences', 'as_data']
-
-# %% ../../../nbs/engine/report/page.ipynb #aaee2632
-@dataclass(frozen=True)
-class Table:
-    "Rows of words under their columns."
-    columns:tuple[str, ...]
-    rows:tuple[tuple[str, ...], ...]
-
-@dataclass(frozen=True)
-class Picture:
-    "A drawing, and what it shows for those who do not see it."
-    svg:str
-    words:str
-
-@dataclass(frozen=True)
-class Link:
-    "A file beside the page."
-    words:str
-    path:str
-
-@dataclass(frozen=True)
-class Section:
-    "A part of the page: paragraphs (plain strings), tables, pictures, links."
-    key:str
-    title:str
-    blocks:tuple[Any, ...]
-
-def clean(
-    words:str,
-) -> str:
-    "As HTML; characters that no page may hold become a question mark in a box."
-    return escape(_FORBIDDEN.sub("\ufffd", words))
-
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-
-def as_html(
-    block:Any,
-) -> str:
-    "A block as HTML."
-    if isinstance(block, str): return f"<p>{clean(block)}</p>"
-    if isinstance(block, Picture): return f"<figure>{block.svg}<figcaption>{clean(block.words)}</figcaption></figure>"
-    if isinstance(block, Link): return f'<p><a href="{clean(block.path)}">{clean(block.words)}</a></p>'
-    looks = [_look(column) for column in zip(*block.rows)]
-    head = "".join(f'<th scope="col"{look}>{clean(column)}</th>' for look, column in zip(looks, block.columns))
-    rows = ("".join(f"<td{look}>{clean(cell)}</td>" for look, cell in zip(looks, row)) for row in block.rows)
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-def _look(column: tuple[str, ...]) -> str:
-    "Figures stand on the right; a column with a very long word may break it."
-    if all(map(_is_figure, column)): return ' class="n"'
-    return ' class="w"' if any(len(word) > 30 for cell in column for word in cell.split()) else ""
-
-def _is_figure(words: str) -> bool:
-    "Whether a cell of a table begins with a number, or is empty."
-    return not words or words.lstrip("+-")[:1].isdigit() and len(words) < 24
-
-def as_markdown(
-    block:Any,
-) -> str:
-    "A block as Markdown; of a picture, what it shows."
-    if isinstance(block, str): return _plain(block)
-    if isinstance(block, Picture): return f"*{_plain(block.words)}*"
-    if isinstance(block, Link): return f"[{_plain(block.words)}]({block.path})"
-    rows = [block.columns, tuple("---" for _ in block.columns), *block.rows]
-    return "\n".join("| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
-
-def _plain(words: str) -> str:
-    "Words in which Markdown finds nothing to interpret."
-    return re.sub(r"([*`\[\]])", r"\\\1", " ".join(_FORBIDDEN.sub("\ufffd", words).split())).replace("<", "&lt;")
+__all__ = ['FORMATS', 'MOST_ROWS', 'page_path', 'Report', 'Material', 'gather', 'make_report', 'sentences', 'as_data']
 
 # %% ../../../nbs/engine/report/page.ipynb #a06cb130
-_DARK = "--ink: #ddd; --soft: #aaa; --rule: #555; --line: #3a3a3a; --ground: #1c1c1c; --link: #8ab4f8;"
-_STYLE = f"""
-.mlinfra-report {{ --ink: #222; --soft: #555; --rule: #ccc; --line: #e5e5e5; --ground: #fff; --link: #0645ad;
-  font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); max-width: 900px; margin: 0 auto;
-  padding: 1em 1.5em; }}
-@media screen {{ [data-jp-theme-light="false"] .mlinfra-report {{ {_DARK} }} }}
-@media screen and (prefers-color-scheme: dark) {{ .mlinfra-page {{ background: #1c1c1c; }}
-  .mlinfra-page .mlinfra-report {{ {_DARK} }} }}
-.mlinfra-report h1 {{ font-size: 1.5em; margin: 0.3em 0; overflow-wrap: anywhere; }}
-.mlinfra-report h2 {{ font-size: 1.15em; margin: 1.6em 0 0.4em; border-bottom: 1px solid var(--rule); }}
-.mlinfra-report a {{ color: var(--link); }} .mlinfra-report p {{ overflow-wrap: anywhere; }}
-.mlinfra-report .wide {{ overflow-x: auto; }}
-.mlinfra-report table {{ border-collapse: collapse; margin: 0.6em 0; font-size: 0.9em; }}
-.mlinfra-report th, .mlinfra-report td {{ text-align: left; padding: 0.15em 0.9em 0.15em 0; vertical-align: top;
-  border-bottom: 1px solid var(--line); color: inherit; background: none; min-width: 2.5em; }}
-.mlinfra-report td.w {{ overflow-wrap: anywhere; }}
-.mlinfra-report .n {{ text-align: right; font-variant-numeric: tabular-nums; }}
-.mlinfra-report td.n {{ white-space: nowrap; }}
-.mlinfra-report figure {{ margin: 0.8em 0; }}
-.mlinfra-report figcaption {{ color: var(--soft); font-size: 0.85em; }}
-.mlinfra-report svg {{ max-width: 100%; height: auto; color: var(--ink) !important; }}
-.mlinfra-report #summary p {{ font-size: 1.08em; }}
-@page {{ margin: 14mm; }}
-@media print {{ .mlinfra-report {{ max-width: none; padding: 0; font-size: 10.5px; }}
-  .mlinfra-report .wide {{ overflow: visible; }} .mlinfra-report table {{ max-width: 100%; }}
-  .mlinfra-report figure, .mlinfra-report tr {{ break-inside: avoid; }} .mlinfra-report h2 {{ break-after: avoid; }} }}
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
 
 def page_path(
@@ -161,22 +62,15 @@ class Report:
 
     def body(self) -> str:
         "The page's content as HTML, for a page of your own."
-        parts = "".join(f'<section id="{s.key}"><h2>{clean(s.title)}</h2>{"".join(map(as_html, s.blocks))}</section>'
-                        for s in self.sections)
-        return f'<div class="mlinfra-report"><h1>{clean(self.title)}</h1>{parts}</div>'
+        return html_body(self.title, self.sections)
 
     def html(self) -> str:
         "A page in one file."
-        return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-                f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>'
-                '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-                f"<title>{clean(self.title)}</title><style>{_STYLE}</style></head>"
-                f'<body class="mlinfra-page">{self.body()}</body></html>\n')
+        return html_page(self.title, self.sections)
 
     def markdown(self) -> str:
         "The same without pictures."
-        parts = ["\n\n".join([f"## {s.title}", *map(as_markdown, s.blocks)]) for s in self.sections]
-        return "\n\n".join([f"# {_plain(self.title)}", *parts]) + "\n"
+        return markdown_page(self.title, self.sections)
 
     def json(self) -> str:
         "The same as figures; what is not known is null."
@@ -192,7 +86,7 @@ class Report:
         write_whole(path, getattr(self, kind)().encode(errors="replace"))
         return path
 
-    def _repr_html_(self) -> str: return f"<style>{_STYLE}</style>{self.body()}"
+    def _repr_html_(self) -> str: return html_body(self.title, self.sections, styled=True)
 
     def __str__(self) -> str: return self.summary
 

@@ -36,7 +36,7 @@ def _period(iterations: np.ndarray, seen: np.ndarray) -> tuple[int, np.ndarray] 
     return best
 
 class PeriodicStall(Rule):
-    "Every n-th step takes long."
+    "Something takes long at equal distances of steps."
     places = dict(wait="in the loader", work="in the step", gap="between two steps")
 
     def on_window(self, window: Window) -> None:

@@ -212,7 +212,7 @@ class TensorProbe:
         return bool(looked)
 
     def _turn(self, step: int) -> bool:
-        "Hooks go off after a step that was seen, and on again before the next step that will be seen."
+        "Take the hooks off after a step that was seen, and attach them again before the next one that is to be seen."
         start, self._wait = time.perf_counter(), 1
         if not self._handles:
             self._attach()

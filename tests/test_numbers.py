@@ -114,145 +114,13 @@ def targets():
 
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
-ActivationStats Advice BatchPlan BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
-Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
-LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost NonFiniteOrigin Offload Parameter ParameterStats Partition PipelineRun
-PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
-Scores SendingStep SentBucket
-Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TensorStats TimedOperation Trace
-Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
-Attempt Best Checkpoint SaveCosts Instance
-DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice Pieces PricedMachine StageSpan
-Booking QueueEvent QueueRun ProcessResult
-Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
-StrategyChoice RankCosts Share StepReport JobState RankFailure
-Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
-HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
-Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
-OnnxFile ProgramFile OpenedModel
-""".split())
-
-ANY = "zero negative nan infinite half absurd"
-VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
-CHECKED = "called by functions that have checked their numbers"
-MEANINGFUL`, with the reason.
-"""
-import ast
-import dataclasses
-import importlib
-import inspect
-import math
-import multiprocessing.process
-import pkgutil
-import re
-import signal
-import sys
-import threading
-import warnings
-from collections import defaultdict
-from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
-from enum import Enum
-from fnmatch import fnmatch
-from functools import cache, cached_property
-from typing import Any, NamedTuple
-from unittest.mock import MagicMock
-
-import numpy as np
-import pytest
-import torch
-import torch.distributed as dist
-import torch.distributed.launcher.api
-from torch import nn
-
-import mlinfra
-
-# ---- the functions
-
-
-class Number(NamedTuple):
-    "A parameter that is a number, or holds some."
-    name: str
-    kind: type         # int or float
-    many: bool         # a sequence of numbers
-    default: Any
-
-
-class Target(NamedTuple):
-    "A public function, class or method, and its numbers."
-    name: str          # "arithmetic.Schedule", "arithmetic.Schedule.duration"
-    function: Any
-    owner: Any         # the class of a method, or None
-    numbers: tuple[Number, ...]
-
-    def __str__(self): return self.name
-
-
-MANY = {"Sequence", "Iterable", "Collection", "list", "tuple"}
-
-
-def members_of(annotation):
-    "The syntax trees of an annotation's alternatives."
-    text = getattr(annotation, "__forward_arg__", annotation)
-    if inspect.isclass(text): text = text.__name__
-    try: members = [ast.parse(str(text), mode="eval").body]
-    except SyntaxError: return []
-    while any(isinstance(m, ast.BinOp) for m in members):
-        members = [side for m in members for side in ((m.left, m.right) if isinstance(m, ast.BinOp) else (m,))]
-    return members
-
-
-def number_of(annotation):
-    "(int or float, whether many) of an annotation; None where it is no number."
-    scalars = {m.id for m in members_of(annotation) if isinstance(m, ast.Name)}
-    for kind in (float, int):
-        if kind.__name__ in scalars: return kind, False
-    for member in members_of(annotation):
-        if not isinstance(member, ast.Subscript) or ast.unparse(member.value).split(".")[-1] not in MANY: continue
-        inner = member.slice.elts[0] if isinstance(member.slice, ast.Tuple) and member.slice.elts else member.slice
-        for kind in (int, float):
-            if isinstance(inner, ast.Name) and inner.id == kind.__name__: return kind, True
-    return None
-
-
-def numbers_in(function):
-    try: parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError): return ()
-    found = [(p, number_of(p.annotation)) for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    return tuple(Number(p.name, *kind, p.default) for p, kind in found if kind)
-
-
-@cache
-def modules():
-    names = [info.name for info in pkgutil.walk_packages(mlinfra.__path__, "mlinfra.")]
-    return [importlib.import_module(name) for name in names if name.split(".")[-1][0] != "_"]
-
-
-def targets():
-    for module in modules():
-        for name, thing in vars(module).items():  # also what a lesson only shows and leaves out of __all__
-            if name[0] == "_" or getattr(thing, "__module__", "") != module.__name__ or not callable(thing): continue
-            if inspect.isclass(thing) and (name in RESULTS or issubclass(thing, tuple)):
-                continue  # a NamedTuple has no door
-            place = f"{module.__name__.removeprefix('mlinfra.')}.{name}"
-            if numbers := numbers_in(thing): yield Target(place, thing, None, numbers)
-            if not inspect.isclass(thing): continue
-            for method, function in vars(thing).items():
-                if method[0] == "_" or not inspect.isfunction(function): continue
-                if numbers := numbers_in(function): yield Target(f"{place}.{method}", function, thing, numbers)
-
-
-# ---- what is meaningful although it looks like nonsense
-
-# made by the package and handed to its user: their numbers are measured or computed, not brought
-RESULTS = set("""
-Activation Advice BatchPlan Birth BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
+ActivationStats Advice BatchPlan NonFiniteOrigin BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
 LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
-Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
+TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun ProcessResult
@@ -269,12 +137,17 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
-axis batch_search batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
-callbacks chains
+record.run_timeline
+batch_search batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
+record.callbacks chains
 checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
 http.server.bound_socket http.metrics
-cores crops.random_box faults files findings inspection
-layer_costs loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
+cores crops.random_box lab.faults lab.step_examples files rules.findings
+rules.inspection rules.nonfinite_origin
+rules.tensor_stats rules.step_window rules.input_rules rules.stall_rules rules.memory_rules rules.device_rules
+rules.course_rules rules.tensor_rules record.recorder.Recorder record.run_folder.active_writer
+record.run_folder.pack_header record.run_folder.process_born record.run_folder.run_files
+layer_costs loader loaders launch.job_logs.shell_status rules.tensor_probe checkpoint.preemption.MetadataService
 tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
@@ -286,10 +159,10 @@ tuning.lr_range.smoothed rank_passes rank_steps rawcache.RawCache.load tuning.ra
 reads.block_starts reads.read_block
 memory.step_sample memory.process_memory memory.tracker memory.batch_search memory.out_of_memory
 tuning.search_space.Space.draw
-server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
-launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
-tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan waterfall.began
-waterfall.last_sign zero
+server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard stages store
+launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork threads timeline
+tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan report.waterfall.began
+report.waterfall.last_sign zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -369,7 +242,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
-    ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.record.watch.[Ww]atch.loss.value", ANY, "any loss"),
     ("engine.record.callbacks.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),

@@ -299,16 +299,6 @@ class KillStudy:
         "Where the predicted curve is lowest; among the rows only by chance."
         return best_interval(self.costs.save_seconds, self.mtbf_seconds)
 
-    @property
-    def best_predicted(self) -> IntervalResult:
-        "The row that was predicted to be best."
-        return min(self.rows, key=lambda row: row.predicted)
-
-    @property
-    def best_measured(self) -> IntervalResult:
-        "The row that was best."
-        return min(self.rows, key=lambda row: row.measured.value)
-
     def table(self) -> pd.DataFrame:
         "A row for each interval."
         import pandas as pd

@@ -71,7 +71,7 @@ def members_of(annotation):
 
 
 def number_of(annotation):
-    "(int or float, whether many) of an annotation; None where it is no number."
+    "(int or float, whether many) of an annotation; None where it is not a number."
     scalars = {m.id for m in members_of(annotation) if isinstance(m, ast.Name)}
     for kind in (float, int):
         if kind.__name__ in scalars: return kind, False
@@ -114,14 +114,14 @@ def targets():
 
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
-Activation Advice BatchPlan Birth BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
+ActivationStats Advice BatchPlan NonFiniteOrigin BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
 LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Parameter Partition PipelineRun
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 TrainingRun
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
-Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
+TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice Pieces PricedMachine StageSpan
 Booking QueueEvent QueueRun ProcessResult
@@ -138,12 +138,17 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
-axis batch_search train.batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
-callbacks chains
+record.run_timeline
+batch_search train.batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
+record.callbacks chains
 checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
 http.server.bound_socket http.metrics
-cores crops.random_box faults files findings inspection
-layer_costs loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
+cores crops.random_box lab.faults lab.step_examples files rules.findings
+rules.inspection rules.nonfinite_origin
+rules.tensor_stats rules.step_window rules.input_rules rules.stall_rules rules.memory_rules rules.device_rules
+rules.course_rules rules.tensor_rules record.recorder.Recorder record.run_folder.active_writer
+record.run_folder.pack_header record.run_folder.process_born record.run_folder.run_files
+layer_costs loader loaders launch.job_logs.shell_status rules.tensor_probe checkpoint.preemption.MetadataService
 tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
@@ -155,10 +160,10 @@ tuning.lr_range.smoothed rank_passes rank_steps rawcache.RawCache.load tuning.ra
 reads.block_starts reads.read_block
 memory.step_sample memory.process_memory memory.tracker memory.batch_search memory.out_of_memory
 tuning.search_space.Space.draw
-server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
-launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules train.threads timeline
-tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan waterfall.began
-waterfall.last_sign zero
+server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard stages store
+launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork train.threads timeline
+tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan report.waterfall.began
+report.waterfall.last_sign zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -237,7 +242,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
-    ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.record.watch.[Ww]atch.loss.value", ANY, "any loss"),
     ("engine.record.callbacks.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),

@@ -172,7 +172,7 @@ def _until(order: _Order, board: _SharedSteps, connection: Connection, pid: int,
         if order.saves is not None and done > board.first[0] and board.saves[done - 1] >= order.saves: return False
         if os.waitpid(pid, os.WNOHANG)[0] == pid: return True
         left = math.inf if order.seconds is None else last + order.seconds - time.perf_counter()
-        if connection.poll(max(0.0, min(left, 0.002))): return False  # whoever gives the orders has left
+        if connection.poll(max(0.0, min(left, 0.002))): return False  # the process that gives the orders has left
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e09
 class KillableTraining:

@@ -77,7 +77,7 @@ def parse_idx(
     if len(raw) < start: raise ValueError(f"{name} is truncated inside its header: {len(raw)} bytes of {start}")
     shape = struct.unpack(f">{dims}I", raw[4:start])
     expected = start + int(np.prod(shape, dtype=object))
-    if len(raw) != expected: raise ValueError(f"{name} has {len(raw):,} bytes, its header promises {expected:,}")
+    if len(raw) != expected: raise ValueError(f"{name} has {len(raw):,} bytes, its header announces {expected:,}")
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 def mnist(

@@ -154,7 +154,7 @@ def _update(model: nn.Module) -> None:
 # %% ../nbs/11_data_parallel.ipynb #cee10a14
 def make_buckets(
     parameters:Iterable[nn.Parameter],  # in the model's order
-    bucket_bytes:int=1 << 20,           # a bucket is closed when it holds so many
+    bucket_bytes:int=1 << 20,           # a bucket is closed when it holds this many
 ) -> list[list[nn.Parameter]]:
     "The trained parameters in buckets, last first; each bucket is of one dtype."
     buckets, held, limit = [[]], 0, positive_int("bucket_bytes", bucket_bytes)

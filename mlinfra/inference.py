@@ -53,7 +53,7 @@ def highest_rate(
     percent:float=99,      # of the requests must be answered within it
     requests:int=2_000,    # in each simulated stream
 ) -> float:                # requests per second; 0 where no rate holds the bound
-    "The highest arrival rate at which so many percent of all requests are answered within the bound, simulated."
+    "The highest arrival rate at which this percentage of all requests is answered within the bound, simulated."
     bound, share = positive_float("bound_seconds", bound_seconds), positive_float("percent", percent, most=100) / 100
     unit = poisson_arrivals(1.0, requests)
     def holds(rate: float) -> bool:

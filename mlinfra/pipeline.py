@@ -42,7 +42,7 @@ def _agreed_bounds(pieces: nn.Sequential, x: torch.Tensor) -> tuple[int, ...]:
     return found[0]
 
 def _micro_batches(wanted: int | None, batch_size: int, world_size: int) -> int:
-    "As many as wanted, or four for each rank, where the batch has so many samples."
+    "As many as wanted, or four for each rank, where the batch has that many samples."
     parts = min(4 * world_size, batch_size) if wanted is None else positive_int("micro_batches", wanted)
     if not world_size <= parts <= batch_size:
         ranks = count_text(world_size, "rank")

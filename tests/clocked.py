@@ -8,14 +8,14 @@ TRIES = 3
 def clocked(test):
     "Another program may take a core from one training: the test has three tries. Broken code fails in each."
     @wraps(test)
-    def tried(*args, **named):
+    def with_retries(*args, **named):
         folder = named.get("tmp_path")
         for n in range(TRIES):
             if folder is not None: named["tmp_path"] = fresh(folder / str(n))
             try: return test(*args, **named)
             except AssertionError:
                 if n + 1 == TRIES: raise
-    return tried
+    return with_retries
 
 
 def fresh(folder: Path) -> Path:

@@ -420,7 +420,7 @@ def test_a_killed_writer_leaves_no_lock(ask, root):
 # ---- what is kept
 
 def test_the_newest_and_the_best_stay(root):
-    "The loss of epoch 1 is made the best, that of epoch 2 is no number."
+    "The loss of epoch 1 is made the best, that of epoch 2 is not a number."
     class Spoil:
         def on_epoch(self, run, epoch):
             run.history.epochs[-1] = replace(epoch, valid_loss=[float("nan"), 0.5, float("nan")][epoch.epoch])

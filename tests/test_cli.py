@@ -192,6 +192,7 @@ def test_an_interrupt_ends_with_130_and_keeps_what_was_printed_and_saved(tmp_pat
         process.returncode == 130
         and "interrupted" in err
         and "Traceback" not in err
+        and "detached" not in err  # a column of the epoch that was stopped half-way has no figure
         and f"go on with --save {kept} --resume" in err
     )
     found = latest(kept)

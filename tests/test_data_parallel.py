@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from mlinfra import data_parallel as dp
+from mlinfra.lab.rank_workload import WORKLOADS, Workload, measure_compute
 from mlinfra.data import BatchLoader
 from mlinfra.engine.base.checks import refusal
 from mlinfra.engine.dist.collectives import check_all_reduce
@@ -194,12 +195,12 @@ def test_nonsense_is_refused():
     assert "contiguous" in refusal(dp.ring_all_reduce, torch.zeros(3, 4).t())
     assert "bucket_bytes must be at least 1" in refusal(dp.make_buckets, GluonCNN().parameters(), 0)
     for nonsense in (0, -1, float("nan"), float("inf")):
-        job = dp.WORKLOADS["ResNet-50, P100"]
+        job = WORKLOADS["ResNet-50, P100"]
         assert refusal(job.compute, nonsense) and refusal(job.step, nonsense, LINK, 2)
         assert refusal(job.efficiency, 1, LINK, nonsense)
         assert refusal(replace, job, seconds_per_image=nonsense) and refusal(dp.scaled_lr, nonsense, 2, 1)
-        assert refusal(dp.warm_up, 1, 2, nonsense) and refusal(dp.measure_compute, (1, nonsense))
-    assert refusal(dp.warm_up, -1, 2, 2.0) and refusal(dp.measure_compute, (8, 4))
+        assert refusal(dp.warm_up, 1, 2, nonsense) and refusal(measure_compute, (1, nonsense))
+    assert refusal(dp.warm_up, -1, 2, 2.0) and refusal(measure_compute, (8, 4))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -272,7 +273,7 @@ rates = st.floats(1e6, 1e12)
 @given(latency=seconds, rate=rates, bytes=st.integers(0, 10**9), fixed=st.floats(0, 0.1),
        per_image=st.floats(1e-6, 0.1), batch=st.integers(1, 512), power=st.integers(0, 9))
 def test_scaling_laws(latency, rate, bytes, fixed, per_image, batch, power):
-    job, network, n = dp.Workload("x", bytes, fixed, per_image, 1000, 1), Network("x", rate, latency), 2**power
+    job, network, n = Workload("x", bytes, fixed, per_image, 1000, 1), Network("x", rate, latency), 2**power
     weak, more = job.efficiency(batch, network, n), job.efficiency(batch, network, 2 * n)
     assert 0 < more <= weak + 1e-12 <= 1 + 1e-9
     assert job.efficiency(batch, network, n, overlap=False) <= weak + 1e-12
@@ -283,7 +284,7 @@ def test_scaling_laws(latency, rate, bytes, fixed, per_image, batch, power):
 
 def test_known_answers():
     assert ring_bytes(100, 1) == 0 and ring_bytes(100, 2) == 100 and ring_bytes(100, 4) == 150
-    job = dp.Workload("x", 60 << 20, 0.01, 0.001, 100, 2)
+    job = Workload("x", 60 << 20, 0.01, 0.001, 100, 2)
     total, last = job.communication(LINK, 2)
     assert total == pytest.approx(sum(2e-5 + b / 1e9 for b in (1 << 20, 25 << 20, 25 << 20, 9 << 20)))
     assert last == pytest.approx(2e-5 + (9 << 20) / 1e9)

@@ -541,7 +541,7 @@ def test_nonsense_is_refused(make, words):
     (dict(budget_seconds=float("nan")), "budget_seconds"),
     (dict(precision="int4"), "precision must be one of"), (dict(step=3), "step must be a function"),
     (dict(between=2.0), "between must be a function"),
-    (dict(read="nowhere"), "nowhere is no callable of Samples"),
+    (dict(read="nowhere"), "nowhere is not a callable of Samples"),
     (dict(channels_last="yes"), "channels_last must be True or False"),
 ])
 def test_nonsense_options_are_refused(options, words):

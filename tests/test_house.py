@@ -439,7 +439,7 @@ BUILDERS = *READERS, "lab_requirements", "dev_requirements", "tracking_requireme
 def provided(keys):
     "What can be imported where the requirements of these keys of settings.ini are installed."
     names = {Requirement(r).name for key in keys for r in CFG[key].split()}
-    return {MODULE_OF.get(name, name) for name in names} | {LIB} | sys.stdlib_module_names
+    return {MODULE_OF.get(name, name.replace("-", "_")) for name in names} | {LIB} | sys.stdlib_module_names
 
 
 def asked(path):

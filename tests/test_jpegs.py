@@ -141,4 +141,4 @@ def test_a_raw_cache_travels_to_workers_as_a_path(photos, tmp_path):
 def test_a_cut_cache_is_refused(photos, tmp_path):
     path = rawcache.make_raw_cache(jpegs.JpegFolder(photos), tmp_path / "raw", progress=False)
     with open(path / "pixels", "r+b") as file: file.truncate(100)
-    with pytest.raises(ValueError, match="promises"): rawcache.RawCache(path)
+    with pytest.raises(ValueError, match="index says"): rawcache.RawCache(path)

@@ -2,6 +2,7 @@
 namespaces; ranks that fail, are killed, are interrupted. The launchers for Kubernetes and SageMaker, of which none can
 be reached from here, run against programs that answer as `kubectl` and `aws` do (fake_clients.py); SLURM and Ray have
 files of their own."""
+import contextlib
 import json
 import os
 import signal
@@ -36,7 +37,8 @@ def cpu(tmp_path):
         script.write_text(text)
         return JobSpec([*PYTHON, str(script), *words], device="cpu", **how)
     yield made
-    for process in of_job(tmp_path): process.kill()
+    for process in of_job(tmp_path):
+        with contextlib.suppress(psutil.NoSuchProcess): process.kill()
 
 
 def of_job(folder):

@@ -71,7 +71,7 @@ def members_of(annotation):
 
 
 def number_of(annotation):
-    "(int or float, whether many) of an annotation; None where it is no number."
+    "(int or float, whether many) of an annotation; None where it is not a number."
     scalars = {m.id for m in members_of(annotation) if isinstance(m, ast.Name)}
     for kind in (float, int):
         if kind.__name__ in scalars: return kind, False
@@ -114,14 +114,15 @@ def targets():
 
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
-Activation Advice BatchPlan Birth BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
+ActivationStats Advice BatchPlan NonFiniteOrigin BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
 Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
 LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
 SearchDomain
 PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
+TrainingRun
 Scores SendingStep SentBucket
 Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
-Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
+TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
 Booking QueueEvent QueueRun ProcessResult
@@ -138,16 +139,21 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
-axis batch_search batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
-callbacks chains
+record.run_timeline
+batch_search train.batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
+record.callbacks chains
 checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
 http.server.bound_socket http.metrics
-cores crops.random_box faults checkpoint.checkpoint_files findings inspection
-layer_costs checkpoint.resumable_loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
+cores crops.random_box faults checkpoint.checkpoint_files findings inspection layer_costs
+checkpoint.resumable_loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
+lab.faults lab.step_examples files rules.findings rules.inspection rules.nonfinite_origin rules.tensor_stats
+rules.step_window rules.input_rules rules.stall_rules rules.memory_rules rules.device_rules rules.course_rules
+rules.tensor_rules record.recorder.Recorder record.run_folder.active_writer record.run_folder.pack_header
+record.run_folder.process_born record.run_folder.run_files loader rules.tensor_probe
 tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
 parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
 parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
-passes lab.thread_group.ThreadGroup
+train.step_executor lab.thread_group.ThreadGroup
 patients checkpoint.sharded_checkpoint pipeline_pass pipeline_runs queue.ServiceTime.seconds
 export.quantize.pack export.quantize.unpack
 export.quantize.QuantizedLinear export.quantize.QuantizedConv2d
@@ -155,10 +161,10 @@ tuning.lr_range.smoothed rank_passes rank_steps rawcache.RawCache.load tuning.ra
 reads.block_starts reads.read_block
 memory.step_sample memory.process_memory memory.tracker memory.batch_search memory.out_of_memory
 tuning.search_space.Space.draw
-server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard speed_rules stages store
-launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork tensor_rules threads timeline
-tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan waterfall.began
-waterfall.last_sign zero
+server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard stages store
+launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork train.threads timeline
+tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan report.waterfall.began
+report.waterfall.last_sign zero
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -206,7 +212,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("lab.rank_workload.Workload.fixed_seconds", "zero", "all of the step grows with the batch"),
     ("lab.rank_workload.Workload.cores", "zero", "as many as ranks"),
     ("data_parallel.warm_up.iteration*", "zero", "the first; no warm-up"),
-    ("lab.offload.offload_seconds.*", "zero", "nothing to copy, nothing to compute"),
     ("engine.pipeline.schedules.bubble.*", "zero", "passes that take no time"),
     ("engine.pipeline.stage_partition.least_maximum.*", ANY, "the search behind `partition`, which has checked"),
     ("lab.drift.drifting_stream.at", "zero", "from the start"),
@@ -238,7 +243,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
-    ("engine.record.watch.Watch.loss.value", ANY, "any loss"),
+    ("engine.record.watch.[Ww]atch.loss.value", ANY, "any loss"),
     ("engine.record.callbacks.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
@@ -248,6 +253,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
                    "Recorder.*.newest")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
+    ("engine.train.observers.Observer.on_between.*", ANY, "told by fit"),
     ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),
     ("views.*", ANY, VIEWS),
     ("engine.ui.*", ANY, "sizes and places in a picture, numbers to be written"),
@@ -517,7 +523,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
-        engine.train.allocator.memory_cost.*
+        lab.digits_step.memory_cost.*
         memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* lab.batch_size_rates.rates_and_batches.*
         engine.record.tracker_writers.to_mlflow.every engine.precision.roofline.measure_roofline.* lab.local_slurm.*
     """.split()),
@@ -541,7 +547,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         lab.tensor_costs.TensorParallelCost.* lab.tensor_costs.fit_device.* lab.tensor_timing.block_seconds.*
         engine.train.transformer.*.kv_heads models.ResNet.in_channels engine.dist.fsdp.fsdp.shard_size
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
-        storage.sweep_*.* storage.ShardDataset.world_size training.phase_medians.skip lab.watched_epoch.watch_epoch.*
+        storage.sweep_*.* storage.ShardDataset.world_size
+        engine.train.history.phase_medians.skip lab.watched_epoch.watch_epoch.*
         engine.parallel.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank

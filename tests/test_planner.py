@@ -309,7 +309,7 @@ SIZES_PRINTED = {
     "Llama 3 405B on 8192": (405e9, 0.005),
     "LLaMA-65B": (65.2e9, 0.005),
     "GPT-NeoX-20B": (20.55e9, 0.003),
-}  # parameters, as printed to so many digits
+}  # parameters, as printed to this many digits
 
 
 @pytest.mark.parametrize("name", SIZES_PRINTED)

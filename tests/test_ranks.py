@@ -143,7 +143,7 @@ def test_ranks_end_with_a_kernel_that_is_killed():
     assert len(ranks_of(psutil.Process(kernel.pid))) == 2
     kernel.kill()
     kernel.wait()
-    _gone, alive = psutil.wait_procs(family, 10)
+    _gone, alive = psutil.wait_procs(family, 60)
     alive = [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]  # where nobody buries them
     for process in alive: process.kill()
     assert alive == []

@@ -103,7 +103,7 @@ def test_a_torn_line_and_a_damaged_record_are_left_out(tmp_path):
 
 
 class Full:
-    "A disk with room for so many bytes."
+    "A disk with room for this many bytes."
     def __init__(self, room): self.room, self.write = room, os.write
     def __call__(self, file, raw):
         taken, self.room = min(self.room, len(raw)), max(self.room - len(raw), 0)

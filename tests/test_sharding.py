@@ -1,5 +1,4 @@
-"""Sharding: every way equals one process at 2 and 4 ranks, holds and sends what was predicted; offloading; laws of
-the arithmetic."""
+"""Sharding: every way equals one process at 2 and 4 ranks, holds and sends what was predicted; laws."""
 import math
 import socket
 import warnings
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mlinfra import sharding as sh
+from mlinfra.engine.dist.zero import ELEMENTWISE
+from mlinfra.lab.shard_trials import STRATEGIES, ShardTrial, reduce_in_halves, run_shard_trial
 from mlinfra.data import BatchLoader
-from mlinfra.lab import offload
 from mlinfra.engine.dist import zero_blocks as zero
 from mlinfra.engine.base.checks import refusal
 from mlinfra.engine.dist.collectives import Group
@@ -33,8 +33,8 @@ from mlinfra.views import sharding as views
 # magnifies
 # the rounding of gradients that are as small as its eps of 1e-8, and then by at most 1e-3 / 1e-8 of the rate a step
 EXACT = 10 * 1e5 * 1.1e-16
-Uneven = partial(sh.ShardTrial, "uneven", samples=80, global_batch=33, double=True)  # 33, 33, 14: nothing divides
-TRIALS = {way: Uneven(strategy=way) for way in sh.STRATEGIES if way not in ("whole", "fsdp, bf16")}
+Uneven = partial(ShardTrial, "uneven", samples=80, global_batch=33, double=True)  # 33, 33, 14: nothing divides
+TRIALS = {way: Uneven(strategy=way) for way in STRATEGIES if way not in ("whole", "fsdp, bf16")}
 MANY = {
     f"{way}, {optimizer}": Uneven(strategy=way, optimizer=optimizer)
     for way, optimizer in (
@@ -61,10 +61,10 @@ PILED = {
 SHORT = {
     f"{way}, a short step": Uneven(samples=23, accumulation=3, strategy=way) for way in ("stage 3", "fsdp")
 }  # 11, 11, 1
-SINGLE = {f"{way}, float32": sh.ShardTrial(samples=64, strategy=way)
+SINGLE = {f"{way}, float32": ShardTrial(samples=64, strategy=way)
           for way in ("stage 0", "stage 1", "stage 2", "stage 3", "fsdp", "ZeroRedundancyOptimizer")}
-STACK = {f"{way}, stack": sh.ShardTrial("stack", samples=64, strategy=way) for way in ("stage 1", "stage 2", "stage 3")}
-HALF = {"fsdp, bf16": sh.ShardTrial(samples=64, strategy="fsdp, bf16")}
+STACK = {f"{way}, stack": ShardTrial("stack", samples=64, strategy=way) for way in ("stage 1", "stage 2", "stage 3")}
+HALF = {"fsdp, bf16": ShardTrial(samples=64, strategy="fsdp, bf16")}
 EVERY = {2: TRIALS | MANY | EMPTY | PILED | SHORT | SINGLE | STACK | HALF, 4: TRIALS | EMPTY | SHORT | SINGLE | HALF}
 
 
@@ -162,7 +162,7 @@ def quiet():
     alone = not any("returned a view" in str(message) for _, message, *_ in warnings.filters)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        sh.run_shard_trial(sh.ShardTrial(samples=8, global_batch=8, strategy="fsdp"))
+        run_shard_trial(ShardTrial(samples=8, global_batch=8, strategy="fsdp"))
         sh.train_sharded(GluonCNN(), first_digits(8), batch_size=8 // rank_and_world_size()[1], device="cpu")
     return alone, [str(w.message) for w in seen if "returned a view" in str(w.message)]
 
@@ -205,10 +205,10 @@ def modes():
 
 def group(world_size):
     "Everything in one started group, by name."
-    calls = {name: (sh.run_shard_trial, trial) for name, trial in EVERY[world_size].items()}
+    calls = {name: (run_shard_trial, trial) for name, trial in EVERY[world_size].items()}
     calls |= {f"partly {stage}": (partly, stage) for stage in range(4)}
     calls |= {
-        "halves": (sh.reduce_in_halves, 7),
+        "halves": (reduce_in_halves, 7),
         "few": (few_images,),
         "other": (other_model,),
         "wrong group": (wrong_group,),
@@ -248,7 +248,7 @@ def steps_apart(run, lr=1e-3):
 
 def test_every_way_equals_one_process(ranks, once):
     strict = {trial.strategy for trial in EVERY[len(ranks)].values() if trial.double}
-    assert strict >= set(sh.STRATEGIES) - {"whole", "fsdp, bf16"}, "the strict proof is in float64"
+    assert strict >= set(STRATEGIES) - {"whole", "fsdp, bf16"}, "the strict proof is in float64"
     for name, trial in EVERY[len(ranks)].items():
         first, one = ranks[0][name], once(trial)
         assert all(first.differs(found[name]) == 0 for found in ranks), f"{name}: the ranks differ"
@@ -425,23 +425,7 @@ def test_what_torchrun_announces_is_enough(monkeypatch):
     assert all(torch.isfinite(t).all() for t in found.weights.values())
 
 
-# ---- one process: sharing among one, offloading, refusals
-
-@pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
-def test_the_host_optimizer_is_the_optimizer(optimizer, early):
-    def train(own_class):
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
-        own, x = own_class(model), torch.randn(6, 4)
-        for _ in range(3):
-            for part in x.split(3): model(part).square().sum().backward()  # two micro-batches
-            own.step()
-            model.zero_grad()
-        return torch.cat([p.detach().flatten() for p in model.parameters()])
-    plain = train(lambda model: OPTIMIZERS[optimizer](model.parameters()))
-    assert torch.equal(train(lambda model: offload.HostOptimizer(model, optimizer, early)), plain)
-
+# ---- one process: sharing among one, refusals
 
 def test_nonsense_is_refused():
     cnn, frozen, mixed = GluonCNN(), GluonCNN(), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
@@ -459,7 +443,7 @@ def test_nonsense_is_refused():
     assert "features.0.weight has requires_grad=False" in refusal(sh.Sharded, frozen)
     assert "one dtype on one device, got torch.float32 on cpu, torch.float64 on cpu" in refusal(sh.Sharded, mixed)
     for how in (dict(strategy="fsdp 3"), dict(model="vgg"), dict(optimizer="adafactor")):
-        assert "must be one of" in refusal(sh.ShardTrial, **how)
+        assert "must be one of" in refusal(ShardTrial, **how)
     nan, inf = float("nan"), float("inf")
     for args in (
         (1, 4, 2),
@@ -473,9 +457,6 @@ def test_nonsense_is_refused():
         (1, 1, 2, None, nan),
     ):
         assert refusal(sh.wire_bytes, *args), args
-    for args in ((-1, 1, 1), (1, 1, 0), (nan, 1, 1), (1, -1, 1), (1, inf, 1)):
-        assert refusal(sh.offload_seconds, *args), args
-    assert refusal(offload.measure_offload, 0) and refusal(offload.HostOptimizer, cnn, "adamax")
     assert "torchrun" in refusal(sh.train_sharded, cnn, first_digits(10), device="cpu")
     assert "got 'fp16'" in refusal(sh.train_sharded, cnn, first_digits(10), precision="fp16")
 
@@ -535,7 +516,7 @@ def test_a_flat_vector_is_its_parameters(shapes, size):
 
 @settings(max_examples=40, deadline=None)
 @given(stage=st.integers(0, 3), power=st.integers(0, 10), batch=st.integers(1, 512),
-       precision=st.sampled_from(["fp32", "bf16"]), optimizer=st.sampled_from(sh.ELEMENTWISE))
+       precision=st.sampled_from(["fp32", "bf16"]), optimizer=st.sampled_from(ELEMENTWISE))
 def test_laws_of_the_panels_plan(stage, power, batch, precision, optimizer):
     plan = views.ShardPlan("GluonCNN, 28 px", stage, 2**power, precision, optimizer, batch)
     standing = [(found := plan.footprint(s)).params + found.grads + found.optimizer for s in range(4)]

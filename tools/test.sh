@@ -16,13 +16,15 @@ export PYTORCH_NVML_BASED_CUDA_CHECK=1
 where=(nbs tests --ignore=tests/bench)
 if [[ ${1:-} == --quick ]]; then
   shift
-  where=(tests/test_{house,lesson_shape,elsewhere,exercises,glossary,predictions,book_pages,cost,planner,widgets}.py)
+  where=(tests/test_{house,lesson_shape,elsewhere,exercises,glossary,predictions,book_pages,cost,planner,widgets}.py
+         tests/test_bench.py::test_what_is_imported_from_the_package_is_there)
 fi
 
 ruff check nbs tests tools || names=failed
 # twice as many processes as cores, for many wait; not so many that they run out of memory
 cores=$(nproc); processes=$((2 * cores < 8 ? 2 * cores : 8))
-pytest --processes "$processes" --continue-on-collection-errors --nbmake-timeout=600 --durations=10 --durations-min=1 "$@" "${where[@]}" </dev/null
+pytest --processes "$processes" --continue-on-collection-errors --nbmake-timeout=600 --durations=10 --durations-min=1 \
+  "$@" "${where[@]}" </dev/null
 status=$?
 [[ -z ${names:-} ]] || echo "failed: names and long lines, see above" >&2
 (( status == 5 )) && echo "no notebook or test has such a name" >&2

@@ -50,7 +50,7 @@ def rates_and_batches(
     return pd.concat(parts, ignore_index=True)
 
 def _scores(layers: list[torch.Tensor], images: torch.Tensor, labels: torch.Tensor) -> tuple[Any, Any]:
-    "Loss and share of wrong answers of each network; a network whose loss is no number is wrong nine times in ten."
+    "Loss and share of wrong answers of each network; a network whose loss is not a number is wrong nine times in ten."
     first, bias, second, bias2 = layers
     scores = torch.baddbmm(bias2, torch.baddbmm(bias, images.expand(len(first), -1, -1), first).relu(), second)
     loss = nn.functional.cross_entropy(scores.transpose(1, 2), labels.expand(len(first), -1), reduction="none").mean(1)

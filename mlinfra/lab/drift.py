@@ -39,7 +39,7 @@ def shifted(
 # %% ../../nbs/lab/drift.ipynb #f1022b4e
 @dataclass(frozen=True)
 class Chunk:
-    "Images that arrive together, what they show, and what learners are told afterwards."
+    "Images that arrive together, what they show, and the labels that learners get afterwards."
     images:torch.Tensor
     labels:torch.Tensor  # true
     told:torch.Tensor    # may be wrong
@@ -50,7 +50,7 @@ def drifting_stream(
     size:int=100,               # images in each
     shift:str="rotated",        # one of `SHIFTS`
     at:int=15,                  # the first shifted chunk
-    burst:range=range(35, 39),  # chunks whose labels are told wrong: off by one class
+    burst:range=range(35, 39),  # chunks whose labels are wrong: off by one class
 ) -> list[Chunk]:
     "A stream whose world changes once, and whose labels are wrong for a while."
     chunks, size, at = positive_int("chunks", chunks), positive_int("size", size), nonnegative_int("at", at)
@@ -75,7 +75,7 @@ class Frozen:
     def learn(
         self,
         images:torch.Tensor,  # of a chunk
-        labels:torch.Tensor,  # as told
+        labels:torch.Tensor,  # as the learners get them
     ) -> None:
         "Hear what a chunk showed."
         self.seen += 1
@@ -127,7 +127,7 @@ def answer_then_learn(
     stream:Iterable[Chunk],  # such as `drifting_stream`
     report:Callable[[int], None]=lambda number: None,  # called before each chunk; may raise `Stopped`
 ) -> list[float]:            # accuracy on each chunk
-    "Accuracy on each chunk, measured against the truth before the chunk is learnt as told."
+    "Accuracy on each chunk, measured against the truth before the learner gets the chunk's labels."
     accuracies = []
     for number, chunk in enumerate(stream):
         report(number)

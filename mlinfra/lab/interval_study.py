@@ -172,7 +172,7 @@ def _until(order: _Order, board: _SharedSteps, connection: Connection, pid: int,
         if order.saves is not None and done > board.first[0] and board.saves[done - 1] >= order.saves: return False
         if os.waitpid(pid, os.WNOHANG)[0] == pid: return True
         left = math.inf if order.seconds is None else last + order.seconds - time.perf_counter()
-        if connection.poll(max(0.0, min(left, 0.002))): return False  # whoever gives the orders has left
+        if connection.poll(max(0.0, min(left, 0.002))): return False  # the process that gives the orders has left
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e09
 class KillableTraining:
@@ -298,16 +298,6 @@ class KillStudy:
     def best_interval_seconds(self) -> float:
         "Where the predicted curve is lowest; among the rows only by chance."
         return best_interval(self.costs.save_seconds, self.mtbf_seconds)
-
-    @property
-    def best_predicted(self) -> IntervalResult:
-        "The row that was predicted to be best."
-        return min(self.rows, key=lambda row: row.predicted)
-
-    @property
-    def best_measured(self) -> IntervalResult:
-        "The row that was best."
-        return min(self.rows, key=lambda row: row.measured.value)
 
     def table(self) -> pd.DataFrame:
         "A row for each interval."

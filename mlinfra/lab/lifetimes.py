@@ -42,7 +42,7 @@ class TensorLife:
         self,
         moment:int,  # operations that have run
     ) -> bool:
-        "Whether it is there after so many operations."
+        "Whether it is there after this many operations."
         return self.born <= moment and (self.died is None or moment <= self.died)
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Film:
         self,
         moment:int,  # operations that have run
     ) -> list[TensorLife]:
-        "What is there after so many operations."
+        "The tensors that are there after this many operations."
         moment = nonnegative_int("moment", moment)
         return [life for life in self.lives if life.alive(moment)]
 
@@ -207,7 +207,7 @@ class _Allocator:
     def __init__(self, limit: float): self.segments, self.allocated, self.reserved, self.limit = [], 0, 0, limit
 
     def take(self, size: int) -> tuple[_Segment, list]:
-        "A block of at least so many bytes."
+        "A block of at least this many bytes."
         size, small = -(-size // 512) * 512, size <= _MIB
         free = [(block[0], i, j) for i, segment in enumerate(self.segments) if segment.small == small
                 for j, block in enumerate(segment.blocks) if block[1] and block[0] >= size]

@@ -49,7 +49,7 @@ class Fetching(Dataset):
 
 # %% ../../nbs/lab/patients.ipynb #194cbc69
 class SlowBus:
-    "A transfer that holds a batch for as long as a bus of so many bytes a second would. Simulated."
+    "A transfer that holds a batch for as long as a bus of this many bytes a second would. Simulated."
     def __init__(
         self,
         bytes_per_s:float,  # of the bus

@@ -26,12 +26,12 @@ from mlinfra.engine.pipeline.stages import (
     TORCH_SCHEDULES, ManualPipeline, OperationRecorder, P2PChannel, recorded_stage, schedule_step, stage_inputs,
     torch_schedule)
 from ..engine.pipeline.timeline import Operation, StageTimes, TimedOperation, Timeline
-from ..models import resnet18
+
 
 # %% auto #0
-__all__ = ['PipelineExample', 'blocks_example', 'wide_example', 'resnet_example', 'SleepingLayer', 'first_stage_trains_weights',
-           'sleeping_example', 'PipelineTask', 'build_task', 'RankPart', 'run_rank', 'manual_step', 'PipelineRun',
-           'run_pipelines', 'merge_parts', 'reference_gradients', 'gradient_error']
+__all__ = ['PipelineExample', 'blocks_example', 'wide_example', 'SleepingLayer', 'first_stage_trains_weights', 'sleeping_example',
+           'PipelineTask', 'build_task', 'RankPart', 'run_rank', 'manual_step', 'PipelineRun', 'run_pipelines',
+           'merge_parts', 'reference_gradients', 'gradient_error']
 
 # %% ../../nbs/lab/pipeline_runs.ipynb #c5abc053
 class PipelineExample(NamedTuple):
@@ -60,14 +60,6 @@ def wide_example(
             for _ in range(positive_int("blocks", blocks))]
     return PipelineExample(nn.Sequential(*made), torch.randn(batch_size, width),
                            torch.randint(0, width, (batch_size,)))
-
-def resnet_example(
-    batch_size:int=16,  # images of 28 x 28 pixels
-) -> PipelineExample:
-    "A ResNet-18 and random digits."
-    batch_size = positive_int("batch_size", batch_size)
-    model, digits = resnet18(10, "small"), torch.rand(batch_size, 1, 28, 28)
-    return PipelineExample(model, digits, torch.randint(0, 10, (batch_size,)))
 
 # %% ../../nbs/lab/pipeline_runs.ipynb #59157078
 class _Sleep(torch.autograd.Function):

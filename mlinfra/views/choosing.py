@@ -57,7 +57,7 @@ def plot_winners(
     unit:str="%",            # of both
     ax:Axes|None=None,       # where to draw
 ) -> Axes:
-    "What choosing the best promises, and what it keeps."
+    "The value of the best as it was chosen, and measured again."
     ax, seen, unseen = axes(ax, 7.0, 2.8), np.asarray(seen, float), np.asarray(unseen, float)
     order = np.argsort(seen)
     for place, one in enumerate(order, 1):

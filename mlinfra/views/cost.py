@@ -127,7 +127,7 @@ def _range_words(plan: CostPlan, found: Quote) -> str:
     return f"The eight hours are scaled by the data sheets, matrix products and memory: {ends}."
 
 def _rent_text(plan: CostPlan) -> str:
-    "What is paid beside the devices that compute, or is not promised."
+    "What is paid beside the devices that compute, or is not guaranteed."
     offer = _offers()[plan.offer]
     if plan.bought: return ""
     if whole := plan.machines * offer.devices - plan.devices:
@@ -136,7 +136,7 @@ def _rent_text(plan: CostPlan) -> str:
     if not offer.between and plan.devices > 1:
         if isinstance(_work(plan.work), KnownRun):
             return f"These devices are rented singly; that {plan.devices} are free in one machine is assumed."
-        return "These devices are rented singly, and no fast network is promised; 200 Gbit/s is assumed."
+        return "These devices are rented singly, and no fast network is guaranteed; 200 Gbit/s is assumed."
     return ""
 
 def _kwh_text(kwh: float) -> str: return f"{kwh / 1000:,.3g} MWh" if kwh >= 1000 else f"{kwh:.3g} kWh"
@@ -227,7 +227,7 @@ def _money_ticks(low: float, high: float) -> tuple[float, ...]:
 def draw_cost(
     plan:CostPlan,
 ) -> Chart:
-    "Price against time on so many devices of each machine of the table; the chosen plan is filled."
+    "Price against time on this many devices of each machine of the table; the chosen plan is filled."
     beside, chosen = _beside(plan.work, plan.devices, plan.slack), plan.quote()
     known = isinstance(_work(plan.work), KnownRun)
     ranged = [*(beside if known else ()), *([chosen] if chosen.price else ())]

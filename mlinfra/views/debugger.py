@@ -87,7 +87,7 @@ _LEFT_OF, _WIDE, _TALL, _TOP, _RULED = 225, 25, 24, 178, "#88888855"
 def draw_verdicts(
     rows:Sequence[Verdicts],
     rules:Sequence[str],      # names of all that listened
-    numbers:int|None=None,    # so many of them, the first, judge numbers, and the others time and memory; None: all
+    numbers:int|None=None,    # this many of them, the first, judge numbers, and the others time and memory; None: all
 ) -> Svg:
     "A row for each training, a column for each rule, and the step at which it spoke first."
     numbers, bottom = len(rules) if numbers is None else numbers, _TOP + _TALL * len(rows)

@@ -107,7 +107,7 @@ class DigitDesk:
         self,
         bits:int,  # of a weight
     ) -> Predictor:
-        "The model with so many bits a weight, made at the first use."
+        "The model with this many bits a weight, made at the first use."
         if bits not in self.models: self.models[bits] = quantize_weights(self.models[32], bits)
         if bits not in self.predictors: self.predictors[bits] = Predictor(self.models[bits], device="cpu")
         return self.predictors[bits]

@@ -45,7 +45,7 @@ def plot_levels(
     weights:np.ndarray,            # of a layer, any shape
     bits:Sequence[int]=(8, 4, 2),  # a picture for each
 ) -> Axes:                         # the first
-    "How many weights go to each of the levels that so many bits leave."
+    "How many weights go to each of the levels that this many bits leave."
     values = np.asarray(weights, float).ravel()
     fig, all_axes = figure(9.0, 2.4, columns=len(bits), sharex=True)
     for ax, b in zip(np.atleast_1d(all_axes), bits):
@@ -112,7 +112,7 @@ def draw_gathering(
 # %% ../../nbs/views/22_handover.ipynb #v227928e7
 def plot_servers(
     servers:Mapping[str, tuple[Sequence[LoadResult], float|None]],  # name -> loads, and the predicted p95 in seconds
-    goal_seconds:float,                                             # within which the answers shall be there
+    goal_seconds:float,                                             # within which the answers should be there
     ax:Axes|None=None,                                              # where to draw
 ) -> Axes:
     "The 95th percentile of each load as a dot, what was predicted hollow, and the goal."

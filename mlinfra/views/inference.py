@@ -99,7 +99,7 @@ def plot_trials(
 # %% ../../nbs/views/05_inference.ipynb #69e0f17d
 def draw_requests(
     served:pd.DataFrame,  # a row for each request: `due`, `start` and `end` in seconds
-    count:int=30,         # the first so many
+    count:int=30,         # this many, the first
 ) -> Svg:
     "Requests over time, a row each: waiting hollow, being answered solid."
     shown = served.head(count)
@@ -261,7 +261,7 @@ RATES = [round(m * 10**e) for e in range(1, 5) for m in (1, 1.5, 2.2, 3.3, 4.7, 
 _PERCENTILES = {"50%": COLORS["forward"], "95%": COLORS["update"], "99%": COLORS["wait"]}
 
 def _milliseconds(summary: StreamSummary, percentile: str) -> float:
-    "Within which so many were answered, such as 95%."
+    "The time within which this share was answered, such as 95%."
     return 1e3 * getattr(summary, f"p{percentile[:2]}_seconds")
 
 def draw_latencies(

@@ -143,7 +143,7 @@ def _parts_text(expected: Expected) -> str:
 def _advice(plan: SavePlan, best: float) -> str:
     whole, least = 60 * plan.work_hours, plan.at(best).seconds
     how = "a single save at the end" if best >= whole else f"a save every {duration_text(60 * best)}"
-    if least > _NEVER: return "No interval helps: a save and a restart take too long for so many interruptions."
+    if least > _NEVER: return "No interval helps: a save and a restart take too long for that many interruptions."
     if plan.at(plan.interval_minutes).seconds <= 1.01 * least: return f"That is within 1% of the best, {how}."
     return f"Best is {how}: {_hours(least)}."
 

@@ -252,7 +252,7 @@ class PipelineSetup:
         return simulate_schedule(self.operations(), self.times())
 
     def task(self, unit: float = 0.01, repeats: int = 1) -> tuple[PipelineTask, Timeline]:
-        "To run for real with layers that sleep, a unit being so many seconds; and its prediction."
+        "To run for real with layers that sleep, a unit being this many seconds; and its prediction."
         from mlinfra.lab.pipeline_runs import PipelineTask, first_stage_trains_weights, sleeping_example
         times = first_stage_trains_weights(self.times().scaled(positive_float("unit", unit)))
         example = functools.partial(sleeping_example, times, self.micro_batches)
@@ -357,7 +357,7 @@ class _Player:
         self.widget = w.HBox([self.slider, self.play])
 
     def rewind(self, units: float) -> None:
-        "To the end of a schedule of so many units, in which playing takes about ten seconds."
+        "To the end of a schedule of this many units, in which playing takes about ten seconds."
         end = max(1, math.ceil(units - 1e-9))
         self.play.playing = False
         self.play.interval = min(max(10_000 // end, 60), 400)  # milliseconds

@@ -283,7 +283,7 @@ def _thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[flo
     return list(points[::-1][::max(1, ceil_div(len(points), most))][::-1])
 
 def _inside(points: Sequence[tuple[float, float]], axis: Axis) -> list[tuple[float, float]]:
-    "What lies outside of the axis is moved to its edge; what is no number, to the upper one."
+    "What lies outside of the axis is moved to its edge; what is not a number, to the upper one."
     return [(x, min(max(y, axis.low), axis.high) if math.isfinite(y) else axis.high) for x, y in points]
 
 class _StudioCurves:
@@ -293,7 +293,7 @@ class _StudioCurves:
         self.said, self.thousands, self.before, self.example = EXAMPLE_SAID, EXAMPLE_ACCURACIES[-1][0], ([], []), True
 
     def reset(self, thousands: float) -> None:
-        "Empty axes for a run over so many thousand samples; the run until now becomes the one before."
+        "Empty axes for a run over this many thousand samples; the run until now becomes the one before."
         if self.losses and not self.example: self.before = self.losses, self.accuracies
         self.losses, self.accuracies, self.said, self.thousands, self.example = [], [], Said(""), thousands, False
 

@@ -40,7 +40,7 @@ def error_text(
     measured:float,   # seconds
     fitted:bool,      # whether the curve was made from this point
 ) -> str:
-    "How far the prediction is off, in percent; what remains of the error even where the curve was fitted is told too."
+    "How far the prediction is off, in percent; also what remains of the error where the curve was fitted."
     error = f"{predicted / measured - 1:+.0%}".replace("+0%", "0%").replace("-0%", "0%")
     if not fitted: return error
     return "fitted" if error == "0%" else f"fitted, {error}"
@@ -196,7 +196,7 @@ def _fastest(workers: int, seconds: float) -> str:
     return f"Fastest {whose}: {duration_text(seconds)}"
 
 def _prediction(curve: WorkerCurve, most: int) -> Said:
-    "What a curve promises, in words."
+    "What a curve predicts, in words."
     best, alone = curve.best(most), curve.train_seconds(0)
     share = curve.load_seconds / (curve.load_seconds + curve.compute_seconds)
     gain = f"{alone / curve.train_seconds(best):.2f} times as fast as without: loading is {share:.0%} of a step there"

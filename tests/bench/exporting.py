@@ -36,10 +36,11 @@ def trained(digits: Any, iterations: int) -> dict[str, Any]:
     from mlinfra.data import BatchLoader
     from mlinfra.models import GluonCNN, resnet18
     from mlinfra.training import fit, sgd
-    models = {"GluonCNN": GluonCNN, "ResNet-18, small stem": lambda: resnet18(10, "small")}
-    for name, make in models.items():
+    makers = {"GluonCNN": GluonCNN, "ResNet-18, small stem": lambda: resnet18(10, "small")}
+    models = {}
+    for name in TRAINED:
         torch.manual_seed(0)
-        models[name] = model = make()
+        models[name] = model = makers[name]()
         loader = BatchLoader(first(digits, min(TRAINED[name], iterations)), 64, shuffle=True, seed=0)
         fit(model, loader, epochs=1, optimizer=sgd(model, 0.1), device="cpu", progress=False)
     return {name: model.to(memory_format=torch.contiguous_format).eval() for name, model in models.items()}

@@ -392,7 +392,7 @@ def forked(tool: str, task: Task) -> dict:
 
 
 def kill_in_save(child: int, line: int, seconds: float) -> None:
-    "Wait for the last save, and so many seconds more."
+    "Wait for the last save, and this many seconds more."
     if os.read(line, 1) != b"s": return
     select.select([line], [], [], seconds)
     os.kill(child, signal.SIGKILL)

@@ -44,7 +44,7 @@ class Roofline:
         return self.rate(precision) / self.bytes_per_s
 
     def attainable(self, intensity: float, precision: str) -> float:
-        "FLOPs a second at so many FLOPs for each byte."
+        "FLOPs a second at this many FLOPs for each byte."
         reached = positive_float("intensity", intensity) * self.bytes_per_s
         return min(self.rate(precision), reached)
 
@@ -95,7 +95,7 @@ class Network:
         bytes:float,      # of the tensor
         world_size:int,   # ranks that add it up
     ) -> float:           # seconds
-        "Seconds to add up so many bytes: as few bytes as can be, and the messages that the algorithm takes in a row."
+        "Seconds to add up this many bytes: the fewest bytes possible, and the messages that the algorithm sends."
         messages = _messages(self.algorithm, world_size)
         return messages * self.latency_seconds + ring_bytes(bytes, world_size) / self.bytes_per_s
 
@@ -157,7 +157,7 @@ class Device:
         self,
         precision:str,  # "fp32", "tf32", "bf16", "fp16" or "fp8"
     ) -> bool:
-        "Whether its arithmetic has the precision; a device that is no GPU computes in all of them, some slowly."
+        "Whether its arithmetic has the precision; a device that is not a GPU computes in all of them, in some slowly."
         needed = {"fp32": (0, 0), "fp16": (5, 3), "tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
         one_of("precision", precision, needed)
         return self.capability is None or self.capability >= needed[precision]
@@ -209,7 +209,7 @@ class StorageModel:
             positive_float("connection_bytes_per_s", self.connection_bytes_per_s)
 
     def service(self, bytes: int) -> float:
-        "Seconds for which a read of so many bytes occupies the device."
+        "Seconds for which a read of this many bytes occupies the device."
         return max(1 / self.operations_per_s, nonnegative_float("bytes", bytes) / self.bytes_per_s)
 
     def alone(self, bytes: int) -> float:
@@ -218,11 +218,11 @@ class StorageModel:
         return self.latency_seconds + max(self.service(bytes), transfer)
 
     def throughput(self, bytes: int, in_flight: int) -> float:
-        "Reads a second of so many bytes each, by Little's law, capped by operations and bandwidth."
+        "Reads a second of this many bytes each, by Little's law, capped by operations and bandwidth."
         return min(positive_int("in_flight", in_flight) / self.alone(bytes), 1 / self.service(bytes))
 
     def in_flight_needed(self, bytes: int, reads_per_s: float) -> int:
-        "The fewest reads in flight that give so many reads a second; ValueError if the device cannot."
+        "The fewest reads in flight that give this many reads a second; ValueError if the device cannot."
         most = 1 / self.service(bytes)
         if positive_float("reads_per_s", reads_per_s) > most * (1 + 1e-9):
             raise ValueError(f"reads_per_s must be at most the {most:,.4g} that {self.name} can serve at {bytes:,} "

@@ -61,7 +61,7 @@ def rounds(
     most:int|None=None,                     # rounds at most; None: until the time is up
     enough:Callable[[list], bool]|None=None,  # whether the rounds so far tell all
     report:Callable[[float, str], None]|None=None,  # gets the share done; may raise to stop
-    stretch:float=math.inf,                 # the `least` rounds, too, end after so many times the budget
+    stretch:float=math.inf,                 # the `least` rounds, too, end after this many times the budget
 ) -> list[Any]:                             # what each round returned
     "Measure again and again, as often as is wanted and the time allows; at least once."
     least = positive_int("least", least)
@@ -135,7 +135,7 @@ def percentile(
     values:Iterable[float],  # at least one number
     percent:float,           # from 0 to 100
 ) -> float:
-    "The smallest of the values that so many percent of them do not exceed (nearest rank)."
+    "The smallest of the values that this percentage of them does not exceed (nearest rank)."
     import numpy as np
     values = np.fromiter(values, float)
     if not len(values): raise ValueError("percentile of no values: nothing was measured")

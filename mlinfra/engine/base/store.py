@@ -66,8 +66,8 @@ def remove_old_parts(
         except OSError: continue  # someone else removed it, or owns it
 
 def write_whole(
-    path:str|os.PathLike,              # where the file shall be
-    raw:bytes,                         # what it shall hold
+    path:str|os.PathLike,              # where the file will be
+    raw:bytes,                         # what it will hold
     beside:str|os.PathLike|None=None,  # a folder on the same disk, where it lies until it is whole; None: its own
 ) -> None:
     "Write `path` so that it holds all of `raw` or does not change; folders are made. OSError in a sentence."
@@ -88,7 +88,7 @@ def write_whole(
 # %% ../../../nbs/engine/base/store.ipynb #8aaada5c
 @contextmanager
 def whole_folder(
-    path:str|os.PathLike,  # where the folder shall be: absent, or an empty folder
+    path:str|os.PathLike,  # where the folder will be: absent, or an empty folder
 ) -> Iterator[Path]:       # the folder to write into, which becomes `path` when the block ends
     "Make a folder that appears whole, or not at all if the block raises. FileExistsError if something is there."
     path = Path(path)

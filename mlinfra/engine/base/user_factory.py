@@ -63,7 +63,7 @@ def made_by(
     return model, loader, dict(options)
 
 def _check_options(options: Mapping[str, Any], works: Callable) -> None:
-    "ValueError on a name that is no keyword of the function."
+    "ValueError on a name that is not a keyword of the function."
     known = [name for name, p in inspect.signature(works).parameters.items() if p.kind is p.KEYWORD_ONLY]
     for name in options:
         if name not in known: raise ValueError(f"the factory's options may be {', '.join(known)}, got {name!r}")

@@ -276,7 +276,7 @@ def read_state(
 ) -> State:
     "The state that was written there. ValueError if a byte of it has changed."
     folder = Path(folder)
-    if why := damage(folder): raise ValueError(f"{folder} is no whole checkpoint: {why}")
+    if why := damage(folder): raise ValueError(f"{folder} is not a whole checkpoint: {why}")
     kept = read_manifest(folder)
     if unread := [n for n in kept["files"] if n not in ("state.json", "model.safetensors", "training.safetensors")]:
         raise ValueError(f"{folder} has other files than those of one process: {', '.join(unread)}")

@@ -257,7 +257,7 @@ class Checkpointer:
         self._thread.start()
 
     def _write(self, state: State, copy_seconds: float) -> None:
-        "Write the state, and delete what is too old; a failure is told later, between two steps."
+        "Write the state, and delete what is too old; a failure is reported later, between two steps."
         start, folder = time.perf_counter(), step_folder(self.root, state.step)
         try:
             self._copies.wait()
@@ -281,7 +281,7 @@ class Checkpointer:
         if words not in self.remarks: self.remarks.append(words)
 
     def _tell_failure(self, run: Any) -> None:
-        "Say what went wrong in writing; what is no matter of the disk ends the run."
+        "Say what went wrong in writing; an error that does not come from the disk ends the run."
         for words in self.remarks:
             if words not in run.history.remarks: run.history.remarks.append(words)
         if self._failure is None: return

@@ -237,7 +237,7 @@ class StopNotice:
         run.stop()
 
     def _anywhere(self, mine: bool) -> bool:
-        "Whether any rank has a notice; all are told the same."
+        "Whether any rank has a notice; all ranks get the same answer."
         if self._group is None: return mine
         import torch
         some = torch.tensor(int(mine))

@@ -76,7 +76,7 @@ class Offer:
     date:str                  # of the price
     how:str                   # one of `HOW`
     source:str
-    gbit_per_s:float=0.0      # of the network between such machines; 0: none is promised
+    gbit_per_s:float=0.0      # of the network between such machines; 0: the offer names none
 
     def __post_init__(self):
         object.__setattr__(self, "devices", positive_int("devices", self.devices))
@@ -93,7 +93,7 @@ class Offer:
 
     @property
     def between(self) -> Network|None:
-        "What joins such machines; None where the offer promises nothing. The latency is assumed."
+        "The network that joins such machines; None where the offer names none. The latency is assumed."
         if not self.gbit_per_s: return None
         return Network(f"{self.gbit_per_s:g} Gbit/s", self.gbit_per_s * 1e9 / 8, _LATENCY)
 

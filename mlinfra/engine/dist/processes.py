@@ -118,7 +118,7 @@ def serve(
     function:Callable,      # of the arguments of a `Call`
     skip:int=1,             # outermost calls of a traceback that are not the user's
 ) -> None:
-    "Answer each call until the other end is closed; a message that is no call came too late and is dropped."
+    "Answer each call until the other end is closed; a message that is not a call came too late and is dropped."
     while True:
         try:
             message = connection.recv()
@@ -150,7 +150,7 @@ class ServedProcess:
         self._starter.start()
 
     def _start(self, theirs: Connection) -> None:
-        "The first child waits until the server has imported PyTorch, and whoever presses Stop must not."
+        "The first child waits until the server has imported PyTorch; a reader who presses Stop must not wait with it."
         try: self.process.start()
         except Exception as error: self.error = error
         else:

@@ -32,7 +32,7 @@ def why_not_shared() -> str:
 
 # %% ../../../nbs/engine/dist/shared_memory.ipynb #cfcdb2ca
 def _map_together(size: int) -> np.ndarray:
-    "So many bytes that all ranks see. OSError on every rank where one has no room for them."
+    "A buffer of this many bytes that all ranks see. OSError on every rank where one has no room for them."
     rank, world_size = rank_and_world_size()
     handle = os.memfd_create("gradients") if rank == 0 else None
     try:

@@ -271,7 +271,7 @@ def batch_dims(
     inputs:Sequence[torch.Tensor],  # batches
     dynamic:bool,                   # whether their first size is left open
 ) -> tuple[dict[int, Any], ...]|None:
-    "What torch.export is told of sizes that may vary."
+    "The sizes that may vary, as torch.export wants them."
     if not dynamic: return None
     batch = torch.export.Dim("batch")
     return tuple({0: batch} for _ in inputs)

@@ -81,7 +81,7 @@ def _parts(path: Path, raw: bytes) -> dict[str, bytes]:
             names = archive.namelist()
             parts = {name: archive.read(name) for name in names}  # each part has a sum
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
-        raise wrong(f"it is no archive, was cut short or altered ({error})") from error
+        raise wrong(f"it is not an archive, was cut short or altered ({error})") from error
     if len(parts) < len(names): raise wrong("a part is there twice")
     if not any(name.endswith("/archive_format") for name in parts):
         raise wrong("it is a file of torch.save, or one of an older PyTorch")

@@ -316,7 +316,7 @@ def _closed_loop(
     rows = _run_client(plan, _bodies(url, batch, images, 0), 3.0, report)
     wrong = next((row for row in rows if row["status"] != 200), None)
     if wrong is None: return rows
-    raise ValueError(f"lanes must be so few that the server refuses none, got {lanes}: status {wrong['status']} "
+    raise ValueError(f"lanes must be few enough that the server refuses none, got {lanes}: status {wrong['status']} "
                      f"{wrong.get('words', '')}".strip())
 
 def _pace(ends: Iterable[float]) -> float:

@@ -119,9 +119,9 @@ class BodyRules:
             raise BodyError(400, f"not a .npy file: {str(error)[:100]}") from error
         if dtype not in (np.dtype(np.uint8), np.dtype("<f4")):
             raise BodyError(400, f"a .npy file must hold uint8 (pixels) or float32 (inputs), this one holds {dtype}")
-        rest, promised = len(body) - file.tell(), math.prod(shape) * dtype.itemsize
-        if promised != rest:
-            raise BodyError(400, f"the header of the .npy file promises {promised:,} bytes, and {rest:,} follow")
+        rest, announced = len(body) - file.tell(), math.prod(shape) * dtype.itemsize
+        if announced != rest:
+            raise BodyError(400, f"the header of the .npy file announces {announced:,} bytes, and {rest:,} follow")
         flat = np.frombuffer(bytearray(body[file.tell():]), dtype)
         return flat.reshape(shape, order="F" if columns_first else "C")
 
@@ -147,7 +147,7 @@ class BodyRules:
             raise BodyError(400, "each input must be a finite number of float32")
         return array.reshape(-1, *self.input_shape)
 
-def _no_number(name: str) -> float: raise ValueError(f"{name} is no number of JSON")
+def _no_number(name: str) -> float: raise ValueError(f"{name} is not a number in JSON")
 
 def _numbers(lists: Any, name: str) -> np.ndarray:
     "Nested lists of numbers as an array."

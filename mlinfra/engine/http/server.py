@@ -48,7 +48,7 @@ __all__ = ['ServerRules', 'Server', 'bound_socket', 'serve']
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
 @dataclass(frozen=True)
 class ServerRules:
-    "What a server promises, and what it takes."
+    "The limits of a server, and what it takes."
     body:BodyRules
     policy:Policy             # batching and the queue, in images
     timeout_seconds:float     # for a body to arrive, and for a request to be answered

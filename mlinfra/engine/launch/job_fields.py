@@ -144,7 +144,7 @@ class JobFields:
     memory_gb:float|None=None             # of a node, in GB; None: what the system gives
     time_seconds:float|None=None          # limit; None: what the system gives
     environment:Mapping[str, str]=field(default_factory=Variables)  # variables for the command; no secrets
-    secrets:tuple[str, ...]=()            # names of variables whose values come from whoever submits; never written
+    secrets:tuple[str, ...]=()            # names of variables whose values come from the submitter; never written
     data:str|None=None                    # path or URL that the job reads
     folder:str|None=None                  # the command's working folder; None: where it is submitted
     image:str|None=None                   # container image
@@ -168,7 +168,7 @@ class JobFields:
         return self.nodes * self.devices_per_node
 
 def _checked(job: JobFields) -> dict[str, Any]:
-    "The fields, in the types that they promise; ValueError in a sentence."
+    "The fields, in their declared types; ValueError in a sentence."
     found: dict[str, Any] = {}
     for name, most in _MOST.items():
         found[name] = whole_number(name, getattr(job, name), 0 if name in ("retries", "array") else 1, most)

@@ -93,7 +93,7 @@ def render_sagemaker(
     output:str="s3://bucket/output/",                           # where its results and checkpoints go
     instance_type:str|None=None,                                # None: the smallest that has the devices
 ) -> str:
-    "The request as JSON. Its name must be new for each submission, so whoever submits adds the time to it."
+    "The request as JSON. Its name must be new for each submission, so the launcher adds the time to it."
     arguments = [job.folder or ".", f"--nnodes={job.nodes}", f"--nproc-per-node={job.devices_per_node}",
                  "--master-port=29500", "--no-python", *job.command]
     environment, output = _environment(job), output.rstrip("/") + "/"

@@ -21,7 +21,7 @@ def map_tensors(
     change:Callable[[torch.Tensor], Any],   # of each tensor
     batch:Any,                              # tensors in tuples, lists and mappings
 ) -> Any:
-    "The same structure with its tensors changed; what is no tensor stays."
+    "The same structure with its tensors changed; what is not a tensor stays."
     def leaf(value: Any) -> Any:
         if isinstance(value, Mapping): return {key: map_tensors(change, part) for key, part in value.items()}
         return change(value) if isinstance(value, torch.Tensor) else value

@@ -38,7 +38,7 @@ def _check_place(dataset: Any, place: Place) -> None:
     "ValueError unless what is there can be called and exchanged."
     path, whose = ".".join(place), type(dataset).__name__
     if not callable(follow(dataset, place)):
-        raise ValueError(f"{path} is no callable of {whose}: name a path of attributes from the data set, "
+        raise ValueError(f"{path} is not a callable of {whose}: name a path of attributes from the data set, "
                          "such as dataset.transform")
     try: altered(dataset, {place: lambda old: old})
     except (TypeError, ValueError, AttributeError) as error:

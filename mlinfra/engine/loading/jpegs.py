@@ -159,9 +159,9 @@ def decode_with_pillow(
     from PIL import Image, UnidentifiedImageError
     try:
         with Image.open(io.BytesIO(raw.numpy())) as image: pixels = np.array(image.convert("RGB"))
-    except UnidentifiedImageError: raise ValueError(f"{name} is no image of a kind that Pillow knows") from None
+    except UnidentifiedImageError: raise ValueError(f"{name} is not an image of a kind that Pillow knows") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{name} is no readable image: {error}") from error
+        raise ValueError(f"{name} is not a readable image: {error}") from error
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 # %% ../../../nbs/engine/loading/jpegs.ipynb #1affc5f6
@@ -171,7 +171,7 @@ class JpegFolder(Dataset):
         self,
         root:str|os.PathLike,                       # has a folder for each class; the classes are their sorted names
         transform:Callable|None=None,               # applied to each image, such as `RandomCropFlip()`
-        on_error:str="raise",                       # a file that is no image: "raise" names it, "skip" leaves it out
+        on_error:str="raise",                       # a file that is not an image: "raise" or "skip"
         read:Callable[[str], torch.Tensor]=read_file,   # path -> bytes
         decode:Callable[[torch.Tensor, str], torch.Tensor]=decode_image,  # bytes, name -> pixels
     ):
@@ -230,7 +230,7 @@ class JpegFolder(Dataset):
 
 def _class_names(root: Path) -> list[str]:
     "The folders in `root`, sorted."
-    if not root.is_dir(): raise FileNotFoundError(f"{root} is no folder")
+    if not root.is_dir(): raise FileNotFoundError(f"{root} is not a folder")
     names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
     if not names:
         raise FileNotFoundError(f"{root} has no folders: there must be one for each class, with its images in it")

@@ -28,14 +28,14 @@ __all__ = ['loader_kind', 'workers_of', 'length_of', 'Endless', 'QuietLoader', '
 def loader_kind(
     loader:Any,  # anything that yields batches
 ) -> str:        # "map", "iterable" or "other"
-    "What kind of data set a DataLoader has; other for what is no plain DataLoader."
+    "What kind of data set a DataLoader has; other for what is not a plain DataLoader."
     if not isinstance(loader, DataLoader) or type(loader).__iter__ is not DataLoader.__iter__: return "other"
     return "iterable" if isinstance(loader.dataset, IterableDataset) else "map"
 
 def workers_of(
     loader:Any,  # anything that yields batches
 ) -> int:
-    "Loading processes that can be changed; 0 for what is no plain DataLoader."
+    "Loading processes that can be changed; 0 for what is not a plain DataLoader."
     return 0 if loader_kind(loader) == "other" else loader.num_workers
 
 def length_of(

@@ -26,7 +26,7 @@ __all__ = ['make_raw_cache', 'RawCache']
 def make_raw_cache(
     folder:JpegFolder,              # whose images to keep, untransformed
     path:str|os.PathLike,           # a folder that does not exist yet
-    shorter:int|None=None,          # resize so that the shorter side has so many pixels; None keeps the size
+    shorter:int|None=None,          # resize so that the shorter side has this many pixels; None keeps the size
     progress:bool=True,             # show a bar
 ) -> Path:                          # the folder
     "Decode every image once and write its pixels; a folder appears whole or not at all."
@@ -54,7 +54,7 @@ def _write_pixels(folder: JpegFolder, path: Path, shorter: int | None, progress:
     return rows
 
 def _shrunk(image: torch.Tensor, shorter: int) -> torch.Tensor:
-    "The image with a shorter side of so many pixels."
+    "The image with a shorter side of this many pixels."
     short = min(image.shape[1:])
     return resized(image, *(max(1, round(side * shorter / short)) for side in image.shape[1:]))
 
@@ -71,11 +71,11 @@ class RawCache(Dataset):
             self.index = np.load(self.path / "index.npy")
             self.classes = json.loads((self.path / "classes.json").read_text())
         except OSError as error:
-            raise FileNotFoundError(f"{path} is no cache that make_raw_cache wrote: {error}") from error
+            raise FileNotFoundError(f"{path} is not a cache that make_raw_cache wrote: {error}") from error
         start, height, width, _ = map(int, self.index[-1])
         expected, found = start + height * width * 3, (self.path / "pixels").stat().st_size
         if found != expected:
-            raise ValueError(f"{self.path / 'pixels'} has {found:,} bytes, its index promises {expected:,}: "
+            raise ValueError(f"{self.path / 'pixels'} has {found:,} bytes, its index says {expected:,}: "
                              "make the cache anew")
 
     def __len__(self) -> int: return len(self.index)

@@ -62,7 +62,7 @@ class Reads:
         self,
         percent:float,  # from 0 to 100
     ) -> float:
-        "The latency in seconds that so many percent of the reads do not exceed."
+        "The latency in seconds that this percentage of the reads does not exceed."
         return percentile(self.latencies, percent)
 
 # %% ../../../nbs/engine/loading/reads.ipynb #r0700007
@@ -125,7 +125,7 @@ def measure_reads(
     in_flight:int=1,                 # threads that read at once
     seed:int=0,                      # of the random places
     read:Callable[[str, int, int], Any]|None=None,   # path, start, bytes; None: pread
-    budget_seconds:float=math.inf,   # stop after so long
+    budget_seconds:float=math.inf,   # stop after this many seconds
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress; may raise `Stopped`
 ) -> Reads:
     "Time reads of a file. Whole blocks only, each once before any comes again."

@@ -122,7 +122,7 @@ def read_shard(
     read:Callable[[str, int, int], torch.Tensor]=read_block,    # path, start, bytes -> bytes
     block_bytes:int=4 << 20,                                    # of a read
 ) -> Iterator[tuple[str, dict[str, bytes]]]:                    # key, extension -> bytes
-    "The samples of a shard, in order; ValueError if it is no whole tar."
+    "The samples of a shard, in order; ValueError if it is not a whole tar."
     path, block = os.fspath(path), positive_int("block_bytes", block_bytes)
     last = None  # held back until the end is known to be whole
     try:
@@ -150,22 +150,22 @@ class Shard:
         read:Callable[[str, int, int], torch.Tensor]=read_block,  # path, start, bytes -> bytes
         block_bytes:int=4 << 20,                                  # of a read
     ) -> Iterator[tuple[str, dict[str, bytes]]]:                  # where it is, extension -> bytes
-        "The samples, compared with what the index promises."
+        "The samples, compared with what the index says."
         found, size = 0, os.path.getsize(self.path)
         if self.bytes not in (None, size):
             words = "it is truncated or altered"
-            raise ValueError(f"{self.path} has {size:,} bytes, its index promises {self.bytes:,}: {words}")
+            raise ValueError(f"{self.path} has {size:,} bytes, its index says {self.bytes:,}: {words}")
         for found, (key, members) in enumerate(read_shard(self.path, read, block_bytes), 1):
             yield f"{self.path}: {key}", members
         if self.samples not in (None, found):
-            raise ValueError(f"{self.path} holds {count_text(found, 'sample')}, its index promises {self.samples:,}")
+            raise ValueError(f"{self.path} holds {count_text(found, 'sample')}, its index says {self.samples:,}")
 
 def list_shards(
     root:str|os.PathLike,  # a folder of .tar files
 ) -> tuple[list[Shard], list[str] | None]:  # the shards, and the names of the classes where an index tells
     "The shards of a folder; FileNotFoundError if there is none, or one of the index is missing."
     root = Path(root)
-    if not root.is_dir(): raise FileNotFoundError(f"{root} is no folder")
+    if not root.is_dir(): raise FileNotFoundError(f"{root} is not a folder")
     index = root / "index.json"
     if not index.exists():
         shards = [Shard(os.fspath(path), None, None) for path in sorted(root.glob("*.tar"))]

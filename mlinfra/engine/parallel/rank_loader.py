@@ -85,7 +85,7 @@ def broadcast_batches(
     return drawn if rank == 0 else _unpacked(*message[0])
 
 def _packed(batches: list[list[Any]]) -> tuple[Any, Any]:
-    "(lengths, all indices), or (None, the batches) where an index is no number."
+    "(lengths, all indices), or (None, the batches) where an index is not a number."
     if not all(type(i) is int for batch in batches for i in batch): return None, batches
     return np.array([len(batch) for batch in batches]), np.array([i for batch in batches for i in batch], np.int64)
 
@@ -157,7 +157,7 @@ class RankLoader:
         self.loader, self.device, self.whole = loader, device, whole
         self.share: Share | None = None     # of the batch that is being worked on; None: there is none
         self.latest: Share | None = None    # the same, and after the epoch that of its last batch
-        self.taken = 0                      # batches handed out; whoever counts them may set it
+        self.taken = 0                      # batches handed out; a counter of batches may set it
         self.timed, self.laps = nonnegative_int("timed", timed), []
         self._parts, self._inner = self._divided()
 

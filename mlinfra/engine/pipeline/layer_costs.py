@@ -16,14 +16,13 @@ from torch import nn
 
 from .sequential_split import chain
 from ..base.checks import nonnegative_float, positive_int
-from ..base.hardware import Network
 from ..base.measure import Stopwatch, median
 from ..train.saved_tensors import saved_bytes_of_each
 from .timeline import StageTimes
 from ...memory import state_bytes
 
 # %% auto #0
-__all__ = ['LayerCost', 'profile_layers', 'stage_times', 'stage_bytes', 'transfer_seconds']
+__all__ = ['LayerCost', 'profile_layers', 'stage_times', 'stage_bytes']
 
 # %% ../../../nbs/engine/pipeline/layer_costs.ipynb #029a8336
 @dataclass(frozen=True)
@@ -116,11 +115,3 @@ def stage_bytes(
     "Bytes of each layer, in each stage."
     counts = [nonnegative_float("in_flight", count) for count in in_flight]
     return [[cost.fixed_bytes + count * cost.kept_bytes for cost in costs] for count in counts]
-
-def transfer_seconds(
-    costs:Sequence[LayerCost],
-    bounds:Sequence[int],  # of the stages, such as of a `Partition`
-    network:Network,       # between the ranks
-) -> tuple[float, ...]:
-    "Seconds of a message over each border."
-    return tuple(network.send(costs[j - 1].output_bytes) for j in bounds[1:-1])

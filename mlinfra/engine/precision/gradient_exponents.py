@@ -108,7 +108,7 @@ class GradientExponents:
     "An observer that counts the exponents of gradients: of each layer's parameters and at its output."
     def __init__(
         self,
-        every:int=10,  # look at one step in so many
+        every:int=10,  # look at one step in this many
     ):
         self.every = positive_int("every", every)
         self.found: dict[tuple[str, str], Exponents] = {}  # (layer, "parameters" or "output") -> counts

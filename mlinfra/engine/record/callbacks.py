@@ -25,7 +25,7 @@ class LoopWatch(Watch):
     def __init__(
         self,
         *where:Any,         # folder, model and optimizer, as `watch` takes them
-        told:bool=False,    # each part of a step is told, also without a model and an optimizer
+        told:bool=False,    # the loop reports each part of a step, also without a model and an optimizer
         **how:Any,          # as `watch` takes it: every_seconds, rules, config, limit_bytes
     ):
         super().__init__(*where, **how)

@@ -395,7 +395,7 @@ def _give_way() -> None:
 def sample_row(
     sample:Sample,
 ) -> dict[str, Any]:
-    "The sample as words and numbers, rounded to what it can tell; when it was read is told apart from it."
+    "The sample as words and numbers, rounded to what it can tell; the time of reading is kept apart from it."
     return _rounded({name: value for name, value in asdict(sample).items() if name != "at"})
 
 def _rounded(value: Any) -> Any:

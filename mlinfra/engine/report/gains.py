@@ -113,7 +113,7 @@ def _own(run: Run) -> np.ndarray:
     return rows[np.argsort(rows["start"], kind="stable")][1:]
 
 def _pauses(run: Run) -> float:
-    "Seconds of a mean step that lie in waits beyond three times the median: batches loaded ahead do not last so long."
+    "Seconds of a mean step in waits beyond three times the median: batches loaded ahead do not last that long."
     waits = np.nan_to_num(_own(run)["wait"])
     usual = 3 * np.median(waits)
     return float(np.maximum(waits - usual, 0).mean()) if usual > 0 else float(waits.mean())

@@ -177,7 +177,7 @@ class Inspector:
         for rule, _ in self._hooks["on_tensors"]: rule.abstain(why)
 
     def on_newest(self, iteration: int) -> None:
-        "Which step has ended last; it and some before it are told only now."
+        "Which step has ended last; it and some before it are reported only now."
         self.facts.newest = iteration
 
     def on_step(self, record: StepRecord) -> None:

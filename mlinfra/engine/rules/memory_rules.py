@@ -73,7 +73,7 @@ class MemoryLeak(Rule):
         if len(self._rows) >= self.most: self._rows = self._rows[::2]
 
     def _now(self, step: int) -> int:
-        "The step whose end memory and tensors show; rules are told of steps some milliseconds later."
+        "The step whose end memory and tensors show; rules hear of steps some milliseconds later."
         return max(step, self.facts.newest)
 
     def _judge(self, step: int, column: int, what: str) -> None:

@@ -95,7 +95,7 @@ class Policy:
     max_batch_size:int=1          # requests answered together, at most
     max_wait_seconds:float=0.0    # after its arrival, that a request may be held back for companions
     queue_size:int|None=None      # requests that may wait; None: 64, or two batches if that is more
-    when_full:str="shed"          # turn requests away; or "block": whoever sends waits for room
+    when_full:str="shed"          # turn requests away; or "block": the sender waits for room
 
     def __post_init__(self):
         size = positive_int("max_batch_size", self.max_batch_size, MAX_REQUESTS)
@@ -172,7 +172,7 @@ class Stream:
         return found
 
     def without_last(self) -> Stream:
-        "All but the last batch, unless it is the only one: it may have waited in vain for companions."
+        "All but the last batch, unless it is the only one: it may have waited for companions that never came."
         if len(self.batches) < 2: return self
         last = self.seconds
         kept = [i for i, end in enumerate(self.ends) if end != last]

@@ -131,7 +131,7 @@ class Live:
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #50964f70
 @dataclass
 class _Search:
-    "What both ways to run trials share: the clock, the records and who is told."
+    "What both ways to run trials share: the clock, the records and who hears of them."
     plan:Plan
     live:Live
     budget_seconds:float

@@ -46,7 +46,7 @@ def which_worker(
 
 # %% ../../../nbs/engine/workers/worker_sweep.ipynb #5788eecb
 class Blur:
-    "A per-sample transform of adjustable cost: bytes to floats, then so many 3 x 3 blurs."
+    "A per-sample transform of adjustable cost: bytes to floats, then this many 3 x 3 blurs."
     def __init__(
         self,
         times:int=0,  # blurs; each is a pass over the image
@@ -200,7 +200,7 @@ def measure_workers(
     workers:int,      # loading processes
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress of this run; may raise `Stopped`
 ) -> SweepRow:
-    "Train and evaluate once with so many workers."
+    "Train and evaluate once with this many workers."
     workers = whole_number("workers", workers, 0, MAX_WORKERS)
     model, reporter = task.fresh(), _Reporter(report, f"{workers} workers")
     watch = Stopwatch(task.device)

@@ -247,8 +247,15 @@ class SideBySide:
             if not failed: self.passed_again.append((item.nodeid, before))
             return self.tell(item, reports)
         no_more = worker.unit.alone or worker.killed or item.nodeid in self.needed_before or self.config.option.maxfail
+        if failed: self.say(f"failed: {item.nodeid}{'' if no_more else ' (it may be tried again at the end)'}")
         if failed and not no_more: self.again.append((item, reports))
         else: self.tell(item, reports)
+
+    def say(self, words):
+        "A line for whoever watches the run."
+        if (reporter := self.config.pluginmanager.getplugin("terminalreporter")) is None: return
+        reporter.ensure_newline()
+        reporter.write_line(words)
 
     def tell(self, item, reports):
         "Hand the reports of a test to pytest."

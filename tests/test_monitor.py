@@ -11,6 +11,7 @@ from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.monitor import look, waits_for
 from mlinfra.views import monitor as view
+from mlinfra.views.run_plots import PART_COLORS
 
 
 def record(n, start, wait=0.25, **other):
@@ -93,7 +94,7 @@ def test_a_validation_after_the_last_step_is_drawn(tmp_path):
         writer.event("evaluation", 2.0, seconds=3.0)
     run = Run(tmp_path)
     assert view.end_of(run) == 5.0 and len(edges(run)) == 1
-    assert view.PART_COLORS["evaluation"] in well_formed(view.plot_run(run)).partition("step (ms)")[2]
+    assert PART_COLORS["evaluation"] in well_formed(view.plot_run(run)).partition("step (ms)")[2]
 
 
 def test_the_panel_follows_a_live_run_until_it_ends(tmp_path):

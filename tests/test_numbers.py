@@ -138,33 +138,31 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-doctor.ablation doctor.step_timer doctor.batch_source doctor.remedies doctor.predictions doctor.diagnosis.busy_words
-record.run_timeline
-batch_search train.batches http.batcher http.request_parsing.BodyError http.request_parsing.BodyRules.too_long
-record.callbacks chains
-checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete collectives.Group
-http.server.bound_socket http.metrics
-cores crops.random_box faults checkpoint.checkpoint_files findings inspection layer_costs
-checkpoint.resumable_loader loaders launch.job_logs.shell_status looks checkpoint.preemption.MetadataService
-lab.faults lab.step_examples files rules.findings rules.inspection rules.nonfinite_origin rules.tensor_stats
-rules.step_window rules.input_rules rules.stall_rules rules.memory_rules rules.device_rules rules.course_rules
-rules.tensor_rules record.recorder.Recorder record.run_folder.active_writer record.run_folder.pack_header
-record.run_folder.process_born record.run_folder.run_files loader rules.tensor_probe
-tuning.optuna_plan.OptunaPlan tuning.study_journal.cut_half_line out_of_memory
-parallel.parallelize.ParallelRun parallel.parallelize.RankModel parallel.parallelize.scale_gradients
-parallel.pipeline_strategy parallel.rank_loader parallel.strategies parallel.strategy_choice parallel.tensor_strategy
-train.step_executor lab.thread_group.ThreadGroup
-patients checkpoint.sharded_checkpoint pipeline_pass pipeline_runs queue.ServiceTime.seconds
-export.quantize.pack export.quantize.unpack
-export.quantize.QuantizedLinear export.quantize.QuantizedConv2d
-tuning.lr_range.smoothed rank_passes rank_steps rawcache.RawCache.load tuning.ray_tune.ray_started
-reads.block_starts reads.read_block
-memory.step_sample memory.process_memory memory.tracker memory.batch_search memory.out_of_memory
-tuning.search_space.Space.draw
-server.RequestQueue server.rows_of shard_steps shards.Shard shards.mixed shards.read_shard stages store
-launch.supervisor.signal_name sweeps.SweepTask tensor_checks tensor_costs.LayerWork train.threads timeline
-tracker tuning.trial_pool.Plan tuning.trial_pool.PointsPlan report.waterfall.began
-report.waterfall.last_sign zero
+base.cores base.jobs base.step_folders base.store base.text checkpoint.checkpoint_files
+checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete
+checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
+dist.collectives.Group dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
+doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
+export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.batcher http.metrics
+http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server.bound_socket lab.faults
+lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.step_examples lab.tensor_costs.LayerWork
+lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.signal_name loading.batch_tensors
+loading.crops.random_box loading.dataset_callables loading.loader_surgery loading.loading_times
+loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_block loading.shards.Shard
+loading.shards.mixed loading.shards.read_shard memory.batch_search memory.out_of_memory memory.process_memory
+memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.parallelize.RankModel
+parallel.parallelize.scale_gradients parallel.pipeline_strategy parallel.rank_loader parallel.strategies
+parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
+pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
+record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
+record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign rules.course_rules
+rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
+rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
+serve.request_queue.ServiceTime.seconds serve.worker_server.RequestQueue serve.worker_server.rows_of
+tensor.split_checks train.batches train.step_executor train.threads tuning.lr_range.smoothed
+tuning.optuna_plan.OptunaPlan tuning.ray_tune.ray_started tuning.search_space.Space.draw
+tuning.study_journal.cut_half_line tuning.trial_pool.Plan tuning.trial_pool.PointsPlan
+workers.worker_sweep.SweepTask
 """.split()
 
 MEANINGFUL = [  # (function.parameter, what is taken, why)
@@ -293,7 +291,8 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.launch.job_texts.*", ANY, CHECKED),
     *((f"lab.search_race.{name}.*", ANY, CHECKED) for name in ("grid_cells", "random_cells", "train_many")),
     ("engine.launch.sagemaker_requests.Instance.*", ANY, "rows of a table"),
-    *((f"engine.{room}{end}", ANY, CHECKED) for room in INNER for end in ("", ".*")),
+    *((f"{'' if room.startswith('lab.') else 'engine.'}{room}{end}", ANY, CHECKED)
+      for room in INNER for end in ("", ".*")),
 ]
 
 
@@ -380,6 +379,7 @@ class Objects:
         if issubclass(thing, Enum): return next(iter(thing))
         if thing.__name__ == "Profile": return self.profile
         if thing.__name__ == "JpegFolder": return self.jpegs
+        if thing.__name__ == "ServedProcess": return lambda *_: None  # it would start
         if thing.__name__ == "Space":
             return thing(lr=importlib.import_module("mlinfra.engine.tuning.search_space").uniform(0, 1))
         try: return self.make(thing, {})

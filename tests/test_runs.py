@@ -335,7 +335,7 @@ def gpu_steps(monkeypatch, loader_seconds, step_seconds, host_seconds=0.001):
     monkeypatch.setattr(clocks, "_recorded_event", device.event)
     monkeypatch.setattr(clocks.time, "perf_counter", lambda: device.host)
     empty = torch.empty
-    monkeypatch.setattr(clocks.torch, "empty", lambda *size, pin_memory=False: empty(*size))
+    monkeypatch.setattr(clocks.torch, "empty", lambda *size, pin_memory=False, **kind: empty(*size, **kind))
     clock = clocks.CudaClock(("wait", "forward"))
     for n in range(6):
         clock.start()

@@ -224,9 +224,9 @@ def spoiled(folder, root):
 
 def test_a_broken_image_is_copied_then_named_or_skipped(folder, tmp_path):
     root = spoiled(folder, tmp_path)
-    with pytest.raises(ValueError, match=r"shard-00000\d\.tar: 0000000\d\d\.jpg is no "):
+    with pytest.raises(ValueError, match=r"shard-00000\d\.tar: 0000000\d\d\.jpg is not "):
         list(storage.ShardDataset(root))
-    with pytest.warns(UserWarning, match=r"left out: .*\.jpg is no "):
+    with pytest.warns(UserWarning, match=r"left out: .*\.jpg is not "):
         assert len(list(storage.ShardDataset(root, on_error="skip"))) == 22
 
 

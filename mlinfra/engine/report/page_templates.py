@@ -140,7 +140,7 @@ _LINES = _MARKDOWN.from_string("""# {{ title|plain }}
 [{{ block.words|plain }}]({{ block.path }})
 {% else %}
 {% for row in (block.columns, ["---"] * block.columns|length) + block.rows %}
-|{% for words in row %} {{ (words|plain).replace("|", "\\|") }} |{% endfor %}
+|{% for words in row %} {{ (words|plain).replace("|", "\\\\|") }} |{% endfor %}
 
 {% endfor %}
 {% endif %}

@@ -204,7 +204,7 @@ def test_a_study_survives_processes_that_are_killed_at_any_time(start_search):
     chance, running, kills = random.Random(0), [], 0
     while kills < 12:
         running = [p for p in running if p.is_alive()]
-        while len(running) < 2: running.append(start_search(kills, 400))
+        while len(running) < 2: running.append(start_search(kills, 4_000))  # more than they reach
         before = start_search.path.stat().st_size if start_search.path.exists() else 0
         grown = before + chance.randrange(9000)
         wait_for(lambda: start_search.path.exists() and start_search.path.stat().st_size > grown)

@@ -114,14 +114,14 @@ def targets():
 
 # made by the package and handed to its user: their numbers are measured or computed, not brought
 RESULTS = set("""
-ActivationStats Advice BatchPlan NonFiniteOrigin BlockEvent Collective Compared DeviceBytes Diagnosis DigitsRun Epoch
-Estimate Event Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
-LoadTrial Look LoopCount Machine MemoryCost MessageCount MicroBatchCost Offload Parameter Partition PipelineRun
+ActivationStats Advice BatchPlan NonFiniteOrigin BlockEvent Collective DeviceBytes Diagnosis DigitsRun Epoch
+Estimate Exponents Fault Finding Footprint GpuSample Guess Held Hop HostPath LatencyRow LayerCost Lesson Line
+LoadTrial Look LoopCount Machine MemoryCost MicroBatchCost Partition PipelineRun
 SearchDomain
-PlaceShare ProcessMemory Question RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
+PlaceShare ProcessMemory RankError RankPart RankTrialResult Reading Reads Recorder Reveal Run RunEvent Sample
 TrainingRun
 Scores SendingStep SentBucket
-Shard ShardTrialResult ShardedRun Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation Trace
+Shard ShardTrialResult Span StateBytes Step StepSeconds Stream StreamSummary SweepRow TimedOperation 
 TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan

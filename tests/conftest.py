@@ -91,7 +91,7 @@ def pytest_runtest_call(item):
 
 class Notebooks:
     "Collects the notebooks of the book, beyond those that the browser's tests run."
-    def __init__(self, config): self.wanted = not config.option.nbmake
+    def __init__(self, config): self.wanted = not getattr(config.option, "nbmake", True)  # True: nbmake is not there
 
     def pytest_collect_file(self, file_path, parent):
         if not self.wanted or file_path.suffix != ".ipynb" or NBS not in file_path.parents: return None

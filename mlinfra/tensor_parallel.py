@@ -37,19 +37,22 @@ class CopyToTensorParallel(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return context.group.all_reduce(gradient), None
+        return ReduceFromTensorParallel.apply(gradient, context.group), None
 
 class ReduceFromTensorParallel(torch.autograd.Function):
     "Out of a split part. Forward: the parts are added up. Backward: nothing, all ranks have the same gradient."
     @staticmethod
     def forward(context: Any, x: torch.Tensor, group: Group) -> torch.Tensor:
+        context.group = group
         return group.all_reduce(x)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient, None
+        return CopyToTensorParallel.apply(gradient, context.group), None
 
 # %% ../nbs/14_tensor_parallel.ipynb #e58cee94
+def _part_of(x: torch.Tensor) -> nn.Parameter: return nn.Parameter(x.detach().clone(), x.requires_grad)
+
 class ColumnLinear(nn.Module):
     "This rank's outputs of a linear layer."
     cut = {"weight": 0, "bias": 0}
@@ -62,8 +65,8 @@ class ColumnLinear(nn.Module):
     ):
         super().__init__()
         self.group, self.enter = group or Group.of(), enter
-        self.weight = nn.Parameter(self.group.own_slice(whole.weight.detach(), 0).clone())
-        self.bias = None if whole.bias is None else nn.Parameter(self.group.own_slice(whole.bias.detach(), 0).clone())
+        self.weight = _part_of(self.group.own_slice(whole.weight, 0))
+        self.bias = None if whole.bias is None else _part_of(self.group.own_slice(whole.bias, 0))
 
     def multiply(self, x: torch.Tensor) -> torch.Tensor: return F.linear(x, self.weight, self.bias)
     def forward(self, x: torch.Tensor) -> torch.Tensor: return self.multiply(self.enter(x, self.group))
@@ -80,8 +83,8 @@ class RowLinear(nn.Module):
     ):
         super().__init__()
         self.group, self.leave = group or Group.of(), leave
-        self.weight = nn.Parameter(self.group.own_slice(whole.weight.detach(), 1).clone())
-        self.bias = None if whole.bias is None else nn.Parameter(whole.bias.detach().clone())
+        self.weight = _part_of(self.group.own_slice(whole.weight, 1))
+        self.bias = None if whole.bias is None else _part_of(whole.bias)
 
     def multiply(self, x: torch.Tensor) -> torch.Tensor: return F.linear(x, self.weight)
     def shared_bias(self) -> torch.Tensor: return self.bias

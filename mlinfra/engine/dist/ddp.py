@@ -38,7 +38,10 @@ def wrap_ddp(
 def _state_and_hook(name: str, model: nn.Module) -> tuple[Any, Any]:
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
     if name == "shared memory":
-        return SharedMemory([p for p in model.parameters() if p.requires_grad]), _shared_memory_hook
+        trained = [p for p in model.parameters() if p.requires_grad]
+        if len(kinds := sorted({str(p.dtype) for p in trained})) > 1:
+            raise ValueError(f"the parameters must be of one dtype to share memory, got {kinds}")
+        return SharedMemory([p.numel() for p in trained], trained[0].dtype), _shared_memory_hook
     if name == "fp16": return None, default_hooks.fp16_compress_hook
     if name == "none": return None, default_hooks.allreduce_hook
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)

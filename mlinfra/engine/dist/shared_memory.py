@@ -9,11 +9,12 @@ import os
 import platform
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from ..base.checks import positive_float
 from .process_group import rank_and_world_size
@@ -41,7 +42,7 @@ def _map_together(size: int) -> np.ndarray:
         place, wrong = found[0]
         try: memory = np.memmap(place, np.uint8, "r+", shape=(size,)) if wrong is None else None
         except OSError as error: wrong = f"rank {rank}: {error}"
-        words = _said_by_all(wrong)  # and nobody closes before all have opened
+        words = [said for said in _of_all(wrong) if said]  # and nobody closes before all have opened
     finally:
         if handle is not None: os.close(handle)
     if words: raise OSError(f"{bytes_text(size)} of shared memory: {words[0]}")
@@ -53,11 +54,11 @@ def _reserve(handle: int, size: int) -> tuple[str, str|None]:
     except OSError as error: return "", error.strerror
     return f"/proc/{os.getpid()}/fd/{handle}", None
 
-def _said_by_all(wrong: str | None) -> list[str]:
-    "What went wrong on any rank."
-    words = [wrong] * rank_and_world_size()[1]
-    if len(words) > 1: dist.all_gather_object(words, wrong)
-    return [said for said in words if said]
+def _of_all(own: Any) -> list[Any]:
+    "The same thing of every rank."
+    found = [own] * rank_and_world_size()[1]
+    if len(found) > 1: dist.all_gather_object(found, own)
+    return found
 
 # %% ../../../nbs/engine/dist/shared_memory.ipynb #6268b9e1
 _LINE = 8  # flags in a cache line: each flag has one of its own
@@ -66,15 +67,15 @@ class SharedMemory:
     "Rows of memory, one for each rank of this machine, that all of them see."
     def __init__(
         self,
-        parameters:Sequence[nn.Parameter],  # whose gradients will pass through
-        timeout_seconds:float=600.0,        # to wait for another rank
+        sizes:Sequence[int],                # values in each message of a step, in any order
+        dtype:torch.dtype=torch.float32,    # of the values
+        timeout_seconds:float=600.0,        # to wait for another rank that is alive
     ):
         if why := why_not_shared(): raise ValueError(why)
-        kinds = sorted({str(p.dtype) for p in parameters})
-        if len(kinds) != 1: raise ValueError(f"the parameters must be of one dtype, got {kinds}")
         (self.rank, self.world_size), self.step = rank_and_world_size(), 0
         self.timeout_seconds = positive_float("timeout_seconds", timeout_seconds)
-        self._lay_out(len(parameters), sum(p.numel() for p in parameters), parameters[0].dtype)
+        self._lay_out(len(sizes), sum(sizes), dtype)
+        self.processes = _of_all(os.getpid())
         self.begin()
 
     def _lay_out(self, messages: int, values: int, dtype: torch.dtype) -> None:
@@ -86,14 +87,15 @@ class SharedMemory:
 
     def begin(self) -> None:
         "A new step."
-        self.step, self.sent, self.futures = self.step + 1, [], []
+        self.step, self.sent, self.futures, self.start = self.step + 1, [], [], 0
 
     def write(self, values: torch.Tensor) -> None:
         "Put a message of this rank where the others find it."
-        start, half = sum(v.numel() for v in self.sent), self.step % 2
-        self.rows[half, self.rank, start:start + values.numel()] = values
+        half, end = self.step % 2, self.start + values.numel()
+        self.rows[half, self.rank, self.start:end] = values
         self.flags[half, len(self.sent), self.rank] = self.step
         self.sent.append(values)
+        self.start = end
 
     def mean(self) -> list[torch.Tensor]:
         "The messages of this step, each replaced by its mean over the ranks as soon as all have written it."
@@ -110,5 +112,16 @@ class SharedMemory:
         while (written < self.step).any():
             tries += 1
             os.sched_yield() if tries < 200 else time.sleep(5e-5)  # with more ranks than cores, others need this one
+            if tries % 1000 == 0: self._check_alive(written)
             if time.monotonic() > end:
                 raise RuntimeError(f"rank {int(written.argmin())} wrote nothing for {self.timeout_seconds:g} s")
+
+    def _check_alive(self, written: np.ndarray) -> None:
+        "RuntimeError if a process that has not written has ended."
+        gone = [rank for rank, process in enumerate(self.processes) if _has_ended(process)]
+        if late := [rank for rank in gone if written[rank] < self.step]:
+            raise RuntimeError(f"the process of rank {late[0]} has ended, and this rank waits for its gradients")
+
+def _has_ended(process: int) -> bool:
+    try: return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError: return True

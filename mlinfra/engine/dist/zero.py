@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from ..base.checks import one_of
 from ..memory.optimizer_state import OPTIMIZERS
 from .rank_step import RankPass
-from .zero_blocks import STAGES, BlockEvent, ShardedBlock, ShardPlace, blocks_of, hybrid_groups
+from .zero_blocks import STAGES, BlockEvent, ShardedBlock, ShardPlace, blocks_of, hybrid_groups, refuse_frozen
 
 # %% auto #0
 __all__ = ['ELEMENTWISE', 'Sharded', 'ShardedPass']
@@ -44,6 +44,7 @@ class Sharded:
         device = next(model.parameters(), torch.empty(0)).device.type
         place = ShardPlace(stage, *hybrid_groups(shard_size if stage else 1, device), all_reduce)
         self.events: list[BlockEvent] = []
+        refuse_frozen(model)
         self.blocks = [ShardedBlock(name, own, place, self.events) for name, own in blocks_of(model, blocks).items()]
         self.optimizer = OPTIMIZERS[optimizer]([block.share for block in self.blocks])
         if stage == 3: self._hook(model)

@@ -17,8 +17,8 @@ from .collectives import Group
 from ..memory.recompute import top_blocks
 
 # %% auto #0
-__all__ = ['STAGES', 'check_shard_size', 'shard_mesh', 'hybrid_groups', 'blocks_of', 'FlatParameters', 'BlockEvent', 'ShardPlace',
-           'ShardedBlock', 'Span', 'held_spans', 'peak_held']
+__all__ = ['STAGES', 'check_shard_size', 'shard_mesh', 'hybrid_groups', 'blocks_of', 'refuse_frozen', 'FlatParameters',
+           'BlockEvent', 'ShardPlace', 'ShardedBlock', 'Span', 'held_spans', 'peak_held']
 
 # %% ../../../nbs/engine/dist/zero_blocks.ipynb #f5366f16
 STAGES = (0, 1, 2, 3)  # of ZeRO: nothing is divided; the optimizer's state; gradients too; weights too
@@ -60,8 +60,7 @@ def blocks_of(
     model:nn.Module,                  # whose parameters to divide into blocks
     names:Iterable[str]|None=None,    # of the blocks; None: `top_blocks` of chapter 10
 ) -> dict[str, list[nn.Parameter]]:
-    "Block -> its parameters; those in no block come under '', first. ValueError where one is in two blocks, or frozen."
-    _refuse_frozen(model)
+    "Block -> its parameters; those in no block come under '', first. ValueError where one is in two blocks."
     found, owner = {}, {}
     for name in top_blocks(model) if names is None else names:
         own = list(model.get_submodule(name).parameters())
@@ -75,7 +74,10 @@ def blocks_of(
 def _in_two_blocks(p: nn.Parameter, one: str, other: str) -> ValueError:
     return ValueError(f"a parameter of shape {tuple(p.shape)} is in two blocks, {one} and {other}: put both into one")
 
-def _refuse_frozen(model: nn.Module) -> None:
+def refuse_frozen(
+    model:nn.Module,  # whose gradients will lie in one vector
+) -> None:
+    "ValueError if a parameter is not trained."
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
     if frozen: raise ValueError(f"every parameter must be trained, but {frozen[0]} has requires_grad=False")
 

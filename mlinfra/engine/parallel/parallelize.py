@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import io
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,104 +22,134 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils._pytree import tree_map
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..base.checks import ceil_div, one_of, positive_int
 from ..base.measure import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
-from .rank_loader import RankLoader, broadcast_random_states, check_loader, seed_by_rank
+from .rank_loader import RankLoader, Share, broadcast_random_states, check_loader, seed_by_rank
+from .sample_weights import BatchWeight, counted_targets, gather_rows, weigh_outputs
 from .strategies import (
     DDPStrategy, FSDPStrategy, ParallelStrategy, check_optimizer, replace_parameters, sharded_optimizer)
 from .tensor_strategy import TensorStrategy
-from .pipeline_strategy import PipelineStrategy
+from .pipeline_strategy import PipelineStrategy, pipeline_micro_batches
 from ..dist.process_group import check_same, process_group, rank_and_world_size, sum_over_ranks
 from ..base.store import write_whole
 from ..base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['STRATEGIES', 'scale_gradients', 'RankModel', 'StepReport', 'ParallelRun', 'is_correct', 'is_started_by_torchrun',
+__all__ = ['STRATEGIES', 'RankLoop', 'RankModel', 'StepReport', 'ParallelRun', 'is_correct', 'is_started_by_torchrun',
            'parallelize']
 
-# %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000005
-class _ScaledGradient(torch.autograd.Function):
-    "The tensor as it is; its gradient is multiplied."
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, weight: float) -> torch.Tensor:
-        context.weight = weight
-        return x.clone()  # no view: the user may change it in place
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * context.weight if context.weight else torch.zeros_like(gradient), None
-
-def scale_gradients(
-    outputs:Any,     # tensors in any nesting
-    weight:float,    # of the gradients
-) -> Any:
-    "The same outputs, whose gradients are multiplied by the weight."
-    if weight == 1: return outputs
-    def leaf(x: Any) -> Any:
-        return _ScaledGradient.apply(x, weight) if isinstance(x, torch.Tensor) and x.requires_grad else x
-    return tree_map(leaf, outputs)
-
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000008
-class RankModel(nn.Module):
-    "The user's model as one of the ranks."
+class RankLoop:
+    "What the ranks do around a loop of the user: around each batch, each call of the model, each step of an optimizer."
     def __init__(
         self,
-        strategy:ParallelStrategy,              # by which the ranks share it
-        loader:RankLoader,      # which knows the shares
-        accumulation:int=1,     # micro-batches of a step
-        reduction:str="mean",   # of the user's loss over the samples: "mean" or "sum"
+        strategy:ParallelStrategy,  # by which the ranks share the model
+        loader:RankLoader,          # which knows the shares
+        accumulation:int=1,         # micro-batches of a step
+        reduction:str="mean",       # of the user's loss over the samples: "mean" or "sum"
     ):
-        super().__init__()
-        self.strategy, self.loader, self.net = strategy, loader, strategy.net
+        self.strategy, self.loader = strategy, loader
         self.accumulation = positive_int("accumulation", accumulation)
         self.reduction, self.synced = one_of("reduction", reduction, ("mean", "sum")), True
-        self.counted = False  # whether the optimizer tells when a step has ended
+        self.inside, self.weight = False, BatchWeight(1.0)  # in the model's call; of the batch that is worked on
+        loader.around = self.batch
 
-    def forward(self, *args: Any, **kw: Any) -> Any:
-        if not torch.is_grad_enabled(): return self.strategy.infer(*args, **kw)
-        share = self.loader.share
+    def call(self, function: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        "Call the model or one of its methods."
+        if not torch.is_grad_enabled() or self.inside: return function(*args, **kw)
         self.synced = self._ends_a_step()
         self.strategy.synchronise(self.synced)
-        return scale_gradients(self.strategy.net(*args, **kw), 1.0 if share is None else self._weight(share))
+        self.inside = True
+        try: return weigh_outputs(function(*args, **kw), self.weight)
+        finally: self.inside = False
 
-    def _weight(self, share: Any) -> float:
-        if self.reduction == "mean": return share.weight
-        return float(share.ranks if share.own else 0)
+    @contextmanager
+    def batch(self, share: Share) -> Iterator[None]:
+        "Within, the loop works on a batch of which this rank has that share."
+        value = share.weight if self.reduction == "mean" else float(share.ranks if share.own else 0)
+        undo: list[Callable[[], None]] = []
+        self.weight = BatchWeight(value, lambda moved: undo.append(self.strategy.weigh_parameters(moved)),
+                                  self.strategy.guarded)
+        self.strategy.counts = share.own > 0
+        with ExitStack() as stack:
+            stack.callback(lambda: [act() for act in undo])
+            if self.reduction == "mean" and self.loader.weight is None and share.ranks > 1:
+                stack.enter_context(counted_targets(share))
+            stack.enter_context(self.strategy.around())
+            if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
+            try: yield
+            finally: self.weight, self.strategy.counts = BatchWeight(1.0), True
+
+    def _notice(self, module: nn.Module, _inputs: Any) -> None:
+        "A part of the model that is called by itself has outputs that nobody weighs."
+        if self.inside or not torch.is_grad_enabled() or module is self.strategy.net: return
+        if any(module is own for own in self.strategy.model.modules()): self.weight.to_parameters()
 
     def _ends_a_step(self) -> bool:
         "Whether gradients must be synchronised after this micro-batch."
         share, taken = self.loader.share, self.loader.taken
-        if share is None or share.last or self.accumulation == 1: return True
-        return taken >= self.accumulation if self.counted else taken % self.accumulation == 0
+        return share is None or share.last or self.accumulation == 1 or taken >= self.accumulation
 
-    def count(self, optimizer: torch.optim.Optimizer) -> None:
-        "Let this optimizer's steps end the steps, and refuse one that comes too early."
-        self.counted = True
-        optimizer.register_step_pre_hook(self._before_step)
-
-    def _before_step(self, *_call: Any) -> None:
+    def before_step(self, optimizer: torch.optim.Optimizer, *_call: Any) -> None:
+        "What an optimizer of the model needs before its step; errors say why it may not step."
+        own = {id(p) for p in (*self.strategy.own_parameters().values(), *self.strategy.names)}
+        found = [p for group in optimizer.param_groups for p in group["params"]]
+        strange = [p for p in found if id(p) not in own]
+        if len(strange) == len(found): return  # of another model
+        if strange:
+            raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model did not "
+                             "have when parallelize was called: make the whole model, with its loss if that is trained, "
+                             "before")
         if not self.synced:
             raise RuntimeError(f"optimizer.step() after {self.loader.taken} of {self.accumulation} micro-batches: "
                                "their gradients are still on their ranks. Call it after "
                                f"{self.accumulation} batches and after the last of an epoch, or change accumulation")
+        replace_parameters(optimizer, self.strategy)
+        self.strategy.before_step()
         self.loader.taken = 0
+
+class RankModel(nn.Module):
+    "The user's model as one of the ranks: what it does not have itself is the model's."
+    def __init__(
+        self,
+        loop:RankLoop,  # that calls the model
+    ):
+        super().__init__()
+        self._loop, self._net = loop, loop.strategy.net
+
+    def forward(self, *args: Any, **kw: Any) -> Any:
+        return self._loop.call(self._net, *args, **kw)
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True,
+                         remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Parameter]]:
+        "The parameters that this rank trains, by the plain model's names."
+        for name, p in self._loop.strategy.own_parameters().items(): yield f"{prefix}.{name}" if prefix else name, p
 
     def state_dict(self, *args: Any, **kw: Any) -> dict[str, torch.Tensor]:
         "Whole weights by the plain model's names: all ranks must call it together."
-        return dict(self.strategy.weights())
+        return dict(self._loop.strategy.weights())
 
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], *args: Any, **kw: Any) -> None:
         "Take the weights of a plain model."
-        self.strategy.load(state_dict)
+        self._loop.strategy.load(state_dict)
 
     def __getattr__(self, name: str) -> Any:
         try: return super().__getattr__(name)
         except AttributeError:
-            if name == "strategy": raise
-            return getattr(self.strategy.model, name)
+            if name == "_loop": raise
+            strategy, found = self._loop.strategy, getattr(self._loop.strategy.model, name)
+        of_user = inspect.ismethod(found) and not hasattr(nn.Module, name)
+        return partial(self._loop.call, strategy.method(name)) if of_user else found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        "What a script sets on its model, its methods must see."
+        of_wrapper = name in ("_loop", "_net", "training") or "_loop" not in self.__dict__
+        if of_wrapper: super().__setattr__(name, value)
+        else: setattr(self._loop.strategy.model, name, value)
 
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000010
 @dataclass(frozen=True)
@@ -148,11 +180,11 @@ class ParallelRun:
         optimizer:torch.optim.Optimizer|None=None,
         why:str="",                                   # this strategy was chosen
         predicted_seconds:float|None=None,            # of a step
-        accumulation:int=1,                           # micro-batches in a step
+        loop:RankLoop|None=None,                      # of the ranks; None: one process
         close:Callable[[], None]|None=None,           # leaves the process group
     ):
         self.strategy, self.model, self.loader, self.optimizer, self.why = strategy, model, loader, optimizer, why
-        self.predicted_seconds, self.accumulation, self._close = predicted_seconds, accumulation, close
+        self.predicted_seconds, self.loop, self._close = predicted_seconds, loop, close
         self.how, self.device = strategy.how, strategy.device
         self.rank, self.world_size = rank_and_world_size()
 
@@ -173,18 +205,30 @@ class ParallelRun:
         loss:torch.Tensor|float,  # of this rank's part of the batch that was taken last
     ) -> float:                   # the same on every rank
         "The loss over the samples of all ranks. All ranks must call it together."
-        value = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         share = getattr(self.loader, "latest", None)
-        if self.world_size == 1 or self.strategy.whole_batches or share is None: return value
-        if self.model.reduction == "sum": return sum_over_ranks([value if share.own else 0.0])[0]
+        if hasattr(loss, "full_tensor"):
+            if share is not None and share.weight != 1: raise ValueError(_UNTOLD)
+            loss = loss.full_tensor()
+        value = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+        if self.world_size == 1 or share is None: return value
+        if self.strategy.whole_batches: return _same_everywhere(value)
+        if self.loop.reduction == "sum": return sum_over_ranks([value if share.own else 0.0])[0]
         return sum_over_ranks([value * share.own / share.total if share.own else 0.0])[0]
 
     def clip(
         self,
         max_norm:float,  # that the gradient of the whole model may have
     ) -> float:          # that it had
-        "Clip the gradient, which may be divided among ranks. All ranks must call it together, after backward."
+        "Clip as `torch.nn.utils.clip_grad_norm_` does. All ranks must call it together, after backward."
         return self.strategy.clip(max_norm)
+
+    def gather(
+        self,
+        outputs:torch.Tensor,  # samples x ..., of this rank's part of the batch that is worked on
+    ) -> torch.Tensor:         # of the whole batch, in its order
+        "The rows of all ranks, for a loss of the whole batch such as a contrastive one. All ranks must call it together."
+        if self.world_size == 1 or self.strategy.whole_batches: return outputs
+        return gather_rows(outputs, self.loop.weight, self.loader.share)
 
     def evaluate(
         self,
@@ -222,7 +266,7 @@ class ParallelRun:
     def report(self) -> StepReport:
         "The measured seconds of a step beside the predicted ones. All ranks must call it together."
         laps = list(getattr(self.loader, "laps", ()))[1:]  # the first has what is made once
-        own = self.accumulation * median(laps) if laps else 0.0
+        own = (1 if self.loop is None else self.loop.accumulation) * median(laps) if laps else 0.0
         slowest = own if self.world_size == 1 else _largest(own)
         return StepReport(self.how, self.world_size, self.predicted_seconds, slowest or None, len(laps))
 
@@ -243,6 +287,16 @@ def _measured(model: nn.Module, batch: Any, measure: Callable) -> float:
         raise ValueError(f"the loader must yield (inputs, targets), got {type(batch).__name__}")
     found = measure(model(batch[0]), batch[1])
     return float(found.double().mean()) if isinstance(found, torch.Tensor) else float(found)
+
+_UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of the "
+           "whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
+
+def _same_everywhere(value: float) -> float:
+    "A loss that every rank has computed on the whole batch; ValueError where they differ."
+    found = [0.0] * rank_and_world_size()[1]
+    dist.all_gather_object(found, value)
+    if not math.isnan(value) and max(found) - min(found) > 1e-3 * max(map(abs, found)): raise ValueError(_UNTOLD)
+    return found[0]
 
 def _largest(value: float) -> float:
     "The largest value of all ranks."
@@ -267,13 +321,14 @@ def _on_rank_0(act: Callable[[], None]) -> None:
 
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000014
 _PATIENCE_SECONDS = 60.0  # to wait for ranks that end later
+_EARLY_SECONDS = 2.0      # the same of a rank that left an epoch: the others may wait for its gradients
 
 class _Membership:
     "This process's place in the group that it joined, until `leave`."
     def __init__(self, device: Any):
         self.stack, self.stdout = ExitStack(), sys.stdout
         self.device = self.stack.enter_context(process_group(device))
-        self.open = True
+        self.open, self.left_early, self.hooks = True, lambda: False, ExitStack()
         atexit.register(self.leave)
 
     def quiet(self) -> None:
@@ -283,6 +338,7 @@ class _Membership:
     def leave(self) -> None:
         "Wait for the others, and leave; at once where this process has failed."
         if not self.open: return
+        self.hooks.close()
         self.open = False
         atexit.unregister(self.leave)
         if sys.stdout is not self.stdout: sys.stdout.close()
@@ -292,7 +348,8 @@ class _Membership:
     def _all_have_come(self) -> bool:
         "Whether every rank has reached the end of its script."
         rank, world_size = rank_and_world_size()
-        store, end = dist.distributed_c10d._get_default_store(), time.monotonic() + _PATIENCE_SECONDS
+        patience = _EARLY_SECONDS if self.left_early() else _PATIENCE_SECONDS
+        store, end = dist.distributed_c10d._get_default_store(), time.monotonic() + patience
         store.set(f"mlinfra-done-{rank}", "1")
         names = [f"mlinfra-done-{r}" for r in range(world_size)]
         while not store.check(names):
@@ -320,6 +377,7 @@ def parallelize(
     device:str|torch.device|None=None,                 # None: the model's GPU, or one if there is, or the processor
     micro_batches:int|None=None,                       # of a batch in a pipeline; None: four for each rank
     plan:Mapping[str, Any]|None=None,                  # tensor: layer -> "column" or "row"; None: the one that is known
+    weight:Callable[[Any], float]|None=None,           # of a batch: what the loop's loss divides by; None: its samples
     quiet:bool=True,                                   # only rank 0 writes to stdout
 ) -> ParallelRun:
     "The model, loader and optimizer of a plain script for the ranks that torchrun has started; alone, as they are."
@@ -328,23 +386,24 @@ def parallelize(
     one_of("reduction", reduction, ("mean", "sum"))
     if micro_batches is not None: micro_batches = positive_int("micro_batches", micro_batches)
     check_optimizer(optimizer, model)
-    if not dist.is_initialized() and not is_started_by_torchrun(): return _alone(model, loader, optimizer, count)
+    if not dist.is_initialized() and not is_started_by_torchrun(): return _alone(model, loader, optimizer)
     member = None if dist.is_initialized() else _Membership(_wanted_device(model, device))
     with process_group(_wanted_device(model, device)) as place: pass  # which it only leaves if it made it
     if member is not None and quiet: member.quiet()
     _check_agreed(model, loader, how, count)
     choice = StrategyChoice(how, f"{how} was asked for.", None)
     if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count)
-    check_optimizer(optimizer, model, _CLASSES[choice.how].replaces_parameters)
     strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan)
-    ranked = RankLoader(loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED)
-    if optimizer is not None and strategy.replaces_parameters:
-        replace_parameters(sharded_optimizer(optimizer), strategy.names, strategy.own_parameters())
+    ranked = RankLoader(loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight)
+    if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
     (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
-    net = RankModel(strategy, ranked, count, reduction)
-    if optimizer is not None: net.count(optimizer)
-    why = choice.why + _batch_norm_note(model, strategy)
-    return ParallelRun(strategy, net, ranked, optimizer, why, choice.predicted_seconds, count, member and member.leave)
+    loop = RankLoop(strategy, ranked, count, reduction)
+    hooks = member.hooks if member is not None else ExitStack()
+    hooks.callback(register_optimizer_step_pre_hook(loop.before_step).remove)
+    hooks.enter_context(strategy.whole_norms())
+    if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
+    close = hooks.close if member is None else member.leave
+    return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close)
 
 def _check_how(how: Any) -> None:
     if isinstance(how, torch.optim.Optimizer):
@@ -352,12 +411,12 @@ def _check_how(how: Any) -> None:
                         f"pass optimizer={type(how).__name__}(...)")
     one_of("how", how, STRATEGIES)
 
-def _alone(model: nn.Module, loader: Any, optimizer: Any, accumulation: int) -> ParallelRun:
+def _alone(model: nn.Module, loader: Any, optimizer: Any) -> ParallelRun:
     "One process: everything as the script has it."
     check_loader(loader, 1)
     device = next(model.parameters()).device
     strategy = ParallelStrategy(model, device)
-    return ParallelRun(strategy, model, loader, optimizer, "One process: nothing is divided.", None, accumulation)
+    return ParallelRun(strategy, model, loader, optimizer, "One process: nothing is divided.")
 
 def _wanted_device(model: nn.Module, device: Any) -> Any:
     if device is not None: return device
@@ -375,7 +434,7 @@ def _strategy_for(how: str, model: nn.Module, loader: Any, place: torch.device, 
     "The model, prepared for that strategy."
     if how == "tensor": return TensorStrategy(model, place, plan)
     if how != "pipeline": return _CLASSES[how](model, place)
-    count = 4 * rank_and_world_size()[1] if micro_batches is None else micro_batches
+    count = pipeline_micro_batches(model, micro_batches)
     batch = sample_batch(loader, ceil_div(loader.batch_size or count, count))
     inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
     if not isinstance(inputs, torch.Tensor):
@@ -383,9 +442,3 @@ def _strategy_for(how: str, model: nn.Module, loader: Any, place: torch.device, 
                          "use ddp or fsdp")
     return PipelineStrategy(model, place, inputs, count)
 
-def _batch_norm_note(model: nn.Module, strategy: ParallelStrategy) -> str:
-    "A sentence on what batch norms average over; empty if there are none."
-    has_norms = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
-    if strategy.how == "tensor" or not has_norms: return ""
-    part = "micro-batch" if strategy.whole_batches else "rank's share of a batch"
-    return f" Batch norms take mean and variance over each {part}, not over the whole batch as one process does."

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
 
@@ -16,17 +16,18 @@ import torch.distributed as dist
 from torch import nn
 
 from ..pipeline.sequential_split import chain, check_untied
-from ..base.checks import positive_float, positive_int
+from ..base.checks import positive_int
 from ..pipeline.layer_costs import profile_layers
 from ..loading.loader_surgery import preserve_rng_state
-from .strategies import ParallelStrategy, broadcast_weights, clip_by_norm
-from ..dist.process_group import rank_and_world_size, sum_over_ranks
+from .gradient_norm import whole_norms
+from .strategies import ParallelStrategy, broadcast_weights
+from ..dist.process_group import rank_and_world_size
 from ..pipeline.stages import TensorSpec
 from ..base.text import count_text
 from ...pipeline import equal_counts, partition
 
 # %% auto #0
-__all__ = ['boundary_specs', 'meta_copy', 'StagedModel', 'PipelineStrategy']
+__all__ = ['boundary_specs', 'meta_copy', 'StagedModel', 'PipelineStrategy', 'pipeline_micro_batches']
 
 # %% ../../../nbs/engine/parallel/pipeline_strategy.ipynb #ps000005
 def boundary_specs(
@@ -65,6 +66,7 @@ class StagedModel(nn.Module):
         self.shapes_only = [meta_copy(pieces)]  # in a list: its parameters are not the model's
         self.stage = pieces[bounds[self.rank]:bounds[self.rank + 1]].to(device)
         self.known: dict[TensorSpec, list[TensorSpec]] = {}
+        self.inside = False
 
     @property
     def first(self) -> bool:
@@ -78,7 +80,13 @@ class StagedModel(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not torch.is_grad_enabled(): return self.run_forward(x, None)
+        if x.requires_grad: raise ValueError("a pipeline gives no gradient of its input: use ddp")
         return _StagedPass.apply(torch.zeros((), requires_grad=True), x, self)
+
+    def check_whole(self, module: nn.Module, _inputs: Any) -> None:
+        "ValueError if a layer is called by itself."
+        if not self.inside: raise ValueError(f"a layer of a pipeline cannot be called by itself, {type(module).__name__} "
+                                             "was: call the whole model, or use ddp or fsdp")
 
     def specs(self, x: torch.Tensor) -> list[TensorSpec]:
         "Shape and type at every boundary between stages, for this micro-batch."
@@ -92,7 +100,9 @@ class StagedModel(nn.Module):
         for part in parts:
             given = part if self.first else self._received(self.specs(part)[self.rank], self.rank - 1)
             given = given.detach().requires_grad_(kept is not None and not self.first)
+            self.inside = True
             with torch.set_grad_enabled(kept is not None): out = self.stage(given)
+            self.inside = False
             if kept is not None: kept.append((given, out, self.specs(part)))
             if self.last: outputs.append(out.detach())
             else: leaving.append(self._sent(out, self.rank + 1))
@@ -136,7 +146,8 @@ class _StagedPass(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[None, None, None]:
-        if not context.kept: raise RuntimeError("backward of a pipeline can run once for each forward")
+        if not context.kept: raise ValueError("a pipeline cannot run backward twice over one forward: add up the losses, "
+                                              "and call backward once, or use ddp or fsdp")
         with torch.enable_grad(): context.row.run_backward(context.kept, gradient)
         context.kept = []
         return None, None, None
@@ -144,17 +155,17 @@ class _StagedPass(torch.autograd.Function):
 # %% ../../../nbs/engine/parallel/pipeline_strategy.ipynb #ps000012
 class PipelineStrategy(ParallelStrategy):
     "Pipeline parallelism: a stage for each rank, GPipe's micro-batches."
-    how, whole_batches, replaces_parameters = "pipeline", True, True
+    how, whole_batches = "pipeline", True
 
     def __init__(
         self,
         model:nn.Module,               # takes one tensor, and is a chain
         device:torch.device,           # of this rank
         sample:torch.Tensor,           # a few inputs, to measure layers with
-        micro_batches:int|None=None,   # of a batch; None: four for each rank
+        micro_batches:int|None=None,   # of a batch; None: as `pipeline_micro_batches`
     ):
         self.sample, world_size = sample, rank_and_world_size()[1]
-        self.micro_batches = 4 * world_size if micro_batches is None else positive_int("micro_batches", micro_batches)
+        self.micro_batches = pipeline_micro_batches(model, micro_batches)
         if device.type == "cuda" and dist.get_backend() != "nccl":
             raise ValueError(f"each of the {world_size} ranks of a pipeline needs a GPU of its own: pass device='cpu'")
         super().__init__(model, device)
@@ -163,6 +174,8 @@ class PipelineStrategy(ParallelStrategy):
         "The model in stages, of which this rank keeps one."
         pieces = chain(self.model)
         _check_length(pieces, self.model)
+        _check_tensors(pieces, self.sample)
+        _check_traced(self.model, pieces, self.sample)
         bounds = _agreed_bounds(pieces, self.sample)
         check_untied(pieces, bounds)
         broadcast_weights(self.model, self.device)
@@ -171,6 +184,8 @@ class PipelineStrategy(ParallelStrategy):
                       for t in (*pieces[i:j].parameters(), *pieces[i:j].buffers())}
         self.shapes = {name: TensorSpec(tuple(t.shape), t.dtype) for name, t in self._tensors()}
         for t in (t for _, t in self._tensors() if self._owner(t) != row.rank): t.data = t.data.new_empty(0)
+        for module in self.model.modules():
+            if any(True for _ in module.parameters(recurse=False)): module.register_forward_pre_hook(row.check_whole)
         return row
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -184,12 +199,20 @@ class PipelineStrategy(ParallelStrategy):
         "The parameters of this rank's stage, by name."
         return {name: p for name, p in self.model.named_parameters() if self._owner(p) == rank_and_world_size()[0]}
 
-    def clip(self, max_norm: float) -> float:
-        "Clip by the norm of the whole gradient: the squares of all stages are added up."
-        max_norm = positive_float("max_norm", max_norm)
-        gradients = [p.grad for p in self.own_parameters().values() if p.grad is not None]
-        squares = sum(float(g.double().square().sum()) for g in gradients)
-        return clip_by_norm(gradients, math.sqrt(sum_over_ranks([squares])[0]), max_norm)
+    def method(self, name: str) -> Callable[..., Any]:
+        "ValueError: a pipeline has forward only."
+        raise ValueError(f"{type(self.model).__name__}.{name} cannot run in a pipeline, whose ranks have a stage each: "
+                         "compute the loss from the output of the model, or use ddp or fsdp")
+
+    def whole_norms(self) -> AbstractContextManager:
+        "Within, `torch.nn.utils` clips by the norm over all stages."
+        def is_ours(gradient: torch.Tensor) -> bool:
+            return any(p.grad is gradient for p in self.own_parameters().values())
+        return whole_norms(is_ours, is_ours)
+
+    def cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        "The tensor itself: a parameter lies on one rank."
+        return tensor.to(self.device)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         "(name, whole tensor): each tensor comes from the rank of its stage."
@@ -207,6 +230,39 @@ class PipelineStrategy(ParallelStrategy):
             if name not in state: raise KeyError(f"the weights have no {name}, which the model has")
             if self._owner(tensor) == rank_and_world_size()[0]: tensor.data.copy_(state[name])
 
+def pipeline_micro_batches(
+    model:nn.Module,
+    wanted:int|None=None,  # None: four for each rank, and one if there are batch norms
+) -> int:
+    "How many micro-batches to cut a batch into; ValueError if the model's batch norms must see it whole."
+    normed = next((name for name, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)), None)
+    if wanted is None: return 1 if normed is not None else 4 * rank_and_world_size()[1]
+    if normed is not None and positive_int("micro_batches", wanted) > 1:
+        raise ValueError(f"{normed or type(model).__name__} is a batch norm, which must see the whole batch: "
+                         f"micro_batches must be 1, got {wanted}")
+    return positive_int("micro_batches", wanted)
+
+def _check_tensors(pieces: nn.Sequential, x: torch.Tensor) -> None:
+    "ValueError if a piece gives anything but one tensor."
+    out = torch.empty(x.shape, dtype=x.dtype, device="meta")
+    with torch.no_grad():
+        for piece in meta_copy(pieces):
+            if isinstance(out := piece(out), torch.Tensor): continue
+            raise ValueError(f"{type(piece).__name__} gives a {type(out).__name__}; the pieces of a pipeline give one "
+                             "tensor each: use ddp or fsdp")
+
+def _check_traced(model: nn.Module, pieces: nn.Sequential, x: torch.Tensor) -> None:
+    "ValueError if the pieces are not what the model computes, call after call: a branch was taken for all calls."
+    plain, cut = copy.deepcopy(model).train(), copy.deepcopy(pieces).train()
+    with preserve_rng_state(), torch.no_grad():
+        for call in (1, 2):
+            torch.manual_seed(call)
+            wanted = plain(x)
+            torch.manual_seed(call)
+            if torch.equal(cut(x), wanted): continue
+            raise ValueError(f"{type(model).__name__} does not compute the same in every call: a pipeline runs all its "
+                             "layers in one order. Use ddp or fsdp")
+
 def _check_length(pieces: nn.Sequential, model: nn.Module) -> None:
     world_size = rank_and_world_size()[1]
     if len(pieces) >= world_size: return
@@ -218,8 +274,11 @@ def _agreed_bounds(pieces: nn.Sequential, x: torch.Tensor) -> tuple[int, ...]:
     rank, world_size = rank_and_world_size()
     if world_size == 1: return 0, len(pieces)
     equal_counts(len(pieces), world_size)
-    found = [None]
+    found: list[Any] = [None]
     with preserve_rng_state():
-        if rank == 0: found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds]
+        try:
+            if rank == 0: found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds]
+        except Exception as error: found = [error]  # which every rank raises
     dist.broadcast_object_list(found)
+    if isinstance(found[0], Exception): raise found[0]
     return found[0]

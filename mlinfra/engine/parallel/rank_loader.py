@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,11 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Te
 
 from ...data import BatchLoader
 from ..train.batches import to_device
-from ..base.checks import boolean, nonnegative_int, positive_int, whole_number
+from ..base.checks import boolean, nonnegative_float, nonnegative_int, positive_int, whole_number
 from ..loading.loader_surgery import length_of, loader_kind
 from ..base.measure import Stopwatch
 from ..dist.rank_data import ShardLoader
-from ..dist.process_group import rank_and_world_size
+from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from ..base.text import count_text
 
 # %% auto #0
@@ -31,15 +32,15 @@ __all__ = ['Share', 'rank_share', 'seed_by_rank', 'broadcast_random_states', 'br
 @dataclass(frozen=True)
 class Share:
     "The part of a batch that one rank computes."
-    own:int        # samples that count; 0: it computes on one sample that counts nothing
-    total:int      # samples of all ranks that divide the batch
+    own:float      # samples that count, or their weight; 0: it computes on one sample that counts nothing
+    total:float    # of all ranks that divide the batch
     ranks:int      # that divide it
     last:bool      # whether the epoch ends with this batch
 
     @property
     def weight(self) -> float:
         "The factor on this rank's mean that makes the mean over the ranks the mean over the samples."
-        return self.own * self.ranks / self.total
+        return self.own * self.ranks / self.total if self.own else 0.0
 
 def rank_share(
     samples:Sequence[Any],  # of a batch
@@ -151,6 +152,7 @@ class RankLoader:
         device:torch.device|None=None,     # where batches are brought; None: they stay where they are
         whole:bool=False,                  # every rank takes whole batches, the same
         timed:int=0,                       # steps to note the seconds of
+        weight:Callable[[Any], float]|None=None,  # of a rank's part of a batch; None: its samples
     ):
         self.rank, self.world_size = (0, 1) if boolean("whole", whole) else rank_and_world_size()
         check_loader(loader, self.world_size)
@@ -158,7 +160,8 @@ class RankLoader:
         self.share: Share | None = None     # of the batch that is being worked on; None: there is none
         self.latest: Share | None = None    # the same, and after the epoch that of its last batch
         self.taken = 0                      # batches handed out; a counter of batches may set it
-        self.timed, self.laps = nonnegative_int("timed", timed), []
+        self.timed, self.laps, self.weight = nonnegative_int("timed", timed), [], weight
+        self.around: Callable[[Share], AbstractContextManager] = nullcontext  # of the work on a batch
         self._parts, self._inner = self._divided()
 
     def __len__(self) -> int: return len(self.loader)
@@ -172,10 +175,11 @@ class RankLoader:
         watch = Stopwatch(self.device) if self.timed else None
         for number, batch in enumerate(self._inner):
             if watch is not None: watch = self._lap(watch, number)
-            self.share = self.latest = self._share(number)
+            self.share = self.latest = self._share(number, batch)
             self.taken += 1
-            yield batch if self.device is None else to_device(batch, self.device)
-        self.share = None
+            try:
+                with self.around(self.share): yield batch if self.device is None else to_device(batch, self.device)
+            finally: self.share = None
 
     def _lap(self, watch: Stopwatch, number: int) -> Stopwatch | None:
         "Note the seconds of the step that has ended; None when enough are noted."
@@ -185,10 +189,13 @@ class RankLoader:
 
     def _stop(self) -> None: self.timed = 0
 
-    def _share(self, number: int) -> Share:
+    def _share(self, number: int, batch: Any) -> Share:
         lengths = self._parts.lengths
-        own = len(rank_share(range(lengths[number]), self.rank, self.world_size))
-        return Share(own, lengths[number], self.world_size, number == len(lengths) - 1)
+        own, total = len(rank_share(range(lengths[number]), self.rank, self.world_size)), lengths[number]
+        if self.weight is not None and self.world_size > 1:
+            own = nonnegative_float("weight", self.weight(batch)) if own else 0.0
+            (total,) = sum_over_ranks([own])
+        return Share(own, total, self.world_size, number == len(lengths) - 1)
 
     def _divided(self) -> tuple[_RankBatches, Iterable]:
         if isinstance(self.loader, BatchLoader):

@@ -6,48 +6,71 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..base.checks import positive_float
-from ..dist.ddp import fastest_ddp
+from ..dist.gradient_average import GradientAverage
 from ..dist.process_group import rank_and_world_size
+from ..dist.sync_batch_norm import synchronise_batch_norms
 from ...sharding import fsdp, fsdp_optimizer
 
 # %% auto #0
-__all__ = ['ParallelStrategy', 'clip_by_norm', 'check_optimizer', 'replace_parameters', 'DDPStrategy', 'broadcast_weights',
-           'FSDPStrategy', 'sharded_optimizer']
+__all__ = ['ParallelStrategy', 'check_optimizer', 'replace_parameters', 'broadcast_weights', 'DDPStrategy', 'FSDPStrategy',
+           'sharded_optimizer']
 
 # %% ../../../nbs/engine/parallel/strategies.ipynb #pf000005
 class ParallelStrategy:
     "One process: the model as it is. Subclasses divide it among ranks."
     how = "none"
-    whole_batches = False         # whether every rank computes on all of a batch
-    replaces_parameters = False   # whether the optimizer's parameters are replaced
+    whole_batches = False   # whether every rank computes on all of a batch
+    guarded = False         # whether a gradient must not be part of a loss
 
     def __init__(
         self,
         model:nn.Module,
         device:torch.device,  # of this rank
     ):
-        self.model, self.device = model, device
-        self.names = {id(p): name for name, p in model.named_parameters()}  # of the parameters as they were
+        self.model, self.device, self.counts = model, device, True
+        self.names = WeakTensorKeyDictionary({p: name for name, p in model.named_parameters()})  # as they were
+        self.whole_shapes = {name: p.shape for name, p in model.named_parameters()}
         self.net = self.wrapped()
 
     def wrapped(self) -> nn.Module:
         "The module that is called in training."
         return self.model
 
-    def infer(self, *args: Any, **kw: Any) -> Any:
-        "A forward pass without gradients."
-        return self.net(*args, **kw)
+    def method(self, name: str) -> Callable[..., Any]:
+        "Another method of the model than forward, as it is called in training."
+        return getattr(self.model, name)
 
     def synchronise(self, on: bool) -> None:
         "Say whether the next backward synchronises the gradients of all ranks."
+
+    def before_step(self) -> None:
+        "Synchronise gradients that no backward has synchronised."
+
+    def around(self) -> AbstractContextManager:
+        "What the loop's work on a batch runs in."
+        return nullcontext()
+
+    def weigh_parameters(self, weight: float) -> Callable[[], None]:
+        "Multiply the gradients of the parameters from now on, until the function that it returns is called."
+        return lambda: None
+
+    def whole_norms(self) -> AbstractContextManager:
+        "Within, `torch.nn.utils` clips by the norm of the whole gradient."
+        return nullcontext()
+
+    def cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        "This rank's part of a tensor that is as large as the whole parameter of that name."
+        return tensor
 
     def own_parameters(self) -> dict[str, nn.Parameter]:
         "The parameters that this rank trains, by name."
@@ -55,7 +78,8 @@ class ParallelStrategy:
 
     def clip(self, max_norm: float) -> float:
         "Clip the gradient of the whole model to `max_norm`; return its norm before."
-        norm = nn.utils.clip_grad_norm_(self.own_parameters().values(), positive_float("max_norm", max_norm))
+        with self.whole_norms():
+            norm = nn.utils.clip_grad_norm_(self.own_parameters().values(), positive_float("max_norm", max_norm))
         return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -67,20 +91,12 @@ class ParallelStrategy:
         "Load whole weights, as `weights` gives them."
         self.model.load_state_dict(state)
 
-def clip_by_norm(
-    gradients:Iterable[torch.Tensor],  # of this rank
-    norm:float,                        # of the whole model's gradient
-    max_norm:float,
-) -> float:                            # `norm`
-    "Scale this rank's gradients so that the whole model's has at most `max_norm`."
-    for gradient in gradients: gradient.mul_(min(1.0, max_norm / (norm + 1e-6)))
-    return norm
+
 
 # %% ../../../nbs/engine/parallel/strategies.ipynb #pf000007
 def check_optimizer(
     optimizer:torch.optim.Optimizer|None,
     model:nn.Module,                       # that it trains
-    replaces_parameters:bool=False,        # whether its parameters will be replaced
 ) -> None:
     "ValueError if the optimizer cannot train the model on several ranks."
     if not any(p.requires_grad for p in model.parameters()):
@@ -93,37 +109,28 @@ def check_optimizer(
     if strange:
         raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model does not "
                          "have: make the optimizer from model.parameters()")
-    if replaces_parameters and optimizer.state:
-        raise ValueError("the optimizer remembers earlier steps of the whole model: call parallelize before the first")
 
 def replace_parameters(
     optimizer:torch.optim.Optimizer,
-    names:Mapping[int, str],              # id of a parameter that it has -> its name
-    own:Mapping[str, nn.Parameter],       # name -> what takes its place; what has none is dropped
+    strategy:ParallelStrategy,        # which may have put other parameters in the place of the model's
 ) -> None:
-    "Replace the optimizer's parameters by others of the same names."
+    "Give the optimizer the parameters that this rank trains, with what it remembers of them."
+    own = strategy.own_parameters()
     for group in optimizer.param_groups:
-        found = [names[id(p)] for p in group["params"]]
-        group["params"] = [own[name] for name in found if name in own]
+        found, group["params"] = group["params"], []
+        for old in found:
+            name = strategy.names.get(old)
+            new = old if name is None else own.get(name)
+            if new is not None: group["params"].append(new)
+            if new is not old and (state := optimizer.state.pop(old, None)):
+                cut = {key: _cut(strategy, name, value) for key, value in state.items()}
+                if new is not None: optimizer.state[new] = cut
+
+def _cut(strategy: ParallelStrategy, name: str, value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or value.shape != strategy.whole_shapes[name]: return value
+    return strategy.cut(name, value)
 
 # %% ../../../nbs/engine/parallel/strategies.ipynb #pf000012
-class DDPStrategy(ParallelStrategy):
-    "Data parallelism: PyTorch's DDP, through shared memory where all ranks are on one machine's processors."
-    how = "ddp"
-
-    def wrapped(self) -> nn.Module:
-        "The model in DistributedDataParallel, which gives all ranks the weights of rank 0."
-        return fastest_ddp(self.model.to(self.device), self.device)
-
-    def infer(self, *args: Any, **kw: Any) -> Any:
-        "A forward pass on this rank alone."
-        return self.model(*args, **kw)
-
-    def synchronise(self, on: bool) -> None:
-        "Say whether the next backward averages gradients."
-        self.net.require_backward_grad_sync = on
-
-# %% ../../../nbs/engine/parallel/strategies.ipynb #pf000014
 def broadcast_weights(
     model:nn.Module,       # the same layers on every rank
     device:torch.device,   # that the process group can send from
@@ -135,20 +142,67 @@ def broadcast_weights(
         dist.broadcast(on_device, 0)
         tensor.data.copy_(on_device)
 
+class DDPStrategy(ParallelStrategy):
+    "Data parallelism: each rank has the model, and gradients are averaged."
+    how = "ddp"
+
+    def wrapped(self) -> nn.Module:
+        "The same model, with the weights of rank 0."
+        broadcast_weights(self.model, self.device)
+        synchronise_batch_norms(self.model.to(self.device), lambda: self.counts)
+        self.average = GradientAverage(self.model, self.device)
+        return self.model
+
+    def synchronise(self, on: bool) -> None:
+        "Say whether the next backward averages gradients."
+        self.average.on = on
+        self.average.watch()
+
+    def before_step(self) -> None:
+        "Average gradients that no backward has averaged."
+        if not self.average.done: self.average.average()
+
+    def weigh_parameters(self, weight: float) -> Callable[[], None]:
+        "Multiply the gradients of the parameters from now on, until the function that it returns is called."
+        def weighted(gradient: torch.Tensor) -> torch.Tensor:
+            return gradient * weight if weight else torch.zeros_like(gradient)
+        handles = [p.register_hook(weighted) for p in self.model.parameters() if p.requires_grad]
+        return lambda: [handle.remove() for handle in handles]
+
+# %% ../../../nbs/engine/parallel/strategies.ipynb #pf000014
 class FSDPStrategy(ParallelStrategy):
     "Fully sharded data parallelism: PyTorch's fully_shard."
-    how, replaces_parameters = "fsdp", True
+    how, guarded = "fsdp", True
 
     def wrapped(self) -> nn.Module:
         "The same model, with its parameters sharded."
         broadcast_weights(self.model, self.device)
+        synchronise_batch_norms(self.model, lambda: self.counts)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
             return fsdp(self.model, device=self.device.type)
 
-    def synchronise(self, on: bool) -> None:
-        "Say whether the next backward reduces and scatters gradients."
-        self.net.set_requires_gradient_sync(on)
+    def method(self, name: str) -> Callable[..., Any]:
+        "Another method of the model than forward, which gathers weights as forward does."
+        from torch.distributed.fsdp import register_fsdp_forward_method
+        register_fsdp_forward_method(self.model, name)
+        return getattr(self.model, name)
+
+    def weigh_parameters(self, weight: float) -> Callable[[], None]:
+        "ValueError: gathered weights are gone when a gradient of a gradient would need them."
+        raise ValueError("fsdp cannot train a loss that holds a gradient (a gradient penalty), nor, where the ranks' shares "
+                         "of a batch differ in size, one of a part of the model that is called by itself: use ddp")
+
+    def around(self) -> AbstractContextManager:
+        "Within, a loss may add a term of the parameters, which are shards, to one of the outputs."
+        from torch.distributed.tensor.experimental import implicit_replication
+        return implicit_replication()
+
+    def cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        "This rank's shard of a tensor."
+        from torch.distributed.tensor import distribute_tensor
+        own = self.own_parameters()[name]
+        return distribute_tensor(tensor.to(self.device), own.device_mesh, own.placements)
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         "Load whole weights: each rank takes its shard."

@@ -5,19 +5,19 @@
 # %% ../../../nbs/engine/parallel/tensor_strategy.ipynb #pl000003
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..base.checks import positive_float
 from ..dist.collectives import Group
-from .strategies import ParallelStrategy, broadcast_weights, clip_by_norm
+from .gradient_norm import whole_norms
+from .strategies import ParallelStrategy, broadcast_weights
 from ..tensor.layer_plans import CNN_PLAN, COLUMN, ROW, ParallelStyle, block_plan
-from ..dist.process_group import rank_and_world_size, sum_over_ranks
+from ..dist.process_group import rank_and_world_size
 from ...models import GluonCNN
 from ...tensor_parallel import parallelize_layers
 
@@ -67,7 +67,7 @@ def check_plan(
 # %% ../../../nbs/engine/parallel/tensor_strategy.ipynb #pl000008
 class TensorStrategy(ParallelStrategy):
     "Tensor parallelism: ranks share the planned layers, and each computes the others whole."
-    how, whole_batches, replaces_parameters = "tensor", True, True
+    how, whole_batches = "tensor", True
 
     def __init__(
         self,
@@ -90,12 +90,16 @@ class TensorStrategy(ParallelStrategy):
         return {f"{name}.{own}".lstrip("."): dim for name, part in self.model.named_modules()
                 for own, dim in getattr(part, "cut", {}).items()}
 
-    def clip(self, max_norm: float) -> float:
-        "Clip by the norm of the whole gradient: squares of divided gradients are added up, the others count once."
-        max_norm, dims, squares = positive_float("max_norm", max_norm), self._dims(), [0.0, 0.0]
-        trained = {name: p.grad for name, p in self.own_parameters().items() if p.grad is not None}
-        for name, g in trained.items(): squares[name in dims] += float(g.double().square().sum())
-        return clip_by_norm(trained.values(), math.sqrt(squares[0] + sum_over_ranks(squares[1:])[0]), max_norm)
+    def whole_norms(self) -> AbstractContextManager:
+        "Within, `torch.nn.utils` adds up the divided gradients over the ranks and counts the others once."
+        def name_of(gradient: torch.Tensor) -> str | None:
+            return next((name for name, p in self.own_parameters().items() if p.grad is gradient), None)
+        return whole_norms(lambda g: name_of(g) is not None, lambda g: name_of(g) in self._dims())
+
+    def cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        "This rank's slice of a tensor, if the parameter is divided."
+        dims = self._dims()
+        return self.group.own_slice(tensor, dims[name]) if name in dims else tensor
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         "(name, whole tensor): divided tensors are gathered."

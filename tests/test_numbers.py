@@ -130,7 +130,7 @@ Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
-Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
+Answer BatchCounts DigitAnswer LoadResult ServerRules ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())
 
@@ -262,7 +262,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.planner.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),
     ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
     ("engine.http.server.serve.port", "zero", "any port that is free"),
-    ("engine.http.load_client.measure_service.lanes", "zero", "at rest only"),
     ("engine.http.load_client.ServerError.*", ANY, "what a server has said"),
     ("cost.price_run.seconds", "zero", "a run that takes no time"),
     ("cost.Purchase.*", "zero", "no power, free electricity, no upkeep"),
@@ -530,7 +529,6 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.http.load_client.measure_service.*
         engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads

@@ -19,7 +19,8 @@ from torch import nn
 from .engine.base.checks import nonnegative_float, nonnegative_int, one_of, positive_float, positive_int
 from .engine.dist.ddp import fastest_ddp, wrap_ddp
 from .engine.train.memory_layout import ChannelsLast
-from .engine.base.measure import interleave, median
+from .engine.base.sample_statistics import median
+from .engine.base.timing import interleave
 from .engine.dist.rank_data import accuracy_of_ranks, shared_loader
 from .engine.dist.rank_step import RankExecutor
 from .engine.dist.process_group import process_group, rank_and_world_size

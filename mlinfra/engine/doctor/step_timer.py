@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from ..base.checks import positive_float
-from ..base.measure import Stopwatch, median
+from ..base.sample_statistics import median
+from ..base.timing import Stopwatch
 from ..base.user_factory import raised_by_user
 from .batch_source import next_batch
 from .training_pipeline import TrainingPipeline

@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import nonnegative_int, positive_float, positive_int, positive_ints
-from ..base.measure import median, percentile
+from ..base.sample_statistics import median, percentile
 from ..serve.request_queue import MAX_REQUESTS, Policy, ServiceTime, Stream, poisson_arrivals, simulate
 from ..serve.worker_server import fit_answers
 

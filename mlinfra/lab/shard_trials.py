@@ -16,7 +16,7 @@ from ..engine.dist.collectives import Collective, CollectiveLog, Group
 from ..engine.dist.ddp import wrap_ddp
 from ..engine.dist.fsdp import fsdp, fsdp_optimizer, views_are_fine
 from ..engine.memory.held_tensors import Held, HoldingsMeter
-from ..engine.memory.optimizer_state import OPTIMIZERS
+from ..engine.memory.optimizers import OPTIMIZERS
 from ..engine.dist.rank_step import RankExecutor
 from ..engine.dist.zero import ELEMENTWISE, Sharded, ShardedExecutor
 from ..engine.dist.rank_trials import TRIAL_INPUT, PreparedTrial, RankTrial, RankTrialResult

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from ..base.checks import one_of
-from ..memory.optimizer_state import OPTIMIZERS
+from ..memory.optimizers import OPTIMIZERS
 from .rank_step import RankExecutor
 from .zero_blocks import STAGES, BlockEvent, ShardedBlock, ShardPlace, blocks_of, hybrid_groups
 

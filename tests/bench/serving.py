@@ -79,7 +79,7 @@ def one_round(url: str, in_process: Callable, batch: int, lanes: int, seconds: f
     "Images a second in a loop and from the server, each for about so long; the loop half before and half after."
     import torch
     from mlinfra.engine.http.load_client import saturation
-    from mlinfra.engine.base.measure import rounds, timed
+    from mlinfra.engine.base.timing import rounds, timed
     images = torch.rand(64, 1, 28, 28)
 
     def loop() -> list[float]:
@@ -93,7 +93,7 @@ def one_round(url: str, in_process: Callable, batch: int, lanes: int, seconds: f
 
 
 def row(found: list[tuple[float, float]], mean_batch_size: float) -> dict[str, float]:
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     ratios = sorted(served / looped for looped, served in found)
     return dict(in_process_images_per_s=median(looped for looped, _ in found),
                 served_images_per_s=median(served for _, served in found), ratio=median(ratios),
@@ -122,7 +122,7 @@ def at_most(server: Any, name: str) -> float:
     """Images a second in requests of one image that never cease: the median of several measurements, since a short one
     can be off by a factor of two on a machine that others use."""
     from mlinfra.engine.http.load_client import saturation
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     return median(saturation(server.url, 1, 128, 20 * REQUESTS_AT_REST[name]) for _ in range(SATURATIONS))
 
 
@@ -153,7 +153,7 @@ def latency_row(most: float, result: Any, after: float) -> dict[str, float]:
 
 def summary_of(rows: list[dict[str, float]]) -> dict[str, float]:
     "Medians of each figure, the range of p95, and the most requests that a load has lost."
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     shares = [row["p95_of_limit"] for row in rows]
     spread = dict(lowest_p95_of_limit=min(shares), highest_p95_of_limit=max(shares))
     return {name: median(row[name] for row in rows) for name in rows[0]} | spread | dict(

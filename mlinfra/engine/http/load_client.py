@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..base.checks import nonnegative_int, positive_float, positive_int
-from ..base.measure import percentile
+from ..base.sample_statistics import percentile
 from ..serve.request_queue import MAX_REQUESTS, poisson_arrivals
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ def pytest_configure(config):
     if config.option.processes > 1 and not config.option.usepdb:
         from side_by_side import SideBySide
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        config.pluginmanager.register(SideBySide(config, config.option.processes, cores, unit_of, spent_elsewhere, unit_begins))
+        config.pluginmanager.register(SideBySide(config, config.option.processes, cores, unit_of, spent_elsewhere,
+                                                 unit_begins))
         config.stash[FOLDER] = folder
         if not (config.option.keyword or config.option.collectonly): start_kernels(config)  # while tests are collected
 
@@ -49,6 +50,7 @@ def start_kernels(config):
     if KERNELS or not available() or FOLDER not in config.stash: return
     KERNELS.append(Kernels(config.stash[FOLDER]))
     config.add_cleanup(KERNELS[0].close)
+    os.environ["MLINFRA_PYTHON"] = KERNELS[0].python
 
 
 def start_fork_server(config):
@@ -62,13 +64,13 @@ def start_fork_server(config):
 def spent_elsewhere():
     "Processor seconds of kernels and ranks that a unit did not start itself."
     found = sum(kernels.cpu_seconds for kernels in KERNELS)
-    if FORK_SERVERS: found += importlib.import_module("fork_server").spent(FORK_SERVERS[0])
+    if FORK_SERVERS: found += importlib.import_module("fork_server").spent()
     return found
 
 
 def unit_begins(name):
     "In the process of a unit."
-    if FORK_SERVERS: importlib.import_module("fork_server").join(name)
+    if FORK_SERVERS: importlib.import_module("fork_server").join(name, FORK_SERVERS[0])
 
 
 def unit_of(item):

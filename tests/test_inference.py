@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mlinfra.lab import drift
-from mlinfra.engine.base import measure
+from mlinfra.engine.base import timing
 from mlinfra.engine.serve import worker_server as server
 from mlinfra.views import inference as inference_views
 from mlinfra import inference
@@ -361,7 +361,7 @@ def test_bf16_computes_in_bf16():
 
 def test_an_answer_is_timed_with_its_copies(monkeypatch):
     clock = iter([10.0, 11.0, 14.0, 14.5])
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert inference.timed_answer(Predictor(linear(), device="cpu"), IMAGES[:2]) == (4.5, 1.5)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import positive_float, positive_ints
-from ..base.measure import median
+from ..base.sample_statistics import median
 from .request_queue import Policy, ServiceTime, Stream, in_order, poisson_arrivals, simulate
 from ..base.jobs import Job
 from ..base.text import count_text

@@ -249,7 +249,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
     *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
-                   "Recorder.*.newest")),
+                   "Recorder.*.last")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.train.observers.Observer.on_between.*", ANY, "told by fit"),
     ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),

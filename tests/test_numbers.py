@@ -530,7 +530,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
         engine.http.load_client.measure_service.*
-        engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
+        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*

@@ -17,7 +17,7 @@ from ..engine.base.checks import one_of, positive_int
 from ..engine.dist.collectives import Collective, CollectiveLog, Group
 from ..engine.tensor.layer_plans import CNN_PLAN, block_plan, parallelize_dtensor
 from ..engine.dist.rank_data import ShardLoader, first_digits
-from ..engine.dist.rank_step import RankPass
+from ..engine.dist.rank_step import RankExecutor
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.tensor.split_checks import whole_parameters
 from ..engine.train.transformer import RowReader
@@ -69,14 +69,15 @@ class TensorTrial(RankTrial):
         plan = CNN_PLAN if self.model == "cnn" else block_plan(model, self.sequence)
         self.divide(model, plan, mesh["tensor"])
         row, column = (Group.of(mesh[name].get_group()) for name in ("tensor", "data"))
-        passes = _pass(self, model, mesh, column)  # it may change the parameters, so the optimizer comes after it
-        return PreparedOnMesh(model, _sgd(model), passes, row=row, column=column)
+        executor = _executor(self, model, mesh, column)  # it may change the parameters, so the optimizer comes after it
+        return PreparedOnMesh(model, _sgd(model), executor, row=row, column=column)
 
     def train(self, ready: PreparedOnMesh, observers: Iterable[Any] = ()) -> History:
         "One epoch."
         data, column = first_digits(self.samples, self.double), ready.column
         loader = ShardLoader(data, self.global_batch, column.rank, column.size, shuffle=True)
-        return fit(ready.net, loader, optimizer=ready.optimizer, passes=ready.passes, device="cpu", observers=observers,
+        return fit(ready.net, loader, optimizer=ready.optimizer, executor=ready.executor, device="cpu",
+                   observers=observers,
                    channels_last=False, progress=False)
 
     def result(
@@ -92,13 +93,13 @@ def _sgd(model: nn.Module) -> torch.optim.SGD:
     "One parameter after the other: DTensors of two meshes do not go into one kernel."
     return torch.optim.SGD(model.parameters(), 0.1, foreach=False)
 
-def _pass(trial: TensorTrial, model: nn.Module, mesh: Any, column: Group) -> RankPass:
+def _executor(trial: TensorTrial, model: nn.Module, mesh: Any, column: Group) -> RankExecutor:
     "Gradients are averaged along the columns: by hand, or by `fully_shard`, which shares out the rest."
-    if trial.divide is not parallelize_dtensor: return RankPass(finish=_Averaging(model, column), group=column)
+    if trial.divide is not parallelize_dtensor: return RankExecutor(finish=_Averaging(model, column), group=column)
     if trial.groups > 1:
         from torch.distributed.fsdp import fully_shard
         fully_shard(model, mesh=mesh["data"])
-    return RankPass(group=column)
+    return RankExecutor(group=column)
 
 @dataclass
 class _Averaging:

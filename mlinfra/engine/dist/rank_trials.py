@@ -15,9 +15,9 @@ from torch import nn
 
 from ..base.checks import one_of, positive_int
 from .collectives import Collective, CollectiveLog
-from ..train.step_executor import Pass
+from ..train.step_executor import EagerExecutor
 from .rank_data import ShardLoader, first_digits
-from .rank_step import RankPass
+from .rank_step import RankExecutor
 from .process_group import rank_and_world_size, sum_over_ranks
 from .sync_batch_norm import SyncedBatchNorm
 from ...models import GluonCNN
@@ -83,7 +83,7 @@ class PreparedTrial:
     "A model made ready for its ranks."
     net:nn.Module                                        # to call forward
     optimizer:Any                                        # with `step` and `zero_grad`; None: the pass has one
-    passes:Pass=field(default_factory=RankPass)          # how a step runs
+    executor:EagerExecutor=field(default_factory=RankExecutor)  # how a step runs
     whole:Callable[[], AbstractContextManager]=nullcontext  # within it the model has all its weights
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class RankTrial:
 
     def train(self, ready: PreparedTrial, observers: Iterable[Any] = ()) -> History:
         "One epoch."
-        return fit(ready.net, self.loader(), optimizer=ready.optimizer, passes=ready.passes, device="cpu",
+        return fit(ready.net, self.loader(), optimizer=ready.optimizer, executor=ready.executor, device="cpu",
                    accumulation=self.accumulation, observers=observers, channels_last=False, progress=False)
 
     def result(

@@ -20,7 +20,7 @@ from .batch_source import next_batch
 from .training_pipeline import TrainingPipeline
 from ..train.batches import tensors_in
 from ..train.observers import Observers
-from ..train.step_executor import Pass
+from ..train.step_executor import EagerExecutor
 
 # %% auto #0
 __all__ = ['HARD_END', 'OutOfTime', 'Budget', 'Stall', 'slow_steps', 'find_stall', 'Visit', 'StepTimer']
@@ -122,7 +122,7 @@ class StepTimer:
         self.budget = budget or Budget()
         self.steps, self.waits = [], []  # seconds of every step, and of waiting for the loader of the whole pipeline
         self.paces: dict[str, float] = {}  # way -> seconds of a step in its last visit
-        self.training = Pass()
+        self.training = EagerExecutor()
         self.training.start(_run_of(pipe))
 
     def first_step(
@@ -214,7 +214,7 @@ class StepTimer:
         return self.paces[name]
 
 def _run_of(pipe: TrainingPipeline) -> SimpleNamespace:
-    "What a `Pass` binds to."
+    "What an `EagerExecutor` binds to."
     return SimpleNamespace(model=pipe.model, optimizer=pipe.optimizer, step=pipe.step, precision=pipe.precision,
                            device=pipe.device, scheduler=None, observers=Observers([], []), accumulation=1)
 

@@ -150,7 +150,8 @@ def _child(order: _Order, board: _SharedSteps, data: Any, said: int, says: int) 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e09
 class KillableTraining:
     "A training that is started, killed and started again."
-    def __init__(self, process: ServedProcess, hidden: int): self._process, self.hidden = process, hidden
+    def __init__(self, process: ServedProcess, hidden: int):
+        self._process, self.hidden = process, positive_int("hidden", hidden)
 
     def life(
         self,

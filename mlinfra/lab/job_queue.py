@@ -93,13 +93,13 @@ def queue_run(
     policy:str="",                                     # who chose
 ) -> QueueRun:
     "The run of a queue whose times were measured, in seconds since it was opened."
-    found = []
+    nodes, found = positive_int("nodes", nodes), []
     for job, where, started_s, ended_s in rows:
         row = QueuedRow(job, tuple(where), nonnegative_float("started_s", started_s), ended_s)
         if nonnegative_float("ended_s", ended_s) < started_s:
             raise ValueError(f"a job must end after its start, got {job.name!r} from {started_s} to {ended_s}")
         found.append(row)
-    return QueueRun(positive_int("nodes", nodes), tuple(sorted(found, key=lambda row: row.job.submitted_s)), policy)
+    return QueueRun(nodes, tuple(sorted(found, key=lambda row: row.job.submitted_s)), policy)
 
 # %% ../../nbs/lab/job_queue.ipynb #49945912
 class Booking(NamedTuple):

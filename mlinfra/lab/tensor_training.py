@@ -38,7 +38,7 @@ class TensorTrial(RankTrial):
     def __post_init__(self):
         one_of("model", self.model, ("transformer", "cnn"))
         super().__post_init__()
-        positive_int("groups", self.groups)
+        object.__setattr__(self, "groups", positive_int("groups", self.groups))
         if self.model == "cnn" and (self.divide is parallelize_dtensor or self.sequence):
             raise ValueError("the CNN is split by hand only, and has no tokens: take model='transformer'")
 

@@ -124,7 +124,8 @@ class RankTrial:
 
     def __post_init__(self):
         one_of("model", self.model, TRIAL_MODELS)
-        for name in ("samples", "global_batch", "accumulation"): positive_int(name, getattr(self, name))
+        for name in ("samples", "global_batch", "accumulation"):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         if self.global_batch % self.accumulation:
             raise ValueError(f"accumulation must divide global_batch={self.global_batch}, got {self.accumulation}")
 

@@ -21,7 +21,7 @@ from .engine.memory.footprint import (
     GPU_MARGIN, HOST_MARGIN, Footprint as Footprint, Standing, largest_batch, rank_footprint,
     zero_bytes_per_rank as zero_bytes_per_rank)
 from .engine.base.machine import free_bytes, pick_device
-from .engine.memory.optimizer_state import OPTIMIZERS, held_state_bytes
+from .engine.memory.optimizers import OPTIMIZERS, optimizer_tensors
 from .engine.memory.out_of_memory import runs_without_oom
 from .engine.memory.step_sample import StepSample
 from .engine.memory.tracker import MemoryTrace, record_step, trace_step
@@ -38,9 +38,9 @@ def state_bytes(
 ) -> int:
     "Compute the bytes that the optimizer remembers between two steps."
     one_of("optimizer", optimizer, OPTIMIZERS)
-    return sum(_remembered(p, optimizer) for p in parameters)
+    return sum(_state_of(p, optimizer) for p in parameters)
 
-def _remembered(p: torch.Tensor, optimizer: str) -> int:
+def _state_of(p: torch.Tensor, optimizer: str) -> int:
     if optimizer == "sgd": return 0
     if optimizer == "momentum": return p.nbytes
     if optimizer in ("adam", "adamw"): return 2 * p.nbytes + _COUNT
@@ -109,7 +109,7 @@ def measure(
     if gpu: _warm_up(twin, batch, real)
     found = _footprint(record_step(twin, batch), optimizer, 0, 1)
     if real: real.step()
-    state = held_state_bytes(real) if real else 0
+    state = sum(t.nbytes for t in optimizer_tensors(real)) if real else 0
     total = torch.cuda.max_memory_allocated(device) - before if gpu else found.total - found.optimizer + state
     return replace(found, optimizer=state, total=total)
 

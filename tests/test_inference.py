@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mlinfra.lab import drift
-from mlinfra.engine.base import measure
+from mlinfra.engine.base import timing
 from mlinfra.engine.serve import worker_server as server
 from mlinfra.views import inference as inference_views
 from mlinfra import inference
@@ -42,6 +42,7 @@ def no_thread_is_left():
 
 # ---- the line
 
+@settings(deadline=None)  # the first fit imports scipy
 @given(
     fixed=st.floats(1e-6, 10),
     slope=st.floats(1e-6, 10),
@@ -53,6 +54,7 @@ def test_a_line_is_found_again(fixed, slope, sizes):
     for b in (1, 64, 512): assert found.seconds(b) == pytest.approx(line.seconds(b), rel=1e-5)
 
 
+@settings(deadline=None)
 @given(seconds=st.lists(st.floats(1e-6, 10), min_size=3, max_size=3))
 def test_no_part_is_negative(seconds):
     found = ServiceTime.fit((1, 8, 64), seconds)
@@ -203,12 +205,12 @@ class Held:
 
 def submits(monkeypatch, after=lambda number: None, looking=lambda: None):
     "Have `after` called when a request has been submitted, and `looking` whenever the sender is blocked."
-    original = server.RequestQueue.submit
-    def submit(line, number, due, look):
-        result = original(line, number, due, lambda: (looking(), look()))
-        after(number)
-        return result
-    monkeypatch.setattr(server.RequestQueue, "submit", submit)
+    submit, wait = server.Batcher.submit, server.Batcher.wait_for_room
+    def submitted(line, images, **more):
+        try: return submit(line, images, **more)
+        finally: after(int(images))
+    monkeypatch.setattr(server.Batcher, "submit", submitted)
+    monkeypatch.setattr(server.Batcher, "wait_for_room", lambda line, look: wait(line, lambda: (looking(), look())))
 
 
 def test_requests_beyond_the_queue_are_shed(monkeypatch):
@@ -360,7 +362,7 @@ def test_bf16_computes_in_bf16():
 
 def test_an_answer_is_timed_with_its_copies(monkeypatch):
     clock = iter([10.0, 11.0, 14.0, 14.5])
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert inference.timed_answer(Predictor(linear(), device="cpu"), IMAGES[:2]) == (4.5, 1.5)
 
 

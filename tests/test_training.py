@@ -23,7 +23,7 @@ from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.train.autocast import check_precision
 from mlinfra.engine.train.builtin_observers import ClipGradients, CsvLog, EarlyStopping, PrintEpochs
 from mlinfra.engine.train.observers import EVENTS, Observer
-from mlinfra.engine.train.step_executor import GraphedPass, Pass
+from mlinfra.engine.train.step_executor import CudaGraphExecutor, EagerExecutor
 from mlinfra.engine.base.cores import CoreSeconds
 from mlinfra.engine.train.threads import AutoThreads
 from mlinfra.models import GluonCNN
@@ -154,7 +154,7 @@ class Again:
         for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
 
 
-class Replayed(GraphedPass):
+class Replayed(CudaGraphExecutor):
     recorder = Again
     def check(self, run): pass
 
@@ -170,7 +170,7 @@ def test_replayed_batches_train_like_eager_ones():
         )
         return [s.loss for s in history.steps], model[1].weight, model[1].weight.grad
     losses, weight, _ = trained()
-    again, same, left = trained(passes=Replayed())
+    again, same, left = trained(executor=Replayed())
     assert again == losses and torch.equal(same, weight) and left is None
     assert Again.replays == 6 - 3, "two epochs of three full batches, less the warm-up"
 
@@ -230,7 +230,7 @@ def test_fixed_seed_fixed_losses():
 
 # ---- a pass of one's own
 
-class Counted(Pass):
+class Counted(EagerExecutor):
     "Remembers what it was asked, and gives every micro-batch half of its weight."
     def start(self, run):
         super().start(run)
@@ -250,7 +250,7 @@ class Counted(Pass):
 def test_fit_takes_a_pass_of_ones_own():
     own = Counted()
     torch.manual_seed(0)
-    history = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, passes=own, **QUIET)
+    history = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, executor=own, **QUIET)
     assert (
         own.calls == ["start", [8, 4], (1 / 3, False), (1 / 6, True), "update", "end"]
         and history.steps[0].samples == 12
@@ -261,7 +261,7 @@ def test_fit_takes_a_pass_of_ones_own():
 
 
 def test_a_pass_may_run_the_whole_step():
-    class Whole(Pass):
+    class Whole(EagerExecutor):
         def step(self, group, lap):
             loss = self.forward(tuple(torch.cat(part) for part in zip(*group)))
             self.backward(loss)
@@ -271,9 +271,9 @@ def test_a_pass_may_run_the_whole_step():
         torch.manual_seed(0)
         data, model = tiny(64), linear()
         return fit(model, BatchLoader(data, 16), **how, **QUIET).steps, model
-    (steps, _), (usual, other) = trained(accumulation=4, passes=Whole()), trained()
+    (steps, _), (usual, other) = trained(accumulation=4, executor=Whole()), trained()
     assert len(steps) == 1 and steps[0].samples == 64 and steps[0].backward == 0 < steps[0].forward and len(usual) == 4
-    _, large = trained(passes=Whole())
+    _, large = trained(executor=Whole())
     assert all(torch.equal(a, b) for a, b in zip(large.parameters(), other.parameters())), (
         "one micro-batch a step: the usual arithmetic"
     )
@@ -284,7 +284,7 @@ def test_a_pass_is_told_of_the_end_of_a_run_that_fails():
     def loader():
         yield from BatchLoader(tiny(8), 8)
         raise OSError("the disk is gone")
-    with pytest.raises(OSError, match="the disk is gone"): fit(linear(), loader(), passes=own, **QUIET)
+    with pytest.raises(OSError, match="the disk is gone"): fit(linear(), loader(), executor=own, **QUIET)
     assert own.calls[-1] == "end"
 
 

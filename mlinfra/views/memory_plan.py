@@ -48,7 +48,7 @@ MEMORY_MODELS = {
 MODEL_CHOICES = [(name.replace(", 12 x 768", ""), name) for name in MEMORY_MODELS]  # short enough for a list, name
 
 # %% ../../nbs/views/10_memory_plan.ipynb #4f14655f
-OPTIMIZER_NAMES = "sgd", "momentum", "adam", "adamw", "adafactor"  # of `engine.memory.optimizer_state`
+OPTIMIZER_NAMES = "sgd", "momentum", "adam", "adamw", "adafactor"  # of `engine.memory.optimizers`
 
 @dataclass(frozen=True)
 class Preset:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .checks import nonnegative_float, one_of, positive_float, positive_int, positive_ints
-from .measure import fit_line
+from .sample_statistics import fit_line
 
 # %% auto #0
 __all__ = ['ALGORITHMS', 'NETWORKS', 'NODE_LINKS', 'PCIE_4_X16', 'DEVICES', 'ROOFLINES', 'STORAGES', 'Roofline', 'ring_bytes',

@@ -11,7 +11,7 @@ from functools import cached_property
 from ..base.checks import nonnegative_float, one_of, positive_float, positive_int
 from ..planner.clusters import ACCELERATORS, LINK_SHARE, MATRIX_SHARE, MEMORY_PASSES, USABLE_SHARE
 from ..base.hardware import DEVICES, NETWORKS, Network
-from ..base.measure import Estimate
+from ..base.sample_statistics import Estimate
 
 # %% auto #0
 __all__ = ['STATE_BYTES_EACH', 'WORKS', 'DEVICES_PER_NODE', 'NOTES_RUN', 'INTER_NODE', 'SLACK', 'Work', 'KnownRun', 'misfit',

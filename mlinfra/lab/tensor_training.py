@@ -16,7 +16,7 @@ from torch import nn
 from ..engine.base.checks import one_of, positive_int
 from ..engine.dist.collectives import Group
 from ..engine.tensor.layer_plans import CNN_PLAN, block_plan, parallelize_dtensor
-from ..engine.dist.rank_step import RankPass
+from ..engine.dist.rank_step import RankExecutor
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.tensor.split_checks import whole_parameters
 from ..engine.dist.rank_trials import PreparedTrial, RankTrial
@@ -52,20 +52,20 @@ class TensorTrial(RankTrial):
         plan = CNN_PLAN if self.model == "cnn" else block_plan(model, self.sequence)
         self.divide(model, plan, mesh["tensor"])
         row, column = (Group.of(mesh[name].get_group()) for name in ("tensor", "data"))
-        passes = _pass(self, model, mesh, column)  # it may change the parameters, so the optimizer comes after it
-        return PreparedTrial(model, _sgd(model), passes, lambda: whole_parameters(model, row), column)
+        executor = _executor(self, model, mesh, column)  # it may change parameters, so the optimizer comes after
+        return PreparedTrial(model, _sgd(model), executor, lambda: whole_parameters(model, row), column)
 
 def _sgd(model: nn.Module) -> torch.optim.SGD:
     "One parameter after the other: DTensors of two meshes do not go into one kernel."
     return torch.optim.SGD(model.parameters(), 0.1, foreach=False)
 
-def _pass(trial: TensorTrial, model: nn.Module, mesh: Any, column: Group) -> RankPass:
+def _executor(trial: TensorTrial, model: nn.Module, mesh: Any, column: Group) -> RankExecutor:
     "Gradients are averaged along the columns: by hand, or by `fully_shard`, which shares out the rest."
     def average() -> None:
         if column.size == 1: return
         for p in model.parameters(): p.grad = column.all_reduce(p.grad) / column.size
-    if trial.divide is not parallelize_dtensor: return RankPass(finish=average, group=column)
+    if trial.divide is not parallelize_dtensor: return RankExecutor(finish=average, group=column)
     if trial.groups > 1:
         from torch.distributed.fsdp import fully_shard
         fully_shard(model, mesh=mesh["data"])
-    return RankPass(group=column)
+    return RankExecutor(group=column)

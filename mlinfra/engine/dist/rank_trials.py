@@ -14,10 +14,10 @@ from torch import nn
 
 from ..base.checks import one_of, positive_int
 from .collectives import Collective, CollectiveLog, Group
-from ..train.step_executor import Pass
+from ..train.step_executor import EagerExecutor
 from ..train.transformer import RowReader
 from .rank_data import ShardLoader, first_digits
-from .rank_step import RankPass
+from .rank_step import RankExecutor
 from .process_group import rank_and_world_size
 from .sync_batch_norm import SyncedBatchNorm
 from ...models import GluonCNN
@@ -83,7 +83,7 @@ class PreparedTrial:
     "A model made ready for its ranks."
     net:nn.Module                                        # to call forward
     optimizer:Any                                        # with `step` and `zero_grad`; None: the pass has one
-    passes:Pass=field(default_factory=RankPass)          # how a step runs
+    executor:EagerExecutor=field(default_factory=RankExecutor)  # how a step runs
     weights:Callable[[], Iterable[torch.Tensor]]|None=None  # all of them, whole; None: the model's parameters
     group:Group|None=None                                # ranks that share the batch; None: all
 
@@ -144,7 +144,7 @@ class RankTrial:
         "One epoch of this rank's share of the micro-batches."
         data, group = first_digits(self.samples, self.double), ready.group or Group.of()
         loader = ShardLoader(data, self.global_batch // self.accumulation, group.rank, group.size, shuffle=True)
-        return fit(ready.net, loader, optimizer=ready.optimizer, passes=ready.passes, device="cpu",
+        return fit(ready.net, loader, optimizer=ready.optimizer, executor=ready.executor, device="cpu",
                    accumulation=self.accumulation, observers=observers, channels_last=False, progress=False)
 
     def result(

@@ -125,12 +125,12 @@ Shard ShardTrialResult Span StateBytes Step StepSeconds Stream StreamSummary Swe
 TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
-Booking QueueEvent QueueRun ProcessResult
+Booking QueuedRow QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
-Answer BatchCounts DigitAnswer LoadResult ServerRules ServerStats Ticket
+Answer BatchCounts DigitAnswer LoadResult ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())
 
@@ -143,7 +143,7 @@ checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
-export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.batcher http.metrics
+export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.metrics
 http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server.bound_socket lab.faults
 lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.step_examples lab.tensor_costs.LayerWork
 lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.signal_name loading.batch_tensors
@@ -158,7 +158,7 @@ record.run_folder.active_writer record.run_folder.pack_header record.run_folder.
 record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign rules.loss_rules
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
-serve.request_queue.ServiceTime.seconds serve.worker_server.RequestQueue serve.worker_server.rows_of
+serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
 tensor.split_checks train.batches train.step_executor train.threads tuning.lr_range.smoothed
 tuning.optuna_plan.OptunaPlan tuning.ray_tune.ray_started tuning.search_space.Space.draw
 tuning.study_journal.cut_half_line tuning.trial_pool.Plan tuning.trial_pool.PointsPlan
@@ -517,7 +517,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
         lab.interval_study.KillableTraining.life.*
-        lab.interval_study.losses_through_kills.* lab.interval_study.measure_save_costs.* engine.http.server.serve.*
+        engine.http.server.serve.*
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
@@ -528,7 +528,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
+        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*

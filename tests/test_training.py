@@ -1,6 +1,5 @@
 """fit where a notebook cannot show it: interrupts, broken observers, dead workers, other loaders, a script of one's
 own."""
-import csv
 import ctypes
 import io
 import itertools
@@ -19,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.train.autocast import check_precision
-from mlinfra.engine.train.builtin_observers import ClipGradients, CsvLog, EarlyStopping, PrintEpochs
+from mlinfra.engine.train.builtin_observers import ClipGradients, EarlyStopping, PrintEpochs
 from mlinfra.engine.train.observers import EVENTS, Observer
 from mlinfra.engine.train.step_executor import CudaGraphExecutor, EagerExecutor
 from mlinfra.engine.base.cores import CoreSeconds
@@ -693,14 +692,14 @@ def test_early_stopping_ends_the_run():
         fit(linear(), BatchLoader(tiny(), 32), observers=[EarlyStopping()], **QUIET)
 
 
-def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
+def test_a_line_for_each_epoch():
     out = io.StringIO()
     fit(
         linear(),
         BatchLoader(tiny(), 32),
         epochs=2,
         valid=tiny(),
-        observers=[PrintEpochs(out), CsvLog(tmp_path / "epochs.csv"), CsvLog(tmp_path / "steps.csv", "step")],
+        observers=[PrintEpochs(out)],
         **QUIET,
     )
     lines = out.getvalue().splitlines()
@@ -716,14 +715,6 @@ def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
         "wait_share",
     ]
     assert [line.split()[:3] for line in lines[1:]] == [["0", "2", "64"], ["1", "2", "64"]]
-    rows = [list(csv.DictReader((tmp_path / name).open())) for name in ("epochs.csv", "steps.csv")]
-    assert [row["epoch"] for row in rows[0]] == ["0", "1"] and [row["iteration"] for row in rows[1]] == [
-        "0",
-        "1",
-        "2",
-        "3",
-    ]
-    with pytest.raises(OSError): CsvLog(tmp_path / "nowhere" / "epochs.csv")
 
 
 # ---- what the lesson is too short for

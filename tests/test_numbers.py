@@ -125,7 +125,7 @@ Shard ShardTrialResult Span StateBytes Step StepSeconds Stream StreamSummary Swe
 TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
-Booking QueueEvent QueueRun ProcessResult
+Booking QueuedRow QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
@@ -160,8 +160,8 @@ rules.device_rules rules.findings rules.input_rules rules.inspection rules.memor
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
 serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
 tensor.split_checks train.batches train.step_executor train.threads tuning.lr_range.smoothed
-tuning.optuna_plan.OptunaPlan tuning.ray_tune.ray_started tuning.search_space.Space.draw
-tuning.study_journal.cut_half_line tuning.trial_pool.Plan tuning.trial_pool.PointsPlan
+tuning.optuna_plan.OptunaPlan tuning.search_space.Space.draw
+tuning.study_journal.cut_half_line tuning.trial_pool.Plan
 workers.worker_sweep.SweepTask
 """.split()
 
@@ -248,7 +248,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
     *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
-                   "Recorder.*.newest")),
+                   "Recorder.*.last")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.train.observers.Observer.on_between.*", ANY, "told by fit"),
     ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),
@@ -517,7 +517,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
         lab.interval_study.KillableTraining.life.*
-        lab.interval_study.losses_through_kills.* lab.interval_study.measure_save_costs.* engine.http.server.serve.*
+        engine.http.server.serve.*
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
@@ -528,7 +528,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
+        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*

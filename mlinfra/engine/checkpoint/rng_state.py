@@ -18,16 +18,10 @@ __all__ = ['random_states', 'set_random_states', 'own_generators', 'generator_st
 # %% ../../../nbs/engine/checkpoint/rng_state.ipynb #c0d0a005
 def random_states() -> dict[str, Any]:
     "The states of Python's, NumPy's and PyTorch's global generators, and of each device that is in use."
-    return dict(python=_plain(random.getstate()), numpy=np.random.get_state(legacy=False), torch=torch.get_rng_state(),
+    version, words, gauss = random.getstate()
+    python = dict(version=version, words=np.array(words, dtype=np.uint32), gauss=gauss)
+    return dict(python=python, numpy=np.random.get_state(legacy=False), torch=torch.get_rng_state(),
                 devices=_device_states())
-
-def _plain(state: tuple[int, tuple[int, ...], float | None]) -> dict[str, Any]:
-    "The state of one of Python's generators."
-    version, words, gauss = state
-    return dict(version=version, words=np.array(words, dtype=np.uint32), gauss=gauss)
-
-def _of_python(plain: dict[str, Any]) -> tuple[int, tuple[int, ...], float | None]:
-    return plain["version"], tuple(plain["words"].tolist()), plain["gauss"]
 
 def _device_states() -> dict[str, list[torch.Tensor]]:
     module = _device_module()
@@ -44,7 +38,8 @@ def set_random_states(
     states:dict[str, Any],  # from `random_states`
 ) -> list[str]:             # what could not be put back
     "Let every global generator go on from there."
-    random.setstate(_of_python(states["python"]))
+    python = states["python"]
+    random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
     np.random.set_state(states["numpy"])
     torch.set_rng_state(states["torch"].clone())  # a view into other memory ends the process
     return [words for kind, found in states["devices"].items() if (words := _set_device_states(kind, found))]
@@ -89,7 +84,9 @@ def generator_states(
 
 def _state_of(generator: Any) -> Any:
     if isinstance(generator, torch.Generator): return generator.get_state()
-    if isinstance(generator, random.Random): return _plain(generator.getstate())
+    if isinstance(generator, random.Random):
+        version, words, gauss = generator.getstate()
+        return dict(version=version, words=np.array(words, dtype=np.uint32), gauss=gauss)
     if isinstance(generator, np.random.RandomState): return generator.get_state(legacy=False)
     return generator.bit_generator.state
 
@@ -105,6 +102,7 @@ def set_generator_states(
 
 def _set_state(generator: Any, state: Any) -> None:
     if isinstance(generator, torch.Generator): generator.set_state(state.clone())
-    elif isinstance(generator, random.Random): generator.setstate(_of_python(state))
+    elif isinstance(generator, random.Random):
+        generator.setstate((state["version"], tuple(state["words"].tolist()), state["gauss"]))
     elif isinstance(generator, np.random.RandomState): generator.set_state(state)
     else: generator.bit_generator.state = state

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -234,17 +233,17 @@ def measure_contention(
 
 def _both_at_once(bench: Bench, batches: Iterator, workers: int) -> tuple[float, float]:
     "Seconds of a step on one batch in host memory, and from batch to batch, while workers load as fast as they can."
-    pipe, timer, arrivals = bench.pipe, bench.timer, []
-    with timer.training.epoch(), _draining(batches, arrivals) as drained:
+    pipe, timer, drain = bench.pipe, bench.timer, _Drain()
+    with timer.training.epoch(), drain.emptying(batches):
         timer.train(pipe.move(bench.host))
-        before, steps, watch = len(arrivals), 0, Stopwatch(pipe.device)
-        while not steps or _unsure(timer.visit_seconds, watch.seconds, len(arrivals) - before, workers):
+        before, steps, watch = len(drain.arrivals), 0, Stopwatch(pipe.device)
+        while not steps or _unsure(timer.visit_seconds, watch.seconds, len(drain.arrivals) - before, workers):
             bench.budget.check()
             timer.train(pipe.move(bench.host))
             steps += 1
             watch.lap()
-            if drained.done(): drained.result()  # it ends before it is told to where it raises
-        return watch.seconds / steps, seconds_apart(arrivals[before:], workers, watch.seconds)
+            drain.check()
+        return watch.seconds / steps, seconds_apart(drain.arrivals[before:], workers, watch.seconds)
 
 def _unsure(visit: float, seconds: float, arrived: int, workers: int) -> bool:
     "Whether a visit is not over, or too few batches came in it."
@@ -261,18 +260,31 @@ def seconds_apart(
     return (arrivals[whole] - arrivals[0]) / whole if whole > 0 else waited / max(len(arrivals), 1)
 
 # %% ../../../nbs/engine/doctor/ablation.ipynb #943782c5
-@contextmanager
-def _draining(batches: Iterator, arrivals: list[float]) -> Iterator[Future]:
-    "A thread takes batches and notes when they came; its future raises what went wrong in it."
-    stop, watch = threading.Event(), Stopwatch()
-    def drain() -> None:
-        while not stop.is_set():
-            next_batch(batches)
-            watch.lap()
-            arrivals.append(watch.seconds)
-    with ThreadPoolExecutor(1, "mlinfra-drain") as pool:
-        try: yield pool.submit(drain)
-        finally: stop.set()
+class _Drain:
+    "A thread that takes batches from an iterator and notes when they came."
+    def __init__(self): self.arrivals, self.error, self.stop, self.watch = [], None, threading.Event(), Stopwatch()
+
+    def _work(self, batches: Iterator) -> None:
+        try:
+            while not self.stop.is_set():
+                next_batch(batches)
+                self.watch.lap()
+                self.arrivals.append(self.watch.seconds)
+        except Exception as error: self.error = error  # raised again by check, in the thread that trains
+
+    def check(self) -> None:
+        "Raise what the thread met."
+        if self.error is not None: raise self.error
+
+    @contextmanager
+    def emptying(self, batches: Iterator) -> Iterator[None]:
+        "The thread at work."
+        thread = threading.Thread(target=self._work, args=(batches,), name="mlinfra-drain", daemon=True)
+        thread.start()
+        try: yield
+        finally:
+            self.stop.set()
+            thread.join()
 
 # %% ../../../nbs/engine/doctor/ablation.ipynb #8218bc61
 def measure_rounds(

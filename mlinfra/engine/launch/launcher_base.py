@@ -26,20 +26,20 @@ from ..base.store import write_whole
 from ..base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['PHASES', 'Read', 'JobState', 'Handle', 'read_handle', 'keep_end', 'read_end', 'new_handle', 'ClientError', 'client',
-           'missing_client', 'Launcher', 'secret_values', 'line_variables']
+__all__ = ['JOB_PHASES', 'Read', 'JobState', 'Handle', 'read_handle', 'keep_end', 'read_end', 'new_handle', 'ClientError',
+           'client', 'missing_client', 'Launcher', 'secret_values', 'line_variables']
 
 # %% ../../../nbs/engine/launch/launcher_base.ipynb #16c1a005
-PHASES = "waiting", "running", "finished", "failed", "cancelled", "lost"
+JOB_PHASES = "waiting", "running", "finished", "failed", "cancelled", "lost"
 
 @dataclass(frozen=True)
 class JobState:
     "The state of a job."
-    phase:str                 # one of PHASES
+    phase:str                 # one of JOB_PHASES
     exit_code:int|None=None   # of the job, as a shell gives it: 128 + the number of a signal; None: it has none yet
     detail:str=""             # what the system says, in its words
 
-    def __post_init__(self): one_of("phase", self.phase, PHASES)
+    def __post_init__(self): one_of("phase", self.phase, JOB_PHASES)
 
     @property
     def ended(self) -> bool:

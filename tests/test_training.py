@@ -5,8 +5,6 @@ import io
 import itertools
 import re
 import signal
-import subprocess
-import sys
 import time
 import weakref
 from types import SimpleNamespace
@@ -204,7 +202,6 @@ def test_bf16_is_what_autocast_gives():
 
 
 SCRIPT = """
-import sys
 from mlinfra.training import fit
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.models import GluonCNN
@@ -215,8 +212,8 @@ print(len(history.steps))
 
 
 def test_from_a_script_elsewhere(tmp_path):
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "10"
+    done, = run_code(SCRIPT, folder=tmp_path)
+    assert done.code == 0 and done.last_line == "10", done.output
 
 
 def test_fixed_seed_fixed_losses():
@@ -934,8 +931,8 @@ assert len(said) == 1 and "glibc keeps freed buffers" in said[0], said
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
 def test_the_allocator_gives_memory_back_when_a_run_has_ended():
     "In a process of its own: what stays of mallopt there is no other test's."
-    out = subprocess.run([sys.executable, "-c", LIMITS], capture_output=True, text=True, timeout=300)
-    assert out.returncode == 0, out.stderr
+    done, = run_code(LIMITS, timeout_seconds=300)
+    assert done.code == 0, done.output
 
 
 def test_fit_takes_the_same_random_numbers_as_a_loop_by_hand():

@@ -48,14 +48,17 @@ def start_kernels(config):
     "Lessons' kernels are forked from a process that has imported what they import."
     from kernel_server import Kernels, available
     if KERNELS or not available() or FOLDER not in config.stash: return
-    KERNELS.append(Kernels(config.stash[FOLDER]))
+    start_fork_server(config)
+    import fork_server
+    KERNELS.append(Kernels(config.stash[FOLDER], fork_server.place()))
     config.add_cleanup(KERNELS[0].close)
     os.environ["MLINFRA_PYTHON"] = KERNELS[0].python
 
 
 def start_fork_server(config):
     "Units get their processes from one server."
-    if FOLDER not in config.stash or "forkserver" not in multiprocessing.get_all_start_methods(): return
+    if FORK_SERVERS or FOLDER not in config.stash: return
+    if "forkserver" not in multiprocessing.get_all_start_methods(): return
     import fork_server
     FORK_SERVERS.append(f"{config.stash[FOLDER]}/fork_server")
     fork_server.start(FORK_SERVERS[0])

@@ -13,10 +13,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "MLINFRA_FORK_SERVER"  # the variable that names the server's folder
 SPENT = "MLINFRA_SPENT"         # names the file in which a unit's processes note their processor seconds
+APART = "MLINFRA_APART"         # set in a unit that starts a server of its own
 PRELOADED = """torch.distributed.launcher.api torch.nn.parallel torch._dynamo torch.distributed.tensor pytest
 mlinfra.engine.dist.ranks mlinfra.engine.dist.rank_data mlinfra.engine.checkpoint.checkpointer mlinfra.data_parallel
 mlinfra.sharding mlinfra.tensor_parallel mlinfra.pipeline mlinfra.engine.parallel.parallelize""".split()
-OWN = ("test_watch", "sampler")  # they look for the server among what a process has started
+OWN = ("test_watch", "sampler",          # look for the server among what a process has started
+       "16_launch", "21_checkpoint")     # show what a server is good for
 server = forkserver._forkserver
 
 
@@ -33,17 +35,25 @@ def start(folder):
         os.environ.update(before)
 
 
+def place() -> tuple[str, int]:
+    "What `use` is told: the server's address, and a descriptor that it lives as long as."
+    return server._forkserver_address, server._forkserver_alive_fd
+
+
 def join(unit, folder):
     "In the process of a unit, forked from the first."
-    if server._forkserver_pid is None: return
-    os.environ[SPENT] = process.current_process()._config[SPENT] = f"{folder}/{os.getpid()}"
-    if Path(unit).stem in OWN: return leave()
-    server.ensure_running = lambda: None
-
-
-def leave():
-    os.close(server._forkserver_alive_fd)
+    os.environ[SPENT] = f"{folder}/{os.getpid()}"
+    if Path(unit).stem not in OWN: return use(*place())
+    os.environ[APART] = "yes"
     server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
+
+
+def use(address, alive):
+    "Get processes from this server."
+    if APART in os.environ: return
+    server._forkserver_address, server._forkserver_alive_fd = address, alive
+    server.ensure_running = lambda: None
+    process.current_process()._config[SPENT] = os.environ[SPENT]
 
 
 def spent() -> float:

@@ -1,7 +1,8 @@
 """A process that has imported what lessons import and forks their kernels, which then start in a moment; and other
 Pythons that would import PyTorch: what `Kernels.python` names is called as `python` is (forked_python.py).
 
-    python kernel_server.py NUMBER    serves the socket with this number until its standard input ends
+    python kernel_server.py NUMBER [ADDRESS ALIVE]    serves the socket with this number until its standard input ends;
+                                                      ranks come from the fork server at this place (fork_server.py)
 
 A kernel is ipykernel's own, with the command, environment and folder that Jupyter gives it; nothing of mlinfra is
 imported before. Each has a keeper, which ends it when whoever asked for it is gone, and tells how it ended.
@@ -18,6 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fork_server
+
 IMPORTED = """torch torch._dynamo torch.distributed torch.distributed.run torch.distributed.tensor torch.utils.data
 numpy pandas matplotlib.pyplot PIL.Image ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget
 matplotlib_inline.backend_inline IPython.core.pylabtools""".split()
@@ -29,7 +32,7 @@ def available() -> bool: return hasattr(os, "pidfd_open") and hasattr(socket, "s
 
 # ---- the server
 
-def main(number):
+def main(number, *place):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no burial
     import importlib
@@ -44,17 +47,17 @@ def main(number):
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                keep(connection)
+                keep(connection, place)
             connection.close()
 
 
-def keep(connection):
+def keep(connection, place):
     "Fork the kernel that is asked for; wait until it ends, or end it when nobody is there any more."
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
     asked = json.loads(request)
     pid = os.fork()
-    if pid == 0: become(connection, streams, **asked)
+    if pid == 0: become(connection, streams, place, **asked)
     connection.sendall(b"%d" % pid)
     for stream in streams: os.close(stream)
     ended = os.pidfd_open(pid)
@@ -65,7 +68,7 @@ def keep(connection):
     os._exit(0)
 
 
-def become(connection, streams, command, env, cwd):
+def become(connection, streams, place, command, env, cwd):
     "Be the process that `command` would have started."
     status = 1
     try:
@@ -86,6 +89,7 @@ def become(connection, streams, command, env, cwd):
         if threads := env.get("OMP_NUM_THREADS"):  # read when PyTorch was loaded
             import torch
             torch.set_num_threads(int(threads))
+        if place and fork_server.SPENT in env: fork_server.use(place[0], int(place[1]))
         run(*command[1:])
         status = 0
     except SystemExit as error: status = error.code if isinstance(error.code, int) else int(bool(error.code))
@@ -123,14 +127,14 @@ def leave(status):
 
 class Kernels:
     "Starts a server; in this process and its forks, kernels then come from it."
-    def __init__(self, folder):
+    def __init__(self, folder, place=()):
         self.address, self.cpu_seconds = f"{folder}/kernels", 0.0
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self.address)
             listener.listen(64)  # who connects before it has imported waits
             number = listener.fileno()
-            self.server = subprocess.Popen([sys.executable, __file__, str(number)], stdin=subprocess.PIPE,
-                                           pass_fds=[number], start_new_session=True)
+            self.server = subprocess.Popen([sys.executable, __file__, str(number), *map(str, place)],
+                                           stdin=subprocess.PIPE, pass_fds=[number, *place[1:]], start_new_session=True)
         self.python = f"{folder}/python"
         client = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_python.py")), self.address]
         Path(self.python).write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
@@ -185,4 +189,4 @@ class Kernel:
     def kill(self): self.send_signal(signal.SIGKILL)
 
 
-if __name__ == "__main__": main(int(sys.argv[1]))
+if __name__ == "__main__": main(int(sys.argv[1]), *sys.argv[2:])

@@ -160,8 +160,8 @@ rules.device_rules rules.findings rules.input_rules rules.inspection rules.memor
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
 serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
 tensor.split_checks train.batches train.step_executor train.threads tuning.lr_range.smoothed
-tuning.optuna_plan.OptunaPlan tuning.ray_tune.ray_started tuning.search_space.Space.draw
-tuning.study_journal.cut_half_line tuning.trial_pool.Plan tuning.trial_pool.PointsPlan
+tuning.optuna_plan.OptunaPlan tuning.search_space.Space.draw
+tuning.study_journal.cut_half_line tuning.trial_pool.Plan
 workers.worker_sweep.SweepTask
 """.split()
 
@@ -248,7 +248,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
     *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
-                   "Recorder.*.newest")),
+                   "Recorder.*.last")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.train.observers.Observer.on_between.*", ANY, "told by fit"),
     ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),
@@ -528,7 +528,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
+        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*

@@ -125,7 +125,7 @@ Shard ShardTrialResult Span StateBytes Step StepSeconds Stream StreamSummary Swe
 TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
-Booking QueuedRow QueueRun ProcessResult
+Booking QueuedRow QueueRun ProcessResult PublishedHours PublishedRun
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds

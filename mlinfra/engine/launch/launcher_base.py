@@ -125,12 +125,11 @@ def client(
     command:Sequence[str],                     # program and its arguments
     *,
     told:str="",                               # what it gets on its standard input
-    folder:str|os.PathLike|None=None,          # where it runs; None: here
     environment:Mapping[str, str]|None=None,   # None: that of this process
 ) -> str:                                      # what it wrote on its standard output
     "Run a program that talks to a system. ClientError if it fails, in its own words."
     try:
-        done = subprocess.run(list(command), input=told, capture_output=True, text=True, cwd=folder, env=environment,
+        done = subprocess.run(list(command), input=told, capture_output=True, text=True, env=environment,
                               timeout=_ANSWER_SECONDS, start_new_session=True, errors="replace")
     except FileNotFoundError: raise ClientError(f"{command[0]} is not installed") from None
     except subprocess.TimeoutExpired:

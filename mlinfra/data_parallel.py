@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .engine.base.checks import nonnegative_float, nonnegative_int, one_of, positive_float, positive_int
+from .engine.base.checks import nonnegative_int, one_of, positive_float, positive_int
 from .engine.dist.ddp import fastest_ddp, wrap_ddp
 from .engine.train.memory_layout import ChannelsLast
 from .engine.base.sample_statistics import median
@@ -24,7 +24,7 @@ from .engine.base.timing import interleave
 from .engine.dist.rank_data import accuracy_of_ranks, shared_loader
 from .engine.dist.rank_step import RankExecutor
 from .engine.dist.process_group import process_group, rank_and_world_size
-from .engine.dist.rank_trials import PreparedTrial, RankTrial, ResidualNet
+from .engine.dist.rank_trials import ResidualNet
 from .training import History, fit, sgd
 
 # %% auto #0
@@ -88,25 +88,6 @@ def averaged(
         return wrapped, RankExecutor(wrapped.no_sync, sync_each=sync_each)
     reducer = GradientReducer(model, overlap=strategy == "overlap")
     return model, RankExecutor(reducer.no_sync, reducer.finish, sync_each)
-
-# %% ../nbs/11_data_parallel.ipynb #e94c3c8f
-@dataclass(frozen=True)
-class AveragingTrial(RankTrial):
-    "A trial in which gradients are averaged."
-    strategy:str="overlap"      # one of `STRATEGIES`
-    hook:str="none"             # of DDP
-    sync_each:bool=False        # average after every micro-batch
-    lr:float=0.1                # of plain SGD
-
-    def __post_init__(self):
-        super().__post_init__()
-        one_of("strategy", self.strategy, STRATEGIES)
-        object.__setattr__(self, "lr", nonnegative_float("lr", self.lr))
-
-    def prepare(self, model: nn.Module) -> PreparedTrial:
-        "The model for its ranks."
-        net, executor = averaged(model, self.strategy, self.hook, self.sync_each)
-        return PreparedTrial(net, sgd(model, self.lr), executor)
 
 # %% ../nbs/11_data_parallel.ipynb #d1100013
 WAYS = ("one process, one core", "one process, all cores", *STRATEGIES, "ddp, 1 MiB")  # that `time_ways` knows

@@ -125,12 +125,12 @@ Shard ShardTrialResult Span StateBytes Step StepSeconds Stream StreamSummary Swe
 TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
-Booking QueueEvent QueueRun ProcessResult
+Booking QueuedRow QueueRun ProcessResult PublishedHours PublishedRun
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
-Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
+Answer BatchCounts DigitAnswer LoadResult ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())
 
@@ -143,7 +143,7 @@ checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
-export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.batcher http.metrics
+export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.metrics
 http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server.bound_socket lab.faults
 lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.step_examples lab.tensor_costs.LayerWork
 lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.signal_name loading.batch_tensors
@@ -159,10 +159,10 @@ record.run_folder.run_files record.run_timeline report.waterfall.began report.wa
 report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
-serve.request_queue.ServiceTime.seconds serve.worker_server.RequestQueue serve.worker_server.rows_of
+serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
 tensor.split_checks train.batches train.step_executor train.threads tuning.lr_range.smoothed
-tuning.optuna_plan.OptunaPlan tuning.ray_tune.ray_started tuning.search_space.Space.draw
-tuning.study_journal.cut_half_line tuning.trial_pool.Plan tuning.trial_pool.PointsPlan
+tuning.optuna_plan.OptunaPlan tuning.search_space.Space.draw
+tuning.study_journal.cut_half_line tuning.trial_pool.Plan
 workers.worker_sweep.SweepTask
 """.split()
 
@@ -249,7 +249,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
     *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
-                   "Recorder.*.newest")),
+                   "Recorder.*.last")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.train.observers.Observer.on_between.*", ANY, "told by fit"),
     ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),
@@ -262,7 +262,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.planner.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),
     ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
     ("engine.http.server.serve.port", "zero", "any port that is free"),
-    ("engine.http.load_client.measure_service.lanes", "zero", "at rest only"),
     ("engine.http.load_client.ServerError.*", ANY, "what a server has said"),
     ("cost.price_run.seconds", "zero", "a run that takes no time"),
     ("cost.Purchase.*", "zero", "no power, free electricity, no upkeep"),
@@ -519,7 +518,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
         lab.interval_study.KillableTraining.life.*
-        lab.interval_study.losses_through_kills.* lab.interval_study.measure_save_costs.* engine.http.server.serve.*
+        engine.http.server.serve.*
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
@@ -530,8 +529,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.http.load_client.measure_service.*
-        engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
+        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*

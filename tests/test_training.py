@@ -1,13 +1,10 @@
 """fit where a notebook cannot show it: interrupts, broken observers, dead workers, other loaders, a script of one's
 own."""
-import csv
 import ctypes
 import io
 import itertools
 import re
 import signal
-import subprocess
-import sys
 import time
 import weakref
 from types import SimpleNamespace
@@ -21,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.train.autocast import check_precision
-from mlinfra.engine.train.builtin_observers import ClipGradients, CsvLog, EarlyStopping, PrintEpochs
+from mlinfra.engine.train.builtin_observers import ClipGradients, EarlyStopping, PrintEpochs
 from mlinfra.engine.train.observers import EVENTS, Observer
 from mlinfra.engine.train.step_executor import CudaGraphExecutor, EagerExecutor
 from mlinfra.engine.base.cores import CoreSeconds
@@ -205,7 +202,6 @@ def test_bf16_is_what_autocast_gives():
 
 
 SCRIPT = """
-import sys
 from mlinfra.training import fit
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.models import GluonCNN
@@ -216,8 +212,8 @@ print(len(history.steps))
 
 
 def test_from_a_script_elsewhere(tmp_path):
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "10"
+    done, = run_code(SCRIPT, folder=tmp_path)
+    assert done.code == 0 and done.last_line == "10", done.output
 
 
 def test_fixed_seed_fixed_losses():
@@ -696,14 +692,14 @@ def test_early_stopping_ends_the_run():
         fit(linear(), BatchLoader(tiny(), 32), observers=[EarlyStopping()], **QUIET)
 
 
-def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
+def test_a_line_for_each_epoch():
     out = io.StringIO()
     fit(
         linear(),
         BatchLoader(tiny(), 32),
         epochs=2,
         valid=tiny(),
-        observers=[PrintEpochs(out), CsvLog(tmp_path / "epochs.csv"), CsvLog(tmp_path / "steps.csv", "step")],
+        observers=[PrintEpochs(out)],
         **QUIET,
     )
     lines = out.getvalue().splitlines()
@@ -719,14 +715,6 @@ def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
         "wait_share",
     ]
     assert [line.split()[:3] for line in lines[1:]] == [["0", "2", "64"], ["1", "2", "64"]]
-    rows = [list(csv.DictReader((tmp_path / name).open())) for name in ("epochs.csv", "steps.csv")]
-    assert [row["epoch"] for row in rows[0]] == ["0", "1"] and [row["iteration"] for row in rows[1]] == [
-        "0",
-        "1",
-        "2",
-        "3",
-    ]
-    with pytest.raises(OSError): CsvLog(tmp_path / "nowhere" / "epochs.csv")
 
 
 # ---- what the lesson is too short for
@@ -943,8 +931,8 @@ assert len(said) == 1 and "glibc keeps freed buffers" in said[0], said
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
 def test_the_allocator_gives_memory_back_when_a_run_has_ended():
     "In a process of its own: what stays of mallopt there is no other test's."
-    out = subprocess.run([sys.executable, "-c", LIMITS], capture_output=True, text=True, timeout=300)
-    assert out.returncode == 0, out.stderr
+    done, = run_code(LIMITS, timeout_seconds=300)
+    assert done.code == 0, done.output
 
 
 def test_fit_takes_the_same_random_numbers_as_a_loop_by_hand():

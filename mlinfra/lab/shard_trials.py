@@ -19,7 +19,7 @@ from ..engine.memory.held_tensors import Held, HoldingsMeter
 from ..engine.memory.optimizers import OPTIMIZERS
 from ..engine.dist.rank_step import RankExecutor
 from ..engine.dist.zero import ELEMENTWISE, Sharded, ShardedExecutor
-from ..engine.dist.rank_trials import TRIAL_INPUT, PreparedTrial, RankTrial, RankTrialResult
+from ..engine.dist.rank_trials import TRIAL_INPUT, PreparedTrial, RankTrial, RankTrialResult, flat_values
 from ..engine.dist.zero_blocks import BlockEvent
 from ..memory import Footprint, estimate
 
@@ -65,7 +65,7 @@ def _prepared(model: nn.Module, how: Strategy, optimizer: str) -> PreparedTrial:
     shard_size, make = Group.of().size // how.copies, OPTIMIZERS[optimizer]
     if how.by == "hand":
         own = Sharded(model, optimizer, how.stage, None, shard_size if how.copies > 1 else None, how.all_reduce)
-        return PreparedTrial(model, None, ShardedExecutor(own), own.whole)
+        return PreparedTrial(model, None, ShardedExecutor(own), lambda: _whole(own, model))
     if how.by == "fsdp":
         net = fsdp(model, how.reshard, how.half, how.on_host, shard_size)
         return PreparedTrial(net, fsdp_optimizer(make(net.parameters())))
@@ -75,6 +75,9 @@ def _prepared(model: nn.Module, how: Strategy, optimizer: str) -> PreparedTrial:
         sharded = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=make)
         return PreparedTrial(net, sharded, RankExecutor(net.no_sync))
     return PreparedTrial(model, make(model.parameters()))
+
+def _whole(own: Sharded, model: nn.Module) -> list[torch.Tensor]:
+    with own.whole(): return [flat_values(model.parameters())]
 
 # %% ../../nbs/lab/shard_trials.ipynb #st12009
 @dataclass(frozen=True)

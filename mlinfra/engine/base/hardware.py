@@ -43,11 +43,6 @@ class Roofline:
         "FLOPs for each byte, from which on arithmetic and not memory is the limit."
         return self.rate(precision) / self.bytes_per_s
 
-    def attainable(self, intensity: float, precision: str) -> float:
-        "FLOPs a second at this many FLOPs for each byte."
-        reached = positive_float("intensity", intensity) * self.bytes_per_s
-        return min(self.rate(precision), reached)
-
     def seconds(self, flops: float, bytes: float, precision: str) -> float:
         "Time of one operation: the slowest of arithmetic, memory and launch."
         flops, bytes = nonnegative_float("flops", flops), nonnegative_float("bytes", bytes)

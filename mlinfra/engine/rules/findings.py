@@ -54,7 +54,7 @@ class Facts:
     live:bool=True                                          # the run goes on
     samples:deque[Any]=field(default_factory=lambda: deque(maxlen=600))  # of the machine, the latest
     steps:int=0                                             # so far told
-    newest:int=-1                                           # the last step that has ended: it may be told later
+    last_ended:int=-1                                       # the last step that has ended: it may be told later
     checked:int=-1                                          # the last step whose gradients were checked
 
 def labels_of(

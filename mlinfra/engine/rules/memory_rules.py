@@ -63,7 +63,7 @@ class MemoryLeak(Rule):
 
     def _now(self, step: int) -> int:
         "The step whose end memory and tensors show; rules hear of steps some milliseconds later."
-        return max(step, self.facts.newest)
+        return max(step, self.facts.last_ended)
 
     def _judge(self, step: int, column: int, what: str) -> None:
         "All rows, or the last nine: at first a process fills what it has freed before."

@@ -1,13 +1,17 @@
-"""A process that has imported what lessons import and forks their kernels, which then start in a moment.
+"""A process that has imported what lessons import and forks their kernels, which then start in a moment; and other
+Pythons that would import PyTorch: what `Kernels.python` names is called as `python` is (forked_python.py).
 
-    python kernel_server.py NUMBER    serves the socket with this number until its standard input ends
+    python kernel_server.py NUMBER [ADDRESS ALIVE]    serves the socket with this number until its standard input ends;
+                                                      ranks come from the fork server at this place (fork_server.py)
 
 A kernel is ipykernel's own, with the command, environment and folder that Jupyter gives it; nothing of mlinfra is
 imported before. Each has a keeper, which ends it when whoever asked for it is gone, and tells how it ended.
 """
+import ctypes
 import json
 import os
 import runpy
+import shlex
 import select
 import signal
 import socket
@@ -15,9 +19,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-IMPORTED = """torch torch._dynamo torch.distributed torch.utils.data numpy pandas matplotlib.pyplot PIL.Image
-ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget matplotlib_inline.backend_inline IPython.core.pylabtools
-""".split()
+import fork_server
+
+IMPORTED = """torch torch._dynamo torch.distributed torch.distributed.run torch.distributed.tensor torch.utils.data
+numpy pandas matplotlib.pyplot PIL.Image ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget
+matplotlib_inline.backend_inline IPython.core.pylabtools""".split()
 REQUEST_BYTES = 1 << 18  # at most
 
 
@@ -26,7 +32,7 @@ def available() -> bool: return hasattr(os, "pidfd_open") and hasattr(socket, "s
 
 # ---- the server
 
-def main(number):
+def main(number, *place):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no burial
     import importlib
@@ -41,17 +47,17 @@ def main(number):
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                keep(connection)
+                keep(connection, place)
             connection.close()
 
 
-def keep(connection):
+def keep(connection, place):
     "Fork the kernel that is asked for; wait until it ends, or end it when nobody is there any more."
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
+    request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
     asked = json.loads(request)
     pid = os.fork()
-    if pid == 0: become_kernel(connection, streams, **asked)
+    if pid == 0: become(connection, streams, place, **asked)
     connection.sendall(b"%d" % pid)
     for stream in streams: os.close(stream)
     ended = os.pidfd_open(pid)
@@ -62,33 +68,48 @@ def keep(connection):
     os._exit(0)
 
 
-def become_kernel(connection, streams, command, env, cwd):
+def become(connection, streams, place, command, env, cwd):
     "Be the process that `command` would have started."
     status = 1
     try:
         connection.close()
         os.setsid()
-        for number, stream in enumerate(streams): os.dup2(stream, number)
+        for number, stream in enumerate(streams[:3]): os.dup2(stream, number)
+        if streams[3:]: ctypes.CDLL(None).setns(streams[3], 0)  # into the network of whoever asks
         for stream in streams: os.close(stream)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(env)
         os.chdir(cwd)
-        sys.path[:] = [str(Path(cwd)), *(place for place in sys.path if Path(place) != Path(__file__).parent)]
         import random
 
         import numpy
         random.seed()
         numpy.random.seed()
-        module = command[command.index("-m") + 1]
-        sys.argv = [module, *command[command.index("-m") + 2:]]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if threads := env.get("OMP_NUM_THREADS"):  # read when PyTorch was loaded
+            import torch
+            torch.set_num_threads(int(threads))
+        if place and fork_server.SPENT in env: fork_server.use(place[0], int(place[1]))
+        run(*command[1:])
         status = 0
     except SystemExit as error: status = error.code if isinstance(error.code, int) else int(bool(error.code))
     except BaseException:
         import traceback
         traceback.print_exc()
     finally: leave(status)
+
+
+def run(first, *words):
+    "Run the module, code or script, as Python does with these words; its options -u and -X are not needed."
+    if first[:2] in ("-u", "-X"): return run(*words)
+    home = os.getcwd() if first in ("-m", "-c") else str(Path(first).resolve().parent)
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = [place for place in sys.path if Path(place) != Path(__file__).parent]
+    sys.path[:] = [home, *filter(None, given), *others]
+    sys.argv = [*words] if first == "-m" else [first, *words]
+    if first == "-m": runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    elif first == "-c": exec(words[0], {"__name__": "__main__"})
+    else: runpy.run_path(first, run_name="__main__")
 
 
 def leave(status):
@@ -106,14 +127,18 @@ def leave(status):
 
 class Kernels:
     "Starts a server; in this process and its forks, kernels then come from it."
-    def __init__(self, folder):
+    def __init__(self, folder, place=()):
         self.address, self.cpu_seconds = f"{folder}/kernels", 0.0
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self.address)
             listener.listen(64)  # who connects before it has imported waits
             number = listener.fileno()
-            self.server = subprocess.Popen([sys.executable, __file__, str(number)], stdin=subprocess.PIPE,
-                                           pass_fds=[number], start_new_session=True)
+            self.server = subprocess.Popen([sys.executable, __file__, str(number), *map(str, place)],
+                                           stdin=subprocess.PIPE, pass_fds=[number, *place[1:]], start_new_session=True)
+        self.python = f"{folder}/python"
+        client = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_python.py")), self.address]
+        Path(self.python).write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
+        os.chmod(self.python, 0o700)
 
     def used(self):
         "Let jupyter_client ask this server for each kernel."
@@ -164,4 +189,4 @@ class Kernel:
     def kill(self): self.send_signal(signal.SIGKILL)
 
 
-if __name__ == "__main__": main(int(sys.argv[1]))
+if __name__ == "__main__": main(int(sys.argv[1]), *sys.argv[2:])

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import replace
@@ -19,7 +18,7 @@ import torch
 from torch import nn
 
 import checkpoint_cases as cases
-from copies import run_code
+from copies import PYTHON, run_code
 from mlinfra import training
 from mlinfra.data import BatchLoader, Images
 from mlinfra.engine.checkpoint import checkpoint_files as files
@@ -38,7 +37,7 @@ FILES = "model.safetensors", "training.safetensors", "state.json", "manifest.jso
 def ask():
     "Trainings in children of a process that has imported everything and has one thread."
     pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    process = subprocess.Popen([sys.executable, cases.__file__], **pipes)
+    process = subprocess.Popen([PYTHON, cases.__file__], **pipes)
     def send(**task):
         process.stdin.write(json.dumps(task, default=str) + "\n")
         process.stdin.flush()
@@ -436,8 +435,8 @@ def test_the_newest_and_the_best_stay(root):
 
 class Late(HostClock):
     "Tells steps three late, as a GPU does."
-    def ready(self, wait=False):
-        while len(self._done) > (0 if wait else 3): yield self._done.popleft()
+    def ready(self, block=False):
+        while len(self._done) > (0 if block else 3): yield self._done.popleft()
 
 
 def test_a_clock_that_tells_steps_late_leaves_no_step_out(root, monkeypatch):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields
 from itertools import accumulate
 from typing import Any
 
@@ -17,7 +17,6 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ..base.checks import one_of
 from .rng_state import random_states, set_random_states
 from .resumable_loader import LoaderState
 from ..train.observers import TrainingRun
@@ -125,14 +124,6 @@ class State:
     epoch:int               # in which it is, from 0
     parts:dict[str, Any]    # some of `PARTS`
 
-    def without(
-        self,
-        *names:str,  # of `PARTS`
-    ) -> State:
-        "The state with some parts left out; `restore` leaves alone what is not there."
-        for name in names: one_of("part", name, PARTS)
-        return replace(self, parts={name: part for name, part in self.parts.items() if name not in names})
-
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c012
 def unwrap_model(
     model:nn.Module,
@@ -178,7 +169,7 @@ def live_parts(
     model, rate = unwrap_model(run.model), run.scheduler
     found = dict(
         model=dict(weights=model.state_dict(), buffers=_more_buffers(model)), optimizer=_optimizer_part(run.optimizer),
-        scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.passes.state_dict(),
+        scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.executor.state_dict(),
         random=random_states(), history=_history_part(run, rows or StepRows()), identity=_identity(run))
     return found | ({} if position is None else dict(loader=position.state(run)))
 
@@ -312,7 +303,7 @@ def _laid(held: torch.Tensor, value: torch.Tensor, stride: tuple[int, ...] | Non
 def _load_rates(run: Any, parts: dict[str, Any]) -> None:
     rate = run.scheduler
     if parts.get("scheduler") is not None and rate is not None: rate.load_state_dict(copy.deepcopy(parts["scheduler"]))
-    if "scaler" in parts: run.passes.load_state_dict(copy.deepcopy(parts["scaler"]))
+    if "scaler" in parts: run.executor.load_state_dict(copy.deepcopy(parts["scaler"]))
 
 def _load_history(run: Any, kept: dict[str, Any]) -> None:
     "Steps, epochs and remarks, in the History that the caller holds."

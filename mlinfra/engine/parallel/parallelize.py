@@ -26,7 +26,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..base.checks import ceil_div, one_of, positive_int
-from ..base.measure import median
+from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
 from .rank_loader import RankLoader, Share, broadcast_random_states, check_loader, seed_by_rank
 from .sample_weights import BatchWeight, counted_targets, gather_rows, weigh_outputs

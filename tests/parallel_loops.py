@@ -1,4 +1,4 @@
-"""Small loops made of parts (models, losses, clipping, accumulation, frozen layers, optimizers), for one process or many ranks."""
+"""Small loops made of parts: models, losses, clipping, accumulation, optimizers; for one process or many ranks."""
 import itertools
 import math
 import random
@@ -58,7 +58,7 @@ class Norms(nn.Module):
 def chain(): return nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, CLASSES))
 def normed_chain(): return nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, CLASSES))
 def tokens(): return nn.Sequential(nn.Embedding(CLASSES, 8), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, CLASSES))
-def sparse(): return nn.Sequential(nn.Embedding(CLASSES, 8, sparse=True), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+def sparse(): return nn.Sequential(nn.Embedding(CLASSES, 8, sparse=True), nn.Linear(8, 8), nn.Linear(8, CLASSES))
 
 
 MODELS = dict(chain=chain, normed=normed_chain, method=Method, unused=Unused, heads=Heads, norms=Norms, tokens=tokens,
@@ -172,7 +172,8 @@ def _train(loop, run, made):
 def loops(seed, many):
     "Loops drawn from all, each how and model and loss often enough."
     drawn, found = random.Random(seed), {}
-    pairs = [pair for pair in itertools.product(("ddp", "fsdp", "pipeline", "tensor"), MODELS, LOSSES) if fits(*pair[1:])]
+    hows = "ddp", "fsdp", "pipeline", "tensor"
+    pairs = [pair for pair in itertools.product(hows, MODELS, LOSSES) if fits(*pair[1:])]
     while len(found) < many:
         drawn.shuffle(pairs)
         for how, model, loss in pairs:

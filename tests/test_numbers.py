@@ -198,7 +198,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
     ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
     ("engine.memory.footprint.BatchFootprints.largest.*", "zero", "no memory, no margin"),
-    ("engine.dist.sync_batch_norm.SyncedBatchNorm.*", ANY, "the constructor is torch's own"),
+    ("engine.dist.sync_batch_norm.SyncedBatchNorm*", ANY, "the constructor is torch's own"),
     ("lab.shard_trials.Strategy.*", ANY, "an entry of our own table"),
     ("engine.pipeline.schedules.interleave_operations.*", ANY, "rows of operations are needed, so it cannot be tried"),
     ("tensor_parallel.SharedHeads.head_width", ANY, "a layer is needed, so it cannot be tried"),

@@ -225,8 +225,8 @@ def test_a_step_with_gradients_of_one_rank_is_refused():
 # ---- loops of all kinds
 
 def test_every_loop_is_one_process_or_refused():
-    """Each loop that runs in one process gives the same losses and weights on two ranks, or is refused in a sentence. In
-    float64, where what is rounded differently grows by Adam's 1 / 1e-8 at most (see `check_equal`)."""
+    """Each loop that runs in one process gives the same losses and weights on two ranks, or is refused in a sentence.
+    In float64, where what is rounded differently grows by Adam's 1 / 1e-8 at most (see `check_equal`)."""
     drawn = [loop for loop in loops(seed=2, many=300)]
     alone = [outcome(replace(loop, how="auto")) for loop in drawn]
     runs = [loop for loop, one in zip(drawn, alone) if not isinstance(one, str)]

@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from torch import nn
 
 from mlinfra.engine.base.hardware import ring_bytes
 from mlinfra.engine.dist.network import Host, lay_cables, sent_bytes, why_no_hosts

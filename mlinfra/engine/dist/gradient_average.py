@@ -145,7 +145,8 @@ def _grouped(parameters: Sequence[nn.Parameter], size: int) -> list[list[nn.Para
 
 def _may_share(parameters: Sequence[nn.Parameter], device: torch.device) -> bool:
     world_size = rank_and_world_size()[1]
-    if device.type != "cpu" or not 1 < world_size <= 8 or os.environ.get("LOCAL_WORLD_SIZE") != str(world_size): return False
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == str(world_size)
+    if device.type != "cpu" or not one_machine or not 1 < world_size <= 8: return False
     return len({p.dtype for p in parameters}) == 1 and not why_not_shared()
 
 def _shared_memory(buckets: Sequence[GradientBucket]) -> SharedMemory | None:

@@ -19,7 +19,7 @@ from ..train.transformer import RowReader
 from .rank_data import ShardLoader, first_digits
 from .rank_step import RankExecutor
 from .process_group import rank_and_world_size
-from .sync_batch_norm import SyncedBatchNorm
+from .sync_batch_norm import SyncedBatchNorm2d
 from ...models import GluonCNN
 from ...training import History, fit, sgd
 
@@ -45,7 +45,7 @@ def batch_norm_net() -> nn.Module:
 
 def synced_norm_net() -> nn.Module:
     "Statistics of the global batch."
-    return _net(SyncedBatchNorm(8))
+    return _net(SyncedBatchNorm2d(8))
 
 def _dense(inputs: int, outputs: int) -> nn.Sequential: return nn.Sequential(nn.Linear(inputs, outputs), nn.Tanh())
 

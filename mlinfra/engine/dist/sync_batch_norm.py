@@ -58,8 +58,8 @@ class _OverRanks:
         wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
         mean, variance, count = batch_moments(wide, self.counts())
         if x.device.type == "cpu" and count <= 1:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {x.size()} on each rank")
-        if self.training and self.track_running_stats: self._remember(mean.detach(), variance.detach() * count / (count - 1))
+            raise ValueError(f"Expected more than 1 value per channel when training, got {x.size()} on all ranks")
+        if self.training and self.track_running_stats: self._remember(mean, variance * count / (count - 1))
         scale = (variance + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
         shift = (0 if self.bias is None else self.bias) - mean * scale
         shape = 1, -1, *[1] * (x.dim() - 2)

@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_leaves
 from ..base.checks import one_of
 from ..memory.optimizers import OPTIMIZERS
 from .rank_step import RankExecutor
-from .zero_blocks import STAGES, BlockEvent, ShardedBlock, ShardPlace, blocks_of, hybrid_groups, refuse_frozen
+from .zero_blocks import (
+    STAGES, BlockEvent, ShardedBlock, ShardPlace, blocks_of, hybrid_groups, refuse_frozen)
 
 # %% auto #0
 __all__ = ['ELEMENTWISE', 'Sharded', 'ShardedExecutor']

@@ -101,9 +101,9 @@ class RankLoop:
         strange = [p for p in found if id(p) not in own]
         if len(strange) == len(found): return  # of another model
         if strange:
-            raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model did not "
-                             "have when parallelize was called: make the whole model, with its loss if that is trained, "
-                             "before")
+            raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model did "
+                             "not have when parallelize was called: make the whole model before, with its loss if "
+                             "that is trained")
         if not self.synced:
             raise RuntimeError(f"optimizer.step() after {self.loader.taken} of {self.accumulation} micro-batches: "
                                "their gradients are still on their ranks. Call it after "
@@ -226,7 +226,7 @@ class ParallelRun:
         self,
         outputs:torch.Tensor,  # samples x ..., of this rank's part of the batch that is worked on
     ) -> torch.Tensor:         # of the whole batch, in its order
-        "The rows of all ranks, for a loss of the whole batch such as a contrastive one. All ranks must call it together."
+        "The rows of all ranks, for a loss of the whole batch (contrastive). All ranks must call it together."
         if self.world_size == 1 or self.strategy.whole_batches: return outputs
         return gather_rows(outputs, self.loop.weight, self.loader.share)
 
@@ -288,8 +288,8 @@ def _measured(model: nn.Module, batch: Any, measure: Callable) -> float:
     found = measure(model(batch[0]), batch[1])
     return float(found.double().mean()) if isinstance(found, torch.Tensor) else float(found)
 
-_UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of the "
-           "whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
+_UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of "
+           "the whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
 
 def _same_everywhere(value: float) -> float:
     "A loss that every rank has computed on the whole batch; ValueError where they differ."

@@ -85,8 +85,8 @@ class StagedModel(nn.Module):
 
     def check_whole(self, module: nn.Module, _inputs: Any) -> None:
         "ValueError if a layer is called by itself."
-        if not self.inside: raise ValueError(f"a layer of a pipeline cannot be called by itself, {type(module).__name__} "
-                                             "was: call the whole model, or use ddp or fsdp")
+        if not self.inside: raise ValueError(f"a layer of a pipeline cannot be called by itself, as this "
+                                             f"{type(module).__name__} was: call the model, or use ddp or fsdp")
 
     def specs(self, x: torch.Tensor) -> list[TensorSpec]:
         "Shape and type at every boundary between stages, for this micro-batch."
@@ -146,8 +146,8 @@ class _StagedPass(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[None, None, None]:
-        if not context.kept: raise ValueError("a pipeline cannot run backward twice over one forward: add up the losses, "
-                                              "and call backward once, or use ddp or fsdp")
+        if not context.kept: raise ValueError("a pipeline cannot run backward twice over one forward: add up the "
+                                              "losses, and call backward once, or use ddp or fsdp")
         with torch.enable_grad(): context.row.run_backward(context.kept, gradient)
         context.kept = []
         return None, None, None
@@ -201,8 +201,8 @@ class PipelineStrategy(ParallelStrategy):
 
     def method(self, name: str) -> Callable[..., Any]:
         "ValueError: a pipeline has forward only."
-        raise ValueError(f"{type(self.model).__name__}.{name} cannot run in a pipeline, whose ranks have a stage each: "
-                         "compute the loss from the output of the model, or use ddp or fsdp")
+        raise ValueError(f"{type(self.model).__name__}.{name} cannot run in a pipeline, whose ranks have a stage "
+                         "each: compute the loss from the output of the model, or use ddp or fsdp")
 
     def whole_norms(self) -> AbstractContextManager:
         "Within, `torch.nn.utils` clips by the norm over all stages."
@@ -277,7 +277,9 @@ def _agreed_bounds(pieces: nn.Sequential, x: torch.Tensor) -> tuple[int, ...]:
     found: list[Any] = [None]
     with preserve_rng_state():
         try:
-            if rank == 0: found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds]
+            if rank == 0:
+                seconds = [cost.seconds for cost in profile_layers(pieces, x, 3)]
+                found = [partition(seconds, world_size).bounds]
         except Exception as error: found = [error]  # which every rank raises
     dist.broadcast_object_list(found)
     if isinstance(found[0], Exception): raise found[0]

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map
 
-from .rank_loader import Share
+from .rank_loader import Share, rank_share
 
 # %% auto #0
 __all__ = ['BatchWeight', 'weigh_outputs', 'target_count', 'counted_targets', 'gather_rows']
@@ -132,7 +132,7 @@ def _place(share: Share, rows: int) -> tuple[int, int]:
     "Where this rank's rows lie in the batch."
     found = rank_share(range(int(share.total)), dist.get_rank(), share.ranks)
     if share.own and len(found) != rows:
-        raise ValueError(f"gather takes a row for each sample of this rank's part of the batch, {len(found)}, got {rows}")
+        raise ValueError(f"gather takes a row for each of this rank's {len(found)} samples of the batch, got {rows}")
     return (found[0], found[-1] + 1) if share.own else (0, 0)
 
 def gather_rows(

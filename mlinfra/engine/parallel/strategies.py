@@ -190,8 +190,8 @@ class FSDPStrategy(ParallelStrategy):
 
     def weigh_parameters(self, weight: float) -> Callable[[], None]:
         "ValueError: gathered weights are gone when a gradient of a gradient would need them."
-        raise ValueError("fsdp cannot train a loss that holds a gradient (a gradient penalty), nor, where the ranks' shares "
-                         "of a batch differ in size, one of a part of the model that is called by itself: use ddp")
+        raise ValueError("fsdp cannot train a loss that holds a gradient (a gradient penalty), nor, where the ranks' "
+                         "shares of a batch differ, one of a part of the model that is called by itself: use ddp")
 
     def around(self) -> AbstractContextManager:
         "Within, a loss may add a term of the parameters, which are shards, to one of the outputs."

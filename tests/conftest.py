@@ -46,11 +46,23 @@ def start_kernels(config):
     "Lessons' kernels are forked from a process that has imported what they import."
     from kernel_server import Kernels, available
     if KERNELS or not available() or FOLDER not in config.stash: return
-    KERNELS.append(Kernels(config.stash[FOLDER]))
+    KERNELS.append(Kernels(f"{config.stash[FOLDER]}/kernels").start())
     config.add_cleanup(KERNELS[0].close)
 
 
-def kernels_spent(): return sum(kernels.cpu_seconds for kernels in KERNELS)
+def kernels_spent(): return sum(kernels.cpu_seconds() for kernels in KERNELS)
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    "Those that lessons' kernels are forked by, or None where processes cannot be forked like this."
+    from kernel_server import Kernels, available
+    if KERNELS: yield KERNELS[0]
+    elif not available(): yield None
+    else:
+        kernels = Kernels(f"{tmp_path_factory.mktemp('kernels')}/kernels").start()
+        yield kernels
+        kernels.close()
 
 
 def unit_of(item):

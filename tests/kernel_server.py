@@ -3,8 +3,10 @@
     python kernel_server.py NUMBER    serves the socket with this number until its standard input ends
 
 A kernel is ipykernel's own, with the command, environment and folder that Jupyter gives it; nothing of mlinfra is
-imported before. Each has a keeper, which ends it when whoever asked for it is gone, and tells how it ended.
+imported before. Each has a keeper, which ends it when whoever asked for it is gone, tells how it ended, and notes what
+it took of the processor.
 """
+import contextlib
 import json
 import os
 import runpy
@@ -50,16 +52,29 @@ def keep(connection):
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
     asked = json.loads(request)
+    notes = Path(asked.pop("notes"))
     pid = os.fork()
     if pid == 0: become_kernel(connection, streams, **asked)
+    lead(pid)
+    note(notes, f"{pid} runs")
     connection.sendall(b"%d" % pid)
     for stream in streams: os.close(stream)
     ended = os.pidfd_open(pid)
     if ended not in select.select([ended, connection], [], [])[0]: os.killpg(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
-    try: connection.sendall(b"%d %f" % (os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime))
+    note(notes, f"{pid} {usage.ru_utime + usage.ru_stime}")
+    try: connection.sendall(b"%d" % os.waitstatus_to_exitcode(status))
     except OSError: pass
     os._exit(0)
+
+
+def lead(pid):
+    "Let the process have a group of its own, to which Jupyter sends signals; whoever comes second finds it done."
+    with contextlib.suppress(OSError): os.setpgid(pid, pid)
+
+
+def note(notes, line):
+    with notes.open("a") as file: file.write(f"{line}\n")
 
 
 def become_kernel(connection, streams, command, env, cwd):
@@ -67,7 +82,7 @@ def become_kernel(connection, streams, command, env, cwd):
     status = 1
     try:
         connection.close()
-        os.setsid()
+        lead(os.getpid())
         for number, stream in enumerate(streams): os.dup2(stream, number)
         for stream in streams: os.close(stream)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -105,43 +120,71 @@ def leave(status):
 # ---- whoever wants kernels
 
 class Kernels:
-    "Starts a server; in this process and its forks, kernels then come from it."
-    def __init__(self, folder):
-        self.address, self.cpu_seconds = f"{folder}/kernels", 0.0
+    "Kernels of the server at `address`; what they took is noted in a file of this process and its children."
+    def __init__(self, address, notes=None): self.address, self.given_notes = address, notes
+
+    @property
+    def notes(self): return self.given_notes or f"{self.address}-{os.getpid()}"
+
+    def start(self):
+        "Start the server."
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self.address)
             listener.listen(64)  # who connects before it has imported waits
             number = listener.fileno()
             self.server = subprocess.Popen([sys.executable, __file__, str(number)], stdin=subprocess.PIPE,
                                            pass_fds=[number], start_new_session=True)
+        return self
 
     def used(self):
         "Let jupyter_client ask this server for each kernel."
         from jupyter_client.provisioning import local_provisioner
         local_provisioner.launch_kernel = self.launch
 
+    def used_by_jupyter(self):
+        "The lines of jupyter_server_config.py that let a Jupyter ask this server."
+        return (f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+                f"from kernel_server import Kernels\nKernels({self.address!r}, {self.notes!r}).used()\n")
+
+    def cpu_seconds(self) -> float:
+        "What kernels of this process have taken of the processor."
+        if not Path(self.notes).exists(): return 0.0
+        taken = dict(line.split() for line in Path(self.notes).read_text().splitlines())
+        return sum(live_seconds(int(pid)) if spent == "runs" else float(spent) for pid, spent in taken.items())
+
     def launch(self, command, stdin=None, stdout=None, stderr=None, env=None, cwd=None, **_ignored):
         "In the place of `jupyter_client.launcher.launch_kernel`."
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.connect(self.address)
-        request = dict(command=command, env=dict(env or os.environ), cwd=str(cwd or os.getcwd()))
+        request = dict(command=command, env=dict(env or os.environ), cwd=str(cwd or os.getcwd()), notes=self.notes)
         with open(os.devnull) as nothing:
             streams = [nothing.fileno(), *(number if given is None else given for number, given in ((1, stdout),
                                                                                                      (2, stderr)))]
             socket.send_fds(connection, [json.dumps(request).encode()], streams)
-        return Kernel(self, connection, command)
+        return Kernel(connection, command)
 
     def close(self):
         self.server.stdin.close()
         self.server.wait()
 
 
+def live_seconds(pid) -> float:
+    "What a process that runs, and its children, have taken of the processor."
+    import psutil
+    seconds = 0.0
+    with contextlib.suppress(psutil.Error):
+        kernel = psutil.Process(pid)
+        for process in (kernel, *kernel.children(recursive=True)):
+            with contextlib.suppress(psutil.Error): seconds += sum(process.cpu_times()[:4])
+    return seconds
+
+
 class Kernel:
     "What Jupyter needs of a subprocess.Popen."
     stdin = stdout = stderr = None
 
-    def __init__(self, kernels, connection, args):
-        self.kernels, self.connection, self.args, self.returncode = kernels, connection, args, None
+    def __init__(self, connection, args):
+        self.connection, self.args, self.returncode = connection, args, None
         self.pid = int(connection.recv(100))
 
     def poll(self):
@@ -152,9 +195,7 @@ class Kernel:
         if self.returncode is not None: return self.returncode
         if not select.select([self.connection], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired(self.args, timeout)
-        code, cpu_seconds = self.connection.recv(100).split() or (-signal.SIGKILL, 0)
-        self.returncode = int(code)
-        self.kernels.cpu_seconds += float(cpu_seconds)
+        self.returncode = int(self.connection.recv(100) or -signal.SIGKILL)
         return self.returncode
 
     def send_signal(self, number):

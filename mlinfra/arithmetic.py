@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Thread
 
 from .engine.base.checks import boolean, ceil_div, nonnegative_float, positive_float, positive_int
-from .engine.base.measure import Stopwatch
+from .engine.base.timing import Stopwatch
 from .engine.base.text import count_text, duration_text
 
 # %% auto #0

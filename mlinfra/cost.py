@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .engine.base.checks import fraction, nonnegative_float, positive_float, positive_int
 from .engine.cost.energy import JOULES_PER_KWH, EnergyMeter as EnergyMeter, co2_kg, device_power
-from .engine.base.measure import Estimate
+from .engine.base.sample_statistics import Estimate
 from .engine.cost.prices import Offer, read_grids as read_grids, read_prices as read_prices
 from .engine.cost.training_work import SLACK, KnownRun, Work, expected_seconds_of, misfit, work_seconds
 

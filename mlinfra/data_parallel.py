@@ -16,14 +16,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .engine.base.checks import nonnegative_float, nonnegative_int, one_of, positive_float, positive_int
+from .engine.base.checks import nonnegative_int, one_of, positive_float, positive_int
 from .engine.dist.ddp import fastest_ddp, wrap_ddp
 from .engine.train.memory_layout import ChannelsLast
-from .engine.base.measure import interleave, median
+from .engine.base.sample_statistics import median
+from .engine.base.timing import interleave
 from .engine.dist.rank_data import accuracy_of_ranks, shared_loader
-from .engine.dist.rank_step import RankPass
+from .engine.dist.rank_step import RankExecutor
 from .engine.dist.process_group import process_group, rank_and_world_size
-from .engine.dist.rank_trials import PreparedTrial, RankTrial, ResidualNet
+from .engine.dist.rank_trials import ResidualNet
 from .training import History, fit, sgd
 
 # %% auto #0
@@ -76,36 +77,17 @@ def averaged(
     strategy:str,         # one of `STRATEGIES`
     hook:str="none",      # of DDP: what becomes of a bucket
     sync_each:bool=False, # average after every micro-batch, not only after the last
-) -> tuple[nn.Module, RankPass]:
+) -> tuple[nn.Module, RankExecutor]:
     "What to call forward, and how `fit` runs a step with it."
     one_of("strategy", strategy, STRATEGIES)
-    if strategy == "never" or rank_and_world_size()[1] == 1: return model, RankPass()
+    if strategy == "never" or rank_and_world_size()[1] == 1: return model, RankExecutor()
     if strategy == "each parameter":
-        return model, RankPass(finish=partial(average_gradients, model), sync_each=sync_each)
+        return model, RankExecutor(finish=partial(average_gradients, model), sync_each=sync_each)
     if strategy == "ddp":
         wrapped = wrap_ddp(model, hook)
-        return wrapped, RankPass(wrapped.no_sync, sync_each=sync_each)
+        return wrapped, RankExecutor(wrapped.no_sync, sync_each=sync_each)
     reducer = GradientReducer(model, overlap=strategy == "overlap")
-    return model, RankPass(reducer.no_sync, reducer.finish, sync_each)
-
-# %% ../nbs/11_data_parallel.ipynb #e94c3c8f
-@dataclass(frozen=True)
-class AveragingTrial(RankTrial):
-    "A trial in which gradients are averaged."
-    strategy:str="overlap"      # one of `STRATEGIES`
-    hook:str="none"             # of DDP
-    sync_each:bool=False        # average after every micro-batch
-    lr:float=0.1                # of plain SGD
-
-    def __post_init__(self):
-        super().__post_init__()
-        one_of("strategy", self.strategy, STRATEGIES)
-        object.__setattr__(self, "lr", nonnegative_float("lr", self.lr))
-
-    def prepare(self, model: nn.Module) -> PreparedTrial:
-        "The model for its ranks."
-        net, passes = averaged(model, self.strategy, self.hook, self.sync_each)
-        return PreparedTrial(net, sgd(model, self.lr), passes)
+    return model, RankExecutor(reducer.no_sync, reducer.finish, sync_each)
 
 # %% ../nbs/11_data_parallel.ipynb #d1100013
 WAYS = ("one process, one core", "one process, all cores", *STRATEGIES, "ddp, 1 MiB")  # that `time_ways` knows
@@ -136,13 +118,13 @@ def _steps(way: str, batch_size: int, steps: int) -> Callable[[], None]:
     torch.manual_seed(0)
     model, x = ResidualNet(), torch.rand(batch_size * many, 784)
     y = torch.randint(0, 10, (len(x),))
-    net, passes = averaged(model, "never" if alone or way == "ddp, 1 MiB" else way)
+    net, executor = averaged(model, "never" if alone or way == "ddp, 1 MiB" else way)
     if way == "ddp, 1 MiB": net = wrap_ddp(model, bucket_bytes=1 << 20)
     def run() -> None:
         torch.set_num_threads(many)
         for _ in range(steps):
             nn.functional.cross_entropy(net(x), y).backward()
-            if passes.finish is not None: passes.finish()
+            if executor.finish is not None: executor.finish()
             _update(model)
     return run
 
@@ -305,7 +287,7 @@ def train_ddp(
         optimizer = sgd(model, lr, momentum)
         with _channels_last(model, optimizer, loader) as laid:
             wrapped = fastest_ddp(model, place)  # after the layout: DDP's buckets lie as the weights do
-            history = fit(wrapped, loader, optimizer=optimizer, passes=RankPass(wrapped.no_sync), device=place,
+            history = fit(wrapped, loader, optimizer=optimizer, executor=RankExecutor(wrapped.no_sync), device=place,
                           channels_last=laid, observers=observers, progress=False, **settings)
         return history, None if valid is None else accuracy_of_ranks(model, valid)
 

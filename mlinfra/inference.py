@@ -18,7 +18,8 @@ from torch import nn
 from .data import to_float
 from .engine.base.checks import one_of, positive_float, positive_int, positive_ints
 from .engine.base.machine import pick_device
-from .engine.base.measure import Stopwatch, percentile, rounds
+from .engine.base.sample_statistics import percentile
+from .engine.base.timing import Stopwatch, rounds
 from .engine.serve.request_queue import Policy, ServiceTime, Stream, StreamSummary, poisson_arrivals, simulate
 from .engine.serve.worker_server import rows_of
 from .training import check_precision

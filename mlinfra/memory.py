@@ -16,12 +16,12 @@ from torch import nn
 
 from .engine.train.autocast import check_precision
 from .engine.memory.batch_search import BatchTrial, divide_batch, search_down
-from .engine.base.checks import nonnegative_float, one_of, positive_float, positive_int
+from .engine.base.checks import one_of, positive_float, positive_int
 from .engine.memory.footprint import (
-    GPU_MARGIN, HOST_MARGIN, Footprint as Footprint, Standing, largest_batch, rank_footprint,
+    GPU_MARGIN, HOST_MARGIN, BatchFootprints, Footprint as Footprint, Standing, rank_footprint,
     zero_bytes_per_rank as zero_bytes_per_rank)
 from .engine.base.machine import free_bytes, pick_device
-from .engine.memory.optimizer_state import OPTIMIZERS, held_state_bytes
+from .engine.memory.optimizers import OPTIMIZERS, optimizer_tensors
 from .engine.memory.out_of_memory import runs_without_oom
 from .engine.memory.step_sample import StepSample
 from .engine.memory.tracker import MemoryTrace, record_step, trace_step
@@ -38,9 +38,9 @@ def state_bytes(
 ) -> int:
     "Compute the bytes that the optimizer remembers between two steps."
     one_of("optimizer", optimizer, OPTIMIZERS)
-    return sum(_remembered(p, optimizer) for p in parameters)
+    return sum(_state_of(p, optimizer) for p in parameters)
 
-def _remembered(p: torch.Tensor, optimizer: str) -> int:
+def _state_of(p: torch.Tensor, optimizer: str) -> int:
     if optimizer == "sgd": return 0
     if optimizer == "momentum": return p.nbytes
     if optimizer in ("adam", "adamw"): return 2 * p.nbytes + _COUNT
@@ -109,7 +109,7 @@ def measure(
     if gpu: _warm_up(twin, batch, real)
     found = _footprint(record_step(twin, batch), optimizer, 0, 1)
     if real: real.step()
-    state = held_state_bytes(real) if real else 0
+    state = sum(t.nbytes for t in optimizer_tensors(real)) if real else 0
     total = torch.cuda.max_memory_allocated(device) - before if gpu else found.total - found.optimizer + state
     return replace(found, optimizer=state, total=total)
 
@@ -123,7 +123,7 @@ def _warm_up(sample: StepSample, batch: Any, optimizer: Any) -> None:
 
 # %% ../nbs/10_memory.ipynb #34c2f6e2
 @dataclass(frozen=True)
-class Profile:
+class Profile(BatchFootprints):
     "The memory of a step for every batch: a straight line through each moment of two traces."
     low:MemoryTrace    # of 2 samples
     high:MemoryTrace   # of 3 samples
@@ -152,20 +152,6 @@ class Profile:
     ) -> Footprint:
         "Compute the footprint of this batch."
         return _footprint(self.trace(batch_size), optimizer, sharding_stage, world_size)
-
-    def largest(
-        self,
-        limit:float,             # bytes
-        optimizer:str="adam",    # one of `OPTIMIZERS`
-        sharding_stage:int=0,    # of ZeRO
-        world_size:int=1,        # ranks
-        most:int=1 << 20,        # samples
-        margin:float=0.0,        # share of the total that the allocator may hold beyond it
-    ) -> int:
-        "Find the largest batch up to `most` whose total and margin are within the limit; 0 if not even one sample is."
-        room = nonnegative_float("limit", limit) / (1 + nonnegative_float("margin", margin))
-        how = optimizer, sharding_stage, world_size
-        return largest_batch(lambda batch: self.at(batch, *how).total <= room, most)
 
 # %% ../nbs/10_memory.ipynb #bf4fa5b1
 def profile(

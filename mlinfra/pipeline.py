@@ -22,7 +22,7 @@ from .engine.pipeline.layer_costs import profile_layers
 from .engine.pipeline.schedules import (
     SCHEDULES as SCHEDULES, SEVERAL_STAGES as SEVERAL_STAGES, bubble as bubble, schedule as schedule,
     simulate_schedule as simulate_schedule)
-from .engine.pipeline.pipeline_step import PipelinePass
+from .engine.pipeline.pipeline_step import PipelineExecutor
 from .engine.dist.rank_data import accuracy_of_ranks
 from .engine.dist.process_group import check_same, process_group, rank_and_world_size
 from .engine.base.text import count_text
@@ -91,6 +91,6 @@ def train_pipeline(
         stage = pieces[bounds[rank]:bounds[rank + 1]]
         history = fit(stage, loader, epochs=epochs, optimizer=sgd(stage, lr, momentum), device=place,
                       precision=precision, observers=observers, channels_last=False, progress=False,
-                      passes=PipelinePass(stage, batch_size, parts, place))
+                      executor=PipelineExecutor(stage, batch_size, parts, place))
         _share_stages(pieces, bounds)
         return history, None if valid is None else accuracy_of_ranks(model, valid)

@@ -15,7 +15,7 @@ from .engine.base.checks import nonnegative_float, one_of
 from .engine.dist.fsdp import fsdp as fsdp, fsdp_optimizer as fsdp_optimizer, views_are_fine
 from .engine.base.hardware import ring_bytes
 from .engine.dist.rank_data import accuracy_of_ranks, shared_loader
-from .engine.dist.rank_step import RankPass
+from .engine.dist.rank_step import RankExecutor
 from .engine.dist.process_group import process_group, rank_and_world_size
 from .engine.dist.zero import Sharded as Sharded
 from .engine.dist.zero_blocks import STAGES, check_shard_size
@@ -111,6 +111,7 @@ def train_sharded(
         net = fsdp(model, device=place.type)  # fully_shard for each block, then for the rest
         with views_are_fine():
             optimizer = fsdp_optimizer(sgd(net, lr, momentum))  # after sharding: it sees the shards
-            history = fit(net, loader, optimizer=optimizer, passes=RankPass(), device=place, channels_last=False,
+            history = fit(net, loader, optimizer=optimizer, executor=RankExecutor(), device=place,
+                          channels_last=False,
                           observers=observers, progress=False, **settings)
         return history, None if valid is None else accuracy_of_ranks(net, valid, place)

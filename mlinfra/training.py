@@ -44,7 +44,7 @@ def _train_epoch(run: TrainingRun, epoch: int) -> Epoch | None:
     before = math.fsum(step.seconds for step in run.history.steps[first:])
     check_precision(run.precision, run.device)
     run.model.train()
-    with run.passes.epoch():
+    with run.executor.epoch():
         opening = time.perf_counter()
         batches, run.begun = run.open(run), 0
         run.observers.tell("on_between", run, "loader", opening, time.perf_counter() - opening)
@@ -70,8 +70,8 @@ def _step(run: TrainingRun, batches: Iterator, clock: Any, epoch: int) -> bool:
     clock.lap("wait")
     group = [run.feed(batch) for batch in group]
     clock.lap("copy")
-    loss = run.passes.step(group, clock.lap) if run.layout is None else _try_layout(run, group, clock)
-    run.passes.update()
+    loss = run.executor.step(group, clock.lap) if run.layout is None else _try_layout(run, group, clock)
+    run.executor.update()
     clock.lap("update")
     clock.finish((epoch, run.iteration, sum(map(samples_in, group))), loss)
     run.iteration += 1
@@ -87,7 +87,7 @@ def _try_layout(run: TrainingRun, group: list[Any], clock: Any) -> torch.Tensor:
         run.feed.channels_last = False
         group[:] = [tree_map_only(torch.Tensor, torch.Tensor.contiguous, batch) for batch in group]
 
-    loss, error = try_step(lambda: run.passes.step(group, clock.lap), fall_back, run.model)
+    loss, error = try_step(lambda: run.executor.step(group, clock.lap), fall_back, run.model)
     if error: run.history.remarks.append(f"trained without channels_last, which the model does not take: {error}")
     return loss
 
@@ -151,7 +151,7 @@ def fit(
     if history is None: history = History()
     if not isinstance(history, History): raise TypeError(f"history must be a History, got {type(history).__name__}")
     if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both")
-    loader, passes = make_loader(train, batch_size, True, workers), execution.executor()
+    loader, executor = make_loader(train, batch_size, True, workers), execution.step_executor()
     model.to(device)
     given = optimizer is not None
     optimizer = make_optimizer(model, optimizer) if given and optimizer != "sgd" else sgd(model)
@@ -160,13 +160,13 @@ def fit(
     watchers = Observers([*observers, *own], history.remarks)
     feed = Feed(device, step is None, image_dims(model, execution.scale_images))
     run = TrainingRun(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
-                      history, passes, feed, scheduler, accumulation, epochs, iteration=len(history.steps),
+                      history, executor, feed, scheduler, accumulation, epochs, iteration=len(history.steps),
                       clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES))
     check = _validation(run, valid, loss_fn, step, metric)
-    passes.start(run)
+    executor.start(run)
     with execution.applied(run):
         try: return _run(run, check, execution)
-        finally: passes.run = None  # no cycle: workers that stay end with their loader, not when garbage is collected
+        finally: executor.run = None  # no cycle: workers that stay end with their loader, not when garbage is collected
 
 def _supervised(loss_fn: Callable) -> Callable:
     "The usual step: outputs of the inputs, and their loss against the targets."
@@ -213,10 +213,10 @@ def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> Hist
     finally:
         try: run.observers.tell("on_end", run)
         finally:
-            run.passes.end()
+            run.executor.end()
             layout.restore()
     run.history.stopped = run.stopping
-    if (skipped := run.passes.skipped_updates()) > 0:
+    if (skipped := run.executor.skipped_updates()) > 0:
         scale = f"the loss scale is 2^{LOG2_LOSS_SCALE - skipped} now"
         words = f"gradients overflowed in fp16: at least {count_text(skipped, 'update')} skipped, {scale}"
         run.history.remarks.append(words)

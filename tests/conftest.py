@@ -1,6 +1,7 @@
 """What all tests share: notebooks are tests too, and --processes runs several units of work at a time."""
 import gc
 import importlib
+import multiprocessing
 import os
 import shutil
 import signal
@@ -34,35 +35,56 @@ def pytest_configure(config):
     if config.option.processes > 1 and not config.option.usepdb:
         from side_by_side import SideBySide
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        config.pluginmanager.register(SideBySide(config, config.option.processes, cores, unit_of, kernels_spent))
+        config.pluginmanager.register(SideBySide(config, config.option.processes, cores, unit_of, spent_elsewhere,
+                                                 unit_begins))
         config.stash[FOLDER] = folder
         if not (config.option.keyword or config.option.collectonly): start_kernels(config)  # while tests are collected
 
 
-KERNELS, FOLDER = [], pytest.StashKey[str]()
+KERNELS, FORK_SERVERS, FOLDER = [], [], pytest.StashKey[str]()
 
 
 def start_kernels(config):
     "Lessons' kernels are forked from a process that has imported what they import."
     from kernel_server import Kernels, available
     if KERNELS or not available() or FOLDER not in config.stash: return
-    KERNELS.append(Kernels(f"{config.stash[FOLDER]}/kernels").start())
+    start_fork_server(config)
+    import fork_server
+    KERNELS.append(Kernels(config.stash[FOLDER]).start(fork_server.place()))
     config.add_cleanup(KERNELS[0].close)
-
-
-def kernels_spent(): return sum(kernels.cpu_seconds() for kernels in KERNELS)
+    os.environ["MLINFRA_PYTHON"] = KERNELS[0].python
 
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory):
     "Those that lessons' kernels are forked by, or None where processes cannot be forked like this."
     from kernel_server import Kernels, available
-    if KERNELS: yield KERNELS[0]
-    elif not available(): yield None
+    if KERNELS or not available(): yield KERNELS[0] if KERNELS else None
     else:
-        kernels = Kernels(f"{tmp_path_factory.mktemp('kernels')}/kernels").start()
+        kernels = Kernels(str(tmp_path_factory.mktemp("kernels"))).start()
         yield kernels
         kernels.close()
+
+
+def start_fork_server(config):
+    "Units get their processes from one server."
+    if FORK_SERVERS or FOLDER not in config.stash: return
+    if "forkserver" not in multiprocessing.get_all_start_methods(): return
+    import fork_server
+    FORK_SERVERS.append(f"{config.stash[FOLDER]}/fork_server")
+    fork_server.start(FORK_SERVERS[0])
+
+
+def spent_elsewhere():
+    "Processor seconds of kernels and ranks that a unit did not start itself."
+    found = sum(kernels.cpu_seconds for kernels in KERNELS)
+    if FORK_SERVERS: found += importlib.import_module("fork_server").spent()
+    return found
+
+
+def unit_begins(name):
+    "In the process of a unit."
+    if FORK_SERVERS: importlib.import_module("fork_server").join(name, FORK_SERVERS[0])
 
 
 def unit_of(item):
@@ -78,7 +100,9 @@ def pytest_collection_finish(session):
     if option.processes > 1 and items and not option.collectonly:
         if sum(is_lesson(item) for item in items) > 1: start_kernels(session.config)
         if any(isinstance(item, RoomItem) for item in items): import_all(IMPORTED_BY_ROOMS)
-        if "torch" in sys.modules: import_all(IMPORTED_WITH_TORCH)
+        if "torch" in sys.modules:
+            import_all(IMPORTED_WITH_TORCH)
+            start_fork_server(session.config)
     gc.collect()
     gc.freeze()
 

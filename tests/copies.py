@@ -1,5 +1,6 @@
 """Processes of their own that start at once: copies of one that has loaded PyTorch, which takes seconds of a core."""
 import multiprocessing
+import os
 import sys
 import tempfile
 import warnings
@@ -12,6 +13,7 @@ from mlinfra.engine.train.fake_tensors import count_devices
 from mlinfra.lab.rendezvous import run_together
 
 count_devices()  # before a test that exports, or uses fake tensors: else no copy could train
+PYTHON = os.environ.get("MLINFRA_PYTHON", sys.executable)  # has PyTorch in memory, where a session forks (conftest.py)
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
 
 

@@ -1,15 +1,17 @@
-"""A process that has imported what lessons import and forks their kernels, which then start in a moment.
+"""A process that has imported what lessons import and forks their kernels, which then start in a moment; and other
+Pythons that would import PyTorch: what `Kernels.python` names is called as `python` is (forked_python.py).
 
-    python kernel_server.py NUMBER    serves the socket with this number until its standard input ends
+    python kernel_server.py NUMBER [ADDRESS ALIVE]    serves the socket with this number until its standard input ends;
+                                                      ranks come from the fork server at this place (fork_server.py)
 
 A kernel is ipykernel's own, with the command, environment and folder that Jupyter gives it; nothing of mlinfra is
-imported before. Each has a keeper, which ends it when whoever asked for it is gone, tells how it ended, and notes what
-it took of the processor.
+imported before. Each has a keeper, which ends it when whoever asked for it is gone, and tells how it ended.
 """
-import contextlib
+import ctypes
 import json
 import os
 import runpy
+import shlex
 import select
 import signal
 import socket
@@ -17,9 +19,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-IMPORTED = """torch torch._dynamo torch.distributed torch.utils.data numpy pandas matplotlib.pyplot PIL.Image
-ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget matplotlib_inline.backend_inline IPython.core.pylabtools
-""".split()
+import fork_server
+
+IMPORTED = """torch torch._dynamo torch.distributed torch.distributed.run torch.distributed.tensor torch.utils.data
+numpy pandas matplotlib.pyplot PIL.Image ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget
+matplotlib_inline.backend_inline IPython.core.pylabtools""".split()
 REQUEST_BYTES = 1 << 18  # at most
 
 
@@ -28,7 +32,7 @@ def available() -> bool: return hasattr(os, "pidfd_open") and hasattr(socket, "s
 
 # ---- the server
 
-def main(number):
+def main(number, *place):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no burial
     import importlib
@@ -43,67 +47,73 @@ def main(number):
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                keep(connection)
+                keep(connection, place)
             connection.close()
 
 
-def keep(connection):
+def keep(connection, place):
     "Fork the kernel that is asked for; wait until it ends, or end it when nobody is there any more."
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
+    request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
     asked = json.loads(request)
-    notes = Path(asked.pop("notes"))
+    began, begins = os.pipe()
     pid = os.fork()
-    if pid == 0: become_kernel(connection, streams, **asked)
-    lead(pid)
-    note(notes, f"{pid} runs")
+    if pid == 0: become(connection, streams, begins, place, **asked)
+    os.close(begins)
+    os.read(began, 1)  # whoever is told of the process may ask at once for its group
     connection.sendall(b"%d" % pid)
     for stream in streams: os.close(stream)
     ended = os.pidfd_open(pid)
     if ended not in select.select([ended, connection], [], [])[0]: os.killpg(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
-    note(notes, f"{pid} {usage.ru_utime + usage.ru_stime}")
-    try: connection.sendall(b"%d" % os.waitstatus_to_exitcode(status))
+    try: connection.sendall(b"%d %f" % (os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime))
     except OSError: pass
     os._exit(0)
 
 
-def lead(pid):
-    "Let the process have a group of its own, to which Jupyter sends signals; whoever comes second finds it done."
-    with contextlib.suppress(OSError): os.setpgid(pid, pid)
-
-
-def note(notes, line):
-    with notes.open("a") as file: file.write(f"{line}\n")
-
-
-def become_kernel(connection, streams, command, env, cwd):
+def become(connection, streams, begins, place, command, env, cwd):
     "Be the process that `command` would have started."
     status = 1
     try:
         connection.close()
-        lead(os.getpid())
-        for number, stream in enumerate(streams): os.dup2(stream, number)
+        os.setsid()
+        os.close(begins)
+        for number, stream in enumerate(streams[:3]): os.dup2(stream, number)
+        if streams[3:]: ctypes.CDLL(None).setns(streams[3], 0)  # into the network of whoever asks
         for stream in streams: os.close(stream)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(env)
         os.chdir(cwd)
-        sys.path[:] = [str(Path(cwd)), *(place for place in sys.path if Path(place) != Path(__file__).parent)]
         import random
 
         import numpy
         random.seed()
         numpy.random.seed()
-        module = command[command.index("-m") + 1]
-        sys.argv = [module, *command[command.index("-m") + 2:]]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if threads := env.get("OMP_NUM_THREADS"):  # read when PyTorch was loaded
+            import torch
+            torch.set_num_threads(int(threads))
+        if place and fork_server.SPENT in env: fork_server.use(place[0], int(place[1]))
+        run(*command[1:])
         status = 0
     except SystemExit as error: status = error.code if isinstance(error.code, int) else int(bool(error.code))
     except BaseException:
         import traceback
         traceback.print_exc()
     finally: leave(status)
+
+
+def run(first, *words):
+    "Run the module, code or script, as Python does with these words; its options -u and -X are not needed."
+    if first[:2] in ("-u", "-X"): return run(*words)
+    home = os.getcwd() if first in ("-m", "-c") else str(Path(first).resolve().parent)
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = [place for place in sys.path if Path(place) != Path(__file__).parent]
+    sys.path[:] = [home, *filter(None, given), *others]
+    sys.argv = [*words] if first == "-m" else [first, *words]
+    if first == "-m": runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    elif first == "-c": exec(words[0], {"__name__": "__main__"})
+    else: runpy.run_path(first, run_name="__main__")
 
 
 def leave(status):
@@ -120,20 +130,22 @@ def leave(status):
 # ---- whoever wants kernels
 
 class Kernels:
-    "Kernels of the server at `address`; what they took is noted in a file of this process and its children."
-    def __init__(self, address, notes=None): self.address, self.given_notes = address, notes
+    "A server; in this process and its forks, kernels come from it. What they took is counted, or written to `notes`."
+    def __init__(self, folder, notes=None):
+        self.folder, self.notes, self.address, self.cpu_seconds = folder, notes, f"{folder}/kernels", 0.0
 
-    @property
-    def notes(self): return self.given_notes or f"{self.address}-{os.getpid()}"
-
-    def start(self):
+    def start(self, place=()):
         "Start the server."
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self.address)
             listener.listen(64)  # who connects before it has imported waits
             number = listener.fileno()
-            self.server = subprocess.Popen([sys.executable, __file__, str(number)], stdin=subprocess.PIPE,
-                                           pass_fds=[number], start_new_session=True)
+            self.server = subprocess.Popen([sys.executable, __file__, str(number), *map(str, place)],
+                                           stdin=subprocess.PIPE, pass_fds=[number, *place[1:]], start_new_session=True)
+        self.python = f"{self.folder}/python"
+        client = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_python.py")), self.address]
+        Path(self.python).write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
+        os.chmod(self.python, 0o700)
         return self
 
     def used(self):
@@ -142,49 +154,38 @@ class Kernels:
         local_provisioner.launch_kernel = self.launch
 
     def used_by_jupyter(self):
-        "The lines of jupyter_server_config.py that let a Jupyter ask this server."
-        return (f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-                f"from kernel_server import Kernels\nKernels({self.address!r}, {self.notes!r}).used()\n")
+        "The lines of jupyter_server_config.py that let Jupyter ask this server."
+        return (f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\nfrom kernel_server import Kernels\n"
+                f"Kernels({self.folder!r}, {os.environ.get(fork_server.SPENT)!r}).used()\n")
 
-    def cpu_seconds(self) -> float:
-        "What kernels of this process have taken of the processor."
-        if not Path(self.notes).exists(): return 0.0
-        taken = dict(line.split() for line in Path(self.notes).read_text().splitlines())
-        return sum(live_seconds(int(pid)) if spent == "runs" else float(spent) for pid, spent in taken.items())
+    def took(self, cpu_seconds):
+        "Note what a kernel took of the processor."
+        if not self.notes: self.cpu_seconds += cpu_seconds
+        else:
+            with open(self.notes, "a") as file: file.write(f"{cpu_seconds}\n")
 
     def launch(self, command, stdin=None, stdout=None, stderr=None, env=None, cwd=None, **_ignored):
         "In the place of `jupyter_client.launcher.launch_kernel`."
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.connect(self.address)
-        request = dict(command=command, env=dict(env or os.environ), cwd=str(cwd or os.getcwd()), notes=self.notes)
+        request = dict(command=command, env=dict(env or os.environ), cwd=str(cwd or os.getcwd()))
         with open(os.devnull) as nothing:
             streams = [nothing.fileno(), *(number if given is None else given for number, given in ((1, stdout),
                                                                                                      (2, stderr)))]
             socket.send_fds(connection, [json.dumps(request).encode()], streams)
-        return Kernel(connection, command)
+        return Kernel(self, connection, command)
 
     def close(self):
         self.server.stdin.close()
         self.server.wait()
 
 
-def live_seconds(pid) -> float:
-    "What a process that runs, and its children, have taken of the processor."
-    import psutil
-    seconds = 0.0
-    with contextlib.suppress(psutil.Error):
-        kernel = psutil.Process(pid)
-        for process in (kernel, *kernel.children(recursive=True)):
-            with contextlib.suppress(psutil.Error): seconds += sum(process.cpu_times()[:4])
-    return seconds
-
-
 class Kernel:
     "What Jupyter needs of a subprocess.Popen."
     stdin = stdout = stderr = None
 
-    def __init__(self, connection, args):
-        self.connection, self.args, self.returncode = connection, args, None
+    def __init__(self, kernels, connection, args):
+        self.kernels, self.connection, self.args, self.returncode = kernels, connection, args, None
         self.pid = int(connection.recv(100))
 
     def poll(self):
@@ -195,7 +196,9 @@ class Kernel:
         if self.returncode is not None: return self.returncode
         if not select.select([self.connection], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired(self.args, timeout)
-        self.returncode = int(self.connection.recv(100) or -signal.SIGKILL)
+        code, cpu_seconds = self.connection.recv(100).split() or (-signal.SIGKILL, 0)
+        self.returncode = int(code)
+        self.kernels.took(float(cpu_seconds))
         return self.returncode
 
     def send_signal(self, number):
@@ -205,4 +208,4 @@ class Kernel:
     def kill(self): self.send_signal(signal.SIGKILL)
 
 
-if __name__ == "__main__": main(int(sys.argv[1]))
+if __name__ == "__main__": main(int(sys.argv[1]), *sys.argv[2:])

@@ -95,9 +95,11 @@ def units_of(items, place) -> list[Unit]:
 
 class SideBySide:
     "The plugin; registered where --processes asks for more than one."
-    def __init__(self, config, processes, cores, place, spent_elsewhere=lambda: 0.0):
+    def __init__(self, config, processes, cores, place, spent_elsewhere=lambda: 0.0,
+                 begins=lambda unit: None):
         self.config, self.processes, self.cores, self.place = config, processes, cores, place
         self.spent_elsewhere = spent_elsewhere  # processor seconds of processes that a test did not start itself
+        self.begins = begins  # called in the process of a unit, with its name
         known = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
         self.known = lambda item: known.get(item.nodeid, UNKNOWN)
         self.measured, self.again, self.passed_again = {}, [], []
@@ -167,6 +169,7 @@ class SideBySide:
         if pid == 0:
             here.close()
             for worker in self.workers: worker.channel.close()
+            self.begins(unit.name)
             run_unit(self.session, there, self.spent_elsewhere)
         there.close()
         worker = Worker(pid, here, unit, unit.load(self.known))

@@ -2,12 +2,14 @@
 name that moves cannot break a stage unseen. Its tables and marks are tried on the committed results."""
 import ast
 import importlib
+import sys
 from pathlib import Path
 
 import peers
 import pytest
 import run
 import torch
+from copies import PYTHON
 from lab import chromium_path
 
 BENCH = Path(__file__).parent / "bench"
@@ -76,11 +78,12 @@ def first_of(place):
 
 @pytest.fixture
 def small(monkeypatch):
-    "Makes a stage small; installs nothing and compiles nothing."
+    "Makes a stage small; installs nothing, compiles nothing, and has processes that start at once."
     def small_(stage):
         for place, value in SMALLER.get(stage, {}).items():
             monkeypatch.setattr(*attribute(place), value() if callable(value) else value)
         monkeypatch.setattr(peers, "INSTALL", False)
+        monkeypatch.setattr(sys, "executable", PYTHON)
         monkeypatch.setattr(torch, "compile", lambda model, **_options: model)
 
     return small_

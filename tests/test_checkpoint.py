@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import replace
@@ -19,7 +18,7 @@ import torch
 from torch import nn
 
 import checkpoint_cases as cases
-from copies import run_code
+from copies import PYTHON, run_code
 from mlinfra import training
 from mlinfra.data import BatchLoader, Images
 from mlinfra.engine.checkpoint import checkpoint_files as files
@@ -38,7 +37,7 @@ FILES = "model.safetensors", "training.safetensors", "state.json", "manifest.jso
 def ask():
     "Trainings in children of a process that has imported everything and has one thread."
     pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    process = subprocess.Popen([sys.executable, cases.__file__], **pipes)
+    process = subprocess.Popen([PYTHON, cases.__file__], **pipes)
     def send(**task):
         process.stdin.write(json.dumps(task, default=str) + "\n")
         process.stdin.flush()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from copies import PYTHON
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -198,9 +199,11 @@ class Lost:
     "Takes this machine away, as far as torchrun can see: its agent and its rank are killed."
     guard = True
 
+    def __init__(self, agent: Path): self.agent = agent  # the file that holds its pid
+
     def on_boundary(self, run):
         if run.iteration != 5 or "IS_LOST" not in os.environ: return
-        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(int(self.agent.read_text()), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -209,7 +212,8 @@ def elastic_rank(root: Path) -> None:
     torch.manual_seed(0)
     own = Checkpointer(root, every=3, background=False)
     with process_group("cpu"):
-        history, _ = train_ddp(Net(False), data(), epochs=2, batch_size=BATCH, observers=[own, Lost()], device="cpu")
+        history, _ = train_ddp(Net(False), data(), epochs=2, batch_size=BATCH, observers=[own, Lost(root / "agent")],
+                               device="cpu")
         world_size = rank_and_world_size()[1]
     said = dict(world_size=world_size, resumed_from=own.resumed_from, remarks=history.remarks,
                 samples=[epoch.samples for epoch in history.epochs])
@@ -224,13 +228,14 @@ def test_torchrun_goes_on_with_fewer_ranks(tmp_path):
     how = ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "5", "--monitor-interval", "0.1",
            "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "elastic", "--rdzv-conf",
            "last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=2"]
-    run = [sys.executable, "-m", "torch.distributed.run", *how[:-1]]
-    own = os.environ | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
+    run = [PYTHON, "-m", "torch.distributed.run", *how[:-1]]
+    own = os.environ | {"PYTHON_EXEC": PYTHON} | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
     with (tmp_path / "log").open("w") as log:
         agents = []
         for more in ({}, {"IS_LOST": "1"}):
             command = [*run, f"{how[-1]},is_host={int(not more)}", __file__, str(tmp_path)]
             agents.append(subprocess.Popen(command, env=own | more, stdout=log, stderr=log))
+        (tmp_path / "agent").write_text(str(agents[1].pid))
         try:
             assert agents[0].wait(100) == 0, (tmp_path / "log").read_text()[-3000:]
             assert agents[1].wait(10) == -signal.SIGKILL

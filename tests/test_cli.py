@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from copies import PYTHON
 
 from mlinfra import __version__, cli, data
 from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
@@ -49,7 +50,7 @@ def test_help(command):
 
 
 def test_train(tmp_path):
-    "In a process that is copied from one with PyTorch in memory; what an interrupt ends, below, a shell would start."
+    "In a process that is copied from one with PyTorch in memory, as the one that an interrupt ends, below."
     typed = "train", "--model", "gluon", "--epochs", "2", "--batch-size", "64", "--limit", "1280"
     done, = run_together([(sys.executable, MLINFRA, *typed)], forked=True, folder=tmp_path)
     rows = done.output.strip().splitlines()
@@ -169,8 +170,8 @@ def test_nonsense_from_a_shell():
 
 @contextmanager
 def training(*args):
-    with subprocess.Popen([MLINFRA, "train", "--limit", "640", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True) as process:
+    with subprocess.Popen([PYTHON, MLINFRA, "train", "--limit", "640", *args], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
         try: yield process
         finally: process.kill()
 

@@ -1,7 +1,7 @@
 """Data parallelism: equality with one process at 2 and 4 ranks, micro-batches too, the ring, the cost model's laws."""
 import socket
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
@@ -21,9 +21,9 @@ from mlinfra.engine.dist.rank_data import ShardLoader, accuracy_of_ranks, first_
 from mlinfra.engine.dist.process_group import check_same, rank_and_world_size
 from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.engine.dist.shared_memory import why_not_shared
-from mlinfra.engine.dist.rank_trials import run_trial
+from mlinfra.engine.dist.rank_trials import PreparedTrial, RankTrial, run_trial
 from mlinfra.models import GluonCNN
-from mlinfra.training import evaluate, fit
+from mlinfra.training import evaluate, fit, sgd
 
 LINK = Network("toy", 1e9, 1e-5)
 EXACT = 10 * 1e5 * 1.1e-16  # ten steps of sums of at most 1e5 products in float64, each off by half a unit
@@ -33,7 +33,21 @@ EXACT = 10 * 1e5 * 1.1e-16  # ten steps of sums of at most 1e5 products in float
 
 DTYPES = (torch.int64, torch.int32, torch.float64, torch.float32, torch.uint8)
 RINGS = [(n, DTYPES[i % len(DTYPES)]) for i, n in enumerate((0, 1, 2, 3, 4, 5, 7, 64, 999, 10_007))]
-Trial = partial(dp.AveragingTrial, samples=201, global_batch=96, double=True)  # steps of 96, 96 and 9 images
+
+
+@dataclass(frozen=True)
+class AveragingTrial(RankTrial):
+    "A trial in which gradients are averaged."
+    strategy: str = "overlap"
+    hook: str = "none"  # of DDP
+    sync_each: bool = False
+
+    def prepare(self, model):
+        net, passes = dp.averaged(model, self.strategy, self.hook, self.sync_each)
+        return PreparedTrial(net, sgd(model), passes)
+
+
+Trial = partial(AveragingTrial, samples=201, global_batch=96, double=True)  # steps of 96, 96 and 9 images
 PILED = dict(samples=201, global_batch=48, accumulation=3)  # micro-batches of 16: the last step has one, of 9
 SHORT = dict(samples=34, global_batch=48, accumulation=3)  # 16, 16 and 2 images in one step: of 4 ranks, two have none
 EQUAL = {strategy: Trial(strategy=strategy) for strategy in dp.STRATEGIES[1:]} | {
@@ -190,7 +204,8 @@ def test_what_torchrun_announces_is_enough(monkeypatch):
 
 
 def test_nonsense_is_refused():
-    for how in (dict(strategy="sometimes"), dict(model="vgg")): assert "must be one of" in refusal(Trial, **how)
+    assert "must be one of" in refusal(dp.averaged, GluonCNN(), "sometimes")
+    assert "must be one of" in refusal(Trial, model="vgg")
     assert "torchrun" in refusal(dp.train_ddp, GluonCNN(), first_digits(10), device="cpu")
     assert "contiguous" in refusal(dp.ring_all_reduce, torch.zeros(3, 4).t())
     assert "bucket_bytes must be at least 1" in refusal(dp.make_buckets, GluonCNN().parameters(), 0)

@@ -23,7 +23,7 @@ from mlinfra.lab.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patie
 from mlinfra.engine.rules.inspection import apply_rules
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.rules.default_rules import SPEED_RULES, TENSOR_RULES
-from mlinfra.engine.rules.course_rules import SameRun, StalledTraining
+from mlinfra.engine.rules.loss_rules import SameRun, StalledTraining
 from mlinfra.engine.train.transformer import Transformer
 from mlinfra.engine.record.recorder import Monitor
 from mlinfra.engine.record.watch import watch

@@ -38,7 +38,7 @@ from mlinfra.engine.loading import loading_times
 from mlinfra.engine.loading.batch_tensors import identity
 from mlinfra.engine.loading.dataset_callables import find_callables
 from mlinfra.engine.loading.loader_surgery import loader_kind
-from mlinfra.engine.base.measure import Estimate
+from mlinfra.engine.base.sample_statistics import Estimate
 from mlinfra.lab.patients import PATIENTS, Fetching, SlowBus, slow_read
 from mlinfra.engine.base.jobs import Stopped
 

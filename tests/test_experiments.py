@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from copies import PYTHON
 
 from mlinfra.engine.record.provenance import code_version
 from mlinfra.engine.record.run_folder import Run, StepRecord
@@ -168,7 +169,7 @@ def test_the_code_is_that_of_the_main_program(tmp_path):
     git("add", ".")
     git("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-m", "first")
     head = subprocess.run(["git", "-C", tmp_path / "code", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
-    done = subprocess.run([sys.executable, "code/train.py"], capture_output=True, text=True, cwd=tmp_path,
+    done = subprocess.run([PYTHON, "code/train.py"], capture_output=True, text=True, cwd=tmp_path,
                           env=os.environ | dict(PYTHONPATH=str(ROOT)))
     assert done.stdout == head, done.stderr
 

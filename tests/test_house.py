@@ -30,7 +30,7 @@ AREAS = tool.areas()
 ORDER = list(AREAS)
 MAY_IMPORT_UI = "engine.report.page", "engine.report.pictures"  # the page on a run is drawn as panels are
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
-                 if p.stem not in GENERATED)  # "training", "engine.base.measure", "views.training"
+                 if p.stem not in GENERATED)  # "training", "engine.base.timing", "views.training"
 
 
 # ---- nbs/areas.toml is the architecture

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mlinfra.lab import drift
-from mlinfra.engine.base import measure
+from mlinfra.engine.base import timing
 from mlinfra.engine.serve import worker_server as server
 from mlinfra.views import inference as inference_views
 from mlinfra import inference
-from mlinfra.data import Images
 from mlinfra.engine.serve.request_queue import Policy, ServiceTime, mean_wait, poisson_arrivals, simulate
 from mlinfra.engine.serve.worker_server import serve
 from mlinfra.inference import Predictor, highest_rate
@@ -43,6 +42,7 @@ def no_thread_is_left():
 
 # ---- the line
 
+@settings(deadline=None)  # the first fit imports scipy
 @given(
     fixed=st.floats(1e-6, 10),
     slope=st.floats(1e-6, 10),
@@ -54,6 +54,7 @@ def test_a_line_is_found_again(fixed, slope, sizes):
     for b in (1, 64, 512): assert found.seconds(b) == pytest.approx(line.seconds(b), rel=1e-5)
 
 
+@settings(deadline=None)
 @given(seconds=st.lists(st.floats(1e-6, 10), min_size=3, max_size=3))
 def test_no_part_is_negative(seconds):
     found = ServiceTime.fit((1, 8, 64), seconds)
@@ -204,12 +205,12 @@ class Held:
 
 def submits(monkeypatch, after=lambda number: None, looking=lambda: None):
     "Have `after` called when a request has been submitted, and `looking` whenever the sender is blocked."
-    original = server.RequestQueue.submit
-    def submit(line, number, due, look):
-        result = original(line, number, due, lambda: (looking(), look()))
-        after(number)
-        return result
-    monkeypatch.setattr(server.RequestQueue, "submit", submit)
+    submit, wait = server.Batcher.submit, server.Batcher.wait_for_room
+    def submitted(line, images, **more):
+        try: return submit(line, images, **more)
+        finally: after(int(images))
+    monkeypatch.setattr(server.Batcher, "submit", submitted)
+    monkeypatch.setattr(server.Batcher, "wait_for_room", lambda line, look: wait(line, lambda: (looking(), look())))
 
 
 def test_requests_beyond_the_queue_are_shed(monkeypatch):
@@ -361,7 +362,7 @@ def test_bf16_computes_in_bf16():
 
 def test_an_answer_is_timed_with_its_copies(monkeypatch):
     clock = iter([10.0, 11.0, 14.0, 14.5])
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert inference.timed_answer(Predictor(linear(), device="cpu"), IMAGES[:2]) == (4.5, 1.5)
 
 
@@ -540,26 +541,7 @@ def test_online_takes_one_step_of_sgd_on_each_mini_batch():
     for a, b in zip(weights(learner.model), weights(by_hand)): torch.testing.assert_close(a, b)
 
 
-def test_retraining_comes_in_its_time_and_on_what_was_kept(monkeypatch):
-    trained = []
-    fit = drift.fit
-    monkeypatch.setattr(
-        drift,
-        "fit",
-        lambda model, loader, **options: (
-            trained.append((len(loader.tensors[0]), options["epochs"])),
-            fit(model, loader, **options),
-        ),
-    )
-    learner, changed = drift.Retrained(linear(), every=3, keep=2, epochs=2), []
-    for images, labels in chunks(7):
-        before = weights(learner.model)
-        learner.learn(images, labels)
-        changed.append(not same(before, weights(learner.model)))
-    assert changed == [False, False, True, False, False, True, False] and trained == [(16, 2), (16, 2)]
-
-
-@pytest.mark.parametrize("kind", [drift.Frozen, drift.Online, drift.Retrained])
+@pytest.mark.parametrize("kind", [drift.Frozen, drift.Online])
 def test_learners_leave_the_model_they_are_given_alone(kind):
     model = linear()
     before, learner = weights(model), kind(model)
@@ -577,17 +559,6 @@ def test_answers_come_before_labels_and_count_against_the_truth(monkeypatch):
     assert [(heard, labels.tolist()) for heard, labels in results] == [(0, [0, 0]), (1, [1, 1])] and [
         t.tolist() for t in told
     ] == [[10, 10], [11, 11]]
-
-
-def test_a_stream_of_chunks_can_be_stopped():
-    def report(number):
-        if number == 2: raise Stopped("stopped")
-    seen = []
-    learner = SimpleNamespace(model=linear(), learn=lambda images, labels: seen.append(1))
-    data = Images(IMAGES, torch.zeros(50, dtype=torch.int64))
-    with pytest.raises(Stopped):
-        drift.answer_then_learn(learner, drift.drifting_stream(data, 5, 10, at=1, burst=range(0)), report)
-    assert len(seen) == 2
 
 
 # ---- on a GPU

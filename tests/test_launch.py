@@ -14,6 +14,7 @@ import time
 import fake_clients
 import psutil
 import pytest
+from copies import PYTHON
 
 from mlinfra import cli
 from mlinfra.engine.launch.launcher_base import JobState, read_handle
@@ -22,7 +23,7 @@ from mlinfra.engine.launch.launchers import launcher, submitted
 from mlinfra.engine.launch.job_logs import rank_failure
 from mlinfra.engine.dist.network import lay_cables, why_no_hosts
 
-PYTHON = [sys.executable, "-S"]
+BARE = [sys.executable, "-S"]
 MLINFRA = [sys.executable, "-m", "mlinfra"]
 PIPES = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 LONG = 120  # seconds after which something hangs
@@ -35,7 +36,7 @@ def cpu(tmp_path):
     def made(text, *words, **how):
         script = tmp_path / "train.py"
         script.write_text(text)
-        return JobSpec([*PYTHON, str(script), *words], device="cpu", **how)
+        return JobSpec([*BARE, str(script), *words], device="cpu", **how)
     yield made
     for process in of_job(tmp_path):
         with contextlib.suppress(psutil.NoSuchProcess): process.kill()
@@ -264,7 +265,7 @@ dist.destroy_process_group()
 def test_two_hosts(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(MEET)
-    job = written(JobSpec([sys.executable, str(script)], device="cpu", nodes=2), tmp_path / "job.toml")
+    job = written(JobSpec([PYTHON, str(script)], device="cpu", nodes=2), tmp_path / "job.toml")
     with lay_cables(2, 1e9) as hosts:
         nodes = []
         for rank, host in enumerate(hosts):

@@ -14,7 +14,7 @@ from torch import nn
 from torchvision.models import VisionTransformer
 
 from mlinfra import memory
-from mlinfra.engine.memory import batch_search, footprint, optimizer_state, process_memory, recompute, tracker
+from mlinfra.engine.memory import batch_search, footprint, optimizers, process_memory, recompute, tracker
 from mlinfra.engine.base import hardware
 from mlinfra.engine.train.saved_tensors import saved_bytes
 from mlinfra.engine.base.jobs import Stopped
@@ -82,7 +82,7 @@ def test_with_every_means_of_saving(how):
     assert guess.activations == real.activations and abs(guess.total / real.total - 1) < 0.01
 
 
-@pytest.mark.parametrize("optimizer", optimizer_state.OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", optimizers.OPTIMIZERS)
 def test_the_state_is_what_the_optimizer_holds(optimizer):
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Flatten(), nn.Linear(20, 7))
     assert (
@@ -147,7 +147,7 @@ def test_memory_is_a_straight_line_in_the_batch(lines, name):
 @settings(max_examples=60, deadline=None)
 @given(
     limit=st.integers(0, 1 << 28),
-    optimizer=st.sampled_from(list(optimizer_state.OPTIMIZERS)),
+    optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)),
     stage=st.integers(0, 3),
     world=st.integers(1, 9),
 )
@@ -538,7 +538,7 @@ def test_the_panel_says_what_the_estimate_says():
 @settings(max_examples=30, deadline=None)
 @given(
     batch=st.integers(1, 10_000),
-    optimizer=st.sampled_from(list(optimizer_state.OPTIMIZERS)),
+    optimizer=st.sampled_from(list(optimizers.OPTIMIZERS)),
     stage=st.integers(0, 3),
     world=st.integers(1, 64),
 )

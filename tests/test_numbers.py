@@ -125,12 +125,12 @@ Shard ShardTrialResult Span StateBytes Step StepSeconds Stream StreamSummary Swe
 TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
-Booking QueueEvent QueueRun ProcessResult
+Booking QueuedRow QueueRun ProcessResult
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
-Answer BatchCounts DigitAnswer HttpService LatencyOutlook LoadResult ServerRules ServerStats Ticket
+Answer BatchCounts DigitAnswer LoadResult ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 """.split())
 
@@ -143,7 +143,7 @@ checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
-export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.batcher http.metrics
+export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.metrics
 http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server.bound_socket lab.faults
 lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.step_examples lab.tensor_costs.LayerWork
 lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.signal_name loading.batch_tensors
@@ -155,10 +155,10 @@ parallel.parallelize.scale_gradients parallel.pipeline_strategy parallel.rank_lo
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
-record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign rules.course_rules
+record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign rules.loss_rules
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
-serve.request_queue.ServiceTime.seconds serve.worker_server.RequestQueue serve.worker_server.rows_of
+serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
 tensor.split_checks train.batches train.step_executor train.threads tuning.lr_range.smoothed
 tuning.optuna_plan.OptunaPlan tuning.ray_tune.ray_started tuning.search_space.Space.draw
 tuning.study_journal.cut_half_line tuning.trial_pool.Plan tuning.trial_pool.PointsPlan
@@ -192,7 +192,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.due", "zero", "a request at the start"),
     ("*.extra_seconds", "zero", "nothing more"),
     ("engine.loading.jpegs.photo.*", "zero", "counted from 0"),
-    ("engine.base.measure.rounds.stretch", "infinite", "no limit"),
+    ("engine.base.timing.rounds.stretch", "infinite", "no limit"),
     ("engine.memory.footprint.fits_text.*", "zero", "nothing needed, nothing there"),
     ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
     ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
@@ -234,10 +234,9 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.precision.formats.Format.decode.code", "zero", "the code of 0"),
     ("engine.precision.formats.*value", ANY, "what the reader wants to see rounded, NaN and infinity included"),
     ("engine.precision.formats.running_sum.values", ANY, "what is added up, NaN and infinity included"),
-    ("engine.precision.formats.*error_bound.terms", ANY, "what is added up"),
-    ("engine.base.measure.median.values", ANY, "any numbers have a median"),
-    ("engine.base.measure.percentile.values", ANY, "any numbers have percentiles"),
-    ("engine.base.measure.percentile.percent", "zero", "the smallest"),
+    ("engine.base.sample_statistics.median.values", ANY, "any numbers have a median"),
+    ("engine.base.sample_statistics.percentile.values", ANY, "any numbers have percentiles"),
+    ("engine.base.sample_statistics.percentile.percent", "zero", "the smallest"),
     ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
@@ -262,7 +261,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.planner.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),
     ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
     ("engine.http.server.serve.port", "zero", "any port that is free"),
-    ("engine.http.load_client.measure_service.lanes", "zero", "at rest only"),
     ("engine.http.load_client.ServerError.*", ANY, "what a server has said"),
     ("cost.price_run.seconds", "zero", "a run that takes no time"),
     ("cost.Purchase.*", "zero", "no power, free electricity, no upkeep"),
@@ -519,19 +517,19 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
         lab.interval_study.KillableTraining.life.*
-        lab.interval_study.losses_through_kills.* lab.interval_study.measure_save_costs.* engine.http.server.serve.*
+        engine.http.server.serve.*
     """.split()),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
         lab.digits_step.memory_cost.*
         memory.find_batch_size.* engine.tuning.ray_tune.ray_tune.* lab.batch_size_rates.rates_and_batches.*
-        engine.record.tracker_writers.to_mlflow.every engine.precision.roofline.measure_roofline.* lab.local_slurm.*
+        engine.record.tracker_writers.to_mlflow.every engine.precision.layer_costs.measure_roofline.* lab.local_slurm.*
     """.split()),
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.http.load_client.measure_service.*
-        engine.memory.footprint.rank_footprint.* lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
+        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*
@@ -539,9 +537,9 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.export.pretrained.pretrained.* engine.export.pretrained.LoRA.* engine.export.pretrained.add_lora.*
         engine.export.quantize.quantize_*ic.* engine.export.variants.compare_variants.*
         engine.pipeline.stage_partition.least_limit.*
-        engine.loading.crops.resized.* lab.drift.drifting_stream.*
+        engine.loading.crops.resized_image.* lab.drift.drifting_stream.*
         engine.base.hardware.StorageModel.in_flight_needed.bytes
-        engine.loading.jpegs.clouds.* engine.base.measure.rounds.least engine.loading.raw_cache.make_raw_cache.shorter
+        engine.loading.jpegs.clouds.* engine.base.timing.rounds.least engine.loading.raw_cache.make_raw_cache.shorter
         engine.loading.reads.measure_reads.* engine.memory.recompute.segments.count engine.loading.shards.shard_share.*
         engine.planner.model_specs.TransformerSpec.kv_heads engine.workers.worker_sweep.sweep_rows.repeats
         lab.tensor_costs.TensorParallelCost.* lab.tensor_costs.fit_device.* lab.tensor_timing.block_seconds.*

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from copies import PYTHON
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -238,10 +239,10 @@ def test_a_step_with_gradients_of_one_rank_is_refused():
 # ---- the script
 
 def started(script, folder, *torchrun):
-    "Run a script in its folder, in a copy of a process that has PyTorch; torchrun starts its ranks itself."
+    "Run a script in its folder, in a copy of a process that has PyTorch; torchrun starts its ranks so too."
     launcher = ["-m", "torch.distributed.run", "--standalone", *torchrun] if torchrun else []
     cable = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    env = cable | {"PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    env = cable | {"PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1", "PYTHON_EXEC": PYTHON}
     (told,) = run_together([[sys.executable, *launcher, str(script)]], folder=folder, environment=env, forked=True,
                            timeout_seconds=120)
     assert told.code == 0, told.output

@@ -14,7 +14,7 @@ from torch import nn
 
 from mlinfra import pipeline
 from mlinfra.data import BatchLoader
-from mlinfra.engine.base import measure
+from mlinfra.engine.base import timing
 from mlinfra.lab import pipeline_runs
 from mlinfra.engine.pipeline.sequential_split import chain, check_untied
 from mlinfra.engine.pipeline.layer_costs import profile_layers, stage_times
@@ -468,7 +468,7 @@ class FakeTime:
 
 def test_profiled_times_are_those_of_the_layers(monkeypatch):
     clock = FakeTime()
-    for room in (measure, pipeline_runs): monkeypatch.setattr(room, "time", clock)
+    for room in (timing, pipeline_runs): monkeypatch.setattr(room, "time", clock)
     model = nn.Sequential(SleepingLayer(1, 9, 2), SleepingLayer(3, 4, 5), SleepingLayer(6, 7, 8))
     found = profile_layers(model, torch.rand(2, 3), repeats=3)
     assert [(c.forward_seconds, c.input_seconds, c.weight_seconds) for c in found] == [

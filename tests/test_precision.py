@@ -11,10 +11,8 @@ from torch.nn import functional as F
 
 from mlinfra import models, precision
 from mlinfra.data import BatchLoader, Images
-from mlinfra.engine.precision import casting, roofline
-from mlinfra.engine.base import hardware, measure
-from mlinfra.engine.precision import formats as formats_room
-from mlinfra.engine.precision import gradient_exponents as gradients_room
+from mlinfra.engine.precision import casting, layer_costs
+from mlinfra.engine.base import hardware, sample_statistics
 from mlinfra.engine.train.autocast import PRECISIONS, check_precision, supported_precisions
 from mlinfra.precision import FORMATS
 from mlinfra.training import fit
@@ -80,13 +78,18 @@ def test_rounding_keeps_the_order(f, a, b):
     assert any(map(math.isnan, stored)) or stored[0] <= stored[1]
 
 
+def _roundoff(f):
+    "The largest relative error of rounding to a normal number."
+    return 2.0 ** -(f.mantissa_bits + 1)
+
+
 @given(f=formats, value=numbers)
 def test_spacing_is_the_gap_to_the_next_code(f, value):
     stored = abs(f.round(value))
     code = f.encode(stored)
     if not stored < f.largest: return
     assert f.spacing(stored) == f.decode(code + 1) - stored
-    assert abs(value) < f.decode(2**f.mantissa_bits) or abs(stored - abs(value)) <= f.unit_roundoff * abs(value)
+    assert abs(value) < f.decode(2**f.mantissa_bits) or abs(stored - abs(value)) <= _roundoff(f) * abs(value)
 
 
 def test_a_float_beyond_fp32_rounds_like_any_other():
@@ -107,17 +110,16 @@ def test_a_float_beyond_fp32_rounds_like_any_other():
         (lambda: precision_views.describe_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
         (lambda: precision_views.draw_value(FORMATS["fp16"], math.nan), "NaN has no neighbours"),
         (lambda: precision.quantize(torch.tensor([1]), FORMATS["fp16"]), "tensor must hold floats"),
-        (lambda: formats_room.stagnation_point(0, FORMATS["fp16"]), "value must be a finite number above 0"),
         (lambda: precision.Exponents().underflow(FORMATS["fp16"], 3.0), "scale must be a power of two"),
         (lambda: precision.LossScaler(growth=1.0), "growth must be above 1"),
         (lambda: precision.LossScaler(scale=math.nan), "scale must be a finite number"),
         (lambda: precision.GradientExponents(every=0), "every must be at least 1, got 0"),
         (lambda: precision.MasterWeights(nn.ReLU(), None), "no parameter to train"),
-        (lambda: roofline.layer_traffic(nn.ReLU(), (1,), 1, "fp64"), "precision must be one of"),
+        (lambda: layer_costs.layer_traffic(nn.ReLU(), (1,), 1, "fp64"), "precision must be one of"),
         (lambda: hardware.ROOFLINES["V100 32 GB"].rate("bf16"), "must be one of fp32, fp16 for V100 32 GB, got 'bf16'"),
         (lambda: hardware.Roofline("x", 0, {}, 0, ""), "bytes_per_s must be"),
         (lambda: precision_views.plot_gradients(precision.GradientExponents()), "the run must have had a step"),
-        (lambda: roofline.layer_traffic(nn.ReLU(), (0,), 1), "each of input_shape must be at least 1, got 0"),
+        (lambda: layer_costs.layer_traffic(nn.ReLU(), (0,), 1), "each of input_shape must be at least 1, got 0"),
     ],
 )
 def test_nonsense_is_refused_with_the_value(wrong, says):
@@ -144,16 +146,9 @@ def test_errors_keep_within_the_bound(values, f, seed):
     products = [x * y for x, y in zip(values, b)]
     if math.fsum(products) > f.largest / 4: return
     exact, found = math.fsum(products), precision.running_sum(products, f)[-1]
-    assert abs(found - exact) <= f.error_bound(products) + len(products) * f.decode(1)
-    assert f.error_bound([]) == 0 and precision.running_sum([], f) == []
-
-
-@settings(max_examples=30, deadline=None)
-@given(value=st.floats(2**-8, 16), f=st.sampled_from([FORMATS[n] for n in ("bf16", "fp8 e4m3", "fp8 e5m2")]))
-def test_a_sum_stalls_where_the_formula_says(value, f):
-    value, stall = f.round(value), formats_room.stagnation_point(value, f)
-    run = precision.running_sum([value] * 600, f)
-    assert run[-1] == run[-2] == stall
+    bound = len(products) * _roundoff(f) * exact  # Jeannerod and Rump 2013
+    assert abs(found - exact) <= bound + len(products) * f.decode(1)
+    assert precision.running_sum([], f) == []
 
 
 @given(f=formats, part=st.floats(0, 1))
@@ -303,7 +298,6 @@ def test_a_master_copy_moves_where_the_short_weight_cannot():
     before, bias = model.weight.detach().clone(), model.bias.detach().clone()
     master = precision.MasterWeights(model, lambda copies: torch.optim.SGD(copies, 1.0))
     update = torch.full_like(model.weight, 2.0**-10)
-    assert gradients_room.stuck_share([model.weight], [-update], FORMATS["bf16"]) == 1.0
     for i in range(8):
         model.weight.grad = update.clone()
         master.step()
@@ -311,12 +305,6 @@ def test_a_master_copy_moves_where_the_short_weight_cannot():
         assert torch.equal(model.weight, before - (2.0**-8 if i >= 2 else 0) - (2.0**-8 if i >= 5 else 0)), i
     assert torch.equal(model.bias, bias), "no gradient, no update"
     assert torch.equal(master.copies[0], torch.full((2, 3), 1 - 8 * 2.0**-10))
-
-
-def test_stuck_share_leaves_out_what_need_not_move():
-    weights, updates = [torch.tensor([1.0, 1.0, 1.0, 0.0])], [torch.tensor([1.0, 1e-4, 0.0, 1e-4])]
-    assert gradients_room.stuck_share(weights, updates, FORMATS["bf16"]) == pytest.approx(1 / 3)
-    assert gradients_room.stuck_share([], [], FORMATS["bf16"]) == 0.0
 
 
 # ---- roofline
@@ -327,11 +315,10 @@ rates = st.floats(1e6, 1e15)
 @given(memory=rates, arithmetic=rates, intensity=st.floats(1e-3, 1e5), more=st.floats(1, 10))
 def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
     roof = hardware.Roofline("x", memory, {"fp32": arithmetic}, 0.0, "")
-    low, high = roof.attainable(intensity, "fp32"), roof.attainable(intensity * more, "fp32")
-    assert low <= high <= arithmetic and roof.attainable(roof.ridge("fp32") * 1.001, "fp32") == pytest.approx(
-        arithmetic
-    )
-    assert roof.seconds(intensity * 1e6, 1e6, "fp32") == pytest.approx(intensity * 1e6 / low)
+    low, high = (flops / roof.seconds(flops, 1e6, "fp32") for flops in (intensity * 1e6, intensity * more * 1e6))
+    assert low <= high * (1 + 1e-9) and high <= arithmetic * (1 + 1e-9)
+    flat = roof.ridge("fp32") * 1e6 * 1.001
+    assert flat / roof.seconds(flat, 1e6, "fp32") == pytest.approx(arithmetic)
     assert hardware.Roofline("x", memory, {"fp32": arithmetic}, 1e3, "").seconds(1.0, 1.0, "fp32") == 1e3, (
         "no operation is over before it is launched"
     )
@@ -342,7 +329,7 @@ def test_the_roof_rises_and_then_is_flat(memory, arithmetic, intensity, more):
 def test_traffic_is_what_goes_through_the_layers(batch, stem):
     side, channels = (28, 1) if stem == "small" else (64, 3)
     with torch.device("meta"): model = models.resnet18(10, stem)
-    table, moved = roofline.layer_traffic(model, (channels, side, side), batch), []
+    table, moved = layer_costs.layer_traffic(model, (channels, side, side), batch), []
     for layer in model.modules():
         if not any(layer.children()):
             layer.register_forward_hook(
@@ -356,19 +343,12 @@ def test_traffic_is_what_goes_through_the_layers(batch, stem):
         list(table.bytes) == expected
         and table.flops.sum() == models.layer_table(model, (channels, side, side), batch).flops.sum()
     )
-    assert list(roofline.layer_traffic(model, (channels, side, side), batch, "bf16").bytes * 2) == expected
+    assert list(layer_costs.layer_traffic(model, (channels, side, side), batch, "bf16").bytes * 2) == expected
 
 
-def test_rooflines_and_layers_are_measured_here():
-    roof = roofline.measure_roofline("cpu", ["fp32"], side=64, repeats=1)
+def test_rooflines_are_measured_here():
+    roof = layer_costs.measure_roofline("cpu", ["fp32"], side=64, repeats=1)
     assert roof.bytes_per_s > 0 and roof.rate("fp32") > 0 and roof.launch_seconds > 0
-    model = models.GluonCNN(channels=(2, 2), hidden=8)
-    layers = roofline.measure_layers(model, torch.rand(2, 1, 28, 28), repeats=1)
-    assert (
-        list(layers.kind) == ["Conv2d", "Conv2d", "Linear", "Linear"]
-        and (layers.flops_per_s > 0).all()
-        and not any(m._forward_pre_hooks for m in model.modules())
-    )
 
 
 def test_instructions_are_read_as_linux_writes_them(tmp_path):
@@ -398,13 +378,13 @@ def test_prices_are_found_again_and_none_is_negative(prices, seed):
     generator = torch.Generator().manual_seed(seed)
     amounts = torch.rand(8, 3, generator=generator, dtype=torch.float64).add(0.1)
     exact = amounts @ torch.tensor(prices, dtype=torch.float64)
-    assert measure.fit_prices(amounts.tolist(), exact.tolist()) == pytest.approx(prices, abs=1e-6)
+    assert sample_statistics.fit_prices(amounts.tolist(), exact.tolist()) == pytest.approx(prices, abs=1e-6)
     noisy = exact * torch.rand(8, generator=generator).add(0.5)
-    assert min(measure.fit_prices(amounts.tolist(), noisy.tolist())) >= 0
+    assert min(sample_statistics.fit_prices(amounts.tolist(), noisy.tolist())) >= 0
 
 
 def test_prices_minimise_the_relative_error():
-    assert measure.fit_prices([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), (
+    assert sample_statistics.fit_prices([(1, 0), (1, 0)], [1, 3]) == pytest.approx([(1 + 1 / 3) / (1 + 1 / 9), 0]), (
         "an unused thing has no price"
     )
 
@@ -473,7 +453,7 @@ class TestGpu:
         assert all(abs(loss - losses["fp32"]) < 0.2 for loss in losses.values())
 
     def test_rates_are_measured(self):
-        roof = roofline.measure_roofline("cuda", side=1024, repeats=2)
+        roof = layer_costs.measure_roofline("cuda", side=1024, repeats=2)
         assert roof.bytes_per_s > 0 and all(rate > 0 for rate in roof.flops_per_s.values())
 
     def test_autocast_makes_more_in_fp32_than_on_a_cpu(self):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import advice
+from copies import PYTHON
 from test_runs import kill, lone, record, started
 
 from mlinfra import cli, report
@@ -441,6 +442,6 @@ def test_runs_that_cannot_be_compared(tmp_path):
 
 def test_the_command_as_a_shell_runs_it(tmp_path):
     whole(tmp_path / "run")
-    done = subprocess.run([Path(sys.executable).with_name("mlinfra"), "report", str(tmp_path / "run")],
-                          capture_output=True, text=True, timeout=120, env=os.environ)
+    command = [PYTHON, Path(sys.executable).with_name("mlinfra"), "report", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
     assert done.returncode == 0 and (tmp_path / "run" / "report.html").stat().st_size > 5_000, done.stderr

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from copies import PYTHON
 
 from mlinfra.engine.http.server import serve
 from mlinfra.engine.http.load_client import ServerError, ask, offer_load
@@ -298,10 +299,10 @@ def make(): return Gated(), torch.zeros(1, 1, 28, 28)
 
 
 @contextmanager
-def served(folder):
-    "A server that waits for a file before it answers, started as from a shell."
+def served(folder, *python):
+    "A server that waits for a file before it answers, started as from a shell, or by this Python."
     (folder / "gated.py").write_text(FACTORY)
-    command = [MLINFRA, "serve", "gated:make", "--port", "0", "--max-batch", "1", "--timeout", "60"]
+    command = [*python, MLINFRA, "serve", "gated:make", "--port", "0", "--max-batch", "1", "--timeout", "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
         try:
             said = [process.stdout.readline(), process.stdout.readline()]
@@ -312,7 +313,7 @@ def served(folder):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_a_signal_ends_it_when_those_on_their_way_have_been_answered(tmp_path, pool, number):
-    with served(tmp_path) as (process, url):
+    with served(tmp_path, PYTHON) as (process, url):
         waiting = [pool.submit(outcome, url, digit(row)) for row in range(3)]
         wait_until((tmp_path / "begun").exists, "the model has begun")
         wait_until(lambda: _gauge(url, "mlinfra_waiting_images") == 2, "the others are in line")
@@ -337,7 +338,7 @@ def _refuses(url):
 
 
 def test_a_second_signal_does_not_wait(tmp_path, pool):
-    with served(tmp_path) as (process, url):
+    with served(tmp_path, PYTHON) as (process, url):
         waiting = pool.submit(_outcome_or_cut, url)
         wait_until((tmp_path / "begun").exists, "the model has begun")
         process.send_signal(signal.SIGTERM)

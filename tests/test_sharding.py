@@ -20,7 +20,7 @@ from mlinfra.engine.dist import zero_blocks as zero
 from mlinfra.engine.base.checks import refusal
 from mlinfra.engine.dist.collectives import Group
 from mlinfra.engine.base.hardware import ring_bytes
-from mlinfra.engine.memory.optimizer_state import OPTIMIZERS
+from mlinfra.engine.memory.optimizers import OPTIMIZERS
 from mlinfra.engine.dist.rank_data import first_digits, train_digits
 from mlinfra.engine.dist.process_group import rank_and_world_size
 from mlinfra.engine.dist.ranks import call_each, run_ranks

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from copies import PYTHON
 
 from mlinfra.lab import local_slurm as slurm_here
 from mlinfra.lab.job_queue import QueuedJob
@@ -22,7 +23,7 @@ from mlinfra.lab.local_slurm import queue_on_slurm, slurm_cluster, why_no_slurm
 
 pytestmark = pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm() or "SLURM is here")
 LONG = 120  # seconds after which something hangs
-PYTHON = (sys.executable, "-S", "-c")
+BARE = (sys.executable, "-S", "-c")
 
 
 def until(found, what="it"):
@@ -177,7 +178,7 @@ print(f"rank {rank} at step {step}, total {total}", flush=True)
 def test_two_nodes_follow_a_notice_and_go_on(cluster, slurm, tmp_path):
     (tmp_path / "steps.py").write_text(STEPS)
     variables = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-    two = job(tmp_path, sys.executable, "steps.py", nodes=2, retries=2, environment=variables)
+    two = job(tmp_path, PYTHON, "steps.py", nodes=2, retries=2, environment=variables)
     handle = slurm.submit(two, tmp_path / "launch")
     waited = Waited(slurm, handle)
     until(lambda: len(list(tmp_path.glob("ready*"))) == 2, "step 20 of both ranks")
@@ -195,7 +196,7 @@ def test_two_nodes_follow_a_notice_and_go_on(cluster, slurm, tmp_path):
 
 def test_a_failure_is_started_again_and_the_last_status_counts(cluster, slurm, tmp_path):
     fails = "import sys; print(sys.argv[1:], flush=True); sys.exit(5 + ('--again' in sys.argv))"
-    handle = slurm.submit(job(tmp_path, *PYTHON, fails, retries=1, resume=("--again",)), tmp_path / "launch")
+    handle = slurm.submit(job(tmp_path, *BARE, fails, retries=1, resume=("--again",)), tmp_path / "launch")
     waited = Waited(slurm, handle)
     hurry(cluster, handle.id)
     assert waited.status() == 6 and [line for line in waited.lines if line.startswith("[")] == ["[]", "['--again']"]
@@ -204,7 +205,7 @@ def test_a_failure_is_started_again_and_the_last_status_counts(cluster, slurm, t
 
 def test_an_array_is_all_its_copies(slurm, tmp_path):
     code = "import os, sys; n = int(os.environ['MLINFRA_COPY']); print('copy', n); sys.exit(4 * (n == 1))"
-    waited = Waited(slurm, slurm.submit(job(tmp_path, *PYTHON, code, array=3), tmp_path / "launch"))
+    waited = Waited(slurm, slurm.submit(job(tmp_path, *BARE, code, array=3), tmp_path / "launch"))
     assert waited.status() == 4
     assert {f"[copy {n}] copy {n}" for n in range(3)} <= set(waited.lines)
 
@@ -229,7 +230,7 @@ signal.signal(signal.SIGTERM, leave)
 Path("part").write_text(str(os.getpid()))
 Path("part").rename("pid")
 while True: time.sleep(0.05)"""
-    handle = slurm.submit(job(tmp_path, *PYTHON, code, retries=3), tmp_path / "launch")
+    handle = slurm.submit(job(tmp_path, *BARE, code, retries=3), tmp_path / "launch")
     until((tmp_path / "pid").exists, "the job")
     assert slurm.state(handle).phase == "running"
     assert "is not running" not in slurm.cancel(handle)
@@ -241,7 +242,7 @@ while True: time.sleep(0.05)"""
 
 def test_the_exit_status_is_known_after_the_end(cluster, slurm, tmp_path, monkeypatch):
     "SLURM knows an ended job for a time; then its accounts do, where it keeps any, and what was seen is kept here."
-    handles = [slurm.submit(job(tmp_path, *PYTHON, "import sys; sys.exit(7)"), tmp_path / f"launch{n}") for n in (1, 2)]
+    handles = [slurm.submit(job(tmp_path, *BARE, "import sys; sys.exit(7)"), tmp_path / f"launch{n}") for n in (1, 2)]
     until(lambda: not {h.id for h in handles} & set(cluster.run("squeue", "-h", "-o", "%A").split()), "their end")
     assert slurm.state(handles[0]).exit_code == 7
     def forgotten():
@@ -266,7 +267,7 @@ def test_words_arrive_as_they_were_meant(slurm, tmp_path):
     folder.mkdir()
     code = "import json, os, sys; json.dump([sys.argv[1:], os.environ['NASTY'], os.getcwd()], open('seen', 'w'))"
     variables = {"NASTY": "\n".join(NASTY)}
-    asked = job(folder, *PYTHON, code, *NASTY, environment=variables, name="it's a $(name) %j")
+    asked = job(folder, *BARE, code, *NASTY, environment=variables, name="it's a $(name) %j")
     waited = Waited(slurm, slurm.submit(asked, folder / "launch here"))
     assert waited.status() == 0, waited.lines
     assert json.loads((folder / "seen").read_text()) == [NASTY, variables["NASTY"], str(folder)]
@@ -278,7 +279,7 @@ def test_a_secret_arrives_and_is_written_nowhere(cluster, slurm, tmp_path, monke
     code = ("import hashlib, os, time; from pathlib import Path; part = Path('part'); "
             "part.write_text(hashlib.sha256(os.environ['HUB_TOKEN'].encode()).hexdigest()); part.rename('seen')\n"
             "while not Path('go').exists(): time.sleep(0.05)")
-    handle = slurm.submit(job(tmp_path, *PYTHON, code, secrets=("HUB_TOKEN",)), tmp_path / "launch")
+    handle = slurm.submit(job(tmp_path, *BARE, code, secrets=("HUB_TOKEN",)), tmp_path / "launch")
     until((tmp_path / "seen").exists, "the job")
     assert (tmp_path / "seen").read_text() == hashlib.sha256(value.encode()).hexdigest()
     shown = cluster.run("scontrol", "-dd", "show", "job", handle.id)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 import torch
+from copies import PYTHON
 from torch import nn
 
 from mlinfra.data import BatchLoader
@@ -24,7 +25,7 @@ from mlinfra.training import fit
 
 FORK = multiprocessing.get_context("forkserver")  # from a process that has imported this file: children start at once
 FORK.set_forkserver_preload(["torch.distributed.launcher.api", "torch._dynamo", "test_spot"])
-PYTHON = [sys.executable, "-S", "-c"]
+BARE = [sys.executable, "-S", "-c"]
 LONG = 60  # seconds after which something hangs
 
 
@@ -166,14 +167,6 @@ def test_ranks_stop_after_the_same_step(tmp_path):
 
 # ---- the supervisor
 
-TRAINING = f"""
-import os, sys
-sys.path[:0] = [{os.path.dirname(__file__)!r}]
-import test_spot
-test_spot.supervised_training(sys.argv[1], sys.argv[2])
-"""
-
-
 def supervised_training(root, losses):
     "Dies in its seventh step; the next one comes to its end."
     class Fate:
@@ -186,7 +179,7 @@ def supervised_training(root, losses):
 
 def test_a_supervised_training_comes_to_its_end_with_the_same_losses(tmp_path):
     root, said = tmp_path / "root", []
-    command = [sys.executable, "-c", TRAINING, str(root), str(tmp_path / "losses")]
+    command = [PYTHON, __file__, str(root), str(tmp_path / "losses")]
     found = supervise(command, checkpoints=root, backoff_seconds=0.0, say=said.append)
     assert [(a.status, a.step, a.progress) for a in found.attempts] == [(-9, 5, True), (0, 80, True)], said
     assert found.ok and "killed by SIGKILL" in said[0] and "newest checkpoint: step 5" in said[0]
@@ -255,7 +248,7 @@ def until_up(log):
     ],
 )
 def test_an_order_to_the_supervisor_ends_both(tmp_path, order, script, grace, expected):
-    command, log = [*PYTHON, script], tmp_path / "log"
+    command, log = [*BARE, script], tmp_path / "log"
     with running(supervises, command, log, dict(grace_seconds=grace)) as (process, pipe):
         until_up(log)
         os.kill(process.pid, order)
@@ -278,7 +271,7 @@ def supervises_beside_a_slow_kill(*how):
 
 def test_a_command_that_dies_late_was_killed_all_the_same(tmp_path):
     "Whoever waits for it first takes its exit status."
-    command, log = [*PYTHON, IGNORES], tmp_path / "log"
+    command, log = [*BARE, IGNORES], tmp_path / "log"
     with running(supervises_beside_a_slow_kill, command, log, dict(grace_seconds=0.1)) as (process, pipe):
         until_up(log)
         os.kill(process.pid, signal.SIGTERM)
@@ -295,7 +288,7 @@ def is_stopped_while_it_waits(pipe):
     def say(words):
         if words.startswith("attempt"): threading.Thread(target=order, daemon=True).start()
     long = dict(backoff_seconds=3600.0, most_backoff_seconds=3600.0)
-    found = supervise([*PYTHON, "import sys; sys.exit(3)"], say=say, **long)
+    found = supervise([*BARE, "import sys; sys.exit(3)"], say=say, **long)
     pipe.send((found.outcome, [a.status for a in found.attempts]))
 
 
@@ -305,7 +298,7 @@ def test_an_order_while_it_waits_to_start_again_is_obeyed():
 
 def test_it_supervises_in_a_thread_too():
     found = []
-    thread = threading.Thread(target=lambda: found.append(supervise([*PYTHON, "pass"], say=lambda _: None)))
+    thread = threading.Thread(target=lambda: found.append(supervise([*BARE, "pass"], say=lambda _: None)))
     thread.start()
     thread.join(LONG)
     assert found[0].ok
@@ -342,3 +335,6 @@ def test_a_victim_is_killed_when_told_says_why_it_failed_and_ends_with_its_owner
 
 
 def process_children(pid): return psutil.Process(pid).children(recursive=True)
+
+
+if __name__ == "__main__": supervised_training(*sys.argv[1:])

@@ -25,7 +25,8 @@ from mlinfra.engine.train.saved_tensors import saved_bytes
 from mlinfra.engine.tensor.split_checks import CASES, compare_split, cut_dims, gradient_difference
 from mlinfra.lab.tensor_costs import BLOCK_WORK, MLP_WORK, TensorParallelCost, crossover_width, fit_device, kept_values
 from mlinfra.lab.tensor_timing import CONTEXT, BlockSeconds, block_seconds
-from mlinfra.lab.tensor_training import TensorTrial, run_tensor_trial
+from mlinfra.engine.dist.rank_trials import run_trial
+from mlinfra.lab.tensor_training import TensorTrial
 from mlinfra.engine.train.transformer import Attention, Block, RowReader, Stack
 from mlinfra.views import tensor_parallel as view
 
@@ -63,7 +64,7 @@ def said_of_nonsense():
         refusal(tp.ColumnLinear, nn.Linear(4, n + 1)),
         refusal(tp.RowLinear, nn.Linear(n + 1, 4)),
         refusal(Group.of().reduce_scatter, torch.zeros(2, n + 1), 1),
-        refusal(run_tensor_trial, replace(TRIAL, groups=3)),
+        refusal(run_trial, replace(TRIAL, groups=3)),
     ]
 
 
@@ -123,7 +124,7 @@ def group(world_size):
     calls = {("by hand", case): (compare_split, case, OURS) for case in CASES} | {
         ("dtensor", case): (compare_split, case, THEIRS) for case in LIBRARY[world_size]
     }
-    calls |= {("trial", name): (run_tensor_trial, trial) for name, trial in TRIALS[world_size].items()}
+    calls |= {("trial", name): (run_trial, trial) for name, trial in TRIALS[world_size].items()}
     calls |= {
         ("said",): (said_of_nonsense,),
         ("collectives", 0): (collectives, 0),
@@ -202,7 +203,7 @@ def test_kept_activations_are_those_of_the_formula(ranks):
     )
 
 
-one_process = functools.cache(run_tensor_trial)  # many trials differ in how they are divided only
+one_process = functools.cache(run_trial)  # many trials differ in how they are divided only
 
 
 def test_training_equals_one_process(ranks):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from copies import PYTHON
 
 from mlinfra import cli
 from mlinfra.engine.dist.network import Host, lay_cables, why_no_hosts
@@ -18,6 +19,7 @@ GRADIENTS = sum(p.nbytes for p in GluonCNN().parameters())
 
 
 CABLE = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+RANKS = {"PYTHON_EXEC": PYTHON}  # which torchrun starts for each rank
 
 
 HEADER = re.compile("2 ranks, (each with batches of 32|(in a pipeline|sharing layers), batches of 64) images")
@@ -41,7 +43,6 @@ def train(parallel: str) -> list[str]:
 def torchrun(parallel: str, *how: str) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", *how, *train(parallel)]
 
-
 @pytest.fixture(scope="module")
 def one():
     (alone,) = run_together([[sys.executable, *TRAIN, "--batch-size", "64"]], forked=True, timeout_seconds=120)
@@ -50,8 +51,8 @@ def one():
 
 def test_torchrun_is_the_run_of_one_process(one):
     "Started by the shell, in the kind that is chosen."
-    (two,) = run_together([torchrun("auto", "--standalone", "--nproc_per_node", "2")], environment=CABLE,
-                          timeout_seconds=120)
+    (two,) = run_together([torchrun("auto", "--standalone", "--nproc_per_node", "2")], environment=CABLE | RANKS,
+                          forked=True, timeout_seconds=120)
     assert "2 ranks, each with" in two.output and result(two) == pytest.approx(one, abs=2e-3)
 
 
@@ -85,7 +86,8 @@ def test_two_hosts_and_a_cable_are_the_run_of_one_process(one):
             meet = ["--master_addr", hosts[0].address, "--master_port", "29500"]
             place = ["--nnodes", "2", "--node_rank", str(i), "--nproc_per_node", "1"]
             return torchrun("ddp", *place, *meet)
-        first, second = run_together([node(0), node(1)], hosts=hosts, forked=True, timeout_seconds=120)
+        first, second = run_together([node(0), node(1)], environment=RANKS, hosts=hosts, forked=True,
+                                     timeout_seconds=120)
         both = result(first)
         assert "2 ranks, each with" in first.output, "they have met"
         assert second.code == 0 and "epoch" not in second.output, "rank 0 speaks for all"

@@ -1,13 +1,10 @@
 """fit where a notebook cannot show it: interrupts, broken observers, dead workers, other loaders, a script of one's
 own."""
-import csv
 import ctypes
 import io
 import itertools
 import re
 import signal
-import subprocess
-import sys
 import time
 import weakref
 from types import SimpleNamespace
@@ -21,9 +18,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.train.autocast import check_precision
-from mlinfra.engine.train.builtin_observers import ClipGradients, CsvLog, EarlyStopping, PrintEpochs
+from mlinfra.engine.train.builtin_observers import ClipGradients, EarlyStopping, PrintEpochs
 from mlinfra.engine.train.observers import EVENTS, Observer
-from mlinfra.engine.train.step_executor import GraphedPass, Pass
+from mlinfra.engine.train.step_executor import CudaGraphExecutor, EagerExecutor
 from mlinfra.engine.base.cores import CoreSeconds
 from mlinfra.engine.train.threads import AutoThreads
 from mlinfra.models import GluonCNN
@@ -154,7 +151,7 @@ class Again:
         for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
 
 
-class Replayed(GraphedPass):
+class Replayed(CudaGraphExecutor):
     recorder = Again
     def check(self, run): pass
 
@@ -170,7 +167,7 @@ def test_replayed_batches_train_like_eager_ones():
         )
         return [s.loss for s in history.steps], model[1].weight, model[1].weight.grad
     losses, weight, _ = trained()
-    again, same, left = trained(passes=Replayed())
+    again, same, left = trained(executor=Replayed())
     assert again == losses and torch.equal(same, weight) and left is None
     assert Again.replays == 6 - 3, "two epochs of three full batches, less the warm-up"
 
@@ -205,7 +202,6 @@ def test_bf16_is_what_autocast_gives():
 
 
 SCRIPT = """
-import sys
 from mlinfra.training import fit
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.models import GluonCNN
@@ -216,8 +212,8 @@ print(len(history.steps))
 
 
 def test_from_a_script_elsewhere(tmp_path):
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "10"
+    done, = run_code(SCRIPT, folder=tmp_path)
+    assert done.code == 0 and done.last_line == "10", done.output
 
 
 def test_fixed_seed_fixed_losses():
@@ -230,7 +226,7 @@ def test_fixed_seed_fixed_losses():
 
 # ---- a pass of one's own
 
-class Counted(Pass):
+class Counted(EagerExecutor):
     "Remembers what it was asked, and gives every micro-batch half of its weight."
     def start(self, run):
         super().start(run)
@@ -250,7 +246,7 @@ class Counted(Pass):
 def test_fit_takes_a_pass_of_ones_own():
     own = Counted()
     torch.manual_seed(0)
-    history = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, passes=own, **QUIET)
+    history = fit(linear(), BatchLoader(tiny(12), 8), accumulation=2, executor=own, **QUIET)
     assert (
         own.calls == ["start", [8, 4], (1 / 3, False), (1 / 6, True), "update", "end"]
         and history.steps[0].samples == 12
@@ -261,7 +257,7 @@ def test_fit_takes_a_pass_of_ones_own():
 
 
 def test_a_pass_may_run_the_whole_step():
-    class Whole(Pass):
+    class Whole(EagerExecutor):
         def step(self, group, lap):
             loss = self.forward(tuple(torch.cat(part) for part in zip(*group)))
             self.backward(loss)
@@ -271,9 +267,9 @@ def test_a_pass_may_run_the_whole_step():
         torch.manual_seed(0)
         data, model = tiny(64), linear()
         return fit(model, BatchLoader(data, 16), **how, **QUIET).steps, model
-    (steps, _), (usual, other) = trained(accumulation=4, passes=Whole()), trained()
+    (steps, _), (usual, other) = trained(accumulation=4, executor=Whole()), trained()
     assert len(steps) == 1 and steps[0].samples == 64 and steps[0].backward == 0 < steps[0].forward and len(usual) == 4
-    _, large = trained(passes=Whole())
+    _, large = trained(executor=Whole())
     assert all(torch.equal(a, b) for a, b in zip(large.parameters(), other.parameters())), (
         "one micro-batch a step: the usual arithmetic"
     )
@@ -284,7 +280,7 @@ def test_a_pass_is_told_of_the_end_of_a_run_that_fails():
     def loader():
         yield from BatchLoader(tiny(8), 8)
         raise OSError("the disk is gone")
-    with pytest.raises(OSError, match="the disk is gone"): fit(linear(), loader(), passes=own, **QUIET)
+    with pytest.raises(OSError, match="the disk is gone"): fit(linear(), loader(), executor=own, **QUIET)
     assert own.calls[-1] == "end"
 
 
@@ -696,14 +692,14 @@ def test_early_stopping_ends_the_run():
         fit(linear(), BatchLoader(tiny(), 32), observers=[EarlyStopping()], **QUIET)
 
 
-def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
+def test_a_line_for_each_epoch():
     out = io.StringIO()
     fit(
         linear(),
         BatchLoader(tiny(), 32),
         epochs=2,
         valid=tiny(),
-        observers=[PrintEpochs(out), CsvLog(tmp_path / "epochs.csv"), CsvLog(tmp_path / "steps.csv", "step")],
+        observers=[PrintEpochs(out)],
         **QUIET,
     )
     lines = out.getvalue().splitlines()
@@ -719,14 +715,6 @@ def test_a_line_for_each_epoch_and_a_csv_file(tmp_path, capsys):
         "wait_share",
     ]
     assert [line.split()[:3] for line in lines[1:]] == [["0", "2", "64"], ["1", "2", "64"]]
-    rows = [list(csv.DictReader((tmp_path / name).open())) for name in ("epochs.csv", "steps.csv")]
-    assert [row["epoch"] for row in rows[0]] == ["0", "1"] and [row["iteration"] for row in rows[1]] == [
-        "0",
-        "1",
-        "2",
-        "3",
-    ]
-    with pytest.raises(OSError): CsvLog(tmp_path / "nowhere" / "epochs.csv")
 
 
 # ---- what the lesson is too short for
@@ -943,8 +931,8 @@ assert len(said) == 1 and "glibc keeps freed buffers" in said[0], said
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
 def test_the_allocator_gives_memory_back_when_a_run_has_ended():
     "In a process of its own: what stays of mallopt there is no other test's."
-    out = subprocess.run([sys.executable, "-c", LIMITS], capture_output=True, text=True, timeout=300)
-    assert out.returncode == 0, out.stderr
+    done, = run_code(LIMITS, timeout_seconds=300)
+    assert done.code == 0, done.output
 
 
 def test_fit_takes_the_same_random_numbers_as_a_loop_by_hand():

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..data import mnist
 from ..engine.base.checks import positive_float, positive_int, positive_ints
-from .search_race import train_many
+from .search_race import losses_of, scores_of, train_many
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,9 +51,7 @@ def rates_and_batches(
 
 def _scores(layers: list[torch.Tensor], images: torch.Tensor, labels: torch.Tensor) -> tuple[Any, Any]:
     "Loss and share of wrong answers of each network; a network whose loss is not a number is wrong nine times in ten."
-    first, bias, second, bias2 = layers
-    scores = torch.baddbmm(bias2, torch.baddbmm(bias, images.expand(len(first), -1, -1), first).relu(), second)
-    loss = nn.functional.cross_entropy(scores.transpose(1, 2), labels.expand(len(first), -1), reduction="none").mean(1)
+    scores, loss = scores_of(layers, images), losses_of(layers, images, labels)
     error = (scores.argmax(2) != labels).double().mean(1)
     lost = ~torch.isfinite(loss)
     return loss.masked_fill(lost, math.inf).double().numpy(), error.masked_fill(lost, 0.9).numpy()

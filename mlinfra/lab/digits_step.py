@@ -14,7 +14,7 @@ from torch import nn
 
 from ..data import to_float
 from ..engine.base.checks import positive_int
-from ..engine.base.measure import median
+from ..engine.base.sample_statistics import median
 from ..engine.train.allocator import keep_memory
 from ..models import GluonCNN
 

@@ -14,7 +14,7 @@ import torch
 
 from ..engine.base.checks import positive_int
 from ..engine.base.hardware import PCIE_4_X16
-from ..engine.base.measure import timed
+from ..engine.base.timing import timed
 from ..engine.loading.reads import measure_reads
 
 # %% auto #0

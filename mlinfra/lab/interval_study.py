@@ -13,10 +13,10 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,14 +26,14 @@ from ..data import BatchLoader, Images, mnist
 from ..engine.checkpoint.checkpointer import Checkpointer
 from ..engine.base.checks import positive_float, positive_int
 from ..engine.checkpoint.save_interval import best_interval, expected_time
-from ..engine.base.measure import Estimate
+from ..engine.base.sample_statistics import Estimate
 from ..engine.base.step_folders import step_folders
 from ..engine.dist.processes import ServedProcess
 from ..training import fit, sgd
 
 # %% auto #0
-__all__ = ['KillableTraining', 'killable_training', 'losses_through_kills', 'SaveCosts', 'mean_costs', 'measure_save_costs',
-           'IntervalResult', 'KillStudy', 'kill_gaps', 'study_kills']
+__all__ = ['KillableTraining', 'killable_training', 'SaveCosts', 'mean_costs', 'measure_save_costs', 'IntervalResult',
+           'KillStudy', 'kill_gaps', 'study_kills']
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e04
 if TYPE_CHECKING:
@@ -44,71 +44,53 @@ if TYPE_CHECKING:
 _STEPS = 100_000  # that a board has room for
 
 class _SharedSteps:
-    "Shared memory in which a training notes each step: when it ended, its loss, and how many saves there were by then."
+    "Shared memory in which a training notes each step: when it ended, and how many saves there were by then."
     def __init__(self):
-        self.memory = np.frombuffer(mmap.mmap(-1, 8 * (4 + 3 * _STEPS)))
+        self.memory = np.frombuffer(mmap.mmap(-1, 8 * (2 + 2 * _STEPS)))
         self.first, self.done = self.memory[:2, None]    # steps before this start, and now
-        self.safe, self.written = self.memory[2:4, None]  # when the last save was whole, and seconds of its writing
-        self.ended, self.losses, self.saves = self.memory[4:].reshape(3, _STEPS)
-
-    def clear(self) -> None: self.memory[:] = 0
+        self.ended, self.saves = self.memory[2:].reshape(2, _STEPS)
 
 class _StepWriter:
     "An observer that notes each step on a board, and ends with the process that started it."
     guard = True
 
-    def __init__(self, board: _SharedSteps, checkpointer: Checkpointer, steps: int):
-        self.board, self.checkpointer, self.steps, self.parent = board, checkpointer, steps, os.getppid()
-        self.saves = 0
+    def __init__(self, board: _SharedSteps, checkpointer: Checkpointer):
+        self.board, self.checkpointer, self.parent = board, checkpointer, os.getppid()
 
     def on_start(self, run: Any) -> None:
         "Note where it begins."
         self.board.first[0] = self.board.done[0] = run.iteration
 
     def on_step(self, run: Any, step: Any) -> None:
-        "Note the step; stop after the last."
+        "Note the step."
         if os.getppid() != self.parent: os._exit(1)
         at, board = step.iteration % _STEPS, self.board
-        board.ended[at], board.losses[at] = time.perf_counter(), step.loss
-        board.saves[at], board.done[0] = len(self.checkpointer.saves), step.iteration + 1
-        if step.iteration + 1 >= self.steps: run.stop()
+        board.ended[at], board.saves[at] = time.perf_counter(), len(self.checkpointer.saves)
+        board.done[0] = step.iteration + 1
 
-    def on_boundary(self, run: Any) -> None:
-        "Note when a save was whole."
-        if len(self.checkpointer.saves) > self.saves:
-            self.saves, self.board.safe[0] = len(self.checkpointer.saves), time.perf_counter()
-            self.board.written[0] = self.checkpointer.saves[-1].write_seconds
-
-@dataclass(frozen=True)
-class _Order:
+class _Order(NamedTuple):
     "What the next process is to train, and when it is to be killed."
     root:str              # of its checkpoints
     every:int             # steps between two saves
-    seconds:float|None    # since the last kill; None: see `saves`
-    saves:int|None        # kill after this many; None: see `seconds`; both None: it runs to its last step
-    steps:int             # its last one
     hidden:int            # units: the more, the larger the state
-    background:bool       # whether saves are written in the background
+    seconds:float|None    # since the last kill; None: see `saves`
+    saves:int|None        # kill after this many; None: see `seconds`
 
-def _train(order: _Order, board: _SharedSteps, data: Any) -> None:
+def _train(order: _Order, board: _SharedSteps, data: Any, epochs: int = 1_000) -> None:
     "What the forked process does."
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, order.hidden), nn.ReLU(), nn.Linear(order.hidden, 10))
-    checkpointer = Checkpointer(order.root, every=order.every, keep=2, background=order.background)
-    fit(model, BatchLoader(data, 16, shuffle=True, seed=0), epochs=1_000, optimizer=sgd(model, 0.05, 0.9), device="cpu",
-        progress=False, observers=[checkpointer, _StepWriter(board, checkpointer, order.steps)])
+    checkpointer = Checkpointer(order.root, every=order.every, keep=2)
+    fit(model, BatchLoader(data, 16, shuffle=True, seed=0), epochs=epochs, optimizer=sgd(model, 0.05, 0.9),
+        device="cpu", progress=False, observers=[checkpointer, _StepWriter(board, checkpointer)])
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e08
-@dataclass(frozen=True)
-class _Life:
+class _Life(NamedTuple):
     "What became of a process, from its start to its kill."
     begun:float          # when the last one was killed
     ended:float          # when this one was
     first:int            # steps before it began
     times:list[float]    # when each of its steps ended
-    losses:list[float]
-    safe:float           # when the last save was whole; 0: none
-    written:float        # seconds for which it was written beside the training; 0: none, or in its way
     every:int            # steps between two saves
     kept:int             # step of the newest checkpoint
     error:str            # if it failed by itself
@@ -120,39 +102,40 @@ class _Executioner:
         digits = mnist()
         self.connection, self.board = connection, _SharedSteps()
         self.data = Images(digits.images[:samples], digits.labels[:samples])
-        _warm_up(self.board, self.data)
+        few = Images(digits.images[:32], digits.labels[:32])
+        with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:  # so that late imports come before forks
+            for epochs in (1, 2): _train(_Order(home, 2, 8, None, None), self.board, few, epochs)
         gc.freeze()  # else the collector touches every object after each fork, and the kernel copies its page
         self.last, self.reaping = time.perf_counter(), 0.0
 
     def __call__(self, order: _Order) -> _Life:
         "From the fork to the kill."
-        if order.seconds is None: self.last = time.perf_counter() - self.reaping  # as if one had just been killed
-        life = _one_life(order, self.board, self.data, self.connection, self.last)
-        self.last, self.reaping = life.ended, time.perf_counter() - life.ended
-        return life
+        board, begun = self.board, self.last
+        if order.seconds is None: begun = time.perf_counter() - self.reaping  # as if one had just been killed
+        board.memory[:] = 0
+        said, says = os.pipe()
+        if (pid := os.fork()) == 0: _child(order, board, self.data, said, says)
+        os.close(says)
+        gone = self._until(order, pid, begun)
+        self.last = time.perf_counter()
+        if not gone:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        with os.fdopen(said, "r") as pipe: error = pipe.read()
+        first, done = int(board.first[0]), int(board.done[0])
+        newest = max(step_folders(order.root), default=0)
+        self.reaping = time.perf_counter() - self.last
+        return _Life(begun, self.last, first, board.ended[first:done].tolist(), order.every, newest, error)
 
-def _warm_up(board: _SharedSteps, data: Any) -> None:
-    "Train and save a little, so that what PyTorch imports late is there before the first fork."
-    with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
-        for steps in (2, 4): _train(_Order(home, 2, None, None, steps, 8, False), board, data)
-
-def _one_life(order: _Order, board: _SharedSteps, data: Any, connection: Connection, last: float) -> _Life:
-    "From the fork to the kill."
-    board.clear()
-    said, says = os.pipe()
-    if (pid := os.fork()) == 0: _child(order, board, data, said, says)
-    os.close(says)
-    gone = _until(order, board, connection, pid, last)
-    ended = time.perf_counter()
-    if not gone:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    with os.fdopen(said, "r") as pipe: error = pipe.read()
-    first, done = int(board.first[0]), int(board.done[0])
-    rows = board.ended[first:done].tolist(), board.losses[first:done].tolist()
-    written = float(board.written[0]) if order.background else 0.0
-    newest = max(step_folders(order.root), default=0)
-    return _Life(last, ended, first, *rows, float(board.safe[0]), written, order.every, newest, error)
+    def _until(self, order: _Order, pid: int, begun: float) -> bool:
+        "Wait until the process is to be killed; True if it ended by itself."
+        board, end = self.board, math.inf if order.seconds is None else begun + order.seconds
+        while (left := end - time.perf_counter()) > 0:
+            done = int(board.done[0])
+            if order.saves is not None and done > board.first[0] and board.saves[done - 1] >= order.saves: return False
+            if os.waitpid(pid, os.WNOHANG)[0] == pid: return True
+            if self.connection.poll(min(left, 0.002)): return False  # the process that gives the orders has left
+        return False
 
 def _child(order: _Order, board: _SharedSteps, data: Any, said: int, says: int) -> None:
     "Train, and never return to what the parent was doing."
@@ -164,21 +147,11 @@ def _child(order: _Order, board: _SharedSteps, data: Any, said: int, says: int) 
     except BaseException: os.write(says, traceback.format_exc().encode()[-4000:])
     finally: os._exit(status)
 
-def _until(order: _Order, board: _SharedSteps, connection: Connection, pid: int, last: float) -> bool:
-    "Wait until the process is to be killed; True if it ended by itself."
-    while True:
-        if order.seconds is not None and time.perf_counter() - last >= order.seconds: return False
-        done = int(board.done[0])
-        if order.saves is not None and done > board.first[0] and board.saves[done - 1] >= order.saves: return False
-        if os.waitpid(pid, os.WNOHANG)[0] == pid: return True
-        left = math.inf if order.seconds is None else last + order.seconds - time.perf_counter()
-        if connection.poll(max(0.0, min(left, 0.002))): return False  # the process that gives the orders has left
-
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e09
 class KillableTraining:
     "A training that is started, killed and started again."
-    def __init__(self, process: ServedProcess, hidden: int, background: bool):
-        self._process, self.hidden, self.background = process, positive_int("hidden", hidden), background
+    def __init__(self, process: ServedProcess, hidden: int):
+        self._process, self.hidden = process, positive_int("hidden", hidden)
 
     def life(
         self,
@@ -186,21 +159,17 @@ class KillableTraining:
         every:int,                 # steps between two saves
         seconds:float|None=None,   # from the kill before to this one; None: not by time
         saves:int|None=None,       # killed after this many saves
-        steps:int=_STEPS,          # it ends by itself after this many, those of earlier lives counted
     ) -> _Life:
         "One life, from its start to its kill. RuntimeError if it fails by itself."
-        every, steps = positive_int("every", every), positive_int("steps", steps, _STEPS)
         if seconds is not None: seconds = positive_float("seconds", seconds)
         if saves is not None: saves = positive_int("saves", saves)
-        order = _Order(str(root), every, seconds, saves, steps, self.hidden, self.background)
-        answer = self._process(order)
+        answer = self._process(_Order(str(root), positive_int("every", every), self.hidden, seconds, saves))
         if answer.error: raise RuntimeError(f"the training failed by itself:\n{answer.error}")
         return answer
 
 @contextmanager
 def killable_training(
     hidden:int=1000,        # units of its hidden layer: the more, the larger the state and the longer a save
-    background:bool=False,  # whether it saves in the background
     samples:int=60_000,     # of MNIST
 ) -> Iterator[KillableTraining]:
     "A training that can be killed as often as you like."
@@ -208,26 +177,8 @@ def killable_training(
     process = ServedProcess(_Executioner, samples, name="the process that forks trainings", preload=())
     try:
         process.receive(120)
-        yield KillableTraining(process, hidden, background)
+        yield KillableTraining(process, hidden)
     finally: process.close()
-
-# %% ../../nbs/lab/interval_study.ipynb #5a0c4e11
-def losses_through_kills(
-    training:KillableTraining,
-    steps:int,               # in all
-    every:int,               # steps between two saves
-    gaps:Sequence[float],    # seconds from kill to kill; after the last one it runs to its end
-) -> pd.DataFrame:           # a row for each step that was trained: life, step, loss
-    "Train through kills; steps that were done twice stand there twice."
-    import pandas as pd
-    every, steps = positive_int("every", every), positive_int("steps", steps, _STEPS)
-    gaps, rows = [positive_float("each of gaps", gap) for gap in gaps], []
-    with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
-        for life, gap in enumerate([*gaps, None]):
-            answer = training.life(home, every, gap, steps=steps)
-            rows += [(life, answer.first + n, loss) for n, loss in enumerate(answer.losses)]
-            if answer.first + len(answer.losses) >= steps: break
-    return pd.DataFrame(rows, columns=["life", "step", "loss"])
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e14
 @dataclass(frozen=True)
@@ -236,12 +187,11 @@ class SaveCosts:
     step_seconds:float
     save_seconds:float     # for which the training stands still
     restart_seconds:float  # from a kill until the work goes on
-    write_seconds:float=0.0  # beside the training, before a save is worth something
 
 _FIRST = 3  # steps after a restart that may be slower
 
 def mean_costs(
-    lives:Sequence[Any],  # as `KillableTraining.life` gives them
+    lives:Sequence[_Life],  # as `KillableTraining.life` gives them
 ) -> SaveCosts:
     "The means over the lives that came so far."
     steps, saves, restarts = [], [], []
@@ -255,20 +205,16 @@ def mean_costs(
     if not (steps and saves):
         raise ValueError(f"lives must hold steps with and without a save, got {len(lives)} lives with {len(steps)} "
                          f"steps and {len(saves)} saves: kill less often")
-    step, written = float(np.mean(steps)), [life.written for life in lives if life.written]
-    return SaveCosts(step, max(float(np.mean(saves)) - step, 0.0), max(float(np.mean(restarts)) - _FIRST * step, 0.0),
-                 float(np.mean(written)) if written else 0.0)
+    step = float(np.mean(steps))
+    return SaveCosts(step, max(float(np.mean(saves)) - step, 0.0), max(float(np.mean(restarts)) - _FIRST * step, 0.0))
 
 def measure_save_costs(
     training:KillableTraining,
-    restarts:int=6,        # lives that are measured
-    every:int=10,          # steps between two saves
 ) -> SaveCosts:
-    "The means over some lives, killed each after a few saves."
-    restarts, every = positive_int("restarts", restarts), positive_int("every", every)
+    "The means over six lives, killed each after a few saves."
     with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
-        training.life(home, every, saves=1)
-        return mean_costs([training.life(home, every, saves=3) for _ in range(restarts)])
+        training.life(home, 10, saves=1)
+        return mean_costs([training.life(home, 10, saves=3) for _ in range(6)])
 
 # %% ../../nbs/lab/interval_study.ipynb #5a0c4e16
 @dataclass(frozen=True)
@@ -279,20 +225,17 @@ class IntervalResult:
     kills:int
     measured:Estimate           # seconds for a second of work that was kept
     predicted:float
-    lost_seconds:float          # work lost at a kill, on average
-    lost_predicted_seconds:float
 
 @dataclass(frozen=True)
 class KillStudy:
     "Intervals under the same kills, and what was predicted."
-    before:SaveCosts                # of a few kills, by which the intervals were chosen
     costs:SaveCosts                 # of the lives that are measured
     mtbf_seconds:float
     rows:tuple[IntervalResult, ...]
 
     def predict(self, interval_seconds: float) -> float:
         "Seconds for a second of work."
-        return _predicted(self.costs, interval_seconds, self.mtbf_seconds)[0]
+        return _predicted(self.costs, interval_seconds, self.mtbf_seconds)
 
     @property
     def best_interval_seconds(self) -> float:
@@ -306,12 +249,10 @@ class KillStudy:
                 for row in self.rows]
         return pd.DataFrame(flat)
 
-def _predicted(costs: SaveCosts, interval_seconds: float, mtbf_seconds: float) -> tuple[float, float]:
-    "Seconds for a second of work, and seconds lost at a kill, of a job without end."
+def _predicted(costs: SaveCosts, interval_seconds: float, mtbf_seconds: float) -> float:
+    "Seconds for a second of work, of a job without end."
     many = 1000 * interval_seconds
-    writing = min(costs.write_seconds, interval_seconds + costs.save_seconds)  # the next save waits for it
-    found = expected_time(many, interval_seconds, costs.save_seconds, mtbf_seconds, costs.restart_seconds, writing)
-    return found.seconds / many, found.lost_seconds / found.interruptions
+    return expected_time(many, interval_seconds, costs.save_seconds, mtbf_seconds, costs.restart_seconds).seconds / many
 
 def kill_gaps(
     mtbf_seconds:float,   # their mean
@@ -328,57 +269,40 @@ def study_kills(
     training:KillableTraining,
     factors:Sequence[float]=(1 / 8, 1 / 3, 1, 3),  # intervals, as multiples of the one that is predicted to be best
     budget_seconds:float=14.0,                     # for the kills of all intervals
-    mtbf_seconds:float|None=None,                  # mean time between kills; None: 10 saves, at least 4 restarts
     seed:int=0,                                    # of the kills
-    report:Callable[[float, str], None]|None=None,  # gets the share done and words; may raise to stop
 ) -> KillStudy:
     "Predict the best interval from measured costs, then kill the training again and again at several intervals."
     budget_seconds = positive_float("budget_seconds", budget_seconds)
     factors = [positive_float("each of factors", factor) for factor in factors]
-    if mtbf_seconds is not None: mtbf_seconds = positive_float("mtbf_seconds", mtbf_seconds)
     quiet = measure_save_costs(training)
-    m = mtbf_seconds or max(10 * quiet.save_seconds, 4 * (quiet.restart_seconds + quiet.write_seconds),
-                            60 * quiet.step_seconds)
-    kills = max(int(budget_seconds / (m * len(factors))), 4)
-    gaps = kill_gaps(m, kills, seed)
-    before = _costs_among_kills(training, quiet, m, seed + 1)
+    m = max(10 * quiet.save_seconds, 4 * quiet.restart_seconds, 60 * quiet.step_seconds)  # from kill to kill
+    lives, = _killed_by_turns(training, [_steps_between(quiet, m, 1.0)], kill_gaps(m, 6, seed + 1))
+    try: before = mean_costs(lives[1:])  # kills at drawn times cost more
+    except ValueError: before = quiet  # no life was long enough for a save
     steps = [_steps_between(before, m, factor) for factor in factors]
-    lives = _killed_by_turns(training, steps, gaps, report)
+    kills = max(int(budget_seconds / (m * len(factors))), 4)
+    lives = _killed_by_turns(training, steps, kill_gaps(m, kills, seed))
     costs = mean_costs([life for row in lives for life in row[1:]])
-    return KillStudy(before, costs, m, tuple(_killed(every, row, costs, m) for every, row in zip(steps, lives)))
+    return KillStudy(costs, m, tuple(_killed(every, row, costs, m) for every, row in zip(steps, lives)))
 
 def _steps_between(costs: SaveCosts, mtbf_seconds: float, factor: float) -> int:
     "Steps from save to save, as a multiple of the best interval."
     return max(round(factor * best_interval(costs.save_seconds, mtbf_seconds) / costs.step_seconds), 1)
 
-def _costs_among_kills(training: KillableTraining, quiet: SaveCosts, mtbf_seconds: float, seed: int) -> SaveCosts:
-    "What the training pays where kills come at drawn times; a few, at what quiet costs call the best interval."
-    every, gaps = _steps_between(quiet, mtbf_seconds, 1.0), kill_gaps(mtbf_seconds, 6, seed)
-    lives, = _killed_by_turns(training, [every], gaps, None)
-    try: return mean_costs(lives[1:])
-    except ValueError: return quiet  # no life was long enough for a save
-
-def _killed_by_turns(
-    training: KillableTraining, steps: Sequence[int], gaps: Sequence[float],
-    report: Callable[[float, str], None] | None,
-) -> list[list[_Life]]:
+def _killed_by_turns(training: KillableTraining, steps: Sequence[int], gaps: Sequence[float]) -> list[list[_Life]]:
     "The lives of each interval, the one before the first kill included."
     with tempfile.TemporaryDirectory(prefix="mlinfra-kills-") as home:
         lives = [[training.life(f"{home}/{n}", every, saves=1)] for n, every in enumerate(steps)]
-        for kill, gap in enumerate(gaps):
-            if report is not None: report(kill / len(gaps), f"kill {kill + 1} of {len(gaps)} at each interval")
+        for gap in gaps:
             for n, every in enumerate(steps): lives[n].append(training.life(f"{home}/{n}", every, gap))
     return lives
 
 def _killed(every: int, lives: Sequence[_Life], costs: SaveCosts, mtbf_seconds: float) -> IntervalResult:
     "What became of the training at one interval."
     kept = [life.kept - last.kept for last, life in zip(lives, lives[1:])]
-    seconds = [life.ended - life.begun for life in lives[1:]]
-    predicted, lost = _predicted(costs, every * costs.step_seconds, mtbf_seconds)
+    seconds, interval = [life.ended - life.begun for life in lives[1:]], every * costs.step_seconds
     measured = _ratio(seconds, [steps * costs.step_seconds for steps in kept])
-    losses = [life.ended - max(life.safe, life.begun + costs.restart_seconds) for life in lives[1:]]
-    return IntervalResult(every, every * costs.step_seconds, len(seconds), measured, predicted,
-                  float(np.mean(np.maximum(losses, 0.0))), lost)
+    return IntervalResult(every, interval, len(seconds), measured, _predicted(costs, interval, mtbf_seconds))
 
 def _ratio(top: Sequence[float], bottom: Sequence[float]) -> Estimate:
     """Ratio of the sums, with its 95% interval. The gaps are one from each slice, so it is the difference between

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from attrs import converters, field, frozen
 
 from ..engine.base.checks import nonnegative_float, one_of, positive_float, positive_int
 
@@ -15,23 +18,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['KINDS', 'POLICIES', 'QueuedJob', 'QueueEvent', 'QueueRun', 'queue_run', 'Booking', 'earliest_start', 'run_queue']
+__all__ = ['POLICIES', 'QueuedJob', 'QueuedRow', 'QueueRun', 'queue_run', 'Booking', 'earliest_start', 'run_queue']
 
 # %% ../../nbs/lab/job_queue.ipynb #178c7c41
-@dataclass(frozen=True)
+@frozen
 class QueuedJob:
     "A job as a scheduler sees it, and how long it will really run."
     name:str
-    nodes:int=1                       # that it takes, all at the same time
-    seconds:float=1.0                 # that it runs if nothing ends it
-    limit_seconds:float|None=None     # after which it is killed; None: exactly its seconds, as if they were known
-    submitted_s:float=0.0             # when it comes into the queue
-
-    def __post_init__(self):
-        limit = None if self.limit_seconds is None else positive_float("limit_seconds", self.limit_seconds)
-        checked = dict(nodes=positive_int("nodes", self.nodes), seconds=positive_float("seconds", self.seconds),
-                       limit_seconds=limit, submitted_s=nonnegative_float("submitted_s", self.submitted_s))
-        for name, value in checked.items(): object.__setattr__(self, name, value)
+    nodes:int=field(default=1, converter=partial(positive_int, "nodes"))  # that it takes, all at the same time
+    seconds:float=field(default=1.0, converter=partial(positive_float, "seconds"))  # that it runs if nothing ends it
+    limit_seconds:float|None=field(  # after which it is killed; None: exactly its seconds, as if they were known
+        default=None, converter=converters.optional(partial(positive_float, "limit_seconds")))
+    submitted_s:float=field(  # when it comes into the queue
+        default=0.0, converter=partial(nonnegative_float, "submitted_s"))
 
     @property
     def limit_s(self) -> float:
@@ -49,44 +48,33 @@ class QueuedJob:
         return min(self.seconds, self.limit_s)
 
 # %% ../../nbs/lab/job_queue.ipynb #9d31a7d4
-KINDS = ("ended", "killed", "submitted", "started")  # at the same moment in this order: nodes are freed, then taken
-
-@dataclass(frozen=True)
-class QueueEvent:
-    "Something that happened to a job."
-    at_s:float                 # seconds since the queue was opened
-    kind:str                   # one of `KINDS`
+class QueuedRow(NamedTuple):
+    "What became of a job, in seconds since the queue was opened."
     job:QueuedJob
-    nodes:tuple[int, ...]=()   # that it holds, from 0
-
-    def __str__(self) -> str:
-        where = f" on {'+'.join(map(str, self.nodes))}" if self.nodes else ""
-        return f"{self.at_s:6.1f} s  {self.job.name} {self.kind}{where}"
+    where:tuple[int, ...]   # the nodes that it had, from 0
+    started_s:float
+    ended_s:float
 
 @dataclass(frozen=True)
 class QueueRun:
-    "What happened to the jobs of a queue, in the order of time."
-    nodes:int                         # of the cluster
-    events:tuple[QueueEvent, ...]     # in the order of time
-    policy:str=""                     # who chose
+    "What happened to the jobs of a queue."
+    nodes:int                      # of the cluster
+    rows:tuple[QueuedRow, ...]     # in the order of submission
+    policy:str=""                  # who chose
 
     def table(self) -> pd.DataFrame:
         "A row for each job, in the order of submission; seconds since the queue was opened."
         import pandas as pd
-        seen: dict[str, dict] = {}
-        for event in self.events:
-            row = seen.setdefault(event.job.name, dict(job=event.job.name, nodes=event.job.nodes))
-            row["ended_s" if event.kind == "killed" else f"{event.kind}_s"] = event.at_s
-            if event.kind == "started": row["where"] = event.nodes
-            row["killed"] = event.kind == "killed"
+        rows = [(job.name, job.nodes, where, job.submitted_s, start, end, job.is_killed)
+                for job, where, start, end in self.rows]
         columns = ["job", "nodes", "where", "submitted_s", "started_s", "ended_s", "killed"]
-        table = pd.DataFrame(list(seen.values()), columns=columns).set_index("job")
+        table = pd.DataFrame(rows, columns=columns).set_index("job")
         return table.assign(wait_s=table.started_s - table.submitted_s)
 
     @property
     def makespan_s(self) -> float:
         "When the last job had ended."
-        return max((event.at_s for event in self.events), default=0.0)
+        return max((row.ended_s for row in self.rows), default=0.0)
 
     @property
     def mean_wait_s(self) -> float:
@@ -105,21 +93,16 @@ def queue_run(
     policy:str="",                                     # who chose
 ) -> QueueRun:
     "The run of a queue whose times were measured, in seconds since it was opened."
-    nodes, events = positive_int("nodes", nodes), []
+    nodes, found = positive_int("nodes", nodes), []
     for job, where, started_s, ended_s in rows:
-        where, started_s = tuple(where), nonnegative_float("started_s", started_s)
+        row = QueuedRow(job, tuple(where), nonnegative_float("started_s", started_s), ended_s)
         if nonnegative_float("ended_s", ended_s) < started_s:
             raise ValueError(f"a job must end after its start, got {job.name!r} from {started_s} to {ended_s}")
-        events += [QueueEvent(job.submitted_s, "submitted", job), QueueEvent(started_s, "started", job, where),
-                   QueueEvent(ended_s, "killed" if job.is_killed else "ended", job, where)]
-    return QueueRun(nodes, _in_order(events), policy)
-
-def _in_order(events: Iterable[QueueEvent]) -> tuple[QueueEvent, ...]:
-    return tuple(sorted(events, key=lambda event: (event.at_s, KINDS.index(event.kind))))
+        found.append(row)
+    return QueueRun(nodes, tuple(sorted(found, key=lambda row: row.job.submitted_s)), policy)
 
 # %% ../../nbs/lab/job_queue.ipynb #49945912
-@dataclass(frozen=True)
-class Booking:
+class Booking(NamedTuple):
     "Nodes that are taken for some time."
     start_s:float
     end_s:float
@@ -146,10 +129,11 @@ def earliest_start(
 # %% ../../nbs/lab/job_queue.ipynb #9394a6a5
 POLICIES = ("first come", "backfill", "head only")
 
-def _to_start(queue: Sequence[QueuedJob], running: dict[QueuedJob, Booking], nodes: int, now: float,
+def _to_start(queue: Sequence[QueuedJob], running: Iterable[QueuedRow], nodes: int, now: float,
               policy: str) -> list[QueuedJob]:
     "The waiting jobs that start now."
-    booked, chosen, is_head = list(running.values()), [], True
+    booked = [Booking(row.started_s, row.started_s + row.job.limit_s, row.job.nodes) for row in running]
+    chosen, is_head = [], True
     for job in queue:
         start = earliest_start(job, booked, nodes, now)
         if start > now and policy == "first come": break
@@ -159,48 +143,25 @@ def _to_start(queue: Sequence[QueuedJob], running: dict[QueuedJob, Booking], nod
         is_head = is_head and start == now
     return chosen
 
-class _Cluster:
-    "Nodes, the jobs on them, and what has happened."
-    def __init__(self, nodes: int):
-        self.nodes, self.free = nodes, list(range(nodes))
-        self.running: dict[QueuedJob, Booking] = {}
-        self.ends: dict[QueuedJob, tuple[float, tuple[int, ...]]] = {}
-        self.events: list[QueueEvent] = []
-
-    def start(self, job: QueuedJob, now: float, overhead: float) -> None:
-        where, self.free = tuple(self.free[:job.nodes]), self.free[job.nodes:]
-        self.running[job] = Booking(now, now + job.limit_s + overhead, job.nodes)
-        self.ends[job] = now + job.runs_s + overhead, where
-        self.events.append(QueueEvent(now, "started", job, where))
-
-    def end_due(self, now: float) -> None:
-        for job, (end, where) in list(self.ends.items()):
-            if end > now: continue
-            self.events.append(QueueEvent(end, "killed" if job.is_killed else "ended", job, where))
-            self.free = sorted([*self.free, *where])
-            del self.running[job], self.ends[job]
-
 def run_queue(
     jobs:Iterable[QueuedJob],      # in the order of the queue where they are submitted together
     nodes:int=2,                   # of the cluster
     policy:str="backfill",         # one of `POLICIES`
-    overhead_seconds:float=0.0,    # that a node is taken longer than the job runs: starting and clearing up
 ) -> QueueRun:
     "Simulate the queue, with a clock that jumps from event to event."
-    jobs, nodes = sorted(jobs, key=lambda job: job.submitted_s), positive_int("nodes", nodes)
-    policy, overhead = one_of("policy", policy, POLICIES), nonnegative_float("overhead_seconds", overhead_seconds)
-    _check(jobs, nodes)
-    cluster, queue = _Cluster(nodes), []
-    while jobs or queue or cluster.ends:
-        now = min([job.submitted_s for job in jobs[:1]] + [end for end, _ in cluster.ends.values()])
-        cluster.end_due(now)
-        while jobs and jobs[0].submitted_s <= now:
-            queue.append(jobs.pop(0))
-            cluster.events.append(QueueEvent(queue[-1].submitted_s, "submitted", queue[-1]))
-        for job in _to_start(queue, cluster.running, nodes, now, policy):
-            queue.remove(job)
-            cluster.start(job, now, overhead)
-    return QueueRun(nodes, _in_order(cluster.events), policy)
+    waiting, nodes = sorted(jobs, key=lambda job: job.submitted_s), positive_int("nodes", nodes)
+    _check(waiting, nodes)
+    policy, rows, now = one_of("policy", policy, POLICIES), [], 0.0
+    while waiting:
+        running, queue = [row for row in rows if row.ended_s > now], [job for job in waiting if job.submitted_s <= now]
+        free = sorted(set(range(nodes)).difference(*(row.where for row in running)))
+        for job in _to_start(queue, running, nodes, now, policy):
+            waiting.remove(job)
+            rows.append(QueuedRow(job, tuple(free[:job.nodes]), now, now + job.runs_s))
+            del free[:job.nodes]
+        later = [job.submitted_s for job in waiting] + [row.ended_s for row in rows]
+        now = min((at for at in later if at > now), default=now)
+    return queue_run(nodes, rows, policy)
 
 def _check(jobs: Sequence[QueuedJob], nodes: int) -> None:
     names = [job.name for job in jobs]

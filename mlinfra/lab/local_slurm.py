@@ -5,6 +5,7 @@
 # %% ../../nbs/lab/local_slurm.ipynb #16500003
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import random
@@ -12,18 +13,18 @@ import re
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ..engine.base.checks import ceil_div, one_of, positive_float, positive_int, whole_number
-from .process_reaper import ProcessReaper, reaped, why_no_reaper
+from ..engine.base.checks import ceil_div, one_of, positive_float, positive_int
 from .job_queue import POLICIES, QueuedJob, QueueRun, queue_run
 from .rendezvous import free_port
 
@@ -41,7 +42,7 @@ def _program(name: str) -> str | None:
 
 def why_no_slurm() -> str:
     "Why no SLURM cluster can be started on this machine; empty if it can."
-    if why := why_no_reaper(): return why.replace("a process reaper", "a SLURM cluster on this machine")
+    if sys.platform != "linux": return "a SLURM cluster on this machine needs Linux"
     missing = [name for name in _PROGRAMS if _program(name) is None]
     if not missing: return ""
     packages = " ".join(_PROGRAMS.values())
@@ -57,7 +58,7 @@ SlurmUser={user}
 SlurmdUser={user}
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire={requeue_seconds}
+AuthInfo=socket={folder}/munge.socket,cred_expire=19
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
@@ -89,7 +90,7 @@ MinJobAge={remember_seconds}
 FirstJobId={first_job}
 """
 _NODE = """\
-NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory} State=UNKNOWN
+NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory={memory} State=UNKNOWN
 """
 _PARTITION = "PartitionName=here Nodes={nodes} Default=YES MaxTime=60 DefaultTime=10 State=UP\n"
 _SCHEDULERS = dict(zip(POLICIES, ("sched/builtin", "sched/backfill")))
@@ -98,14 +99,14 @@ def _user() -> str:
     try: return pwd.getpwuid(os.getuid()).pw_name
     except KeyError: return str(os.getuid())  # a container may have no name for it
 
-def _write_configuration(folder: Path, nodes: Sequence[str], cpus: int, **how: Any) -> None:
+def _write_configuration(folder: Path, nodes: Sequence[str], **how: Any) -> None:
     ports: list[int] = []
     while len(ports) <= len(nodes):
         if (port := free_port()) not in ports: ports.append(port)
     first_job = random.SystemRandom().randrange(1000, 60000)
     text = _CONF.format(folder=folder, ports=ports, user=_user(), first_job=first_job, **how)
     memory = psutil.virtual_memory().total // 2**20
-    for name, port in zip(nodes, ports[1:]): text += _NODE.format(name=name, port=port, cpus=cpus, memory=memory)
+    for name, port in zip(nodes, ports[1:]): text += _NODE.format(name=name, port=port, memory=memory)
     (folder / "slurm.conf").write_text(text + _PARTITION.format(nodes=",".join(nodes)))
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
@@ -149,39 +150,70 @@ def _clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not _OF_A_JOB.fullmatch(name)}
 
 # %% ../../nbs/lab/local_slurm.ipynb #16500012
-_LAST = """squeue -h -o %A | grep -q . || exit 0
-scancel --me
-until squeue -h -o %A | grep -q . ; [ $? = 1 ]; do sleep 0.05; done"""
+_REAPER = """
+import ctypes, json, os, select, shutil, signal, subprocess, sys, time
+import psutil
+folder, owner, commands, told, started = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]), [], {}
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(number, lambda *_: told.append(1))
+prctl = ctypes.CDLL(None).prctl
+prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: whoever loses its parent below here becomes our child
+try:
+    for name, command in commands.items():
+        with open(f"{folder}/{name}.out", "ab") as out:
+            started[name] = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                             preexec_fn=lambda: prctl(1, 9, 0, 0, 0))  # killed if we are
+        if name == "munged" and started[name].wait(): break  # it goes on in the background
+    while not told and os.getppid() == owner and not select.select([0], [], [], 0.1)[0]:
+        for name in [name for name, process in started.items() if process.poll() is not None]:
+            with open(f"{folder}/{name}.part", "w") as file: file.write(str(started.pop(name).returncode))
+            os.rename(f"{folder}/{name}.part", f"{folder}/{name}.ended")
+finally:
+    me, end = psutil.Process(), time.monotonic() + 30
+    while (left := me.children(recursive=True)) and time.monotonic() < end:
+        for process in left:
+            try: process.kill()
+            except psutil.Error: continue  # it has gone, or became another user's
+        psutil.wait_procs(left, 0.2)
+    shutil.rmtree(folder, ignore_errors=True)
+"""
+_START_SECONDS, _END_SECONDS = 120.0, 60.0  # that the daemons, and the end of all, may take
 _PATH_LIMIT = 107  # bytes of a socket's path, in Linux
 
 @contextmanager
+def _reaped(commands: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str]) -> Iterator[Any]:
+    "Daemons within the block; nothing that they started is there after it, however it or this process ends."
+    words = [sys.executable, "-c", _REAPER, str(folder), str(os.getpid()), json.dumps(commands)]
+    reaper, owner = subprocess.Popen(words, stdin=subprocess.PIPE, bufsize=0, start_new_session=True,
+                                     env=environment), os.getpid()
+    try: yield reaper
+    finally:
+        if os.getpid() == owner:  # not in a forked copy of this process
+            with suppress(BrokenPipeError): reaper.stdin.write(b"stop")  # a forked copy may hold it open
+            with suppress(BrokenPipeError): reaper.stdin.close()
+            reaper.wait(_END_SECONDS)
+
+@contextmanager
 def slurm_cluster(
-    nodes:int=2,                                 # at most 16
-    cpus:int=4,                                  # of each node; there may be fewer in the machine
+    nodes:int=2,                                 # at most 16, of 4 CPUs each; there may be fewer in the machine
     folder:str|os.PathLike|None=None,            # in which it gets a folder of its own; None: the system's for such
     *,
     policy:str="backfill",                       # or "first come": who starts next
     remember_seconds:int=300,                    # that `scontrol show job` knows a job after its end
-    requeue_seconds:int=20,                      # from a requeue until a job may start again
-    timeout_seconds:float=120.0,                 # for the start of the daemons
 ) -> Iterator[SlurmCluster]:
     "A SLURM cluster on this machine, within the block; jobs, daemons and folder are gone after it."
     names = tuple(f"node{i + 1}" for i in range(positive_int("nodes", nodes, 16)))
-    how = dict(cpus=positive_int("cpus", cpus, 1024), scheduler=_SCHEDULERS[one_of("policy", policy, _SCHEDULERS)],
-               remember_seconds=positive_int("remember_seconds", remember_seconds),
-               requeue_seconds=whole_number("requeue_seconds", requeue_seconds, 6, 3600) - 1)
-    timeout_seconds = positive_float("timeout_seconds", timeout_seconds)
+    how = dict(scheduler=_SCHEDULERS[one_of("policy", policy, _SCHEDULERS)],
+               remember_seconds=positive_int("remember_seconds", remember_seconds))
     if why := why_no_slurm(): raise OSError(why)
     with _own_folder(folder, names) as own:
         _write_configuration(own, names, **how)
         cluster = SlurmCluster(own, names, {"SLURM_CONF": str(own / "slurm.conf")})
-        first = [_program("munged"), *(f"--{name}-file={own}/munge.{name}" for name in ("key", "pid", "log", "seed")),
-                 "--force", f"--socket={own}/munge.socket"]
-        then = {"slurmctld": [_program("slurmctld"), "-D"]}
-        then |= {name: [_program("slurmd"), "-D", "-N", name] for name in names}
-        with reaped(then, own, first={"munged": first}, last=["sh", "-c", _LAST], last_seconds=15,
-                     environment=_clean() | cluster.environment) as reaper:
-            _wait_for_nodes(cluster, reaper, timeout_seconds)
+        munged = (f"--{name}-file={own}/munge.{name}" for name in ("key", "pid", "log", "seed"))
+        daemons = {"munged": [_program("munged"), *munged, "--force", f"--socket={own}/munge.socket"],
+                   "slurmctld": [_program("slurmctld"), "-D"]}
+        daemons |= {name: [_program("slurmd"), "-D", "-N", name] for name in names}
+        with _reaped(daemons, own, _clean() | cluster.environment) as reaper:
+            _wait_for_nodes(cluster, reaper)
             yield cluster
 
 @contextmanager
@@ -196,30 +228,31 @@ def _own_folder(parent: str | os.PathLike | None, nodes: Sequence[str]) -> Itera
         yield own
     finally: shutil.rmtree(own, ignore_errors=True)
 
-def _wait_for_nodes(cluster: SlurmCluster, reaper: ProcessReaper, seconds: float) -> None:
+def _wait_for_nodes(cluster: SlurmCluster, reaper: subprocess.Popen) -> None:
     "Wait until all nodes are idle; RuntimeError with a daemon's last words if one has ended."
-    end, states, patience = time.monotonic() + seconds, "nothing yet", 1.0
+    end, states, patience = time.monotonic() + _START_SECONDS, "nothing yet", 1.0
     while True:
-        for name, status in reaper.ended().items():
-            if name == "munged" and not status: continue
-            raise RuntimeError(f"{name} ended with status {status}: {_log(reaper, name)}")
-        if "munged" in reaper.ended():  # it is at work; without it any command would try for a minute
+        ended = {path.stem: int(path.read_text()) for path in cluster.folder.glob("*.ended")}
+        for name, status in ended.items():
+            if name != "munged" or status:
+                raise RuntimeError(f"{name} ended with status {status}: {_log(cluster, name)}")
+        if "munged" in ended:  # it is at work; without it any command would try for a minute
             states, patience = _node_states(cluster, patience) or states, min(2 * patience, 32)
             if states == " ".join(["idle"] * len(cluster.nodes)): return
-        if reaper.process.poll() is not None: raise RuntimeError("the reaper over SLURM's daemons has ended")
+        if reaper.poll() is not None: raise RuntimeError("the reaper over SLURM's daemons has ended")
         if time.monotonic() > end:
-            raise RuntimeError(f"the nodes were not idle after {seconds:g} s but {states}; slurmctld: "
-                               f"{_log(reaper, 'slurmctld')}")
+            raise RuntimeError(f"the nodes were not idle after {_START_SECONDS:g} s but {states}; slurmctld: "
+                               f"{_log(cluster, 'slurmctld')}")
         time.sleep(0.05)
 
 def _node_states(cluster: SlurmCluster, seconds: float) -> str:
     try: return " ".join(cluster.run("sinfo", "-h", "-N", "-o", "%T", timeout_seconds=seconds).split())
     except (RuntimeError, subprocess.TimeoutExpired): return ""  # the controller does not answer yet
 
-def _log(reaper: ProcessReaper, name: str) -> str:
+def _log(cluster: SlurmCluster, name: str) -> str:
     "The last line of a daemon that says what is wrong, else its last line."
-    path = reaper.folder / f"{name}.log"
-    lines = [line for line in (path.read_text() if path.exists() else reaper.words(name)).splitlines() if line.strip()]
+    written = [path for ending in ("log", "out") if (path := cluster.folder / f"{name}.{ending}").exists()]
+    lines = [line for line in written[0].read_text(errors="replace").splitlines() if line.strip()]
     wrong = [line for line in lines if re.search("error|fatal", line, re.I)]
     return re.sub(r"^\[[^]]*\] ", "", (wrong or lines or ["it wrote nothing"])[-1])
 

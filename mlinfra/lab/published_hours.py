@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..engine.base.checks import one_of, positive_float, positive_int
 from ..engine.planner.clusters import ACCELERATORS, MATRIX_SHARE, MEMORY_PASSES
 from ..engine.base.hardware import DEVICES
-from ..engine.base.measure import Estimate, median
+from ..engine.base.sample_statistics import Estimate, median
 from ..engine.cost.prices import HOW, dated, number_in, read_rows
 from ..engine.planner.model_specs import ParallelConfig, TransformerSpec
 from ..engine.planner.step_estimate import micro_batch_cost

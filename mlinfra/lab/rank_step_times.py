@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..engine.base.checks import positive_int, positive_ints
 from ..engine.dist.ddp import wrap_ddp
 from ..engine.train.allocator import keep_memory
-from ..engine.base.measure import interleave
+from ..engine.base.timing import interleave
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.dist.shared_memory import why_not_shared
 from ..models import GluonCNN

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..engine.base.checks import nonnegative_float, nonnegative_int, positive_float, positive_int, positive_ints
 from ..engine.base.hardware import Network
 from ..engine.base.machine import usable_cores
-from ..engine.base.measure import median
+from ..engine.base.sample_statistics import median
 from .rank_step_times import compute_seconds
 from ..models import GluonCNN
 

@@ -18,7 +18,7 @@ from ..engine.base.checks import positive_int
 from ..engine.base.store import cache_dir, write_whole
 
 # %% auto #0
-__all__ = ['Surface', 'train_many', 'losses_of', 'measured_surface', 'Race', 'grid_cells', 'random_cells', 'race']
+__all__ = ['Surface', 'train_many', 'scores_of', 'losses_of', 'measured_surface', 'Race', 'grid_cells', 'random_cells', 'race']
 
 # %% ../../nbs/lab/search_race.ipynb #6ba172b7
 @dataclass(frozen=True, eq=False)
@@ -62,17 +62,22 @@ def train_many(
             for weights, gradient in zip(layers, gradients): weights.sub_(now * (gradient + decay * weights))
     return [weights.detach() for weights in layers]
 
+def scores_of(
+    layers:list[torch.Tensor],  # made by `train_many`
+    images:torch.Tensor,
+) -> torch.Tensor:              # networks x images x classes
+    "What each network answers."
+    first, bias, second, bias2 = layers
+    return torch.baddbmm(bias2, torch.baddbmm(bias, images.expand(len(first), -1, -1), first).relu(), second)
+
 def losses_of(
     layers:list[torch.Tensor],  # made by `train_many`
     images:torch.Tensor,
     labels:torch.Tensor,
 ) -> torch.Tensor:
     "The mean loss of each network."
-    first, bias, second, bias2 = layers
-    n = len(first)
-    hidden = torch.baddbmm(bias, images.expand(n, -1, -1), first).relu()
-    scores = torch.baddbmm(bias2, hidden, second)
-    right = scores.gather(2, labels.view(1, -1, 1).expand(n, -1, 1)).squeeze(2)
+    scores = scores_of(layers, images)
+    right = scores.gather(2, labels.expand(len(scores), -1).unsqueeze(2)).squeeze(2)
     return (scores.logsumexp(2) - right).mean(1)
 
 # %% ../../nbs/lab/search_race.ipynb #3870e7b2

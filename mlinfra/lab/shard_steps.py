@@ -25,9 +25,10 @@ from torch.utils._pytree import tree_leaves
 from ..engine.base.checks import one_of, positive_int
 from ..engine.dist.collectives import CollectiveLog, Group
 from ..engine.dist.fsdp import fsdp, views_are_fine
-from ..engine.memory.optimizer_state import optimizer_tensors
+from ..engine.memory.optimizers import optimizer_tensors
 from ..engine.train.allocator import keep_memory
-from ..engine.base.measure import interleave, median
+from ..engine.base.sample_statistics import median
+from ..engine.base.timing import interleave
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.train.saved_tensors import local_part
 from ..engine.dist.zero import Sharded

@@ -16,10 +16,10 @@ from ..engine.dist.collectives import Collective, CollectiveLog, Group
 from ..engine.dist.ddp import wrap_ddp
 from ..engine.dist.fsdp import fsdp, fsdp_optimizer, views_are_fine
 from ..engine.memory.held_tensors import Held, HoldingsMeter
-from ..engine.memory.optimizer_state import OPTIMIZERS
-from ..engine.dist.rank_step import RankPass
-from ..engine.dist.zero import ELEMENTWISE, Sharded, ShardedPass
-from ..engine.dist.rank_trials import TRIAL_INPUT, PreparedTrial, RankTrial, RankTrialResult
+from ..engine.memory.optimizers import OPTIMIZERS
+from ..engine.dist.rank_step import RankExecutor
+from ..engine.dist.zero import ELEMENTWISE, Sharded, ShardedExecutor
+from ..engine.dist.rank_trials import TRIAL_INPUT, PreparedTrial, RankTrial, RankTrialResult, flat_values
 from ..engine.dist.zero_blocks import BlockEvent
 from ..memory import Footprint, estimate
 
@@ -65,7 +65,7 @@ def _prepared(model: nn.Module, how: Strategy, optimizer: str) -> PreparedTrial:
     shard_size, make = Group.of().size // how.copies, OPTIMIZERS[optimizer]
     if how.by == "hand":
         own = Sharded(model, optimizer, how.stage, None, shard_size if how.copies > 1 else None, how.all_reduce)
-        return PreparedTrial(model, None, ShardedPass(own), own.whole)
+        return PreparedTrial(model, None, ShardedExecutor(own), lambda: _whole(own, model))
     if how.by == "fsdp":
         net = fsdp(model, how.reshard, how.half, how.on_host, shard_size)
         return PreparedTrial(net, fsdp_optimizer(make(net.parameters())))
@@ -73,8 +73,11 @@ def _prepared(model: nn.Module, how: Strategy, optimizer: str) -> PreparedTrial:
         from torch.distributed.optim import ZeroRedundancyOptimizer
         net = wrap_ddp(model)
         sharded = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=make)
-        return PreparedTrial(net, sharded, RankPass(net.no_sync))
+        return PreparedTrial(net, sharded, RankExecutor(net.no_sync))
     return PreparedTrial(model, make(model.parameters()))
+
+def _whole(own: Sharded, model: nn.Module) -> list[torch.Tensor]:
+    with own.whole(): return [flat_values(model.parameters())]
 
 # %% ../../nbs/lab/shard_trials.ipynb #st12009
 @dataclass(frozen=True)
@@ -131,9 +134,9 @@ def run_shard_trial(
     from torch.distributed.tensor.debug import CommDebugMode
     model = trial.build()
     ready = trial.prepare(model)
-    own = ready.passes.sharded if isinstance(ready.passes, ShardedPass) else None
+    own = ready.executor.sharded if isinstance(ready.executor, ShardedExecutor) else None
     meter, events = HoldingsMeter(model, own.optimizer if own else ready.optimizer), own.events if own else []
-    ready.passes.finish = meter.note_gradients
+    ready.executor.finish = meter.note_gradients
     with CommDebugMode() as debug, views_are_fine(), CollectiveLog() as log, meter.first_forward(ready.net):
         last = _LastStep(log.calls, events)
         history = trial.train(ready, [last])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..engine.base.checks import nonnegative_int, positive_int
 from ..engine.base.hardware import Network, Roofline
-from ..engine.base.measure import fit_prices
+from ..engine.base.sample_statistics import fit_prices
 
 # %% auto #0
 __all__ = ['MLP_WORK', 'BLOCK_WORK', 'LayerWork', 'TensorParallelCost', 'crossover_width', 'fit_device', 'kept_values']

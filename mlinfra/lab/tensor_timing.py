@@ -17,7 +17,7 @@ from torch import nn
 
 from ..engine.base.checks import positive_int
 from ..engine.train.allocator import keep_memory
-from ..engine.base.measure import interleave
+from ..engine.base.timing import interleave
 from ..engine.tensor.layer_plans import block_plan
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.train.transformer import Block

@@ -5,7 +5,7 @@
 # %% ../../nbs/lab/tensor_training.ipynb #a51e43df
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,27 +14,17 @@ import torch.distributed as dist
 from torch import nn
 
 from ..engine.base.checks import one_of, positive_int
-from ..engine.dist.collectives import Collective, CollectiveLog, Group
+from ..engine.dist.collectives import Group
 from ..engine.tensor.layer_plans import CNN_PLAN, block_plan, parallelize_dtensor
-from ..engine.dist.rank_data import ShardLoader, first_digits
-from ..engine.dist.rank_step import RankPass
+from ..engine.dist.rank_step import RankExecutor
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.tensor.split_checks import whole_parameters
-from ..engine.train.transformer import RowReader
-from ..engine.dist.rank_trials import PreparedTrial, RankTrial, RankTrialResult, flat_values
-from ..models import GluonCNN
-from ..training import History, fit
+from ..engine.dist.rank_trials import PreparedTrial, RankTrial
 
 # %% auto #0
-__all__ = ['PreparedOnMesh', 'TensorTrial', 'run_tensor_trial']
+__all__ = ['TensorTrial']
 
 # %% ../../nbs/lab/tensor_training.ipynb #7f97e992
-@dataclass
-class PreparedOnMesh(PreparedTrial):
-    "A model divided among the rows of a mesh."
-    row:Group=Group()      # ranks that share the layers
-    column:Group=Group()   # ranks that share the batch
-
 @dataclass(frozen=True)
 class TensorTrial(RankTrial):
     "A short training run on MNIST whose layers are divided among ranks."
@@ -47,21 +37,14 @@ class TensorTrial(RankTrial):
 
     def __post_init__(self):
         one_of("model", self.model, ("transformer", "cnn"))
-        for name in ("samples", "global_batch", "groups", "accumulation"):
-            object.__setattr__(self, name, positive_int(name, getattr(self, name)))
-        if self.accumulation > 1: raise ValueError(f"accumulation must be 1 for a TensorTrial, got {self.accumulation}")
+        super().__post_init__()
+        object.__setattr__(self, "groups", positive_int("groups", self.groups))
         if self.model == "cnn" and (self.divide is parallelize_dtensor or self.sequence):
             raise ValueError("the CNN is split by hand only, and has no tokens: take model='transformer'")
 
-    def build(self) -> nn.Module:
-        "The whole model, the same on every rank."
-        torch.manual_seed(0)
-        model = RowReader() if self.model == "transformer" else GluonCNN()
-        return model.to(torch.float64 if self.double else torch.float32)
-
-    def prepare(self, model: nn.Module) -> PreparedOnMesh:
+    def prepare(self, model: nn.Module) -> PreparedTrial:
         "The model divided over a mesh of all ranks; as it is in a process without a group."
-        if not dist.is_initialized(): return PreparedOnMesh(model, _sgd(model))
+        if not dist.is_initialized(): return PreparedTrial(model, _sgd(model))
         world_size = rank_and_world_size()[1]
         if world_size % self.groups: raise ValueError(f"groups must divide the {world_size} ranks, got {self.groups}")
         from torch.distributed.device_mesh import init_device_mesh
@@ -69,52 +52,20 @@ class TensorTrial(RankTrial):
         plan = CNN_PLAN if self.model == "cnn" else block_plan(model, self.sequence)
         self.divide(model, plan, mesh["tensor"])
         row, column = (Group.of(mesh[name].get_group()) for name in ("tensor", "data"))
-        passes = _pass(self, model, mesh, column)  # it may change the parameters, so the optimizer comes after it
-        return PreparedOnMesh(model, _sgd(model), passes, row=row, column=column)
-
-    def train(self, ready: PreparedOnMesh, observers: Iterable[Any] = ()) -> History:
-        "One epoch."
-        data, column = first_digits(self.samples, self.double), ready.column
-        loader = ShardLoader(data, self.global_batch, column.rank, column.size, shuffle=True)
-        return fit(ready.net, loader, optimizer=ready.optimizer, passes=ready.passes, device="cpu", observers=observers,
-                   channels_last=False, progress=False)
-
-    def result(
-        self, model: nn.Module, ready: PreparedOnMesh, history: History, calls: list[Collective],
-    ) -> RankTrialResult:
-        "What the training did, with whole weights; all ranks must call it together."
-        seconds, weights = [step.seconds for step in history.steps], flat_values(whole_parameters(model, ready.row))
-        mean = ready.column.all_reduce(torch.tensor([step.loss for step in history.steps], dtype=torch.float64))
-        losses = (mean / ready.column.size).tolist()
-        return RankTrialResult(losses, weights, flat_values(model.buffers()), list(calls), seconds)
+        executor = _executor(self, model, mesh, column)  # it may change parameters, so the optimizer comes after
+        return PreparedTrial(model, _sgd(model), executor, lambda: whole_parameters(model, row), column)
 
 def _sgd(model: nn.Module) -> torch.optim.SGD:
     "One parameter after the other: DTensors of two meshes do not go into one kernel."
     return torch.optim.SGD(model.parameters(), 0.1, foreach=False)
 
-def _pass(trial: TensorTrial, model: nn.Module, mesh: Any, column: Group) -> RankPass:
+def _executor(trial: TensorTrial, model: nn.Module, mesh: Any, column: Group) -> RankExecutor:
     "Gradients are averaged along the columns: by hand, or by `fully_shard`, which shares out the rest."
-    if trial.divide is not parallelize_dtensor: return RankPass(finish=_Averaging(model, column), group=column)
+    def average() -> None:
+        if column.size == 1: return
+        for p in model.parameters(): p.grad = column.all_reduce(p.grad) / column.size
+    if trial.divide is not parallelize_dtensor: return RankExecutor(finish=average, group=column)
     if trial.groups > 1:
         from torch.distributed.fsdp import fully_shard
         fully_shard(model, mesh=mesh["data"])
-    return RankPass(group=column)
-
-@dataclass
-class _Averaging:
-    "The mean of each gradient over a group."
-    model:nn.Module
-    group:Group
-
-    def __call__(self) -> None:
-        if self.group.size == 1: return
-        for p in self.model.parameters(): p.grad = self.group.all_reduce(p.grad) / self.group.size
-
-def run_tensor_trial(
-    trial:TensorTrial,
-) -> RankTrialResult:
-    "Train as one of the ranks, or whole where there is no process group; only what training says is counted."
-    model = trial.build()
-    ready = trial.prepare(model)
-    with CollectiveLog() as log: history = trial.train(ready)
-    return trial.result(model, ready, history, log.calls)
+    return RankExecutor(group=column)

@@ -14,7 +14,7 @@ from ..engine.ui.charts import Axis, nice_limit
 from ..engine.base.checks import positive_float, positive_int
 from ..lab.loader_counts import LoopCount, count_loop
 from ..engine.base.machine import this_machine
-from ..engine.base.measure import Line
+from ..engine.base.sample_statistics import Line
 from ..engine.ui.live import LivePanel
 from ..engine.ui.figures import COLORS, axes
 from ..engine.base.jobs import Job

@@ -13,7 +13,7 @@ import torch
 from ..data import epoch_orders
 from ..engine.ui.charts import nice_limit
 from ..engine.base.checks import ceil_div, positive_int
-from ..engine.base.measure import median, percentile
+from ..engine.base.sample_statistics import median, percentile
 from ..engine.ui.figures import COLORS, axes, figure, label
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg

@@ -17,7 +17,7 @@ from ..engine.ui.charts import Axis, Chart
 from ..engine.base.checks import positive_int
 from ..engine.dist.collectives import all_reduce_seconds, slowest_rank
 from ..engine.base.hardware import ALGORITHMS, NETWORKS, Network
-from ..engine.base.measure import median
+from ..engine.base.sample_statistics import median
 from ..lab.rank_step_times import step_seconds
 from ..engine.dist.ranks import call_each, run_ranks
 from ..engine.ui.figures import COLORS, axes, label

@@ -12,7 +12,7 @@ from ..doctor import diagnose
 from ..engine.base.checks import positive_float
 from ..engine.doctor.diagnosis import Diagnosis, Verification
 from ..engine.loading.loading_times import Loading
-from ..engine.base.measure import Estimate, median
+from ..engine.base.sample_statistics import Estimate, median
 from ..lab.patients import PATIENTS
 from ..engine.doctor.remedies import Advice
 from ..engine.doctor.verdicts import VERDICTS

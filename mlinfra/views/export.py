@@ -19,7 +19,8 @@ from torch import nn
 from ..data import BatchLoader, Images, mnist
 from ..engine.http.server import serve
 from ..engine.http.load_client import ask
-from ..engine.base.measure import median, timed
+from ..engine.base.sample_statistics import median
+from ..engine.base.timing import timed
 from ..engine.export.model_files import load_weights, save_weights
 from ..engine.export.quantize import BITS, model_bytes, quantize_weights
 from ..engine.base.store import cache_dir

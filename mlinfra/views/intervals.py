@@ -16,7 +16,7 @@ from ..engine.ui.charts import Axis, Chart, nice_limit
 from ..engine.base.checks import nonnegative_float, positive_float
 from ..engine.checkpoint.save_interval import Expected, best_interval, expected_time, spot_price
 from ..lab.interval_study import KillStudy
-from ..engine.base.measure import Estimate
+from ..engine.base.sample_statistics import Estimate
 from ..engine.ui.figures import COLORS, axes, label
 from ..engine.ui.panel import Said, panel
 from ..engine.base.text import duration_text

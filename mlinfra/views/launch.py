@@ -66,7 +66,7 @@ def _solid(ax: Axes, name: str, node: int, job: pd.Series, color: str) -> None:
     if job.killed: ax.plot(job.ended_s, node, "x", color="black", ms=7, mew=2)
 
 def _queue_title(run: QueueRun) -> str:
-    if not run.events: return "no job"
+    if not run.rows: return "no job"
     policy = f"{run.policy}: " if run.policy else ""
     return (f"{policy}{duration_text(run.mean_wait_s)} of waiting on average, all done after "
             f"{duration_text(run.makespan_s)}, nodes busy {run.utilisation:.0%}")

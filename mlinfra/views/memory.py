@@ -19,7 +19,7 @@ from torch import nn
 
 from ..engine.base.checks import one_of, writable_file
 from ..engine.base.machine import free_bytes, pick_device
-from ..engine.memory.optimizer_state import OPTIMIZERS
+from ..engine.memory.optimizers import OPTIMIZERS
 from ..engine.memory.process_memory import this_device
 from ..engine.base.store import write_whole
 from ..engine.ui.figures import COLORS, axes, label

@@ -13,10 +13,10 @@ from importlib.resources import files
 from typing import Any
 
 from ..engine.ui.bars import Part, bytes_axis, draw_key
-from ..engine.base.checks import boolean, nonnegative_float, one_of, positive_int
+from ..engine.base.checks import boolean, one_of, positive_int
 from ..engine.ui.controls import Dropdown, Slider, Switch
 from ..engine.memory.footprint import (
-    GPU_MARGIN, HOST_MARGIN, Footprint, Standing, fits_text, largest_batch, rank_footprint)
+    GPU_MARGIN, HOST_MARGIN, BatchFootprints, Footprint, Standing, fits_text, rank_footprint)
 from ..engine.base.hardware import DEVICES, Device
 from ..engine.ui.live import LivePanel
 from ..engine.ui.figures import COLORS
@@ -48,10 +48,10 @@ MEMORY_MODELS = {
 MODEL_CHOICES = [(name.replace(", 12 x 768", ""), name) for name in MEMORY_MODELS]  # short enough for a list, name
 
 # %% ../../nbs/views/10_memory_plan.ipynb #4f14655f
-OPTIMIZER_NAMES = "sgd", "momentum", "adam", "adamw", "adafactor"  # of `engine.memory.optimizer_state`
+OPTIMIZER_NAMES = "sgd", "momentum", "adam", "adamw", "adafactor"  # of `engine.memory.optimizers`
 
 @dataclass(frozen=True)
-class Preset:
+class Preset(BatchFootprints):
     "The memory of a step for every batch, in plain numbers; lines are (for no sample, for each one)."
     params:int
     buffers:int
@@ -76,20 +76,6 @@ class Preset:
         standing = Standing(self.params, self.grads, state, self.buffers, inputs, activations, self.largest_block)
         moments = [(g + b * gs, a + b * more, t + b * ts) for g, gs, a, more, t, ts in self.moments]
         return rank_footprint(standing, moments, sharding_stage, world_size)
-
-    def largest(
-        self,
-        limit:float,             # bytes
-        optimizer:str="adam",    # one of `optimizer`
-        sharding_stage:int=0,    # of ZeRO
-        world_size:int=1,        # ranks
-        most:int=1 << 20,        # samples
-        margin:float=0.0,        # share of the total that the allocator may hold beyond it
-    ) -> int:
-        "The largest batch up to `most` whose total and margin are within the limit; 0 if not even one sample is."
-        room = nonnegative_float("limit", limit) / (1 + nonnegative_float("margin", margin))
-        how = optimizer, sharding_stage, world_size
-        return largest_batch(lambda batch: self.at(batch, *how).total <= room, most)
 
 PRESET_KINDS = [(precision, checkpointing, accumulated) for precision in ("fp32", "bf16")
                 for checkpointing in (False, True) for accumulated in (False, True)]

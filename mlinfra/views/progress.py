@@ -12,7 +12,7 @@ from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..engine.base.measure import median
+from ..engine.base.sample_statistics import median
 from ..engine.ui.reader_progress import LESSONS, Guess, ReaderProgress, forget, load_progress, progress_path
 from ..engine.base.text import count_text
 from ..engine.ui.controls import widgets_library

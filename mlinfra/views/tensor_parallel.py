@@ -14,7 +14,7 @@ from ..engine.base.checks import one_of
 from ..engine.dist.collectives import all_reduce_seconds, slowest_rank
 from ..engine.base.hardware import NETWORKS, ROOFLINES, Network, Roofline
 from ..engine.base.machine import this_machine
-from ..engine.base.measure import median
+from ..engine.base.sample_statistics import median
 from ..engine.dist.ranks import call_each, run_ranks
 from ..lab.tensor_costs import TensorParallelCost, crossover_width, fit_device
 from ..lab.tensor_timing import CONTEXT, block_seconds

@@ -13,7 +13,8 @@ from ..data import Images, mnist
 from ..engine.ui.charts import Axis, Chart, nice_limit
 from ..engine.base.checks import ceil_div
 from ..engine.base.machine import usable_cores
-from ..engine.base.measure import median, timed
+from ..engine.base.sample_statistics import median
+from ..engine.base.timing import timed
 from ..engine.workers.worker_sweep import (
     Blur, SweepRow, SweepTask, check_workers, run_parts, summarise, sweep_rows)
 from ..engine.ui.figures import COLORS, axes, label

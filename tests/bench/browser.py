@@ -134,7 +134,7 @@ def measure(notebook: Notebook) -> list[dict[str, float]]:
 
 
 def summary(panel: str, turns: list[dict[str, float]]) -> dict[str, Any]:
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     ratio = spread([turn[panel] / turn["interact"] for turn in turns])
     return dict(kind=PANELS[panel][0], ratio_to_interact=ratio["ratio"], low=ratio["low"], high=ratio["high"],
                 milliseconds=median(turn[panel] for turn in turns))

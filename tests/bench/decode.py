@@ -175,7 +175,7 @@ CONTENDERS = {
 def race(name: str, folder: Path, images: int) -> dict[str, list[float]]:
     "Seconds an image of the contender and of the bare decode, in turn, on one core."
     if hasattr(os, "sched_setaffinity"): os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    from mlinfra.engine.base.measure import interleave
+    from mlinfra.engine.base.timing import interleave
     if name != "tf.data":
         import torch
         torch.set_num_threads(1)
@@ -225,7 +225,7 @@ def run(name: str, folder: Path, images: int) -> dict[str, list[float]] | None:
 
 
 def summary(runs: list[dict[str, list[float]]]) -> dict[str, float]:
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     ratios = [own / alone for r in runs for own, alone in zip(r["own"], r["alone"])]
     return dict(
         ratio=median(ratios),

@@ -53,17 +53,17 @@ def beside_the_line(
     name: str, model: Any, shape: tuple[int, ...], kind: str, batches: tuple[int, ...], rounds: int
 ) -> dict[str, dict]:
     "A row for each batch; the line goes through the smallest and the last but one."
-    from mlinfra.engine.base.measure import fit_line
+    from mlinfra.engine.base.sample_statistics import fit_prices
     times = [{size: step_seconds(model, examples_of(shape, size), kind, 4) for size in batches} for _ in range(rounds)]
     measured = {size: median(seconds[size] for seconds in times) for size in batches}
     known = batches[0], batches[-2] if len(batches) > 2 else batches[-1]
-    line = fit_line(known, [measured[size] for size in known], relative=True, nonnegative=True)
+    fixed, each = fit_prices([(1, size) for size in known], [measured[size] for size in known])
     rows = {}
     for size in batches:
         seconds = [row[size] for row in times]
         rows[size] = dict(measured=measured[size], low=min(seconds), high=max(seconds))
     for size in set(batches) - set(known):
-        rows[size] |= dict(run_twice=line(size), run_twice_error=line(size) / measured[size] - 1)
+        rows[size] |= dict(run_twice=fixed + each * size, run_twice_error=(fixed + each * size) / measured[size] - 1)
     return {f"{name}, batch {size}": row for size, row in rows.items()}
 
 
@@ -77,7 +77,7 @@ def steps(rounds: int, iterations: int) -> dict[str, dict]:
     """Seconds of a step, its ratio to fp32 without channels_last in the same round, the roofline's prediction for
     forward, and the bytes that autograd keeps."""
     import torch
-    from mlinfra.engine.precision.roofline import forward_seconds, layer_traffic, measure_roofline
+    from mlinfra.engine.precision.layer_costs import forward_seconds, layer_traffic, measure_roofline
     from mlinfra.engine.train.autocast import autocast
     from mlinfra.engine.train.saved_tensors import saved_bytes
     torch.manual_seed(0)
@@ -152,7 +152,7 @@ def resnet50(rounds: int, iterations: int) -> dict[str, Any]:
     on torchvision's in bf16."""
     import torch
     from mlinfra import models
-    from mlinfra.engine.precision.roofline import forward_seconds, layer_traffic, measure_roofline
+    from mlinfra.engine.precision.layer_costs import forward_seconds, layer_traffic, measure_roofline
     if not torch.cuda.is_available():
         print("  no CUDA device: nothing is measured")
         return {}

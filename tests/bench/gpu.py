@@ -18,7 +18,7 @@ def gpu(rounds: int, iterations: int) -> dict[str, Any]:
     import tempfile
     from pathlib import Path
     import torch
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     if not torch.cuda.is_available():
         print("  no CUDA device: nothing is measured")
         return {}

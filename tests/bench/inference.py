@@ -81,7 +81,7 @@ def streams(rounds: int, iterations: int) -> dict[str, Any]:
 def stream_row(trials: list[tuple[Any, Any]]) -> dict[str, float]:
     """Errors are medians over the rounds of how far off each was; drift is the worker's time relative to what
     calibration said."""
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
 
     row = dict(
         requests=len(trials[0][0].measured.due),

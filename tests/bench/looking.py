@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mlinfra.engine.rules.inspection import Inspector
-from mlinfra.engine.base.measure import median
+from mlinfra.engine.base.sample_statistics import median
 from mlinfra.engine.record.run_folder import StepRecord
 from mlinfra.engine.rules.default_rules import TENSOR_RULES
 

@@ -20,7 +20,7 @@ def allreduce(rounds: int, iterations: int) -> dict[str, Any]:
     from mlinfra.data_parallel import ring_all_reduce
     from mlinfra.engine.dist.collectives import all_reduce_seconds, slowest_rank
     from mlinfra.engine.base.hardware import Network
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     from mlinfra.engine.dist.ranks import call_each, run_ranks
     rows, repeats = {}, max(3, min(3 * rounds, iterations))
     for world_size in WORLDS:

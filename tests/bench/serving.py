@@ -5,7 +5,6 @@ for a small model it is as much. The server has a worker with one thread for eac
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from stages import FULL
@@ -26,7 +25,7 @@ REQUESTS = {"GluonCNN": ((64, 4, 1.0), (1, 128, 1.5)), "ResNet-18, small stem": 
 
 SATURATIONS = 5       # measurements of what the server answers at most; their median is what the loads are planned by
 
-REQUESTS_AT_REST = {"GluonCNN": 150, "ResNet-18, small stem": 50}  # of each size; ten times as many under load
+REQUESTS_AT_REST = {"GluonCNN": 150, "ResNet-18, small stem": 50}  # of one image, to size the measurements
 
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []   # none: not Linux, all share
@@ -80,7 +79,7 @@ def one_round(url: str, in_process: Callable, batch: int, lanes: int, seconds: f
     "Images a second in a loop and from the server, each for about so long; the loop half before and half after."
     import torch
     from mlinfra.engine.http.load_client import saturation
-    from mlinfra.engine.base.measure import rounds, timed
+    from mlinfra.engine.base.timing import rounds, timed
     images = torch.rand(64, 1, 28, 28)
 
     def loop() -> list[float]:
@@ -94,7 +93,7 @@ def one_round(url: str, in_process: Callable, batch: int, lanes: int, seconds: f
 
 
 def row(found: list[tuple[float, float]], mean_batch_size: float) -> dict[str, float]:
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     ratios = sorted(served / looped for looped, served in found)
     return dict(in_process_images_per_s=median(looped for looped, _ in found),
                 served_images_per_s=median(served for _, served in found), ratio=median(ratios),
@@ -102,8 +101,8 @@ def row(found: list[tuple[float, float]], mean_batch_size: float) -> dict[str, f
 
 
 def latencies(rounds: int, iterations: int) -> dict[str, Any]:
-    """Model and load -> latencies of requests of one image that come at random, predicted before and measured: medians
-    over the rounds, with the lowest and the highest p95. Each load is offered once before that, as a warm-up."""
+    """Model and load -> latencies of requests of one image that come at random: medians over the rounds, with the
+    lowest and the highest p95. Each load is offered once before that, as a warm-up."""
     import torch
     torch.manual_seed(0)
     table, seconds = {}, 5.0 if iterations == FULL else 0.5
@@ -123,35 +122,28 @@ def at_most(server: Any, name: str) -> float:
     """Images a second in requests of one image that never cease: the median of several measurements, since a short one
     can be off by a factor of two on a machine that others use."""
     from mlinfra.engine.http.load_client import saturation
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     return median(saturation(server.url, 1, 128, 20 * REQUESTS_AT_REST[name]) for _ in range(SATURATIONS))
 
 
 def one_load(server: Any, name: str, most: float, load: float, seconds: float, seed: int) -> dict[str, float]:
-    "What the server takes, what follows for this load, what happens, and what the server takes afterwards."
-    from mlinfra.engine.http.load_client import measure_service, offer_load, predict_latency, saturation
-    service = replace(measure_service(server.url, requests=REQUESTS_AT_REST[name]), images_per_s=most)
-    rate = load * most
-    outlook = predict_latency(service, rate, server.policy, seconds, seed=seed)
-    result = offer_load(server.url, rate, seconds, seed=seed)
-    return latency_row(service, outlook, result, saturation(server.url, 1, 128, 10 * REQUESTS_AT_REST[name]))
+    "What happens under this load, and what the server takes at most afterwards."
+    from mlinfra.engine.http.load_client import offer_load, saturation
+    result = offer_load(server.url, load * most, seconds, seed=seed)
+    return latency_row(most, result, saturation(server.url, 1, 128, 10 * REQUESTS_AT_REST[name]))
 
 
-def latency_row(service: Any, outlook: Any, result: Any, after: float) -> dict[str, float]:
+def latency_row(most: float, result: Any, after: float) -> dict[str, float]:
     """`load_after` is the load if the server is as fast during the stream as after it: on a machine that others use, it
     differs from the one that was planned."""
-    limit = LIMIT_BATCHES * 64 / service.images_per_s + QUICK
+    limit = LIMIT_BATCHES * 64 / most + QUICK
     return dict(
         rate=result.rate,
-        saturation=service.images_per_s,
+        saturation=most,
         load_after=result.rate / after,
         median_seconds=result.median_seconds,
         p95_seconds=result.p95_seconds,
-        p99_seconds=result.p99_seconds,
-        predicted_median_seconds=outlook.median_seconds,
-        predicted_p95_seconds=outlook.p95_seconds,
-        median_error=outlook.median_seconds / result.median_seconds - 1,
-        p95_error=outlook.p95_seconds / result.p95_seconds - 1,
+        p99_seconds=result.percentile_seconds(99),
         limit_seconds=limit,
         p95_of_limit=result.p95_seconds / limit,
         lost=len(result.due) - result.answered,
@@ -161,7 +153,7 @@ def latency_row(service: Any, outlook: Any, result: Any, after: float) -> dict[s
 
 def summary_of(rows: list[dict[str, float]]) -> dict[str, float]:
     "Medians of each figure, the range of p95, and the most requests that a load has lost."
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     shares = [row["p95_of_limit"] for row in rows]
     spread = dict(lowest_p95_of_limit=min(shares), highest_p95_of_limit=max(shares))
     return {name: median(row[name] for row in rows) for name in rows[0]} | spread | dict(

@@ -27,7 +27,7 @@ def first(data: Any, iterations: int) -> Any:
 
 def spread(ratios: list[float], name: str = "") -> dict[str, float]:
     "The median, the least and the greatest of the rounds."
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     return {f"{name}ratio": median(ratios), f"{name}low": min(ratios), f"{name}high": max(ratios)}
 
 
@@ -78,7 +78,7 @@ def run_contender(name: str, root: Path, iterations: int) -> dict[str, float] | 
 
 def compare(own: list[dict[str, float]], floor: list[dict[str, float]]) -> dict[str, float]:
     "Ratios round by round; medians of everything else that was measured."
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     row: dict[str, float] = {}
     for kind in ("wall", "cpu"): row |= spread([mine[kind] / its[kind] for mine, its in zip(own, floor)], f"{kind}_")
     names = {"wall": "wall_seconds", "cpu": "cpu_seconds"}
@@ -182,7 +182,7 @@ IMPORTED, IMPORTS = ("mlinfra", "mlinfra.training", "mlinfra.workers"), 5  # mod
 
 def imports(rounds: int, iterations: int) -> dict[str, float]:
     "Seconds that each import adds to `import torch`: medians over fresh processes, in turn."
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     found: dict[str, list[float]] = {module: [] for module in IMPORTED}
     for i in range(1 + max(rounds, IMPORTS)):
         for module in IMPORTED:
@@ -214,7 +214,8 @@ def real_step() -> tuple[Callable[[], None], float]:
     from mlinfra.data import BatchLoader, mnist, to_float
     from mlinfra.models import GluonCNN
     from mlinfra.engine.train.allocator import keep_memory
-    from mlinfra.engine.base.measure import interleave, median
+    from mlinfra.engine.base.sample_statistics import median
+    from mlinfra.engine.base.timing import interleave
     keep_memory()
     model, (x, y) = GluonCNN().to(memory_format=torch.channels_last), next(iter(BatchLoader(mnist(), BATCH)))
     work = lambda: torch.nn.functional.cross_entropy(

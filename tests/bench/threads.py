@@ -6,7 +6,7 @@ STEPS = 400  # of batch 64, at most: long beside the quarter of a second that "a
 
 def threads(rounds: int, iterations: int) -> dict[str, Any]:
     "Seconds of a run with one thread, with one for each core, and with auto; ratios to the better of the two."
-    from mlinfra.engine.base.measure import median
+    from mlinfra.engine.base.sample_statistics import median
     from mlinfra.lab.cpu_noise import busy_neighbour
     cores, steps = cores_here(), min(iterations, STEPS)
     contenders = {"one thread": 1, f"{cores} threads": cores, "auto": "auto"}

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from mlinfra.debugger import Debugger
-from mlinfra.engine.base.measure import median
+from mlinfra.engine.base.sample_statistics import median
 from mlinfra.engine.rules.default_rules import SPEED_RULES
 from mlinfra.engine.record.recorder import Monitor
 from mlinfra.engine.record.watch import watch

@@ -58,6 +58,7 @@ def jupyterlab(folder, home, kernels=None):
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
+        "MLINFRA_APART": "yes",  # ranks are the kernel's own children, see `ranks`
         "MLINFRA_PROGRESS": str(home / "progress.json"),  # the reader's own guesses are none of ours
     }
     lessons = sorted(map(str, [*folder.glob("nbs/*.ipynb"), *folder.glob("nbs/more/*.ipynb")]))  # as `make lab` does

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .checks import nonnegative_float, one_of, positive_float, positive_int, positive_ints
-from .measure import fit_line
+from .sample_statistics import fit_line
 
 # %% auto #0
 __all__ = ['ALGORITHMS', 'NETWORKS', 'NODE_LINKS', 'PCIE_4_X16', 'DEVICES', 'ROOFLINES', 'STORAGES', 'Roofline', 'ring_bytes',
@@ -42,11 +42,6 @@ class Roofline:
     def ridge(self, precision: str) -> float:
         "FLOPs for each byte, from which on arithmetic and not memory is the limit."
         return self.rate(precision) / self.bytes_per_s
-
-    def attainable(self, intensity: float, precision: str) -> float:
-        "FLOPs a second at this many FLOPs for each byte."
-        reached = positive_float("intensity", intensity) * self.bytes_per_s
-        return min(self.rate(precision), reached)
 
     def seconds(self, flops: float, bytes: float, precision: str) -> float:
         "Time of one operation: the slowest of arithmetic, memory and launch."

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .measure import median, timed
+from .sample_statistics import median
+from .timing import timed
 from .store import cache_dir, write_whole
 
 # %% auto #0

@@ -178,7 +178,7 @@ def live_parts(
     model, rate = unwrap_model(run.model), run.scheduler
     found = dict(
         model=dict(weights=model.state_dict(), buffers=_more_buffers(model)), optimizer=_optimizer_part(run.optimizer),
-        scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.passes.state_dict(),
+        scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.executor.state_dict(),
         random=random_states(), history=_history_part(run, rows or StepRows()), identity=_identity(run))
     return found | ({} if position is None else dict(loader=position.state(run)))
 
@@ -312,7 +312,7 @@ def _laid(held: torch.Tensor, value: torch.Tensor, stride: tuple[int, ...] | Non
 def _load_rates(run: Any, parts: dict[str, Any]) -> None:
     rate = run.scheduler
     if parts.get("scheduler") is not None and rate is not None: rate.load_state_dict(copy.deepcopy(parts["scheduler"]))
-    if "scaler" in parts: run.passes.load_state_dict(copy.deepcopy(parts["scaler"]))
+    if "scaler" in parts: run.executor.load_state_dict(copy.deepcopy(parts["scaler"]))
 
 def _load_history(run: Any, kept: dict[str, Any]) -> None:
     "Steps, epochs and remarks, in the History that the caller holds."

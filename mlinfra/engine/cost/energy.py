@@ -14,7 +14,7 @@ from typing import Any
 
 from ..base.checks import finite, nonnegative_float, one_of, positive_float
 from ..base.machine import usable_cores
-from ..base.measure import Estimate
+from ..base.sample_statistics import Estimate
 
 # %% auto #0
 __all__ = ['JOULES_PER_KWH', 'DEVICE_WATTS', 'SERVED', 'IDLE_CORE_WATTS', 'BUSY_CORE_WATTS', 'joules_of_power', 'co2_kg',

@@ -18,9 +18,9 @@ from ..base.checks import nonnegative_float, one_of, positive_int, positive_ints
 from ..planner.clusters import ACCELERATORS, LINK_SHARE, USABLE_SHARE
 from .energy import JOULES_PER_KWH, Energy, device_power, joules_of_power, modelled_joules
 from ..base.hardware import DEVICES
-from ..base.measure import Estimate
+from ..base.sample_statistics import Estimate
 from .prices import Offer, read_prices
-from ..precision.roofline import forward_seconds, layer_traffic
+from ..precision.layer_costs import forward_seconds, layer_traffic
 from ..record.run_folder import Run
 from ..base.text import bytes_text, duration_text
 from .training_work import SLACK

@@ -11,11 +11,11 @@ from functools import cached_property
 from ..base.checks import nonnegative_float, one_of, positive_float, positive_int
 from ..planner.clusters import ACCELERATORS, LINK_SHARE, MATRIX_SHARE, MEMORY_PASSES, USABLE_SHARE
 from ..base.hardware import DEVICES, NETWORKS, Network
-from ..base.measure import Estimate
+from ..base.sample_statistics import Estimate
 
 # %% auto #0
 __all__ = ['STATE_BYTES_EACH', 'WORKS', 'DEVICES_PER_NODE', 'NOTES_RUN', 'INTER_NODE', 'SLACK', 'Work', 'KnownRun', 'misfit',
-           'least_devices', 'WorkSeconds', 'work_seconds', 'expected_seconds_of']
+           'WorkSeconds', 'work_seconds', 'expected_seconds_of']
 
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00006
 STATE_BYTES_EACH = 16  # of a parameter between steps in mixed precision with Adam: 2 + 2 + 12
@@ -115,14 +115,6 @@ def misfit(
     need = STATE_BYTES_EACH * work.parameters / devices + work.least_bytes / min(devices, DEVICES_PER_NODE)
     if need <= USABLE_SHARE * memory: return ""
     return f"each {device} would have to hold at least {need / 1e9:,.0f} GB, and has {USABLE_SHARE * memory / 1e9:,.0f}"
-
-def least_devices(
-    work:Work,
-    device:str,  # one of `ACCELERATORS`
-) -> int|None:   # None: no number of them is enough
-    "The smallest power of two of devices on which it fits."
-    numbers = (2**power for power in range(work.global_batch.bit_length()))
-    return next((n for n in numbers if not misfit(work, device, n)), None)
 
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00013
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..base.checks import ceil_div, positive_int, positive_ints, whole_number
 from ..base.hardware import ring_bytes
-from ..base.measure import interleave
+from ..base.timing import interleave
 from .process_group import rank_and_world_size
 
 # %% auto #0

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from .collectives import Group
-from ..train.step_executor import Pass
+from ..train.step_executor import EagerExecutor
 
 # %% auto #0
-__all__ = ['RankPass']
+__all__ = ['RankExecutor']
 
 # %% ../../../nbs/engine/dist/rank_step.ipynb #a1f0047f
-class RankPass(Pass):
+class RankExecutor(EagerExecutor):
     "Forward and backward of this rank's micro-batches, weighted as parts of the batch of all ranks."
     def __init__(
         self,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +13,12 @@ import torch
 from torch import nn
 
 from ..base.checks import one_of, positive_int
-from .collectives import Collective, CollectiveLog
-from ..train.step_executor import Pass
+from .collectives import Collective, CollectiveLog, Group
+from ..train.step_executor import EagerExecutor
+from ..train.transformer import RowReader
 from .rank_data import ShardLoader, first_digits
-from .rank_step import RankPass
-from .process_group import rank_and_world_size, sum_over_ranks
+from .rank_step import RankExecutor
+from .process_group import rank_and_world_size
 from .sync_batch_norm import SyncedBatchNorm
 from ...models import GluonCNN
 from ...training import History, fit, sgd
@@ -73,8 +73,8 @@ class ResidualNet(nn.Module):
         for layer in self.inner: x = x + layer(x).relu()
         return self.leave(x)
 
-TRIAL_MODELS = {"cnn": GluonCNN, "uneven": uneven_cnn, "dropout": dropout_net, "batch norm": batch_norm_net,
-                "synced batch norm": synced_norm_net, "stack": dense_stack}  # name -> what builds it
+TRIAL_MODELS = {"cnn": GluonCNN, "uneven": uneven_cnn, "dropout": dropout_net, "batch norm": batch_norm_net,  # builders
+                "synced batch norm": synced_norm_net, "stack": dense_stack, "transformer": RowReader}
 TRIAL_INPUT = (1, 28, 28)  # shape of an image
 
 # %% ../../../nbs/engine/dist/rank_trials.ipynb #4dc38c88
@@ -83,8 +83,9 @@ class PreparedTrial:
     "A model made ready for its ranks."
     net:nn.Module                                        # to call forward
     optimizer:Any                                        # with `step` and `zero_grad`; None: the pass has one
-    passes:Pass=field(default_factory=RankPass)          # how a step runs
-    whole:Callable[[], AbstractContextManager]=nullcontext  # within it the model has all its weights
+    executor:EagerExecutor=field(default_factory=RankExecutor)  # how a step runs
+    weights:Callable[[], Iterable[torch.Tensor]]|None=None  # all of them, whole; None: the model's parameters
+    group:Group|None=None                                # ranks that share the batch; None: all
 
 @dataclass(frozen=True)
 class RankTrialResult:
@@ -135,38 +136,33 @@ class RankTrial:
         torch.manual_seed(1 + rank_and_world_size()[0])
         return model
 
-    def loader(self) -> ShardLoader:
-        "This rank's share of the micro-batches."
-        data = first_digits(self.samples, self.double)
-        return ShardLoader(data, self.global_batch // self.accumulation, *rank_and_world_size(), shuffle=True)
-
     def prepare(self, model: nn.Module) -> PreparedTrial:
         "The model for its ranks."
         return PreparedTrial(model, sgd(model))
 
     def train(self, ready: PreparedTrial, observers: Iterable[Any] = ()) -> History:
-        "One epoch."
-        return fit(ready.net, self.loader(), optimizer=ready.optimizer, passes=ready.passes, device="cpu",
+        "One epoch of this rank's share of the micro-batches."
+        data, group = first_digits(self.samples, self.double), ready.group or Group.of()
+        loader = ShardLoader(data, self.global_batch // self.accumulation, group.rank, group.size, shuffle=True)
+        return fit(ready.net, loader, optimizer=ready.optimizer, executor=ready.executor, device="cpu",
                    accumulation=self.accumulation, observers=observers, channels_last=False, progress=False)
 
     def result(
         self, model: nn.Module, ready: PreparedTrial, history: History, calls: list[Collective],
     ) -> RankTrialResult:
         "What the training did; all ranks must call it together."
-        calls, world_size = list(calls), rank_and_world_size()[1]
-        losses = [total / world_size for total in sum_over_ranks(step.loss for step in history.steps)]
-        with ready.whole(): weights = flat_values(model.parameters())
-        seconds = [step.seconds for step in history.steps]
-        return RankTrialResult(losses, weights, flat_values(model.buffers()), calls, seconds)
+        calls, group, seconds = list(calls), ready.group or Group.of(), [step.seconds for step in history.steps]
+        total = group.all_reduce(torch.tensor([step.loss for step in history.steps], dtype=torch.float64))
+        weights = flat_values(ready.weights() if ready.weights else model.parameters())
+        return RankTrialResult((total / group.size).tolist(), weights, flat_values(model.buffers()), calls, seconds)
 
 def run_trial(
     trial:RankTrial,
 ) -> RankTrialResult:
-    "Train as one of the ranks, or alone where there is no process group."
+    "Train as one of the ranks, or alone where there is no process group; only what training sends is counted."
     model = trial.build()
-    with CollectiveLog() as log:
-        ready = trial.prepare(model)
-        history = trial.train(ready)
+    ready = trial.prepare(model)
+    with CollectiveLog() as log: history = trial.train(ready)
     return trial.result(model, ready, history, log.calls)
 
 def flat_values(

@@ -14,7 +14,8 @@ from typing import Any
 
 from ..base.checks import nonnegative_float, nonnegative_int, positive_int
 from ..base.machine import usable_cores
-from ..base.measure import Estimate, Rounds, Stopwatch, medians, resampled, rounds
+from ..base.sample_statistics import Estimate, Rounds, medians, resampled
+from ..base.timing import Stopwatch, rounds
 from ..base.text import duration_text
 from .batch_source import BatchSource, finished_loader, next_batch, seconds_per_batch
 from .step_timer import HARD_END, Budget, OutOfTime, Stall, StepTimer, Visit, find_stall

@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..base.checks import positive_int
-from ..base.measure import Stopwatch
+from ..base.timing import Stopwatch
 from ..loading.batch_tensors import identity
 from ..loading.dataset_callables import Place
 from ..loading.loader_surgery import Endless, QuietLoader, clone_loader, loader_kind, opened, workers_of

@@ -19,7 +19,8 @@ from ..base.checks import positive_float
 from ..loading.dataset_callables import find_callables
 from ..loading.loader_surgery import clone_loader, loader_kind, opened, preserve_rng_state
 from ..loading.loading_times import Loading
-from ..base.measure import Estimate, Stopwatch, rounds
+from ..base.sample_statistics import Estimate
+from ..base.timing import Stopwatch, rounds
 from .remedies import Advice, advise
 from .verdicts import Setting, settled, stage_seconds, verdict_of
 from ..base.text import duration_text

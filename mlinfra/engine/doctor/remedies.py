@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader
 
 from ...data import BatchLoader
 from ..base.jobs import Stopped
-from ..base.measure import Estimate, Rounds, Stopwatch, medians, rounds
+from ..base.sample_statistics import Estimate, Rounds, medians
+from ..base.timing import Stopwatch, rounds
 from ..base.text import bytes_text, count_text
 from .ablation import Bench, Round, estimate, measure_contention, median_round
 from .batch_source import next_batch

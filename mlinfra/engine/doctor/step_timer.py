@@ -13,13 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from ..base.checks import positive_float
-from ..base.measure import Stopwatch, median
+from ..base.sample_statistics import median
+from ..base.timing import Stopwatch
 from ..base.user_factory import raised_by_user
 from .batch_source import next_batch
 from .training_pipeline import TrainingPipeline
 from ..train.batches import tensors_in
 from ..train.observers import Observers
-from ..train.step_executor import Pass
+from ..train.step_executor import EagerExecutor
 
 # %% auto #0
 __all__ = ['HARD_END', 'OutOfTime', 'Budget', 'Stall', 'slow_steps', 'find_stall', 'Visit', 'StepTimer']
@@ -121,7 +122,7 @@ class StepTimer:
         self.budget = budget or Budget()
         self.steps, self.waits = [], []  # seconds of every step, and of waiting for the loader of the whole pipeline
         self.paces: dict[str, float] = {}  # way -> seconds of a step in its last visit
-        self.training = Pass()
+        self.training = EagerExecutor()
         self.training.start(_run_of(pipe))
 
     def first_step(
@@ -213,7 +214,7 @@ class StepTimer:
         return self.paces[name]
 
 def _run_of(pipe: TrainingPipeline) -> SimpleNamespace:
-    "What a `Pass` binds to."
+    "What an `EagerExecutor` binds to."
     return SimpleNamespace(model=pipe.model, optimizer=pipe.optimizer, step=pipe.step, precision=pipe.precision,
                            device=pipe.device, scheduler=None, observers=Observers([], []), accumulation=1)
 

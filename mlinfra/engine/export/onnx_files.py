@@ -25,7 +25,7 @@ from torch import nn
 
 from ...data import to_float
 from ..base.checks import boolean, positive_int
-from ..base.measure import median
+from ..base.sample_statistics import median
 from ..checkpoint.training_state import unwrap_model
 from ..base.store import remove_old_parts, writing
 from ..base.text import count_text

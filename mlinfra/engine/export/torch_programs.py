@@ -6,15 +6,10 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-import re
 import time
-import zipfile
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -25,7 +20,7 @@ from ..checkpoint.training_state import unwrap_model
 from ..base.store import write_whole
 
 # %% auto #0
-__all__ = ['ProgramFile', 'export_program', 'load_program']
+__all__ = ['ProgramFile', 'export_program']
 
 # %% ../../../nbs/engine/export/torch_programs.ipynb #ef22g004
 @dataclass(frozen=True)
@@ -56,63 +51,3 @@ def export_program(
     write_whole(path, buffer.getvalue())
     operators = sum(node.op == "call_function" for node in program.graph.nodes)
     return ProgramFile(Path(path), len(buffer.getvalue()), time.perf_counter() - start, operators)
-
-# %% ../../../nbs/engine/export/torch_programs.ipynb #ef22g007
-def load_program(
-    path:str|os.PathLike,  # of a program of torch.export
-) -> Callable[..., Any]:   # a module: takes batches, gives what the model gave
-    "The program as a module. ValueError where the file is not a program, is damaged, or needs pickle."
-    path = Path(path)
-    if path.is_dir(): raise ValueError(f"{path} is a folder, not a file")
-    parts = _parts(path, path.read_bytes())
-    if held := _pickled(parts): raise ValueError(
-        f"{path} holds {held}, which is not a tensor's numbers: it could run anything, so it is not loaded")
-    try:
-        with quietly(): return torch.export.load(_archive(parts)).module()
-    except Exception as error:  # the reader's errors are of many kinds
-        words = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ValueError(f"{path} is not a program that this PyTorch, {torch.__version__}, loads: {words}") from error
-
-def _parts(path: Path, raw: bytes) -> dict[str, bytes]:
-    "Name -> content. ValueError unless it is a whole archive of torch.export."
-    def wrong(why: str) -> ValueError: return ValueError(f"{path} is not a whole program of torch.export: {why}")
-    try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            names = archive.namelist()
-            parts = {name: archive.read(name) for name in names}  # each part has a sum
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
-        raise wrong(f"it is not an archive, was cut short or altered ({error})") from error
-    if len(parts) < len(names): raise wrong("a part is there twice")
-    if not any(name.endswith("/archive_format") for name in parts):
-        raise wrong("it is a file of torch.save, or one of an older PyTorch")
-    return parts
-
-_NUMBERS = re.compile(r"[^/]+/(data/(weights|constants)/(weight|tensor)_\d+|data/(weights|constants)/[^/]*_config\.json"
-                      r"|models/[^/]+\.json|archive_format|archive_version|byteorder|version|\.data/[^/]+)")
-_EXAMPLES = re.compile(r"[^/]+/data/sample_inputs/[^/]+\.pt")
-
-def _pickled(parts: Mapping[str, bytes]) -> str:
-    "The first part that is more than numbers or JSON; '' if there is none."
-    for name, part in parts.items():
-        if _EXAMPLES.fullmatch(name): continue  # left out
-        if not _NUMBERS.fullmatch(name): return name
-        if name.endswith("_config.json") and _names_a_pickle(part): return f"{name}, which names a pickle"
-    return ""
-
-def _names_a_pickle(table: bytes) -> bool:
-    "Whether anything in this JSON, at any depth, is to be read with pickle; a text that is not JSON counts as such."
-    try: todo = [json.loads(table)]
-    except ValueError: return True
-    while todo:
-        here = todo.pop()
-        if isinstance(here, dict) and here.get("use_pickle", False) is not False: return True
-        todo += here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
-    return False
-
-def _archive(parts: Mapping[str, bytes]) -> io.BytesIO:
-    "The parts again, without the examples of inputs."
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name, part in parts.items(): archive.writestr(name, b"" if _EXAMPLES.fullmatch(name) else part)
-    made.seek(0)
-    return made

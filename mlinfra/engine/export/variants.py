@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from ..base.checks import one_of, positive_int, positive_ints
-from ..base.measure import interleave, median, percentile
+from ..base.sample_statistics import median, percentile
+from ..base.timing import interleave
 from .onnx_files import as_taken
 from .quantize import model_bytes
 

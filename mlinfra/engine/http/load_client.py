@@ -9,29 +9,29 @@ import asyncio
 import json
 import math
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..base.checks import nonnegative_int, positive_float, positive_int, positive_ints
-from ..base.measure import median, percentile
-from ..serve.request_queue import MAX_REQUESTS, Policy, ServiceTime, Stream, poisson_arrivals, simulate
-from ..serve.worker_server import fit_answers
+from ..base.checks import nonnegative_int, positive_float, positive_int
+from ..base.sample_statistics import percentile
+from ..serve.request_queue import MAX_REQUESTS, poisson_arrivals
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
 # %% auto #0
-__all__ = ['ServerError', 'Answer', 'ask', 'LoadResult', 'client_main', 'offer_load', 'saturation', 'HttpService',
-           'measure_service', 'LatencyOutlook', 'predict_latency']
+__all__ = ['ServerError', 'Answer', 'ask', 'LoadResult', 'client_main', 'offer_load', 'saturation']
 
 # %% ../../../nbs/engine/http/load_client.ipynb #f2277b26b
 class ServerError(Exception):
@@ -68,15 +68,11 @@ def ask(
     try:
         with urllib.request.urlopen(request, timeout=timeout_seconds) as reply: found = json.load(reply)
     except urllib.error.HTTPError as error:
-        with error: raise ServerError(error.code, json.load(error)["error"], _seconds(error.headers)) from error
+        wait = error.headers.get("Retry-After")
+        with error: raise ServerError(error.code, json.load(error)["error"], wait and float(wait)) from error
     seconds = time.perf_counter() - start
     return Answer(tuple(found["classes"]), tuple(map(tuple, found["probabilities"])), found["batch_size"],
                   found["queue_seconds"], found["model_seconds"], seconds)
-
-def _seconds(headers: Any) -> float | None:
-    "What Retry-After says."
-    text = headers.get("Retry-After")
-    return None if text is None else float(text)
 
 def _pixels(images: torch.Tensor) -> np.ndarray:
     "As bytes of pixels."
@@ -139,11 +135,6 @@ class LoadResult:
         return self.percentile_seconds(95)
 
     @property
-    def p99_seconds(self) -> float:
-        "The latency that 99% of the answered requests did not exceed."
-        return self.percentile_seconds(99)
-
-    @property
     def seconds(self) -> float:
         "Seconds until the last answer of any kind."
         ends = [due + latency for due, latency in zip(self.due, self.latencies) if not math.isnan(latency)]
@@ -168,113 +159,76 @@ class LoadResult:
                 f"{''.join(f', {words}' for words in lost)}")
 
 # %% ../../../nbs/engine/http/load_client.ipynb #f22766e4e
-async def _send_stream(plan: dict[str, Any], bodies: Sequence[bytes]) -> list[dict[str, Any]]:
-    "In the client's process: every request when it is due; what became of each."
+async def _send_stream(
+    url: str, bodies: list[bytes], due: list[float], lanes: int, warm_up: int, timeout_seconds: float,
+) -> list[tuple[int, float, float, str]]:
+    "In the client's process: status, end, lateness and error of each request, sent when it is due or in lanes."
     import aiohttp
-    found: list[dict[str, Any]] = [{} for _ in plan["due"]]
+    found: list[tuple[int, float, float, str]] = [(0, math.nan, 0.0, "")] * len(due)
     clock, headers = time.perf_counter, {"Content-Type": "application/octet-stream"}
-    limit = aiohttp.ClientTimeout(total=plan["timeout_seconds"])
+    limit = aiohttp.ClientTimeout(total=timeout_seconds)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=limit) as session:
-        async def request(number: int) -> dict[str, Any]:
+        async def request(number: int, late: float = 0.0) -> None:
             try:
-                async with session.post(plan["url"], data=bodies[number % len(bodies)], headers=headers) as reply:
-                    text = await reply.read()
-                    return dict(status=reply.status, end=clock() - start, text=text)
+                async with session.post(url, data=bodies[number % len(bodies)], headers=headers) as reply:
+                    await reply.read()
+                    found[number] = reply.status, clock() - start, late, ""
             except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-                return dict(status=0, end=math.nan, text=f"{type(error).__name__}: {error}".encode())
+                found[number] = 0, math.nan, late, f"{type(error).__name__}: {error}"
 
-        async def note(number: int) -> None: found[number] |= await request(number)
+        async def lane() -> None:
+            for number in numbers: await request(number)
 
+        start, numbers, tasks = clock(), iter(range(len(due))), []
+        for _ in range(warm_up): await request(0)  # a connection, and the client's own first time
         start = clock()
-        for _ in range(plan["warm_up"]): await request(0)  # a connection, and the client's own first time
-        start = clock()
-        if plan["closed"]: await _in_lanes(plan["closed"], len(found), note)
-        else: await _when_due(plan["due"], lambda: clock() - start, note, found)
+        for number, when in enumerate([] if lanes else due):
+            while (left := when - (clock() - start)) > 0: await asyncio.sleep(left)
+            tasks.append(asyncio.create_task(request(number, clock() - start - when)))
+        await asyncio.gather(*tasks, *(lane() for _ in range(lanes)))
     return found
-
-async def _when_due(due: Sequence[float], now: Callable[[], float], note: Callable, found: list[dict]) -> None:
-    "An open loop."
-    tasks = []
-    for number, when in enumerate(due):
-        while (left := when - now()) > 0: await asyncio.sleep(left)
-        found[number]["late"] = now() - when
-        tasks.append(asyncio.create_task(note(number)))
-    await asyncio.gather(*tasks)
-
-async def _in_lanes(lanes: int, requests: int, note: Callable) -> None:
-    "A closed loop: each lane asks again when it has been answered."
-    numbers = iter(range(requests))
-    async def lane() -> None:
-        for number in numbers: await note(number)
-    await asyncio.gather(*(lane() for _ in range(lanes)))
 
 def client_main() -> None:
     "The client's process: a plan from standard input, the results to standard output."
-    plan = json.load(sys.stdin)
-    with open(plan["bodies"], "rb") as file: held = file.read()
-    size = plan["body_bytes"]
-    bodies = [held[at:at + size] for at in range(0, len(held), size)]
-    found = asyncio.run(_send_stream(plan, bodies))
-    for row in found:
-        text = row.pop("text")
-        if plan["parts"] and row["status"] == 200: row |= _parts(text)
-        elif row["status"] == 0: row["words"] = text.decode()
-    json.dump(found, sys.stdout)
-
-def _parts(text: bytes) -> dict[str, float]:
-    "What the server said of an answer."
-    said = json.loads(text)
-    return {name: said[name] for name in ("batch_size", "queue_seconds", "model_seconds")}
+    json.dump(asyncio.run(_send_stream(**pickle.load(sys.stdin.buffer))), sys.stdout)
 
 def _run_client(
-    plan: dict[str, Any], images: np.ndarray, seconds: float, report: Callable[[float, str], None],
-) -> list[dict[str, Any]]:
-    "Start the client, wait for it, and stop it where `report` raises."
+    url: str, images: torch.Tensor | None, batch: int, seed: int, due: list[float], timeout_seconds: float,
+    report: Callable[[float, str], None], lanes: int = 0, warm_up: int = 2,
+) -> list[tuple[int, float, float, str]]:
+    "Have a process of its own send the requests, and stop it where `report` raises."
+    timeout_seconds = positive_float("timeout_seconds", timeout_seconds, 86_400)
+    plan = dict(url=f"{url}/predict", bodies=_bodies(url, batch, images, seed), due=due, lanes=lanes, warm_up=warm_up,
+                timeout_seconds=timeout_seconds)
     command = [sys.executable, "-c", "from mlinfra.engine.http.load_client import client_main; client_main()"]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with tempfile.TemporaryDirectory(prefix="mlinfra-load-") as folder:
-        bodies = os.path.join(folder, "bodies")
-        images.tofile(bodies)
-        text = json.dumps(plan | dict(bodies=bodies, body_bytes=images[0].nbytes))
-        with open(os.path.join(folder, "results"), "w+") as results, open(os.path.join(folder, "log"), "w+") as log:
-            pipes = dict(stdin=subprocess.PIPE, stdout=results, stderr=log)
-            with subprocess.Popen(command, **pipes, text=True, env=env) as client:
-                try: _watch(client, text, seconds, f"{len(plan['due']):,} requests", report)
-                except BaseException:
-                    client.kill()
-                    raise
-            log.seek(0)
-            if client.returncode: raise RuntimeError(f"the load's client has failed: {log.read()[-500:]}")
-            results.seek(0)
-            return json.load(results)
+    env, start, words = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, time.monotonic(), None
+    with tempfile.TemporaryFile() as kept:
+        pickle.dump(plan, kept)
+        kept.seek(0)
+        with subprocess.Popen(command, stdin=kept, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as client:
+            try:
+                while words is None:
+                    report(min((time.monotonic() - start) / (due[-1] + 3), 1.0), f"{len(due):,} requests")
+                    with suppress(subprocess.TimeoutExpired): words, log = client.communicate(timeout=0.05)
+            except BaseException:
+                client.kill()
+                raise
+    if client.returncode: raise RuntimeError(f"the load's client has failed: {log.decode()[-500:]}")
+    return json.loads(words)
 
-def _watch(client: subprocess.Popen, text: str, seconds: float, words: str, report: Callable) -> None:
-    "Hand the plan over, and report until the client has ended."
-    client.stdin.write(text)
-    client.stdin.close()
-    start = time.monotonic()
-    while True:
-        try: client.wait(0.05)
-        except subprocess.TimeoutExpired: report(min((time.monotonic() - start) / (seconds + 1), 1.0), words)
-        else: return
-
-def _described(url: str) -> dict[str, Any]:
-    "What the server says of itself."
-    with urllib.request.urlopen(f"{url}/", timeout=10) as reply: return json.load(reply)
-
-def _bodies(url: str, batch: int, images: torch.Tensor | None, seed: int) -> np.ndarray:
-    "Different requests, a row for each; pixels at random unless images are given."
+def _bodies(url: str, batch: int, images: torch.Tensor | None, seed: int) -> list[bytes]:
+    "Different requests; pixels at random unless images are given."
     import numpy as np
-    described = _described(url)
+    with urllib.request.urlopen(f"{url}/", timeout=10) as reply: described = json.load(reply)
     if batch > described["most_images"]:
         raise ValueError(f"batch must be at most {described['most_images']:,}, what the server takes, got {batch:,}")
     if images is None:
         shape = max(1, min(32, 2_048 // batch)), batch, *described["input_shape"]
-        return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+        return [body.tobytes() for body in np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)]
     rows = _pixels(images)
     if not len(rows): raise ValueError("images must hold at least one image, got none")
-    requests = max(1, len(rows) // batch)
-    return rows[np.arange(requests * batch) % len(rows)].reshape(requests, batch, *rows.shape[1:])
+    starts = range(0, max(1, len(rows) // batch) * batch, batch)
+    return [rows[np.arange(at, at + batch) % len(rows)].tobytes() for at in starts]
 
 def _silent(fraction: float, words: str) -> None: "No progress is shown."
 
@@ -290,41 +244,14 @@ def offer_load(
 ) -> LoadResult:
     "Send requests to a server at random times, from a process of its own, whether it keeps up or not."
     rate, seconds = positive_float("rate", rate, 1e6), positive_float("seconds", seconds, 86_400)
-    batch, seed = positive_int("batch", batch), nonnegative_int("seed", seed)
-    due = poisson_arrivals(rate, _requests(rate, seconds), seed)
-    plan = dict(url=f"{url}/predict", due=due, warm_up=2, closed=0, parts=False,
-                timeout_seconds=positive_float("timeout_seconds", timeout_seconds, 86_400))
-    found = _run_client(plan, _bodies(url, batch, images, seed), seconds, report)
-    latencies = tuple(row["end"] - when for row, when in zip(found, due))
-    return LoadResult(rate, batch, tuple(due), latencies, tuple(row["status"] for row in found),
-                      tuple(row["late"] for row in found))
-
-def _requests(rate: float, seconds: float) -> int:
-    "How many arrive."
-    number = max(1, round(rate * seconds))
-    if number <= MAX_REQUESTS: return number
-    raise ValueError(f"rate x seconds must be at most {MAX_REQUESTS:,} requests, got {number:,}")
+    batch, seed, requests = positive_int("batch", batch), nonnegative_int("seed", seed), max(1, round(rate * seconds))
+    if requests > MAX_REQUESTS:
+        raise ValueError(f"rate x seconds must be at most {MAX_REQUESTS:,} requests, got {requests:,}")
+    due = poisson_arrivals(rate, requests, seed)
+    statuses, ends, late, _ = zip(*_run_client(url, images, batch, seed, due, timeout_seconds, report))
+    return LoadResult(rate, batch, tuple(due), tuple(end - when for end, when in zip(ends, due)), statuses, late)
 
 # %% ../../../nbs/engine/http/load_client.ipynb #f224fec30
-def _closed_loop(
-    url: str, batch: int, requests: int, lanes: int, images: Any, report: Callable, timeout_seconds: float = 60.0,
-    parts: bool = True,
-) -> list[dict[str, Any]]:
-    "What became of requests of which a fixed number is under way at any time. ValueError where one is refused."
-    plan = dict(url=f"{url}/predict", due=[0.0] * requests, warm_up=5, closed=lanes, parts=parts,
-                timeout_seconds=timeout_seconds)
-    rows = _run_client(plan, _bodies(url, batch, images, 0), 3.0, report)
-    wrong = next((row for row in rows if row["status"] != 200), None)
-    if wrong is None: return rows
-    raise ValueError(f"lanes must be few enough that the server refuses none, got {lanes}: status {wrong['status']} "
-                     f"{wrong.get('words', '')}".strip())
-
-def _pace(ends: Iterable[float]) -> float:
-    "Answers a second, without the first fifth: until all lanes are under way."
-    ends = sorted(ends)
-    skipped = len(ends) // 5 if len(ends) > 4 else 0
-    return (len(ends) - skipped) / (ends[-1] - (ends[skipped - 1] if skipped else 0.0))
-
 def saturation(
     url:str,                # of the server
     batch:int=1,            # images in a request
@@ -333,104 +260,14 @@ def saturation(
     images:torch.Tensor|None=None,  # uint8; they repeat. None: pixels at random
     timeout_seconds:float=60.0,     # that the client waits for an answer
     report:Callable[[float, str], None]=_silent,  # progress; may raise to stop
-) -> float:                 # images a second
+) -> float:                 # images a second, without the first fifth: until all lanes are under way
     "How many images a second a server answers that is always asked. ValueError where it refuses some."
     batch, lanes = positive_int("batch", batch), positive_int("lanes", lanes, 10_000)
-    requests = positive_int("requests", requests, MAX_REQUESTS)
-    timeout_seconds = positive_float("timeout_seconds", timeout_seconds, 86_400)
-    rows = _closed_loop(url, batch, requests, lanes, images, report, timeout_seconds, parts=False)
-    return batch * _pace([row["end"] for row in rows])
-
-# %% ../../../nbs/engine/http/load_client.ipynb #f222e4c99
-@dataclass(frozen=True)
-class HttpService:
-    "What a server takes: the model for a batch, HTTP for a request."
-    service:ServiceTime      # of a batch
-    http:ServiceTime         # of the rest of a request, over the images in it
-    requests:int=0           # that were measured
-    images_per_s:float=math.nan  # requests of one image that never cease; nan: not measured
-
-    def seconds(
-        self,
-        batch:int=1,  # images in a request
-    ) -> float:
-        "Of a request that finds the server idle."
-        return self.service.seconds(batch) + self.http.seconds(batch)
-
-def measure_service(
-    url:str,                              # of the server
-    batch_sizes:Iterable[int]=(1, 8, 32), # images in a request; two sizes or more
-    requests:int=100,                     # of each size
-    images:torch.Tensor|None=None,        # uint8; they repeat. None: pixels at random
-    lanes:int=128,                        # requests of one image on their way while it is under load; 0: at rest only
-    report:Callable[[float, str], None]=_silent,  # progress; may raise to stop
-) -> HttpService:
-    "Ask a server one request after the other, then many at once, and say what its parts take."
-    sizes, requests = positive_ints("batch_sizes", tuple(batch_sizes)), positive_int("requests", requests, 100_000)
-    lanes = nonnegative_int("lanes", lanes, 10_000)
-    if len(set(sizes)) < 2: raise ValueError(f"batch_sizes must hold two sizes or more, got {sizes}")
-    model, rest, steps = [], [], len(sizes) + 1
-    for done, size in enumerate(sizes):
-        rows = _at_rest(url, size, requests, images, lambda part, words: report((done + part) / steps, words))
-        model += [(size, False, row["model_seconds"]) for row in rows]
-        rest.append(median(row["seconds"] - row["model_seconds"] - row["queue_seconds"] for row in rows))
-    service, http = fit_answers(model), ServiceTime.fit(sizes, rest)
-    if not lanes: return HttpService(service, http, len(model))
-    together, rate = _under_load(url, 10 * requests, lanes, images,
-                                 lambda part, words: report((len(sizes) + part) / steps, words))
-    line = service if together < 2 else ServiceTime.fit((1, together), (service.seconds(1), together / rate))
-    return HttpService(replace(line, factors=service.factors), http, len(model) + 10 * requests, rate)
-
-def _at_rest(url: str, size: int, requests: int, images: Any, report: Callable) -> list[dict[str, Any]]:
-    "Requests of one size, each after the answer to the one before."
-    rows = _closed_loop(url, size, requests, 1, images, report)
-    ends = [0.0, *(row["end"] for row in rows)]
-    return [row | dict(seconds=end - start) for row, start, end in zip(rows, ends, ends[1:])]
-
-def _under_load(url: str, requests: int, lanes: int, images: Any, report: Callable) -> tuple[int, float]:
-    "Images in a batch when requests of one image never cease, and how many are answered a second."
-    rows = _closed_loop(url, 1, max(requests, 4 * lanes), lanes, images, report)
-    return round(median(row["batch_size"] for row in rows)), _pace([row["end"] for row in rows])
-
-@dataclass(frozen=True)
-class LatencyOutlook:
-    "What a stream of requests will see, simulated."
-    rate:float            # requests a second
-    batch:int             # images in a request
-    median_seconds:float
-    p95_seconds:float
-    p99_seconds:float
-    utilisation:float     # share of the time in which the model works
-    shed:int              # requests that find the queue full
-    mean_batch_size:float # images
-
-def predict_latency(
-    service:HttpService|ServiceTime,  # of the server; a `ServiceTime` alone: without HTTP
-    rate:float,                       # requests a second
-    policy:Policy=Policy(64, 0.002, 256),  # the server's, `server.policy`
-    seconds:float=5.0,                # of arrivals
-    batch:int=1,                      # images in a request
-    seed:int=0,                       # of the arrivals, as in `offer_load`
-    draws:int=5,                      # simulations with other draws of the service; the median of each figure counts
-) -> LatencyOutlook:
-    "The latencies that lesson 05's queue gives for the arrivals that `offer_load` would send."
-    rate, seconds = positive_float("rate", rate, 1e6), positive_float("seconds", seconds, 86_400)
-    batch, seed = positive_int("batch", batch, policy.max_batch_size), nonnegative_int("seed", seed)
-    if isinstance(service, ServiceTime): model, http = service, 0.0
-    else: model, http = service.service, service.http.seconds(batch)
-    due = [when for when in poisson_arrivals(rate, _requests(rate, seconds), seed) for _ in range(batch)]
-    draws = positive_int("draws", draws, 99)
-    return _outlook(rate, batch, http, [simulate(due, model, policy, n) for n in range(draws)])
-
-def _outlook(rate: float, batch: int, http: float, streams: Sequence[Stream]) -> LatencyOutlook:
-    "The medians of each figure over the simulations."
-    latencies = [_request_latencies(stream, batch, http) for stream in streams]
-    p50, p95, p99 = (median(percentile(found, p) for found in latencies) for p in (50, 95, 99))
-    return LatencyOutlook(rate, batch, p50, p95, p99, median(s.utilisation for s in streams),
-                          round(median(s.shed for s in streams) / batch),
-                          median(s.summary().mean_batch_size for s in streams))
-
-def _request_latencies(stream: Stream, batch: int, http: float) -> list[float]:
-    "A request is answered with its last image."
-    last = slice(batch - 1, None, batch)
-    return [end - due + http for due, end in zip(stream.due[last], stream.ends[last]) if not math.isnan(end)]
+    due = [0.0] * positive_int("requests", requests, MAX_REQUESTS)
+    rows = _run_client(url, images, batch, 0, due, timeout_seconds, report, lanes, warm_up=5)
+    for status, _, _, words in rows:
+        if status != 200: raise ValueError(
+            f"lanes must be few enough that the server refuses none, got {lanes}: status {status} {words}".strip())
+    ends = sorted(end for _, end, _, _ in rows)
+    skipped = len(ends) // 5 if len(ends) > 4 else 0
+    return batch * (len(ends) - skipped) / (ends[-1] - (ends[skipped - 1] if skipped else 0.0))

@@ -17,16 +17,13 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from .batcher import Batcher, QueueFull, Ticket
+from ..serve.batcher import Batcher, QueueFull, Ticket
 from .metrics import RequestMeter, ServerStats, metrics_text
 from .request_parsing import KINDS, BodyError, BodyRules, answer_rows
 from .server_process import GcFreeze, RateLimitFilter, one_write_protocol
@@ -43,16 +40,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 # %% auto #0
-__all__ = ['ServerRules', 'Server', 'bound_socket', 'serve']
+__all__ = ['Server', 'bound_socket', 'serve']
 
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
-@dataclass(frozen=True)
-class ServerRules:
-    "The limits of a server, and what it takes."
-    body:BodyRules
-    policy:Policy             # batching and the queue, in images
-    timeout_seconds:float     # for a body to arrive, and for a request to be answered
-
 _DRAIN_BYTES = 64 << 20  # of a body that is refused, before the connection is cut
 
 def _reply(status: int, words: str, **headers: str) -> Response:
@@ -60,31 +50,25 @@ def _reply(status: int, words: str, **headers: str) -> Response:
     from starlette.responses import JSONResponse
     return JSONResponse({"error": words}, status, {name.replace("_", "-"): text for name, text in headers.items()})
 
-def _time_limit(seconds: float) -> Any:
-    "An async context that raises TimeoutError when the time is up: Python's own from 3.11 on, which is faster."
-    if hasattr(asyncio, "timeout"): return asyncio.timeout(seconds)
-    return _own_time_limit(seconds)
-
-@asynccontextmanager
-async def _own_time_limit(seconds: float) -> AsyncIterator[None]:
-    task, late = asyncio.current_task(), threading.Event()
-    def cut() -> None:
-        late.set()
-        task.cancel()
-    limit = asyncio.get_running_loop().call_later(seconds, cut)
-    try: yield
-    except asyncio.CancelledError:
-        if not late.is_set(): raise  # somebody else's
-        raise TimeoutError from None
-    finally: limit.cancel()
-
 class _ModelApp:
     "The routes of a server, around its batcher."
-    def __init__(self, answer: Callable[[torch.Tensor], torch.Tensor], rules: ServerRules, workers: int, threads: int):
-        self.rules, self.meter, self.ready, self.stopping = rules, RequestMeter(), False, False
-        self.batcher = Batcher(lambda images: answer_rows(answer(images)), rules.policy, self._wake_all,
-                               workers=workers, prepare=partial(torch.set_num_threads, threads))
+    def __init__(self, answer: Callable[[torch.Tensor], torch.Tensor], body: BodyRules, policy: Policy,
+                 timeout_seconds: float, workers: int, threads: int):
+        self.body, self.timeout_seconds, self.threads = body, timeout_seconds, threads
+        self.meter, self.ready, self.stopping = RequestMeter(), False, False
+        self.batcher = Batcher(lambda images: answer_rows(answer(images)), policy, self._wake_all, workers=workers,
+                               prepare=self._warm_up)
         self.loop: asyncio.AbstractEventLoop | None = None  # of the server's thread, once it runs
+
+    def _warm_up(self) -> None:
+        "One image and a full batch, by each worker."
+        torch.set_num_threads(self.threads)
+        dtype = torch.uint8 if self.body.takes_bytes else torch.float32
+        for size in dict.fromkeys((1, self.batcher.policy.max_batch_size)):
+            try: self.batcher.outputs(torch.zeros(size, *self.body.input_shape, dtype=dtype))
+            except Exception as error:  # the model is the user's
+                raise ValueError(f"the model does not take {count_text(size, 'image')} of input_shape "
+                                 f"{self.body.shape_text}: {error}") from error
 
     def routes(self) -> Starlette:
         "The ASGI application with all routes."
@@ -99,9 +83,8 @@ class _ModelApp:
     async def about(self, _request: Request) -> Response:
         "What to send where."
         from starlette.responses import JSONResponse
-        body = self.rules.body
-        return JSONResponse({"POST /predict": KINDS, "input_shape": list(body.input_shape),
-                             "most_images": body.most_images, "body_bytes": body.body_bytes,
+        return JSONResponse({"POST /predict": KINDS, "input_shape": list(self.body.input_shape),
+                             "most_images": self.body.most_images, "body_bytes": self.body.body_bytes,
                              "GET": ["/health", "/ready", "/metrics"]})
 
     async def health(self, _request: Request) -> Response:
@@ -144,10 +127,10 @@ class _ModelApp:
     async def _predict(self, request: Request) -> Response:
         from starlette.responses import Response
         if self.stopping: raise QueueFull("the server is stopping", 1.0)
-        images = self.rules.body.images(await self._body(request), request.headers.get("content-type"))
+        images = self.body.images(await self._whole_body(request), request.headers.get("content-type"))
         ticket = await self._answer(images)
         if ticket is None:
-            return _reply(504, f"no answer within {duration_text(self.rules.timeout_seconds)}: the time limit")
+            return _reply(504, f"no answer within {duration_text(self.timeout_seconds)}: the time limit")
         if isinstance(ticket.error, QueueFull): raise ticket.error
         if ticket.error is not None: return self._failed(ticket.error)
         if not all(ticket.outputs.finite): return self._failed(ValueError("the outputs are not finite numbers"))
@@ -161,38 +144,37 @@ class _ModelApp:
         logging.getLogger("mlinfra.server").error("the model failed", exc_info=error)
         return _reply(500, f"the model failed: {type(error).__name__}")
 
-    async def _body(self, request: Request) -> bytes:
+    async def _whole_body(self, request: Request) -> bytes:
         "What was sent, if it is not too long and comes in time."
-        rules, pieces, size = self.rules.body, [], 0
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > rules.body_bytes: raise await self._too_long(request, int(length))
+        import anyio
+        pieces, size, length = [], 0, request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > self.body.body_bytes: raise await self._too_long(request, int(length))
         try:
-            async with _time_limit(self.rules.timeout_seconds):
+            with anyio.fail_after(self.timeout_seconds):
                 async for piece in request.stream():
                     pieces.append(piece)
                     size += len(piece)
-                    if size > rules.body_bytes: break
+                    if size > self.body.body_bytes: break
         except TimeoutError as error:
-            limit = duration_text(self.rules.timeout_seconds)
+            limit = duration_text(self.timeout_seconds)
             raise BodyError(408, f"the body did not arrive within {limit}") from error
-        if size > rules.body_bytes: raise await self._too_long(request, None)
+        if size > self.body.body_bytes: raise await self._too_long(request, None)
         return b"".join(pieces)
 
     async def _too_long(self, request: Request, length: int | None) -> BodyError:
         "The refusal, after what still comes was read and dropped for a moment: a client that sends does not read."
+        import anyio
         size = 0
-        try:
-            async with _time_limit(1.0):
-                async for piece in request.stream():
-                    if (size := size + len(piece)) > _DRAIN_BYTES: break
-        except TimeoutError: pass  # it is slow, or sends nothing
-        return self.rules.body.too_long(length)
+        with anyio.move_on_after(1.0):  # it may be slow, or send nothing
+            async for piece in request.stream():
+                if (size := size + len(piece)) > _DRAIN_BYTES: break
+        return self.body.too_long(length)
 
     async def _answer(self, images: torch.Tensor) -> Ticket | None:
         "The ticket of the images once it is answered; None where the time limit came first."
         future = self.loop.create_future()
         ticket = self.batcher.submit(images, future)
-        limit = self.loop.call_later(self.rules.timeout_seconds, self._wake, [future], False)
+        limit = self.loop.call_later(self.timeout_seconds, self._wake, [future], False)
         try: answered = await future
         finally: limit.cancel()
         if not answered: self.batcher.withdraw(ticket)
@@ -200,10 +182,7 @@ class _ModelApp:
 
     def _wake_all(self, batch: list[Ticket]) -> None:
         "In the worker's thread: wake those who wait."
-        for ticket in batch:
-            if isinstance(ticket.note, threading.Event): ticket.note.set()
-        futures = [ticket.note for ticket in batch if not isinstance(ticket.note, threading.Event)]
-        try: self.loop.call_soon_threadsafe(self._wake, futures)
+        try: self.loop.call_soon_threadsafe(self._wake, [ticket.note for ticket in batch])
         except RuntimeError: return  # the loop has ended: so have the connections
 
     @staticmethod
@@ -213,9 +192,7 @@ class _ModelApp:
 
     def stats(self) -> ServerStats:
         "The counts so far."
-        counts = self.batcher.counts
-        return ServerStats(dict(self.meter.requests), counts.images, counts.batches, counts.busy_seconds,
-                           self.batcher.images)
+        return ServerStats(dict(self.meter.requests), **vars(self.batcher.counts), waiting_images=self.batcher.images)
 
 # %% ../../../nbs/engine/http/server.ipynb #e22982852
 _LOGGERS = ("mlinfra.server", "uvicorn.error")
@@ -225,7 +202,7 @@ class Server:
     "A model behind HTTP, in a thread of its own. Use it in a `with` block, or call `stop`."
     def __init__(self, app: _ModelApp, listening: socket.socket):
         import uvicorn
-        self.policy, self.timeout_seconds = app.rules.policy, app.rules.timeout_seconds
+        self.policy, self.timeout_seconds = app.batcher.policy, app.timeout_seconds
         host, port = listening.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._app, self._listening, self._error = app, listening, None
@@ -250,11 +227,6 @@ class Server:
         "What it has done so far."
         return self._app.stats()
 
-    @property
-    def answers(self) -> list[tuple[int, bool, float]]:
-        "Of the last batches: images, whether the worker was idle, seconds; what `fit_answers` takes."
-        return list(self._app.batcher.counts.answers)
-
     def start(self) -> Server:
         "Listen, and try the model. Its error is raised here."
         _SERVERS.add(self)
@@ -263,7 +235,8 @@ class Server:
             self._thread.start()
             while self._thread.is_alive() and not self._uvicorn.started: self._thread.join(0.005)
             if self._error is not None: raise self._error
-            self._warm_up()
+            self._app.batcher.start()
+            self._app.ready = True
             _GC_FREEZE.enter(self)
         except BaseException:
             self.stop()
@@ -302,21 +275,6 @@ class Server:
             await self._uvicorn.serve([self._listening])
         try: asyncio.run(main())
         except Exception as error: self._error = error  # raised by `start`
-
-    def _warm_up(self) -> None:
-        "One image and a full batch, by the worker."
-        body = self._app.rules.body
-        dtype = torch.uint8 if body.takes_bytes else torch.float32
-        self._app.batcher.start()
-        for size in dict.fromkeys((1, self.policy.max_batch_size)):
-            done = threading.Event()
-            ticket = self._app.batcher.submit(torch.zeros(size, *body.input_shape, dtype=dtype), done)
-            done.wait()
-            if ticket.error is not None:
-                raise ValueError(f"the model does not take {count_text(size, 'image')} of input_shape "
-                                 f"{body.shape_text}: {ticket.error}") from ticket.error
-        self._app.batcher.counts = type(self._app.batcher.counts)()
-        self._app.ready = True
 
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
@@ -369,13 +327,13 @@ def serve(
     queue_limit = positive_int("queue_limit", queue_limit, 10_000_000)
     if queue_limit < max_batch:
         raise ValueError(f"queue_limit must be at least max_batch, {max_batch:,}, got {queue_limit:,}")
-    rules = ServerRules(BodyRules(tuple(input_shape), max_batch, body_bytes, takes_bytes(model)),
-                        Policy(max_batch, nonnegative_float("max_wait_seconds", max_wait_seconds, 3_600), queue_limit),
-                        positive_float("timeout_seconds", timeout_seconds, 86_400))
+    body = BodyRules(tuple(input_shape), max_batch, body_bytes, takes_bytes(model))
+    policy = Policy(max_batch, nonnegative_float("max_wait_seconds", max_wait_seconds, 3_600), queue_limit)
+    timeout_seconds = positive_float("timeout_seconds", timeout_seconds, 86_400)
     workers = positive_int("workers", workers, 1_000)
     shared = max(1, torch.get_num_threads() // workers)
     threads = shared if threads is None else positive_int("threads", threads, 4096)
-    app = _ModelApp(_batch_function(model), rules, workers, threads)
+    app = _ModelApp(_batch_function(model), body, policy, timeout_seconds, workers, threads)
     _check_installed()
     return Server(app, bound_socket(host, port)).start()
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ..base.checks import nonnegative_int, one_of, positive_float, positive_int, whole_number
+from ..base.checks import one_of, positive_float, positive_int, whole_number
 
 # %% auto #0
-__all__ = ['Variables', 'JobFields', 'field_values', 'check_fits', 'system_name']
+__all__ = ['Variables', 'JobFields', 'field_values', 'system_name']
 
 # %% ../../../nbs/engine/launch/job_fields.ipynb #16f0a005
 class Variables(Mapping[str, str]):
@@ -198,30 +198,6 @@ def field_values(
 ) -> dict[str, Any]:  # name -> value
     "The fields of a job in their order."
     return {one.name: getattr(job, one.name) for one in fields(JobFields)}
-
-# %% ../../../nbs/engine/launch/job_fields.ipynb #16f0a016
-def check_fits(
-    job:JobFields,
-    *,
-    nodes:int|None=None,             # that the system has; None: not known
-    devices_per_node:int|None=None,  # of the job's kind on a node; for the CPU there is no limit but `cpus`
-    cpus:int|None=None,              # on a node
-    memory_gb:float|None=None,       # of a node
-) -> None:
-    "ValueError if the job asks for more than there is."
-    if nodes is not None and job.nodes > positive_int("nodes", nodes):
-        raise ValueError(f"nodes must be at most {nodes:,}, which is all there are, got {job.nodes:,}")
-    if devices_per_node is not None:
-        have = nonnegative_int("devices_per_node", devices_per_node)
-        if job.device == "gpu" and job.devices_per_node > have:
-            raise ValueError(
-                f"devices_per_node must be at most {have:,}, the GPUs of a node, got {job.devices_per_node:,}"
-            )
-    if cpus is not None and job.cpus * job.devices_per_node > positive_int("cpus", cpus):
-        raise ValueError(f"cpus x devices_per_node must be at most {cpus:,}, the processors of a node, got "
-                         f"{job.cpus:,} x {job.devices_per_node:,}")
-    if memory_gb is not None and (job.memory_gb or 0) > positive_float("memory_gb", memory_gb):
-        raise ValueError(f"memory_gb must be at most {memory_gb:g}, which a node has, got {job.memory_gb:g}")
 
 # %% ../../../nbs/engine/launch/job_fields.ipynb #16f0a019
 def system_name(

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import codecs
 import os
-import queue
 import re
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 # %% auto #0
-__all__ = ['GrowingFile', 'LogFiles', 'FollowingPrograms', 'RankFailure', 'shell_status', 'rank_failure']
+__all__ = ['GrowingFile', 'LogFiles', 'RankFailure', 'shell_status', 'rank_failure']
 
 # %% ../../../nbs/engine/launch/job_logs.ipynb #16c0a005
 _BLOCK = 1 << 20  # bytes, read at once
@@ -75,46 +71,6 @@ class LogFiles:
             file = self._open.setdefault((prefix, path), GrowingFile(path))
             yield from (prefix + line for line in file.lines())
             if last and (rest := file.rest()): yield prefix + rest
-
-# %% ../../../nbs/engine/launch/job_logs.ipynb #16c0a016
-_LAST_SECONDS = 30.0  # that a program may take to come to the end of a log that is complete
-
-class FollowingPrograms:
-    "Reads the lines that programs write, each with a prefix."
-    def __init__(self): self._lines, self._started = queue.SimpleQueue(), {}
-
-    def follow(
-        self,
-        prefix:str,             # in front of its lines; a second program of the same prefix is not started
-        command:Sequence[str],
-    ) -> None:
-        "Start a program and read what it writes."
-        if prefix in self._started: return
-        process = subprocess.Popen(list(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   errors="replace", stdin=subprocess.DEVNULL, start_new_session=True)
-        reader = threading.Thread(target=self._read, args=(prefix, process), name="mlinfra-follow", daemon=True)
-        self._started[prefix] = process, reader
-        reader.start()
-
-    def _read(self, prefix: str, process: subprocess.Popen) -> None:
-        with process.stdout as lines:
-            for line in lines: self._lines.put(prefix + line.rstrip("\r\n"))
-        process.wait()
-
-    def lines(
-        self,
-        last:bool=False,  # whether the logs are complete: then the programs come to an end by themselves
-    ) -> Iterator[str]:
-        "The lines that are new since the last call."
-        end = time.monotonic() + _LAST_SECONDS
-        for _, reader in self._started.values() if last else (): reader.join(max(end - time.monotonic(), 0.0))
-        while not self._lines.empty(): yield self._lines.get()
-
-    def stop(self) -> None:
-        "End all programs."
-        for process, reader in self._started.values():
-            process.kill()
-            reader.join()
 
 # %% ../../../nbs/engine/launch/job_logs.ipynb #16c0a011
 @dataclass(frozen=True)

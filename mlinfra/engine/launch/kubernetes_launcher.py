@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .launcher_base import (
     ClientError, Handle, JobState, Launcher, Read, client, keep_end, missing_client, new_handle)
 from .job_spec import JobSpec
-from .job_logs import FollowingPrograms
+from .job_logs import LogFiles
 from .kubernetes_manifests import kubernetes_name
 
 # %% auto #0
@@ -57,6 +59,7 @@ def _why_waiting(pods: Sequence[Mapping[str, Any]]) -> str:
 # %% ../../../nbs/engine/launch/kubernetes_launcher.ipynb #16c5a008
 _KINDS = dict(kubernetes="job.batch", trainjob="trainjob.trainer.kubeflow.org")
 _LABELS = dict(kubernetes="batch.kubernetes.io/job-name", trainjob="jobset.sigs.k8s.io/jobset-name")
+_LAST_SECONDS = 30.0  # that kubectl may take to come to the end of a log that is complete
 
 class KubernetesLauncher(Launcher):
     "Submits to the cluster of kubectl's current context."
@@ -116,16 +119,27 @@ class KubernetesLauncher(Launcher):
 
     @contextmanager
     def _following(self, handle: Handle) -> Iterator[Read]:
-        programs = FollowingPrograms()
-        def read(last: bool) -> Iterator[str]:
-            state = self.state(handle)
-            for pod in [] if state.phase in ("cancelled", "lost") else self._pods(handle):
-                name = pod["metadata"]["name"]
-                if pod["status"].get("phase") in (None, "Pending"): continue
-                programs.follow(f"[{name}] ", ["kubectl", *handle.details["where"], "logs", "-f", name])
-            yield from programs.lines(last and state.ended)
-        try: yield read
-        finally: programs.stop()
+        started: dict[str, subprocess.Popen] = {}
+        with tempfile.TemporaryDirectory(prefix="mlinfra-pods-") as folder:
+            log = LogFiles(lambda: {f"[{name}] ": Path(folder, name) for name in started})
+            def read(last: bool) -> Iterator[str]:
+                for name in sorted(self._pods_with_logs(handle) - set(started)):
+                    command = ["kubectl", *handle.details["where"], "logs", *([] if last else ["-f"]), name]
+                    with open(Path(folder, name), "wb") as out:
+                        started[name] = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT,
+                                                         stdin=subprocess.DEVNULL, start_new_session=True)
+                for process in started.values() if last else ():
+                    with suppress(subprocess.TimeoutExpired): process.wait(_LAST_SECONDS)
+                yield from log.lines(last)
+            try: yield read
+            finally:
+                for process in started.values():
+                    process.kill()
+                    process.wait()
+
+    def _pods_with_logs(self, handle: Handle) -> set[str]:
+        pods = [] if self.state(handle).phase in ("cancelled", "lost") else self._pods(handle)
+        return {pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in (None, "Pending")}
 
 def _kubectl(where: Sequence[str], *words: str, told: str = "") -> str:
     return client(["kubectl", *where, *words], told=told)

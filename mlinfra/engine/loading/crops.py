@@ -12,7 +12,7 @@ import torch
 from ..base.checks import fraction, positive_float, positive_int
 
 # %% auto #0
-__all__ = ['random_box', 'resized', 'RandomCropFlip', 'CenterCrop', 'Normalize']
+__all__ = ['random_box', 'resized_image', 'RandomCropFlip', 'CenterCrop', 'Normalize']
 
 # %% ../../../nbs/engine/loading/crops.ipynb #d58922f7
 def random_box(
@@ -34,7 +34,7 @@ def random_box(
     w, h = min(width, round(height * ratio[1])), min(height, round(width / ratio[0]))
     return (height - h) // 2, (width - w) // 2, h, w
 
-def resized(
+def resized_image(
     image:torch.Tensor,   # uint8, 3 x height x width
     height:int,           # wanted
     width:int,            # wanted
@@ -61,7 +61,7 @@ class RandomCropFlip:
 
     def __call__(self, image: torch.Tensor) -> torch.Tensor:
         top, left, height, width = random_box(*image.shape[-2:], self.scale, self.ratio)
-        image = resized(image[:, top:top + height, left:left + width], self.side, self.side)
+        image = resized_image(image[:, top:top + height, left:left + width], self.side, self.side)
         return image.flip(-1) if torch.rand(1).item() < self.flip else image
 
 class CenterCrop:
@@ -77,7 +77,7 @@ class CenterCrop:
     def __call__(self, image: torch.Tensor) -> torch.Tensor:
         height, width = image.shape[-2:]
         short = min(height, width)
-        image = resized(image, int(self.resize * height / short), int(self.resize * width / short))
+        image = resized_image(image, int(self.resize * height / short), int(self.resize * width / short))
         top, left = (round((side - self.side) / 2) for side in image.shape[-2:])
         return image[:, top:top + self.side, left:left + self.side].contiguous()
 

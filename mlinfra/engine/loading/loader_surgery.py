@@ -154,11 +154,13 @@ def preserve_rng_state(
     "Random states (torch's, CUDA's, numpy's, Python's, the loader's) and the number of threads as they were."
     back = [_way_back(generator) for generator in generators_in(loader)]
     back += [partial(torch.set_rng_state, torch.get_rng_state()), partial(np.random.set_state, np.random.get_state()),
-             partial(random.setstate, random.getstate()), partial(torch.set_num_threads, torch.get_num_threads())]
+             partial(random.setstate, random.getstate())]
+    threads = torch.get_num_threads()
     if torch.cuda.is_initialized(): back.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
     try: yield
     finally:
         for put in back: put()
+        if torch.get_num_threads() != threads: torch.set_num_threads(threads)  # to set it does more than to keep it
 
 def _way_back(generator: Any) -> Callable[[], Any]:
     "What puts the generator back into its state of now."

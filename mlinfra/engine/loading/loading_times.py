@@ -13,9 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils.data import DataLoader, Dataset
-
 from .dataset_callables import Place, altered
 from .loader_surgery import loader_kind
 

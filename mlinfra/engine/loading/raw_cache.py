@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import Dataset
 
 from ..base.checks import positive_int
-from .crops import resized
+from .crops import resized_image
 from .jpegs import JpegFolder
 from ..base.store import whole_folder
 
@@ -56,7 +56,7 @@ def _write_pixels(folder: JpegFolder, path: Path, shorter: int | None, progress:
 def _shrunk(image: torch.Tensor, shorter: int) -> torch.Tensor:
     "The image with a shorter side of this many pixels."
     short = min(image.shape[1:])
-    return resized(image, *(max(1, round(side * shorter / short)) for side in image.shape[1:]))
+    return resized_image(image, *(max(1, round(side * shorter / short)) for side in image.shape[1:]))
 
 class RawCache(Dataset):
     "Pixels that `make_raw_cache` wrote: item i is (uint8 tensor of 3 x height x width, int), transformed if wanted."

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import nonnegative_int, one_of, positive_float, positive_int
-from ..base.measure import percentile
+from ..base.sample_statistics import percentile
 from .page_cache import cached_share, drop_cache
 
 # %% auto #0

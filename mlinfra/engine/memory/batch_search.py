@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from ..base.checks import ceil_div, positive_int
-from ..base.measure import synchronize
-from .optimizer_state import OPTIMIZERS
+from ..base.timing import synchronize
+from .optimizers import OPTIMIZERS
 from .recompute import checkpointed
 from .step_sample import StepSample, backward_from
 

@@ -13,7 +13,7 @@ from ..base.text import bytes_text
 
 # %% auto #0
 __all__ = ['HOST_MARGIN', 'GPU_MARGIN', 'zero_bytes_per_rank', 'Footprint', 'Standing', 'rank_footprint', 'largest_batch',
-           'fits_text']
+           'BatchFootprints', 'fits_text']
 
 # %% ../../../nbs/engine/memory/footprint.ipynb #bd7350d9
 def zero_bytes_per_rank(
@@ -104,6 +104,22 @@ def largest_batch(
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+class BatchFootprints:
+    "The footprints of a step for every batch, which `at` of a subclass tells."
+    def largest(
+        self,
+        limit:float,             # bytes
+        optimizer:str="adam",    # one of those that `at` knows
+        sharding_stage:int=0,    # of ZeRO
+        world_size:int=1,        # ranks
+        most:int=1 << 20,        # samples
+        margin:float=0.0,        # share of the total that the allocator may hold beyond it
+    ) -> int:
+        "Find the largest batch up to `most` whose total and margin are within the limit; 0 if not even one sample is."
+        room = nonnegative_float("limit", limit) / (1 + nonnegative_float("margin", margin))
+        how = optimizer, sharding_stage, world_size
+        return largest_batch(lambda batch: self.at(batch, *how).total <= room, most)
 
 # %% ../../../nbs/engine/memory/footprint.ipynb #c687eb89
 HOST_MARGIN = 1.0   # resident memory beyond the estimate: with the blocks that glibc keeps, 0.94 in a fresh process

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .optimizer_state import optimizer_tensors
+from .optimizers import optimizer_tensors
 from ..train.saved_tensors import SavedTensors, local_part
 
 # %% auto #0

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.hardware import Device
 from ..base.machine import total_bytes
-from .optimizer_state import OPTIMIZERS
+from .optimizers import OPTIMIZERS
 from .step_sample import StepSample, backward_from
 
 # %% auto #0

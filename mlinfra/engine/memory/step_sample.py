@@ -24,7 +24,7 @@ from .out_of_memory import is_out_of_memory
 from ...models import GluonCNN, ResNet
 
 # %% auto #0
-__all__ = ['input_shape_of', 'resized', 'usual_step', 'run_step', 'StepSample', 'backward_from']
+__all__ = ['input_shape_of', 'resized_batch', 'usual_step', 'run_step', 'StepSample', 'backward_from']
 
 # %% ../../../nbs/engine/memory/step_sample.ipynb #c3aae219
 def input_shape_of(
@@ -40,7 +40,7 @@ def input_shape_of(
                      "or sample=, a batch")
 
 # %% ../../../nbs/engine/memory/step_sample.ipynb #161029d8
-def resized(
+def resized_batch(
     sample:Any,                 # a batch of any size
     batch_size:int,             # samples that it should have
     device:torch.device,        # where
@@ -162,7 +162,7 @@ class StepSample:
         hollow:bool=False,  # zeros in place of its values
     ) -> Any:
         "Make a batch of this size on the device."
-        return resized(self.batch, batch_size, self.device, hollow)
+        return resized_batch(self.batch, batch_size, self.device, hollow)
 
     def forward(
         self,

@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from ..base.checks import ceil_div, one_of, positive_int
-from ..base.measure import median
+from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
 from .rank_loader import RankLoader, broadcast_random_states, check_loader, seed_by_rank
 from .strategies import (

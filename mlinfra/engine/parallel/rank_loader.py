@@ -19,7 +19,7 @@ from ...data import BatchLoader
 from ..train.batches import to_device
 from ..base.checks import boolean, nonnegative_int, positive_int, whole_number
 from ..loading.loader_surgery import length_of, loader_kind
-from ..base.measure import Stopwatch
+from ..base.timing import Stopwatch
 from ..dist.rank_data import ShardLoader
 from ..dist.process_group import rank_and_world_size
 from ..base.text import count_text

@@ -25,11 +25,12 @@ from ..dist.collectives import all_reduce_seconds, slowest_rank
 from ..base.hardware import Network
 from ..loading.loader_surgery import preserve_rng_state
 from ..base.machine import free_bytes
-from ..base.measure import median, synchronize, timed
+from ..base.sample_statistics import median
+from ..base.timing import synchronize, timed
 from .tensor_strategy import default_plan
 from ..dist.process_group import rank_and_world_size
 from ..memory.recompute import top_blocks
-from ..memory.step_sample import resized, run_step
+from ..memory.step_sample import resized_batch, run_step
 from ..planner.model_specs import ModelSpec, ParallelConfig
 from ..base.text import bytes_text, duration_text
 from ...memory import estimate
@@ -95,7 +96,7 @@ def rank_costs(
     free = free_bytes(device) / local_ranks
     seconds, flops = None, 0.0
     if 2 * copies.total <= USABLE_SHARE * free:  # the model and its copy
-        seconds, flops = _measured_pass(model, resized(batch, share, device), device)
+        seconds, flops = _measured_pass(model, resized_batch(batch, share, device), device)
     return RankCosts(free, copies.total, shards.total, copies.activations / share, sum(p.numel() for p in weights),
                      max(len(top_blocks(model)), 1), seconds, flops, _memory_rate(device))
 

@@ -16,7 +16,8 @@ from torch import nn
 
 from .sequential_split import chain
 from ..base.checks import nonnegative_float, positive_int
-from ..base.measure import Stopwatch, median
+from ..base.sample_statistics import median
+from ..base.timing import Stopwatch
 from ..train.saved_tensors import saved_bytes_of_each
 from .timeline import StageTimes
 from ...memory import state_bytes

@@ -14,12 +14,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..base.checks import ceil_div, positive_int
-from ..train.step_executor import Pass
+from ..train.step_executor import EagerExecutor
 from ..dist.process_group import rank_and_world_size
 from .stages import schedule_step, torch_schedule
 
 # %% auto #0
-__all__ = ['NO_TARGET', 'pad_batch', 'PipelinePass']
+__all__ = ['NO_TARGET', 'pad_batch', 'PipelineExecutor']
 
 # %% ../../../nbs/engine/pipeline/pipeline_step.ipynb #b622e661
 NO_TARGET = -100  # cross entropy leaves it out
@@ -33,7 +33,7 @@ def pad_batch(
     return x[torch.arange(rows, device=x.device) % len(x)], F.pad(y, (0, rows - len(y)), value=NO_TARGET)
 
 # %% ../../../nbs/engine/pipeline/pipeline_step.ipynb #d57fb502
-class PipelinePass(Pass):
+class PipelineExecutor(EagerExecutor):
     "Forward and backward of a batch by 1F1B over the stages of all ranks."
     def __init__(
         self,

@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..base.checks import LARGEST, positive_float, positive_int, whole_number
+from ..base.checks import LARGEST, positive_int, whole_number
 
 # %% auto #0
-__all__ = ['FORMATS', 'Format', 'running_sum', 'stagnation_point']
+__all__ = ['FORMATS', 'Format', 'running_sum']
 
 # %% ../../../nbs/engine/precision/formats.ipynb #f0900001
 @dataclass(frozen=True)
@@ -73,16 +73,6 @@ class Format:
         exponent = math.frexp(value)[1] - 1 if value else 1 - self.bias
         return math.ldexp(1.0, max(exponent, 1 - self.bias) - self.mantissa_bits)
 
-    @property
-    def unit_roundoff(self) -> float:
-        "The largest relative error of rounding to a normal number."
-        return 2.0 ** -(self.mantissa_bits + 1)
-
-    def error_bound(self, terms: Iterable[float]) -> float:
-        "A bound on the rounding errors of a sum of these terms, one after the other (Jeannerod and Rump 2013)."
-        sizes = [abs(term) for term in terms]
-        return len(sizes) * self.unit_roundoff * math.fsum(sizes)
-
 # %% ../../../nbs/engine/precision/formats.ipynb #f0900003
 FORMATS = {f.name: f for f in (
     Format("fp32", 8, 23), Format("tf32", 8, 10), Format("fp16", 5, 10), Format("bf16", 8, 7),
@@ -97,18 +87,3 @@ def running_sum(
     total, sums = 0.0, []
     for value in values: sums.append(total := format.round(total + value))
     return sums
-
-# %% ../../../nbs/engine/precision/formats.ipynb #f0900006
-def stagnation_point(
-    value:float,     # positive, added again and again
-    format:Format,   # of the sum
-) -> float:
-    "The sum that adding `value` no longer changes; infinity where the format ends before."
-    value = format.round(positive_float("value", value))
-    if value == 0: return 0.0
-    mantissa, exponent = math.frexp(value)  # half to one, times a power of two
-    power = (
-        exponent - (mantissa == 0.5) + format.mantissa_bits + 1
-    )  # from there on, the spacing is at least twice the value
-    stall = math.ldexp(1.0, power)
-    return stall if stall <= format.largest else math.inf

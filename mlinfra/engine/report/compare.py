@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.checks import fraction, positive_float, positive_int
-from ..base.measure import Estimate, median
+from ..base.sample_statistics import Estimate, median
 from ..record.run_folder import PARTS, Run
 from .waterfall import pace
 from ..base.text import count_text

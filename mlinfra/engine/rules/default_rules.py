@@ -8,7 +8,7 @@ from __future__ import annotations
 from inspect import Parameter as Argument, signature
 from types import ModuleType
 
-from . import course_rules, device_rules, input_rules, memory_rules, stall_rules, tensor_rules
+from . import loss_rules, device_rules, input_rules, memory_rules, stall_rules, tensor_rules
 from .findings import Rule
 
 # %% auto #0
@@ -25,7 +25,7 @@ def rules_of(
         argument.default is Argument.empty and argument.kind is Argument.POSITIONAL_OR_KEYWORD
         for argument in list(signature(rule.__init__).parameters.values())[1:]))
 
-TENSOR_RULES = rules_of(tensor_rules, course_rules)
+TENSOR_RULES = rules_of(tensor_rules, loss_rules)
 SPEED_RULES = rules_of(input_rules, stall_rules, memory_rules, device_rules)
 
 def default_rules() -> list[Rule]:

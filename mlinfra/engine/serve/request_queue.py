@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..base.checks import nonnegative_float, one_of, positive_float, positive_int, positive_ints
-from ..base.measure import fit_line, percentile
+from ..base.sample_statistics import fit_prices, percentile
 
 # %% auto #0
 __all__ = ['MAX_REQUESTS', 'ServiceTime', 'poisson_arrivals', 'Policy', 'StreamSummary', 'Stream', 'summaries', 'in_order',
@@ -49,8 +49,8 @@ class ServiceTime:
     ) -> ServiceTime:
         "The line with the least relative errors, neither part below zero: noise may ask for a negative one."
         sizes = positive_ints("batch_sizes", tuple(batch_sizes))
-        line = fit_line(sizes, [positive_float("each of seconds", s) for s in seconds], relative=True, nonnegative=True)
-        return cls(line.intercept, line.slope)
+        if len(set(sizes)) < 2: raise ValueError(f"batch_sizes must be two different ones, got {sizes}")
+        return cls(*fit_prices([(1, size) for size in sizes], [positive_float("each of seconds", s) for s in seconds]))
 
     def seconds(
         self,

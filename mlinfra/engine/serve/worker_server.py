@@ -8,99 +8,22 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import positive_float, positive_ints
-from ..base.measure import median
+from ..base.sample_statistics import median
+from .batcher import Batcher, QueueFull, Ticket
 from .request_queue import Policy, ServiceTime, Stream, in_order, poisson_arrivals, simulate
-from ..base.jobs import Job
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['RequestQueue', 'rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads']
+__all__ = ['rows_of', 'serve', 'fit_answers', 'calibrate', 'LoadTrial', 'try_loads']
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #s0500004
 if TYPE_CHECKING:
     import torch
-
-# %% ../../../nbs/engine/serve/worker_server.ipynb #a9e983fa
-class RequestQueue:
-    "The queue between the sender and the worker, and the clock of both."
-    def __init__(
-        self,
-        policy:Policy,                                   # batching and the queue
-        clock:Callable[[], float]=time.perf_counter,     # seconds
-    ):
-        self.policy, self.clock, self.origin, self.closed = policy, clock, 0.0, False
-        self.waiting, self.changed, self.opened = deque(), threading.Condition(), threading.Event()
-        self.answers: dict[int, tuple[float, float]] = {}  # request -> start and end of its batch
-        self.batches, self.blocked, self.held = [], 0, -math.inf  # `held`: until when the sender last waited for room
-
-    def open(self) -> None:
-        "Start the clock."
-        self.origin = self.clock()
-        self.opened.set()
-
-    def now(self) -> float:
-        "Seconds since the queue was opened."
-        return self.clock() - self.origin
-
-    def close(self) -> None:
-        "No more requests will come."
-        with self.changed:
-            self.closed = True
-            self.changed.notify_all()
-
-    def submit(
-        self,
-        number:int,                # of the request
-        due:float,                 # seconds, when it arrived or should have
-        look:Callable[[], None],   # called while it blocks; may raise
-    ) -> bool:
-        "Put a request in line; False where it is shed."
-        with self.changed:
-            full = len(self.waiting) >= self.policy.queue_size
-            if full and self.policy.when_full == "shed": return False
-            self.blocked += full or due < self.held
-            while len(self.waiting) >= self.policy.queue_size:
-                look()
-                self.changed.wait(0.05)
-            if full: self.held = self.now()
-            self.waiting.append((number, due))
-            self.changed.notify_all()
-        return True
-
-    def left(self) -> float:
-        "Seconds until the next batch may begin."
-        if len(self.waiting) >= self.policy.max_batch_size: return 0.0
-        return self.waiting[0][1] + self.policy.max_wait_seconds - self.now() if self.waiting else math.inf
-
-    def collect(
-        self,
-        look:Callable[[], None],  # called while nothing is ready; may raise
-    ) -> list[int]:
-        "The next batch, once it is full or its oldest request has waited long enough; empty when none will come."
-        with self.changed:
-            while (left := self.left()) > 0:
-                if self.closed and not self.waiting: return []
-                look()
-                self.changed.wait(min(left, 0.05))
-            batch = [self.waiting.popleft()[0] for _ in range(min(len(self.waiting), self.policy.max_batch_size))]
-            self.changed.notify_all()
-        return batch
-
-    def book(self, batch: list[int], start: float, end: float) -> None:
-        "Note that these requests were answered."
-        self.batches.append((len(batch), end - start))
-        self.answers.update(dict.fromkeys(batch, (start, end)))
-
-    def stream(self, due: Sequence[float], late: Sequence[float]) -> Stream:
-        "What became of the requests."
-        starts, ends = zip(*(self.answers.get(number, (math.nan, math.nan)) for number in range(len(due))))
-        return Stream(tuple(due), starts, ends, tuple(self.batches), self.blocked, tuple(late))
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #fa6eb9c5
 def rows_of(
@@ -111,39 +34,58 @@ def rows_of(
     import torch
     return images[torch.tensor([number % len(images) for number in numbers])]
 
-def _work(job: Job, queue: RequestQueue, predictor: Callable[[torch.Tensor], Any], images: torch.Tensor) -> None:
-    "Answer batches until the queue is closed and empty."
-    for size in (1, queue.policy.max_batch_size): predictor(rows_of(images, range(size)))
-    queue.open()
-    while batch := queue.collect(lambda: job.report(0.0)):
-        start = queue.now()
-        predictor(rows_of(images, batch))
-        queue.book(batch, start, queue.now())
+class _LiveStream:
+    "A stream of requests that is sent to one worker, watched by its sender."
+    def __init__(self, predictor: Callable, images: torch.Tensor, due: list[float], policy: Policy, report: Callable):
+        self.predictor, self.images, self.due, self.policy, self.report = predictor, images, due, policy, report
+        self.batches, self.answered, self.error, self.reported = [], 0, None, -math.inf
+        self.progress = threading.Event()
+        self.batcher = Batcher(self._answer, policy, self._note, prepare=self._warm_up)
 
-# %% ../../../nbs/engine/serve/worker_server.ipynb #s0500010
-class _AnswerWatch:
-    "Raises the worker's error at once, and reports ten times a second: a report may cost more than an answer."
-    def __init__(self, queue: RequestQueue, worker: Job, total: int, report: Callable[[float, str], None]):
-        self.queue, self.worker, self.total, self.report, self.last = queue, worker, total, report, -math.inf
+    def _warm_up(self) -> None:
+        for size in (1, self.policy.max_batch_size): self.predictor(rows_of(self.images, range(size)))
 
-    def __call__(self) -> None:
-        if self.worker.error is not None: raise self.worker.error
-        if time.perf_counter() - self.last < 0.1: return
-        self.last, answered = time.perf_counter(), len(self.queue.answers)
-        self.report(answered / self.total, f"{answered:,} of {count_text(self.total, 'request')} answered")
+    def _answer(self, numbers: torch.Tensor) -> torch.Tensor:
+        self.predictor(self.images[numbers % len(self.images)])
+        return numbers
 
-def _send(queue: RequestQueue, due: Sequence[float], look: Callable[[], None]) -> list[float]:
-    "Submit each request when it is due; returns how late each was."
-    late = []
-    for number, when in enumerate(due):
-        look()
-        while (left := when - queue.now()) > 0:
-            time.sleep(min(left, 0.05))
-            look()
-        late.append(queue.now() - when)
-        queue.submit(number, when, look)
-    queue.close()
-    return late
+    def _note(self, batch: list[Ticket]) -> None:
+        self.batches.append((batch[0].batch_size, batch[0].ended - batch[0].started))
+        self.answered, self.error = self.answered + len(batch), self.error or batch[0].error
+        self.progress.set()
+
+    def look(self) -> None:
+        "Raise the worker's error at once, and report ten times a second: a report may cost more than an answer."
+        if self.error is not None: raise self.error
+        if time.perf_counter() - self.reported < 0.1: return
+        self.reported, total = time.perf_counter(), len(self.due)
+        self.report(self.answered / total, f"{self.answered:,} of {count_text(total, 'request')} answered")
+
+    def run(self) -> Stream:
+        "Send each request when it is due, and wait for the last answer."
+        import torch
+        self.batcher.start()
+        origin, sent, late, blocked, held = time.perf_counter(), [], [], 0, -math.inf
+        self.batcher.clock = now = lambda: time.perf_counter() - origin
+        for number, when in enumerate(self.due):
+            self.look()
+            while (left := when - now()) > 0:
+                time.sleep(min(left, 0.05))
+                self.look()
+            late.append(now() - when)
+            if self.policy.when_full == "block":
+                full = self.batcher.wait_for_room(self.look)
+                blocked += full or when < held  # until then the sender last waited for room
+                if full: held = now()
+            try: sent.append(self.batcher.submit(torch.tensor([number]), arrived=when))
+            except QueueFull: sent.append(Ticket(self.images[:0], when))
+        while self.answered < sum(len(ticket.images) for ticket in sent):
+            self.look()
+            self.progress.wait(0.05)
+            self.progress.clear()
+        self.look()
+        starts, ends = (tuple(getattr(ticket, name) for ticket in sent) for name in ("started", "ended"))
+        return Stream(tuple(self.due), starts, ends, tuple(self.batches), blocked, tuple(late))
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #54fdecbc
 def serve(
@@ -156,23 +98,9 @@ def serve(
     "Send a stream to one real worker thread, each request when it is due. An error of the model is raised here."
     due = in_order(due)
     if not len(images): raise ValueError("images must hold at least one image, got none")
-    queue = RequestQueue(policy)
-    worker = Job(lambda job: _work(job, queue, predictor, images)).start()
-    look = _AnswerWatch(queue, worker, len(due), report)
-    try:
-        while not queue.opened.wait(0.05): look()
-        late = _send(queue, due, look)
-        while worker.running:
-            look()
-            worker.join(0.05)
-    except BaseException:
-        worker.stop()
-        raise
-    finally:  # however it ends, no thread is left
-        queue.close()
-        worker.join()
-    if worker.error is not None: raise worker.error
-    return queue.stream(due, late)
+    live = _LiveStream(predictor, images, due, policy, report)
+    try: return live.run()
+    finally: live.batcher.stop()  # however it ends, no thread is left
 
 # %% ../../../nbs/engine/serve/worker_server.ipynb #5e324c86
 def fit_answers(

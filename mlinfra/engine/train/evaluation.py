@@ -5,23 +5,21 @@
 # %% ../../../nbs/engine/train/evaluation.ipynb #b0ff116b
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
+from ..loading.loader_surgery import preserve_rng_state
 from .batches import Feed, samples_in
 
 # %% auto #0
-__all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'modes_kept', 'scores', 'random_state_kept', 'first_batch',
-           'is_iterator']
+__all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'modes_kept', 'scores', 'first_batch', 'is_iterator']
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #1157fc43
 def class_loss(
@@ -133,25 +131,12 @@ def _total(value: Any, count: int) -> tuple[Any, int]:
     return value * count, count
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #e4a392eb
-@contextmanager
-def random_state_kept(
-    *generators:torch.Generator|None,  # beside torch's, NumPy's and Python's
-) -> Iterator[None]:
-    "The random generators are in the same state after the block as before it."
-    own = [(g, g.get_state()) for g in generators if g is not None]
-    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try: yield
-    finally:
-        random.setstate(kept[0]), np.random.set_state(kept[1]), torch.set_rng_state(kept[2])
-        for generator, state in own: generator.set_state(state)
-
 def first_batch(
     loader:Iterable,  # any
 ) -> Any|None:        # None for an iterator, which could not give it again
     "The loader's first batch, loaded by this process, with the random generators left as they were."
     if is_iterator(loader): return None
-    sampler = getattr(loader, "sampler", None)
-    with random_state_kept(getattr(loader, "generator", None), getattr(sampler, "generator", None)):
+    with preserve_rng_state(loader):
         if isinstance(loader, DataLoader) and loader.num_workers and loader.batch_sampler is not None:
             return loader.collate_fn([loader.dataset[i] for i in next(iter(loader.batch_sampler))])
         return next(iter(loader), None)

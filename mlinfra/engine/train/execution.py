@@ -15,7 +15,7 @@ from torch import nn
 from .allocator import KEPT, memory_kept
 from .evaluation import modes_kept
 from .observers import StepExecutor, TrainingRun
-from .step_executor import GraphedPass, Pass
+from .step_executor import CudaGraphExecutor, EagerExecutor
 from .threads import check_threads, threads_kept
 
 # %% auto #0
@@ -30,7 +30,7 @@ class Execution:
     threads:int|str|None=field(default=None, converter=check_threads)  # PyTorch's; None: as is; "auto": free cores
     keep_memory:bool=True           # have the C library keep freed buffers while it runs (Linux, CPU)
     cuda_graph:bool=False           # replay forward and backward; the model's Python runs in the first steps only
-    passes:StepExecutor|None=None   # another way to run forward, backward and update
+    executor:StepExecutor|None=None   # another way to run forward, backward and update
 
     @classmethod
     def of(
@@ -43,14 +43,14 @@ class Execution:
             if name not in known:
                 raise TypeError(f"fit() got an unexpected keyword argument {name!r}; beside those of its signature "
                                 f"it takes {', '.join(known)}")
-        if options.get("passes") is not None and options.get("cuda_graph"):
-            raise ValueError("pass passes= or cuda_graph=True, not both")
+        if options.get("executor") is not None and options.get("cuda_graph"):
+            raise ValueError("pass executor= or cuda_graph=True, not both")
         return cls(**options)
 
-    def executor(self) -> StepExecutor:
+    def step_executor(self) -> StepExecutor:
         "The object that runs the steps."
-        if self.passes is not None: return self.passes
-        return GraphedPass() if self.cuda_graph else Pass()
+        if self.executor is not None: return self.executor
+        return CudaGraphExecutor() if self.cuda_graph else EagerExecutor()
 
     def convolves(
         self,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import nonnegative_int
-from ..base.measure import median
+from ..base.sample_statistics import median
 
 if TYPE_CHECKING:
     import pandas as pd

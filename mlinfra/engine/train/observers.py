@@ -103,7 +103,7 @@ def _name(observer: Listener) -> str: return getattr(observer, "__qualname__", t
 
 # %% ../../../nbs/engine/train/observers.ipynb #fd6530b5
 class StepExecutor(Protocol):
-    "What `fit` asks of the object that runs forward, backward and update; `Pass` is the usual one."
+    "What `fit` asks of the object that runs forward, backward and update; `EagerExecutor` is the usual one."
     def start(self, run: TrainingRun) -> None:
         "Bind to a run, before its first epoch."
     def epoch(self) -> AbstractContextManager[None]:
@@ -119,7 +119,7 @@ class StepExecutor(Protocol):
 
 @dataclass
 class TrainingRun:
-    "A training that `fit` runs, as its observers and its passes see it; `Run` is the reader of a run folder."
+    "A training that `fit` runs, as its observers and its step executor see it; `Run` is the reader of a run folder."
     model:nn.Module
     loader:Iterable
     optimizer:torch.optim.Optimizer
@@ -128,7 +128,7 @@ class TrainingRun:
     precision:str                   # read anew at the start of each epoch
     observers:Observers
     history:History
-    passes:StepExecutor             # how forward, backward and update run
+    executor:StepExecutor           # how forward, backward and update run
     feed:Feed                       # brings batches to the device
     scheduler:Any=None              # stepped after each update, or, if it waits for a figure, after each epoch
     accumulation:int=1              # micro-batches in an optimizer step

@@ -19,12 +19,12 @@ from .observers import TrainingRun
 from .optimizer_setup import steps_by_epoch
 
 # %% auto #0
-__all__ = ['LOG2_LOSS_SCALE', 'Pass', 'Recording', 'GraphedPass']
+__all__ = ['LOG2_LOSS_SCALE', 'EagerExecutor', 'Recording', 'CudaGraphExecutor']
 
 # %% ../../../nbs/engine/train/step_executor.ipynb #dad74193
 LOG2_LOSS_SCALE = 16  # fp16: the loss is multiplied by 2 to this, and by half of it after each overflow (lesson 9)
 
-class Pass:
+class EagerExecutor:
     "How an optimizer step runs: forward, backward, update, one kernel after the other. One object serves one run."
     def start(
         self,
@@ -181,7 +181,7 @@ class Recording:
         for parameter, gradient in zip(self.parameters, self.gradients): parameter.grad = gradient
 
 # %% ../../../nbs/engine/train/step_executor.ipynb #f0523839
-class GraphedPass(Pass):
+class CudaGraphExecutor(EagerExecutor):
     "Forward and backward as two CUDA graphs, for batches shaped like the first."
     warm_up = 3            # eager steps before the recording
     recorder = Recording   # what makes the recording

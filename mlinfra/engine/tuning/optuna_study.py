@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.checks import nonnegative_int, one_of, positive_float, positive_int
 from ..base.user_factory import load_factory
-from ..base.measure import Estimate
+from ..base.sample_statistics import Estimate
 from .optuna_plan import METHODS, OptunaPlan, owner_has_ended, pruner, seeded_sampler
 from .search_space import SearchDomain, Space
 from .study_journal import kernel_lock, open_journal, optuna_library, quiet_optuna

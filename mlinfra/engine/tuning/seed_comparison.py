@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..base.checks import boolean, fraction, nonnegative_int, positive_int
-from ..base.measure import Estimate
+from ..base.sample_statistics import Estimate
 from ..base.store import write_whole
 from ..base.text import count_text
 from ..base.jobs import progress_bar

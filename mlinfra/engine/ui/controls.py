@@ -43,64 +43,54 @@ def plain_text(
     "How a slider's value is shown where nothing else is said."
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
+class _Listed:
+    "A control that takes one of listed values, each with its words."
+    kind, widget_class = "", ""  # on the page, and in ipywidgets
+
+    def __post_init__(self):
+        object.__setattr__(self, "pairs", tuple(self.listed()))
+        if self.value not in [value for _, value in self.pairs]:
+            raise ValueError(f"{self.text} must start with one of its values, got {self.value!r}")
+
+    def shown(self) -> dict[str, Any]:
+        "For the page: its words, and which of them is set."
+        words, values = zip(*self.pairs)
+        return dict(kind=self.kind, text=self.text, words=list(words), start=values.index(self.value))
+
+    def read(self, sent: Any) -> Any:
+        "The value at the place that the page sends."
+        return self.pairs[whole_number(self.text, sent, 0, len(self.pairs) - 1)][1]
+
+    def widget(self) -> ipywidgets.SelectionSlider | ipywidgets.Dropdown:
+        "The control in a notebook."
+        return labelled(self.widget_class, self.text, options=self.pairs, value=self.value)
+
 @dataclass(frozen=True)
-class Slider:
+class Slider(_Listed):
     "Listed values in order, moved by mouse or arrow keys."
+    kind, widget_class = "slider", "SelectionSlider"
     text:str                                   # what it sets, with its unit
-    options:tuple[Any, ...]                    # the values it can take, in order
+    options:Iterable[Any]                      # the values it can take, in order
     value:Any                                  # the one it starts with
     readout:Callable[[Any], str]=plain_text    # a value in words
 
-    def __post_init__(self):
-        object.__setattr__(self, "options", tuple(self.options))
-        _check_listed(self.text, self.value, self.options)
-
-    def shown(self) -> dict[str, Any]:
-        "For the page: its words, and which of them is set."
-        words = [self.readout(option) for option in self.options]
-        return dict(kind="slider", text=self.text, words=words, start=self.options.index(self.value))
-
-    def read(self, sent: Any) -> Any:
-        "The value at the place that the page sends."
-        return self.options[whole_number(self.text, sent, 0, len(self.options) - 1)]
-
-    def widget(self) -> ipywidgets.SelectionSlider:
-        "The slider in a notebook."
-        words = [(self.readout(option), option) for option in self.options]
-        return labelled("SelectionSlider", self.text, options=words, value=self.value)
-
-def _check_listed(text: str, value: Any, options: tuple[Any, ...]) -> None:
-    "ValueError unless the value is listed."
-    if value not in options: raise ValueError(f"{text} must start with one of its values, got {value!r}")
+    def listed(self) -> Iterable[tuple[str, Any]]:
+        "(words, value) pairs."
+        return [(self.readout(option), option) for option in self.options]
 
 # %% ../../../nbs/engine/ui/controls.ipynb #d8fc38e5
 @dataclass(frozen=True)
-class Dropdown:
+class Dropdown(_Listed):
     "A list to choose one value from."
+    kind, widget_class = "choice", "Dropdown"
     text:str                                 # what it sets
-    options:tuple[tuple[str, Any], ...]      # (words, value) pairs; words alone, or a dictionary, become pairs
+    options:Iterable[Any]                    # (words, value) pairs, words alone, or a dictionary
     value:Any                                # the one it starts with
 
-    def __post_init__(self):
-        object.__setattr__(self, "options", _pairs(self.options))
-        _check_listed(self.text, self.value, tuple(value for _, value in self.options))
-
-    def shown(self) -> dict[str, Any]:
-        "For the page: its words, and which of them is set."
-        start = [value for _, value in self.options].index(self.value)
-        return dict(kind="choice", text=self.text, words=[words for words, _ in self.options], start=start)
-
-    def read(self, sent: Any) -> Any:
-        "The value at the place that the page sends."
-        return self.options[whole_number(self.text, sent, 0, len(self.options) - 1)][1]
-
-    def widget(self) -> ipywidgets.Dropdown:
-        "The list in a notebook."
-        return labelled("Dropdown", self.text, options=self.options, value=self.value)
-
-def _pairs(options: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
-    items = options.items() if isinstance(options, Mapping) else options
-    return tuple((item, item) if isinstance(item, str) else tuple(item) for item in items)
+    def listed(self) -> Iterable[tuple[str, Any]]:
+        "(words, value) pairs."
+        items = self.options.items() if isinstance(self.options, Mapping) else self.options
+        return [(item, item) if isinstance(item, str) else tuple(item) for item in items]
 
 # %% ../../../nbs/engine/ui/controls.ipynb #3a60264a
 @dataclass(frozen=True)

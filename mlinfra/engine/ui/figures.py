@@ -10,7 +10,7 @@ import io
 from typing import Any, TYPE_CHECKING
 
 # %% auto #0
-__all__ = ['COLORS', 'png', 'figure', 'label', 'axes', 'log_ticks']
+__all__ = ['COLORS', 'figure', 'label', 'axes', 'log_ticks']
 
 # %% ../../../nbs/engine/ui/figures.ipynb #figures-typ
 if TYPE_CHECKING:
@@ -22,21 +22,6 @@ COLORS = dict(
     wait="#D55E00", copy="#CC79A7", forward="#0072B2", backward="#56B4E9", update="#009E73",
     read="#E69F00", preprocess="#D55E00", compute="#0072B2", other="#999999",
 )  # phase or stage -> colour
-
-# %% ../../../nbs/engine/ui/figures.ipynb #c7658fac
-def png(
-    rgba:Any,  # height x width x 4 bytes, such as an Agg buffer
-) -> bytes:
-    "The pixels as a PNG file, compressed lightly because it travels only to the browser."
-    from PIL import Image
-    out = io.BytesIO()
-    Image.fromarray(_opaque(rgba)).save(out, "png", compress_level=1)
-    return out.getvalue()
-
-def _opaque(rgba: Any) -> Any:
-    "The three colour channels; our figures have a solid background."
-    import numpy as np
-    return np.ascontiguousarray(np.asarray(rgba)[..., :3])
 
 # %% ../../../nbs/engine/ui/figures.ipynb #a425acb8
 def figure(
@@ -62,8 +47,8 @@ def _figure_class() -> type[Figure]:
             FigureCanvasAgg(self)
 
         def _repr_png_(self) -> bytes:
-            self.canvas.draw()
-            return png(self.canvas.buffer_rgba())
+            self.savefig(out := io.BytesIO(), format="png", pil_kwargs=dict(compress_level=1))  # looked at once
+            return out.getvalue()
 
     return ShownFigure
 

@@ -22,7 +22,7 @@ from ..train.batches import Feed, image_dims
 from ..base.checks import nonnegative_int, positive_int, positive_ints, whole_number
 from ..train.evaluation import Measures, class_loss, scores
 from ..base.machine import pick_device, usable_cores
-from ..base.measure import Stopwatch
+from ..base.timing import Stopwatch
 from .overlap import MAX_WORKERS
 from ...models import GluonCNN
 from ..train.observers import TrainingRun

@@ -435,8 +435,8 @@ def test_the_newest_and_the_best_stay(root):
 
 class Late(HostClock):
     "Tells steps three late, as a GPU does."
-    def ready(self, wait=False):
-        while len(self._done) > (0 if wait else 3): yield self._done.popleft()
+    def ready(self, block=False):
+        while len(self._done) > (0 if block else 3): yield self._done.popleft()
 
 
 def test_a_clock_that_tells_steps_late_leaves_no_step_out(root, monkeypatch):

@@ -1,16 +1,16 @@
-"""Runs of other processes in the table and in trackers: live, killed, in MLflow, in trackio with its own packages."""
-import json
+"""Runs of other processes in the table and in trackers: live, killed, in MLflow."""
 import os
-import shutil
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from copies import PYTHON
 
+from mlinfra.engine.record import tracker_writers
 from mlinfra.engine.record.provenance import code_version
 from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
@@ -71,11 +71,15 @@ def test_a_live_run_is_followed_until_it_ends_and_seen_in_the_table(tmp_path):
     with training(tmp_path / "run") as child:
         child.tell(20)
         assert runs_table(tmp_path).loc[0, ["ended", "steps"]].tolist() == ["running", 20]
-        seen, found = threading.Event(), []
+        found = []
         follow = threading.Thread(target=lambda: found.append(to_tensorboard(
-            tmp_path / "run", tmp_path / "tb", follow=True, report=lambda share, words: seen.set())))
+            tmp_path / "run", tmp_path / "tb", follow=True)))
         follow.start()
-        assert seen.wait(60) and not found, "it was written, and goes on"
+        end = time.monotonic() + 60
+        while not any((tmp_path / "tb").rglob("events.out.tfevents.*")):
+            assert time.monotonic() < end, "it is written"
+            time.sleep(0.05)
+        assert not found, "and goes on"
         child.tell(5)
         child.tell("end")
         follow.join(60)
@@ -94,10 +98,11 @@ def test_a_killed_run_is_said_to_be_killed(tmp_path):
     assert (written.ended, written.points) == ("killed", 6)
 
 
-def test_stopping_the_writing_leaves_what_is_whole(recorded, tmp_path):
+def test_stopping_the_writing_leaves_what_is_whole(recorded, tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    def stop(share, words): raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt): to_tensorboard(recorded, tmp_path, report=stop)
+    def stop(run): raise KeyboardInterrupt
+    monkeypatch.setattr(tracker_writers, "state_text", stop)
+    with pytest.raises(KeyboardInterrupt): to_tensorboard(recorded, tmp_path)
     read = EventAccumulator(str(tmp_path / "first")).Reload()
     assert len(read.Scalars("loss")) == 25
     assert read.Tensors("ended/text_summary")[0].tensor_proto.string_val == [b"stopped writing"]
@@ -123,41 +128,6 @@ def test_mlflow_holds_what_was_recorded_and_refuses_it_twice(recorded, tmp_path)
     assert files == {"origin.json", "code-1.diff"}
     with pytest.raises(FileExistsError, match="is already in the experiment"): to_mlflow(recorded, database)
     assert sorted(path.name for path in database.parent.iterdir()) == ["artifacts", "runs.db"]
-
-
-@pytest.fixture(scope="module")
-def trackio_folder(tmp_path_factory):
-    "A folder with trackio and the older packages that it wants, which stands before all others on the path."
-    target = tmp_path_factory.mktemp("trackio")
-    uv = shutil.which("uv", path=Path(sys.executable).parent) or shutil.which("uv")
-    if not uv: pytest.skip("trackio wants an older pillow than ours, and there is no uv to make an environment for it")
-    command = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", str(target), "trackio"]
-    try: made = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except subprocess.TimeoutExpired: pytest.skip("trackio's own packages could not be fetched in a minute")
-    if made.returncode: pytest.skip(f"trackio's own packages cannot be had: {made.stderr.strip().splitlines()[-1]}")
-    shutil.rmtree(target / "numpy", ignore_errors=True)  # ours, which torch was built for
-    return target
-
-
-def test_trackio_holds_what_was_recorded(recorded, tmp_path, trackio_folder):
-    script = """
-import json, sys
-from mlinfra.engine.record.tracker_writers import to_trackio
-written = to_trackio(sys.argv[1], "digits", sys.argv[2])
-import trackio
-storage = trackio.SQLiteStorage
-print(json.dumps([written.where, written.ended, storage.get_runs("digits"), storage.get_run_config("digits", "first"),
-                  storage.get_logs("digits", "first")]))
-"""
-    path = f"{trackio_folder}{os.pathsep}{ROOT}"
-    done = subprocess.run([sys.executable, "-c", script, str(recorded), str(tmp_path)], text=True, capture_output=True,
-                          timeout=120, env=os.environ | dict(PYTHONPATH=path, HF_HUB_OFFLINE="1"))
-    assert done.returncode == 0, done.stderr
-    where, ended, runs, config, logs = json.loads(done.stdout)
-    assert Path(where) == tmp_path / "digits.db" and Path(where).is_file() and ended == "finished" and runs == ["first"]
-    assert config["lr"] == 0.1 and config["seed"] == 3 and config["origin"]["code"]["commit"] == "c0ffee"
-    assert {row["step"]: row["loss"] for row in logs} == {n: 2.0 / (n + 1) for n in range(25)}
-    assert logs[-1]["epoch/accuracy"] == 0.75 and logs[-1]["result/test_accuracy"] == 0.7
 
 
 def test_the_code_is_that_of_the_main_program(tmp_path):

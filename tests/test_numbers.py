@@ -125,7 +125,7 @@ Shard ShardTrialResult Span StateBytes Step StepSeconds Stream StreamSummary Swe
 TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Comparison MeasuredGain StepModel PredictedGain
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
-Booking QueuedRow QueueRun ProcessResult
+Booking QueuedRow QueueRun ProcessResult PublishedHours PublishedRun
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
@@ -155,13 +155,14 @@ parallel.parallelize.scale_gradients parallel.pipeline_strategy parallel.rank_lo
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
-record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign rules.loss_rules
+record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign
+report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
 serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
 tensor.split_checks train.batches train.step_executor train.threads tuning.lr_range.smoothed
-tuning.optuna_plan.OptunaPlan tuning.ray_tune.ray_started tuning.search_space.Space.draw
-tuning.study_journal.cut_half_line tuning.trial_pool.Plan tuning.trial_pool.PointsPlan
+tuning.optuna_plan.OptunaPlan tuning.search_space.Space.draw
+tuning.study_journal.cut_half_line tuning.trial_pool.Plan
 workers.worker_sweep.SweepTask
 """.split()
 
@@ -248,7 +249,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
     *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",
-                   "Recorder.*.newest")),
+                   "Recorder.*.last")),
     ("debugger.Debugger.on_between.*", ANY, "told by fit"),
     ("engine.train.observers.Observer.on_between.*", ANY, "told by fit"),
     ("engine.record.run_writer.RunWriter.*.at", ANY, "a moment, from the clock"),

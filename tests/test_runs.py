@@ -348,9 +348,9 @@ def gpu_steps(monkeypatch, loader_seconds, step_seconds, host_seconds=0.001):
         readings += clock.ready()
         device.host += host_seconds
         if n == 2:  # an epoch ends, and there is an evaluation
-            readings += clock.ready(wait=True)
+            readings += clock.ready(block=True)
             device.host += 5.0
-    return readings + list(clock.ready(wait=True)), device
+    return readings + list(clock.ready(block=True)), device
 
 
 @pytest.mark.parametrize("loader_seconds, step_seconds", [(0.002, 0.05), (0.05, 0.002)])

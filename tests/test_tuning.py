@@ -20,7 +20,7 @@ from mlinfra.engine.tuning.optuna_study import open_study, tune
 from mlinfra.lab.rendezvous import run_together
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.tuning.search_space import Space, random_points, uniform
-from mlinfra.engine.tuning.trial_pool import Live, PointsPlan, run_trials
+from mlinfra.engine.tuning.trial_pool import Live, run_trials
 from mlinfra.engine.base.jobs import Job
 from mlinfra.training import fit
 
@@ -83,6 +83,30 @@ def noted(note): return json.loads(wait_for(lambda: note.exists() and note.read_
 
 
 # ---- what becomes of trials in processes
+
+class PointsPlan:
+    "Tries given points one after another, and gives none up."
+    def __init__(self, points): self.points, self.asked, self.records = list(points), 0, []
+
+    def ask(self):
+        if self.asked == len(self.points): return None
+        self.asked += 1
+        return self.asked - 1, self.points[self.asked - 1]
+
+    def report(self, number, step, value): return False
+
+    def tell(self, record): self.records.append(record)
+
+    def add(self, point): self.points.append(point)
+
+
+
+def test_trials_in_processes_report_in_order():
+    found = run_trials(quick, PointsPlan([{"x": x} for x in range(6)]), workers=2)
+    assert [(r.state, r.value) for r in found] == [("finished", x) for x in range(6)]
+    assert [step for step, _ in found[5].steps] == [1, 2, 3] and found[1].steps[-1] == (3, 1 + 1 / 3)
+    assert not [p for p in multiprocessing.active_children() if p.name == "mlinfra-trials"]
+
 
 def test_a_process_that_dies_fails_its_trial_alone():
     found = run_trials(deadly, PointsPlan([{"x": x} for x in range(5)]), workers=2)

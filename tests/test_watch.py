@@ -74,10 +74,10 @@ def watched(folder, after=lambda n: None, batches=None, epochs=1, **how):
 
 class Ledger:
     "What a rule is told: steps, and before them which step has ended last."
-    def __init__(self): self.findings, self.steps, self.newest, self.truth, self.done = [], [], [], [], 0
+    def __init__(self): self.findings, self.steps, self.ended, self.truth, self.done = [], [], [], [], 0
     def on_step(self, record): self.steps.append(record.iteration)
-    def on_newest(self, iteration):
-        self.newest.append(iteration)
+    def on_ended(self, iteration):
+        self.ended.append(iteration)
         self.truth.append(self.done - 1)
 
     @property
@@ -89,13 +89,13 @@ def test_rules_are_told_late_and_know_which_step_has_ended_last(tmp_path):
     def count(n): rule.done += 1
     with watch(tmp_path / "loop", rules=[rule]) as w:
         train(w, model, torch.optim.SGD(model.parameters(), 0.1), list(DataLoader(data(16 * 120), 16)), count)
-    assert rule.steps == list(range(120)) and rule.newest == rule.truth and len(set(rule.newest)) < 100
+    assert rule.steps == list(range(120)) and rule.ended == rule.truth and len(set(rule.ended)) < 100
     rule = Ledger()
     class Count:
         def on_step(self, run, step): rule.done += 1
     observers = [Count(), Monitor(tmp_path / "fit", rules=[rule])]
     fit(linear(), DataLoader(data(16 * 120), 16), epochs=1, observers=observers, **QUIET)
-    assert rule.steps == list(range(120)) and set(rule.newest) == set(rule.truth) and len(set(rule.newest)) < 100
+    assert rule.steps == list(range(120)) and set(rule.ended) == set(rule.truth) and len(set(rule.ended)) < 100
 
 
 def lie_end_to_end(run):

@@ -23,11 +23,11 @@ from ..engine.base.checks import nonnegative_int, positive_float, positive_int
 from ..engine.train.saved_tensors import SavedTensors
 
 # %% auto #0
-__all__ = ['KINDS', 'PHASES', 'TensorLife', 'Scene', 'Film', 'film_steps', 'replay', 'least_device']
+__all__ = ['KINDS', 'FILM_PHASES', 'TensorLife', 'Scene', 'Film', 'film_steps', 'replay', 'least_device']
 
 # %% ../../nbs/lab/lifetimes.ipynb #lft10005
 KINDS = ("weights", "optimizer", "batch", "activations", "gradients", "temporary")
-PHASES = ("forward", "backward", "update", "zero_grad")
+FILM_PHASES = ("forward", "backward", "update", "zero_grad")
 
 @dataclass(frozen=True)
 class TensorLife:
@@ -49,7 +49,7 @@ class TensorLife:
 class Scene:
     "An operation of the film."
     step:int     # counted from 1
-    phase:str    # one of `PHASES`
+    phase:str    # one of `FILM_PHASES`
     name:str     # of the operation
     layer:str    # whose forward it belongs to; empty elsewhere
 

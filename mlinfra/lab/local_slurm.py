@@ -263,22 +263,22 @@ sleep "$2"
 echo "$EPOCHREALTIME" > "$1.ended"
 """
 
+_QUEUE_SECONDS = 300.0  # that all of a queue may take
+
 def queue_on_slurm(
     jobs:Iterable[QueuedJob],      # in the order of the queue where they are submitted together
     nodes:int=2,                   # of the cluster
     policy:str="backfill",         # or "first come"
-    *,
-    timeout_seconds:float=300.0,   # for all of it
 ) -> QueueRun:
     "Run the jobs in a queue of SLURM on this machine, and measure when each starts and ends."
     jobs, nodes = sorted(jobs, key=lambda job: job.submitted_s), positive_int("nodes", nodes, 16)
     _check_toys(jobs, nodes)
-    end = time.monotonic() + positive_float("timeout_seconds", timeout_seconds)
+    end = time.monotonic() + _QUEUE_SECONDS
     with slurm_cluster(nodes, policy=policy) as cluster:
         (cluster.folder / "toys").mkdir()
         opened, ids = time.time(), {}
         while len(ids) < len(jobs) or cluster.run("squeue", "-h", "-o", "%A"):
-            if time.monotonic() > end: raise RuntimeError(f"the queue was not empty after {timeout_seconds:g} s")
+            if time.monotonic() > end: raise RuntimeError(f"the queue was not empty after {_QUEUE_SECONDS:g} s")
             due = [job for job in jobs[len(ids):] if job.submitted_s <= time.time() - opened]
             for job in due: ids[len(ids)] = _submit_toy(cluster, len(ids), job)
             time.sleep(0.05)

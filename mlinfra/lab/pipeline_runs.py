@@ -238,14 +238,13 @@ class PipelineRun:
 
 def run_pipelines(
     tasks:Sequence[PipelineTask],   # the largest decides how many ranks are started
-    timeout_seconds:float=120.0,    # after which ranks that still run have hung
     report:Callable[[float, str], None]|None=None,  # may raise, to stop
 ) -> list[PipelineRun]:
     "Start the ranks once, run every task on them, and put together what they did."
     if not tasks: raise ValueError("tasks must hold at least one task, got none")
     for task in {(task.example, task.bounds, task.micro_batches): task for task in tasks}.values(): _check(task)
     most = max(task.world_size for task in tasks)
-    found = run_ranks(run_rank, most, list(tasks), timeout_seconds=timeout_seconds, share_cores=True, report=report)
+    found = run_ranks(run_rank, most, list(tasks), timeout_seconds=120.0, share_cores=True, report=report)
     return merge_parts(tasks, list(found.values()))
 
 def _check(task: PipelineTask) -> None:

@@ -11,7 +11,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..engine.base.checks import one_of, positive_float
 from ..engine.planner.clusters import Cluster, cluster
 from ..engine.base.hardware import NODE_LINKS, Network
 from ..engine.planner.model_specs import ParallelConfig, TransformerSpec
@@ -34,10 +33,6 @@ class PublishedRun:
     source:str
     note:str=""                    # what we assume beyond the source
     fitted:bool=False              # whether our constants were fitted on it
-
-    def __post_init__(self):
-        object.__setattr__(self, "figure", positive_float("figure", self.figure))
-        one_of("unit", self.unit, UNITS)
 
     @property
     def seconds(self) -> float:

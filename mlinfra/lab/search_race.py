@@ -85,22 +85,21 @@ _SURFACE = dict(hidden=16, steps=40, batch_size=64, images=2048, held_out=2048, 
 
 def measured_surface(
     side:int=41,   # learning rates, and as many weight decays
-    seed:int=0,    # of the weights and the order
 ) -> Surface:
     "Validation loss of small networks on digits, trained here the first time and then read from the cache folder."
-    side, note = positive_int("side", side, 200), cache_dir() / f"surface-{side}-{seed}.json"
+    side, note = positive_int("side", side, 200), cache_dir() / f"surface-{side}-0.json"
     lr, decay = (np.geomspace(*_SURFACE[name], side) for name in ("lr", "decay"))
     try: kept = json.loads(note.read_text())
     except (OSError, ValueError): kept = {}
     if kept.get("settings") != json.loads(json.dumps(_SURFACE)):
-        kept = dict(settings=_SURFACE, loss=_measure(lr, decay, seed).tolist())
+        kept = dict(settings=_SURFACE, loss=_measure(lr, decay).tolist())
         try: write_whole(note, json.dumps(kept).encode())
         except OSError: pass  # nowhere to keep it: it is measured again next time
     words = (f"a network with {_SURFACE['hidden']} hidden units after {_SURFACE['steps']} steps of SGD with batches of "
              f"{_SURFACE['batch_size']} on {_SURFACE['images']:,} digits of 14 x 14 pixels")
     return Surface(tuple(lr.tolist()), tuple(decay.tolist()), np.array(kept["loss"]), words)
 
-def _measure(lr: np.ndarray, decay: np.ndarray, seed: int) -> np.ndarray:
+def _measure(lr: np.ndarray, decay: np.ndarray) -> np.ndarray:
     "Train all pairs, some hundred at once, and take their loss on digits that none was trained on."
     digits, own, held = mnist(), _SURFACE["images"], _SURFACE["held_out"]
     small = torch.nn.functional.avg_pool2d(digits.images[:own + held].float().view(-1, 1, 28, 28) / 255, 2).flatten(1)
@@ -109,7 +108,7 @@ def _measure(lr: np.ndarray, decay: np.ndarray, seed: int) -> np.ndarray:
     found = []
     for part in pairs.split(729):
         how = {name: _SURFACE[name] for name in ("hidden", "steps", "batch_size")}
-        layers = train_many(part[:, 0], part[:, 1], small[:own], labels[:own], **how, seed=seed)
+        layers = train_many(part[:, 0], part[:, 1], small[:own], labels[:own], **how)
         with torch.no_grad(): found.append(losses_of(layers, small[own:], labels[own:]))
     loss = torch.cat(found).view(len(lr), len(decay)).double().numpy()
     return np.where(np.isfinite(loss), loss, 1e6)
@@ -148,13 +147,12 @@ def race(
     surface:Surface,
     trials:int=9,     # of each search: a square number
     draws:int=2000,   # of both searches
-    seed:int=0,
 ) -> Race:
     "Draw both searches again and again, with as many trials, on the same lattice."
     side, rows = len(surface.lr), math.isqrt(positive_int("trials", trials))
     if rows * rows != trials or rows > side or len(surface.weight_decay) != side:
         raise ValueError(f"trials must be a square number of at most {side * side:,}, got {trials}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     best = lambda cells: surface.loss[cells[:, 0], cells[:, 1]].min()
     found = [(best(grid_cells(side, rows, tuple(rng.random(2)))), best(random_cells(side, trials, rng)))
              for _ in range(positive_int("draws", draws))]

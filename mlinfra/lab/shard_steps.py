@@ -43,11 +43,10 @@ WAYS = ("stage 0", "stage 1", "stage 2", "stage 3", "fsdp", "fsdp, kept")  # "ke
 
 def equal_blocks(
     width:int=256,   # of each
-    blocks:int=6,
 ) -> nn.Sequential:
-    "So many dense blocks, with the same weights on every rank."
+    "Six dense blocks, with the same weights on every rank."
     torch.manual_seed(0)
-    return nn.Sequential(*[nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(blocks)])
+    return nn.Sequential(*[nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(6)])
 
 class ShardedStep:
     "A training step of equal blocks on this rank, divided in one of `WAYS`."
@@ -123,11 +122,9 @@ class HeldCurve:
 
 def held_over_step(
     way:str,             # one of `WAYS`
-    width:int=256,       # of the blocks
-    batch_size:int=16,   # samples of this rank
 ) -> HeldCurve:
     "The bytes that this rank holds during the third step."
-    step = ShardedStep(way, width, batch_size)
+    step = ShardedStep(way)
     for _ in range(2): step()
     trained = [*step.model.parameters(), *(p for group in step.optimizer.param_groups for p in group["params"])]
     flat = [block.whole for block in step.own.blocks] if step.own else []
@@ -143,17 +140,14 @@ class SentCollective:
     interface_bytes:float   # that each rank sent, by the counters of the interfaces
     seconds:list[float]     # of each call on this rank
 
-def count_sent(
-    length:int=1 << 20,  # values in the tensor
-    repeats:int=7,       # calls of each kind
-) -> list[SentCollective]:
-    "Each collective in turn, with what the machine's network counted for it."
+def count_sent() -> list[SentCollective]:
+    "Each collective in turn, seven times with a million values, with what the machine's network counted for it."
     group = Group.of()
-    whole, share = torch.zeros(length), torch.zeros(positive_int("length", length) // group.size)
+    whole, share = torch.zeros(1 << 20), torch.zeros((1 << 20) // group.size)
     kinds = {"all-reduce": lambda: dist.all_reduce(whole),
              "reduce-scatter": lambda: dist.reduce_scatter_tensor(share, whole),
              "all-gather": lambda: dist.all_gather_into_tensor(whole, share)}
-    return [_count(kind, call, whole.nbytes, repeats) for kind, call in kinds.items()]
+    return [_count(kind, call, whole.nbytes, 7) for kind, call in kinds.items()]
 
 def _count(kind: str, call: Callable[[], Any], bytes: int, repeats: int) -> SentCollective:
     call()

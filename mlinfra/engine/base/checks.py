@@ -82,16 +82,11 @@ def positive_ints(
     length:int|None=None,   # how many there must be; None: one or more
 ) -> tuple[int, ...]:
     "`values` as a tuple of ints, such as a shape; ValueError unless each is an integer from `least` to `most`."
-    items = _items(values)
+    try: items = [] if isinstance(values, (str, bytes)) else list(values)
+    except TypeError: items = []  # a number, or an array without dimensions
     if not items: raise ValueError(f"{name} must be whole numbers, at least one of them, got {values!r}")
     if length not in (None, len(items)): raise ValueError(f"{name} must be {length} whole numbers, got {values!r}")
     return tuple(whole_number(f"each of {name}", item, least, most) for item in items)
-
-def _items(values: Any) -> list[Any]:
-    "What can be iterated as a list; nothing for a string, a number or an endless thing."
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or not hasattr(values, "__len__"): return []
-    try: return list(values)
-    except TypeError: return []  # an array without dimensions
 
 # %% ../../../nbs/engine/base/checks.ipynb #1630212e
 def finite(

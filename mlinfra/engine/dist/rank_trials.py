@@ -56,15 +56,10 @@ def dense_stack() -> nn.Module:
 
 class ResidualNet(nn.Module):
     "A deep network of small layers, each of which adds its output to its input: many tensors, few bytes in each."
-    def __init__(
-        self,
-        layers:int=30,   # between the first and the last
-        width:int=256,   # units
-    ):
+    def __init__(self):
         super().__init__()
-        width = positive_int("width", width)
-        self.enter, self.leave = nn.Linear(784, width), nn.Linear(width, 10)
-        self.inner = nn.ModuleList(nn.Linear(width, width) for _ in range(positive_int("layers", layers)))
+        self.enter, self.leave = nn.Linear(784, 256), nn.Linear(256, 10)
+        self.inner = nn.ModuleList(nn.Linear(256, 256) for _ in range(30))
         for p in self.inner.parameters(): nn.init.normal_(p, std=0.02)  # or the sum would grow with the layers
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -92,7 +87,6 @@ class RankTrialResult:
     "What a trial did, as one rank saw it."
     losses:list[float]             # of each global batch, before its update
     weights:torch.Tensor           # all parameters in one row, after the last update
-    statistics:torch.Tensor        # all buffers in one row, such as running means
     collectives:list[Collective]   # of this rank, in all steps
     seconds:list[float]            # of each step of this rank
 
@@ -154,7 +148,7 @@ class RankTrial:
         calls, group, seconds = list(calls), ready.group or Group.of(), [step.seconds for step in history.steps]
         total = group.all_reduce(torch.tensor([step.loss for step in history.steps], dtype=torch.float64))
         weights = flat_values(ready.weights() if ready.weights else model.parameters())
-        return RankTrialResult((total / group.size).tolist(), weights, flat_values(model.buffers()), calls, seconds)
+        return RankTrialResult((total / group.size).tolist(), weights, calls, seconds)
 
 def run_trial(
     trial:RankTrial,

@@ -26,20 +26,20 @@ from ..base.store import write_whole
 from ..base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['PHASES', 'Read', 'JobState', 'Handle', 'read_handle', 'keep_end', 'read_end', 'new_handle', 'ClientError', 'client',
-           'missing_client', 'Launcher', 'secret_values', 'line_variables']
+__all__ = ['JOB_PHASES', 'Read', 'JobState', 'Handle', 'read_handle', 'keep_end', 'read_end', 'new_handle', 'ClientError',
+           'client', 'missing_client', 'Launcher', 'secret_values', 'line_variables']
 
 # %% ../../../nbs/engine/launch/launcher_base.ipynb #16c1a005
-PHASES = "waiting", "running", "finished", "failed", "cancelled", "lost"
+JOB_PHASES = "waiting", "running", "finished", "failed", "cancelled", "lost"
 
 @dataclass(frozen=True)
 class JobState:
     "The state of a job."
-    phase:str                 # one of PHASES
+    phase:str                 # one of JOB_PHASES
     exit_code:int|None=None   # of the job, as a shell gives it: 128 + the number of a signal; None: it has none yet
     detail:str=""             # what the system says, in its words
 
-    def __post_init__(self): one_of("phase", self.phase, PHASES)
+    def __post_init__(self): one_of("phase", self.phase, JOB_PHASES)
 
     @property
     def ended(self) -> bool:
@@ -125,12 +125,11 @@ def client(
     command:Sequence[str],                     # program and its arguments
     *,
     told:str="",                               # what it gets on its standard input
-    folder:str|os.PathLike|None=None,          # where it runs; None: here
     environment:Mapping[str, str]|None=None,   # None: that of this process
 ) -> str:                                      # what it wrote on its standard output
     "Run a program that talks to a system. ClientError if it fails, in its own words."
     try:
-        done = subprocess.run(list(command), input=told, capture_output=True, text=True, cwd=folder, env=environment,
+        done = subprocess.run(list(command), input=told, capture_output=True, text=True, env=environment,
                               timeout=_ANSWER_SECONDS, start_new_session=True, errors="replace")
     except FileNotFoundError: raise ClientError(f"{command[0]} is not installed") from None
     except subprocess.TimeoutExpired:

@@ -33,10 +33,7 @@ class Reads:
     latencies:tuple[float, ...]  # seconds of each read, in the order in which they ended
     block_bytes:int              # of a read
     seconds:float                # wall clock
-    pattern:str                  # "random" or "sequential"
-    cold:bool                    # whether the cache was dropped before
     cached_share:float           # of the file, in the cache before the first read
-    in_flight:int                # threads that read
 
     @property
     def bytes(self) -> int:
@@ -138,7 +135,7 @@ def measure_reads(
         def pread(start: int) -> None: _pread(file.fileno(), block, start)
         readers = _Readers(pread if read is None else lambda start: read(os.fspath(path), start, block), places)
         seconds = readers.run(in_flight, budget_seconds, report)
-    return Reads(tuple(readers.latencies), block, seconds, pattern, cold, share, in_flight)
+    return Reads(tuple(readers.latencies), block, seconds, share)
 
 def _read_through(path: str | os.PathLike) -> float:
     "Read the whole file; returns the share in the cache then, which the kernel may make smaller at any time."

@@ -11,10 +11,8 @@ import os
 import sys
 from typing import Any
 
-from torch import nn
-
-from ..train.batches import samples_in
-from .watch import Watch
+from .recorder import training_settings
+from .watch import Watch, count_samples
 
 # %% auto #0
 __all__ = ['LoopWatch', 'LightningWatch', 'TransformersWatch']
@@ -26,7 +24,7 @@ class LoopWatch(Watch):
         self,
         *where:Any,         # folder, model and optimizer, as `watch` takes them
         told:bool=False,    # the loop reports each part of a step, also without a model and an optimizer
-        **how:Any,          # as `watch` takes it: every_seconds, rules, config, limit_bytes
+        **how:Any,          # as `watch` takes it: every_seconds, rules, config
     ):
         super().__init__(*where, **how)
         if told: self._unknown = ()
@@ -106,18 +104,12 @@ def _derived(
     except ImportError as error: raise ImportError(f"{kind.__name__} needs {module.partition('.')[0]}") from error
     return type(kind.__name__, (kind, found), dict(__module__=kind.__module__, __doc__=kind.__doc__))
 
-def _parameters(model: nn.Module) -> int: return sum(p.numel() for p in model.parameters())
-
-def _samples(batch: Any) -> int:
-    try: return max(int(samples_in(batch)), 1)
-    except Exception: return 1  # a batch of any form may come
-
 class _FrameworkWatch:
     "What the callbacks of both frameworks have in common."
     def __init__(
         self,
         folder:str|os.PathLike,  # made if it is not there; a new attempt where it holds a run
-        **how:Any,               # as `watch` takes it: every_seconds, rules, config, limit_bytes
+        **how:Any,               # as `watch` takes it: every_seconds, rules, config
     ):
         self.folder, self.how, self.watched, self._goes_on = folder, how, None, False
         Watch(folder, **how)  # nonsense is refused here
@@ -160,11 +152,9 @@ class LightningWatch(_FrameworkWatch):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         "Open the folder."
-        optimizers = [type(optimizer).__name__ for optimizer in trainer.optimizers]
-        config = dict(model=type(pl_module).__name__, parameters=_parameters(pl_module), loop="lightning",
-                      optimizer=", ".join(optimizers), precision=str(trainer.precision), epochs=trainer.max_epochs,
+        config = dict(loop="lightning", precision=str(trainer.precision), epochs=trainer.max_epochs,
                       accumulation=trainer.accumulate_grad_batches, device=str(pl_module.device))
-        self._open(config, told=True)
+        self._open(training_settings(pl_module, trainer.optimizers) | config, told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -173,7 +163,7 @@ class LightningWatch(_FrameworkWatch):
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         "The wait is over."
-        self.watched.batch(_samples(batch), "forward")
+        self.watched.batch(count_samples(batch), "forward")
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         "The forward pass has ended."

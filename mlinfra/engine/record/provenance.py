@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.checks import positive_int
 from ..base.machine import cpu_name, gpu_names, system_name, total_bytes, usable_cores
 from ..base.store import write_whole
 from ..base.text import bytes_text, count_text
@@ -39,20 +38,14 @@ class CodeVersion:
     diff_sum:str|None=None           # of the difference; None: there is none
     remark:str=""                    # what could not be recorded
 
-    @property
-    def dirty(self) -> bool:
-        "Whether the commit alone does not give the code."
-        return bool(self.changed or self.untracked)
-
-_NAMES = 100  # of files, that are listed
+_NAMES, _DIFF_BYTES = 100, 1 << 20  # the most that are kept
 
 def code_version(
     place:str|os.PathLike|None=None,     # a folder inside the repository; None: that of the main program
     folder:str|os.PathLike|None=None,    # where the difference to the commit is kept; None: nowhere
-    limit_bytes:int=1 << 20,             # of that file
 ) -> CodeVersion:
     "What git knows of the code."
-    place, limit = Path(_program_folder() if place is None else place), positive_int("limit_bytes", limit_bytes)
+    place = Path(_program_folder() if place is None else place)
     if not place.is_dir(): raise ValueError(f"place must be a folder, got {place}")
     try: top = _git(place, "rev-parse", "--show-toplevel").strip()
     except OSError as error: return CodeVersion(remark=f"the code version is not known: {_reason(error, place)}")
@@ -62,7 +55,7 @@ def code_version(
     changed, untracked = _touched(Path(top))
     remarks = [f"{count_text(len(names) - _NAMES, f'more {what} file')} not named" for names, what in (
         (changed, "changed"), (untracked, "untracked")) if len(names) > _NAMES]
-    file, sum_, more = _kept_diff(Path(top), folder, limit) if changed else (None, None, "")
+    file, sum_, more = _kept_diff(Path(top), folder) if changed else (None, None, "")
     remark = "; ".join(filter(None, [*remarks, more]))
     return CodeVersion(commit, branch, tuple(changed[:_NAMES]), tuple(untracked[:_NAMES]), file, sum_, remark)
 
@@ -72,15 +65,13 @@ def _program_folder() -> Path:
     own = file and Path(file).is_file() and not Path(file).is_relative_to(sys.prefix)
     return Path(file).resolve().parent if own else Path.cwd()
 
-def _git(place: Path, *words: str, limit: int | None = None) -> str:
-    "What git answers, or the first `limit` bytes of it; OSError where there is none, no repository, or it fails."
+def _git(place: Path, *words: str) -> str:
+    "What git answers; OSError where there is none, no repository, or it fails."
     command = ["git", "--no-optional-locks", "-C", str(place), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                          env=os.environ | dict(LC_ALL="C", GIT_TERMINAL_PROMPT="0")) as process:
-        raw = process.stdout.read() if limit is None else process.stdout.read(limit)
-        if limit is not None: process.kill()  # the rest is not wanted
-        elif process.wait(): raise OSError(f"git {words[0]} failed")
-    return raw.decode(errors="surrogateescape")
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL,
+                          env=os.environ | dict(LC_ALL="C", GIT_TERMINAL_PROMPT="0"))
+    if done.returncode: raise OSError(f"git {words[0]} failed")
+    return done.stdout.decode(errors="surrogateescape")
 
 def _reason(error: OSError, place: Path) -> str:
     return "there is no git on this machine" if isinstance(error, FileNotFoundError) else f"{place} is in no repository"
@@ -94,16 +85,15 @@ def _touched(top: Path) -> tuple[list[str], list[str]]:
         if part[0] in "RC": next(parts)  # the old name of a renamed file follows
     return changed, untracked
 
-def _kept_diff(top: Path, folder: Any, limit: int) -> tuple[str | None, str, str]:
+def _kept_diff(top: Path, folder: Any) -> tuple[str | None, str, str]:
     "The file that holds the difference to the commit, its sum, and a remark."
-    text = _git(top, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", limit=limit + 1)
-    raw = text.encode(errors="surrogateescape")
-    sum_ = hashlib.sha256(raw[:limit]).hexdigest()[:16]
-    remark = f"the difference to the commit is longer than {bytes_text(limit)}, and cut" if len(raw) > limit else ""
+    whole = _git(top, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv").encode(errors="surrogateescape")
+    raw, remark = whole[:_DIFF_BYTES], ""
+    if raw != whole: remark = f"the difference to the commit is longer than {bytes_text(_DIFF_BYTES)}, and cut"
+    sum_ = hashlib.sha256(raw).hexdigest()[:16]
     if folder is None: return None, sum_, remark
-    name = f"code-{sum_}.diff"
-    write_whole(Path(folder) / name, raw[:limit])
-    return name, sum_, remark
+    write_whole(Path(folder) / f"code-{sum_}.diff", raw)
+    return f"code-{sum_}.diff", sum_, remark
 
 # %% ../../../nbs/engine/record/provenance.ipynb #9c0e57c2
 @dataclass(frozen=True)
@@ -214,17 +204,13 @@ def origin(
     folder:str|os.PathLike|None=None,       # the run folder, where uncommitted changes are kept
     *,
     place:str|os.PathLike|None=None,        # in the code's repository; None: where the main program lies
-    variables:Iterable[str]=(),             # more variables of the environment to be kept
 ) -> Origin:
     "What the run that begins now is made from."
-    names = (*VARIABLES, *variables)
-    for name in names:
-        if _SECRET.search(name): raise ValueError(f"variables must not be secrets, got {name}")
     held = {} if data is None else data if isinstance(data, Mapping) else dict(data=data)
     sums = {name: data_sum(one) for name, one in held.items()}
     return Origin(
         shown_command(sys.argv), sys.version.split()[0], code_version(place, folder), sums, seed, packages(),
-        {name: os.environ[name] for name in sorted(set(names)) if name in os.environ},
+        {name: os.environ[name] for name in VARIABLES if name in os.environ},
         dict(cpu=cpu_name(), cores=usable_cores(), memory_bytes=total_bytes(), gpus=list(gpu_names()),
              system=system_name()))
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
-from ..base.checks import positive_float, positive_int
+from ..base.checks import positive_float
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
@@ -25,7 +26,7 @@ from ..train.history import Epoch, Step
 from ..train.observers import Observer, TrainingRun
 
 # %% auto #0
-__all__ = ['next_turn', 'Recorder', 'check_listeners', 'findings_of', 'loader_settings', 'Monitor']
+__all__ = ['next_turn', 'Recorder', 'check_listeners', 'findings_of', 'training_settings', 'loader_settings', 'Monitor']
 
 # %% ../../../nbs/engine/record/recorder.ipynb #82177f60
 _AT_ONCE = 40  # steps that are handed on together: it takes less than what the rules call a stall
@@ -43,13 +44,12 @@ class Recorder:
         folder:str|os.PathLike|None,   # None: nothing is written, and the rules hear of the run all the same
         every_seconds:float,           # between two system samples
         rules:Iterable[Any],           # checked by `check_listeners`
-        limit_bytes:int,               # of each file
         config:Mapping[str, Any],      # settings to be kept
     ):
         self.rules, self._told, self._lock, self.config = list(rules), {}, threading.Lock(), dict(config)
-        self.writer = RunWriter(folder, config=config, limit_bytes=limit_bytes, **_place_in_world())
+        self.writer = RunWriter(folder, config=config, **_place_in_world())
         self._hooks = {name: [(rule, getattr(rule, name)) for rule in self.rules if hasattr(rule, name)] for name in (
-            "on_begin", "on_step", "on_newest", "on_sample", "on_event", "on_loader", "on_finish")}
+            "on_begin", "on_step", "on_ended", "on_sample", "on_event", "on_loader", "on_finish")}
         self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
         working = self.writer.recording or self._on_sample
@@ -111,10 +111,10 @@ class Recorder:
 
     def hand_on(
         self,
-        newest:int,   # the number of the last step that has ended: rules hear of it and of those before it only now
+        last:int,   # the number of the last step that has ended: rules hear of it and of those before it only now
     ) -> None:
         "Tell the rules that the steps which were held back follow."
-        self._tell(self._hooks["on_newest"], newest)
+        self._tell(self._hooks["on_ended"], last)
 
     def handed_on(
         self,
@@ -193,6 +193,17 @@ def _words_of(rule: Any, finding: Any) -> dict[str, Any]:
     if is_dataclass(finding): return asdict(finding)
     return dict(finding) if isinstance(finding, Mapping) else dict(rule=type(rule).__name__, message=str(finding))
 
+def training_settings(
+    model:nn.Module|None,
+    optimizers:Sequence[Any],
+) -> dict[str, Any]:
+    "Names of model and optimizers, number of parameters, and the first learning rate."
+    found = {} if model is None else dict(
+        model=type(model).__name__, parameters=sum(p.numel() for p in model.parameters()))
+    if not optimizers: return found
+    rates = [group.get("lr") for group in getattr(optimizers[0], "param_groups", ())]
+    return found | dict(optimizer=", ".join(type(one).__name__ for one in optimizers), lr=rates[0] if rates else None)
+
 def loader_settings(
     loader:Any,  # a DataLoader, or anything that yields batches
 ) -> dict[str, Any]:
@@ -214,11 +225,9 @@ class Monitor(Observer):
         *,
         rules:Iterable[Any]=(),              # objects with `findings`, and `on_step` or `on_sample`
         config:Mapping[str, Any]|None=None,  # more settings to be kept
-        limit_bytes:int=64 << 20,            # of each file; beyond it, it is thinned
     ):
         self.every_seconds, self.rules = positive_float("every_seconds", every_seconds), check_listeners(rules)
-        self.folder, self.config = folder, dict(config or {})
-        self.limit_bytes, self._recorder = positive_int("limit_bytes", limit_bytes), None
+        self.folder, self.config, self._recorder = folder, dict(config or {}), None
 
     @property
     def findings(self) -> list[Any]:
@@ -227,19 +236,12 @@ class Monitor(Observer):
 
     def on_start(self, run: TrainingRun) -> None:
         "Open the folder."
-        settings = self.settings(run) | self.config
-        self._recorder = Recorder(self.folder, self.every_seconds, self.rules, self.limit_bytes, settings)
+        settings = training_settings(run.model, [run.optimizer]) | dict(
+            epochs=run.epochs, iterations=run.iterations, accumulation=run.accumulation, device=str(run.device),
+            precision=run.precision, threads=torch.get_num_threads(), loader=loader_settings(run.loader))
+        self._recorder = Recorder(self.folder, self.every_seconds, self.rules, settings | self.config)
         self._held, self._is_first, self._spent = [], True, dict(loader=0.0, evaluation=0.0)
         self._recorder.begin(run.model, [run.optimizer], run.iteration)
-
-    def settings(self, run: TrainingRun) -> dict[str, Any]:
-        "The settings of a run of `fit` that are kept."
-        rates = [group.get("lr") for group in getattr(run.optimizer, "param_groups", ())]
-        return dict(
-            model=type(run.model).__name__, parameters=sum(p.numel() for p in run.model.parameters()),
-            optimizer=type(run.optimizer).__name__, lr=rates[0] if rates else None, epochs=run.epochs,
-            iterations=run.iterations, accumulation=run.accumulation, device=str(run.device), precision=run.precision,
-            threads=torch.get_num_threads(), loader=loader_settings(run.loader))
 
     def on_step(self, run: TrainingRun, step: Step) -> None:
         "Hold the step back until it is time to hand it on."

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import one_of
-from .run_folder import Run
+from .run_folder import Run, StepRecord
 from .run_summary import state_text
 from ..base.store import write_whole
 from ..base.text import count_text
@@ -140,9 +140,8 @@ def _last_steps(run: Run) -> tuple[int, float]:
     rows = run.records(run.ranks[0])
     end = max((event.at for event in run.events()), default=0.0)
     if not len(rows): return 0, end
-    last = rows[np.argmax(rows["start"])]
-    parts = [float(last[name]) for name in ("wait", "copy", "forward", "backward", "update", "other")]
-    return int(last["iteration"] + last["count"]), max(end, float(last["start"]) + sum(p for p in parts if p == p))
+    last = StepRecord(*rows[np.argmax(rows["start"])].item()[:len(StepRecord._fields)])
+    return last.iteration + last.count, max(end, last.start + last.seconds)
 
 def _last_figures(run: Run) -> dict[str, float]:
     "Of the last epoch; without epochs that tell it, the loss of the last steps."
@@ -224,13 +223,11 @@ def sorted_by(
     descending:bool=False,
 ) -> pd.DataFrame:
     "Rows in the order of a column: numbers, then words, and last what is missing; descending turns both orders round."
-    values = table[column_named(column, table.columns)].tolist()
-    numbers = [place for place, value in enumerate(values) if isinstance(value, (int, float)) and value == value]
-    missing = [place for place, value in enumerate(values) if _is_nothing(value)]
-    words = [place for place in range(len(values)) if place not in {*numbers, *missing}]
-    numbers.sort(key=lambda place: values[place], reverse=descending)
-    words.sort(key=lambda place: str(values[place]), reverse=descending)
-    return table.iloc[numbers + words + missing]
+    import pandas as pd
+    values = table[column_named(column, table.columns)]
+    kinds = values.map(lambda value: 2 if _is_nothing(value) else int(isinstance(value, str)))
+    ordered = [values[kinds == kind].sort_values(ascending=not descending, kind="stable") for kind in (0, 1)]
+    return table.loc[pd.concat([*ordered, values[kinds == 2]]).index]
 
 def compact(
     table:pd.DataFrame,
@@ -336,10 +333,9 @@ def _together(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]
     for name in names: groups.setdefault(tuple(_codes(rows[name])), []).append(name)
     return [tuple(group) for group in groups.values()]
 
-def _codes(values: Iterable[Any]) -> np.ndarray:
+def _codes(values: pd.Series) -> np.ndarray:
     "A number for each different value, in the order in which they come."
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(str(value), len(numbers)) for value in values])
+    return values.map(str).factorize()[0]
 
 def _columns(values: pd.Series) -> np.ndarray:
     "Columns of a linear model: a parabola for a number with many values, else one for each value."

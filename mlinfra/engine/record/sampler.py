@@ -9,14 +9,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from ..base.checks import positive_float
+from ..base.machine import container_bytes
 
 # %% auto #0
 __all__ = ['GpuSample', 'Sample', 'Sampler', 'SamplerThread', 'sample_row']
@@ -47,14 +49,11 @@ class Sample:
     process_cores:float|None=None               # busy with this process
     workers_cores:float|None=None               # busy with processes that it forked or that multiprocessing started
     workers:int|None=None                       # how many these are: a loader's workers, but no other programs
-    container_cores:float|None=None             # busy with the whole container
     throttled_share:float|None=None             # of the time: the container's quota was used up
     memory_bytes:int|None=None                  # of this process, resident
-    shared_bytes:int|None=None                  # a part of it: shared memory and files
     workers_bytes:int|None=None                 # of the workers, resident and not shared
     free_bytes:int|None=None                    # that machine and container still have
     container_bytes:int|None=None               # in use in the container
-    limit_bytes:int|None=None                   # of the container
     process_read_bytes_per_s:float|None=None    # from disks, of this process and its workers
     disk_read_bytes_per_s:float|None=None       # of the machine
     disk_write_bytes_per_s:float|None=None
@@ -64,97 +63,45 @@ class Sample:
     at:float|None=None                          # when it was read, by `time.perf_counter`
 
 # %% ../../../nbs/engine/record/sampler.ipynb #22cd58ea
-class _Kept:
-    "A small file that is read often."
-    def __init__(self, path: str | os.PathLike):
-        try: self.file = os.open(path, os.O_RDONLY)
-        except OSError: self.file = None
+_GROUP = (  # the container's counters: a file of version 2 of the control groups, then those of version 1
+    ("cpu.stat", "cpu/cpu.stat", "cpu,cpuacct/cpu.stat"), ("memory.current", "memory/memory.usage_in_bytes"))
 
-    def read(self) -> bytes | None:
-        if self.file is None: return None
-        try:
-            raw = part = os.pread(self.file, 1 << 16, 0)
-            while len(part) == 1 << 16: raw += (part := os.pread(self.file, 1 << 16, len(raw)))
-            return raw
-        except OSError: return None
+def _group(root: str | os.PathLike = "/sys/fs/cgroup") -> tuple[float | None, int | None]:
+    "Of this process's container: seconds in which its quota was used up, and bytes in use."
+    stat, used = (next((text for name in names if (text := _text(Path(root, name)))), "") for names in _GROUP)
+    words = dict(line.split() for line in stat.splitlines())
+    throttled = [int(words[name]) * unit for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9))
+                 if name in words]
+    return throttled[0] if throttled else None, int(used) if used else None
 
-    def close(self) -> None:
-        if self.file is not None: os.close(self.file)
-        self.file = None
+def _text(path: str | Path) -> str:
+    "What is in a small file; nothing where there is none, or it has gone."
+    try: return Path(path).read_text(errors="replace")
+    except OSError: return ""
 
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+def _process_counters(process: psutil.Process) -> tuple[float, int, int, int | None] | None:
+    "CPU seconds, resident bytes, how many of these are not shared, and bytes read from disks; None: it has ended."
+    try:
+        with process.oneshot(): times, memory = process.cpu_times(), process.memory_info()
+    except psutil.Error: return None
+    try: read = process.io_counters().read_bytes
+    except Exception: read = None  # this system does not tell
+    return times.user + times.system, memory.rss, max(memory.rss - getattr(memory, "shared", 0), 0), read
 
-def _core_ticks(raw: bytes | None) -> dict[str, tuple[int, int, int]]:
-    "Of /proc/stat: core -> (busy, iowait, all) ticks; \"\" is the machine."
-    found = {}
-    for line in (raw or b"").splitlines():
-        if not line.startswith(b"cpu"): break
-        name, *ticks = line.split()
-        user, nice, system, idle, iowait, irq, softirq, steal = map(int, ticks[:8])
-        busy = user + nice + system + irq + softirq
-        found[name[3:].decode()] = busy, iowait, busy + idle + iowait + steal
-    return found
+def _core_seconds() -> np.ndarray:  # cores x 3
+    "Seconds that each core was busy, was idle while a disk was awaited, and all of them."
+    rows = []
+    for core in psutil.cpu_times(percpu=True):
+        part = core._asdict()
+        whole = sum(core) - part.get("guest", 0.0) - part.get("guest_nice", 0.0)  # which count as user, too
+        iowait = part.get("iowait", 0.0)
+        rows.append((whole - core.idle - iowait - part.get("steal", 0.0), iowait, whole))
+    return np.array(rows)
 
-def _process(raw: bytes | None) -> tuple[float, int] | None:
-    "Of /proc/PID/stat: CPU seconds and resident bytes."
-    fields = (raw or b"").rpartition(b")")[2].split()
-    return ((int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE) if len(fields) > 21 else None
-
-def _words(raw: bytes | None) -> dict[str, int]:
-    "Lines of a name and a number."
-    pairs = (line.replace(b":", b" ").split() for line in (raw or b"").splitlines())
-    return {pair[0].decode(): int(pair[1]) for pair in pairs if len(pair) >= 2 and pair[1].isdigit()}
-
-def _disk_bytes(raw: bytes | None, whole: frozenset[str]) -> tuple[int, int] | None:
-    "Of /proc/diskstats: bytes read and written by whole disks."
-    if raw is None: return None
-    rows = [line.split() for line in raw.splitlines()]
-    rows = [row for row in rows if row[2].decode() in whole]
-    return sum(int(row[5]) for row in rows) * 512, sum(int(row[9]) for row in rows) * 512
-
-def _network_bytes(raw: bytes | None) -> tuple[int, int] | None:
-    "Of /proc/net/dev: bytes received and sent, without the loopback."
-    if raw is None: return None
-    rows = [line.replace(b":", b" ").split() for line in raw.splitlines()[2:]]
-    rows = [row for row in rows if row[0] != b"lo"]
-    return sum(int(row[1]) for row in rows), sum(int(row[9]) for row in rows)
-
-# %% ../../../nbs/engine/record/sampler.ipynb #17c026b6
-class _Group:
-    "The container's counters."
-    def __init__(self, root: str | os.PathLike = "/sys/fs/cgroup"):
-        root = Path(root)
-        self.new = (root / "cgroup.controllers").exists()
-        names = (["cpu.stat"], ["cpu.stat"], ["memory.current"], ["memory.max"])
-        if not self.new:
-            names = (["cpuacct/cpuacct.usage", "cpu,cpuacct/cpuacct.usage"], ["cpu/cpu.stat", "cpu,cpuacct/cpu.stat"],
-                     ["memory/memory.usage_in_bytes"], ["memory/memory.limit_in_bytes"])
-        self.usage, self.stat, self.memory, self.limit = (_Kept(_first(root, each)) for each in names)
-
-    def cpu_seconds(self) -> float | None:
-        raw = self.usage.read()
-        if raw is None: return None
-        used = _words(raw).get("usage_usec") if self.new else int(raw)
-        return None if used is None else used / (1e6 if self.new else 1e9)
-
-    def throttled_seconds(self) -> float | None:
-        words = _words(self.stat.read())
-        return words["throttled_usec"] / 1e6 if "throttled_usec" in words else (
-            words["throttled_time"] / 1e9 if "throttled_time" in words else None)
-
-    def memory_bytes(self) -> tuple[int | None, int | None]:
-        "In use, and the limit; None: there is none."
-        used, most = self.memory.read(), self.limit.read()
-        limit = int(most) if most is not None and most.strip().isdigit() else None
-        if limit is not None and limit >= 1 << 60: limit = None  # how version 1 says that there is none
-        return (None if used is None else int(used)), limit
-
-    def close(self) -> None:
-        for kept in (self.usage, self.stat, self.memory, self.limit): kept.close()
-
-def _first(root: Path, names: list[str]) -> Path:
-    return next((root / name for name in names if (root / name).exists()), root / names[0])
+def _sums(counters: Any, chosen: Callable[[str], bool], *names: str) -> list[int | None]:
+    "Counters of several disks or networks, added up; None: they are not measured."
+    return [sum(getattr(one, name) for key, one in counters.items() if chosen(key)) if counters else None
+            for name in names]
 
 # %% ../../../nbs/engine/record/sampler.ipynb #0399eb9d
 def _visible(count: int, uuid_of: Callable[[int], str]) -> list[int]:
@@ -179,7 +126,7 @@ class _Gpus:
             self.nvml = pynvml
             pynvml.nvmlInit()
             count = pynvml.nvmlDeviceGetCount()
-            uuid_of = lambda i: _said(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(i)))
+            uuid_of = lambda i: pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(i))
             self.handles = {i: pynvml.nvmlDeviceGetHandleByIndex(i) for i in _visible(count, uuid_of)}
         except Exception as error:  # no package, no library, no driver, or one that does not answer
             self.handles, self.reason = None, f"GPUs are not measured: {error}"
@@ -191,7 +138,7 @@ class _Gpus:
 
     def _fixed(self, handle: Any) -> dict[str, Any]:
         name, clock = self._ask("nvmlDeviceGetName", handle), self._ask("nvmlDeviceGetMaxClockInfo", handle, 1)
-        return dict(name=None if name is None else _said(name), max_clock_hz=_times(clock, 1e6))
+        return dict(name=name, max_clock_hz=_times(clock, 1e6))
 
     def sample(self) -> tuple[GpuSample, ...] | None:
         "What they do now."
@@ -214,149 +161,102 @@ class _Gpus:
         if self.handles is not None: self._ask("nvmlShutdown")
         self.handles = None
 
-def _said(word: str | bytes) -> str: return word.decode() if isinstance(word, bytes) else word
 def _times(value: float | None, factor: float) -> float | None: return None if value is None else value * factor
 
 # %% ../../../nbs/engine/record/sampler.ipynb #ec53bae3
 class Sampler:
     "Reads what the machine does; one object for each reader."
-    def __init__(
-        self,
-        root:str|os.PathLike="/sys/fs/cgroup",  # where the control groups are mounted
-    ):
-        self._linux, self.pid = sys.platform == "linux", os.getpid()
-        self._gpus, self._group = _Gpus(), _Group(root)
+    def __init__(self):
+        self._gpus, self._process, self._workers = _Gpus(), psutil.Process(), {}
         self.remarks = [self._gpus.reason] if self._gpus.reason else []
-        self._files = {name: _Kept(f"/proc/{name}") for name in (
-            "self/stat", "stat", "self/statm", "self/io", "diskstats", "self/net/dev", "meminfo")}
-        self._disks = frozenset(path.name for path in Path("/sys/block").glob("*")
-                                if not path.name.startswith(("loop", "ram", "zram", "dm-", "md")))
-        self._own = ({str(core) for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else None)
-        self._children: dict[int, tuple[_Kept, _Kept]] = {}
+        self._disks = {path.name for path in Path("/sys/block").glob("*")
+                       if not path.name.startswith(("loop", "ram", "zram", "dm-", "md"))}
+        self._own = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
         self._looks, self._before = 0, None
 
     def sample(self) -> Sample:
         "What happened since the sample before."
-        now, then = self._read(), self._before
-        self._before = now
-        seconds = None if then is None else now["at"] - then["at"]
-        return Sample(seconds=seconds, at=now["at"], gpus=self._gpus.sample(), **self._levels(now),
-                      **(_rates(then, now, seconds, self._own) if seconds else {}))
-
-    def _read(self) -> dict[str, Any]:
-        "All counters now; the process's own first, since after each reading the thread may wait 5 ms for the GIL."
         at = time.perf_counter()
-        raw = {name: kept.read() for name, kept in self._files.items()}
-        children, io = self._read_children(), _words(raw["self/io"]).get("read_bytes")
-        read = {self.pid: io} | {pid: child[2] for pid, child in children.items()}
-        return dict(
-            at=at, cores=_core_ticks(raw["stat"]), process=_process(raw["self/stat"]) or _asked(),
-            shared=raw["self/statm"], meminfo=raw["meminfo"], children=children, read=None if io is None else read,
-            disks=_disk_bytes(raw["diskstats"], self._disks), network=_network_bytes(raw["self/net/dev"]),
-            group=self._group.cpu_seconds(), throttled=self._group.throttled_seconds(),
-            group_memory=self._group.memory_bytes())
+        cpu, memory, _, read = _process_counters(self._process)  # first: later the thread may have waited for the GIL
+        workers = self._read_workers()
+        throttled, used = _group()
+        now = dict(
+            process_cores=cpu, workers_cores=None if workers is None else {pid: one[0] for pid, one in workers.items()},
+            process_read_bytes_per_s=None if read is None else {
+                self._process.pid: read} | {pid: one[3] or 0 for pid, one in (workers or {}).items()},
+            throttled_share=throttled)
+        names = "disk_read_bytes_per_s", "disk_write_bytes_per_s", "received_bytes_per_s", "sent_bytes_per_s"
+        disks = _sums(psutil.disk_io_counters(perdisk=True), self._is_whole, "read_bytes", "write_bytes")
+        network = _sums(psutil.net_io_counters(pernic=True), lambda name: name not in ("lo", "lo0"), "bytes_recv",
+                        "bytes_sent")
+        now |= dict(zip(names, disks + network))
+        then, cores, found = self._before, _core_seconds(), {}
+        if then is not None:
+            seconds = at - then[0]
+            found = dict(seconds=seconds, **_core_rates(then[1], cores, self._own),
+                         **{name: _rate(then[2][name], value, seconds) for name, value in now.items()})
+        self._before = at, cores, now
+        return Sample(
+            at=at, gpus=self._gpus.sample(), memory_bytes=memory, container_bytes=used,
+            free_bytes=int(min(psutil.virtual_memory().available, container_bytes())),
+            workers=None if workers is None else len(workers),
+            workers_bytes=None if workers is None else sum(one[2] for one in workers.values()), **found)
 
-    def _levels(self, now: Mapping[str, Any]) -> dict[str, Any]:
-        "What is read and not derived."
-        used, limit = now["group_memory"]
-        free = [kilobytes * 1024 for name, kilobytes in _words(now["meminfo"]).items() if name == "MemAvailable"]
-        if limit is not None and used is not None: free.append(max(limit - used, 0))
-        children = now["children"].values()
-        return dict(
-            memory_bytes=now["process"] and now["process"][1], workers=len(children) if self._linux else None,
-            shared_bytes=int(now["shared"].split()[2]) * _PAGE if now["shared"] else None,
-            workers_bytes=sum(child[1] for child in children) if self._linux else None,
-            free_bytes=min(free, default=None), container_bytes=used, limit_bytes=limit)
+    def _is_whole(self, disk: str) -> bool: return disk in self._disks or sys.platform != "linux"
 
-    def _read_children(self) -> dict[int, tuple[float, int, int]]:
-        "Of the workers: pid -> CPU seconds, resident bytes that are not shared, bytes read from disks."
-        if self._looks % 4 == 0: self._find_children()  # listing threads costs more than reading
+    def _read_workers(self) -> dict[int, tuple[float, int, int, int | None]] | None:
+        "Worker -> what `_process_counters` says of it; None where they cannot be told from other programs."
+        if sys.platform != "linux": return None
+        if self._looks % 4 == 0:  # listing threads costs more than reading
+            self._workers = {pid: self._workers.get(pid) or _opened(pid) for pid in _workers()}
         self._looks += 1
-        found = {}
-        for pid, (stat, statm, io) in list(self._children.items()):
-            seen, memory = _process(stat.read()), (statm.read() or b"").split()
-            if seen is None: self._forget(pid)
-            else:
-                shared = int(memory[2]) * _PAGE if len(memory) > 2 else 0
-                found[pid] = seen[0], max(seen[1] - shared, 0), _words(io.read()).get("read_bytes", 0)
-        return found
-
-    def _find_children(self) -> None:
-        pids = _workers()
-        for pid in self._children.keys() - pids: self._forget(pid)
-        for pid in pids - self._children.keys():
-            self._children[pid] = tuple(_Kept(f"/proc/{pid}/{name}") for name in ("stat", "statm", "io"))
-
-    def _forget(self, pid: int) -> None:
-        for kept in self._children.pop(pid): kept.close()
+        read = {pid: _process_counters(process) for pid, process in self._workers.items() if process}
+        return {pid: counters for pid, counters in read.items() if counters}
 
     def close(self) -> None:
-        "Close the files."
-        for pid in list(self._children): self._forget(pid)
-        for kept in self._files.values(): kept.close()
-        self._group.close()
+        "Let go of the GPUs' driver."
         self._gpus.close()
 
-def _read_now(path: str) -> bytes:
-    try: return Path(path).read_bytes()
-    except OSError: return b""  # it has ended
+def _opened(pid: int) -> psutil.Process | None:
+    try: return psutil.Process(pid)
+    except psutil.Error: return None  # it has ended
 
 def _children_of(pid: int | str) -> set[int]:
     "Of each of its threads."
     try: threads = os.listdir(f"/proc/{pid}/task")
     except OSError: return set()
-    return {int(child) for thread in threads for child in _read_now(f"/proc/{pid}/task/{thread}/children").split()}
+    return {int(child) for thread in threads for child in _text(f"/proc/{pid}/task/{thread}/children").split()}
 
-def _stack(raw: bytes) -> bytes | None:
+def _stack(stat: str) -> str | None:
     "Of /proc/PID/stat: where the stack begins; None: it has ended."
-    fields = raw.rpartition(b")")[2].split()
-    return fields[25] if len(fields) > 25 and fields[0] not in b"ZX" else None
+    fields = stat.rpartition(")")[2].split()
+    return fields[25] if len(fields) > 25 and fields[0] not in "ZX" else None
 
 def _workers() -> set[int]:
     "Children that were forked or that multiprocessing started."
-    found, own = set(), _stack(_read_now("/proc/self/stat"))
+    found, own = set(), _stack(_text("/proc/self/stat"))
     for pid in _children_of("self"):
-        stack, command = _stack(_read_now(f"/proc/{pid}/stat")), _read_now(f"/proc/{pid}/cmdline")
+        stack, command = _stack(_text(f"/proc/{pid}/stat")), _text(f"/proc/{pid}/cmdline")
         if stack is None: continue
-        if b"multiprocessing.forkserver" in command and stack != own: found |= _children_of(pid)
-        elif stack == own or b"multiprocessing.spawn" in command: found.add(pid)
+        if "multiprocessing.forkserver" in command and stack != own: found |= _children_of(pid)
+        elif stack == own or "multiprocessing.spawn" in command: found.add(pid)
     return found
 
-def _asked() -> tuple[float, int]:
-    "CPU seconds and resident bytes of this process, where there is no /proc."
-    process = psutil.Process()
-    times = process.cpu_times()
-    return times.user + times.system, process.memory_info().rss
+def _rate(then: Any, now: Any, seconds: float) -> float | None:
+    "By how much a counter, or one of each process, grows in a second; None where it is not measured."
+    if then is None or now is None: return None
+    if isinstance(now, dict): return sum(value - then.get(pid, 0) for pid, value in now.items()) / seconds
+    return max(now - then, 0) / seconds
 
-def _rates(then: Mapping[str, Any], now: Mapping[str, Any], seconds: float, own: set[str] | None) -> dict[str, Any]:
-    "What is derived from two readings."
-    def rate(name: str, item: int | None = None) -> float | None:
-        a, b = then[name], now[name]
-        if a is None or b is None: return None
-        return max((b - a) if item is None else (b[item] - a[item]), 0) / seconds
-    found = _core_rates(then["cores"], now["cores"], own)
-    if now["process"] and then["process"]: found["process_cores"] = rate("process", 0)
-    spent = [child[0] - then["children"].get(pid, (0.0,))[0] for pid, child in now["children"].items()]
-    if now["cores"]: found["workers_cores"] = sum(spent) / seconds
-    if now["read"] is not None and then["read"] is not None:
-        new = [count - then["read"].get(pid, 0) for pid, count in now["read"].items() if count is not None]
-        found["process_read_bytes_per_s"] = sum(new) / seconds
-    return found | dict(
-        container_cores=rate("group"), throttled_share=rate("throttled"), disk_read_bytes_per_s=rate("disks", 0),
-        disk_write_bytes_per_s=rate("disks", 1), received_bytes_per_s=rate("network", 0),
-        sent_bytes_per_s=rate("network", 1))
-
-def _core_rates(then: Mapping[str, Any], now: Mapping[str, Any], own: set[str] | None) -> dict[str, Any]:
-    "Busy cores and iowait, from ticks."
-    if not then or not now: return {}
-    gone = {name: [b - a for a, b in zip(then[name], now[name])] for name in now if name in then}
-    whole = gone.pop("")
-    chosen = {name: ticks for name, ticks in gone.items() if own is None or name in own}
-    total = sum(ticks[2] for ticks in chosen.values())
-    share = lambda part, ticks: min(max(part / ticks, 0.0), 1.0) if ticks > 0 else 0.0
-    return dict(machine_cores=share(whole[0], whole[2]) * len(gone),
-                cores=tuple(share(ticks[0], ticks[2]) for ticks in chosen.values()),
-                iowait_share=share(sum(ticks[1] for ticks in chosen.values()), total))
+def _core_rates(then: np.ndarray, now: np.ndarray, own: Iterable[int]) -> dict[str, Any]:
+    "Busy cores and iowait, from the seconds of each core; `own` are those that this process may use."
+    if then.shape != now.shape: return {}
+    busy, iowait, whole = np.maximum(now - then, 0.0).T
+    share = lambda part, of: float(min(part / of, 1.0)) if of > 0 else 0.0
+    mine = [core for core in own if core < len(whole)]
+    return dict(machine_cores=share(busy.sum(), whole.sum()) * len(whole),
+                cores=tuple(share(busy[core], whole[core]) for core in mine),
+                iowait_share=share(iowait[mine].sum(), whole[mine].sum()))
 
 # %% ../../../nbs/engine/record/sampler.ipynb #2241dd5d
 class SamplerThread:

@@ -11,20 +11,20 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..base.checks import positive_float, positive_int
-from .recorder import Recorder, check_listeners, findings_of
+from ..base.checks import positive_float
+from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
 from ..train.batches import samples_in
 
 # %% auto #0
-__all__ = ['watch', 'OwnedHook', 'Watch']
+__all__ = ['watch', 'OwnedHook', 'Watch', 'count_samples']
 
 # %% ../../../nbs/engine/record/watch.ipynb #0211aaa8
 class OwnedHook:
@@ -59,7 +59,6 @@ class Watch:
         every_seconds:float=0.5,             # between two system samples
         rules:Iterable[Any]=(),              # objects with `findings`, and `on_step` or `on_sample`
         config:Mapping[str, Any]|None=None,  # settings to be kept
-        limit_bytes:int=64 << 20,            # of each file; beyond it, it is thinned
     ):
         if model is not None and not isinstance(model, nn.Module):
             raise ValueError(f"model must be a torch.nn.Module, got {type(model).__name__}")
@@ -69,9 +68,8 @@ class Watch:
             if not hasattr(one, "register_step_post_hook"):
                 raise ValueError(f"optimizer must be one of torch.optim, got {type(one).__name__}")
         every_seconds, self.rules = positive_float("every_seconds", every_seconds), check_listeners(rules)
-        limit_bytes = positive_int("limit_bytes", limit_bytes)
-        settings = _settings(model, optimizers) | dict(config or {})
-        self._make = lambda: Recorder(folder, every_seconds, self.rules, limit_bytes, settings)
+        settings = dict(threads=torch.get_num_threads()) | training_settings(model, optimizers) | dict(config or {})
+        self._make = lambda: Recorder(folder, every_seconds, self.rules, settings)
         self._model, self._optimizers = model, optimizers
         self._recorder, self._handles, self._waiting = None, [], deque()
         self._log, self._in_step = deque(), False
@@ -110,7 +108,7 @@ class Watch:
         for handle in self._handles: handle.remove()
         self._to(self._now(), "between")
         if self._open and error is None: self._close_step()
-        self._hand_on(wait=True)
+        self._hand_on(block=True)
         self._recorder.end(error, self._times["evaluation"])
 
     def _note(self, act: Callable, told: Any = None) -> float:
@@ -164,7 +162,7 @@ class Watch:
                 note(self._begin_step)
                 try: batch = next(batches)
                 except StopIteration: return
-                note(self._take_batch, _samples(batch))
+                note(self._take_batch, count_samples(batch))
                 yield batch
                 self._in_step = False
                 self._ended += 1
@@ -242,9 +240,9 @@ class Watch:
         rest = known[-1] + sum(known[place] for place in self._unknown)
         return [math.nan if place in self._unknown else value for place, value in enumerate(known[:-1])] + [rest]
 
-    def _hand_on(self, wait: bool = False) -> None:
+    def _hand_on(self, block: bool = False) -> None:
         "Record steps whose losses are known."
-        while self._waiting and (wait or _is_known(self._waiting[0][0])):
+        while self._waiting and (block or _is_known(self._waiting[0][0])):
             loss, record = self._waiting.popleft()
             self._recorder.step(record._replace(loss=_number(loss)))
 
@@ -306,12 +304,14 @@ class Watch:
         if threading.get_ident() == self._home: self._catch_up()
         return findings_of(self.rules)
 
-def _samples(batch: Any) -> int:
+def count_samples(
+    batch:Any,  # of any form
+) -> int:
     "How many samples the batch seems to hold, at least 1."
     try: return max(batch[0].shape[0] if isinstance(batch, (tuple, list)) else samples_in(batch), 1)
     except Exception: pass
     try: return max(samples_in(batch), 1)
-    except Exception: return 1  # a batch of any form may come
+    except Exception: return 1
 
 def _on_its_way(loss: torch.Tensor) -> Any:
     loss = loss.detach().float().mean()
@@ -329,10 +329,3 @@ def _number(loss: Any) -> float:
     return float(loss[0])
 
 watch = Watch  # as it is called: `with watch(folder) as w:`
-
-def _settings(model: nn.Module | None, optimizers: Sequence[Any]) -> dict[str, Any]:
-    found = dict(threads=torch.get_num_threads())
-    if model is not None:
-        found |= dict(model=type(model).__name__, parameters=sum(p.numel() for p in model.parameters()))
-    for one in optimizers[:1]: found |= dict(optimizer=type(one).__name__, lr=one.param_groups[0].get("lr"))
-    return found

@@ -176,9 +176,9 @@ class Inspector:
     def _abstain(self, why: str) -> None:
         for rule, _ in self._hooks["on_tensors"]: rule.abstain(why)
 
-    def on_newest(self, iteration: int) -> None:
+    def on_ended(self, iteration: int) -> None:
         "Which step has ended last; it and some before it are reported only now."
-        self.facts.newest = iteration
+        self.facts.last_ended = iteration
 
     def on_step(self, record: StepRecord) -> None:
         "A step has ended."

@@ -146,7 +146,7 @@ class TrainingRun:
 
     def settle(self) -> None:
         "Record every step so far: a GPU tells its times late."
-        self.record(self.clock.ready(wait=True))
+        self.record(self.clock.ready(block=True))
 
     def record(
         self,

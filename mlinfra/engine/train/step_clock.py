@@ -52,7 +52,7 @@ class HostClock:
         self._done.append(Reading(what, loss.item(), self._seconds, self._begin, between))
         self._end = self._last
 
-    def ready(self, wait: bool = False) -> Iterator[Reading]:
+    def ready(self, block: bool = False) -> Iterator[Reading]:
         "Steps whose times are known, oldest first."
         while self._done: yield self._done.popleft()
 
@@ -79,9 +79,9 @@ class CudaClock:
         on_host = torch.empty((), dtype=loss.dtype, pin_memory=True).copy_(loss, non_blocking=True)
         self._pending.append((self._laps, _recorded_event(), on_host, what, self._begin))
 
-    def ready(self, wait: bool = False) -> Iterator[Reading]:
-        "Steps whose times are known, oldest first; `wait` for all of them."
-        while self._pending and (wait or self._pending[0][1].query()):
+    def ready(self, block: bool = False) -> Iterator[Reading]:
+        "Steps whose times are known, oldest first; with `block` it waits for all of them."
+        while self._pending and (block or self._pending[0][1].query()):
             laps, end, loss, what, begin = self._pending.popleft()
             end.synchronize()
             seconds = dict.fromkeys(self.phases, 0.0)

@@ -5,7 +5,6 @@
 # %% ../../../nbs/engine/tuning/optuna_plan.ipynb #c7689080
 from __future__ import annotations
 
-import functools
 import os
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,8 +12,7 @@ from contextlib import nullcontext
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
+from ..record.run_folder import process_born
 from .search_space import SearchDomain, Space
 from .study_journal import optuna_library, quiet_optuna
 from .trial_pool import TrialRecord
@@ -23,15 +21,14 @@ if TYPE_CHECKING:
     import optuna
 
 # %% auto #0
-__all__ = ['METHODS', 'owner_has_ended', 'requeue_cut_off', 'distributions', 'seeded_sampler', 'pruner', 'OptunaPlan']
+__all__ = ['METHODS', 'owner_has_ended', 'requeue_cut_off', 'pruner', 'OptunaPlan']
 
 # %% ../../../nbs/engine/tuning/optuna_plan.ipynb #10dd7603
 _RETRIES = 2
 _LIVE_SEARCHES: set[str] = set()  # tokens of the searches that go on in this process
 
 def _owner(token: str) -> dict[str, Any]:
-    me = psutil.Process()
-    return dict(host=gethostname(), pid=me.pid, born=me.create_time(), search=token)
+    return dict(host=gethostname(), pid=os.getpid(), born=process_born(os.getpid()), search=token)
 
 def owner_has_ended(
     owner:Mapping[str, Any]|None,  # of a trial that is said to run
@@ -40,8 +37,7 @@ def owner_has_ended(
     if owner is None: return True  # it was killed before it could sign
     if owner["host"] != gethostname(): return False
     if owner["pid"] == os.getpid(): return owner["search"] not in _LIVE_SEARCHES
-    try: return abs(psutil.Process(owner["pid"]).create_time() - owner["born"]) > 2
-    except psutil.NoSuchProcess: return True
+    return process_born(owner["pid"]) != owner["born"]
 
 def requeue_cut_off(
     study:optuna.Study,
@@ -55,9 +51,9 @@ def requeue_cut_off(
         if trial.state == states.RUNNING and owner_has_ended(trial.user_attrs.get("owner")): ended = "killed"
         elif trial.state == states.FAIL and trial.user_attrs.get("ended") == "stopped": ended = "stopped"
         else: continue
-        times, point = trial.user_attrs.get("retries", 0), trial.params or trial.system_attrs.get("fixed_params")
+        times, point = trial.user_attrs.get("retries", 0), trial.system_attrs.get("fixed_params", {}) | trial.params
         if trial.number not in retried and times < _RETRIES and point:
-            study.enqueue_trial(dict(point), user_attrs=dict(retry_of=trial.number, retries=times + 1))
+            study.enqueue_trial(point, user_attrs=dict(retry_of=trial.number, retries=times + 1))
             found += 1
         if ended == "killed":
             study._storage.set_trial_user_attr(trial._trial_id, "ended", "killed")
@@ -67,50 +63,10 @@ def requeue_cut_off(
 # %% ../../../nbs/engine/tuning/optuna_plan.ipynb #7244935e
 METHODS = ("asha", "hyperband", "median", "tpe", "random", "grid")
 
-def distributions(
-    space:Space,
-) -> dict[str, Any]:
-    "The space as Optuna describes it."
+def _distribution(p: SearchDomain) -> Any:
     d = optuna_library().distributions
-    def one(p: SearchDomain) -> Any:
-        if p.options: return d.CategoricalDistribution(p.options)
-        return (d.IntDistribution if p.whole else d.FloatDistribution)(p.low, p.high, log=p.log)
-    return {name: one(parameter) for name, parameter in space.items()}
-
-@functools.cache
-def _sampler_class() -> type:
-    from optuna.samplers import BaseSampler, TPESampler
-
-    class ByNumber(BaseSampler):
-        "Random points, or Optuna's TPE, with a seed for each trial."
-        def __init__(self, space: Space, seed: int, kind: str):
-            self.space, self.seed, self.kind, self.inner = space, seed, kind, None
-
-        def before_trial(self, study: Any, trial: Any) -> None:
-            if self.kind == "random": return
-            seed = (1_000_003 * self.seed + trial.number) % 2**32
-            self.inner = TPESampler(seed=seed, constant_liar=True)
-            self.inner.before_trial(study, trial)
-
-        def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
-            return {} if self.inner is None else self.inner.infer_relative_search_space(study, trial)
-
-        def sample_relative(self, study: Any, trial: Any, search_space: dict[str, Any]) -> dict[str, Any]:
-            return {} if self.inner is None else self.inner.sample_relative(study, trial, search_space)
-
-        def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-            if self.inner is None: return self.space.draw(self.seed, trial.number)[param_name]
-            return self.inner.sample_independent(study, trial, param_name, param_distribution)
-
-    return ByNumber
-
-def seeded_sampler(
-    space:Space,
-    seed:int,
-    kind:str,  # "random" or "tpe"
-) -> Any:
-    "A sampler of Optuna's whose draws depend on the seed and on the number of the trial alone."
-    return _sampler_class()(space, seed, kind)
+    if p.options: return d.CategoricalDistribution(p.options)
+    return (d.IntDistribution if p.whole else d.FloatDistribution)(p.low, p.high, log=p.log)
 
 def pruner(
     method:str,  # one of `METHODS`
@@ -131,10 +87,13 @@ class OptunaPlan:
         trials:int|None=None,       # of the study in all; None: without end
         queued_only:bool=False,     # whether to try only what is in the queue
         lock:Callable[[], Any]=nullcontext,  # held while a trial is asked for
+        seed:int=0,                 # with the trial's number it decides what is drawn
+        sampler:str="random",       # or "tpe"
     ):
         self.study, self.space, self.most, self.queued_only, self.lock = study, space, trials, queued_only, lock
+        self.seed, self.sampler = seed, sampler
         self.token, self._running, self._kinds = uuid.uuid4().hex, {}, optuna_library().trial.TrialState
-        self._distributions = distributions(space)
+        self._distributions = {name: _distribution(parameter) for name, parameter in space.items()}
 
     def __enter__(self) -> OptunaPlan:
         _LIVE_SEARCHES.add(self.token)
@@ -149,10 +108,17 @@ class OptunaPlan:
             trials = self.study.get_trials(deepcopy=False)
             if self.most is not None and sum(map(self._counts, trials)) >= self.most: return None
             if self.queued_only and not any(trial.state == self._kinds.WAITING for trial in trials): return None
+            self.study.sampler = self._sampler_for(len(trials))
             trial = self.study.ask(self._distributions)
             trial.set_user_attr("owner", _owner(self.token))
         self._running[trial.number] = trial
         return trial.number, trial.params
+
+    def _sampler_for(self, number: int) -> Any:
+        "The sampler of a new trial."
+        samplers, seed = optuna_library().samplers, (1_000_003 * self.seed + number) % 2**32
+        if self.sampler == "tpe": return samplers.TPESampler(seed=seed, constant_liar=True)
+        return samplers.PartialFixedSampler(self.space.draw(self.seed, number), samplers.RandomSampler())
 
     def _counts(self, trial: Any) -> bool:
         "Whether a trial is one of the wanted number: not one that waits, and not one that was cut off."

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.checks import nonnegative_int, one_of, positive_float, positive_int
 from ..base.user_factory import load_factory
 from ..base.sample_statistics import Estimate
-from .optuna_plan import METHODS, OptunaPlan, owner_has_ended, pruner, seeded_sampler
+from .optuna_plan import METHODS, OptunaPlan, owner_has_ended, pruner
 from .search_space import SearchDomain, Space
 from .study_journal import kernel_lock, open_journal, optuna_library, quiet_optuna
 from .trial import Trial
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FinalTest', 'Study', 'open_study', 'tune', 'NamedObjective', 'load_search']
+__all__ = ['FinalTest', 'Study', 'open_study', 'tune', 'load_search']
 
 # %% ../../../nbs/engine/tuning/optuna_study.ipynb #59baa982
 @dataclass(frozen=True)
@@ -89,24 +89,6 @@ class Study:
         "How many trials are in each state, in words."
         states = [record.state for record in self.records]
         return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "there is no trial"
-
-    def importance(
-        self,
-        how:str="ped_anova",  # or "fanova", which needs scikit-learn
-    ) -> pd.DataFrame:
-        """How much of what makes a trial good each parameter explains: parameter, importance. The shares add up to 1.
-        Few trials give large shares to what does nothing: trust it from about 100 finished trials on."""
-        import pandas as pd
-        how = one_of("how", how, ("ped_anova", "fanova"))
-        tools, done = optuna_library().importance, sum(record.state == "finished" for record in self.records)
-        if done < 8: raise ValueError(f"importance needs at least 8 finished trials, got {done}")
-        make = dict(ped_anova=tools.PedAnovaImportanceEvaluator, fanova=tools.FanovaImportanceEvaluator)[how]
-        with quiet_optuna():
-            evaluator = make(seed=0) if how == "fanova" else make()
-            found = tools.get_param_importances(self.optuna, evaluator=evaluator, params=list(self.space))
-        total = sum(found.values()) or 1.0
-        return pd.DataFrame([(name, share / total) for name, share in found.items()],
-                            columns=["parameter", "importance"])
 
     def final_test(
         self,
@@ -207,9 +189,8 @@ def tune(
     path = None if storage is None else Path(storage)
     lock = functools.partial(kernel_lock, f"{path}.lock") if path and os.name == "posix" else nullcontext
     with lock(), quiet_optuna(): study = _opened(space, direction, path, points)
-    study.sampler, study.pruner = seeded_sampler(space, seed, sampler), pruner(method)
-    plan = OptunaPlan(study, space, trials, method == "grid", lock)
-    with plan:
+    study.pruner = pruner(method)
+    with OptunaPlan(study, space, trials, method == "grid", lock, seed, sampler) as plan:
         run_trials(objective, plan, workers=workers, budget_seconds=budget, folder=folder, seed=seed, live=live,
                    report=report, told=told)
     return Study(space, direction, path, study)
@@ -235,19 +216,16 @@ def _opened(space: Space, direction: str, path: Path | None, points: Sequence[Ma
     return study
 
 # %% ../../../nbs/engine/tuning/optuna_study.ipynb #c88d07d5
-@dataclass(frozen=True)
-class NamedObjective:
-    "The objective that a named function returns; each process calls that function once."
-    spec:str  # "package.module:function"
-
-    def __call__(self, trial: Trial) -> float: return _objective_of(self.spec)(trial)
-
 @functools.cache
 def _objective_of(spec: str) -> Callable[[Trial], float]: return load_factory(spec)()[0]
 
+def _named_objective(spec: str, trial: Trial) -> float:
+    "The objective that a named function returns; each process calls that function once."
+    return _objective_of(spec)(trial)
+
 def load_search(
     spec:str,  # "package.module:function"; the function returns (objective, space) or (objective, space, options)
-) -> tuple[NamedObjective, Space, dict[str, Any]]:
+) -> tuple[Callable[[Trial], float], Space, dict[str, Any]]:
     "What `tune` needs; ValueError if the function returns anything else, or an option that is unknown."
     made = load_factory(spec)()
     words = f"{spec} must return (objective, space) or (objective, space, options)"
@@ -258,4 +236,4 @@ def load_search(
     known = [name for name, p in inspect.signature(tune).parameters.items() if p.kind is p.KEYWORD_ONLY]
     for name in options:
         if name not in known: raise ValueError(f"options of {spec} may be {', '.join(known)}, got {name!r}")
-    return NamedObjective(spec), space, dict(options)
+    return functools.partial(_named_objective, spec), space, dict(options)

@@ -22,30 +22,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['ray_library', 'ray_started', 'ray_tune']
+__all__ = ['ray_tune']
 
 # %% ../../../nbs/engine/tuning/ray_tune.ipynb #9a7ba963
-def ray_library() -> Any:
-    "Ray; ImportError with the command that installs it."
-    try: return importlib.import_module("ray")
-    except ImportError as error: raise ImportError('this needs Ray: pip install "mlinfra[ray]"') from error
-
 @contextmanager
-def ray_started(
-    workers:int,  # cores that Ray may use
-) -> Iterator[Any]:
-    "Ray, started for the block on this machine alone and without its dashboard; one that runs already is used."
+def _ray_started(workers: int) -> Iterator[Any]:
+    "ray.tune; Ray is started for the block on this machine alone, unless one runs already."
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # leave the GPUs' variables alone
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the older one is quiet when it is asked to be
-    ray = ray_library()
-    if ray.is_initialized():
-        yield ray
-        return
-    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-             configure_logging=False)
-    try: yield ray
-    finally: ray.shutdown()
+    try: ray, tune = importlib.import_module("ray"), importlib.import_module("ray.tune")
+    except ImportError as error: raise ImportError('this needs Ray: pip install "mlinfra[ray]"') from error
+    mine = not ray.is_initialized()
+    if mine: ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                      configure_logging=False)
+    try: yield tune
+    finally:
+        if mine: ray.shutdown()
 
 def _trainable(objective: Callable[[Trial], float], seed: int) -> Callable[[dict[str, Any]], None]:
     "What Ray runs for each trial; the last report says that the objective has returned."
@@ -80,10 +73,8 @@ def ray_tune(
     if budget_seconds is not None: positive_float("budget_seconds", budget_seconds)
     workers = usable_cores() if workers is None else positive_int("workers", workers)
     points = [dict(number=number, point=space.draw(seed, number)) for number in range(trials)]
-    with ray_started(workers), tempfile.TemporaryDirectory() as folder:
-        tune = importlib.import_module("ray.tune")
-        halving = importlib.import_module("ray.tune.schedulers").ASHAScheduler(
-            time_attr="step", max_t=10**6, grace_period=1, reduction_factor=3)
+    with _ray_started(workers) as tune, tempfile.TemporaryDirectory() as folder:
+        halving = tune.schedulers.ASHAScheduler(time_attr="step", max_t=10**6, grace_period=1, reduction_factor=3)
         settings = tune.TuneConfig(metric="value", mode=mode, max_concurrent_trials=workers,
                                    scheduler=halving if method == "asha" else None, time_budget_s=budget_seconds,
                                    reuse_actors=True)

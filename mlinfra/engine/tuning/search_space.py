@@ -16,7 +16,7 @@ import numpy as np
 from ..base.checks import finite, positive_float, positive_int, whole_number
 
 # %% auto #0
-__all__ = ['TAKEN', 'SearchDomain', 'uniform', 'log_uniform', 'whole', 'choice', 'Space', 'grid', 'random_points', 'values_seen']
+__all__ = ['TAKEN', 'SearchDomain', 'uniform', 'log_uniform', 'whole', 'choice', 'Space', 'grid', 'random_points']
 
 # %% ../../../nbs/engine/tuning/search_space.ipynb #ace4e903
 @dataclass(frozen=True)
@@ -167,9 +167,3 @@ def random_points(
 ) -> list[dict[str, Any]]:
     "Points drawn at random."
     return [space.draw(seed, number) for number in range(positive_int("n", n))]
-
-def values_seen(
-    points:list[dict[str, Any]],  # such as a grid
-) -> dict[str, int]:              # parameter -> how many different values
-    "How many values of each parameter the points try."
-    return {name: len({point[name] for point in points}) for name in points[0]}

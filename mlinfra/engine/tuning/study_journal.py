@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +50,16 @@ def cut_half_line(
 
 class JournalLock:
     "A lock for Optuna's journal: on the journal itself."
-    def __init__(self, path: Path): self.path, self.held = path, None
+    def __init__(self, path: Path): self.path, self.held = path, ExitStack()
 
     def acquire(self) -> bool:
-        "Wait for it, and cut_half_line the file."
-        held = kernel_lock(self.path)
-        cut_half_line(held.__enter__())
-        self.held = held
+        "Wait for it, and remove a half line."
+        cut_half_line(self.held.enter_context(kernel_lock(self.path)))
         return True
 
     def release(self) -> None:
         "Let the next one write."
-        held, self.held = self.held, None
-        held.__exit__(None, None, None)
+        self.held.close()
 
 def open_journal(
     path:str|os.PathLike,  # of the study; its folder must be there

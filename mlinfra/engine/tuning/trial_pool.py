@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import queue
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -28,7 +28,7 @@ from ..train.allocator import keep_memory
 from .trial import Trial, run_objective
 
 # %% auto #0
-__all__ = ['STATES', 'TrialRecord', 'Plan', 'PointsPlan', 'Live', 'run_trials', 'parabola']
+__all__ = ['STATES', 'TrialRecord', 'Plan', 'Live', 'run_trials']
 
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #b5aac3be
 STATES = ("running", "finished", "pruned", "stopped", "failed")  # stopped: time was up, or Stop was pressed
@@ -54,45 +54,20 @@ class Plan(Protocol):
         "Keep what a trial reported; whether it is hopeless."
     def tell(self, record: TrialRecord) -> None:
         "Keep how a trial ended."
-
-class PointsPlan:
-    "A plan that tries given points one after another and gives none up."
-    def __init__(
-        self,
-        points:Sequence[Mapping[str, Any]],  # such as a grid
-    ):
-        self.points, self.asked, self.records = [dict(point) for point in points], 0, []
-
-    def ask(self) -> tuple[int, dict[str, Any]] | None:
-        "The next point."
-        if self.asked >= len(self.points): return None
-        self.asked += 1
-        return self.asked - 1, self.points[self.asked - 1]
-
-    def report(self, number: int, step: int, value: float) -> bool:
-        "No trial is hopeless."
-        return False
-
-    def tell(self, record: TrialRecord) -> None:
-        "Keep the record."
-        self.records.append(record)
-
     def add(self, point: Mapping[str, Any]) -> None:
         "One more point."
-        self.points.append(dict(point))
 
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #d1d212b9
 class Live:
     "The trials of a search as they run, for other threads; and what they may ask of it."
     def __init__(self):
-        self._records, self._lock = {}, threading.Lock()
-        self._prune, self._added, self.stopping, self._zero = set(), [], False, time.monotonic()
+        self._records, self._prune, self._added = {}, set(), queue.SimpleQueue()
+        self.stopping, self._zero = False, time.monotonic()
 
     @property
     def trials(self) -> list[TrialRecord]:
         "All trials so far, those that run included."
-        with self._lock: found = list(self._records.values())
-        now = time.monotonic() - self._zero
+        now, found = time.monotonic() - self._zero, list(self._records.values())
         return [replace(r, seconds=now - r.started) if r.state == "running" else r for r in found]
 
     def stop(self) -> None:
@@ -104,29 +79,14 @@ class Live:
         number:int,  # of a trial that runs
     ) -> None:
         "End one trial."
-        with self._lock: self._prune.add(nonnegative_int("number", number))
+        self._prune.add(nonnegative_int("number", number))
 
     def add(
         self,
         point:Mapping[str, Any],  # a value for each parameter
     ) -> None:
         "Try this point next."
-        with self._lock: self._added.append(dict(point))
-
-    def _take_added(self) -> list[dict[str, Any]]:
-        with self._lock: found, self._added = self._added, []
-        return found
-
-    def _verdict(self, number: int) -> str:
-        if self.stopping: return "stopped"
-        with self._lock: return "pruned" if number in self._prune else ""
-
-    def _put(self, record: TrialRecord) -> TrialRecord:
-        with self._lock: self._records[record.number] = record
-        return record
-
-    def _get(self, number: int) -> TrialRecord:
-        with self._lock: return self._records[number]
+        self._added.put(dict(point))
 
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #50964f70
 @dataclass
@@ -150,7 +110,7 @@ class _Search:
 
     def next(self) -> TrialRecord | None:
         "The next trial, begun; None: there is none."
-        for point in self.live._take_added(): self.plan.add(point)
+        while not self.live._added.empty(): self.plan.add(self.live._added.get())
         asked = None if self.over else self.plan.ask()
         if asked is None: return None
         folder = str(self.folder / f"trial-{asked[0]:04d}") if self.folder else ""
@@ -158,18 +118,19 @@ class _Search:
 
     def hear(self, number: int, step: int, value: float) -> str:
         "A trial reports; the verdict on it."
-        record = self.live._get(number)
-        self.live._put(replace(record, steps=(*record.steps, (step, value))))
+        record = self.live._records[number]
+        self.live._records[number] = replace(record, steps=(*record.steps, (step, value)))
         if self.plan.report(number, step, value): return "pruned"
         return self.verdict(number)
 
     def verdict(self, number: int) -> str:
         "What is to become of a trial that runs."
-        return self.live._verdict(number) or ("stopped" if self.over else "")
+        if self.live.stopping: return "stopped"
+        return "pruned" if number in self.live._prune else "stopped" if self.over else ""
 
     def end(self, number: int, state: str, value: float | None, error: str) -> TrialRecord:
         "A trial has ended."
-        record = self.live._get(number)
+        record = self.live._records[number]
         if state == "pruned" and value is None and record.steps: value = record.steps[-1][1]
         self.done += 1
         record = replace(record, state=state, value=value, error=error, seconds=self.elapsed - record.started)
@@ -177,7 +138,7 @@ class _Search:
         return self._say(record)
 
     def _say(self, record: TrialRecord) -> TrialRecord:
-        self.live._put(record)
+        self.live._records[record.number] = record
         if self.told is not None: self.told(record)
         return record
 
@@ -376,13 +337,3 @@ def run_trials(
     if workers: _Pool(search, objective, workers).run()
     else: _run_here(search, objective)
     return live.trials
-
-# %% ../../../nbs/engine/tuning/trial_pool.ipynb #81d0d521
-def parabola(
-    trial:Trial,  # with `x`, and `steps`, how often it reports
-) -> float:
-    "An objective for tests: (x - 1)^2, reached step by step."
-    value = (trial.params["x"] - 1) ** 2
-    steps = int(trial.params.get("steps", 3))
-    for step in range(1, steps + 1): trial.report(step, value + 1 - step / steps)
-    return value

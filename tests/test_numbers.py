@@ -197,7 +197,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.memory.footprint.fits_text.*", "zero", "nothing needed, nothing there"),
     ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
     ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
-    ("memory.Profile.largest.*", "zero", "no memory, no margin"),
+    ("engine.memory.footprint.BatchFootprints.largest.*", "zero", "no memory, no margin"),
     ("engine.dist.sync_batch_norm.SyncedBatchNorm.*", ANY, "the constructor is torch's own"),
     ("lab.shard_trials.Strategy.*", ANY, "an entry of our own table"),
     ("engine.pipeline.schedules.interleave_operations.*", ANY, "rows of operations are needed, so it cannot be tried"),
@@ -376,7 +376,7 @@ class Objects:
     def instance(self, thing):
         "An object of a class of ours; an empty one where its arguments are hard to have."
         if issubclass(thing, Enum): return next(iter(thing))
-        if thing.__name__ == "Profile": return self.profile
+        if thing.__name__ in ("Profile", "BatchFootprints"): return self.profile
         if thing.__name__ == "JpegFolder": return self.jpegs
         if thing.__name__ == "ServedProcess": return lambda *_: None  # it would start
         if thing.__name__ == "Space":
@@ -529,7 +529,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        engine.memory.footprint.rank_footprint.*
         lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads

@@ -245,9 +245,10 @@ class LoRA(nn.Module):
         alpha:float|None=None,     # the way counts alpha / rank; None: twice the rank
     ):
         super().__init__()
+        rank = positive_int("rank", rank)
+        alpha = 2.0 * rank if alpha is None else positive_float("alpha", alpha)
         if not isinstance(layer, nn.Linear): raise ValueError(f"layer must be linear, got {type(layer).__name__}")
         rank = positive_int("rank", rank, most=min(layer.in_features, layer.out_features))
-        alpha = 2.0 * rank if alpha is None else positive_float("alpha", alpha)
         self.layer, self.scale = layer.requires_grad_(False), alpha / rank
         self.down = nn.Parameter(torch.empty(rank, layer.in_features, device=layer.weight.device))
         self.up = nn.Parameter(torch.zeros(layer.out_features, rank, device=layer.weight.device))

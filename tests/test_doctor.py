@@ -7,7 +7,6 @@ import copy
 import ctypes
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -38,6 +37,7 @@ from mlinfra.engine.loading import loading_times
 from mlinfra.engine.loading.batch_tensors import identity
 from mlinfra.engine.loading.dataset_callables import find_callables
 from mlinfra.engine.loading.loader_surgery import loader_kind
+from mlinfra.engine.base.cores import read_cores
 from mlinfra.engine.base.sample_statistics import Estimate
 from mlinfra.lab.patients import PATIENTS, Fetching, SlowBus, slow_read
 from mlinfra.engine.base.jobs import Stopped
@@ -359,9 +359,9 @@ def test_a_busy_machine_is_said():
     crowd = [subprocess.Popen(command) for _ in range(ablation.usable_cores())]
     try:
         with bench_of(Heavy(lambda: spin(2e-3)), DataLoader(Samples(), 8)) as bench:
-            others = diagnosis.OtherPrograms()
+            before = read_cores(children=True)
             for _ in range(2): bench.round()
-        assert re.search("busy", " ".join(others.remarks(bench)))
+        assert "diagnose where nothing else runs" in diagnosis.remark_on_others(bench, before)
     finally:
         for process in crowd: process.kill(), process.wait()
 

@@ -155,7 +155,8 @@ parallel.parallelize.scale_gradients parallel.pipeline_strategy parallel.rank_lo
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
-record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign rules.loss_rules
+record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign
+report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
 serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
@@ -196,7 +197,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.memory.footprint.fits_text.*", "zero", "nothing needed, nothing there"),
     ("lab.lifetimes.Film.alive.moment", "zero", "before the first operation"),
     ("lab.lifetimes.replay.limit", "infinite", "a device that is never full"),
-    ("memory.Profile.largest.*", "zero", "no memory, no margin"),
+    ("engine.memory.footprint.BatchFootprints.largest.*", "zero", "no memory, no margin"),
     ("engine.dist.sync_batch_norm.SyncedBatchNorm.*", ANY, "the constructor is torch's own"),
     ("lab.shard_trials.Strategy.*", ANY, "an entry of our own table"),
     ("engine.pipeline.schedules.interleave_operations.*", ANY, "rows of operations are needed, so it cannot be tried"),
@@ -375,7 +376,7 @@ class Objects:
     def instance(self, thing):
         "An object of a class of ours; an empty one where its arguments are hard to have."
         if issubclass(thing, Enum): return next(iter(thing))
-        if thing.__name__ == "Profile": return self.profile
+        if thing.__name__ in ("Profile", "BatchFootprints"): return self.profile
         if thing.__name__ == "JpegFolder": return self.jpegs
         if thing.__name__ == "ServedProcess": return lambda *_: None  # it would start
         if thing.__name__ == "Space":
@@ -528,7 +529,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     *((name, FITS) for name in """
         lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
-        engine.memory.footprint.rank_footprint.* engine.memory.footprint.BatchFootprints.*
+        engine.memory.footprint.rank_footprint.*
         lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads

@@ -744,16 +744,17 @@ def test_bf16_learns_the_same():
     assert abs(losses[0] - losses[1]) < 0.1
 
 
-def test_two_thirds_of_an_epoch_of_the_recipe_beat_the_source():
-    "In a whole one the source's reached 0.9721 in the mean of five seeds (tests/bench/results/cpu.json)."
+def test_a_third_of_an_epoch_of_the_recipe_beats_the_source():
+    """In a whole one the source's reached 0.9721 in the mean of five seeds (tests/bench/results/cpu.json). The recipe
+    reaches 0.98 here; without its schedule, or with plain SGD, it is 0.95."""
     torch.manual_seed(0)
     digits = mnist()
-    model, loader = GluonCNN(), BatchLoader(Images(digits.images[:40_000], digits.labels[:40_000]), 64, shuffle=True,
+    model, loader = GluonCNN(), BatchLoader(Images(digits.images[:20_000], digits.labels[:20_000]), 64, shuffle=True,
                                             seed=0)
     optimizer, scheduler = recipe(model, len(loader))
     history = fit(model, loader, optimizer=optimizer, scheduler=scheduler, valid=mnist(train=False), progress=False,
                   device="cpu")
-    assert len(history.steps) == 625 and history.epochs[0].accuracy > 0.985
+    assert len(history.steps) == 313 and history.epochs[0].accuracy > 0.975
 
 
 def test_photographs_in_epochs(tmp_path):

@@ -40,6 +40,9 @@ class CoreSeconds:
         other = (self.busy - before.busy) - (self.own - before.own)
         return max(0.0, other) / max(self.wall - before.wall, 1e-9)
 
-def read_cores() -> CoreSeconds:
+def read_cores(
+    children:bool=False,  # whether what processes of ours worked that have ended counts as own
+) -> CoreSeconds:
     "The reading now."
-    return CoreSeconds(time.perf_counter(), time.process_time(), busy_seconds(own_cores=True))
+    own = sum(os.times()[:4]) if children else time.process_time()
+    return CoreSeconds(time.perf_counter(), own, busy_seconds(own_cores=True))

@@ -88,23 +88,14 @@ def _from_aws(body: str) -> Notice:
     except (ValueError, KeyError, TypeError): return Notice("AWS: a notice without a time")
 
 # %% ../../../nbs/engine/checkpoint/preemption.ipynb #5a0c2e07
-class MetadataService:
+class MetadataService(ThreadingHTTPServer):
     "A fake of the clouds' metadata service on this machine."
     def __init__(self):
+        super().__init__(("127.0.0.1", 0), _MetadataHandler)
         self.requests: list[str] = []       # method and path of each
         self.gone_at: datetime|None = None  # when the machine is taken away
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None: service._answer(self)
-            def do_PUT(self) -> None: service._answer(self)
-            def log_message(self, *_words: Any) -> None: "Say nothing on stderr."
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        host = "http://%s:%d" % self.server.server_address[:2]
+        host = "http://%s:%d" % self.server_address[:2]
         self.aws_url, self.gcp_url = host + _path(AWS_NOTICE), host + _path(GCP_NOTICE)
-        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True,
-                                        name="mlinfra-metadata")
 
     def take_away(
         self,
@@ -113,24 +104,30 @@ class MetadataService:
         "Announce that the machine goes."
         self.gone_at = datetime.now(timezone.utc) + timedelta(seconds=seconds)
 
-    def _answer(self, request: BaseHTTPRequestHandler) -> None:
-        self.requests.append(f"{request.command} {request.path}")
-        status, body = self._reply(request.command, request.path, request.headers)
-        request.send_response(status)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body.encode())
+class _MetadataHandler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.requests.append(f"{self.command} {self.path}")
+        status, body = self._reply(self.server.gone_at)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
 
-    def _reply(self, method: str, path: str, headers: Any) -> tuple[int, str]:
-        if (method, path) == ("PUT", "/latest/api/token"):
+    do_PUT = do_GET
+
+    def log_message(self, *_words: Any) -> None: "Say nothing on stderr."
+
+    def _reply(self, gone_at: datetime | None) -> tuple[int, str]:
+        asked, headers = (self.command, self.path), self.headers
+        if asked == ("PUT", "/latest/api/token"):
             return (200, _TOKEN) if headers["X-aws-ec2-metadata-token-ttl-seconds"] else (400, "")
-        if (method, path) == ("GET", _path(AWS_NOTICE)):
+        if asked == ("GET", _path(AWS_NOTICE)):
             if headers["X-aws-ec2-metadata-token"] != _TOKEN: return 401, ""
-            if self.gone_at is None: return 404, ""
-            return 200, json.dumps(dict(action="terminate", time=self.gone_at.strftime("%Y-%m-%dT%H:%M:%SZ")))
-        if (method, path) == ("GET", _path(GCP_NOTICE)):
+            if gone_at is None: return 404, ""
+            return 200, json.dumps(dict(action="terminate", time=gone_at.strftime("%Y-%m-%dT%H:%M:%SZ")))
+        if asked == ("GET", _path(GCP_NOTICE)):
             if headers["Metadata-Flavor"] != "Google": return 403, ""
-            return 200, "FALSE" if self.gone_at is None else "TRUE"
+            return 200, "FALSE" if gone_at is None else "TRUE"
         return 404, ""
 
 _TOKEN = "a-token-of-the-fake-service"
@@ -138,13 +135,13 @@ _TOKEN = "a-token-of-the-fake-service"
 @contextmanager
 def metadata_service() -> Iterator[MetadataService]:
     "A metadata service on the loopback, as AWS and Google run them, which ends with the block."
-    service = MetadataService()
-    service._thread.start()
-    try: yield service
-    finally:
-        service.server.shutdown()
-        service._thread.join()
-        service.server.server_close()
+    with MetadataService() as service:
+        thread = threading.Thread(target=service.serve_forever, args=(0.05,), daemon=True, name="mlinfra-metadata")
+        thread.start()
+        try: yield service
+        finally:
+            service.shutdown()
+            thread.join()
 
 # %% ../../../nbs/engine/checkpoint/preemption.ipynb #5a0c2e10
 class _Lookout:

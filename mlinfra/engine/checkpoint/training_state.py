@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields
 from itertools import accumulate
 from typing import Any
 
@@ -17,7 +17,6 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ..base.checks import one_of
 from .rng_state import random_states, set_random_states
 from .resumable_loader import LoaderState
 from ..train.observers import TrainingRun
@@ -124,14 +123,6 @@ class State:
     step:int                # optimizer steps done
     epoch:int               # in which it is, from 0
     parts:dict[str, Any]    # some of `PARTS`
-
-    def without(
-        self,
-        *names:str,  # of `PARTS`
-    ) -> State:
-        "The state with some parts left out; `restore` leaves alone what is not there."
-        for name in names: one_of("part", name, PARTS)
-        return replace(self, parts={name: part for name, part in self.parts.items() if name not in names})
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c012
 def unwrap_model(

@@ -14,27 +14,17 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from ..base.checks import positive_int
 from ..base.timing import Stopwatch
 from ..loading.batch_tensors import identity
 from ..loading.dataset_callables import Place
 from ..loading.loader_surgery import Endless, QuietLoader, clone_loader, loader_kind, opened, workers_of
 from ..loading.loading_times import Loading, load_once
+from ..train.threads import threads_kept
 
 # %% auto #0
-__all__ = ['threads', 'next_batch', 'seconds_per_batch', 'finished_loader', 'BatchSource']
+__all__ = ['next_batch', 'seconds_per_batch', 'finished_loader', 'BatchSource']
 
 # %% ../../../nbs/engine/doctor/batch_source.ipynb #1f5e6d34
-@contextmanager
-def threads(
-    count:int,  # of torch
-) -> Iterator[None]:
-    "Torch computes with this many threads until the block ends."
-    before = torch.get_num_threads()
-    torch.set_num_threads(positive_int("count", count))
-    try: yield
-    finally: torch.set_num_threads(before)
-
 def next_batch(
     batches:Iterator,  # of a DataLoader, perhaps
 ) -> Any:
@@ -120,7 +110,7 @@ class BatchSource:
         "Load one batch in this process, and one more under watch; with one thread if there are workers."
         if self.kind == "iterable" and self.workers: return self._load_in_workers(timeout_seconds)
         if self._indices is None: self._indices = self._index_source()
-        with threads(1 if self.workers else torch.get_num_threads()):
+        with threads_kept(1 if self.workers else None):
             plain, batch = load_once(self.loader, self._indices, {})
             watched = load_once(self.loader, self._indices, self.places)[0] if self.places else plain
         share = plain.load / max(watched.load, 1e-12)  # watching takes time: only the proportions count

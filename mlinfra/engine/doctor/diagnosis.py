@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..base.cores import busy_seconds
+from ..base.cores import CoreSeconds, read_cores
 from .ablation import Bench, Round, estimate, measure_rounds, median_round, too_little
 from .step_timer import Budget, Stall
 from .training_pipeline import TrainingPipeline
@@ -26,7 +26,7 @@ from .verdicts import Setting, settled, stage_seconds, verdict_of
 from ..base.text import duration_text
 
 # %% auto #0
-__all__ = ['Verification', 'verify_advice', 'Diagnosis', 'setting_of', 'remarks_on', 'OtherPrograms', 'busy_words',
+__all__ = ['Verification', 'verify_advice', 'Diagnosis', 'setting_of', 'remarks_on', 'remark_on_others', 'busy_words',
            'diagnose_pipeline']
 
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #bf1afbed
@@ -182,28 +182,14 @@ def _stalled(stall: Stall) -> str:
             f"in the {stall.where}: counted as between")
 
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #0d9c4e21
-class OtherPrograms:
-    "Counts what other programs take of the machine from now on."
-    def __init__(self): self._watch, self._all, self._own = Stopwatch(), *_cpu_seconds()
-
-    def cores(self) -> float:
-        "Count the cores that were busy with others; processes of ours that still run count as others."
-        busy, own = _cpu_seconds()
-        return max(0.0, busy - self._all - (own - self._own)) / max(self._seconds(), 1e-3)
-
-    def _seconds(self) -> float:
-        self._watch.lap()
-        return self._watch.seconds
-
-    def remarks(
-        self,
-        bench:Bench,  # closed
-    ) -> list[str]:
-        "Say in a sentence if the machine was busy."
-        whole = os.cpu_count() == bench.cores  # else others may be busy on cores that are not ours
-        queued = bench.queued_seconds / max(bench.alone_seconds, 1e-9)
-        words = busy_words(self.cores() if whole else None, queued, bench.cores)
-        return [words] if words else []
+def remark_on_others(
+    bench:Bench,          # closed
+    before:CoreSeconds,   # when it was opened, with children that have ended
+) -> str:
+    "Say in a sentence that other programs kept the machine busy; nothing if they did not."
+    others = read_cores(children=True).others_since(before)
+    whole = os.cpu_count() == bench.cores  # else others may be busy on cores that are not ours
+    return busy_words(others if whole else None, bench.queued_seconds / max(bench.alone_seconds, 1e-9), bench.cores)
 
 def busy_words(
     others:float|None,  # cores busy with other programs; None where this cannot be seen
@@ -218,9 +204,6 @@ def busy_words(
                 "diagnose where nothing else runs")
     return ""
 
-def _cpu_seconds() -> tuple[float, float]:
-    "Seconds of all cores so far, and of them those of this process and of children that have ended."
-    return busy_seconds(), sum(os.times()[:4])
 
 # %% ../../../nbs/engine/doctor/diagnosis.ipynb #9b613b90
 def diagnose_pipeline(
@@ -234,10 +217,11 @@ def diagnose_pipeline(
     with preserve_rng_state(pipe.loader), Bench(pipe, places, min(0.3, budget.seconds / 100), budget) as bench:
         words = too_little(budget, bench.first_load, bench.first_step, bench.source.workers)
         if words: warnings.warn(words, stacklevel=3)
-        others = OtherPrograms()
+        before = read_cores(children=True)
         measured = measure_rounds(bench, lambda found: settled(found, setting_of(bench)))
         advice = advise(bench, measured, remarks)
-    return _diagnosis(bench, measured, advice, [*remarks_on(bench, measured), *others.remarks(bench), *remarks])
+    found = [*remarks_on(bench, measured), remark_on_others(bench, before), *remarks]
+    return _diagnosis(bench, measured, advice, [remark for remark in found if remark])
 
 def _places(loader: Any, read: str | None, transform: str | None) -> dict:
     "What is put under a clock in the data set."

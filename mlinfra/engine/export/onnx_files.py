@@ -31,8 +31,8 @@ from ..base.store import remove_old_parts, writing
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['OnnxModel', 'load_onnx', 'takes_bytes', 'as_taken', 'needs', 'OnnxFile', 'export_onnx', 'evaluating', 'quietly',
-           'batch_dims', 'why_not', 'operator_seconds']
+__all__ = ['OnnxModel', 'load_onnx', 'takes_bytes', 'as_taken', 'needs', 'OnnxFile', 'folder_beside', 'export_onnx', 'evaluating',
+           'quietly', 'batch_dims', 'why_not', 'operator_seconds']
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b005
 _DTYPES = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16,
@@ -46,15 +46,9 @@ class OnnxModel:
         path:str|os.PathLike,      # of the file; made by `load_onnx`, which says what is wrong with it
         threads:int|None=None,     # None: as many as PyTorch uses
     ):
-        import onnxruntime
         self.path = Path(path)
         self.threads = torch.get_num_threads() if threads is None else positive_int("threads", threads, most=4096)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
-        options.log_severity_level = 4  # errors are raised
-        # a thread that waits for work in a loop takes the core from other threads
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self.session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+        self.session = _session(self.path, self.threads)
         self.inputs = self.session.get_inputs()
         self.output_names = [output.name for output in self.session.get_outputs()]
 
@@ -93,6 +87,17 @@ class OnnxModel:
         return found[0] if len(found) == 1 else found
 
     def __repr__(self) -> str: return f"OnnxModel({str(self.path)!r}, threads={self.threads})"
+
+def _session(path: Path, threads: int, **more: Any) -> Any:
+    "A session of onnxruntime on the CPU; `more` are further attributes of its options."
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors are raised
+    # a thread that waits for work in a loop takes the core from other threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    for name, value in dict(intra_op_num_threads=threads, inter_op_num_threads=1, **more).items():
+        setattr(options, name, value)
+    return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
 
 def _fitting(put: Any, batch: Any) -> torch.Tensor:
     "The batch as this input takes it, or ValueError."
@@ -147,13 +152,14 @@ def as_taken(
     return to_float(images) if images.dtype == torch.uint8 and not takes_bytes(model) else images
 
 def needs(
-    *packages:str,  # that are imported
+    *packages:str,       # that are imported
+    extra:str="export",  # of mlinfra, which installs them
 ) -> None:
     "ImportError in a sentence where one of them is missing."
     from importlib.util import find_spec
     for package in packages:
         if find_spec(package) is None:
-            raise ImportError(f'this needs {package}: pip install "mlinfra[export]"', name=package)
+            raise ImportError(f'this needs {package}: pip install "mlinfra[{extra}]"', name=package)
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b008
 @dataclass(frozen=True)
@@ -181,6 +187,19 @@ class OnnxFile:
         return (f"{self.path}: {self.bytes / 1e6:.2f} MB, opset {self.opset}; largest difference from PyTorch "
                 f"{self.largest_difference:.1e} (batch sizes {sizes}; largest output {self.largest_output:.2g})")
 
+@contextlib.contextmanager
+def folder_beside(
+    path:Path,  # of a file that will be written
+) -> Iterator[Path]:
+    "A folder beside the file, in which to build it; removed at the end. ValueError where the path is that of a folder."
+    if path.is_dir(): raise ValueError(f"path must be that of a file, got the folder {path}")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_old_parts(path.parent, path.name)
+        building = Path(tempfile.mkdtemp(dir=path.parent, prefix=path.name + ".", suffix=".part"))
+    try: yield building
+    finally: shutil.rmtree(building, ignore_errors=True)
+
 def export_onnx(
     model:nn.Module,                                   # stays as it is; exported in eval mode
     example:torch.Tensor|tuple[torch.Tensor, ...],     # a batch that it takes, or one for each of its inputs
@@ -190,19 +209,13 @@ def export_onnx(
     "Write a model as an ONNX file, checked and compared. ValueError says why a model cannot be exported."
     needs("onnx", "onnxscript", "onnxruntime")
     path, batches = Path(path), _batches(example, boolean("dynamic_batch", dynamic_batch))
-    if path.is_dir(): raise ValueError(f"path must be that of a file, got the folder {path}")
     start = time.perf_counter()
     with evaluating(unwrap_model(model)) as module, torch.no_grad():
         wanted = {size: _answer(module, inputs) for size, inputs in batches.items()}
         program = _exported(module, batches[_traced(batches)], dynamic_batch)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_old_parts(path.parent, path.name)
-        building = Path(tempfile.mkdtemp(dir=path.parent, prefix=path.name + ".", suffix=".part"))
-    try:
+    with folder_beside(path) as building:
         compared = _written(program, module, building / path.name, batches, wanted)
         with writing(path): _move(building, path)
-    finally: shutil.rmtree(building, ignore_errors=True)
     written, shape = load_onnx(path), tuple(batches[_traced(batches)][0].shape[1:])
     return OnnxFile(path, written.bytes, program.model.opset_imports[""], time.perf_counter() - start, *compared,
                     tuple(batches), shape, dynamic_batch)
@@ -362,14 +375,10 @@ def operator_seconds(
     calls:int=20,            # after one that does not count
 ) -> dict[str, float]:       # kind of operator -> seconds in one call, of all operators of this kind together
     "Where the time of a call goes: the median over the calls for each operator."
-    import onnxruntime
     calls = positive_int("calls", calls, 100_000)
     with tempfile.TemporaryDirectory() as folder:
-        options = onnxruntime.SessionOptions()
-        options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "profile")
-        options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = model.threads, 1, 4
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        session = onnxruntime.InferenceSession(os.fspath(model.path), options, providers=["CPUExecutionProvider"])
+        session = _session(model.path, model.threads, enable_profiling=True,
+                           profile_file_prefix=os.path.join(folder, "profile"))
         for _ in range(calls + 1): session.run(None, {model.input_name: batch.numpy()})
         lines = json.loads(Path(session.end_profiling()).read_text())
     times = {}

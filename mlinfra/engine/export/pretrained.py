@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ from torch.nn import functional as F
 
 from ...data import to_float
 from ..base.checks import one_of, positive_float, positive_int
-from .onnx_files import evaluating
+from .onnx_files import evaluating, needs
 from .variants import images_and_labels
 
 # %% auto #0
-__all__ = ['SOURCES', 'Pretrained', 'pretrained', 'reachable', 'new_head', 'freeze', 'trainable', 'LoRA', 'add_lora',
-           'merge_lora', 'Features', 'features', 'resized_to']
+__all__ = ['SOURCES', 'Ways', 'Pretrained', 'pretrained', 'reachable', 'new_head', 'freeze', 'LoRA', 'add_lora', 'merge_lora',
+           'Features', 'features', 'resized_to']
 
 # %% ../../../nbs/engine/export/pretrained.ipynb #ef22f005
 SOURCES = "timm", "transformers", "torchvision"
@@ -55,21 +56,16 @@ def pretrained(
     if not isinstance(name, str) or not name: raise ValueError(f"name must be the name of a model, got {name!r}")
     num_classes = None if num_classes is None else positive_int("num_classes", num_classes)
     in_channels = None if in_channels is None else positive_int("in_channels", in_channels)
-    _import(source)
-    ways = dict(timm=_Timm, transformers=_Transformers, torchvision=_Torchvision)[source](
-        name, num_classes, in_channels, options)
-    if weights == "random": return Pretrained(ways.random().eval(), name, source, False, "random weights, as asked")
-    try: model, where = ways.trained()
+    needs(source)
+    ways = dict(timm=_timm, transformers=_transformers, torchvision=_torchvision)
+    random, trained = ways[source](name, num_classes, in_channels, options)
+    if weights == "random": return Pretrained(random().eval(), name, source, False, "random weights, as asked")
+    try: model, where = trained()
     except (OSError, ValueError, RuntimeError) as error:  # no cache and no network, or the file does not fit
         why = next(iter(str(error).strip().splitlines()), type(error).__name__)
         if weights == "hub": raise ValueError(f"the weights of {name} cannot be had: {why}") from error
-        return Pretrained(ways.random().eval(), name, source, False, f"random weights: {why}")
+        return Pretrained(random().eval(), name, source, False, f"random weights: {why}")
     return Pretrained(model.eval(), name, source, True, where)
-
-def _import(source: str) -> None:
-    "ImportError in a sentence where the source is not installed."
-    from importlib.util import find_spec
-    if find_spec(source) is None: raise ImportError(f'this needs {source}: pip install "mlinfra[export]"', name=source)
 
 def reachable(
     host:str,                       # such as "huggingface.co"
@@ -106,50 +102,38 @@ def _whole(path: Path) -> Path:
         with safe_open(path, "pt"): return path
     except SafetensorError as error: raise OSError(f"{path} is damaged, remove it: {error}") from error
 
-class _Timm:
+Ways = tuple[Callable[[], nn.Module], Callable[[], tuple[nn.Module, str]]]  # with random weights; with learnt ones
+
+def _known(source: str, name: str, models: list[str]) -> None:
+    "ValueError for a name that the source does not know."
+    if name in models: return
+    close = get_close_matches(name, models, 3, 0.5)
+    raise ValueError(f"{source} has no model {name!r}" + (f": did you mean {', '.join(close)}?" if close else ""))
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+def _timm(name: str, num_classes: int | None, in_channels: int | None, options: dict[str, Any]) -> Ways:
     "timm: networks for images."
-    def __init__(self, name: str, num_classes: int | None, in_channels: int | None, options: dict[str, Any]):
-        import timm
-        if not timm.is_model(name):
-            close = get_close_matches(name, timm.list_models(), 3, 0.5)
-            raise ValueError(f"timm has no model {name!r}" + (f": did you mean {', '.join(close)}?" if close else ""))
-        self.name, self.options = name, dict(options)
-        if num_classes is not None: self.options["num_classes"] = num_classes
-        if in_channels is not None: self.options["in_chans"] = in_channels
-
-    def random(self) -> nn.Module:
-        import timm
-        return timm.create_model(self.name, pretrained=False, **self.options)
-
-    def trained(self) -> tuple[nn.Module, str]:
-        import timm
-        repository = timm.get_pretrained_cfg(self.name).hf_hub_id
-        if not repository: raise OSError(f"nobody has published weights of {self.name}")
+    import timm
+    _known("timm", name, timm.list_models())
+    options = options | _given(num_classes=num_classes, in_chans=in_channels)
+    def trained() -> tuple[nn.Module, str]:
+        repository = timm.get_pretrained_cfg(name).hf_hub_id
+        if not repository: raise OSError(f"nobody has published weights of {name}")
         path, where = _hub_file(repository, "model.safetensors")
-        model = timm.create_model(self.name, pretrained=True, pretrained_cfg_overlay=dict(file=str(path)),
-                                  **self.options)
+        model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=dict(file=str(path)), **options)
         return model, f"the weights of {repository}, {where}"
+    return partial(timm.create_model, name, pretrained=False, **options), trained
 
-class _Torchvision:
+def _torchvision(name: str, num_classes: int | None, in_channels: int | None, options: dict[str, Any]) -> Ways:
     "torchvision: networks for images."
-    def __init__(self, name: str, num_classes: int | None, in_channels: int | None, options: dict[str, Any]):
-        from torchvision import models
-        if name not in (known := models.list_models()):
-            close = get_close_matches(name, known, 3, 0.5)
-            words = f": did you mean {', '.join(close)}?" if close else ""
-            raise ValueError(f"torchvision has no model {name!r}{words}")
-        if in_channels not in (None, 3):
-            raise ValueError(f"in_channels must be 3 with torchvision's models, got {in_channels}: timm adapts them")
-        self.name, self.num_classes, self.options = name, num_classes, options
-
-    def random(self) -> nn.Module:
-        from torchvision import models
-        more = {} if self.num_classes is None else dict(num_classes=self.num_classes)
-        return models.get_model(self.name, weights=None, **self.options | more)
-
-    def trained(self) -> tuple[nn.Module, str]:
-        from torchvision import models
-        chosen = models.get_model_weights(self.name).DEFAULT
+    from torchvision import models
+    _known("torchvision", name, models.list_models())
+    if in_channels not in (None, 3):
+        raise ValueError(f"in_channels must be 3 with torchvision's models, got {in_channels}: timm adapts them")
+    def trained() -> tuple[nn.Module, str]:
+        chosen = models.get_model_weights(name).DEFAULT
         path, host = Path(torch.hub.get_dir(), "checkpoints", Path(chosen.url).name), "download.pytorch.org"
         where = "from the cache" if path.exists() else f"from {host}"
         if not path.exists() and not reachable(host):
@@ -157,50 +141,49 @@ class _Torchvision:
         try: kept = chosen.get_state_dict(progress=False, check_hash=True, weights_only=True)
         except Exception as error:  # a download may fail in any way
             raise OSError(f"{chosen.url} cannot be read: {type(error).__name__}: {error}") from error
-        model = models.get_model(self.name, weights=None, **self.options)
+        model = models.get_model(name, weights=None, **options)
         model.load_state_dict(kept)
-        if self.num_classes is not None: new_head(model, self.num_classes)
+        if num_classes is not None: new_head(model, num_classes)
         return model, f"{chosen} of torchvision, {where}"
+    return partial(models.get_model, name, weights=None, **options | _given(num_classes=num_classes)), trained
 
-class _Transformers:
+def _transformers(name: str, num_classes: int | None, in_channels: int | None, options: dict[str, Any]) -> Ways:
     "transformers: networks for texts, images and sound."
-    def __init__(self, name: str, num_classes: int | None, in_channels: int | None, options: dict[str, Any]):
-        self.name, self.num_classes, self.options = name, num_classes, dict(options)
-        if num_classes is not None: self.options["num_labels"] = num_classes
-        if in_channels is not None: self.options["num_channels"] = in_channels
+    from transformers import AutoConfig
+    options = options | _given(num_labels=num_classes, num_channels=in_channels)
+    def random() -> nn.Module:
+        config = _transformers_config(name, options)
+        return _transformers_class(name, config, num_classes).from_config(config)
+    def trained() -> tuple[nn.Module, str]:
+        path, where = _hub_file(name, "config.json")
+        _hub_file(name, "model.safetensors")
+        config = AutoConfig.from_pretrained(path.parent, **options)
+        model = _transformers_class(name, config, num_classes).from_pretrained(
+            path.parent, config=config, use_safetensors=True, ignore_mismatched_sizes=True)
+        return model, f"the weights of {name}, {where}"
+    return random, trained
 
-    def _loader(self, config: Any) -> Any:
-        "The class of transformers that makes this model: with a head that classifies, if one is asked for."
-        import transformers
-        from transformers.models.auto import modeling_auto as known
-        if self.num_classes is None: return transformers.AutoModel
-        for maker, mapping in ((transformers.AutoModelForImageClassification, "IMAGE"),
-                               (transformers.AutoModelForSequenceClassification, "SEQUENCE")):
-            if type(config) in getattr(known, f"MODEL_FOR_{mapping}_CLASSIFICATION_MAPPING"): return maker
-        raise ValueError(f"{self.name} has no form that classifies: leave num_classes out")
+def _transformers_class(name: str, config: Any, num_classes: int | None) -> Any:
+    "The class of transformers that makes this model: with a head that classifies, if one is asked for."
+    import transformers
+    from transformers.models.auto import modeling_auto as known
+    if num_classes is None: return transformers.AutoModel
+    for maker, mapping in ((transformers.AutoModelForImageClassification, "IMAGE"),
+                           (transformers.AutoModelForSequenceClassification, "SEQUENCE")):
+        if type(config) in getattr(known, f"MODEL_FOR_{mapping}_CLASSIFICATION_MAPPING"): return maker
+    raise ValueError(f"{name} has no form that classifies: leave num_classes out")
 
-    def random(self) -> nn.Module:
-        "With the sizes of the hub's configuration where it is cached; else with those that its kind has by default."
-        from transformers import CONFIG_MAPPING, AutoConfig
-        try: config = AutoConfig.from_pretrained(self.name, local_files_only=True, **self.options)
-        except (OSError, ValueError):
-            known = sorted(CONFIG_MAPPING.keys(), key=len)
-            kinds = [kind for kind in known if kind in self.name.lower().replace("-", "_").replace("/", "_").split("_")]
-            if self.name in known: kinds = [self.name]
-            if not kinds: raise ValueError(
-                f"nobody here knows the sizes of {self.name}: the hub cannot be reached, and the name holds no kind of "
-                f"model, such as bert, gpt2, vit or resnet") from None
-            config = AutoConfig.for_model(kinds[-1], **self.options)
-        return self._loader(config).from_config(config)
-
-    def trained(self) -> tuple[nn.Module, str]:
-        from transformers import AutoConfig
-        path, where = _hub_file(self.name, "config.json")
-        _hub_file(self.name, "model.safetensors")
-        config = AutoConfig.from_pretrained(path.parent, **self.options)
-        loader = self._loader(config)
-        model = loader.from_pretrained(path.parent, config=config, use_safetensors=True, ignore_mismatched_sizes=True)
-        return model, f"the weights of {self.name}, {where}"
+def _transformers_config(name: str, options: dict[str, Any]) -> Any:
+    "The sizes of the hub's configuration where it is cached; else those that its kind has by default."
+    from transformers import CONFIG_MAPPING, AutoConfig
+    try: return AutoConfig.from_pretrained(name, local_files_only=True, **options)
+    except (OSError, ValueError):
+        words = name.lower().replace("-", "_").replace("/", "_").split("_")
+        kinds = [kind for kind in sorted(CONFIG_MAPPING.keys(), key=len) if kind in words or kind == name]
+        if not kinds: raise ValueError(
+            f"nobody here knows the sizes of {name}: the hub cannot be reached, and the name holds no kind of "
+            f"model, such as bert, gpt2, vit or resnet") from None
+        return AutoConfig.for_model(name if name in kinds else kinds[-1], **options)
 
 def new_head(
     model:nn.Module,    # changed in place
@@ -252,12 +235,6 @@ def freeze(
 def _stay_in_eval(layer: nn.Module, _inputs: Any) -> None:
     if layer.training: layer.eval()
 
-def trainable(
-    model:nn.Module,
-) -> int:
-    "Parameters that learn."
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
-
 # %% ../../../nbs/engine/export/pretrained.ipynb #ef22f013
 class LoRA(nn.Module):
     "A frozen linear layer with a small way beside it that learns."
@@ -268,7 +245,8 @@ class LoRA(nn.Module):
         alpha:float|None=None,     # the way counts alpha / rank; None: twice the rank
     ):
         super().__init__()
-        rank, alpha = _rank_and_alpha(rank, alpha)
+        rank = positive_int("rank", rank)
+        alpha = 2.0 * rank if alpha is None else positive_float("alpha", alpha)
         if not isinstance(layer, nn.Linear): raise ValueError(f"layer must be linear, got {type(layer).__name__}")
         rank = positive_int("rank", rank, most=min(layer.in_features, layer.out_features))
         self.layer, self.scale = layer.requires_grad_(False), alpha / rank
@@ -284,10 +262,6 @@ class LoRA(nn.Module):
         with torch.no_grad(): self.layer.weight += self.scale * (self.up @ self.down)
         return self.layer
 
-def _rank_and_alpha(rank: Any, alpha: Any) -> tuple[int, float]:
-    rank = positive_int("rank", rank)
-    return rank, 2.0 * rank if alpha is None else positive_float("alpha", alpha)
-
 def add_lora(
     model:nn.Module,               # changed in place
     names:str|Iterable[str],       # of linear layers, or patterns such as "blocks.*.attn.qkv"
@@ -296,7 +270,6 @@ def add_lora(
     but:str|Iterable[str]=(),      # what learns besides, such as the last layer
 ) -> nn.Module:
     "Freeze the model, and put a small way that learns beside the layers that are named."
-    rank, alpha = _rank_and_alpha(rank, alpha)
     linear = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     patterns = _patterns("names", names, linear)
     chosen = [name for name in linear if _matches(name, patterns)]

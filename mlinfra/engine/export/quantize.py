@@ -8,8 +8,6 @@ from __future__ import annotations
 import copy
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..base.checks import one_of, positive_int
-from .onnx_files import OnnxFile, OnnxModel, as_taken, load_onnx, needs, quietly
-from ..base.store import remove_old_parts, writing
+from .onnx_files import OnnxFile, OnnxModel, as_taken, folder_beside, load_onnx, needs, quietly
+from ..base.store import writing
 
 # %% auto #0
 __all__ = ['BITS', 'quantize_tensor', 'pack', 'unpack', 'QuantizedLinear', 'QuantizedConv2d', 'quantize_weights', 'model_bytes',
@@ -141,16 +139,10 @@ def _quantized(source: Any, path: Any, work: Any, threads: int | None) -> OnnxMo
     "What `work(prepared file, file to write)` makes, in place once it runs."
     needs("onnx", "onnxruntime", "sympy")
     found, path = _path_of(source), Path(path)
-    if path.is_dir(): raise ValueError(f"path must be that of a file, got the folder {path}")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_old_parts(path.parent, path.name)
-        building = Path(tempfile.mkdtemp(dir=path.parent, prefix=path.name + ".", suffix=".part"))
-    try:
+    with folder_beside(path) as building:
         with quietly(): work(os.fspath(_prepared(found, building)), os.fspath(building / path.name))
         load_onnx(building / path.name, 1)
         with writing(path): os.replace(building / path.name, path)
-    finally: shutil.rmtree(building, ignore_errors=True)
     return load_onnx(path, threads)
 
 def quantize_dynamic(

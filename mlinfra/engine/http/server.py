@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import copy
-import importlib.util
 import logging
 import math
 import os
@@ -28,7 +27,7 @@ from .metrics import RequestMeter, ServerStats, metrics_text
 from .request_parsing import KINDS, BodyError, BodyRules, answer_rows
 from .server_process import GcFreeze, RateLimitFilter, one_write_protocol
 from ..base.checks import nonnegative_float, positive_float, positive_int, whole_number
-from ..export.onnx_files import as_taken, takes_bytes
+from ..export.onnx_files import as_taken, needs, takes_bytes
 from ..serve.request_queue import Policy
 from ..export.variants import answering
 from ..base.text import count_text, duration_text
@@ -334,11 +333,5 @@ def serve(
     shared = max(1, torch.get_num_threads() // workers)
     threads = shared if threads is None else positive_int("threads", threads, 4096)
     app = _ModelApp(_batch_function(model), body, policy, timeout_seconds, workers, threads)
-    _check_installed()
+    needs("starlette", "uvicorn", "prometheus_client", extra="serve")
     return Server(app, bound_socket(host, port)).start()
-
-def _check_installed() -> None:
-    "ImportError with the command that installs what is lacking."
-    for name in ("starlette", "uvicorn", "prometheus_client"):
-        if importlib.util.find_spec(name) is None:
-            raise ImportError(f'serving needs {name}: pip install "mlinfra[serve]"')

@@ -76,7 +76,7 @@ class _EndlessDataset(IterableDataset):
         object.__setattr__(self if name == "source" else self.source, name, value)
 
 class QuietLoader(DataLoader):
-    "A DataLoader that does not warn of more workers than cores: the doctor speaks of them itself."
+    "A DataLoader that does not warn of more workers than cores: who makes it speaks of them."
     def check_worker_number_rationality(self) -> None: pass
 
 # %% ../../../nbs/engine/loading/loader_surgery.ipynb #7c474287

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -15,11 +16,11 @@ from typing import Any
 from ..base.checks import fraction, positive_float, positive_int
 from ..base.sample_statistics import Estimate, median
 from ..record.run_folder import PARTS, Run
-from .waterfall import pace
+from .waterfall import pace, step_parts
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['LEAST_PAIRS', 'EXIT_CODES', 'repeats_of', 'ratio_of_pairs', 'Comparison', 'compare_runs', 'take_turns', 'step_parts',
+__all__ = ['LEAST_PAIRS', 'EXIT_CODES', 'repeats_of', 'ratio_of_pairs', 'Comparison', 'compare_runs', 'take_turns',
            'MeasuredGain', 'run_alternately']
 
 # %% ../../../nbs/engine/report/compare.ipynb #02923579
@@ -63,9 +64,8 @@ def ratio_of_pairs(
     logs = [math.log(a / b) for a, b in pairs]
     n = len(logs)
     if n < 2: raise ValueError(f"an interval needs at least two pairs, got {n}")
-    mean = math.fsum(logs) / n
-    spread = math.sqrt(math.fsum((x - mean) ** 2 for x in logs) / (n - 1) / n)
-    reach = float(stdtrit(n - 1, 0.975)) * spread  # the quantile of Student's t
+    mean = statistics.fmean(logs)
+    reach = float(stdtrit(n - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(n)  # the quantile of Student's t
     return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
 
 # %% ../../../nbs/engine/report/compare.ipynb #f295f118
@@ -157,18 +157,6 @@ def _parts(a: Sequence[Run], b: Sequence[Run]) -> tuple[tuple[str, float, float]
         return {part: median(one[part] for one in found) for part in PARTS}
     before, after = each(a), each(b)
     return tuple((part, before[part], after[part]) for part in PARTS if before[part] or after[part])
-
-def step_parts(
-    run:Run,
-) -> dict[str, float]:
-    "Seconds of each of `PARTS` in a mean step of the first rank, the first step left out."
-    import numpy as np
-    rows = run.records(run.ranks[0])
-    rows = rows[np.argsort(rows["start"], kind="stable")][1:]
-    count = max(int(rows["count"].sum()), 1)
-    found = {part: math.fsum(rows[part][~np.isnan(rows[part])]) / count for part in PARTS}
-    found["between"] -= found["opening"] + found["evaluation"]
-    return found
 
 # %% ../../../nbs/engine/report/compare.ipynb #44c964c9
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..base.checks import boolean, nonnegative_float, nonnegative_int, positive_float, positive_int
-from .compare import MeasuredGain, step_parts
+from .compare import MeasuredGain
 from ..record.run_folder import Run
 from ..base.store import write_whole
 from .tables import loader_of
-from .waterfall import pace
+from .waterfall import later_records, pace, step_parts
 from ..base.text import count_text, duration_text
 
 # %% auto #0
@@ -107,20 +107,15 @@ def step_model(
         run.machine.get("cores") or 1, parts["evaluation"], parts["opening"], pauses, firsts,
         parts["update"] + parts["between"] + _fixed_work(run), parts["copy"], _batch_size(run))
 
-def _own(run: Run) -> np.ndarray:
-    "The steps of the first rank without the first."
-    rows = run.records(run.ranks[0])
-    return rows[np.argsort(rows["start"], kind="stable")][1:]
-
 def _pauses(run: Run) -> float:
     "Seconds of a mean step in waits beyond three times the median: batches loaded ahead do not last that long."
-    waits = np.nan_to_num(_own(run)["wait"])
+    waits = np.nan_to_num(later_records(run)["wait"])
     usual = 3 * np.median(waits)
     return float(np.maximum(waits - usual, 0).mean()) if usual > 0 else float(waits.mean())
 
 def _firsts(run: Run) -> float:
     "First batches of an epoch among those of the steps without the first, which took the first one of all."
-    epochs, steps = run.records(run.ranks[0])["epoch"], int(_own(run)["count"].sum())
+    epochs, steps = run.records(run.ranks[0])["epoch"], int(later_records(run)["count"].sum())
     return (int(epochs.max()) - int(epochs.min())) / (steps * (run.config.get("accumulation") or 1))
 
 def _load(wait: float, step: float, workers: int | None, firsts: float) -> float:
@@ -130,13 +125,13 @@ def _load(wait: float, step: float, workers: int | None, firsts: float) -> float
 
 def _batch_size(run: Run) -> int:
     "Samples in the usual step of the first rank."
-    rows = _own(run)
+    rows = later_records(run)
     rows = rows[rows["count"] == 1]
     return int(np.median(rows["samples"])) if len(rows) else 0
 
 def _fixed_work(run: Run) -> float:
     "Seconds of copy, passes and the rest that a batch of no samples would take; 0 where all batches are alike."
-    rows = _own(run)
+    rows = later_records(run)
     rows = rows[rows["count"] == 1]
     work = sum(np.nan_to_num(rows[part]) for part in ("copy", "forward", "backward", "other"))
     full = _batch_size(run)
@@ -328,4 +323,4 @@ def _read_verified(run: Run) -> list[dict[str, Any]]:
 
 def _with_measured(remedy: PredictedGain, kept: list[dict[str, Any]]) -> PredictedGain:
     row = next((row for row in kept if row["change"] == remedy.change), None)
-    return remedy if row is None else PredictedGain(**(asdict(remedy) | dict(measured=tuple(row["measured"]))))
+    return remedy if row is None else replace(remedy, measured=tuple(row["measured"]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base.checks import positive_int
 from ..record.run_folder import STEP_PARTS, Run
-from .waterfall import WORDS, waterfall
+from .waterfall import WORDS, later_records, step_parts, waterfall
 from ..base.text import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -123,13 +123,10 @@ def rank_table(
     import pandas as pd
     rows = []
     for rank in run.ranks:
-        steps = run.records(rank)
-        steps = steps[np.argsort(steps["start"], kind="stable")][1:]
-        count = max(int(steps["count"].sum()), 1)
-        parts = {f"{part}_ms": 1e3 * math.fsum(steps[part][~np.isnan(steps[part])]) / count for part in STEP_PARTS}
-        whole = sum(parts.values()) + 1e3 * math.fsum(steps["between"]) / count
-        rows.append(dict(rank=rank, steps=int(steps["count"].sum()), step_ms=whole,
-                         between_ms=1e3 * math.fsum(steps["between"]) / count, **parts))
+        ms = {f"{part}_ms": 1e3 * seconds for part, seconds in step_parts(run, rank).items()}
+        ms["between_ms"] += ms.pop("opening_ms") + ms.pop("evaluation_ms")
+        steps = int(later_records(run, rank)["count"].sum())
+        rows.append(dict(rank=rank, steps=steps, step_ms=sum(ms.values()), **ms))
     return pd.DataFrame(rows)
 
 def slowest_steps(

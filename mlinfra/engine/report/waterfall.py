@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import nonnegative_int, one_of
-from ..record.run_folder import STEP_PARTS, Run
+from ..record.run_folder import PARTS, STEP_PARTS, Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['WORDS', 'Bar', 'Waterfall', 'as_run', 'waterfall', 'last_sign', 'began', 'Pace', 'pace']
+__all__ = ['WORDS', 'Bar', 'Waterfall', 'as_run', 'waterfall', 'last_sign', 'began', 'Pace', 'later_records', 'step_parts',
+           'pace']
 
 # %% ../../../nbs/engine/report/waterfall.ipynb #744b130d
 WORDS = dict(
@@ -136,17 +137,35 @@ class Pace:
     @property
     def samples_per_s(self) -> float: return self.samples / self.seconds
 
+def later_records(
+    run:Run,
+    rank:int|None=None,  # None: the first
+) -> np.ndarray:
+    "The records of a rank in the order of time, without the first step."
+    rows = run.records(run.ranks[0] if rank is None else rank)
+    return rows[np.argsort(rows["start"], kind="stable")][1:]
+
+def step_parts(
+    run:Run,
+    rank:int|None=None,  # None: the first
+) -> dict[str, float]:
+    "Seconds of each of `PARTS` in a mean step of a rank, the first step left out."
+    rows = later_records(run, rank)
+    count = max(int(rows["count"].sum()), 1)
+    found = {part: math.fsum(rows[part][~np.isnan(rows[part])]) / count for part in PARTS}
+    found["between"] -= found["opening"] + found["evaluation"]
+    return found
+
 def pace(
     run:Run,
 ) -> Pace:
     "The pace of a run; ValueError where it has fewer than two steps."
-    found = [_rank_pace(run.records(rank)) for rank in run.ranks]
+    found = [_rank_pace(later_records(run, rank)) for rank in run.ranks]
     slowest = max(found, key=lambda each: each.seconds, default=Pace(0, 0, 0.0))
     if not slowest.steps or slowest.seconds <= 0:
         raise ValueError(f"{run.folder} has fewer than two steps: nothing can be said of its pace")
     return Pace(slowest.steps, sum(each.samples for each in found), slowest.seconds)
 
 def _rank_pace(rows: np.ndarray) -> Pace:
-    rows = rows[np.argsort(rows["start"], kind="stable")][1:]
     seconds = math.fsum(rows["between"]) + sum(math.fsum(rows[part][~np.isnan(rows[part])]) for part in STEP_PARTS)
     return Pace(int(rows["count"].sum()), int(rows["samples"].sum()), seconds)

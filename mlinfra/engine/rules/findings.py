@@ -73,6 +73,7 @@ class Rule:
     follows: tuple[str, ...] = ()   # rules that explain what this one sees: once one of them has spoken, it is silent
     facts: Facts
 
+    # what a rule remembers of a run it keeps in attributes; `begin` puts back what they were when it was made
     def __new__(cls, *args: Any, **kw: Any) -> Rule:
         rule = super().__new__(cls)
         rule.findings, rule.abstained, rule._said, rule.facts = [], "", set(), Facts()
@@ -87,8 +88,9 @@ class Rule:
         self,
         facts:Facts,  # of the run
     ) -> None:
-        "Start anew, with a run."
-        self.facts, self.findings, self.abstained, self._said = facts, [], "", set()
+        "Start anew, with a run: what is remembered of an earlier one is gone."
+        made = vars(self).get("_made") or dict(vars(self))
+        self.__dict__ = made | dict(_made=made, facts=facts, findings=[], abstained="", _said=set())
 
     def found(
         self,

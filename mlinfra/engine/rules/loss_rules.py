@@ -25,11 +25,7 @@ __all__ = ['ExplodingLoss', 'LossNotDecreasing', 'Overfitting', 'Overtraining', 
 class ExplodingLoss(Rule):
     "The loss grows far above what it was at the start."
     follows = ("NonFinite",)
-
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._first, self._count, self._high = 0.0, 0, 0
+    _first, _count, _high = 0.0, 0, 0
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare with the first steps."
@@ -87,19 +83,17 @@ class LossNotDecreasing(Rule):
 class _Epochs(Rule):
     "Hears of epochs with a training loss and a validation loss."
     follows = ("NonFinite", "ExplodingLoss")
-
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self.train, self.valid, self.accuracy = [], [], []
+    train: tuple[float, ...] = ()
+    valid: tuple[float, ...] = ()
+    accuracy: tuple[float|None, ...] = ()
 
     def on_event(self, kind: str, at: float, data: dict[str, Any]) -> None:
         "Keep an epoch's figures."
         if kind != "epoch": return
         if data.get("valid_loss") is None: self.abstain("there is no validation loss")
-        if data.get("loss") is not None: self.train.append(data["loss"])
-        if data.get("valid_loss") is not None: self.valid.append(data["valid_loss"])
-        self.accuracy.append(data.get("accuracy"))
+        if data.get("loss") is not None: self.train += (data["loss"],)
+        if data.get("valid_loss") is not None: self.valid += (data["valid_loss"],)
+        self.accuracy += (data.get("accuracy"),)
         self.judge(max(self.facts.steps - 1, 0))
 
     def judge(self, step: int) -> None:
@@ -144,10 +138,7 @@ class BrokenMetric(_Epochs):
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #e16317ef
 class ClassImbalance(Rule):
     "Some classes have far more samples than others."
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._first = True
+    _first = True
 
     def on_loader(self, loader: Any) -> None:
         "Count the labels, if the data set keeps them at hand."

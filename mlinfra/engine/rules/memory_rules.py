@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 from .findings import Facts, Rule
@@ -21,20 +21,6 @@ from .findings import Facts, Rule
 __all__ = ['MemoryLeak']
 
 # %% ../../../nbs/engine/rules/memory_rules.ipynb #7ed84b04
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-
-class _Resident:
-    "Bytes of this process that are in memory."
-    def __init__(self):
-        try: self.file = os.open("/proc/self/statm", os.O_RDONLY)
-        except OSError: self.file = None
-
-    def __call__(self) -> int | None:
-        return None if self.file is None else int(os.pread(self.file, 100, 0).split()[1]) * _PAGE
-
-    def __del__(self) -> None:
-        if self.file is not None: os.close(self.file)
-
 def _tensors() -> Counter:
     "How many tensors of each shape and element size Python knows; those that `torch.export` traces have no numbers."
     found: Counter = Counter()
@@ -48,12 +34,13 @@ def _tensors() -> Counter:
 class MemoryLeak(Rule):
     "Memory grows from step to step."
     every, most = 4, 64
+    _next, _before = 8, None
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._read, self._next, self._rows, self._before = _Resident(), 8, [], None
-        self.every = type(self).every
+        process, self._rows = psutil.Process(), []
+        self._read = lambda: process.memory_info().rss
         self._device = torch.cuda.is_available() and torch.cuda.is_initialized()
 
     def on_steps(self, steps: Sequence[Any]) -> None:

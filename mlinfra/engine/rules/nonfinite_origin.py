@@ -62,34 +62,18 @@ def _bad_samples(x: torch.Tensor, batch: int) -> tuple[int, ...] | None:
     rows = (~torch.isfinite(x.detach().reshape(len(x), -1))).any(1).nonzero().flatten()
     return tuple(rows[:8].tolist())
 
-class _Replay:
-    "The forward pass once more, to see which outputs are not finite."
-    def __init__(self, model: nn.Module, args: tuple, kwargs: dict):
-        self.order, self.found, self.model = [], None, model
-        given = first_floats((args, kwargs))
-        self.batch = len(next((t for t in tensors_in((args, kwargs)) if t.dim()), ())) if given is None else len(given)
-        if given is not None and not is_finite(given): self.found = "input", "", model, _bad_samples(given, self.batch)
-        else: self._run(args, kwargs)
-
-    def _run(self, args: tuple, kwargs: dict) -> None:
-        buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
-        handles = [module.register_forward_hook(self._hook(name)) for name, module in leaf_modules(self.model)]
-        devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
-        try:
-            with torch.no_grad(), torch.random.fork_rng([device.index for device in devices]):
-                self.model(*args, **kwargs)
-        finally:
-            for handle in handles: handle.remove()
-            with torch.no_grad():
-                for buffer, before in buffers: buffer.copy_(before)
-
-    def _hook(self, name: str) -> Callable:
-        def seen(module: nn.Module, args: tuple, output: Any) -> None:
-            self.order.append((name, module))
-            if self.found is None and (x := first_floats(output)) is not None and not is_finite(x):
-                sick = any(not is_finite(p) for p in module.parameters(recurse=False))
-                self.found = "weights" if sick else "forward", name, module, _bad_samples(x, self.batch)
-        return seen
+def _replay(model: nn.Module, seen: Callable[[str, nn.Module, Any], None], args: tuple, kwargs: dict) -> None:
+    "The forward pass once more, with a look at the output of each leaf module; buffers and random numbers stay."
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    handles = [part.register_forward_hook(lambda module, _, output, name=name: seen(name, module, output))
+               for name, part in leaf_modules(model)]
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    try:
+        with torch.no_grad(), torch.random.fork_rng([device.index for device in devices]): model(*args, **kwargs)
+    finally:
+        for handle in handles: handle.remove()
+        with torch.no_grad():
+            for buffer, before in buffers: buffer.copy_(before)
 
 def find_nonfinite(
     step:int,
@@ -98,22 +82,31 @@ def find_nonfinite(
     parameters:Sequence[tuple[str, nn.Parameter]], # with the gradients of the step
 ) -> NonFiniteOrigin | None:
     "Where a number that is not finite comes from; None if all gradients are finite."
-    sick = [name for name, p in parameters if p.grad is not None and not is_finite(p.grad)]
+    sick = tuple(name for name, p in parameters if p.grad is not None and not is_finite(p.grad))
     if not sick: return None
     spoiled = [name for name, p in parameters if not is_finite(p)]
-    if spoiled: return NonFiniteOrigin(step, "weights", spoiled[0].rpartition(".")[0], "", None, tuple(sick))
-    if model is None or inputs is None: return NonFiniteOrigin(step, "backward", None, "", None, tuple(sick))
-    replay = _Replay(model, *inputs)
-    if replay.found: return NonFiniteOrigin(step, replay.found[0], replay.found[1], type(replay.found[2]).__name__,
-                                  replay.found[3], tuple(sick))
-    return _born_backward(step, replay.order, sick)
+    if spoiled: return NonFiniteOrigin(step, "weights", spoiled[0].rpartition(".")[0], "", None, sick)
+    if model is None or inputs is None: return NonFiniteOrigin(step, "backward", None, "", None, sick)
+    given, order, found = first_floats(inputs), [], []
+    batch = len(next((t for t in tensors_in(inputs) if t.dim()), ()) if given is None else given)
+    if given is not None and not is_finite(given):
+        return NonFiniteOrigin(step, "input", "", type(model).__name__, _bad_samples(given, batch), sick)
 
-def _born_backward(step: int, order: Sequence[tuple[str, nn.Module]], sick: Sequence[str]) -> NonFiniteOrigin:
+    def seen(name: str, module: nn.Module, output: Any) -> None:
+        order.append((name, module))
+        if found or (x := first_floats(output)) is None or is_finite(x): return
+        where = "forward" if all(map(is_finite, module.parameters(recurse=False))) else "weights"
+        found.append(NonFiniteOrigin(step, where, name, type(module).__name__, _bad_samples(x, batch), sick))
+
+    _replay(model, seen, *inputs)
+    return found[0] if found else _found_backward(step, order, sick)
+
+def _found_backward(step: int, order: Sequence[tuple[str, nn.Module]], sick: tuple[str, ...]) -> NonFiniteOrigin:
     "The forward pass is finite: the loss, or the backward pass of a module."
     owns = [(name, module) for name, module in order
             if any(p.grad is not None for p in module.parameters(recurse=False))]
     of_sick = [(name, module) for name, module in owns
                if any(p.grad is not None and not is_finite(p.grad) for p in module.parameters(recurse=False))]
-    if not of_sick or of_sick[-1] == owns[-1]: return NonFiniteOrigin(step, "loss", None, "", None, tuple(sick))
+    if not of_sick or of_sick[-1] == owns[-1]: return NonFiniteOrigin(step, "loss", None, "", None, sick)
     name, module = of_sick[-1]
-    return NonFiniteOrigin(step, "backward", name, type(module).__name__, None, tuple(sick))
+    return NonFiniteOrigin(step, "backward", name, type(module).__name__, None, sick)

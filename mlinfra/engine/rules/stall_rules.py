@@ -128,10 +128,7 @@ def _machine_seconds() -> float | None:
 # %% ../../../nbs/engine/rules/stall_rules.ipynb #8fcffc38
 class SlowValidation(Rule):
     "Validation takes a large share of the time."
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._spent, self._count = 0.0, 0
+    _spent, _count = 0.0, 0
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "Add up evaluations."
@@ -155,10 +152,7 @@ class SlowValidation(Rule):
 
 class SlowStart(Rule):
     "Starting takes long: a loader's workers in each epoch, or the first step."
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._spent, self._count = 0.0, 0
+    _spent, _count = 0.0, 0
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "Add up what opening the loader takes."

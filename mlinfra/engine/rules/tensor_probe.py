@@ -105,16 +105,20 @@ class TensorProbe:
         if self._looking: self._seen.clear()  # another micro-batch
         elif self.step >= self._look_at: self._arm()
         else: return
-        start, self._forward, self._given = time.perf_counter(), True, None
-        if (x := first_floats((args, kwargs))) is not None:
-            with torch.no_grad(): self._given = "", "", "input", unit_count(x, ""), activation_figures(x, "")
+        start, self._forward = time.perf_counter(), True
+        self._given = self._figures("", "", "input", first_floats((args, kwargs)))
         self._cost += time.perf_counter() - start
+
+    def _figures(self, name: str, kind: str, role: str, x: torch.Tensor | None) -> list[tuple]:
+        "The row of a tensor; none where there is no tensor."
+        if x is None: return []
+        with torch.no_grad(): return [(name, kind, role, unit_count(x, kind), activation_figures(x, kind))]
 
     def _arm(self) -> None:
         "Hooks on the layers, for one step."
         start = time.perf_counter()
         self._looking, self._weighed, self._cost = True, False, 0.0
-        self._seen, self._gradients, self._moves, self._given = [], {}, {}, None
+        self._seen, self._gradients, self._moves, self._given = [], {}, {}, []
         for name, module in self._leaves:
             act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
             self._armed.append(module.register_forward_hook(self._hook(module, act)))
@@ -132,13 +136,11 @@ class TensorProbe:
     def _after_module(self, name: str, module: nn.Module, args: tuple, output: Any) -> None:
         if not self._forward or _capturing(): return
         start, kind = time.perf_counter(), type(module).__name__
-        with torch.no_grad():
-            given = args[0] if args and isinstance(args[0], torch.Tensor) else None
-            weighs = any(p.dim() > 1 for p in module.parameters(recurse=False)) and not isinstance(module, nn.Embedding)
-            if weighs and given is not None and given.requires_grad and given.is_floating_point() and given.dim() > 1:
-                self._seen.append((name, kind, "input", unit_count(given, kind), activation_figures(given, kind)))
-            if (x := first_floats(output)) is not None:
-                self._seen.append((name, kind, "output", unit_count(x, kind), activation_figures(x, kind)))
+        given = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        weighs = any(p.dim() > 1 for p in module.parameters(recurse=False)) and not isinstance(module, nn.Embedding)
+        if weighs and given is not None and given.requires_grad and given.is_floating_point() and given.dim() > 1:
+            self._seen += self._figures(name, kind, "input", given)
+        self._seen += self._figures(name, kind, "output", first_floats(output))
         self._cost += time.perf_counter() - start
 
     def _before_update(self, optimizer: Any) -> None:
@@ -273,7 +275,7 @@ class TensorProbe:
         return max(0, min(checks, self._look_at - step) - 1)
 
     def _look(self, step: int) -> TensorStats:
-        rows = self._seen + ([self._given] if self._given else [])
+        rows = self._seen + self._given
         seen = [ActivationStats(*row[:-1], *figures) for row, figures in zip(rows, _read([row[-1] for row in rows]))]
         given = seen.pop() if self._given else None
         parameters = tuple(self._parameter(*row) for row in self._parameters)

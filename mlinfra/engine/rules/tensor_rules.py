@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ _ADVICE = dict(
 
 class NonFinite(Rule):
     "The loss, an activation, a gradient or a weight is not a finite number."
+    _told = False
+
     def on_nonfinite(self, birth: NonFiniteOrigin) -> None:
         "Say where it began."
         if self.findings: return
@@ -61,11 +63,6 @@ class NonFinite(Rule):
         if not looked: advice = f"{_FIRST_TO_CHECK}. {_NOT_CHECKED}"
         self.found(step, f"the loss is {loss}", advice, tensor="loss")
 
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._told = False
-
     def _is_untold(self, loss: float) -> bool:
         "Whether a NaN only means that nobody told the loss."
         return loss != loss and not self._told and not self.facts.config.get("loss_told", True)
@@ -85,11 +82,7 @@ def _depth_ratio(look: TensorStats) -> float | None:
 class VanishingGradient(Rule):
     "The first layers get next to no gradient."
     follows = ("NonFinite", "DeadRelu", "SaturatedActivation", "PoorInitialisation")
-
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._small = 0
+    _small = 0
 
     def on_tensors(self, look: TensorStats) -> None:
         "Compare first and last layers."
@@ -103,11 +96,7 @@ class VanishingGradient(Rule):
 class ExplodingGradient(Rule):
     "Gradients grow from layer to layer, or from step to step."
     follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation")
-
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._steep, self._large, self._norms = 0, 0, []
+    _steep, _large, _norms = 0, 0, ()
 
     def on_tensors(self, look: TensorStats) -> None:
         "Compare first and last layers, and this look with earlier ones."
@@ -127,16 +116,12 @@ class ExplodingGradient(Rule):
 
     def _remember(self, norm: float) -> None:
         self._large = 0
-        if len(self._norms) < 3 and math.isfinite(norm) and norm > 0: self._norms.append(norm)
+        if len(self._norms) < 3 and math.isfinite(norm) and norm > 0: self._norms += (norm,)
 
 class UpdateRatio(Rule):
     "Updates are far too large or too small for the weights."
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu")
-
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._large, self._first, self._looks, self._once, self._start = 0, None, 0, False, None
+    _large, _first, _looks, _once, _start = 0, None, 0, False, None
 
     def on_tensors(self, look: TensorStats) -> None:
         "The median over the weight matrices."
@@ -164,10 +149,7 @@ class UpdateRatio(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #be89e75b
 class _TwoLooks(Rule):
     "Fires for the first module that is sick in two looks in a row."
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._before: set[str] = set()
+    _before: frozenset[str] = frozenset()
 
     def is_sick(self, seen: ActivationStats, later: Sequence[ActivationStats]) -> bool:
         "Whether this module is, given those after it."
@@ -182,7 +164,7 @@ class _TwoLooks(Rule):
         sick = {a.name: a for i, a in reversed(list(enumerate(look.activations)))
                 if self.is_sick(a, look.activations[i + 1:])}
         both = [a for a in look.activations if a.name in sick and a.name in self._before]
-        self._before = set(sick)
+        self._before = frozenset(sick)
         if both and not self.findings: self.say(look, both[0], len({a.name for a in both}) - 1)
 
 def _and_others(others: int) -> str: return f", and {others} after it" if others else ""
@@ -219,22 +201,21 @@ class SaturatedActivation(_TwoLooks):
                    "are within 1% of a bound", "Scale weights or inputs down, normalise before it, or take ReLU",
                    tensor=seen.name, bounded_share=seen.bounded)
 
+def _lasting(seen: Mapping[str, tuple[int, ...]]) -> list[str]:
+    "The names that were seen in three looks in a row, over ten steps at least."
+    return [name for name, steps in seen.items() if len(steps) >= 3 and steps[-1] - steps[0] >= 10]
+
 class AllZero(Rule):
     "An activation, or the gradient of a weight, is zero throughout."
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "SaturatedActivation")
-
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._since: dict[str, list[int]] = {}
+    _since: Mapping[str, tuple[int, ...]] = {}
 
     def on_tensors(self, look: TensorStats) -> None:
         "Count looks in a row."
         zero = [a.name for a in look.activations if a.role == "output" and a.peak == 0 and a.kind != "Identity"]
         zero += [p.name for p in _matrices(look) if p.grad_peak == 0]
-        self._since = {name: [*self._since.get(name, ()), look.step] for name in dict.fromkeys(zero)}
-        long = [name for name, steps in self._since.items() if len(steps) >= 3 and steps[-1] - steps[0] >= 10]
-        if not long or self.findings: return
+        self._since = {name: (*self._since.get(name, ()), look.step) for name in zero}
+        if self.findings or not (long := _lasting(self._since)): return
         kind = "gradient" if any(p.name == long[0] for p in look.parameters) else "output"
         self.found(look.step, f"the {kind} of {several(long)} has been 0 since step {self._since[long[0]][0]}",
                    "Look for a factor, a mask or a weight of zero on the way to it", tensor=long[0], tensors=len(long))
@@ -243,30 +224,20 @@ class AllZero(Rule):
 class UnchangedWeights(Rule):
     "A parameter that should learn does not."
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation")
-
-    def begin(self, facts: Facts) -> None:
-        "Start anew."
-        super().begin(facts)
-        self._idle: dict[str, list[int]] = {}
+    _idle: Mapping[str, tuple[int, ...]] = {}
 
     def on_tensors(self, look: TensorStats) -> None:
         "Who has a gradient, and who moved."
         self._never_given(look.step)
-        rates = {p.lr for p in look.parameters}
-        idle = {}
-        for p in look.parameters:
-            stands = p.grad_rms is None or p.update_ratio == 0 and p.grad_rms > 0 and (p.lr != 0 or len(rates) == 1)
-            if stands and self._wants(p): idle[p.name] = [*self._idle.get(p.name, ()), look.step]
-        self._idle = idle
-        spans = {name: steps[-1] - steps[0] for name, steps in idle.items() if len(steps) >= 3}
-        long = [p for p in look.parameters if spans.get(p.name, 0) >= 10]
-        if long: self._stands_still(look.step, long)
-
-    def _wants(self, p: ParameterStats) -> bool: return p.name not in self._frozen()
-
-    def _frozen(self) -> set[str]:
-        model = self.facts.model
-        return set() if model is None else {plain_name(n) for n, p in model.named_parameters() if not p.requires_grad}
+        rates, model = {p.lr for p in look.parameters}, self.facts.model
+        known = () if model is None else model.named_parameters()
+        frozen = {plain_name(name) for name, p in known if not p.requires_grad}
+        def stands(p: ParameterStats) -> bool:
+            if p.name in frozen: return False
+            return p.grad_rms is None or p.update_ratio == 0 and p.grad_rms > 0 and (p.lr != 0 or len(rates) == 1)
+        self._idle = {p.name: (*self._idle.get(p.name, ()), look.step) for p in look.parameters if stands(p)}
+        long = _lasting(self._idle)
+        if long: self._stands_still(look.step, [p for p in look.parameters if p.name in long])
 
     def _never_given(self, step: int) -> None:
         "Parameters with a gradient that no optimizer has."
@@ -299,11 +270,11 @@ def _same_rows(p: torch.Tensor) -> bool:
 class PoorInitialisation(Rule):
     "The initial weights shrink or swell what goes through the layers, or start all units equal."
     follows = ("NonFinite", "DeadRelu")
+    _first: TensorStats|None = None
 
     def begin(self, facts: Facts) -> None:
         "Look at the weights before the first step."
         super().begin(facts)
-        self._first = None
         rows = [] if facts.model is None else list(facts.model.named_parameters())
         alike = [plain_name(n) for n, p in rows if p.dim() > 1 and p.is_floating_point() and p.requires_grad
                  and not p.is_meta and p.layout == torch.strided and _same_rows(p)]

@@ -23,6 +23,7 @@ from ..base.checks import nonnegative_int, positive_int, positive_ints, whole_nu
 from ..train.evaluation import Measures, class_loss, scores
 from ..base.machine import pick_device, usable_cores
 from ..base.timing import Stopwatch
+from ..loading.loader_surgery import QuietLoader
 from .overlap import MAX_WORKERS
 from ...models import GluonCNN
 from ..train.observers import TrainingRun
@@ -93,9 +94,7 @@ class _Reporter:
         self.cpu.append(time.process_time())
         self.report((step.iteration + 1) / (run.iterations or math.inf), self.words)
 
-class _Loader(DataLoader):
-    "A DataLoader that leaves it to the sweep to say that the workers exceed the cores."
-    def check_worker_number_rationality(self) -> None: pass
+
 
 # %% ../../../nbs/engine/workers/worker_sweep.ipynb #t0600012
 def _check_dataset(name: str, dataset: Any) -> None:
@@ -117,7 +116,7 @@ def _transformed(name: str, dataset: Dataset, transform: Callable | None) -> Dat
     return PerSample(dataset, transform)
 
 # %% ../../../nbs/engine/workers/worker_sweep.ipynb #t0600013
-@dataclass(frozen=True)
+@dataclass
 class SweepTask:
     "What a sweep trains, anew for each number of workers."
     train:Dataset                              # map-style, of (input, label) or whatever `step` takes
@@ -135,20 +134,17 @@ class SweepTask:
 
     def __post_init__(self):
         _check_dataset("dataset", self.train)
-        train, test = (self.train, self.test) if self.test is not None else split(self.train,
-                                                                                  max(1, len(self.train) // 7))
-        _check_dataset("test", test)
+        if self.test is None: self.train, self.test = split(self.train, max(1, len(self.train) // 7))
+        _check_dataset("test", self.test)
         if isinstance(self.model, nn.Module) or not callable(self.model):
             raise ValueError("model must be a function that makes a fresh model for each run, "
                              f"got a {type(self.model).__name__}: pass a class or a lambda")
         if hasattr(self.optimizer, "param_groups"):
             raise ValueError("optimizer must be a function of the parameters, got an optimizer: each run has its own")
-        checked = dict(train=_transformed("dataset", train, self.transform),
-                       test=_transformed("test", test, self.transform),
-                       batch_size=positive_int("batch_size", self.batch_size), epochs=positive_int("epochs",
-                                                                                                   self.epochs),
-                       seed=whole_number("seed", self.seed, 0, 2**63 - 1), device=pick_device(self.device))
-        for name, value in checked.items(): object.__setattr__(self, name, value)
+        self.train = _transformed("dataset", self.train, self.transform)
+        self.test = _transformed("test", self.test, self.transform)
+        self.batch_size, self.epochs = positive_int("batch_size", self.batch_size), positive_int("epochs", self.epochs)
+        self.seed, self.device = whole_number("seed", self.seed, 0, 2**63 - 1), pick_device(self.device)
 
     def fresh(self) -> nn.Module:
         "A model, always from the same seed."
@@ -157,14 +153,13 @@ class SweepTask:
 
     def loader(self, data: Dataset, workers: int, shuffle: bool = False) -> DataLoader:
         "Batches of the data."
-        return _Loader(data, self.batch_size, shuffle, num_workers=workers, collate_fn=self.collate_fn,
+        return QuietLoader(data, self.batch_size, shuffle, num_workers=workers, collate_fn=self.collate_fn,
                        pin_memory=self.device.type == "cuda")
 
     def fit(self, model: nn.Module, batches: Iterable, epochs: int, observers: Iterable[Any] = ()) -> History:
         "Train the model."
         return fit(model, batches, epochs=epochs, optimizer=self.optimizer, loss_fn=self.loss_fn, step=self.step,
-                   device=self.device,
-                   observers=observers, progress=False)
+                   device=self.device, observers=observers, progress=False)
 
     def evaluate(self, model: nn.Module, batches: Iterable) -> tuple[float, float]:
         "Accuracy, nan where there are no classes, and mean loss."

@@ -1,4 +1,5 @@
 """How Sphinx makes the book from the pages that tools/book.py stages in _book/source."""
+import gc
 import sys
 from pathlib import Path
 
@@ -6,6 +7,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
 
 from notebooks import settings  # noqa: E402
+
+gc.disable()  # a third of Sphinx's time is looking for garbage among documents that it keeps
 
 config = settings()
 project, author, copyright = "mlinfra", config["author"], config["copyright"]

@@ -50,9 +50,20 @@ def start_kernels(config):
     if KERNELS or not available() or FOLDER not in config.stash: return
     start_fork_server(config)
     import fork_server
-    KERNELS.append(Kernels(config.stash[FOLDER], fork_server.place()))
+    KERNELS.append(Kernels(config.stash[FOLDER]).start(fork_server.place()))
     config.add_cleanup(KERNELS[0].close)
     os.environ["MLINFRA_PYTHON"] = KERNELS[0].python
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    "Those that lessons' kernels are forked by, or None where processes cannot be forked like this."
+    from kernel_server import Kernels, available
+    if KERNELS or not available(): yield KERNELS[0] if KERNELS else None
+    else:
+        kernels = Kernels(str(tmp_path_factory.mktemp("kernels"))).start()
+        yield kernels
+        kernels.close()
 
 
 def start_fork_server(config):

@@ -56,8 +56,11 @@ def keep(connection, place):
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
     asked = json.loads(request)
+    began, begins = os.pipe()
     pid = os.fork()
-    if pid == 0: become(connection, streams, place, **asked)
+    if pid == 0: become(connection, streams, begins, place, **asked)
+    os.close(begins)
+    os.read(began, 1)  # whoever is told of the process may ask at once for its group
     connection.sendall(b"%d" % pid)
     for stream in streams: os.close(stream)
     ended = os.pidfd_open(pid)
@@ -68,12 +71,13 @@ def keep(connection, place):
     os._exit(0)
 
 
-def become(connection, streams, place, command, env, cwd):
+def become(connection, streams, begins, place, command, env, cwd):
     "Be the process that `command` would have started."
     status = 1
     try:
         connection.close()
         os.setsid()
+        os.close(begins)
         for number, stream in enumerate(streams[:3]): os.dup2(stream, number)
         if streams[3:]: ctypes.CDLL(None).setns(streams[3], 0)  # into the network of whoever asks
         for stream in streams: os.close(stream)
@@ -126,24 +130,39 @@ def leave(status):
 # ---- whoever wants kernels
 
 class Kernels:
-    "Starts a server; in this process and its forks, kernels then come from it."
-    def __init__(self, folder, place=()):
-        self.address, self.cpu_seconds = f"{folder}/kernels", 0.0
+    "A server; in this process and its forks, kernels come from it. What they took is counted, or written to `notes`."
+    def __init__(self, folder, notes=None):
+        self.folder, self.notes, self.address, self.cpu_seconds = folder, notes, f"{folder}/kernels", 0.0
+
+    def start(self, place=()):
+        "Start the server."
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self.address)
             listener.listen(64)  # who connects before it has imported waits
             number = listener.fileno()
             self.server = subprocess.Popen([sys.executable, __file__, str(number), *map(str, place)],
                                            stdin=subprocess.PIPE, pass_fds=[number, *place[1:]], start_new_session=True)
-        self.python = f"{folder}/python"
+        self.python = f"{self.folder}/python"
         client = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_python.py")), self.address]
         Path(self.python).write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
         os.chmod(self.python, 0o700)
+        return self
 
     def used(self):
         "Let jupyter_client ask this server for each kernel."
         from jupyter_client.provisioning import local_provisioner
         local_provisioner.launch_kernel = self.launch
+
+    def used_by_jupyter(self):
+        "The lines of jupyter_server_config.py that let Jupyter ask this server."
+        return (f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\nfrom kernel_server import Kernels\n"
+                f"Kernels({self.folder!r}, {os.environ.get(fork_server.SPENT)!r}).used()\n")
+
+    def took(self, cpu_seconds):
+        "Note what a kernel took of the processor."
+        if not self.notes: self.cpu_seconds += cpu_seconds
+        else:
+            with open(self.notes, "a") as file: file.write(f"{cpu_seconds}\n")
 
     def launch(self, command, stdin=None, stdout=None, stderr=None, env=None, cwd=None, **_ignored):
         "In the place of `jupyter_client.launcher.launch_kernel`."
@@ -179,7 +198,7 @@ class Kernel:
             raise subprocess.TimeoutExpired(self.args, timeout)
         code, cpu_seconds = self.connection.recv(100).split() or (-signal.SIGKILL, 0)
         self.returncode = int(code)
-        self.kernels.cpu_seconds += float(cpu_seconds)
+        self.kernels.took(float(cpu_seconds))
         return self.returncode
 
     def send_signal(self, number):

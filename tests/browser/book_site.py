@@ -31,7 +31,13 @@ def built():
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    "Says nothing, not even of a reader who is gone before a file has ended."
+    "Says nothing, not even of a reader who is gone before a file has ended; files may be kept by the browser."
+    protocol_version = "HTTP/1.1"  # one connection for many files
+
+    def end_headers(self):
+        self.send_header("Cache-Control", "max-age=600")
+        super().end_headers()
+
     def log_message(self, *args): pass
 
     def handle(self):
@@ -51,14 +57,11 @@ def served(folder):
 
 
 def only_from(page, address):
-    "What the page asks of others, as it asks it; it gets nothing."
+    "What the page, or each page of a context, asks of others, as it asks it; it gets nothing (FLAGS)."
     asked = []
 
-    def decide(route):
-        if route.request.url.startswith((address, "data:", "blob:", "file:")): route.continue_()
-        else:
-            asked.append(route.request.url)
-            route.abort()
+    def note(request):
+        if not request.url.startswith((address, "data:", "blob:", "file:")): asked.append(request.url)
 
-    page.route("**/*", decide)
+    page.on("request", note)
     return asked

@@ -17,6 +17,12 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
+@pytest.fixture
+def failed(request):
+    "Tells whether the test has failed."
+    return lambda: request.node.stash.get(FAILED, False)
+
+
 @pytest.fixture(scope="session")
 def browser():
     from playwright.sync_api import Error, sync_playwright
@@ -28,14 +34,14 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
+def server(tmp_path_factory, kernels):
     "JupyterLab over a copy of the chapters."
     place = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "nbs", place / "repository" / "nbs")
     shutil.copytree(ROOT / "tests" / "bench" / "results", place / "repository" / "tests" / "bench" / "results")
     shutil.copytree(ROOT / "tools", place / "repository" / "tools")
     shutil.copy(ROOT / "settings.ini", place / "repository")
-    with jupyterlab(place / "repository", place) as (url, token): yield url, token, place / "repository"
+    with jupyterlab(place / "repository", place, kernels) as (url, token): yield url, token, place / "repository"
 
 
 @pytest.fixture(scope="session")
@@ -57,10 +63,15 @@ class Desk:
     def __init__(self, browser, url, token):
         self.browser, self.api, self.context, self.kernel = browser, Api(url, token), None, None
 
+    def start(self):
+        "Have a page and a kernel."
+        if self.context is not None: return self
+        self.context = self.browser.new_context(viewport={"width": 1280, "height": 1000})
+        self.page, self.kernel = self.context.new_page(), self.api("POST", "kernels", name="python3")["id"]
+        return self
+
     def open(self, path):
-        if self.context is None:
-            self.context = self.browser.new_context(viewport={"width": 1280, "height": 1000})
-            self.page, self.kernel = self.context.new_page(), self.api("POST", "kernels", name="python3")["id"]
+        self.start()
         self.api("POST", "sessions", path=path, name=path, type="notebook", kernel=dict(id=self.kernel))
         return Notebook(self.page, self.api.url, self.api.token, path)
 
@@ -80,7 +91,7 @@ def desk(browser, server):
 
 
 @pytest.fixture
-def open_cells(desk, server, request):
+def open_cells(desk, server, request, failed):
     "Open a notebook with these cells, run them, and at the end see that nothing went wrong."
     name, opened = request.node.name.split("[")[0], []
 
@@ -93,10 +104,10 @@ def open_cells(desk, server, request):
     whole = False
     try:
         for notebook in (n for n in opened if not n.closed):
-            notebook.shot(name)
+            if failed(): notebook.shot(name)
             assert notebook.error_outputs() == [] and notebook.complaints() == []
             notebook.empty_kernel()
             notebook.close()
-        whole = not request.node.stash.get(FAILED, False)
+        whole = not failed()
     finally:
         if not whole: desk.clear()

@@ -29,6 +29,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # no other machine is found
 ]
 
 
@@ -44,8 +45,8 @@ def free_port():
 
 
 @contextmanager
-def jupyterlab(folder, home):
-    "The URL and token of a JupyterLab that serves `folder`."
+def jupyterlab(folder, home, kernels=None):
+    "The URL and token of a JupyterLab that serves `folder`, whose kernels are forked by `kernels` (kernel_server.py)."
     settings = home / "settings"
     for name, values in SETTINGS.items():
         path = settings / f"{name}.jupyterlab-settings"
@@ -57,12 +58,13 @@ def jupyterlab(folder, home):
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
+        "MLINFRA_APART": "yes",  # ranks are the kernel's own children, see `ranks`
         "MLINFRA_PROGRESS": str(home / "progress.json"),  # the reader's own guesses are none of ours
     }
     lessons = sorted(map(str, [*folder.glob("nbs/*.ipynb"), *folder.glob("nbs/more/*.ipynb")]))  # as `make lab` does
     trust = [sys.executable, "-m", "jupyter", "trust", *lessons]
     if lessons: subprocess.run(trust, env=env, check=True, capture_output=True)
-    if (folder / "tools").exists(): write_hook(folder / "tools", home / "config")
+    configure(home / "config", folder / "tools", kernels)
     command = [
         sys.executable,
         "-m",
@@ -86,11 +88,14 @@ def jupyterlab(folder, home):
         server.wait(30)
 
 
-def write_hook(tools, config):
-    "What tools/install.sh tells Jupyter: a lesson is cleaned as it is saved."
+def configure(config, tools, kernels):
+    "As tools/install.sh tells Jupyter, a lesson is cleaned as it is saved; kernels are forked where they can be."
+    text = kernels.used_by_jupyter() if kernels else ""
+    if tools.exists():
+        text += f"import sys\nsys.path.insert(0, {str(tools)!r})\nimport notebooks\n"
+        text += "c.ContentsManager.pre_save_hook = notebooks.pre_save\n"
     config.mkdir(parents=True, exist_ok=True)
-    hook = f"import sys\nsys.path.insert(0, {str(tools)!r})\nimport notebooks\n"
-    (config / "jupyter_server_config.py").write_text(hook + "c.ContentsManager.pre_save_hook = notebooks.pre_save\n")
+    (config / "jupyter_server_config.py").write_text(text)
 
 
 def answers(url):
@@ -99,11 +104,12 @@ def answers(url):
 
 
 def wait_until(condition, what, seconds=60):
-    "Poll until `condition()` is true; a test fails if it never is."
-    end = time.monotonic() + seconds
+    "Ask until `condition()` is true, the longer it takes the more rarely; a test fails if it never is."
+    start = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < end, f"never came true in {seconds} s: {what}"
-        time.sleep(0.05)
+        waited = time.monotonic() - start
+        assert waited < seconds, f"never came true in {seconds} s: {what}"
+        time.sleep(min(0.05 + waited / 10, 0.5))
     return value
 
 

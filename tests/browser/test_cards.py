@@ -49,7 +49,6 @@ def test_words_and_lines_follow_the_theme(open_cells):
     notebook.page.evaluate(change, "JupyterLab Dark")
     notebook.page.wait_for_function("() => document.body.dataset.jpThemeLight === 'false'")
     dark = color()
-    notebook.shot("dark")
     splash.wait_for(state="detached")
     notebook.page.evaluate(change, "JupyterLab Light")  # also for the tests that follow
     notebook.page.wait_for_function("() => document.body.dataset.jpThemeLight === 'true'")
@@ -99,7 +98,6 @@ def test_words_stay_readable(open_cells, width):
     panel = Panel(open_cells(CELL), "schedule")
     panel.page.set_viewport_size({"width": width, "height": 1000})
     smallest = panel.root.locator("svg").first.evaluate(SMALLEST_TEXT)
-    panel.notebook.shot(f"panel_{width}")
     panel.page.set_viewport_size({"width": 1280, "height": 1000})
     assert smallest >= 9
 

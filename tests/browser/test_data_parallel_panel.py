@@ -32,7 +32,6 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     panel.button("More").click()
     select("network", "Ethernet, 1 Gbit/s")
     says(network=NETWORKS["Ethernet, 1 Gbit/s"])
-    notebook.shot("scaling_slow_network")
     panel.press("world size", "ArrowLeft")
     says(world_size=128)
     panel.drag("batch", 1.0)
@@ -56,7 +55,6 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     assert notebook.value("probe.controls['job'].value") == repr("ResNet-50, one M40"), "the controls stay"
     select("job", HERE)
     wait_until(lambda: "measured on 2 ranks" in panel.picture(), "the measured point is drawn")
-    notebook.shot("scaling_measured")
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "ranks" in panel.status(), "the ranks start", 60)
     panel.button("Stop").click()

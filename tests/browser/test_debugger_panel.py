@@ -17,7 +17,6 @@ def test_debugger_panel_trains_and_names_the_fault_after_the_guess(open_cells):
     panel.says("DeadRelu at step 5", 60)
     panel.says("You guessed it.")
     panel.changed_from(before)
-    notebook.shot("debugger_found")
     panel.root.locator("select").nth(1).select_option("MemoryLeak")
     panel.says("You guessed it.")  # the guess that counts is the one that was made before
     panel.press("how bad", *["ArrowLeft"] * 3)

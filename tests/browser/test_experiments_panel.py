@@ -47,6 +47,5 @@ def test_runs_panel_sorts_filters_and_compares(open_cells):
     panel.changed_from(before)
     differs = panel.root.locator(".mlinfra-differences")
     wait_until(lambda: "batch_size" in differs.inner_text() and "torch" in differs.inner_text(), "what differs")
-    notebook.shot("experiments_compared")
     panel.button("Reset").click()
     panel.says("9 runs")

@@ -60,7 +60,6 @@ def test_a_digit_is_drawn_by_mouse(open_cells):
     assert drawing(notebook) == sample(3)
     panel.says(said(notebook))
     wait_until(lambda: canvas.evaluate(INK) > 100, "the digit that it starts with is on the canvas")
-    notebook.shot("digit")
     panel.button("clear the drawing").click()
     panel.says("⚠ draw a digit, or press one of the ten buttons")
     assert canvas.evaluate(INK) == 0
@@ -76,7 +75,6 @@ def test_a_digit_is_drawn_by_mouse(open_cells):
     panel.changed_from(before)
     assert canvas.evaluate(INK) > ink
     wait_until(lambda: said(notebook) in panel.words(), "the words follow")
-    notebook.shot("digit_drawn")
 
 
 def centred_bytes(notebook): return centred(decode_drawing(drawing(notebook)))

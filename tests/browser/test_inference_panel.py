@@ -41,7 +41,6 @@ def test_server_panel_predicts_measures_and_stops(open_cells):
     panel.button("Send requests").click()
     wait_until(lambda: "Measured 45 requests" in panel.status(), "the requests are answered", 30)
     panel.changed_from(before)
-    notebook.shot("server_measured")
     panel.press("requests per second", "Home")
     panel.button("Send requests").click()
     wait_until(lambda: "requests answered" in panel.status(), "progress is shown")

@@ -41,13 +41,11 @@ def test_files_follow_the_controls_and_changes_light_up(open_cells):
         return panel.root.evaluate(LIT)
 
     assert not any(shows().values()), "nothing has moved"
-    panel.notebook.shot("launch")
     panel.press("nodes", "ArrowRight")
     lit = shows(nodes=4)
     assert "#SBATCH --nodes=4" in lit["slurm"] and "NODES = 4" in lit["ray"] and all(lit.values())
     assert panel.root.evaluate(LIT_IN_SIGHT), "a file shows what has changed in it"
     panel.says("Lines changed by the last move: torchrun 1, SLURM 1")
-    panel.notebook.shot("launch_changed")
 
     command = panel.control("command").locator("input")
     command.fill("python train.py --name \"it's $HOME\"")
@@ -115,5 +113,4 @@ def test_files_stand_beside_each_other_as_wide_as_the_page_is(open_cells, width,
         wait_until(lambda: grid.evaluate(COLUMNS) >= columns, f"{columns} columns or more")
         assert grid.evaluate(INSIDE), "each file is wide enough and inside the page, its lines folded"
         assert panel.root.locator("section").count() == len(SHOWN)
-        panel.notebook.shot(f"launch_{width}")
     finally: panel.page.set_viewport_size({"width": 1280, "height": 1000})

@@ -5,12 +5,11 @@ from lab import IN_THE_BROWSER, Notebook, Panel
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def page(browser):
-    "One JupyterLab in one page for all lessons, one after the other: loading it takes seconds."
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    yield context.new_page()
-    context.close()
+@pytest.fixture
+def page(desk, failed):
+    "The JupyterLab that panels are tried in: loading another takes seconds."
+    yield desk.start().page
+    if failed(): desk.clear()
 
 
 @pytest.mark.parametrize("lesson", IN_THE_BROWSER)
@@ -21,7 +20,6 @@ def test_a_whole_lesson_runs_in_the_browser(page, server, lesson):
     folded = page.locator(".jp-OutputArea-output details", has_text="Lock your guess")  # nobody has guessed
     assert folded.count() or lesson == "index"
     assert not any(answer.is_visible() for answer in folded.locator("svg").all()), "an answer spoils a guess"
-    notebook.shot(f"lesson_{lesson}")
     notebook.command("kernelmenu:shutdown")
     notebook.close()
 

@@ -33,7 +33,6 @@ def test_monitor_panel_follows_a_training_and_looks_back(open_cells):
     assert panel.words().split(" s: ")[0] == at, "paused: the moment stays"
     panel.button("Follow").click()
     wait_until(lambda: panel.words().split(" s: ")[0] != at, "it follows again")
-    notebook.shot("monitor_live")
     panel.button("Stop").click()
     panel.says("stopped", 60)
     wait_until(lambda: jobs(notebook) == "[]", "no thread is left")

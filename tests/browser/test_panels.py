@@ -32,7 +32,6 @@ def test_studio_lives_and_dies_well(open_cells):
         panel.press(text, key)
     panel.button("More").click()
     panel.root.locator("select").select_option("bf16")
-    panel.notebook.shot("studio_running")
     panel.button("Pause").click()
     panel.button("Resume").wait_for()
     panel.button("Resume").click()

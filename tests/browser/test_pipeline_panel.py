@@ -24,11 +24,9 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
 
     panel.tells(setup.describe())
     picture = panel.picture()
-    notebook.shot("pipeline_gpipe")
     panel.button("More").click()
     panel.press("moment", *["ArrowLeft"] * 3)
     wait_until(lambda: ">backward 7<" in panel.picture() and "has finished" in panel.picture(), "it is cut at 30")
-    notebook.shot("pipeline_moment")
     panel.root.locator(".jupyter-widgets.widget-play button").first.click()
     wait_until(lambda: ">forward " in panel.picture(), "it plays, from the start", 30)
     panel.press("micro-batches", "ArrowRight", "ArrowRight")
@@ -41,7 +39,6 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     now(world_size=8)
     select("zero-bubble")
     now(schedule="zero-bubble")
-    notebook.shot("pipeline_zero_bubble")
     panel.press("stages on a rank", "ArrowRight")
     now(stages_per_rank=2)
     select("GPipe")
@@ -55,7 +52,6 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
     now(backward=3.0)
     panel.press("micro-batches", "End")
     now(micro_batches=32)
-    notebook.shot("pipeline_largest")
     panel.button("Run it here").click()
     wait_until(
         lambda: "ranks must be at most 4 to be started here, got 8" in panel.status(), "too many processes are refused"
@@ -75,4 +71,3 @@ def test_pipeline_panel_follows_its_controls_and_runs_two_ranks(open_cells):
         and ranks(notebook) == "[]"
         and wait_until(lambda: jobs(notebook) == "[]", "the job ends", 20)
     )
-    notebook.shot("pipeline_run")

@@ -29,7 +29,6 @@ def test_planner_panel_recommends(open_cells):
         picture = panel.changed_from(picture)
 
     says()
-    notebook.shot("planner")
     panel.button("More").click()
     panel.press("cables of a node", "End")
     says(links_per_node=8)
@@ -44,7 +43,6 @@ def test_planner_panel_recommends(open_cells):
     panel.press("nodes", "Home")
     says(num_nodes=1)
     panel.says("Nothing fits")
-    notebook.shot("planner_nothing_fits")
     select("job", "ResNet-50")
     says(job="ResNet-50")
     panel.drag("nodes", 1.0)

@@ -24,7 +24,6 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
 
     panel.tells(describe_sharding(ShardPlan(**now)), 60)
     picture = panel.picture()
-    notebook.shot("sharding_transformer")
     panel.button("More").click()
     panel.press("world size", "ArrowRight")
     says(world_size=16)
@@ -59,7 +58,6 @@ def test_sharding_panel_predicts_and_measures_two_ranks(open_cells):
     for words, part in (("weights", guess.params), ("gradients", guess.grads), ("activations", guess.activations)):
         assert f"{words} {bytes_text(part)}, predicted {bytes_text(part)}" in panel.status()
     assert "measured here, the fuller of two real ranks" in panel.picture()
-    notebook.shot("sharding_measured")
     panel.press("batch", "ArrowRight")
     says(batch_size=32)
     assert "measured here" not in picture, "a measurement stands beside its own plan only"

@@ -19,7 +19,6 @@ def test_storage_panel_predicts_measures_and_stops(open_cells):
     panel.button("Measure").click()
     wait_until(lambda: "Measured" in panel.status(), "the reads are measured")
     before = panel.changed_from(before)
-    panel.notebook.shot("storage_measured")
     panel.root.locator("select").nth(0).select_option("object store, simulated")
     panel.root.locator("select").nth(1).select_option(shards)
     panel.drag("image (bytes)", 1.0)

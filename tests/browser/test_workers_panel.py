@@ -26,7 +26,6 @@ def test_workers_panel_predicts_measures_and_stops(open_cells):
     wait_until(lambda: "5 runs" in panel.status(), "the sweep ends", 180)
     assert "pay here" in panel.words()
     before = panel.changed_from(before)
-    notebook.shot("workers_measured")
     panel.drag("work per image", 1.0)
     curve, blur = (notebook.value(f"box.sweep.last.{name}") for name in ("curve", "blur_seconds"))
     panel.says(", predicted")

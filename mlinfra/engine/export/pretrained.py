@@ -270,6 +270,7 @@ def add_lora(
     but:str|Iterable[str]=(),      # what learns besides, such as the last layer
 ) -> nn.Module:
     "Freeze the model, and put a small way that learns beside the layers that are named."
+    rank, alpha = positive_int("rank", rank), None if alpha is None else positive_float("alpha", alpha)
     linear = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     patterns = _patterns("names", names, linear)
     chosen = [name for name in linear if _matches(name, patterns)]

@@ -97,9 +97,10 @@ def become(connection, streams, begins, place, command, env, cwd):
         run(*command[1:])
         status = 0
     except SystemExit as error: status = error.code if isinstance(error.code, int) else int(bool(error.code))
-    except BaseException:
+    except BaseException as error:
         import traceback
         traceback.print_exc()
+        sys.last_value = error  # as Python's own end has it
     finally: leave(status)
 
 

@@ -150,8 +150,8 @@ lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.sign
 loading.crops.random_box loading.dataset_callables loading.loader_surgery loading.loading_times
 loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_block loading.shards.Shard
 loading.shards.mixed loading.shards.read_shard memory.batch_search memory.out_of_memory memory.process_memory
-memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.parallelize.RankModel
-parallel.parallelize.scale_gradients parallel.pipeline_strategy parallel.rank_loader parallel.strategies
+memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.parallelize.RankLoop
+parallel.gradient_norm parallel.sample_weights parallel.pipeline_strategy parallel.rank_loader parallel.strategies
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
@@ -239,6 +239,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.base.sample_statistics.percentile.values", ANY, "any numbers have percentiles"),
     ("engine.base.sample_statistics.percentile.percent", "zero", "the smallest"),
     ("engine.dist.process_group.sum_over_ranks.values", ANY, "any numbers have a sum"),
+    ("engine.dist.shared_memory.SharedMemory.sizes", "absurd", "numpy refuses a buffer of that many bytes"),
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.[Ww]atch.loss.value", ANY, "any loss"),
@@ -548,7 +549,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
         storage.sweep_*.* storage.ShardDataset.world_size
         engine.train.history.phase_medians.skip lab.watched_epoch.watch_epoch.*
-        engine.parallel.parallelize.*
+        engine.parallel.parallelize.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
         lab.search_race.race.trials

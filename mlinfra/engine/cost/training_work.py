@@ -108,8 +108,8 @@ def misfit(
     devices, memory = positive_int("devices", devices), DEVICES[one_of("device", device, DEVICES)].memory_bytes
     if device not in ACCELERATORS: return f"the rates of {device} are not known here"
     if isinstance(work, KnownRun):
-        if devices <= DEVICES_PER_NODE: return ""
-        return f"its time is known on {work.devices} devices, and scaled to {DEVICES_PER_NODE} at most"
+        most = max(DEVICES_PER_NODE, work.devices)
+        return "" if devices <= most else f"its time is known on {work.devices} devices, and scaled to {most} at most"
     if devices > work.global_batch:
         return f"{devices:,} devices are more than the {work.global_batch:,} samples of a step"
     need = STATE_BYTES_EACH * work.parameters / devices + work.least_bytes / min(devices, DEVICES_PER_NODE)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ..base.checks import positive_float
+from ..base.checks import positive_float, positive_int
 from .process_group import rank_and_world_size
 from ..base.text import bytes_text
 
@@ -74,6 +74,7 @@ class SharedMemory:
         if why := why_not_shared(): raise ValueError(why)
         (self.rank, self.world_size), self.step = rank_and_world_size(), 0
         self.timeout_seconds = positive_float("timeout_seconds", timeout_seconds)
+        sizes = [positive_int("sizes", size) for size in sizes]
         self._lay_out(len(sizes), sum(sizes), dtype)
         self.processes = _of_all(os.getpid())
         self.begin()

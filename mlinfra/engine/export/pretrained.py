@@ -116,7 +116,7 @@ def _given(**options: Any) -> dict[str, Any]:
 def _timm(name: str, num_classes: int | None, in_channels: int | None, options: dict[str, Any]) -> Ways:
     "timm: networks for images."
     import timm
-    _known("timm", name, timm.list_models())
+    if not timm.is_model(name): _known("timm", name, timm.list_models())  # which lacks names with a tag of weights
     options = options | _given(num_classes=num_classes, in_chans=in_channels)
     def trained() -> tuple[nn.Module, str]:
         repository = timm.get_pretrained_cfg(name).hf_hub_id

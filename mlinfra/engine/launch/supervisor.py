@@ -207,8 +207,8 @@ class _Supervisor:
             if self.orders.given: return self._stopped()
             last = self._attempt(waited)
             self.say(str(last))
+            if self.orders.given: return self._stopped()  # also with status 0: it may have saved and left
             if last.status == 0: return self._end("finished", str(last))
-            if self.orders.given: return self._stopped()
             if why := self._hopeless(): return self._end("gave up", why)
 
     def _end(self, outcome: str, why: str) -> Supervised:

@@ -52,9 +52,8 @@ class RankLoop:
         accumulation:int=1,         # micro-batches of a step
         reduction:str="mean",       # of the user's loss over the samples: "mean" or "sum"
     ):
-        self.strategy, self.loader = strategy, loader
-        self.accumulation = positive_int("accumulation", accumulation)
-        self.reduction, self.synced = one_of("reduction", reduction, ("mean", "sum")), True
+        self.strategy, self.loader, self.accumulation = strategy, loader, accumulation
+        self.reduction, self.synced = reduction, True
         self.inside, self.weight = False, BatchWeight(1.0)  # in the model's call; of the batch that is worked on
         loader.around = self.batch
 

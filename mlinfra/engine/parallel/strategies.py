@@ -177,7 +177,7 @@ class FSDPStrategy(ParallelStrategy):
     def wrapped(self) -> nn.Module:
         "The same model, with its parameters sharded."
         if rows := next((name for name, m in self.model.named_modules() if getattr(m, "sparse", False)), None):
-            raise ValueError(f"fsdp cannot divide gradients of a few rows, as those of {rows} are (sparse=True): use ddp")
+            raise ValueError(f"fsdp cannot divide gradients of a few rows, which {rows} has (sparse=True): use ddp")
         broadcast_weights(self.model, self.device)
         synchronise_batch_norms(self.model, lambda: self.counts)
         warnings.filterwarnings("ignore", "Found a non-scalar tensor with numel=1", UserWarning)  # of `around`

@@ -118,7 +118,7 @@ def _memory_rate(device: torch.device, size: int = 8 << 20) -> float:
     return 2 * size / median(timed(lambda: target.copy_(source), 5, device=device))
 
 # %% ../../../nbs/engine/parallel/strategy_choice.ipynb #pc000011
-_SIZES = (1 << 14, 1 << 21)  # bytes
+_SMALL, _LARGE = 1 << 14, (1 << 21, 1 << 24, 1 << 26)  # bytes; the first large one that takes longer is enough
 
 def measured_link(
     device:torch.device,  # of this rank
@@ -127,13 +127,15 @@ def measured_link(
     "Fit bandwidth and latency of the link between the ranks. All ranks must measure together."
     ranks, repeats = rank_and_world_size()[1], positive_int("repeats", repeats)
     if ranks == 1: return Network("nobody to talk to", 1e15, 0.0)
-    buffers = {size: torch.zeros(size // 4, device=device) for size in _SIZES}
     def act(tensor: torch.Tensor) -> None:
         dist.all_reduce(buffers[tensor.nbytes])
         synchronize(device)
-    found: list[Any] = [None] * ranks
-    dist.all_gather_object(found, all_reduce_seconds(_SIZES, repeats, act))
-    return Network.fit({size: median(times) for size, times in slowest_rank(found).items()}, ranks)
+    for large in _LARGE:
+        buffers, found = {size: torch.zeros(size // 4, device=device) for size in (_SMALL, large)}, [None] * ranks
+        dist.all_gather_object(found, all_reduce_seconds((_SMALL, large), repeats, act))
+        seconds = {size: median(times) for size, times in slowest_rank(found).items()}
+        if seconds[large] > seconds[_SMALL]: return Network.fit(seconds, ranks)
+    return Network("too busy to be measured", 1e15, seconds[_SMALL] / (2 * (ranks - 1)))
 
 # %% ../../../nbs/engine/parallel/strategy_choice.ipynb #pc000013
 @dataclass(frozen=True)

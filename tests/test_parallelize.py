@@ -241,6 +241,50 @@ def test_every_loop_is_one_process_or_refused():
     assert equal["ddp"] > 50 and equal["fsdp"] > 40 and equal["pipeline"] > 20 and equal["tensor"] > 10, equal
 
 
+# ---- what a loop must say
+
+def contrast(how):
+    "Each sample against all others of the batch; shares of 4 and 3, and of 1 and 1."
+    torch.manual_seed(0)
+    model = chain_of_layers()
+    run = parallelize(model, loader_of("DataLoader"), how, torch.optim.SGD(model.parameters(), 0.5), device="cpu")
+    losses = []
+    for x, y in run.loader:
+        scores, classes = run.gather(run.model(x)), run.gather(y)
+        same = (classes[:, None] == classes).double()
+        loss = nn.functional.binary_cross_entropy_with_logits(scores @ scores.T, same)
+        loss.backward()
+        losses.append(run.mean(loss))
+        run.optimizer.step(), run.optimizer.zero_grad()
+    run.close()
+    return losses, run.state_dict()
+
+
+def masked(how):
+    "A mean over a mask, which only the loop knows."
+    torch.manual_seed(0)
+    model = chain_of_layers()
+    run = parallelize(model, loader_of("DataLoader"), how, torch.optim.SGD(model.parameters(), 0.5), device="cpu",
+                      weight=lambda batch: (batch[1] > 0).sum())
+    losses = []
+    for x, y in run.loader:
+        each, mask = nn.functional.cross_entropy(run.model(x), y, reduction="none"), y > 0
+        loss = (each * mask).sum() / mask.sum().clamp(min=1)
+        loss.backward()
+        losses.append(run.mean(loss))
+        run.optimizer.step(), run.optimizer.zero_grad()
+    run.close()
+    return losses, run.state_dict()
+
+
+def test_a_loss_of_the_whole_batch_and_a_mean_over_a_mask():
+    cases = [(loop, how) for loop in (contrast, masked) for how in ("ddp", "fsdp")]
+    found = on_ranks(2, *cases)
+    for i, (loop, _how) in enumerate(cases):
+        one = loop("auto")
+        for rank in (0, 1): assert difference(one, found[rank][i]) < 1e-12
+
+
 # ---- the script
 
 def started(script, folder, *torchrun):

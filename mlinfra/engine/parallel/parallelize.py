@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -54,6 +55,7 @@ class RankLoop:
     ):
         self.strategy, self.loader, self.accumulation = strategy, loader, accumulation
         self.reduction, self.synced = reduction, True
+        self.checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and their parameters
         self.inside, self.weight = False, BatchWeight(1.0)  # in the model's call; of the batch that is worked on
         loader.around = self.batch
 
@@ -95,21 +97,28 @@ class RankLoop:
 
     def before_step(self, optimizer: torch.optim.Optimizer, *_call: Any) -> None:
         "What an optimizer of the model needs before its step; errors say why it may not step."
-        own = {id(p) for p in (*self.strategy.own_parameters().values(), *self.strategy.names)}
-        found = [p for group in optimizer.param_groups for p in group["params"]]
-        strange = [p for p in found if id(p) not in own]
-        if len(strange) == len(found): return  # of another model
-        if strange:
-            raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model did "
-                             "not have when parallelize was called: make the whole model before, with its loss if "
-                             "that is trained")
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        if self.checked.get(optimizer) != count and not self._adopted(optimizer): return  # of another model
+        self.checked[optimizer] = count
         if not self.synced:
             raise RuntimeError(f"optimizer.step() after {self.loader.taken} of {self.accumulation} micro-batches: "
                                "their gradients are still on their ranks. Call it after "
                                f"{self.accumulation} batches and after the last of an epoch, or change accumulation")
-        replace_parameters(optimizer, self.strategy)
         self.strategy.before_step()
         self.loader.taken = 0
+
+    def _adopted(self, optimizer: torch.optim.Optimizer) -> bool:
+        "Whether the optimizer is one of this model, whose parameters it then gets."
+        own = {id(p) for p in (*self.strategy.own_parameters().values(), *self.strategy.names)}
+        found = [p for group in optimizer.param_groups for p in group["params"]]
+        strange = [p for p in found if id(p) not in own]
+        if len(strange) == len(found): return False
+        if strange:
+            raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model did "
+                             "not have when parallelize was called: make the whole model before, with its loss if "
+                             "that is trained")
+        replace_parameters(optimizer, self.strategy)
+        return True
 
 class RankModel(nn.Module):
     "The user's model as one of the ranks: what it does not have itself is the model's."

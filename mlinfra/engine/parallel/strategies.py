@@ -26,6 +26,10 @@ __all__ = ['ParallelStrategy', 'check_optimizer', 'replace_parameters', 'broadca
            'sharded_optimizer']
 
 # %% ../../../nbs/engine/parallel/strategies.ipynb #pf000005
+def _plain(name: str) -> str:
+    "The name of a tensor in the model that was compiled."
+    return name.replace("_orig_mod.", "")
+
 class ParallelStrategy:
     "One process: the model as it is. Subclasses divide it among ranks."
     how = "none"
@@ -85,11 +89,12 @@ class ParallelStrategy:
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         "(name, whole tensor), one after another; all ranks must iterate together."
         for name, tensor in self.model.state_dict().items():
-            yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+            yield _plain(name), tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         "Load whole weights, as `weights` gives them."
-        self.model.load_state_dict(state)
+        own = {_plain(name): name for name in self.model.state_dict()}
+        self.model.load_state_dict({own.get(_plain(name), name): tensor for name, tensor in state.items()})
 
 
 

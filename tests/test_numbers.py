@@ -150,7 +150,7 @@ lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.sign
 loading.crops.random_box loading.dataset_callables loading.loader_surgery loading.loading_times
 loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_block loading.shards.Shard
 loading.shards.mixed loading.shards.read_shard memory.batch_search memory.out_of_memory memory.process_memory
-memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.parallelize.RankLoop
+memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.rank_loop
 parallel.gradient_norm parallel.sample_weights parallel.pipeline_strategy parallel.rank_loader parallel.strategies
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder

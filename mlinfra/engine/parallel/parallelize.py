@@ -6,31 +6,29 @@
 from __future__ import annotations
 
 import atexit
-import inspect
 import io
 import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..base.checks import ceil_div, one_of, positive_int
 from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
-from .rank_loader import RankLoader, Share, broadcast_random_states, check_loader, seed_by_rank
-from .sample_weights import BatchWeight, counted_targets, gather_rows, weigh_outputs
+from .rank_loader import RankLoader, broadcast_random_states, check_loader, seed_by_rank
+from .rank_loop import RankLoop, RankModel
+from .sample_weights import gather_rows
 from .strategies import (
     DDPStrategy, FSDPStrategy, ParallelStrategy, check_optimizer, replace_parameters, sharded_optimizer)
 from .tensor_strategy import TensorStrategy
@@ -40,124 +38,7 @@ from ..base.store import write_whole
 from ..base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['STRATEGIES', 'RankLoop', 'RankModel', 'StepReport', 'ParallelRun', 'is_correct', 'is_started_by_torchrun',
-           'parallelize']
-
-# %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000008
-class RankLoop:
-    "What the ranks do around a loop of the user: around each batch, each call of the model, each step of an optimizer."
-    def __init__(
-        self,
-        strategy:ParallelStrategy,  # by which the ranks share the model
-        loader:RankLoader,          # which knows the shares
-        accumulation:int=1,         # micro-batches of a step
-        reduction:str="mean",       # of the user's loss over the samples: "mean" or "sum"
-    ):
-        self.strategy, self.loader, self.accumulation = strategy, loader, accumulation
-        self.reduction, self.synced = reduction, True
-        self.checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and their parameters
-        self.inside, self.weight = False, BatchWeight(1.0)  # in the model's call; of the batch that is worked on
-        loader.around = self.batch
-
-    def call(self, function: Callable[..., Any], *args: Any, **kw: Any) -> Any:
-        "Call the model or one of its methods."
-        if not torch.is_grad_enabled() or self.inside: return function(*args, **kw)
-        self.synced = self._ends_a_step()
-        self.strategy.synchronise(self.synced)
-        self.inside = True
-        try: return weigh_outputs(function(*args, **kw), self.weight)
-        finally: self.inside = False
-
-    @contextmanager
-    def batch(self, share: Share) -> Iterator[None]:
-        "Within, the loop works on a batch of which this rank has that share."
-        value = share.weight if self.reduction == "mean" else float(share.ranks if share.own else 0)
-        undo: list[Callable[[], None]] = []
-        self.weight = BatchWeight(value, lambda moved: undo.append(self.strategy.weigh_parameters(moved)),
-                                  self.strategy.guarded)
-        self.strategy.counts = share.own > 0
-        with ExitStack() as stack:
-            stack.callback(lambda: [act() for act in undo])
-            if self.reduction == "mean" and self.loader.weight is None and share.ranks > 1:
-                stack.enter_context(counted_targets(share))
-            stack.enter_context(self.strategy.around())
-            if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
-            try: yield
-            finally: self.weight, self.strategy.counts = BatchWeight(1.0), True
-
-    def _notice(self, module: nn.Module, _inputs: Any) -> None:
-        "A part of the model that is called by itself has outputs that nobody weighs."
-        if self.inside or not torch.is_grad_enabled() or module is self.strategy.net: return
-        if any(module is own for own in self.strategy.model.modules()): self.weight.to_parameters()
-
-    def _ends_a_step(self) -> bool:
-        "Whether gradients must be synchronised after this micro-batch."
-        share, taken = self.loader.share, self.loader.taken
-        return share is None or share.last or self.accumulation == 1 or taken >= self.accumulation
-
-    def before_step(self, optimizer: torch.optim.Optimizer, *_call: Any) -> None:
-        "What an optimizer of the model needs before its step; errors say why it may not step."
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        if self.checked.get(optimizer) != count and not self._adopted(optimizer): return  # of another model
-        self.checked[optimizer] = count
-        if not self.synced:
-            raise RuntimeError(f"optimizer.step() after {self.loader.taken} of {self.accumulation} micro-batches: "
-                               "their gradients are still on their ranks. Call it after "
-                               f"{self.accumulation} batches and after the last of an epoch, or change accumulation")
-        self.strategy.before_step()
-        self.loader.taken = 0
-
-    def _adopted(self, optimizer: torch.optim.Optimizer) -> bool:
-        "Whether the optimizer is one of this model, whose parameters it then gets."
-        own = {id(p) for p in (*self.strategy.own_parameters().values(), *self.strategy.names)}
-        found = [p for group in optimizer.param_groups for p in group["params"]]
-        strange = [p for p in found if id(p) not in own]
-        if len(strange) == len(found): return False
-        if strange:
-            raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model did "
-                             "not have when parallelize was called: make the whole model before, with its loss if "
-                             "that is trained")
-        replace_parameters(optimizer, self.strategy)
-        return True
-
-class RankModel(nn.Module):
-    "The user's model as one of the ranks: what it does not have itself is the model's."
-    def __init__(
-        self,
-        loop:RankLoop,  # that calls the model
-    ):
-        super().__init__()
-        self._loop, self._net = loop, loop.strategy.net
-
-    def forward(self, *args: Any, **kw: Any) -> Any:
-        return self._loop.call(self._net, *args, **kw)
-
-    def named_parameters(self, prefix: str = "", recurse: bool = True,
-                         remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Parameter]]:
-        "The parameters that this rank trains, by the plain model's names."
-        for name, p in self._loop.strategy.own_parameters().items(): yield f"{prefix}.{name}" if prefix else name, p
-
-    def state_dict(self, *args: Any, **kw: Any) -> dict[str, torch.Tensor]:
-        "Whole weights by the plain model's names: all ranks must call it together."
-        return dict(self._loop.strategy.weights())
-
-    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], *args: Any, **kw: Any) -> None:
-        "Take the weights of a plain model."
-        self._loop.strategy.load(state_dict)
-
-    def __getattr__(self, name: str) -> Any:
-        try: return super().__getattr__(name)
-        except AttributeError:
-            if name == "_loop": raise
-            strategy, found = self._loop.strategy, getattr(self._loop.strategy.model, name)
-        of_user = inspect.ismethod(found) and not hasattr(nn.Module, name)
-        return partial(self._loop.call, strategy.method(name)) if of_user else found
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        "What a script sets on its model, its methods must see."
-        of_wrapper = name in ("_loop", "_net", "training") or "_loop" not in self.__dict__
-        if of_wrapper: super().__setattr__(name, value)
-        else: setattr(self._loop.strategy.model, name, value)
+__all__ = ['STRATEGIES', 'StepReport', 'ParallelRun', 'is_correct', 'is_started_by_torchrun', 'parallelize']
 
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000010
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class BatchWeight:
     def __init__(
         self,
         value:float,                          # 1: nothing is to be done
-        move:Callable[[float], None]=print,   # multiplies gradients of parameters from now on, or says why it cannot
+        move:Callable[[float], Any]=float,    # multiplies gradients of parameters from now on, or says why it cannot
         guarded:bool=False,                   # whether `move` must be asked with a value of 1, too
     ):
         self.value, self.move, self.guarded = value, move, guarded
@@ -72,7 +72,8 @@ def target_count(
     return (weight[target.clamp(0, len(weight) - 1)] * kept).sum()
 
 _NAMES, _MEAN = ("cross_entropy_loss", "nll_loss_nd"), 1  # in torch._C._nn, and its number for reduction="mean"
-_shares: list[Share] = []     # of the loops that run, the innermost last
+_ORIGINALS = {name: getattr(torch._C._nn, name) for name in _NAMES}
+_shares: list[Share] = []     # of the loops that run, the one that began last at the end
 
 @torch.compiler.disable
 def _corrected(loss: torch.Tensor, count: torch.Tensor, share: Share) -> torch.Tensor:
@@ -98,15 +99,13 @@ def counted_targets(
     share:Share,     # of the batch that is worked on
 ) -> Iterator[None]:
     "Within, a cross entropy counts the targets of all ranks. All ranks must call it together."
-    before = {name: getattr(torch._C._nn, name) for name in _NAMES}
-    if not _shares:
-        for name, original in before.items(): setattr(torch._C._nn, name, _counting(original))
+    for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, _counting(original))
     _shares.append(share)
     try: yield
     finally:
-        _shares.pop()
+        del _shares[next(i for i, one in enumerate(_shares) if one is share)]  # two loops may end in any order
         if not _shares:
-            for name, original in before.items(): setattr(torch._C._nn, name, original)
+            for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, original)
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000012
 class _Rows(torch.autograd.Function):

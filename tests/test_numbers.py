@@ -139,7 +139,7 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 base.cores base.jobs base.step_folders base.store base.text checkpoint.checkpoint_files
-checkpoint.checkpointer.BestMetric checkpoint.checkpointer.checkpoints_to_delete
+checkpoint.checkpointer.BestMetric checkpoint.checkpoint_folder.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d

@@ -15,7 +15,7 @@ from .collectives import Group
 
 # %% auto #0
 __all__ = ['SumOverRanks', 'batch_moments', 'SyncedBatchNorm1d', 'SyncedBatchNorm2d', 'SyncedBatchNorm3d', 'SyncedBatchNorm',
-           'synchronise_batch_norms']
+           'WholeBatchNorm', 'keep_batch_norms', 'can_synchronise', 'synchronise_batch_norms']
 
 # %% ../../../nbs/engine/dist/sync_batch_norm.ipynb #sb000005
 class SumOverRanks(torch.autograd.Function):
@@ -86,11 +86,28 @@ def _synced(kind: type) -> type | None:
     if base is None or kind is base: return _SYNCED.get(base)
     return _SYNCED.setdefault(kind, type(f"Synced{kind.__name__}", (_SYNCED[base], kind), {}))
 
+class WholeBatchNorm(nn.SyncBatchNorm):
+    "`nn.SyncBatchNorm` where each rank sees the whole batch: nothing is to be synchronised."
+    forward = nn.modules.batchnorm._BatchNorm.forward
+
+def keep_batch_norms(
+    model:nn.Module,   # changed in place
+) -> None:
+    "Let no batch norm of a model wait for other ranks."
+    for module in model.modules():
+        if isinstance(module, nn.SyncBatchNorm): module.__class__ = WholeBatchNorm
+
+def can_synchronise(
+    module:nn.Module,
+) -> bool:
+    "Whether `synchronise_batch_norms` takes the statistics of this module over all ranks."
+    return isinstance(module, _OverRanks) or _synced(type(module)) is not None
+
 def synchronise_batch_norms(
     model:nn.Module,                           # changed in place
     counts:Callable[[], bool]=lambda: True,    # whether this rank's samples count now
 ) -> int:                                      # how many there are
     "Let the batch norms of a model take their statistics over all ranks."
-    found = [m for m in model.modules() if not isinstance(m, _OverRanks) and _synced(type(m)) is not None]
-    for module in found: module.__class__, module.counts = _synced(type(module)), counts
+    found = [m for m in model.modules() if can_synchronise(m)]
+    for module in found: module.__class__, module.counts = _synced(type(module)) or type(module), counts
     return len(found)

@@ -26,7 +26,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from ..base.checks import ceil_div, one_of, positive_int
 from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
-from .rank_loader import RankLoader, broadcast_random_states, check_loader, seed_by_rank
+from .rank_loader import RankLoader, check_loader
+from .rank_random import broadcast_random_states, seed_by_rank
 from .rank_loop import RankLoop, RankModel
 from .sample_weights import gather_rows
 from .strategies import (
@@ -35,6 +36,7 @@ from .tensor_strategy import TensorStrategy
 from .pipeline_strategy import PipelineStrategy, pipeline_micro_batches
 from ..dist.process_group import check_same, process_group, rank_and_world_size, sum_over_ranks
 from ..base.store import write_whole
+from ..loading.loader_surgery import length_of
 from ..base.text import count_text, duration_text
 
 # %% auto #0
@@ -267,6 +269,7 @@ def parallelize(
     micro_batches:int|None=None,                       # of a batch in a pipeline; None: four for each rank
     plan:Mapping[str, Any]|None=None,                  # tensor: layer -> "column" or "row"; None: the one that is known
     weight:Callable[[Any], float]|None=None,           # of a batch: what the loop's loss divides by; None: its samples
+    divided:bool|None=None,                            # each rank's loader yields its own part, as some streams do
     quiet:bool=True,                                   # only rank 0 writes to stdout
 ) -> ParallelRun:
     "The model, loader and optimizer of a plain script for the ranks that torchrun has started; alone, as they are."
@@ -279,11 +282,12 @@ def parallelize(
     member = None if dist.is_initialized() else _Membership(_wanted_device(model, device))
     with process_group(_wanted_device(model, device)) as place: pass  # which it only leaves if it made it
     if member is not None and quiet: member.quiet()
-    _check_agreed(model, loader, how, count)
+    _check_agreed(model, loader, how, count, divided)
     choice = StrategyChoice(how, f"{how} was asked for.", None)
-    if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count)
+    if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
     strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan)
-    ranked = RankLoader(loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight)
+    ranked = RankLoader(loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight,
+                        divided, count > 1)
     if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
     (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
     loop = RankLoop(strategy, ranked, count, reduction)
@@ -312,11 +316,13 @@ def _wanted_device(model: nn.Module, device: Any) -> Any:
     return "cuda" if next(model.parameters()).is_cuda else None
 
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000022
-def _check_agreed(model: nn.Module, loader: Any, how: str, accumulation: int) -> None:
+def _check_agreed(model: nn.Module, loader: Any, how: str, accumulation: int, divided: bool | None) -> None:
     "ValueError on every rank where they differ, or where the loader cannot be divided."
-    check_loader(loader, 1 if how in ("pipeline", "tensor") else rank_and_world_size()[1])
-    check_same(model, samples=len(loader.dataset), batch_size=loader.batch_size, batches=len(loader),
-               accumulation=accumulation, how=how)
+    check_loader(loader, 1 if how in ("pipeline", "tensor") else rank_and_world_size()[1], divided)
+    same = dict(accumulation=accumulation, how=how, divided=divided)
+    if not divided:
+        same |= dict(samples=length_of(loader.dataset), batch_size=loader.batch_size, batches=length_of(loader))
+    check_same(model, **same)
 
 def _strategy_for(how: str, model: nn.Module, loader: Any, place: torch.device, micro_batches: int | None,
                   plan: Any) -> ParallelStrategy:

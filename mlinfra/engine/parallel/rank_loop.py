@@ -16,7 +16,8 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from .rank_loader import RankLoader, Share
+from .batch_share import Share
+from .rank_loader import RankLoader
 from .sample_weights import BatchWeight, counted_targets, weigh_outputs
 from .strategies import ParallelStrategy, replace_parameters
 

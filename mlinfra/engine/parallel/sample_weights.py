@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map
 
-from .rank_loader import Share, rank_share
+from .batch_share import Share
 
 # %% auto #0
 __all__ = ['BatchWeight', 'weigh_outputs', 'target_count', 'counted_targets', 'gather_rows']
@@ -113,8 +113,11 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: torch.Tensor, share: Share, factor: float) -> torch.Tensor:
         context.share, context.factor = share, factor
-        begin, end = _place(share, len(x))
-        whole = x.new_zeros(int(share.total), *x.shape[1:])
+        begin, end = share.rows
+        if share.own and end - begin != len(x):
+            raise ValueError(f"gather takes a row for each of this rank's {end - begin} samples of the batch, got "
+                             f"{len(x)}")
+        whole = x.new_zeros(share.samples, *x.shape[1:])
         if share.own: whole[begin:end] = x
         dist.all_reduce(whole)
         return whole
@@ -123,16 +126,9 @@ class _Rows(torch.autograd.Function):
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
-        begin, end = _place(context.share, max(int(context.share.own), 1))
+        begin, end = context.share.rows
         own = total[begin:end] * context.factor if context.share.own else torch.zeros_like(total[:1])
         return own, None, None
-
-def _place(share: Share, rows: int) -> tuple[int, int]:
-    "Where this rank's rows lie in the batch."
-    found = rank_share(range(int(share.total)), dist.get_rank(), share.ranks)
-    if share.own and len(found) != rows:
-        raise ValueError(f"gather takes a row for each of this rank's {len(found)} samples of the batch, got {rows}")
-    return (found[0], found[-1] + 1) if share.own else (0, 0)
 
 def gather_rows(
     x:torch.Tensor,         # samples x ..., of this rank's part of a batch

@@ -22,11 +22,11 @@ from ..loading.loader_surgery import preserve_rng_state
 from .batch_share import batch_rows, cut_rows
 
 # %% auto #0
-__all__ = ['Answer', 'answer', 'dependence', 'micro_batch_dependence', 'check_samples_apart']
+__all__ = ['CopyAnswer', 'answer', 'dependence', 'micro_batch_dependence', 'check_samples_apart']
 
 # %% ../../../nbs/engine/parallel/sample_independence.ipynb #si000005
 @dataclass(frozen=True)
-class Answer:
+class CopyAnswer:
     "What a copy of a model has computed, and what it remembers."
     outputs:list[torch.Tensor]
     buffers:dict[str, torch.Tensor]
@@ -58,7 +58,7 @@ def _called(model: nn.Module, batch: Any) -> Any:
 def answer(
     model:nn.Module,         # left as it is
     batches:Sequence[Any],   # that a copy runs on, twice, one after another
-) -> Answer|None:            # None: it does not run on them, or draws random numbers
+) -> CopyAnswer|None:            # None: it does not run on them, or draws random numbers
     "What a copy of the model computes and remembers."
     if (twin := _twin(model)) is None: return None
     with preserve_rng_state(), torch.no_grad():
@@ -69,7 +69,7 @@ def answer(
     leaves = [[leaf for leaf in tree_leaves(one) if isinstance(leaf, torch.Tensor)] for one in found]
     same = all(len(leaf) == len(leaves[0]) for leaf in leaves)
     outputs = [torch.cat(one) for one in zip(*leaves) if all(t.dim() for t in one)] if same else []
-    return Answer(outputs, dict(twin.named_buffers()))
+    return CopyAnswer(outputs, dict(twin.named_buffers()))
 
 # %% ../../../nbs/engine/parallel/sample_independence.ipynb #si000007
 def _near(a: torch.Tensor, b: torch.Tensor, roundings: int) -> bool:
@@ -84,8 +84,8 @@ def _near(a: torch.Tensor, b: torch.Tensor, roundings: int) -> bool:
     return not a.numel() or float((a - b).abs().max()) <= spacing * float(a.abs().max())
 
 def dependence(
-    whole:Answer|None,   # for a batch
-    parts:Answer|None,   # for parts of it
+    whole:CopyAnswer|None,   # for a batch
+    parts:CopyAnswer|None,   # for parts of it
     rows:slice,          # of the batch that the parts are
 ) -> str:                # empty if there is none, or nobody knows
     "What a model computes otherwise when it sees parts of a batch."

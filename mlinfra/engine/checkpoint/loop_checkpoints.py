@@ -84,9 +84,9 @@ class LoopCheckpoints(LoopEvents):
     ) -> None:
         "Listen to the loader and the optimizer; go on at the place in the epoch that was kept."
         if type(loader.events) is not LoopEvents:
-            raise ValueError("the place in this loader is kept by other checkpoints: they save one model of a loop, and "
-                             "a second one that is trained beside it cannot be saved by them")
-        if isinstance(loader.batches, StreamBatches): loader.batches.ahead = True  # the last batch must be known as such
+            raise ValueError("the place in this loader is kept by other checkpoints: they save one model of a loop, "
+                             "and a second one that is trained beside it cannot be saved by them")
+        if isinstance(loader.batches, StreamBatches): loader.batches.ahead = True  # the last batch must be known
         self._strategy, self._loader, self._position = strategy, loader, LoaderState(self.skip)
         self._loop = SimpleNamespace(loader=loader.batches, iteration=0, accumulation=1, history=_epochs(self.epoch),
                                      begun=0, open=self._position.open)  # what `LoaderState` asks of a run

@@ -281,87 +281,20 @@ def parallelize(
         undo.callback(events.close)
         choice = StrategyChoice(how, f"{how} was asked for.", None)
         if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
-        strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan)
-        ranked = RankLoader(loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight,
-                            divided, count > 1 or checkpoints is not None)
+        strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
+        ranked = shared_loader(loader, strategy.whole_batches) or RankLoader(
+            loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
         if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
         (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
         loop = RankLoop(strategy, ranked, count, reduction)
         hooks = member.hooks if member is not None else ExitStack()
-        hooks.callback(register_optimizer_step_pre_hook(loop.before_step).remove)
-        hooks.enter_context(strategy.whole_norms())
+        hooks.callback(loop.open())
         if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
         close = hooks.close if member is None else member.leave
         events.begin(strategy, ranked)
         undo.pop_all()
     return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close,
                        events)
-
-def _check_how(how: Any) -> None:
-    if isinstance(how, torch.optim.Optimizer):
-        raise TypeError(f"how must be one of {', '.join(STRATEGIES)}, got the optimizer: "
-                        f"pass optimizer={type(how).__name__}(...)")
-    one_of("how", how, STRATEGIES)
-
-def _alone(model: nn.Module, loader: Any, optimizer: Any, checkpoints: LoopEvents | None) -> ParallelRun:
-    "One process: everything as the script has it; with checkpoints, a loader that knows its place."
-    check_loader(loader, 1)
-    strategy, why = ParallelStrategy(model, next(model.parameters()).device), "One process: nothing is divided."
-    if checkpoints is None: return ParallelRun(strategy, model, loader, optimizer, why)
-    checkpoints.restore(model, optimizer)
-    checkpoints.begin(strategy, ranked := RankLoader(loader))
-    return ParallelRun(strategy, model, ranked, optimizer, why, checkpoints=checkpoints)
-
-def _wanted_device(model: nn.Module, device: Any) -> Any:
-    if device is not None: return device
-    return "cuda" if next(model.parameters()).is_cuda else None
-
-# %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000016
-STRATEGIES = ("auto", "ddp", "fsdp", "pipeline", "tensor")
-_CLASSES = {"ddp": DDPStrategy, "fsdp": FSDPStrategy, "pipeline": PipelineStrategy, "tensor": TensorStrategy}
-_TIMED = 24  # micro-batches whose seconds are noted
-
-def parallelize(
-    model:nn.Module,                                   # built on every rank by the same lines
-    loader:Any,                                        # a DataLoader or `BatchLoader`; its batches are of all ranks
-    how:str="auto",                                    # one of `STRATEGIES`
-    optimizer:torch.optim.Optimizer|None=None,         # of the model's parameters; None: make it from `run.model`
-    *,
-    accumulation:int=1,                                # micro-batches in a step; the loop divides its loss by it
-    reduction:str="mean",                              # of the loop's loss over the samples: "mean" or "sum"
-    device:str|torch.device|None=None,                 # None: the model's GPU, or one if there is, or the processor
-    micro_batches:int|None=None,                       # of a batch in a pipeline; None: four for each rank
-    plan:Mapping[str, Any]|None=None,                  # tensor: layer -> "column" or "row"; None: the one that is known
-    weight:Callable[[Any], float]|None=None,           # of a batch: what the loop's loss divides by; None: its samples
-    divided:bool|None=None,                            # each rank's loader yields its own part, as some streams do
-    checkpoints:LoopEvents|None=None,                  # `LoopCheckpoints`: saves the run, and goes on with it
-    quiet:bool=True,                                   # only rank 0 writes to stdout
-) -> ParallelRun:
-    "The model, loader and optimizer of a plain script for the ranks that torchrun has started; alone, as they are."
-    _check_how(how)
-    count = positive_int("accumulation", accumulation)
-    one_of("reduction", reduction, ("mean", "sum"))
-    if micro_batches is not None: micro_batches = positive_int("micro_batches", micro_batches)
-    check_optimizer(optimizer, model)
-    if not dist.is_initialized() and not is_started_by_torchrun(): return _alone(model, loader, optimizer, checkpoints)
-    member = None if dist.is_initialized() else _Membership(_wanted_device(model, device))
-    with process_group(_wanted_device(model, device)) as place: pass  # which it only leaves if it made it
-    if member is not None and quiet: member.quiet()
-    check_initialised(model)
-    _check_agreed(model, loader, how, count, divided)
-    choice = StrategyChoice(how, f"{how} was asked for.", None)
-    if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
-    strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
-    ranked = shared_loader(loader, strategy.whole_batches) or RankLoader(
-        loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
-    if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
-    (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
-    loop = RankLoop(strategy, ranked, count, reduction)
-    hooks = member.hooks if member is not None else ExitStack()
-    hooks.callback(loop.open())
-    if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
-    close = hooks.close if member is None else member.leave
-    return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close)
 
 def _check_how(how: Any) -> None:
     if isinstance(how, torch.optim.Optimizer):

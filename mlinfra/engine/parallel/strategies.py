@@ -98,7 +98,7 @@ class ParallelStrategy:
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
         "What an optimizer remembers of each parameter, by name and whole, on rank 0. All ranks must call it together."
         found = {name: optimizer.state[p] for name, p in self.own_parameters().items() if p in optimizer.state}
-        return {_plain(name): {key: self.whole(name, value) if isinstance(value, torch.Tensor) else value
+        return {plain_name(name): {key: self.whole(name, value) if isinstance(value, torch.Tensor) else value
                                for key, value in own.items()} for name, own in found.items()}
 
     def own_parameters(self) -> dict[str, nn.Parameter]:

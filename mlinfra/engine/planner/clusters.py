@@ -111,7 +111,7 @@ def cluster(
     num_nodes:int=1,
     devices_per_node:int=8,
     inter_node:str|Network|None=None,   # a link, one of `NODE_LINKS` or another; None: as in the maker's own servers
-    links_per_node:int|None=None,       # if a node has fewer than its maker gave it; None: those, or one for each device
+    links_per_node:int|None=None,       # if a node has fewer; None: as in those, or one for each device
     **changes:Any,                      # of a `Cluster`'s other fields
 ) -> Cluster:
     "A cluster of devices from the table of hardware."
@@ -119,7 +119,7 @@ def cluster(
     if inter_node is None:
         if known.node_link is None: raise ValueError(f"inter_node must be given for {device}: it is not in the table")
         inter_node = known.node_link
-        links_per_node = links_per_node or max(devices_per_node * known.node_links // 8, 1)
+        if links_per_node is None: links_per_node = max(devices_per_node * known.node_links // 8, 1)
     elif isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
     standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.flops_per_s["fp16"],
                     bytes_per_s=known.bytes_per_s, intra_node=known.network, inter_node=inter_node,

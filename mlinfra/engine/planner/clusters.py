@@ -44,6 +44,7 @@ class Cluster:
     link_share:float=LINK_SHARE          # of a link's bandwidth, in other collectives
     overlap:bool=True                    # gradients travel while backward computes
     rails:bool=False                     # whether all links of a node serve one group of ranks, or one link
+    eight_bit_flops_per_s:float|None=None   # peak of matrix products in 8 bits; None: it has none
     memory_factor:float=1.0              # what the program takes of a device's memory, divided by our count
 
     def __post_init__(self):
@@ -56,6 +57,7 @@ class Cluster:
             object.__setattr__(self, name, fraction(name, getattr(self, name), zero=False))
         for name in ("memory_passes", "call_seconds"):
             object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
+        if self.eight_bit_flops_per_s is not None: positive_float("eight_bit_flops_per_s", self.eight_bit_flops_per_s)
         for name in ("overlap", "rails"): boolean(name, getattr(self, name))
 
     @property
@@ -116,6 +118,7 @@ def cluster(
     known = DEVICES[one_of("device", device, ACCELERATORS)]
     if isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
     standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.flops_per_s["fp16"],
+                    eight_bit_flops_per_s=known.flops_per_s.get("fp8"),
                     bytes_per_s=known.bytes_per_s, intra_node=known.network, inter_node=inter_node,
                     devices_per_node=devices_per_node, num_nodes=num_nodes)
     return Cluster(**standing | changes)

@@ -269,7 +269,7 @@ def _handed_on_seconds(cluster: Cluster, config: ParallelConfig, boundary_bytes:
 
 def _update_seconds(job: TransformerSpec | ModelSpec, cluster: Cluster, config: ParallelConfig) -> float:
     "Seconds of the update, which reads and writes weights, gradients and optimizer state once."
-    sharing = config.data if config.sharding_stage else 1
+    sharing = config.copies if config.sharding_stage else 1
     state = job.state.total * device_parameters(job, config) / sharing
     return 2 * state / cluster.bytes_per_s
 
@@ -300,17 +300,17 @@ def _data_seconds(
     job: TransformerSpec | ModelSpec, cluster: Cluster, config: ParallelConfig, count: int, one: float,
 ) -> float:
     "Seconds in which the device waits for gradients or weights of other data ranks; a micro-batch takes `one`."
-    if config.data == 1: return 0.0
-    link = cluster.link(config.data, max(cluster.devices_per_node // config.tensor, 1))
+    if config.copies == 1: return 0.0
+    link = cluster.link(config.copies, max(cluster.devices_per_node // config.tensor, 1))
     own, stage = device_parameters(job, config), config.sharding_stage
-    scatter = link.all_reduce(job.state.grad * own, config.data) / 2  # half an all-reduce: a reduce-scatter
-    gather = link.all_reduce(job.state.weight * own, config.data) / 2
+    scatter = link.all_reduce(job.state.grad * own, config.copies) / 2  # half an all-reduce: a reduce-scatter
+    gather = link.all_reduce(job.state.weight * own, config.copies) / 2
     times = count if stage >= 2 else 1                        # from stage 2 on for each micro-batch
     hidden = times * one * (1 if stage == 3 else 2 / 3)       # behind backward; weights also behind forward
     if stage == 0: total = 2 * scatter
     elif stage < 3: total = times * scatter + gather
     else:  # weights for forward, and again for backward; the ring's latency is paid for each message
-        again = (_stage_messages(job, cluster, config) - 1) * link.all_reduce(0, config.data) / 2
+        again = (_stage_messages(job, cluster, config) - 1) * link.all_reduce(0, config.copies) / 2
         total = times * (scatter + 2 * gather + 3 * again)
     if not cluster.overlap: return total
     return max(total - hidden, total / (times * max(job.layers // config.pipeline, 2)))  # the last layer's, at least

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import io
-import math
 import os
 import sys
 import time
@@ -21,22 +20,22 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..base.checks import ceil_div, one_of, positive_int
 from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
-from .rank_loader import RankLoader, check_loader
+from .rank_loader import LoopEvents, RankLoader, check_loader
 from .rank_random import broadcast_random_states, seed_by_rank
-from .rank_loop import RankLoop, RankModel
+from .rank_loop import RankLoop, RankModel, shared_loader
 from .sample_weights import gather_rows
-from .strategies import (
-    DDPStrategy, FSDPStrategy, ParallelStrategy, check_optimizer, replace_parameters, sharded_optimizer)
+from mlinfra.engine.parallel.strategies import (
+    DDPStrategy, FSDPStrategy, ParallelStrategy, check_initialised, check_optimizer, replace_parameters,
+    sharded_optimizer)
 from .tensor_strategy import TensorStrategy
 from .pipeline_strategy import PipelineStrategy, pipeline_micro_batches
 from ..dist.process_group import check_same, process_group, rank_and_world_size, sum_over_ranks
 from ..base.store import write_whole
-from ..loading.loader_surgery import length_of
+from ..loading.loader_surgery import length_of, loader_kind
 from ..base.text import count_text, duration_text
 
 # %% auto #0
@@ -73,14 +72,21 @@ class ParallelRun:
         predicted_seconds:float|None=None,            # of a step
         loop:RankLoop|None=None,                      # of the ranks; None: one process
         close:Callable[[], None]|None=None,           # leaves the process group
+        checkpoints:LoopEvents|None=None,             # of the run
     ):
         self.strategy, self.model, self.loader, self.optimizer, self.why = strategy, model, loader, optimizer, why
         self.predicted_seconds, self.loop, self._close = predicted_seconds, loop, close
+        self.checkpoints = LoopEvents() if checkpoints is None else checkpoints
         self.how, self.device = strategy.how, strategy.device
         self.rank, self.world_size = rank_and_world_size()
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.model, self.loader) if self.optimizer is None else (self.model, self.loader, self.optimizer))
+
+    @property
+    def epoch(self) -> int:
+        "Epochs that the loop has behind it, also those before it was cut off: `range(run.epoch, ...)` goes on."
+        return self.checkpoints.epoch
 
     @property
     def is_main(self) -> bool:
@@ -96,15 +102,8 @@ class ParallelRun:
         loss:torch.Tensor|float,  # of this rank's part of the batch that was taken last
     ) -> float:                   # the same on every rank
         "The loss over the samples of all ranks. All ranks must call it together."
-        share = getattr(self.loader, "latest", None)
-        if hasattr(loss, "full_tensor"):
-            if share is not None and share.weight != 1: raise ValueError(_UNTOLD)
-            loss = loss.full_tensor()
-        value = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
-        if self.world_size == 1 or share is None: return value
-        if self.strategy.whole_batches: return _same_everywhere(value)
-        if self.loop.reduction == "sum": return sum_over_ranks([value if share.own else 0.0])[0]
-        return sum_over_ranks([value * share.own / share.total if share.own else 0.0])[0]
+        if self.loop is not None: return self.loop.mean(loss)
+        return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
     def clip(
         self,
@@ -162,7 +161,8 @@ class ParallelRun:
         return StepReport(self.how, self.world_size, self.predicted_seconds, slowest or None, len(laps))
 
     def close(self) -> None:
-        "Leave the group that `parallelize` has joined; without it, that happens when the script ends."
+        "Save what was trained since the last checkpoint, and leave the group; without it, the latter at the end only."
+        self.checkpoints.close()
         if self._close is not None: self._close()
 
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000012
@@ -178,16 +178,6 @@ def _measured(model: nn.Module, batch: Any, measure: Callable) -> float:
         raise ValueError(f"the loader must yield (inputs, targets), got {type(batch).__name__}")
     found = measure(model(batch[0]), batch[1])
     return float(found.double().mean()) if isinstance(found, torch.Tensor) else float(found)
-
-_UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of "
-           "the whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
-
-def _same_everywhere(value: float) -> float:
-    "A loss that every rank has computed on the whole batch; ValueError where they differ."
-    found = [0.0] * rank_and_world_size()[1]
-    dist.all_gather_object(found, value)
-    if not math.isnan(value) and max(found) - min(found) > 1e-3 * max(map(abs, found)): raise ValueError(_UNTOLD)
-    return found[0]
 
 def _largest(value: float) -> float:
     "The largest value of all ranks."
@@ -270,6 +260,7 @@ def parallelize(
     plan:Mapping[str, Any]|None=None,                  # tensor: layer -> "column" or "row"; None: the one that is known
     weight:Callable[[Any], float]|None=None,           # of a batch: what the loop's loss divides by; None: its samples
     divided:bool|None=None,                            # each rank's loader yields its own part, as some streams do
+    checkpoints:LoopEvents|None=None,                  # `LoopCheckpoints`: saves the run, and goes on with it
     quiet:bool=True,                                   # only rank 0 writes to stdout
 ) -> ParallelRun:
     "The model, loader and optimizer of a plain script for the ranks that torchrun has started; alone, as they are."
@@ -278,25 +269,32 @@ def parallelize(
     one_of("reduction", reduction, ("mean", "sum"))
     if micro_batches is not None: micro_batches = positive_int("micro_batches", micro_batches)
     check_optimizer(optimizer, model)
-    if not dist.is_initialized() and not is_started_by_torchrun(): return _alone(model, loader, optimizer)
+    if not dist.is_initialized() and not is_started_by_torchrun(): return _alone(model, loader, optimizer, checkpoints)
     member = None if dist.is_initialized() else _Membership(_wanted_device(model, device))
     with process_group(_wanted_device(model, device)) as place: pass  # which it only leaves if it made it
     if member is not None and quiet: member.quiet()
+    check_initialised(model)
     _check_agreed(model, loader, how, count, divided)
-    choice = StrategyChoice(how, f"{how} was asked for.", None)
-    if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
-    strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan)
-    ranked = RankLoader(loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight,
-                        divided, count > 1)
-    if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
-    (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
-    loop = RankLoop(strategy, ranked, count, reduction)
-    hooks = member.hooks if member is not None else ExitStack()
-    hooks.callback(register_optimizer_step_pre_hook(loop.before_step).remove)
-    hooks.enter_context(strategy.whole_norms())
-    if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
-    close = hooks.close if member is None else member.leave
-    return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close)
+    events = LoopEvents() if checkpoints is None else checkpoints
+    events.restore(model, optimizer)
+    with ExitStack() as undo:
+        undo.callback(events.close)
+        choice = StrategyChoice(how, f"{how} was asked for.", None)
+        if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
+        strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
+        ranked = shared_loader(loader, strategy.whole_batches) or RankLoader(
+            loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
+        if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
+        (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
+        loop = RankLoop(strategy, ranked, count, reduction)
+        hooks = member.hooks if member is not None else ExitStack()
+        hooks.callback(loop.open())
+        if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
+        close = hooks.close if member is None else member.leave
+        events.begin(strategy, ranked)
+        undo.pop_all()
+    return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close,
+                       events)
 
 def _check_how(how: Any) -> None:
     if isinstance(how, torch.optim.Optimizer):
@@ -304,12 +302,14 @@ def _check_how(how: Any) -> None:
                         f"pass optimizer={type(how).__name__}(...)")
     one_of("how", how, STRATEGIES)
 
-def _alone(model: nn.Module, loader: Any, optimizer: Any) -> ParallelRun:
-    "One process: everything as the script has it."
+def _alone(model: nn.Module, loader: Any, optimizer: Any, checkpoints: LoopEvents | None) -> ParallelRun:
+    "One process: everything as the script has it; with checkpoints, a loader that knows its place."
     check_loader(loader, 1)
-    device = next(model.parameters()).device
-    strategy = ParallelStrategy(model, device)
-    return ParallelRun(strategy, model, loader, optimizer, "One process: nothing is divided.")
+    strategy, why = ParallelStrategy(model, next(model.parameters()).device), "One process: nothing is divided."
+    if checkpoints is None: return ParallelRun(strategy, model, loader, optimizer, why)
+    checkpoints.restore(model, optimizer)
+    checkpoints.begin(strategy, ranked := RankLoader(loader))
+    return ParallelRun(strategy, model, ranked, optimizer, why, checkpoints=checkpoints)
 
 def _wanted_device(model: nn.Module, device: Any) -> Any:
     if device is not None: return device
@@ -324,12 +324,18 @@ def _check_agreed(model: nn.Module, loader: Any, how: str, accumulation: int, di
         same |= dict(samples=length_of(loader.dataset), batch_size=loader.batch_size, batches=length_of(loader))
     check_same(model, **same)
 
+def _sample_or_none(loader: Any) -> Any:
+    "Some samples for each rank; None where the loader is a stream, or reads samples in its workers only."
+    if getattr(loader, "batch_size", None) is None or loader_kind(loader) == "iterable": return None
+    try: return sample_batch(loader, 2 * rank_and_world_size()[1])
+    except Exception: return None  # the loop will say it, if it is an error there
+
 def _strategy_for(how: str, model: nn.Module, loader: Any, place: torch.device, micro_batches: int | None,
-                  plan: Any) -> ParallelStrategy:
+                  plan: Any, divided: bool) -> ParallelStrategy:
     "The model, prepared for that strategy."
     if how == "tensor": return TensorStrategy(model, place, plan)
-    if how != "pipeline": return _CLASSES[how](model, place)
-    count = pipeline_micro_batches(model, micro_batches)
+    if how != "pipeline": return _CLASSES[how](model, place, None if divided else _sample_or_none(loader))
+    count = pipeline_micro_batches(model, micro_batches, sample_batch(loader, 4))
     batch = sample_batch(loader, ceil_div(loader.batch_size or count, count))
     inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
     if not isinstance(inputs, torch.Tensor):

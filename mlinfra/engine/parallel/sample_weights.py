@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 from .batch_share import Share
 
 # %% auto #0
-__all__ = ['BatchWeight', 'weigh_outputs', 'target_count', 'counted_targets', 'gather_rows']
+__all__ = ['BatchWeight', 'weigh_outputs', 'weigh_inputs', 'target_count', 'counted_targets', 'gather_rows']
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000005
 class BatchWeight:
@@ -28,6 +28,11 @@ class BatchWeight:
         guarded:bool=False,                   # whether `move` must be asked with a value of 1, too
     ):
         self.value, self.move, self.guarded = value, move, guarded
+        self.reached = False  # whether backward has come to an output
+
+    def reach(self) -> None:
+        "Backward has come to an output."
+        self.reached = True
 
     def to_parameters(self) -> None:
         "Multiply the gradients of the parameters, not those of the outputs."
@@ -37,26 +42,41 @@ class BatchWeight:
 class _WeightedGradient(torch.autograd.Function):
     "The tensor as it is; its gradient is multiplied."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, weight: BatchWeight) -> torch.Tensor:
-        context.weight = weight
+    def forward(context: Any, x: torch.Tensor, weight: BatchWeight, back: bool) -> torch.Tensor:
+        context.weight, context.back = weight, back
         return x.clone()  # no view: the user may change it in place
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         if torch.is_grad_enabled(): context.weight.to_parameters()  # create_graph: the gradient becomes part of a loss
-        value = context.weight.value
+        value, context.weight.reached = context.weight.value, True
         if hasattr(gradient, "full_tensor"): gradient = gradient.full_tensor()  # of a loss with a term of the shards
-        return gradient * value if value else torch.zeros_like(gradient), None
+        if context.back: return gradient / value if value else gradient, None, None
+        return gradient * value if value else torch.zeros_like(gradient), None, None
 
 def weigh_outputs(
     outputs:Any,           # tensors in any nesting
     weight:BatchWeight,    # of their gradients
 ) -> Any:
     "The same outputs, whose gradients are multiplied by the weight."
-    if weight.value == 1 and not weight.guarded: return outputs
+    plain = weight.value == 1 and not weight.guarded
     def leaf(x: Any) -> Any:
-        return _WeightedGradient.apply(x, weight) if isinstance(x, torch.Tensor) and x.requires_grad else x
+        if not isinstance(x, torch.Tensor) or not x.requires_grad: return x
+        if not plain: return _WeightedGradient.apply(x, weight, False)
+        if x.grad_fn is not None and not weight.reached: x.register_hook(lambda _gradient: weight.reach())
+        return x
     return tree_map(leaf, outputs)
+
+def weigh_inputs(
+    inputs:Any,            # tensors in any nesting
+    weight:BatchWeight,    # of the outputs' gradients
+) -> Any:
+    "The same inputs; of those that a model has computed, the gradient is as if there were no weight."
+    if weight.value == 1: return inputs
+    def leaf(x: Any) -> Any:
+        computed = isinstance(x, torch.Tensor) and x.grad_fn is not None
+        return _WeightedGradient.apply(x, weight, True) if computed else x
+    return tree_map(leaf, inputs)
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000008
 def target_count(

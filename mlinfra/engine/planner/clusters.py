@@ -46,6 +46,7 @@ class Cluster:
     rails:bool=True                      # a ring runs on all links of its devices at once; False: on one of them
     in_switch:bool=False                 # tensor ranks of a node add up in its NVSwitch (NVLS: H100 and later)
     gathers_per_layer:int=1              # messages in which ZeRO 3 gathers a layer: FSDP sends its block as one
+    micro_batch_seconds:float=0.0        # that a program needs for each micro-batch beyond its kernels and messages
     eight_bit_flops_per_s:float|None=None   # peak of matrix products in 8 bits; None: it has none
     memory_factor:float=1.0              # what the program takes of a device's memory, divided by our count
 
@@ -57,7 +58,7 @@ class Cluster:
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
         for name in ("matrix_share", "tensor_share", "link_share"):
             object.__setattr__(self, name, fraction(name, getattr(self, name), zero=False))
-        for name in ("memory_passes", "call_seconds"):
+        for name in ("memory_passes", "call_seconds", "micro_batch_seconds"):
             object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
         if self.eight_bit_flops_per_s is not None: positive_float("eight_bit_flops_per_s", self.eight_bit_flops_per_s)
         for name in ("overlap", "rails", "in_switch"): boolean(name, getattr(self, name))

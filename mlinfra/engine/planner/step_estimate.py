@@ -226,7 +226,7 @@ def micro_batch_cost(
 class StepSeconds:
     "Seconds of a step, by what they are spent on."
     compute:float    # matrix products
-    traffic:float    # everything else on the device: through its memory
+    traffic:float    # everything else on the device: through its memory, and the program's own for each micro-batch
     tensor:float     # all-reduces among tensor ranks
     bubble:float     # stages that wait for their first and after their last micro-batch, and what they hand on
     data:float       # gradients and gathered weights, as far as nothing hides them
@@ -281,7 +281,7 @@ def step_seconds(
     "What a step is predicted to take."
     cost, count = micro_batch_cost(job, config), micro_batches(job, config)
     compute = _compute_seconds(cluster, cost)
-    traffic = cluster.memory_passes * cost.kept_bytes / cluster.bytes_per_s
+    traffic = cluster.memory_passes * cost.kept_bytes / cluster.bytes_per_s + cluster.micro_batch_seconds
     tensor = cost.all_reduces * cluster.tensor_seconds(cost.all_reduce_bytes, config.tensor)
     handed = _handed_on_seconds(cluster, config, cost.boundary_bytes)
     context, expert = _ring_seconds(cluster, config, cost), _exchange_seconds(cluster, config, cost)

@@ -115,7 +115,7 @@ def cluster(
     "A cluster of devices from the table of hardware."
     known = DEVICES[one_of("device", device, ACCELERATORS)]
     if isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
-    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.flops_per_s["fp16"],
+    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.half_flops_per_s,
                     bytes_per_s=known.bytes_per_s, intra_node=known.network, inter_node=inter_node,
                     devices_per_node=devices_per_node, num_nodes=num_nodes)
     return Cluster(**standing | changes)

@@ -88,8 +88,8 @@ def _about(row: dict[str, str]) -> dict[str, object]:
 
 def published_hours() -> tuple[PublishedHours, ...]:
     "The language models of the package's table."
-    found = []
-    for _place, row in read_rows(None, "lab/published_hours.csv", (*_ABOUT, *_WHOLE, "gated", "tied", "fused", "tokens")):
+    found, columns = [], (*_ABOUT, *_WHOLE, "gated", "tied", "fused", "tokens")
+    for _place, row in read_rows(None, "lab/published_hours.csv", columns):
         sizes = {name: int(row[name]) for name in _WHOLE}
         model = TransformerSpec(name=row["name"], global_batch=1024, gated=row["gated"] == "1", tied=row["tied"] == "1",
                                 dropout=False, fused_attention=row["fused"] == "1", **sizes)

@@ -56,12 +56,13 @@ def plot_hours(
         ax.plot(run.ratio, families.index(run.family), mark, ms=5.5, mfc="none", color=color)
     ax.axvline(1, color=COLORS["wait"], lw=1)
     ax.set_xscale("log")
-    ax.set(yticks=range(len(families)), ylim=(len(families) - 0.4, -0.6), xlim=(0.4, 4), xticks=[0.5, 0.7, 1, 1.5, 2, 3])
-    ax.set_xticklabels(["0.5", "0.7", "1", "1.5", "2", "3"])
+    ticks = [0.5, 0.7, 1, 1.5, 2, 3]
+    ax.set(yticks=range(len(families)), ylim=(len(families) - 0.4, -0.6), xlim=(0.4, 4), xticks=ticks)
+    ax.set_xticklabels([f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_yticklabels(families, fontsize=7)
     return label(ax, "published / predicted device-hours (right of 1: it took longer)", "",
-                 "grey: used for the prediction; squares: on H100s; of the held-out ones fused programs differ in colour")
+                 "squares: on H100s; grey: used for the prediction; green: fused programs")
 
 def plot_break_even(
     purchase:Purchase,

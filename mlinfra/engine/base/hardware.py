@@ -194,7 +194,8 @@ DEVICES = {device.name: device for device in (
     Device("H200 141 GB", 141 * 10**9, "NVIDIA H200 data sheet, SXM; the arithmetic is the H100's",
            (9, 0), 4800e9, _H100, _NVLINK[4]),
     Device("B200 180 GB", 183_359 * 2**20, "NVIDIA's figures for HGX at 1,000 W, dense, as glennklockwood.com/garden/"
-           "processors/B200 lists them, read 2026-11; memory as nvidia-smi reports it", (10, 0), 8000e9, _B200, _NVLINK[5]),
+           "processors/B200 lists them, read 2026-11; memory as nvidia-smi reports it",
+           (10, 0), 8000e9, _B200, _NVLINK[5]),
     Device("TPU v5p 95 GB", 95 * 2**30, "docs.cloud.google.com/tpu/docs/v5p, read 2026-11", None, 2765e9,
            {"bf16": 459e12}, NETWORKS["ICI (TPU v5p)"]),
 )}  # name -> what its data sheet says

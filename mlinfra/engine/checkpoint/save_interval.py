@@ -141,11 +141,13 @@ class FailureRecord:
         return self.interruptions / self.device_hours
 
 FAILURE_RECORDS = (
-    FailureRecord("Llama 3 405B, 16,384 H100s", 419, 54 * 24 * 16_384, "2024-07", "Meta, arXiv:2407.21783, section 3.3.4"),
+    FailureRecord("Llama 3 405B, 16,384 H100s", 419, 54 * 24 * 16_384, "2024-07",
+                  "Meta, arXiv:2407.21783, section 3.3.4"),
     FailureRecord("Meta's cluster RSC-1, A100s", 6.5, 1000 * 24 * 8, "2024-10",
                   "Kokolis and others, arXiv:2410.21680: 6.50 failures in a thousand days of a node with 8 devices"),
     FailureRecord("OPT-175B, 992 A100s", 35 + 70, 61 * 24 * 992, "2022-05",
-                  "Zhang and others, arXiv:2205.01068, section 2.5: 35 manual restarts, 70 automatic ones estimated, 2 months"),
+                  "Zhang and others, arXiv:2205.01068, section 2.5: 35 manual restarts and an estimated 70 "
+                  "automatic ones in 2 months"),
     FailureRecord("BLOOM, 384 A100s", 1.5, 7 * 24 * 384, "2022-11",
                   "BigScience, arXiv:2211.05100: one or two failures a week"),
 )

@@ -79,6 +79,10 @@ TIDY = LINE.map(str.strip).filter(bool)
 
 def optional(strategy): return st.none() | strategy
 
+SETUP = st.sampled_from(["module() { :; }; module load x", "export V='a b' W=$HOME", "if true; then :; fi",
+                         "cd .", "# $x '"])
+DIRECTIVES = ["--exclusive", "--mail-type=END,FAIL", '--comment="two words"', "--gres=tmpdisk:1", "--reservation=x"]
+
 
 @st.composite
 def jobs(draw, system="local"):
@@ -94,12 +98,20 @@ def jobs(draw, system="local"):
         | (TIDY if not pods else st.nothing())
     )
     image = st.sampled_from(["a", "registry.example.org:5000/a/b:1.0", "a/b@sha256:" + "0" * 64])
+    device, constraint = draw(st.sampled_from(["gpu", "cpu"])), "zone=a" if pods else "[rack1*2&rack2*4]|nvlink"
+    asked = [] if lines else draw(st.lists(SETUP, max_size=3))
     return JobSpec(
         ("python", *draw(st.lists(word, max_size=5))),
+        account=draw(optional(st.sampled_from(["abc", "abc@h100", "p_1.x"]))),
+        qos=draw(optional(st.just("qos_gpu-dev"))),
+        constraint=draw(optional(st.just(constraint))),
+        gpu_type=draw(optional(st.just("a100"))) if device == "gpu" else None,
+        directives=draw(st.lists(st.sampled_from(DIRECTIVES), max_size=3, unique=True)),
+        setup=asked,
         name=draw(TIDY),
         nodes=draw(st.integers(1, 40)),
         devices_per_node=draw(st.integers(1, 8)),
-        device=draw(st.sampled_from(["gpu", "cpu"])),
+        device=device,
         cpus=draw(st.integers(1, 12)),
         memory_gb=draw(optional(st.floats(0.01, 300))),
         time_seconds=draw(optional(st.floats(61, 2e6))),
@@ -138,14 +150,22 @@ def variables(job): return tuple(f"{name}={value}" for name, value in job.enviro
 def whole(seconds): return math.ceil(seconds or 0)
 
 
+OF_A_CENTRE = ("account", "qos", "constraint", "directives")
+
+
+def says_not_used(job, text, *names):
+    for name in names:
+        if getattr(job, name): assert f"{name}={getattr(job, name)!r}" in text
+
+
 def shell_says(job, text):
     want = {name: (str(getattr(job, name) or ""),) for name in ("name", "device", "folder", "data")}
     want |= {name: (str(getattr(job, name)),) for name in ("nodes", "devices_per_node", "cpus", "retries", "array")}
     want |= {name: (str(whole(getattr(job, name))),) for name in ("time_seconds", "grace_seconds")}
     want |= dict(command=job.command, resume=job.resume, secrets=job.secrets, environment=variables(job))
+    want |= dict(setup=job.setup)
     assert in_script(text, *want) == want
-    for name in ("memory_gb", "image", "partition"):
-        if getattr(job, name) is not None: assert f"{name}={getattr(job, name)!r}" in text
+    says_not_used(job, text, "memory_gb", "image", "partition", *OF_A_CENTRE, "gpu_type")
 
 
 def slurm_says(job, text):
@@ -153,7 +173,13 @@ def slurm_says(job, text):
     want = {"nodes": str(job.nodes), "ntasks-per-node": "1", "cpus-per-task": str(job.cpus * job.devices_per_node)}
     want |= {"signal": f"B:USR1@{whole(job.grace_seconds)}", "open-mode": "append"}
     want |= {"requeue" if job.retries else "no-requeue": ""}
-    if job.device == "gpu": want["gres"] = f"gpu:{job.devices_per_node}"
+    for one in job.directives:
+        name, _, value = one.removeprefix("--").partition("=")
+        want[name] = value
+    if job.device == "gpu":
+        gpus = f"gpu:{job.gpu_type}:{job.devices_per_node}" if job.gpu_type else f"gpu:{job.devices_per_node}"
+        want["gres"] = f"{gpus},{want['gres']}" if "gres" in want else gpus
+    want |= {name: getattr(job, name) for name in ("account", "qos", "constraint") if getattr(job, name)}
     if job.memory_gb is not None: want["mem"] = f"{math.ceil(job.memory_gb * 1e9 / 2**20)}M"
     if job.partition is not None: want["partition"] = job.partition
     if job.array: want["array"] = f"0-{job.array - 1}"
@@ -163,17 +189,17 @@ def slurm_says(job, text):
     assert set(options.pop("export").split(",")) == {*EXPORTED, *job.secrets}
     assert re.fullmatch(r"[A-Za-z0-9._-]+", options.pop("job-name")) and options == want
     given = {name: (str(getattr(job, name) or ""),) for name in ("folder", "data", "image")}
-    given |= dict(retries=(str(job.retries),), command=job.command, resume=job.resume, secrets=job.secrets,
-                  environment=variables(job))
-    if job.device == "cpu": given["devices_per_node"] = (str(job.devices_per_node),)
+    given |= dict(device=(job.device,), devices_per_node=(str(job.devices_per_node),))
+    given |= dict(retries=(str(job.retries),), setup=job.setup, command=job.command, resume=job.resume)
+    given |= dict(secrets=job.secrets, environment=variables(job))
     assert in_script(text, *given) == given
 
 
 def ray_says(job, text):
     values = {line.targets[0].id.lower(): ast.literal_eval(line.value)
               for line in ast.parse(text.partition("# ----")[0]).body if isinstance(line, ast.Assign)}
-    assert JobSpec(**values, partition=job.partition) == job
-    assert job.partition is None or f"partition={job.partition!r}" in text
+    assert JobSpec(**values, **{name: getattr(job, name) for name in ("partition", *OF_A_CENTRE)}) == job
+    says_not_used(job, text, "partition", *OF_A_CENTRE)
 
 
 def container_says(job, container, resources):
@@ -193,6 +219,10 @@ def container_says(job, container, resources):
 
 
 def pod_says(job, document, pod):
+    want = dict([job.constraint.split("=")] if job.constraint else [])
+    assert pod.get("nodeSelector", {}) == want | ({"nvidia.com/gpu.product": job.gpu_type} if job.gpu_type else {})
+    rest = document["metadata"].get("annotations", {}).get("mlinfra/not-used", "")
+    says_not_used(job, rest, "account", "qos", "directives")
     assert pod["terminationGracePeriodSeconds"] == whole(job.grace_seconds)
     assert document["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == job.partition
     sources = {"pvc://claim": {"persistentVolumeClaim": {"claimName": "claim", "readOnly": True}}}
@@ -248,6 +278,8 @@ def sagemaker_says(job, text):
     channels = [one["DataSource"]["S3DataSource"]["S3Uri"] for one in request.get("InputDataConfig", [])]
     assert channels == ([job.data] if remote else [])
     assert request["StoppingCondition"]["MaxRuntimeInSeconds"] == (whole(job.time_seconds) or 86_400)
+    rest = [name for name in ("partition", *OF_A_CENTRE) if getattr(job, name)]
+    assert request.get("Tags", []) == [{"Key": "mlinfra:not-used", "Value": " ".join(rest)}] * bool(rest)
     assert request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0) == job.retries
 
 
@@ -307,7 +339,8 @@ SHOW = (sys.executable, "-S", "-c", SHOWS)
 STANDS_IN = {
     "torchrun": 'printf "%s\\0" "$@" > "$STANDINS/torchrun.said"\n'
     'while [[ $1 != --no-python ]]; do shift; done; shift; exec "$@"',
-    "srun": 'printf "%s\\0" "$@" > "$STANDINS/srun.said"; while [[ $1 == --* ]]; do shift; done; exec "$@"',
+    "srun": '[[ $1 != --help ]] || { echo " --container-image=image"; exit; }\n'
+    'printf "%s\\0" "$@" > "$STANDINS/srun.said"; while [[ $1 == --* ]]; do shift; done; exec "$@"',
     "apptainer": 'printf "%s\\0" "$@" > "$STANDINS/apptainer.said"\n'
     'shift; until [[ $1 == env ]]; do shift; done; exec "$@"',
     "scontrol": 'case "$1 $2" in "show hostnames") echo node7; echo node8;;\n'
@@ -356,7 +389,7 @@ SLURM = dict(SLURM_JOB_ID="12", SLURM_JOB_NAME="training", SLURM_NODEID="1", SLU
 
 
 def of_slurm(job):
-    gpus = {"SLURM_GPUS_ON_NODE": str(job.devices_per_node)} if job.device == "gpu" else {}
+    gpus = {"SLURM_GPUS_ON_NODE": "8"} if job.device == "gpu" else {}  # of the node, where it is the job's alone
     cpus = str(job.cpus * job.devices_per_node)
     return {**SLURM, "SLURM_NNODES": str(job.nodes), "SLURM_CPUS_PER_TASK": cpus, **gpus}
 
@@ -499,6 +532,42 @@ def test_a_replaced_pod_resumes(failed, ignored, words, stands_in):
     assert json.loads(done.stdout)[0] == words
 
 
+# ---- what linters say of the scripts
+
+MEANT = "SC2016,SC2329,SC1091"  # words in single quotes stay as they are; traps call functions; a venv is not here
+
+
+def shellcheck(text, shell="bash"):
+    tool = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if not tool: pytest.skip("shellcheck is not installed: pip install '.[launch]'")
+    command = [tool, f"--shell={shell}", f"--exclude={MEANT}", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("system", ["local", "torchrun", "slurm", "kubernetes", "trainjob"])
+@given(data=st.data())
+@settings(few, max_examples=5)
+def test_shellcheck_finds_nothing(system, data):
+    tame = dict(command="python train.py", resume="--resume", environment={"LR": "0.1"}, name="training", secrets=["A"])
+    tame |= dict(setup=("module load cuda", 'source "$HOME/venv/bin/activate"'), data="/data", folder="/work")
+    job = replace(data.draw(jobs(system)), **tame)  # a word that looks like a fault of the script is none
+    text, shell = rendered(job, system), "bash"
+    if system in ("kubernetes", "trainjob"):
+        document = list(yaml.safe_load_all(text))[-1]["spec"]
+        container = document.get("trainer") or document["template"]["spec"]["containers"][0]
+        shell, _, text, _ = container["command"]
+        text = expanded(text, {})
+    assert shellcheck(text, shell) == ""
+
+
+@pytest.mark.parametrize("before, after", [('"$job_child"', "$job_child"), ("job_status=$?", "job_status=$?; if"),
+                                           ('"${job_command[@]}"', "${job_command}")])
+def test_shellcheck_finds_a_fault(before, after):
+    text = JobSpec("python train.py", device="cpu").local()
+    assert before in text and shellcheck(text.replace(before, after)) != ""
+
+
 # ---- SLURM's script, with stand-ins for its programs
 
 @pytest.fixture
@@ -526,6 +595,29 @@ SMALL = JobSpec(SHOW, device="cpu", retries=2)
 def test_slurm_requeues_a_failure_and_resumes(restarts, status, words, calls, slurm):
     done = slurm(SMALL, STATUS=status, SLURM_RESTART_COUNT=restarts)
     assert (done[0], done[2]) == (int(status), calls) and [shown[0] for shown in done[1]] == [words]
+
+
+def test_each_agent_has_the_processors_of_its_ranks(slurm, stands_in):
+    "srun must be told since SLURM 22.05; what the nodes have beside is another job's."
+    _, shown, _ = slurm(replace(SMALL, device="gpu", devices_per_node=2, cpus=3))
+    assert "--cpus-per-task=6" in said(stands_in, "srun") and shown[0][1]["OMP_NUM_THREADS"] == "3"
+    assert "--nproc-per-node=2" in said(stands_in, "torchrun")
+
+
+@pytest.mark.parametrize("retries, status, calls", [(2, 143, "requeue 12\n"), (0, 143, "")])
+def test_who_saves_and_leaves_with_0_after_a_notice_is_not_done(retries, status, calls, slurm, stands_in):
+    leaves = (sys.executable, "-S", "-c", SAVES.replace("sys.exit(75)", "sys.exit(0)"))
+    job, home = replace(SMALL, retries=retries, command=leaves), around(stands_in)
+    with started(job.slurm(), home | of_slurm(job)) as script:
+        assert script.stdout.readline() == "ready\n"
+        script.send_signal(signal.SIGUSR1)
+        assert script.communicate(timeout=60)[0] == "saved\n" and script.returncode == status
+    path = stands_in / "scontrol.said"
+    assert (path.read_text() if path.exists() else "") == calls
+    with started(job.local(), home) as script:
+        assert script.stdout.readline() == "ready\n"
+        script.send_signal(signal.SIGTERM)
+        assert script.communicate(timeout=60)[0] == "saved\n" and script.returncode == status
 
 
 def test_a_copy_requeues_itself_and_not_the_array(slurm):

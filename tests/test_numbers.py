@@ -192,6 +192,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.max_wait_seconds", "zero", "a batch starts at once"),
     ("*.due", "zero", "a request at the start"),
     ("*.extra_seconds", "zero", "nothing more"),
+    ("engine.launch.sbatch_options.check_resources.gpus", "zero", "a job on processors"),
     ("engine.loading.jpegs.photo.*", "zero", "counted from 0"),
     ("engine.base.timing.rounds.stretch", "infinite", "no limit"),
     ("engine.memory.footprint.fits_text.*", "zero", "nothing needed, nothing there"),

@@ -9,15 +9,19 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from copies import PYTHON
+from hypothesis import given, settings
+from test_launch_files import few, jobs
 
 from mlinfra.lab import local_slurm as slurm_here
 from mlinfra.lab.job_queue import QueuedJob
 from mlinfra.engine.launch.job_spec import JobSpec
+from mlinfra.engine.launch.sbatch_options import SBATCH_OPTIONS
 from mlinfra.engine.launch.launchers import launcher
 from mlinfra.lab.local_slurm import queue_on_slurm, slurm_cluster, why_no_slurm
 
@@ -106,7 +110,8 @@ def test_the_daemons_listen_to_this_machine_alone(cluster):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with slurm_cluster(2, remember_seconds=2) as cluster, cluster.joined(): yield cluster
+    with slurm_cluster(2, remember_seconds=2, gpus="h100:8", features=("nvlink", "a100")) as cluster, cluster.joined():
+        yield cluster
 
 
 @pytest.fixture
@@ -260,6 +265,70 @@ def test_the_exit_status_is_known_after_the_end(cluster, slurm, tmp_path, monkey
 
 NASTY = ["a b", "", "'", '"', "$HOME", "`id`", "$(id)", "\\", "\\n", "line\nline", "\ttab", "%j %A", "*", "--", "-x",
          "ü≠", "#SBATCH --nodes=9", "a;b&c|d>e", "!1", "{1..3}", "~", "#", "\r", "x" * 2000]
+
+
+# ---- what sbatch itself says of the files
+
+def taken(text, tmp_path):
+    "What is wrong with a script by `sbatch --test-only`; empty if it would be queued."
+    (tmp_path / "job.sh").write_text(text)
+    done = subprocess.run(["sbatch", "--test-only", tmp_path / "job.sh"], capture_output=True, text=True, timeout=LONG)
+    return done.stderr if done.returncode else ""
+
+
+@given(drawn=jobs("slurm"))
+@settings(few, max_examples=40)
+def test_sbatch_takes_the_files(drawn, cluster, tmp_path):
+    "Sizes are those of the cluster; all else is as it was drawn."
+    sizes = dict(nodes=min(drawn.nodes, 2), devices_per_node=min(drawn.devices_per_node, 4), cpus=1, partition=None)
+    sizes |= dict(memory_gb=drawn.memory_gb and 0.1, time_seconds=drawn.time_seconds and 600.5)
+    directives = [one for one in drawn.directives if "reservation" not in one]
+    how = dict(gpu_type=drawn.gpu_type and "h100", constraint=drawn.constraint and "nvlink|a100", directives=directives)
+    assert taken(replace(drawn, **sizes, **how).slurm(), tmp_path) == ""
+
+
+def test_sbatch_refuses_what_is_misspelt(cluster, tmp_path):
+    whole = JobSpec("a", devices_per_node=2, gpu_type="h100", constraint="nvlink", time_seconds=60, memory_gb=1,
+                    directives=["--exclusive", "--mail-type=END", "--gres=tmpdisk:9", "--licenses=a"]).slurm()
+    sane = whole.replace("#SBATCH --licenses=a\n", "")
+    assert taken(sane, tmp_path) == "" and taken(whole, tmp_path) != "", "there is no such licence here"
+    for good, bad in (("--gres=gpu:h100:2", "--gres=gpu:h200:2"), ("--constraint=nvlink", "--constraint=nolink"),
+                      ("--exclusive", "--exclusve"), ("--mail-type=END", "--mail-type=ENDE"), ("--time=0", "--time=x"),
+                      ("tmpdisk:9", "tmpdsk:9"), ("B:USR1", "B:USER1"), ("--open-mode", "--opn-mode")):
+        assert good in sane and taken(sane.replace(good, bad), tmp_path) != "", bad
+    per_node = JobSpec("a", devices_per_node=2, directives=["--gpus-per-node=h100:2"]).slurm()
+    assert taken(per_node, tmp_path) == "" and taken(per_node.replace("h100", "h200"), tmp_path) != ""
+
+
+def test_the_options_are_those_of_sbatch(cluster):
+    "Those that its own help names; ours are of two versions, and so more."
+    told = set(re.findall(r"--([a-z][a-z-]+)", cluster.run("sbatch", "--help")))
+    assert len(told) > 90 and told - set(SBATCH_OPTIONS) <= {"thread", "core"}, told - set(SBATCH_OPTIONS)
+
+
+def test_set_up_lines_run_once_on_each_node_before_its_ranks(cluster, slurm, tmp_path):
+    "Also where the node has more GPUs than the job asked for."
+    (tmp_path / "profile").write_text("module() { export LOADED=$2; }\n")
+    code = ("import os; who = [os.environ.get(k) for k in ('RANK', 'LOCAL_WORLD_SIZE', 'LOADED', 'OMP_NUM_THREADS')]; "
+            "print('seen', *who, os.environ['SLURM_STEP_TASKS_PER_NODE'])")
+    lines = (". ./profile", "module load cuda", "echo set up on $SLURMD_NODENAME")
+    two = JobSpec([*BARE, code], nodes=2, devices_per_node=2, cpus=2, folder=str(tmp_path), time_seconds=120,
+                  setup=lines, account="abc", gpu_type="h100", constraint="nvlink",
+                  directives=["--exclusive", "--gres=tmpdisk:100"])
+    waited = Waited(slurm, handle := slurm.submit(two, tmp_path / "launch"))
+    assert waited.status() == 0, waited.lines
+    lines = [line.rpartition("]:")[2] for line in waited.lines]
+    assert sorted(line for line in lines if line.startswith("set up")) == ["set up on node1", "set up on node2"]
+    assert sorted(line for line in lines if line.startswith("seen")) == [f"seen {n} 2 cuda 2 1(x2)" for n in range(4)]
+    found = told(cluster, handle.id)
+    assert found["Account"] == "abc" and found["TresPerNode"] == "gres:gpu:h100:2,gres:tmpdisk:100"
+
+
+def test_a_set_up_line_that_fails_ends_the_job_and_says_which(slurm, tmp_path):
+    waited = Waited(slurm, slurm.submit(job(tmp_path, *BARE, "print('began')", setup=["module load nosuch", ":"]),
+                                        tmp_path / "launch"))
+    assert waited.status() not in (0, None) and not any(line == "began" for line in waited.lines)
+    assert any("set-up fails at: module load nosuch" in line for line in waited.lines), waited.lines
 
 
 def test_words_arrive_as_they_were_meant(slurm, tmp_path):

@@ -87,11 +87,13 @@ SlurmctldTimeout=300
 SlurmdTimeout=300
 InactiveLimit=0
 MinJobAge={remember_seconds}
+GresTypes=gpu,tmpdisk
 FirstJobId={first_job}
 """
 _NODE = """\
-NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory={memory} State=UNKNOWN
+NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory={memory} {more} State=UNKNOWN
 """
+_GPUS = "Name=gpu Type={type} File={folder}/gpu[1-{number}]\nName=tmpdisk Count=1000\n"
 _PARTITION = "PartitionName=here Nodes={nodes} Default=YES MaxTime=60 DefaultTime=10 State=UP\n"
 _SCHEDULERS = dict(zip(POLICIES, ("sched/builtin", "sched/backfill")))
 
@@ -99,14 +101,19 @@ def _user() -> str:
     try: return pwd.getpwuid(os.getuid()).pw_name
     except KeyError: return str(os.getuid())  # a container may have no name for it
 
-def _write_configuration(folder: Path, nodes: Sequence[str], **how: Any) -> None:
+def _write_configuration(folder: Path, nodes: Sequence[str], gpus: str, features: Sequence[str], **how: Any) -> None:
+    kind, _, number = gpus.partition(":")
+    more = f"Gres=gpu:{kind}:{number},tmpdisk:1000" if gpus else ""
+    if features: more += f" Feature={','.join(features)}"
+    if gpus: (folder / "gres.conf").write_text(_GPUS.format(type=kind, number=number, folder=folder))
+    for i in range(int(number or 0)): (folder / f"gpu{i + 1}").touch()  # in place of devices
     ports: list[int] = []
     while len(ports) <= len(nodes):
         if (port := free_port()) not in ports: ports.append(port)
     first_job = random.SystemRandom().randrange(1000, 60000)
     text = _CONF.format(folder=folder, ports=ports, user=_user(), first_job=first_job, **how)
     memory = psutil.virtual_memory().total // 2**20
-    for name, port in zip(nodes, ports[1:]): text += _NODE.format(name=name, port=port, memory=memory)
+    for name, port in zip(nodes, ports[1:]): text += _NODE.format(name=name, port=port, memory=memory, more=more)
     (folder / "slurm.conf").write_text(text + _PARTITION.format(nodes=",".join(nodes)))
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
@@ -199,11 +206,13 @@ def slurm_cluster(
     *,
     policy:str="backfill",                       # or "first come": who starts next
     remember_seconds:int=300,                    # that `scontrol show job` knows a job after its end
+    gpus:str="",                                 # that each node claims to have, such as "h100:8"; there are none
+    features:Sequence[str]=(),                   # of each node, which a job may ask for as a constraint
 ) -> Iterator[SlurmCluster]:
     "A SLURM cluster on this machine, within the block; jobs, daemons and folder are gone after it."
     names = tuple(f"node{i + 1}" for i in range(positive_int("nodes", nodes, 16)))
     how = dict(scheduler=_SCHEDULERS[one_of("policy", policy, _SCHEDULERS)],
-               remember_seconds=positive_int("remember_seconds", remember_seconds))
+               remember_seconds=positive_int("remember_seconds", remember_seconds), gpus=gpus, features=features)
     if why := why_no_slurm(): raise OSError(why)
     with _own_folder(folder, names) as own:
         _write_configuration(own, names, **how)

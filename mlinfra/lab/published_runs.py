@@ -60,7 +60,8 @@ def _run(row: dict[str, Any], table: dict[str, Any], read: dict[str, Any]) -> Pu
     "One row of a table."
     model = TransformerSpec(name=row["model"], global_batch=row["global_batch"], **read["models"][row["model"]])
     link = _link(row.get("inter_node", "InfiniBand HDR, 200 Gbit/s"), read["networks"])
-    place = cluster(row["device"], num_nodes=row["devices"] // 8, inter_node=link)
+    place = cluster(row["device"], num_nodes=row["devices"] // 8, inter_node=link,
+                    **table.get("program", {}))
     config = ParallelConfig(**row["config"]) if "config" in row else None
     return PublishedRun(row["name"], model, place, config, row["figure"], row["unit"], table["source"],
                         table.get("note", ""), table.get("fitted", False))

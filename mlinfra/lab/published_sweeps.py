@@ -44,8 +44,7 @@ def _sweep(name: str, rows: Iterable[dict[str, str]], read: dict[str, Any]) -> P
     tokens = 1024 * int(length.removesuffix("k"))
     job = TransformerSpec(name=model, gated=True, dropout=False, fused_attention=True, sequence_length=tokens,
                           global_batch=table["tokens"] // tokens, **read["models"][model])
-    place = cluster(table["device"], num_nodes=int(devices.split()[0]) // 8, inter_node=table["inter_node"],
-                    links_per_node=table["links_per_node"])
+    place = cluster(table["device"], num_nodes=int(devices.split()[0]) // 8, inter_node=table["inter_node"])
     return PublishedSweep(name, job, place, tuple(map(_timed_run, rows)), table["source"], table["note"],
                           model in table.get("fitted", ()))
 

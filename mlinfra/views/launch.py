@@ -389,12 +389,17 @@ def _controls() -> dict[str, Control]:
         array=Slider("independent copies", (0, 2, 4, 8, 16, 64, 256), 0),
         data=TypedText("data", "a path or URL"),
         image=TypedText("container image", "such as registry/name:tag", "registry.example.org/team/training:1"),
-        secrets=TypedText("secrets", "names of variables, such as HF_TOKEN"))
+        secrets=TypedText("secrets", "names of variables, such as HF_TOKEN"),
+        account=TypedText("SLURM account", "who pays for the hours"),
+        gpu_type=TypedText("GPU type", "such as h100; Kubernetes: a node's label"),
+        setup=TypedText("set-up lines", "module load cuda; source venv/bin/activate"))
 
-def _job_of(data: str, image: str, secrets: str, **fields: Any) -> JobSpec:
-    "The job that the controls describe."
-    return JobSpec(data=data.strip() or None, image=image.strip() or None,
-                   secrets=tuple(secrets.replace(",", " ").split()), **fields)
+def _job_of(secrets: str, setup: str, **fields: Any) -> JobSpec:
+    "The job that the controls describe; what is empty is None, and the type of a GPU counts where there are GPUs."
+    words = {name: fields[name].strip() or None for name in ("data", "image", "account", "gpu_type")}
+    if fields["device"] == "cpu": words["gpu_type"] = None
+    lines = tuple(line.strip() for line in setup.split(";") if line.strip())
+    return JobSpec(**fields | words, secrets=tuple(secrets.replace(",", " ").split()), setup=lines)
 
 def job_code(
     **values:Any,  # of the panel's controls

@@ -10,21 +10,21 @@ from functools import cached_property
 
 from ..base.checks import nonnegative_float, one_of, positive_float, positive_int
 from ..planner.clusters import ACCELERATORS, LINK_SHARE, MATRIX_SHARE, MEMORY_PASSES, USABLE_SHARE
-from ..base.hardware import DEVICES, NETWORKS, Network
+from ..base.hardware import DEVICES, Network
 from ..planner.model_specs import ModelSpec, ParallelConfig, TransformerSpec
 from ..planner.step_estimate import activation_bytes, micro_batch_cost
 from ..base.sample_statistics import Estimate
 
 # %% auto #0
-__all__ = ['STATE_BYTES_EACH', 'SLACKS', 'SLACK', 'WORKS', 'DEVICES_PER_NODE', 'NOTES_RUN', 'INTER_NODE', 'Work', 'work_of',
-           'KnownRun', 'misfit', 'WorkSeconds', 'work_seconds', 'expected_seconds_of']
+__all__ = ['STATE_BYTES_EACH', 'SLACKS', 'SLACK', 'WORKS', 'DEVICES_PER_NODE', 'NOTES_RUN', 'Work', 'work_of', 'KnownRun',
+           'misfit', 'WorkSeconds', 'work_seconds', 'expected_seconds_of']
 
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00006
 STATE_BYTES_EACH = 16  # of a parameter between steps in mixed precision with Adam: 2 + 2 + 12
 SLACKS = {
-    "any": Estimate(1.81, 0.79, 3.64),        # nothing is known of it: from the least to the most of all
-    "framework": Estimate(2.04, 1.35, 3.11),  # a large training framework: what nine of ten such trainings took
-    "fused": Estimate(1.35, 0.807, 2.09),     # torch.compile, or kernels written for the whole language model
+    "any": Estimate(1.74, 0.782, 3.5),        # nothing is known of it: from the least to the most of all
+    "framework": Estimate(1.96, 1.3, 3.0),    # a large training framework: what nine of ten such trainings took
+    "fused": Estimate(1.3, 0.778, 2.01),      # torch.compile, or kernels written for the whole language model
 }  # program -> published over ideal hours; lab/published_hours derives them and says what a held-out training takes
 SLACK = SLACKS["any"]
 
@@ -126,8 +126,6 @@ class KnownRun:
 NOTES_RUN = KnownRun(name="eight hours on four A100s", seconds=8 * 3600, device="A100 40 GB", devices=4)
 
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00010
-INTER_NODE = NETWORKS["InfiniBand HDR, 200 Gbit/s"]  # where an offer says nothing
-
 def misfit(
     work:Work|KnownRun,
     device:str="A100 80 GB",  # one of `DEVICES`
@@ -158,9 +156,9 @@ class WorkSeconds:
         "Seconds of the whole training."
         return self.compute + self.traffic + self.gradients
 
-def _link(device: str, devices: int, together: int, between: Network) -> Network:
+def _link(device: str, devices: int, together: int, between: Network | None) -> Network:
     "The slowest that the gradients go over: inside of a machine they are added up first, so a ring leaves it once."
-    inside = DEVICES[device].network
+    inside, between = DEVICES[device].network, between or DEVICES[device].between_nodes()
     return inside if devices <= together or inside.bytes_per_s < between.bytes_per_s else between
 
 def work_seconds(
@@ -168,7 +166,7 @@ def work_seconds(
     device:str="A100 80 GB",  # one of `ACCELERATORS`
     devices:int=1,
     together:int=DEVICES_PER_NODE,  # devices of a machine
-    between:Network=INTER_NODE,     # the network between machines
+    between:Network|None=None,      # a ring over machines; None: as in the maker's own servers
 ) -> WorkSeconds:
     "How long a training takes at least; ValueError where it cannot run."
     devices, together = positive_int("devices", devices), positive_int("together", together)

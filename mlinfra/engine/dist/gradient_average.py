@@ -81,10 +81,18 @@ class GradientAverage:
         self.bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.parameters}
         if dense and _may_share(dense, self.device): self.shared = _shared_memory(self.buckets)
         self.handles = [p.register_post_accumulate_grad_hook(self._arrived) for p in own]
+        self.handles += [p.register_hook(self._refuse_graph) for p in own]
 
     def close(self) -> None:
         "Average no more."
         for handle in self.handles: handle.remove()
+
+    def _refuse_graph(self, gradient: torch.Tensor) -> None:
+        "ValueError where the gradient of a parameter will be part of a loss."
+        if torch.is_grad_enabled():
+            raise ValueError(f"a gradient of a parameter of shape {tuple(gradient.shape)} becomes part of a loss "
+                             "(create_graph=True): it would be that of this rank's samples alone, and nothing but the "
+                             "sum of all ranks' gradients is exchanged. Train such a loss in one process")
 
     def _arrived(self, parameter: nn.Parameter) -> None:
         "A gradient has been added to this parameter's."

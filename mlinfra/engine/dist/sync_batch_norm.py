@@ -14,8 +14,8 @@ from torch import nn
 from .collectives import Group
 
 # %% auto #0
-__all__ = ['SumOverRanks', 'batch_moments', 'SyncedBatchNorm1d', 'SyncedBatchNorm2d', 'SyncedBatchNorm3d',
-           'synchronise_batch_norms']
+__all__ = ['SumOverRanks', 'batch_moments', 'SyncedBatchNorm1d', 'SyncedBatchNorm2d', 'SyncedBatchNorm3d', 'SyncedBatchNorm',
+           'WholeBatchNorm', 'keep_batch_norms', 'can_synchronise', 'synchronise_batch_norms']
 
 # %% ../../../nbs/engine/dist/sync_batch_norm.ipynb #sb000005
 class SumOverRanks(torch.autograd.Function):
@@ -68,21 +68,46 @@ class _OverRanks:
     @torch.no_grad()
     def _remember(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
         self.num_batches_tracked += 1
-        share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), float(share))
-        self.running_var.lerp_(variance.to(self.running_var.dtype), float(share))
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 class SyncedBatchNorm1d(_OverRanks, nn.BatchNorm1d): "`nn.BatchNorm1d` over all ranks."
 class SyncedBatchNorm2d(_OverRanks, nn.BatchNorm2d): "`nn.BatchNorm2d` over all ranks."
 class SyncedBatchNorm3d(_OverRanks, nn.BatchNorm3d): "`nn.BatchNorm3d` over all ranks."
+class SyncedBatchNorm(_OverRanks, nn.SyncBatchNorm): "`nn.SyncBatchNorm` over all ranks, on the processor, too."
 
-_SYNCED = {nn.BatchNorm1d: SyncedBatchNorm1d, nn.BatchNorm2d: SyncedBatchNorm2d, nn.BatchNorm3d: SyncedBatchNorm3d}
+_SYNCED = {nn.BatchNorm1d: SyncedBatchNorm1d, nn.BatchNorm2d: SyncedBatchNorm2d, nn.BatchNorm3d: SyncedBatchNorm3d,
+           nn.SyncBatchNorm: SyncedBatchNorm}
+
+def _synced(kind: type) -> type | None:
+    "The class over all ranks for a class of batch norms; None where its forward is its own."
+    base = next((base for base in _SYNCED if issubclass(kind, base) and kind.forward is base.forward), None)
+    if base is None or kind is base: return _SYNCED.get(base)
+    return _SYNCED.setdefault(kind, type(f"Synced{kind.__name__}", (_SYNCED[base], kind), {}))
+
+class WholeBatchNorm(nn.SyncBatchNorm):
+    "`nn.SyncBatchNorm` where each rank sees the whole batch: nothing is to be synchronised."
+    forward = nn.modules.batchnorm._BatchNorm.forward
+
+def keep_batch_norms(
+    model:nn.Module,   # changed in place
+) -> None:
+    "Let no batch norm of a model wait for other ranks."
+    for module in model.modules():
+        if isinstance(module, nn.SyncBatchNorm): module.__class__ = WholeBatchNorm
+
+def can_synchronise(
+    module:nn.Module,
+) -> bool:
+    "Whether `synchronise_batch_norms` takes the statistics of this module over all ranks."
+    return isinstance(module, _OverRanks) or _synced(type(module)) is not None
 
 def synchronise_batch_norms(
     model:nn.Module,                           # changed in place
     counts:Callable[[], bool]=lambda: True,    # whether this rank's samples count now
 ) -> int:                                      # how many there are
     "Let the batch norms of a model take their statistics over all ranks."
-    found = [m for m in model.modules() if type(m) in _SYNCED]
-    for module in found: module.__class__, module.counts = _SYNCED[type(module)], counts
+    found = [m for m in model.modules() if can_synchronise(m)]
+    for module in found: module.__class__, module.counts = _synced(type(module)) or type(module), counts
     return len(found)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..base.checks import one_of, positive_float, positive_int, whole_number
+from .sbatch_options import check_resources, sbatch_directives
 
 # %% auto #0
 __all__ = ['Variables', 'JobFields', 'field_values', 'system_name']
@@ -149,6 +150,12 @@ class JobFields:
     folder:str|None=None                  # the command's working folder; None: where it is submitted
     image:str|None=None                   # container image
     partition:str|None=None               # SLURM's partition, or the queue of another system
+    account:str|None=None                 # SLURM's account, which pays for the hours
+    qos:str|None=None                     # SLURM's quality of service
+    constraint:str|None=None              # features of the nodes: "a100&nvlink"; Kubernetes: "label=value"
+    gpu_type:str|None=None                # such as "h100"; Kubernetes: the node's label, "NVIDIA-H100-80GB-HBM3"
+    directives:tuple[str, ...]=()         # further options of sbatch: ("--exclusive", "--mail-type=END")
+    setup:tuple[str, ...]=()              # lines of bash before the command, on every node: ("module load cuda",)
     retries:int=0                         # starts after the first one, after a stop or a failure
     resume:tuple[str, ...]=("--resume",)  # added to the command at these starts
     grace_seconds:float=30.0              # between the notice (SIGTERM) and the end
@@ -177,13 +184,38 @@ def _checked(job: JobFields) -> dict[str, Any]:
     found["name"] = _line("name", job.name, most=100)
     if found["name"] is None: raise ValueError("name must be one line of text, got None")
     found |= dict(command=_command(job.command), resume=_words("resume", job.resume, 0))
-    environment, words = _environment(job.environment), (*found["command"], *found["resume"])
+    found |= dict(setup=_setup(job.setup), directives=sbatch_directives(job.directives))
+    environment = _environment(job.environment)
+    words = tuple(word for name in ("command", "resume", "setup", "directives") for word in found[name])
     found |= dict(environment=environment, secrets=_secrets(job.secrets, environment, words))
+    found |= _of_the_site(job)
+    gpus = found["devices_per_node"] if found["device"] == "gpu" else 0
+    check_resources(found["directives"], gpus, found["gpu_type"], "memory_gb" in found)
     found |= dict(data=_line("data", job.data), folder=_line("folder", job.folder))
     return found | dict(
         image=_line("image", job.image, r"[\w./:@#+~][\w./:@#+~-]*", 1_000),
         partition=_line("partition", job.partition, r"[A-Za-z0-9_.][A-Za-z0-9_.,-]*", 200),
     )
+
+def _of_the_site(job: JobFields) -> dict[str, str | None]:
+    "What a centre wants to know."
+    name, label = r"[\w.][\w.@:+/,-]*", r"[\w.][\w./=+-]*"
+    found = dict(account=_line("account", job.account, name, 200), qos=_line("qos", job.qos, name, 200),
+                 constraint=_line("constraint", job.constraint, r"[\w.(\[][\w.@:+/&|!*()\[\],=-]*", 1_000),
+                 gpu_type=_line("gpu_type", job.gpu_type, label, 200))
+    if found["gpu_type"] is not None and job.device == "cpu":
+        raise ValueError(f"gpu_type must be None where device is \"cpu\", got {job.gpu_type!r}")
+    return found
+
+def _setup(value: Any) -> tuple[str, ...]:
+    "Lines of a shell script."
+    if isinstance(value, (bytes, Mapping)) or not hasattr(value, "__iter__"):
+        raise ValueError(f"setup must be lines of bash, got {type(value).__name__}")
+    lines = value.splitlines() if isinstance(value, str) else list(value)
+    lines = [_text(f"setup[{i}]", line).rstrip() for i, line in enumerate(lines)]
+    if (size := sum(len(line.encode()) for line in lines)) > _WORDS_BYTES:
+        raise ValueError(f"setup must have at most {_WORDS_BYTES:,} bytes, got {size:,}: put it into a file")
+    return tuple(lines)
 
 def _times(job: JobFields) -> dict[str, float]:
     grace = positive_float("grace_seconds", job.grace_seconds, 86_400)

@@ -13,7 +13,8 @@ from ..base.checks import finite
 from .job_fields import JobFields
 
 # %% auto #0
-__all__ = ['MEBI', 'shell_word', 'assignments', 'left_out', 'whole_seconds', 'mebibytes']
+__all__ = ['SETUP_BEGIN', 'SETUP_END', 'MEBI', 'shell_word', 'assignments', 'setup_command', 'left_out', 'whole_seconds',
+           'mebibytes']
 
 # %% ../../../nbs/engine/launch/job_texts.ipynb #16f0c005
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -37,6 +38,16 @@ def assignments(
         if isinstance(value, tuple): lines += [f"job_{name}=(", *(f"  {shell_word(word)}" for word in value), ")"]
         else: lines.append(f"job_{name}={shell_word(str(value))}")
     return "\n".join(lines) + "\n"
+
+# %% ../../../nbs/engine/launch/job_texts.ipynb #16f0c0a2
+SETUP_BEGIN = 'trap "echo \\"\\$0: set-up fails at: \\$BASH_COMMAND\\" >&2" ERR; set -eE'
+SETUP_END = 'set +eE; trap - ERR; exec "$@"'
+
+def setup_command(
+    job:JobFields,
+) -> list[str]:  # to which the words of a program are added; empty if the job has no set-up lines
+    "A bash that runs the set-up lines, and then the program that follows."
+    return ["bash", "-c", "\n".join([SETUP_BEGIN, *job.setup, SETUP_END]), job.name] if job.setup else []
 
 # %% ../../../nbs/engine/launch/job_texts.ipynb #16f0c011
 def left_out(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .job_fields import JobFields, system_name
-from .job_texts import left_out, whole_seconds
+from .job_texts import SETUP_BEGIN, SETUP_END, left_out, whole_seconds
 
 # %% auto #0
 __all__ = ['PORT', 'to_yaml', 'escaped', 'kubernetes_name', 'render_job', 'render_trainjob']
@@ -51,9 +51,18 @@ _INDEX = "node=$((JOB_COMPLETION_INDEX % {nodes})) first=$((JOB_COMPLETION_INDEX
 _COPY = "export MLINFRA_COPY=$((JOB_COMPLETION_INDEX / {nodes}))\n"
 _ANNOTATION = "metadata.annotations['batch.kubernetes.io/job-index-{}-count']"
 
+_NO_PLACE = ("account", "qos", "directives")
+
+def _shell(job: JobFields) -> str:
+    "Set-up lines are bash; without them the image needs a shell only."
+    return "bash" if job.setup else "sh"
+
+def _set_up(job: JobFields) -> str:
+    return "\n".join([SETUP_BEGIN, *job.setup, SETUP_END.removesuffix('exec "$@"'), ""]) if job.setup else ""
+
 def _job_shell(job: JobFields, name: str) -> str:
     "The script of the pod's shell, which gets the command as its words."
-    lines = _COPY.format(nodes=job.nodes) if job.array else ""
+    lines = _set_up(job) + (_COPY.format(nodes=job.nodes) if job.array else "")
     if job.retries: lines += f"{_AGAIN} {shlex.join(job.resume)}".rstrip() + "\n"
     each = "gpu" if job.device == "gpu" else job.devices_per_node
     if job.nodes == 1: return lines + f'exec torchrun --standalone --nnodes=1 --nproc-per-node={each} --no-python "$@"'
@@ -112,6 +121,7 @@ def _check(job: JobFields, most: int = 10_000) -> None:
         raise ValueError(f"folder must begin with / for Kubernetes, got {job.folder!r}")
     if job.partition is not None and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", job.partition):
         raise ValueError(f"partition must be one name of at most 63 characters for Kubernetes, got {job.partition!r}")
+    _node_labels(job)
     if job.nodes * max(job.array, 1) > most:
         raise ValueError(f"nodes x array must be at most {most:,} for Kubernetes, got {job.nodes:,} x {job.array:,}")
     _check_data(job.data)
@@ -123,10 +133,26 @@ def _check_data(data: str | None) -> None:
     if not fits:
         raise ValueError(f"data must be a folder without : and .., or pvc://claim, for Kubernetes, got {data!r}")
 
+_PRODUCT = "nvidia.com/gpu.product"  # the label that NVIDIA's discovery of features gives a node
+_NAME = r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?"
+_LABEL = re.compile(rf"([a-z0-9.-]+/)?{_NAME}={_NAME}", re.ASCII)
+
+def _node_labels(job: JobFields) -> dict[str, str]:
+    "The labels that a node must have."
+    found = job.constraint.split(",") if job.constraint else []
+    if job.gpu_type: found.append(job.gpu_type if "=" in job.gpu_type else f"{_PRODUCT}={job.gpu_type}")
+    for one in found:
+        if not _LABEL.fullmatch(one):
+            raise ValueError(f"constraint and gpu_type must be label=value of a node for Kubernetes, got {one!r}")
+    return dict(one.split("=") for one in found)
+
 def _head(job: JobFields, kind: str, version: str, name: str) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "mlinfra"}
     if job.partition is not None: labels["kueue.x-k8s.io/queue-name"] = job.partition
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels}}
+    metadata: dict[str, Any] = {"name": name, "labels": labels}
+    if rest := left_out(job, _NO_PLACE if kind == "Job" else (*_NO_PLACE, "retries", "resume")):
+        metadata["annotations"] = {"mlinfra/not-used": rest}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}
 
 # %% ../../../nbs/engine/launch/kubernetes_manifests.ipynb #16f0f014
 def _job_documents(job: JobFields) -> list[dict[str, Any]]:
@@ -171,11 +197,13 @@ def _pod(job: JobFields, name: str) -> dict[str, Any]:
             {"name": f"MLINFRA_JOB_{word.upper()}", "valueFrom": {"fieldRef": {"fieldPath": _ANNOTATION.format(what)}}}
             for word, what in (("failed", "failure"), ("ignored", "ignored-failure"))
         ]
-    container = {"name": "training", "image": job.image, "command": ["sh", "-c", escaped(_job_shell(job, name)), "sh"],
+    shell = [_shell(job), "-c", escaped(_job_shell(job, name)), name]
+    container = {"name": "training", "image": job.image, "command": shell,
                  "args": [escaped(word) for word in job.command], "env": variables, "resources": _resources(job),
                  "volumeMounts": mounts, **({"workingDir": job.folder} if job.folder else {})}
     pod: dict[str, Any] = {"restartPolicy": "Never", "terminationGracePeriodSeconds": whole_seconds(job.grace_seconds)}
     if job.nodes > 1: pod["subdomain"] = name
+    if labels := _node_labels(job): pod["nodeSelector"] = labels
     if job.device == "gpu":
         pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     return {**pod, "containers": [container], "volumes": volumes}
@@ -195,16 +223,16 @@ def _trainjob_document(job: JobFields) -> dict[str, Any]:
     if job.array: raise ValueError(f"array must be 0 for a TrainJob, which has no copies, got {job.array:,}: use a Job")
     name = kubernetes_name(job)
     folder = {"MLINFRA_JOB_FOLDER": job.folder} if job.folder else {}
-    shell = ('cd -- "$MLINFRA_JOB_FOLDER" && ' if folder else "") + 'exec torchrun --no-python "$@"'
+    shell = 'cd -- "$MLINFRA_JOB_FOLDER" || exit\n' if folder else ""
+    shell += _set_up(job) + 'exec torchrun --no-python "$@"'
     trainer: dict[str, Any] = {
         "numNodes": job.nodes, "numProcPerNode": job.devices_per_node, **({"image": job.image} if job.image else {}),
-        "command": ["sh", "-c", escaped(shell), "sh"], "args": [escaped(word) for word in job.command],
+        "command": [_shell(job), "-c", escaped(shell), name], "args": [escaped(word) for word in job.command],
         "env": _environment(job, name, folder), "resourcesPerNode": _resources(job)}
     spec: dict[str, Any] = {"runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
                                            "name": "torch-distributed"}}
     if job.time_seconds is not None: spec["activeDeadlineSeconds"] = whole_seconds(job.time_seconds)
     head = _head(job, "TrainJob", _VERSION, name)
-    if rest := left_out(job, ("retries", "resume")): head["metadata"]["annotations"] = {"mlinfra/not-used": rest}
     return {**head, "spec": {**spec, "trainer": trainer, "runtimePatches": [_patch(job)]}}
 
 def _patch(job: JobFields) -> dict[str, Any]:
@@ -212,6 +240,7 @@ def _patch(job: JobFields) -> dict[str, Any]:
     volumes, mounts = _volumes(job.data)
     pod = {"terminationGracePeriodSeconds": whole_seconds(job.grace_seconds), "volumes": volumes,
            "containers": [{"name": "node", "volumeMounts": mounts}]}
+    if labels := _node_labels(job): pod["nodeSelector"] = labels
     jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
     return {
         "manager": "mlinfra.example.org/launch",

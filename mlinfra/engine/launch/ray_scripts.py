@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .job_fields import JobFields, field_values
-from .job_texts import left_out
+from .job_texts import SETUP_BEGIN, SETUP_END, left_out
 
 # %% auto #0
 __all__ = ['render_ray']
@@ -53,7 +53,7 @@ def rank(settings):
     who = dict(RANK=context.get_world_rank(), LOCAL_RANK=context.get_local_rank(), WORLD_SIZE=context.get_world_size(),
                LOCAL_WORLD_SIZE=context.get_local_world_size(), GROUP_RANK=context.get_node_rank(), MASTER_ADDR=address,
                MASTER_PORT=port)
-    words = [*settings["command"], *(settings["resume"] if attempt > 1 else ())]
+    words = [*settings["setup"], *settings["command"], *(settings["resume"] if attempt > 1 else ())]
     environment = {**os.environ, **settings["environment"], **{name: str(value) for name, value in who.items()}}
     status = run(words, environment, settings)
     if status: raise RuntimeError(f"rank {who['RANK']} ended with status {status}")
@@ -78,6 +78,11 @@ def environment_of(copy):
     return {**ours, **ENVIRONMENT}
 
 
+def set_up():
+    "The bash that runs the set-up lines, and then the command that follows."
+    return ["bash", "-c", "\n".join([BEGIN, *SETUP, END]), NAME] if SETUP else []
+
+
 def main():
     missing = [name for name in SECRETS if not os.environ.get(name)]
     if missing: sys.exit(f"{NAME}: set the secrets {', '.join(missing)} in the environment first")
@@ -87,13 +92,13 @@ def main():
     if MEMORY_GB is not None: each["memory"] = MEMORY_GB * 1e9 / DEVICES_PER_NODE
     failed = 0
     for copy in range(max(ARRAY, 1)):
-        settings = dict(command=COMMAND, resume=RESUME, environment=environment_of(copy), folder=FOLDER,
+        settings = dict(setup=set_up(), command=COMMAND, resume=RESUME, environment=environment_of(copy), folder=FOLDER,
                         grace=GRACE_SECONDS, end=TIME_SECONDS and time.time() + TIME_SECONDS,
                         attempts=Attempts.remote())
         trainer = TorchTrainer(
             rank, train_loop_config=settings, torch_config=TorchConfig(backend="gloo"),
             scaling_config=ScalingConfig(num_workers=NODES * DEVICES_PER_NODE, use_gpu=DEVICE == "gpu",
-                                         resources_per_worker=each,
+                                         resources_per_worker=each, accelerator_type=GPU_TYPE and GPU_TYPE.upper(),
                                          placement_strategy="STRICT_PACK" if NODES == 1 else "PACK"),
             run_config=RunConfig(failure_config=FailureConfig(max_failures=RETRIES)))
         try: trainer.fit()
@@ -105,16 +110,18 @@ def main():
 
 
 if __name__ == "__main__": main()
-'''.lstrip("\n")
+'''.lstrip("\n").replace("BEGIN,", f"{SETUP_BEGIN!r},").replace("END]", f"{SETUP_END!r}]")
 
 # %% ../../../nbs/engine/launch/ray_scripts.ipynb #16f1b007
+_NO_PLACE = ("partition", "account", "qos", "constraint", "directives")
+
 def render_ray(
     job:JobFields,
 ) -> str:
     "A Python program that runs the job on Ray."
-    rest, lines = left_out(job, ["partition"]), ['"A job by Ray: the values describe it."']
+    rest, lines = left_out(job, _NO_PLACE), ['"A job by Ray: the values describe it."']
     if rest: lines.append(f"# Not used here: {rest}")
     for name, value in field_values(job).items():
-        if name != "partition":
+        if name not in _NO_PLACE:
             lines.append(f"{name.upper()} = {dict(value) if isinstance(value, Mapping) else value!r}")
     return "\n".join(lines) + "\n" + _MARK + _BODY

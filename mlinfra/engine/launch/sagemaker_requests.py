@@ -25,19 +25,23 @@ class Instance:
     gpus:int
     cpus:int
     memory_gib:int
+    gpu_type:str=""
 
 INSTANCES = (
     Instance("ml.c5.xlarge", 0, 4, 8),
     Instance("ml.c5.4xlarge", 0, 16, 32),
     Instance("ml.c5.9xlarge", 0, 36, 72),
     Instance("ml.m5.24xlarge", 0, 96, 384),
-    Instance("ml.g5.xlarge", 1, 4, 16),
-    Instance("ml.g5.4xlarge", 1, 16, 64),
-    Instance("ml.g5.16xlarge", 1, 64, 256),
-    Instance("ml.g5.12xlarge", 4, 48, 192),
-    Instance("ml.p4d.24xlarge", 8, 96, 1_152),
-    Instance("ml.p5.48xlarge", 8, 192, 2_048),
+    Instance("ml.g5.xlarge", 1, 4, 16, "A10G"),
+    Instance("ml.g5.4xlarge", 1, 16, 64, "A10G"),
+    Instance("ml.g5.16xlarge", 1, 64, 256, "A10G"),
+    Instance("ml.g5.12xlarge", 4, 48, 192, "A10G"),
+    Instance("ml.p4d.24xlarge", 8, 96, 1_152, "A100"),
+    Instance("ml.p5.48xlarge", 8, 192, 2_048, "H100"),
 )
+
+def _gpus(job: JobFields) -> str:
+    return "0 GPUs" if job.device == "cpu" else f"{job.devices_per_node} {job.gpu_type or ''} GPUs".replace("  ", " ")
 
 def instance_for(
     job:JobFields,
@@ -46,10 +50,11 @@ def instance_for(
     gpus = job.devices_per_node if job.device == "gpu" else 0
     cpus, memory = job.cpus * job.devices_per_node, (job.memory_gb or 0) * 1e9 / 2**30
     for one in INSTANCES:
-        if (one.gpus > 0) == (gpus > 0) and one.gpus >= gpus and one.cpus >= cpus and one.memory_gib >= memory:
+        enough = one.gpus >= gpus and one.cpus >= cpus and one.memory_gib >= memory
+        if enough and (one.gpus > 0) == (gpus > 0) and (job.gpu_type or one.gpu_type).upper() == one.gpu_type:
             return one.name
     raise ValueError(
-        f"devices_per_node, cpus and memory_gb must fit into one machine, got {gpus} GPUs, {cpus} processors "
+        f"devices_per_node, cpus and memory_gb must fit into one machine, got {_gpus(job)}, {cpus} processors "
         f"and {job.memory_gb or 0:g} GB: name an instance_type that has them"
     )
 
@@ -57,6 +62,7 @@ def instance_for(
 _LAUNCHER = ("import json,os,sys;c=json.load(open('/opt/ml/input/config/resourceconfig.json'));h=sorted(c['hosts']);"
              "os.chdir(sys.argv[1]);os.execvp('torchrun',['torchrun',f'--node-rank={h.index(c[\"current_host\"])}',"
              "'--master-addr='+h[0]]+sys.argv[2:])")
+_NO_PLACE = ("partition", "account", "qos", "constraint", "directives")
 _CHANNEL, _WORD, _VALUE, _DAYS = "training", 256, 512, 28
 _INSIDE = "/opt/ml/input/data/" + _CHANNEL
 
@@ -65,6 +71,7 @@ def _check(job: JobFields, arguments: list[str], environment: Mapping[str, str],
     if job.array:
         raise ValueError(f"array must be 0 for SageMaker, which has no copies, got {job.array:,}: submit as often")
     if job.image is None: raise ValueError("image must be given for SageMaker, which runs containers only")
+    if job.setup: raise ValueError("setup must be empty for SageMaker: put what it does into the image")
     if len(job.image) > 255:
         raise ValueError(f"image must have at most 255 characters for SageMaker, got {len(job.image)}")
     if job.retries > 30: raise ValueError(f"retries must be at most 30 for SageMaker, got {job.retries}")
@@ -115,6 +122,8 @@ def render_sagemaker(
         "StoppingCondition": {"MaxRuntimeInSeconds": whole_seconds(job.time_seconds) or 86_400},
         "Environment": environment,
     }
+    if rest := [name for name in _NO_PLACE if getattr(job, name)]:
+        request["Tags"] = [{"Key": "mlinfra:not-used", "Value": " ".join(rest)}]
     if job.retries: request["RetryStrategy"] = {"MaximumRetryAttempts": job.retries}
     if job.data and job.data.startswith("s3://"): request["InputDataConfig"] = [_channel(job.data)]
     return json.dumps(request, indent=2, ensure_ascii=False) + "\n"

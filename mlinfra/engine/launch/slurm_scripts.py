@@ -5,8 +5,11 @@
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e003
 from __future__ import annotations
 
+import re
+
 from .job_fields import JobFields, system_name
 from .job_texts import assignments, mebibytes, whole_seconds
+from .sbatch_options import option_name
 from .torchrun_scripts import MARK, PREPARE, WAIT, script_values
 
 # %% auto #0
@@ -19,14 +22,29 @@ def _directives(job: JobFields) -> dict[str, str | int]:
     "Options of sbatch: name -> value, True for one without a value."
     found: dict[str, str | int] = {"job-name": system_name(job.name), "nodes": job.nodes, "ntasks-per-node": 1,
                              "cpus-per-task": job.cpus * job.devices_per_node}
-    if job.device == "gpu": found["gres"] = f"gpu:{job.devices_per_node}"
+    if job.device == "gpu": found["gres"] = ":".join(["gpu", *filter(None, [job.gpu_type]), str(job.devices_per_node)])
     if job.memory_gb is not None: found["mem"] = f"{mebibytes(job.memory_gb)}M"
     if job.time_seconds is not None: found["time"] = _clock(whole_seconds(job.time_seconds))
-    if job.partition is not None: found["partition"] = job.partition
+    for name in ("account", "partition", "qos", "constraint"):
+        if (value := getattr(job, name)) is not None: found[name] = value
     if job.array: found["array"] = f"0-{job.array - 1}"
     found["requeue" if job.retries else "no-requeue"] = True
-    return found | {"open-mode": "append", "signal": f"B:USR1@{whole_seconds(job.grace_seconds)}",
-                    "export": ",".join(dict.fromkeys((*EXPORTED, *job.secrets)))}
+    found |= {"open-mode": "append", "signal": f"B:USR1@{whole_seconds(job.grace_seconds)}",
+              "export": ",".join(dict.fromkeys((*EXPORTED, *job.secrets)))}
+    return _with_further(found, job.directives)
+
+def _with_further(found: dict[str, str | int], directives: tuple[str, ...]) -> dict[str, str | int]:
+    "The options with those that the job names itself."
+    for one in directives:
+        name, value = option_name(one), one.partition("=")[2]
+        if name == "gpus-per-node": found.pop("gres")
+        if name == "gres" and "gres" in found: value = f"{found['gres']},{value}"
+        found[name] = value or True
+    return found
+
+def _check(job: JobFields) -> None:
+    if re.fullmatch(r"[\w.-]+", job.gpu_type or "a"): return
+    raise ValueError(f"gpu_type must be a word such as h100 for SLURM, got {job.gpu_type!r}")
 
 def _clock(seconds: int) -> str:
     "The seconds as SLURM writes a time: days-hours:minutes:seconds."
@@ -35,8 +53,7 @@ def _clock(seconds: int) -> str:
 
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e008
 _DERIVED = r'''
-job_name=$SLURM_JOB_NAME job_device=cpu
-[[ -n $job_devices_per_node ]] || { job_device=gpu; job_devices_per_node=$SLURM_GPUS_ON_NODE; }
+job_name=$SLURM_JOB_NAME
 job_cpus=$((${SLURM_CPUS_PER_TASK:-1} / job_devices_per_node))
 job_id=$SLURM_JOB_ID
 if [[ -n $SLURM_ARRAY_TASK_ID ]]; then
@@ -47,12 +64,13 @@ fi
 _START = r'''
 (( ${SLURM_RESTART_COUNT:-0} == 0 )) || job_command+=("${job_resume[@]}")
 
-# if a node fails the others get a minute, for at a notice one of them may still be saving
-job_srun=(srun --export=ALL --kill-on-bad-exit=0 --wait=60) job_inside=()
+# if a node fails the others get a minute, for at a notice one of them may still be saving; since SLURM 22.05
+# srun does not know how many processors a task was given
+job_srun=(srun --export=ALL --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --wait=60) job_inside=()
 if [[ -n $job_image ]]; then
   job_mounts=("$PWD")
   [[ $job_data != /* || $job_data == *[:,]* ]] || job_mounts+=("$job_data")
-  if command -v apptainer >/dev/null; then
+  if command -v apptainer >/dev/null || ! grep -qe --container-image <(srun --help 2>&1); then
     [[ $job_image == *://* || $job_image == [./]* || $job_image == *.sif ]] || job_image=docker://$job_image
     job_inside=(apptainer exec --pwd "$PWD")
     [[ $job_device != gpu ]] || job_inside+=(--nv)
@@ -86,26 +104,28 @@ job_notice() { job_told=1 job_why=$1; scancel --signal=TERM "$job_id"; }
 trap 'job_notice again' USR1
 trap 'job_notice stop' TERM
 
-"${job_srun[@]}" "${job_inside[@]}" env "${job_environment[@]}" "${job_starter[@]}" "${job_command[@]}" &
+"${job_srun[@]}" "${job_prepared[@]}" "${job_inside[@]}" \
+  env "${job_environment[@]}" "${job_starter[@]}" "${job_command[@]}" &
 job_child=$!
 job_wait
 job_running() { [[ $(squeue -h -j "$job_id" -o %T) == RUNNING ]]; }
-# after a notice also with status 0: then it has saved, and is not done
+# SLURM itself requeues after a failed node or a preemption only, and not after a status or a time limit
 job_starts=${SLURM_RESTART_COUNT:-0}
-if [[ $job_why != stop ]] && (( job_status || job_told )) && (( job_starts < job_retries )) && job_running; then
+if [[ $job_why != stop ]] && (( job_status )) && (( job_starts < job_retries )) && job_running; then
   job_say "ended with status $job_status, start $((job_starts + 1)) of $job_retries with: ${job_resume[*]}"
   scontrol requeue "$job_id"
 fi
 exit "$job_status"
 '''
-_FIELDS = ("retries", "folder", "data", "image", "command", "resume", "environment", "secrets")
+_FIELDS = ("device", "devices_per_node", "retries", "folder", "data", "image", "setup", "command", "resume",
+           "environment", "secrets")
 
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e010
 def render_slurm(
     job:JobFields,
 ) -> str:
     "A script for sbatch that runs the job."
+    _check(job)
     options = [f"#SBATCH --{name}" + ("" if value is True else f"={value}") for name, value in _directives(job).items()]
-    own = _FIELDS if job.device == "gpu" else (*_FIELDS, "devices_per_node")
-    return ("#!/bin/bash\n" + "\n".join(options) + "\n" + assignments(script_values(job, own))
+    return ("#!/bin/bash\n" + "\n".join(options) + "\n" + assignments(script_values(job, _FIELDS))
             + MARK + _DERIVED + PREPARE.lstrip("\n") + _START + WAIT + _RUN.lstrip("\n"))

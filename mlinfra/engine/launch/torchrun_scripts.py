@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .job_fields import JobFields, field_values
-from .job_texts import assignments, left_out, whole_seconds
+from .job_texts import SETUP_BEGIN, SETUP_END, assignments, left_out, shell_word, whole_seconds
 
 # %% auto #0
 __all__ = ['MARK', 'PREPARE', 'WAIT', 'script_values', 'render_local', 'render_torchrun']
@@ -40,11 +40,23 @@ done
 [[ -z $job_data ]] || export MLINFRA_DATA="$job_data"
 [[ $job_device == gpu ]] || export CUDA_VISIBLE_DEVICES=''
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$job_cpus}"
+
+job_prepared=()
+if (( ${#job_setup[@]} )); then  # one bash that runs these lines and becomes the command
+  printf -v job_lines '%s\n' "${job_setup[@]}"
+  job_modules=MODULES  # as in a login shell
+  [[ $job_lines =~ (^|[[:space:];\&])(module|ml)[[:space:]] ]] || job_modules=''
+  job_prepared=(bash -c "$job_modules"$'\n'BEGIN$'\n'"$job_lines"END "$job_name")
+fi
 '''
+_MODULES = 'type module >/dev/null 2>&1 || { own=$PATH; . /etc/profile; PATH=$own:$PATH; }'
+for _word, _text in (("MODULES", _MODULES), ("BEGIN", SETUP_BEGIN), ("END", SETUP_END)):
+    PREPARE = PREPARE.replace(_word, shell_word(_text))
 WAIT = r'''
 job_wait() {  # for the child, also past a signal
   while wait "$job_child"; job_status=$?; (( job_status > 128 )) && kill -0 "$job_child" 2>/dev/null; do :; done
   (( ! job_told )) || { wait "$job_child"; job_status=$?; }
+  (( job_status || ! job_told )) || job_status=143  # told to stop it may have saved, and is not done
 }
 '''
 _STOP = r'''
@@ -58,13 +70,13 @@ trap job_stop TERM INT HUP
 '''
 _ATTEMPTS = r'''
 job_attempt() {  # one, with these words added to the command
-  local words=("${job_starter[@]}" "${job_command[@]}" "$@") left
+  local words=("${job_prepared[@]}" env "${job_environment[@]}" "${job_starter[@]}" "${job_command[@]}" "$@") left
   if (( job_time_seconds )); then
     left=$((job_time_seconds - job_grace_seconds - SECONDS))
     (( left > 0 )) || { job_say "no time is left"; job_told=1; return; }
     words=(timeout --kill-after="$job_grace_seconds" "$left" "${words[@]}")
   fi
-  env "${job_environment[@]}" "${words[@]}" &
+  "${words[@]}" &
   job_child=$!
   job_wait
 }
@@ -107,9 +119,9 @@ else
 fi
 '''
 _FIELDS = ("name", "nodes", "devices_per_node", "device", "cpus", "time_seconds", "grace_seconds", "retries", "array",
-           "folder", "data", "command", "resume", "environment", "secrets")
+           "folder", "data", "setup", "command", "resume", "environment", "secrets")
 
-_NO_PLACE = ("memory_gb", "image", "partition")
+_NO_PLACE = ("memory_gb", "image", "partition", "account", "qos", "constraint", "gpu_type", "directives")
 
 def _script(job: JobFields, head: str, start: str) -> str:
     rest = left_out(job, _NO_PLACE)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.amp import GradScaler
 from torch.nn.utils import clip_grad
 
 from ..dist.process_group import rank_and_world_size
@@ -36,28 +37,44 @@ def norm_over_ranks(
     if largest: return max([float(total), *whole])
     return (float(total) + sum(norm ** order for norm in whole)) ** (1 / order)
 
+_total_norm, _unscale = clip_grad._get_total_norm, GradScaler._unscale_grads_
+_owners: list[tuple[Callable, Callable]] = []  # of the models that ranks share now
+
+@wraps(_total_norm)
+@torch.no_grad()
+def _over_ranks(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+                foreach: bool | None = None) -> torch.Tensor:
+    found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    owner = [next((own for own in _owners if own[0](g)), None) for g in found]
+    if found and not any(owner): return _total_norm(found, norm_type, error_if_nonfinite, foreach)
+    values = [g.coalesce().values() if g.is_sparse else g for g in found]
+    norms = [(own is not None and own[1](g), torch.linalg.vector_norm(v, norm_type, dtype=torch.float64))
+             for own, g, v in zip(owner, found, values)]  # what no model has is the same on all ranks
+    total = norm_over_ranks(*([norm for part, norm in norms if part == wanted] for wanted in (True, False)),
+                            float(norm_type))
+    if error_if_nonfinite and not math.isfinite(total):
+        raise RuntimeError(f"the norm of the gradient over all ranks is {total}, so it cannot be clipped")
+    return torch.tensor(total, dtype=found[0].dtype if found else torch.float32,
+                        device=found[0].device if found else None)
+
+@wraps(_unscale)
+def _unscaled_on_all_ranks(scaler: GradScaler, *args: Any, **kw: Any) -> dict[torch.device, torch.Tensor]:
+    "What a scaler's check found: all ranks step, or none does."
+    found = _unscale(scaler, *args, **kw) or {torch.device("cpu"): torch.zeros(())}
+    if rank_and_world_size()[1] > 1:
+        for flag in found.values(): dist.all_reduce(flag, dist.ReduceOp.MAX)
+    return found
+
 @contextmanager
 def whole_norms(
     is_ours:Callable[[torch.Tensor], bool],    # whether a gradient is of the model that ranks share
     is_divided:Callable[[torch.Tensor], bool], # whether this rank has a part of it only
 ) -> Iterator[None]:
-    "Within, `torch.nn.utils` clips by the norm over all ranks."
-    original = clip_grad._get_total_norm
-    @wraps(original)
-    @torch.no_grad()
-    def over_ranks(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False,
-                   foreach: bool | None = None) -> torch.Tensor:
-        found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        if any(not is_ours(g) for g in found): return original(found, norm_type, error_if_nonfinite, foreach)
-        values = [g.coalesce().values() if g.is_sparse else g for g in found]
-        norms = [(is_divided(g), torch.linalg.vector_norm(v, norm_type, dtype=torch.float64))
-                 for g, v in zip(found, values)]
-        total = norm_over_ranks(*([norm for part, norm in norms if part == wanted] for wanted in (True, False)),
-                                float(norm_type))
-        if error_if_nonfinite and not math.isfinite(total):
-            raise RuntimeError(f"the norm of the gradient over all ranks is {total}, so it cannot be clipped")
-        return torch.tensor(total, dtype=found[0].dtype if found else torch.float32,
-                            device=found[0].device if found else None)
-    clip_grad._get_total_norm = over_ranks
+    "Within, `torch.nn.utils` clips by the norm over all ranks, and a `GradScaler` skips a step on all or on none."
+    own = is_ours, is_divided
+    _owners.append(own)
+    clip_grad._get_total_norm, GradScaler._unscale_grads_ = _over_ranks, _unscaled_on_all_ranks
     try: yield
-    finally: clip_grad._get_total_norm = original
+    finally:
+        del _owners[next(i for i, one in enumerate(_owners) if one is own)]  # two runs may end in any order
+        if not _owners: clip_grad._get_total_norm, GradScaler._unscale_grads_ = _total_norm, _unscale

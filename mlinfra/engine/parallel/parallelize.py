@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import io
-import math
 import os
 import sys
 import time
@@ -21,20 +20,22 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..base.checks import ceil_div, one_of, positive_int
 from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
-from .rank_loader import RankLoader, broadcast_random_states, check_loader, seed_by_rank
-from .rank_loop import RankLoop, RankModel
+from .rank_loader import RankLoader, check_loader
+from .rank_random import broadcast_random_states, seed_by_rank
+from .rank_loop import RankLoop, RankModel, shared_loader
 from .sample_weights import gather_rows
-from .strategies import (
-    DDPStrategy, FSDPStrategy, ParallelStrategy, check_optimizer, replace_parameters, sharded_optimizer)
+from mlinfra.engine.parallel.strategies import (
+    DDPStrategy, FSDPStrategy, ParallelStrategy, check_initialised, check_optimizer, replace_parameters,
+    sharded_optimizer)
 from .tensor_strategy import TensorStrategy
 from .pipeline_strategy import PipelineStrategy, pipeline_micro_batches
 from ..dist.process_group import check_same, process_group, rank_and_world_size, sum_over_ranks
 from ..base.store import write_whole
+from ..loading.loader_surgery import length_of, loader_kind
 from ..base.text import count_text, duration_text
 
 # %% auto #0
@@ -94,15 +95,8 @@ class ParallelRun:
         loss:torch.Tensor|float,  # of this rank's part of the batch that was taken last
     ) -> float:                   # the same on every rank
         "The loss over the samples of all ranks. All ranks must call it together."
-        share = getattr(self.loader, "latest", None)
-        if hasattr(loss, "full_tensor"):
-            if share is not None and share.weight != 1: raise ValueError(_UNTOLD)
-            loss = loss.full_tensor()
-        value = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
-        if self.world_size == 1 or share is None: return value
-        if self.strategy.whole_batches: return _same_everywhere(value)
-        if self.loop.reduction == "sum": return sum_over_ranks([value if share.own else 0.0])[0]
-        return sum_over_ranks([value * share.own / share.total if share.own else 0.0])[0]
+        if self.loop is not None: return self.loop.mean(loss)
+        return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
     def clip(
         self,
@@ -176,16 +170,6 @@ def _measured(model: nn.Module, batch: Any, measure: Callable) -> float:
         raise ValueError(f"the loader must yield (inputs, targets), got {type(batch).__name__}")
     found = measure(model(batch[0]), batch[1])
     return float(found.double().mean()) if isinstance(found, torch.Tensor) else float(found)
-
-_UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of "
-           "the whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
-
-def _same_everywhere(value: float) -> float:
-    "A loss that every rank has computed on the whole batch; ValueError where they differ."
-    found = [0.0] * rank_and_world_size()[1]
-    dist.all_gather_object(found, value)
-    if not math.isnan(value) and max(found) - min(found) > 1e-3 * max(map(abs, found)): raise ValueError(_UNTOLD)
-    return found[0]
 
 def _largest(value: float) -> float:
     "The largest value of all ranks."
@@ -267,6 +251,7 @@ def parallelize(
     micro_batches:int|None=None,                       # of a batch in a pipeline; None: four for each rank
     plan:Mapping[str, Any]|None=None,                  # tensor: layer -> "column" or "row"; None: the one that is known
     weight:Callable[[Any], float]|None=None,           # of a batch: what the loop's loss divides by; None: its samples
+    divided:bool|None=None,                            # each rank's loader yields its own part, as some streams do
     quiet:bool=True,                                   # only rank 0 writes to stdout
 ) -> ParallelRun:
     "The model, loader and optimizer of a plain script for the ranks that torchrun has started; alone, as they are."
@@ -279,17 +264,18 @@ def parallelize(
     member = None if dist.is_initialized() else _Membership(_wanted_device(model, device))
     with process_group(_wanted_device(model, device)) as place: pass  # which it only leaves if it made it
     if member is not None and quiet: member.quiet()
-    _check_agreed(model, loader, how, count)
+    check_initialised(model)
+    _check_agreed(model, loader, how, count, divided)
     choice = StrategyChoice(how, f"{how} was asked for.", None)
-    if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count)
-    strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan)
-    ranked = RankLoader(loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight)
+    if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
+    strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
+    ranked = shared_loader(loader, strategy.whole_batches) or RankLoader(
+        loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
     if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
     (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
     loop = RankLoop(strategy, ranked, count, reduction)
     hooks = member.hooks if member is not None else ExitStack()
-    hooks.callback(register_optimizer_step_pre_hook(loop.before_step).remove)
-    hooks.enter_context(strategy.whole_norms())
+    hooks.callback(loop.open())
     if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
     close = hooks.close if member is None else member.leave
     return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close)
@@ -312,18 +298,26 @@ def _wanted_device(model: nn.Module, device: Any) -> Any:
     return "cuda" if next(model.parameters()).is_cuda else None
 
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000022
-def _check_agreed(model: nn.Module, loader: Any, how: str, accumulation: int) -> None:
+def _check_agreed(model: nn.Module, loader: Any, how: str, accumulation: int, divided: bool | None) -> None:
     "ValueError on every rank where they differ, or where the loader cannot be divided."
-    check_loader(loader, 1 if how in ("pipeline", "tensor") else rank_and_world_size()[1])
-    check_same(model, samples=len(loader.dataset), batch_size=loader.batch_size, batches=len(loader),
-               accumulation=accumulation, how=how)
+    check_loader(loader, 1 if how in ("pipeline", "tensor") else rank_and_world_size()[1], divided)
+    same = dict(accumulation=accumulation, how=how, divided=divided)
+    if not divided:
+        same |= dict(samples=length_of(loader.dataset), batch_size=loader.batch_size, batches=length_of(loader))
+    check_same(model, **same)
+
+def _sample_or_none(loader: Any) -> Any:
+    "Some samples for each rank; None where the loader is a stream, or reads samples in its workers only."
+    if getattr(loader, "batch_size", None) is None or loader_kind(loader) == "iterable": return None
+    try: return sample_batch(loader, 2 * rank_and_world_size()[1])
+    except Exception: return None  # the loop will say it, if it is an error there
 
 def _strategy_for(how: str, model: nn.Module, loader: Any, place: torch.device, micro_batches: int | None,
-                  plan: Any) -> ParallelStrategy:
+                  plan: Any, divided: bool) -> ParallelStrategy:
     "The model, prepared for that strategy."
     if how == "tensor": return TensorStrategy(model, place, plan)
-    if how != "pipeline": return _CLASSES[how](model, place)
-    count = pipeline_micro_batches(model, micro_batches)
+    if how != "pipeline": return _CLASSES[how](model, place, None if divided else _sample_or_none(loader))
+    count = pipeline_micro_batches(model, micro_batches, sample_batch(loader, 4))
     batch = sample_batch(loader, ceil_div(loader.batch_size or count, count))
     inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
     if not isinstance(inputs, torch.Tensor):

@@ -20,7 +20,10 @@ from ..base.checks import positive_int
 from ..pipeline.layer_costs import profile_layers
 from ..loading.loader_surgery import preserve_rng_state
 from .gradient_norm import whole_norms
-from .strategies import ParallelStrategy, broadcast_weights
+from .sample_independence import micro_batch_dependence
+from .strategies import (
+    MATRIX_OPTIMIZERS, ParallelStrategy, broadcast_weights, is_elementwise)
+from ..dist.sync_batch_norm import keep_batch_norms
 from ..dist.process_group import rank_and_world_size
 from ..pipeline.stages import TensorSpec
 from ..base.text import count_text
@@ -157,6 +160,10 @@ class PipelineStrategy(ParallelStrategy):
     "Pipeline parallelism: a stage for each rank, GPipe's micro-batches."
     how, whole_batches = "pipeline", True
 
+    def takes(self, optimizer: torch.optim.Optimizer) -> bool:
+        "What does not look at all parameters at once."
+        return is_elementwise(optimizer) or isinstance(optimizer, MATRIX_OPTIMIZERS)
+
     def __init__(
         self,
         model:nn.Module,               # takes one tensor, and is a chain
@@ -172,6 +179,7 @@ class PipelineStrategy(ParallelStrategy):
 
     def wrapped(self) -> nn.Module:
         "The model in stages, of which this rank keeps one."
+        keep_batch_norms(self.model)
         pieces = chain(self.model)
         _check_length(pieces, self.model)
         _check_tensors(pieces, self.sample)
@@ -232,15 +240,28 @@ class PipelineStrategy(ParallelStrategy):
 
 def pipeline_micro_batches(
     model:nn.Module,
-    wanted:int|None=None,  # None: four for each rank, and one if there are batch norms
-) -> int:
-    "How many micro-batches to cut a batch into; ValueError if the model's batch norms must see it whole."
+    wanted:int|None=None,  # None: four for each rank, and one if the model must see all samples together
+    batch:Any=None,        # a few samples, to try the model on; None: it is not tried
+) -> int:                  # the same on every rank
+    "How many micro-batches to cut a batch into; ValueError if the model must see it whole."
     normed = next((name for name, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)), None)
-    if wanted is None: return 1 if normed is not None else 4 * rank_and_world_size()[1]
+    if wanted == 1 or wanted is None and normed is not None: return 1
+    why = "" if normed is not None else _whole_because(model, batch)
+    if wanted is None: return 1 if why else 4 * rank_and_world_size()[1]
+    if why:
+        raise ValueError(f"{type(model).__name__} must see the whole batch, for {why}: micro_batches must be 1, "
+                         f"got {wanted}")
     if normed is not None and positive_int("micro_batches", wanted) > 1:
         raise ValueError(f"{normed or type(model).__name__} is a batch norm, which must see the whole batch: "
                          f"micro_batches must be 1, got {wanted}")
     return positive_int("micro_batches", wanted)
+
+def _whole_because(model: nn.Module, batch: Any) -> str:
+    "Why the model must see a batch whole, as rank 0 finds; empty if it need not."
+    if batch is None or rank_and_world_size()[1] == 1: return ""
+    found = [micro_batch_dependence(model, batch) if rank_and_world_size()[0] == 0 else ""]
+    dist.broadcast_object_list(found)
+    return found[0]
 
 def _check_tensors(pieces: nn.Sequential, x: torch.Tensor) -> None:
     "ValueError if a piece gives anything but one tensor."

@@ -5,73 +5,30 @@
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000003
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from ...data import BatchLoader
 from ..train.batches import to_device
-from ..base.checks import boolean, nonnegative_float, nonnegative_int, positive_int, whole_number
+from ..base.checks import boolean, nonnegative_float, nonnegative_int, positive_int
 from ..loading.loader_surgery import length_of, loader_kind
 from ..base.timing import Stopwatch
 from ..dist.rank_data import ShardLoader
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from ..base.text import count_text
+from .batch_share import Share, rank_share, share_bounds
+from .rank_random import broadcast_random_states
+from .rank_stream import OwnBatches, StreamBatches
 
 # %% auto #0
-__all__ = ['Share', 'rank_share', 'seed_by_rank', 'broadcast_random_states', 'broadcast_batches', 'check_loader', 'RankLoader']
-
-# %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000005
-@dataclass(frozen=True)
-class Share:
-    "The part of a batch that one rank computes."
-    own:float      # samples that count, or their weight; 0: it computes on one sample that counts nothing
-    total:float    # of all ranks that divide the batch
-    ranks:int      # that divide it
-    last:bool      # whether the epoch ends with this batch
-
-    @property
-    def weight(self) -> float:
-        "The factor on this rank's mean that makes the mean over the ranks the mean over the samples."
-        return self.own * self.ranks / self.total if self.own else 0.0
-
-def rank_share(
-    samples:Sequence[Any],  # of a batch
-    rank:int,               # this one
-    world_size:int,         # ranks that divide it
-) -> Sequence[Any]:         # may be empty
-    "This rank's samples of a batch: a contiguous slice."
-    ranks = positive_int("world_size", world_size)
-    rank, (size, more) = whole_number("rank", rank, 0, ranks - 1), divmod(len(samples), ranks)
-    begin = rank * size + min(rank, more)
-    return samples[begin:begin + size + (rank < more)]
-
-# %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000008
-def seed_by_rank(
-    rank:int,  # this one
-) -> None:
-    "Seed torch, numpy and Python differently on each rank; rank 0 goes on with its own state."
-    if not nonnegative_int("rank", rank): return
-    seed = np.random.SeedSequence([torch.initial_seed(), rank]).generate_state(2)
-    torch.manual_seed((int(seed[0]) << 31) ^ int(seed[1]))
-    np.random.seed(seed[0])
-    random.seed(int(seed[0]))
-
-def broadcast_random_states() -> None:
-    "Give every rank the random states of rank 0, of torch, numpy and Python."
-    if rank_and_world_size()[1] == 1: return
-    states = [(torch.get_rng_state(), np.random.get_state(), random.getstate())]
-    dist.broadcast_object_list(states)
-    torch.set_rng_state(states[0][0])
-    np.random.set_state(states[0][1])
-    random.setstate(states[0][2])
+__all__ = ['broadcast_batches', 'check_loader', 'RankLoader']
 
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000011
 def broadcast_batches(
@@ -101,6 +58,12 @@ class _RankBatches:
 
     def __len__(self) -> int: return len(self.batches)
 
+    def share(self, number: int, _batch: Any) -> Share:
+        "What this rank has of the batch of that number."
+        samples = self.lengths[number]
+        begin, end = share_bounds(samples, self.rank, self.world_size)
+        return Share(end - begin, samples, self.world_size, number == len(self.lengths) - 1, (begin, end), samples)
+
     def __iter__(self) -> Iterator[Sequence[Any]]:
         told = broadcast_batches(self.batches)
         self.lengths = [len(batch) for batch in told]
@@ -110,13 +73,15 @@ class _RankBatches:
 def check_loader(
     loader:Any,       # what the user gave
     world_size:int,   # ranks that divide its batches; 1: each has whole batches
+    divided:bool|None=None,  # whether it yields this rank's part; None: it does not
 ) -> None:
     "TypeError or ValueError if the batches of this loader cannot be divided among ranks."
     kind = type(loader).__name__
     if hasattr(loader, "__next__"):
         raise TypeError(f"loader must be the loader itself, got an iterator over it, {kind}: pass what you iterate")
+    if divided: return _check_divided(loader, kind)
     if isinstance(loader, ShardLoader):
-        raise TypeError("loader is divided among ranks already: pass the plain BatchLoader")
+        raise TypeError("loader is divided among ranks already: pass the plain BatchLoader, or say divided=True")
     if not isinstance(loader, BatchLoader): _check_data_loader(loader, kind)
     if length_of(loader) == 0: raise ValueError("the loader yields no batch: its data set is empty, or drop_last "
                                                 "leaves nothing")
@@ -125,15 +90,23 @@ def check_loader(
         raise ValueError(f"batch_size must be at least the {count_text(world_size, 'rank')} that divide each batch, "
                          f"got {size}: a rank would have nothing to do")
 
+def _check_divided(loader: Any, kind: str) -> None:
+    if not isinstance(loader, (BatchLoader, DataLoader)):
+        raise TypeError(f"loader must be torch's DataLoader or a BatchLoader, got {kind}")
+    sampler = getattr(loader, "sampler", None)
+    if isinstance(loader, DataLoader) and loader_kind(loader) == "map" and not isinstance(sampler, DistributedSampler):
+        raise ValueError("divided=True says that the loader yields this rank's part, but its data set has numbers and "
+                         f"its sampler is a {type(sampler).__name__}: leave divided out, and the batches are divided "
+                         "for you, or give it a DistributedSampler")
+
 def _check_data_loader(loader: Any, kind: str) -> None:
     found = loader_kind(loader)
-    if found == "iterable":
-        raise TypeError(f"{type(loader.dataset).__name__} is an IterableDataset, whose samples have no numbers to be "
-                        "divided by: give it __len__ and __getitem__")
+    if found == "iterable": return
     if found == "other":
         raise TypeError(f"loader must be torch's DataLoader or a BatchLoader, got {kind}")
     if isinstance(loader.sampler, DistributedSampler):
-        raise TypeError("the loader has a DistributedSampler, which divides the samples already: leave it out")
+        raise TypeError("the loader has a DistributedSampler, which divides the samples already: leave it out, "
+                        "or say divided=True")
     if loader.batch_sampler is None:
         raise ValueError("batch_size must be given to the DataLoader, got None: its batches are to be divided")
     if length_of(loader) is None:
@@ -148,21 +121,25 @@ class RankLoader:
     "This rank's part of each batch of a loader."
     def __init__(
         self,
-        loader:Any,                        # a DataLoader of a map-style data set, or a `BatchLoader`
+        loader:Any,                        # a DataLoader or a `BatchLoader`
         device:torch.device|None=None,     # where batches are brought; None: they stay where they are
         whole:bool=False,                  # every rank takes whole batches, the same
         timed:int=0,                       # steps to note the seconds of
         weight:Callable[[Any], float]|None=None,  # of a rank's part of a batch; None: its samples
+        divided:bool|None=None,            # the loader yields this rank's part; None: no, and a stream is checked
+        ahead:bool=False,                  # the last batch of a stream must be known as such
     ):
         self.rank, self.world_size = (0, 1) if boolean("whole", whole) else rank_and_world_size()
-        check_loader(loader, self.world_size)
+        check_loader(loader, self.world_size, divided)
         self.loader, self.device, self.whole = loader, device, whole
         self.share: Share | None = None     # of the batch that is being worked on; None: there is none
         self.latest: Share | None = None    # the same, and after the epoch that of its last batch
         self.taken = 0                      # batches handed out; a counter of batches may set it
         self.timed, self.laps, self.weight = nonnegative_int("timed", timed), [], weight
         self.around: Callable[[Share], AbstractContextManager] = nullcontext  # of the work on a batch
-        self._parts, self._inner = self._divided()
+        self.parts, self.batches = self._divided(divided, ahead)
+        self.open: Callable[[], tuple[int, Iterator]] = self._open  # an epoch: batches it has had, and the others
+        self.between: Callable[[], None] = int  # called when the work on a batch has ended
 
     def __len__(self) -> int: return len(self.loader)
 
@@ -173,13 +150,18 @@ class RankLoader:
     def __iter__(self) -> Iterator[Any]:
         if self.whole: broadcast_random_states()
         watch = Stopwatch(self.device) if self.timed else None
-        for number, batch in enumerate(self._inner):
+        begun, batches = self.open()
+        for number, batch in enumerate(batches, begun):
             if watch is not None: watch = self._lap(watch, number)
             self.share = self.latest = self._share(number, batch)
             self.taken += 1
             try:
                 with self.around(self.share): yield batch if self.device is None else to_device(batch, self.device)
             finally: self.share = None
+            self.between()
+        if self.latest is not None: self.latest = replace(self.latest, last=True)
+
+    def _open(self) -> tuple[int, Iterator]: return 0, iter(self.batches)
 
     def _lap(self, watch: Stopwatch, number: int) -> Stopwatch | None:
         "Note the seconds of the step that has ended; None when enough are noted."
@@ -190,14 +172,20 @@ class RankLoader:
     def _stop(self) -> None: self.timed = 0
 
     def _share(self, number: int, batch: Any) -> Share:
-        lengths = self._parts.lengths
-        own, total = len(rank_share(range(lengths[number]), self.rank, self.world_size)), lengths[number]
-        if self.weight is not None and self.world_size > 1:
-            own = nonnegative_float("weight", self.weight(batch)) if own else 0.0
-            (total,) = sum_over_ranks([own])
-        return Share(own, total, self.world_size, number == len(lengths) - 1)
+        share = self.parts.share(number, batch)
+        if self.weight is None or self.world_size == 1: return share
+        own = nonnegative_float("weight", self.weight(batch)) if share.own else 0.0
+        return replace(share, own=own, total=sum_over_ranks([own])[0])
 
-    def _divided(self) -> tuple[_RankBatches, Iterable]:
+    def _divided(self, divided: bool | None = None, ahead: bool = False) -> tuple[Any, Iterable]:
+        "What knows this rank's share of a batch, and what yields its parts."
+        if divided and self.whole:
+            raise ValueError("divided=True is for ranks that have batches of their own, as in ddp and fsdp: in a "
+                             "pipeline and in tensor parallelism all ranks need the same")
+        if divided: return (own := OwnBatches(self.loader)), own
+        if loader_kind(self.loader) == "iterable":
+            stream = StreamBatches(self.loader, self.whole, ahead, divided is None)
+            return stream, stream
         if isinstance(self.loader, BatchLoader):
             inner = _RankRows(self.loader, self.rank, self.world_size)
             return inner.parts, inner

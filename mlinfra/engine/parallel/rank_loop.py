@@ -5,25 +5,55 @@
 # %% ../../../nbs/engine/parallel/rank_loop.ipynb #rl000003
 from __future__ import annotations
 
+import copy
 import inspect
+import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial, wraps
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from .rank_loader import RankLoader, Share
-from .sample_weights import BatchWeight, counted_targets, weigh_outputs
-from .strategies import ParallelStrategy, replace_parameters
+from .batch_share import Share
+from ..dist.process_group import rank_and_world_size, sum_over_ranks
+from .rank_agreement import check_agreed, rank_state
+from .rank_loader import RankLoader
+from .sample_weights import BatchWeight, counted_targets, weigh_inputs, weigh_outputs
+from .strategies import ParallelStrategy, check_unhooked, is_elementwise, replace_parameters
 
 # %% auto #0
-__all__ = ['RankLoop', 'RankModel']
+__all__ = ['RankLoop', 'shared_loader', 'RankModel']
 
 # %% ../../../nbs/engine/parallel/rank_loop.ipynb #rl000005
+_open: WeakSet[RankLoop] = WeakSet()  # the loops whose runs are not closed
+
+_grad = torch.autograd.grad
+
+@wraps(_grad)
+def _grad_of_inputs(outputs: Any, inputs: Any, *args: Any, **kw: Any) -> Any:
+    "PyTorch's own, but not of parameters that ranks share."
+    given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+    for loop in _open:
+        if loop.strategy.how == "tensor": continue  # the whole batch and, of a layer, its own part
+        own = {id(p) for p in (*loop.strategy.own_parameters().values(), *loop.strategy.names)}
+        if not any(id(one) in own for one in given): continue
+        name = type(loop.strategy.model).__name__
+        raise ValueError(f"torch.autograd.grad of the parameters of {name} is of one rank: "
+                         f"with how={loop.strategy.how!r} the gradients of all ranks come together in loss.backward() "
+                         "only. Call that, and take p.grad; a loss that holds such a gradient needs one process")
+    return _grad(outputs, given, *args, **kw)
+
+def _closed(own: ref) -> None:
+    _open.discard(own())
+    if not _open: torch.autograd.grad = _grad
+
 class RankLoop:
     "What the ranks do around a loop of the user: around each batch, each call of the model, each step of an optimizer."
     def __init__(
@@ -34,28 +64,62 @@ class RankLoop:
         reduction:str="mean",       # of the user's loss over the samples: "mean" or "sum"
     ):
         self.strategy, self.loader, self.accumulation = strategy, loader, accumulation
-        self.reduction, self.synced = reduction, True
+        self.reduction, self.synced, self.taken = reduction, True, 0  # batches since the last step
         self.checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and their parameters
         self.inside, self.weight = False, BatchWeight(1.0)  # in the model's call; of the batch that is worked on
-        loader.around = self.batch
+        self.waiting: deque[BatchWeight] = deque(maxlen=64)  # of batches whose backward has not come
+        self.called, self.unchecked = False, 2  # steps before which the ranks compare what they have
+        loader.around = _within(loader.around, self.batch)
+
+    def open(self) -> Callable[[], Any]:
+        "Watch optimizers and clipping, until the function that it returns is called or nobody has the loop any more."
+        own, stack = ref(self), ExitStack()
+        def before(optimizer: torch.optim.Optimizer, args: tuple, kw: dict) -> Any:
+            loop = own()
+            return None if loop is None else loop.before_step(optimizer, args, kw)
+        stack.callback(register_optimizer_step_pre_hook(before).remove)
+        stack.enter_context(self.strategy.whole_norms())
+        torch.autograd.grad = _grad_of_inputs
+        stack.callback(self.strategy.close)
+        _open.add(self)
+        stack.callback(_closed, own)
+        return finalize(self, stack.close)  # what it holds does not hold the loop
 
     def call(self, function: Callable[..., Any], *args: Any, **kw: Any) -> Any:
         "Call the model or one of its methods."
         if not torch.is_grad_enabled() or self.inside: return function(*args, **kw)
+        self._check_loader()
+        if not self.called: check_unhooked(self.strategy.own_parameters(), self.strategy.hooks)
         self.synced = self._ends_a_step()
         self.strategy.synchronise(self.synced)
+        if self.weight not in self.waiting: self.waiting.append(self.weight)
+        args, kw = weigh_inputs((args, kw), self.weight)
         self.inside = True
-        try: return weigh_outputs(function(*args, **kw), self.weight)
+        try: out = function(*args, **kw)
+        except RuntimeError as error:
+            if self.called or self.strategy.how not in ("fsdp", "tensor", "pipeline"): raise
+            raise ValueError(f"{type(self.strategy.model).__name__} cannot be called with how={self.strategy.how!r} "
+                             f"({type(error).__name__}: {error}). If one process can, use ddp") from error
         finally: self.inside = False
+        self.called = True
+        return weigh_outputs(out, self.weight)
+
+    def _check_loader(self) -> None:
+        "ValueError where the model is called in a loop over another loader than its own."
+        if self.loader.share is not None: return
+        if others := [loop for loop in _open if loop.loader.share is not None and loop.loader.world_size > 1]:
+            mine, theirs = (type(loop.strategy.model).__name__ for loop in (self, others[0]))
+            raise ValueError(f"{mine} is called in a loop over another loader than it was given to parallelize with: "
+                             f"it does not know the ranks' shares. Pass the loader of the loop, as for {theirs}")
 
     @contextmanager
     def batch(self, share: Share) -> Iterator[None]:
         "Within, the loop works on a batch of which this rank has that share."
         value = share.weight if self.reduction == "mean" else float(share.ranks if share.own else 0)
         undo: list[Callable[[], None]] = []
-        self.weight = BatchWeight(value, lambda moved: undo.append(self.strategy.weigh_parameters(moved)),
-                                  self.strategy.guarded)
-        self.strategy.counts = share.own > 0
+        own = self.weight = BatchWeight(value, lambda moved: undo.append(self._weigh_parameters(own, moved)),
+                                        self.strategy.guarded)
+        self.strategy.counts, self.taken = share.own > 0, self.taken + 1
         with ExitStack() as stack:
             stack.callback(lambda: [act() for act in undo])
             if self.reduction == "mean" and self.loader.weight is None and share.ranks > 1:
@@ -64,28 +128,68 @@ class RankLoop:
             if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
             try: yield
             finally: self.weight, self.strategy.counts = BatchWeight(1.0), True
+        if share.last: self.unchecked = max(self.unchecked, 1)  # an epoch's first step
+
+    def _weigh_parameters(self, weight: BatchWeight, value: float) -> Callable[[], None]:
+        "Multiply all gradients of parameters, unless the loss of another batch may be among them."
+        if weight is self.weight and all(one.reached for one in self.waiting if one is not weight):
+            return self.strategy.weigh_parameters(value)
+        raise ValueError("a loss that holds a gradient (a gradient penalty) is differentiated together with the loss "
+                         "of another batch, and the ranks' shares of the two differ: call backward on each loss within "
+                         "its batch, or take batches that the ranks divide evenly (drop_last=True)")
 
     def _notice(self, module: nn.Module, _inputs: Any) -> None:
         "A part of the model that is called by itself has outputs that nobody weighs."
         if self.inside or not torch.is_grad_enabled() or module is self.strategy.net: return
+        if torch._C._current_graph_task_id() != -1: return  # computed again in backward (checkpointing)
         if any(module is own for own in self.strategy.model.modules()): self.weight.to_parameters()
 
     def _ends_a_step(self) -> bool:
         "Whether gradients must be synchronised after this micro-batch."
-        share, taken = self.loader.share, self.loader.taken
-        return share is None or share.last or self.accumulation == 1 or taken >= self.accumulation
+        share = self.loader.share
+        return share is None or share.last or self.accumulation == 1 or self.taken >= self.accumulation
 
-    def before_step(self, optimizer: torch.optim.Optimizer, *_call: Any) -> None:
+    def before_step(self, optimizer: torch.optim.Optimizer, args: tuple, kw: dict) -> tuple[tuple, dict] | None:
         "What an optimizer of the model needs before its step; errors say why it may not step."
         count = sum(len(group["params"]) for group in optimizer.param_groups)
-        if self.checked.get(optimizer) != count and not self._adopted(optimizer): return  # of another model
+        if self.checked.get(optimizer) != count and not self._adopted(optimizer): return self._pass(optimizer)
         self.checked[optimizer] = count
         if not self.synced:
-            raise RuntimeError(f"optimizer.step() after {self.loader.taken} of {self.accumulation} micro-batches: "
+            raise RuntimeError(f"optimizer.step() after {self.taken} of {self.accumulation} micro-batches: "
                                "their gradients are still on their ranks. Call it after "
                                f"{self.accumulation} batches and after the last of an epoch, or change accumulation")
         self.strategy.before_step()
-        self.loader.taken = 0
+        self.taken = 0
+        if self.unchecked and not self.strategy.whole_batches:
+            self.unchecked -= 1
+            check_agreed(rank_state(self.strategy.model, optimizer))
+        self.waiting.clear()
+        closure = kw.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None or is_elementwise(optimizer): return None
+        def whole() -> torch.Tensor:
+            return torch.as_tensor(loss := closure()).detach().new_tensor(self.mean(loss))
+        return (optimizer,), {**kw, "closure": whole}  # it may decide by the loss, on all ranks alike
+
+    def _pass(self, optimizer: torch.optim.Optimizer) -> None:
+        "Let an optimizer of another model step, if that model, too, is trained on all ranks together."
+        if self.strategy.whole_batches or self.loader.share is None or self.loader.world_size == 1: return
+        if any(loop.checked.get(optimizer) or loop._adopted(optimizer) for loop in _open if loop is not self): return
+        shape = next((tuple(p.shape) for group in optimizer.param_groups for p in group["params"]), ())
+        raise ValueError(f"{type(optimizer).__name__} trains a parameter of shape {shape} that parallelize was not "
+                         "given: each rank would train its own copy on its part of the batch. Make it a part of the "
+                         "model, or call parallelize for its model, too, with the same loader, before the loop")
+
+    def mean(self, loss: Any) -> float:
+        "The loss of the whole batch, from that of this rank's part. All ranks must call it together."
+        share = self.loader.latest
+        if hasattr(loss, "full_tensor"):
+            if share is not None and share.weight != 1: raise ValueError(_UNTOLD)
+            loss = loss.full_tensor()
+        value = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+        if rank_and_world_size()[1] == 1 or share is None: return value
+        if self.strategy.whole_batches: return _same_everywhere(value)
+        if self.reduction == "sum": return sum_over_ranks([value if share.own else 0.0])[0]
+        return sum_over_ranks([value * share.own / share.total if share.own else 0.0])[0]
 
     def _adopted(self, optimizer: torch.optim.Optimizer) -> bool:
         "Whether the optimizer is one of this model, whose parameters it then gets."
@@ -100,6 +204,36 @@ class RankLoop:
         replace_parameters(optimizer, self.strategy)
         return True
 
+_UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of "
+           "the whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
+
+def _same_everywhere(value: float) -> float:
+    "A loss that every rank has computed on the whole batch; ValueError where they differ."
+    found = [0.0] * rank_and_world_size()[1]
+    dist.all_gather_object(found, value)
+    if not math.isnan(value) and max(found) - min(found) > 1e-3 * max(map(abs, found)): raise ValueError(_UNTOLD)
+    return found[0]
+
+def _within(outer: Callable[[Share], AbstractContextManager],
+            inner: Callable[[Share], AbstractContextManager]) -> Callable[[Share], AbstractContextManager]:
+    "Both contexts: of two loops, perhaps, whose models see the batches of one loader."
+    @contextmanager
+    def both(share: Share) -> Iterator[None]:
+        with outer(share), inner(share): yield
+    return both
+
+def shared_loader(
+    loader:Any,   # of the user, or a `RankLoader` of another run
+    whole:bool,   # as for `RankLoader`
+) -> RankLoader|None:
+    "The `RankLoader` of an open run over the same loader, or None. ValueError where it divides otherwise."
+    found = next((loop for loop in _open if loader is loop.loader or loader is loop.loader.loader), None)
+    if found is None: return None
+    if found.loader.whole == whole: return found.loader
+    raise ValueError(f"two models cannot share a loader with how={found.strategy.how!r} for one of them: all ranks "
+                     "need the same batches in a pipeline and in tensor parallelism, and parts of them in ddp and "
+                     "fsdp. Give both models the same how")
+
 class RankModel(nn.Module):
     "The user's model as one of the ranks: what it does not have itself is the model's."
     def __init__(
@@ -111,6 +245,13 @@ class RankModel(nn.Module):
 
     def forward(self, *args: Any, **kw: Any) -> Any:
         return self._loop.call(self._net, *args, **kw)
+
+    def __deepcopy__(self, memo: dict) -> nn.Module:
+        "A copy of the plain model, which an average of weights, for one, is made of."
+        strategy = self._loop.strategy
+        if strategy.how in ("none", "ddp"): return copy.deepcopy(strategy.model, memo)
+        raise ValueError(f"with how={strategy.how!r} a rank has a part of {type(strategy.model).__name__}, and cannot "
+                         "copy it whole: build another one before parallelize, and load run.state_dict() into it")
 
     def named_parameters(self, prefix: str = "", recurse: bool = True,
                          remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Parameter]]:

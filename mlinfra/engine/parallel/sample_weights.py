@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map
 
-from .rank_loader import Share, rank_share
+from .batch_share import Share
 
 # %% auto #0
-__all__ = ['BatchWeight', 'weigh_outputs', 'target_count', 'counted_targets', 'gather_rows']
+__all__ = ['BatchWeight', 'weigh_outputs', 'weigh_inputs', 'target_count', 'counted_targets', 'gather_rows']
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000005
 class BatchWeight:
@@ -28,6 +28,11 @@ class BatchWeight:
         guarded:bool=False,                   # whether `move` must be asked with a value of 1, too
     ):
         self.value, self.move, self.guarded = value, move, guarded
+        self.reached = False  # whether backward has come to an output
+
+    def reach(self) -> None:
+        "Backward has come to an output."
+        self.reached = True
 
     def to_parameters(self) -> None:
         "Multiply the gradients of the parameters, not those of the outputs."
@@ -37,26 +42,41 @@ class BatchWeight:
 class _WeightedGradient(torch.autograd.Function):
     "The tensor as it is; its gradient is multiplied."
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, weight: BatchWeight) -> torch.Tensor:
-        context.weight = weight
+    def forward(context: Any, x: torch.Tensor, weight: BatchWeight, back: bool) -> torch.Tensor:
+        context.weight, context.back = weight, back
         return x.clone()  # no view: the user may change it in place
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         if torch.is_grad_enabled(): context.weight.to_parameters()  # create_graph: the gradient becomes part of a loss
-        value = context.weight.value
+        value, context.weight.reached = context.weight.value, True
         if hasattr(gradient, "full_tensor"): gradient = gradient.full_tensor()  # of a loss with a term of the shards
-        return gradient * value if value else torch.zeros_like(gradient), None
+        if context.back: return gradient / value if value else gradient, None, None
+        return gradient * value if value else torch.zeros_like(gradient), None, None
 
 def weigh_outputs(
     outputs:Any,           # tensors in any nesting
     weight:BatchWeight,    # of their gradients
 ) -> Any:
     "The same outputs, whose gradients are multiplied by the weight."
-    if weight.value == 1 and not weight.guarded: return outputs
+    plain = weight.value == 1 and not weight.guarded
     def leaf(x: Any) -> Any:
-        return _WeightedGradient.apply(x, weight) if isinstance(x, torch.Tensor) and x.requires_grad else x
+        if not isinstance(x, torch.Tensor) or not x.requires_grad: return x
+        if not plain: return _WeightedGradient.apply(x, weight, False)
+        if x.grad_fn is not None and not weight.reached: x.register_hook(lambda _gradient: weight.reach())
+        return x
     return tree_map(leaf, outputs)
+
+def weigh_inputs(
+    inputs:Any,            # tensors in any nesting
+    weight:BatchWeight,    # of the outputs' gradients
+) -> Any:
+    "The same inputs; of those that a model has computed, the gradient is as if there were no weight."
+    if weight.value == 1: return inputs
+    def leaf(x: Any) -> Any:
+        computed = isinstance(x, torch.Tensor) and x.grad_fn is not None
+        return _WeightedGradient.apply(x, weight, True) if computed else x
+    return tree_map(leaf, inputs)
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000008
 def target_count(
@@ -113,8 +133,11 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: torch.Tensor, share: Share, factor: float) -> torch.Tensor:
         context.share, context.factor = share, factor
-        begin, end = _place(share, len(x))
-        whole = x.new_zeros(int(share.total), *x.shape[1:])
+        begin, end = share.rows
+        if share.own and end - begin != len(x):
+            raise ValueError(f"gather takes a row for each of this rank's {end - begin} samples of the batch, got "
+                             f"{len(x)}")
+        whole = x.new_zeros(share.samples, *x.shape[1:])
         if share.own: whole[begin:end] = x
         dist.all_reduce(whole)
         return whole
@@ -123,16 +146,9 @@ class _Rows(torch.autograd.Function):
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         total = gradient.contiguous().clone()
         dist.all_reduce(total)
-        begin, end = _place(context.share, max(int(context.share.own), 1))
+        begin, end = context.share.rows
         own = total[begin:end] * context.factor if context.share.own else torch.zeros_like(total[:1])
         return own, None, None
-
-def _place(share: Share, rows: int) -> tuple[int, int]:
-    "Where this rank's rows lie in the batch."
-    found = rank_share(range(int(share.total)), dist.get_rank(), share.ranks)
-    if share.own and len(found) != rows:
-        raise ValueError(f"gather takes a row for each of this rank's {len(found)} samples of the batch, got {rows}")
-    return (found[0], found[-1] + 1) if share.own else (0, 0)
 
 def gather_rows(
     x:torch.Tensor,         # samples x ..., of this rank's part of a batch

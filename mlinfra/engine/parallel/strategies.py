@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/parallel/strategies.ipynb #pf000003
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -16,18 +17,23 @@ from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..base.checks import positive_float
+from ..train.batches import to_device
 from ..dist.gradient_average import GradientAverage
 from ..dist.process_group import rank_and_world_size
 from ..dist.sync_batch_norm import synchronise_batch_norms
+from .sample_independence import check_samples_apart
 from ...sharding import fsdp, fsdp_optimizer
 
 # %% auto #0
-__all__ = ['ParallelStrategy', 'check_optimizer', 'replace_parameters', 'broadcast_weights', 'DDPStrategy', 'FSDPStrategy',
+__all__ = ['MATRIX_OPTIMIZERS', 'plain_name', 'ParallelStrategy', 'check_optimizer', 'is_elementwise', 'check_unhooked',
+           'is_lazy', 'check_initialised', 'replace_parameters', 'broadcast_weights', 'DDPStrategy', 'FSDPStrategy',
            'sharded_optimizer']
 
 # %% ../../../nbs/engine/parallel/strategies.ipynb #pf000005
-def _plain(name: str) -> str:
-    "The name of a tensor in the model that was compiled."
+def plain_name(
+    name:str,      # of a tensor
+) -> str:
+    "The name of the tensor in the model that was compiled."
     return name.replace("_orig_mod.", "")
 
 class ParallelStrategy:
@@ -35,6 +41,7 @@ class ParallelStrategy:
     how = "none"
     whole_batches = False   # whether every rank computes on all of a batch
     guarded = False         # whether a gradient must not be part of a loss
+    hooks = 0, 0            # of ours on each parameter: on the gradient, and after it is added up
 
     def __init__(
         self,
@@ -42,13 +49,21 @@ class ParallelStrategy:
         device:torch.device,  # of this rank
     ):
         self.model, self.device, self.counts = model, device, True
+        if self.how != "none": check_unhooked(dict(model.named_parameters()))
         self.names = WeakTensorKeyDictionary({p: name for name, p in model.named_parameters()})  # as they were
-        self.whole_shapes = {name: p.shape for name, p in model.named_parameters()}
+        self.whole_shapes = {name: p.shape for name, p in model.named_parameters() if not is_lazy(p)}
         self.net = self.wrapped()
 
     def wrapped(self) -> nn.Module:
         "The module that is called in training."
         return self.model
+
+    def takes(self, optimizer: torch.optim.Optimizer) -> bool:
+        "Whether this kind of optimizer computes the same where a rank has a part of the parameters."
+        return True
+
+    def close(self) -> None:
+        "Leave nothing on the model that acts on other ranks."
 
     def method(self, name: str) -> Callable[..., Any]:
         "Another method of the model than forward, as it is called in training."
@@ -89,12 +104,12 @@ class ParallelStrategy:
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         "(name, whole tensor), one after another; all ranks must iterate together."
         for name, tensor in self.model.state_dict().items():
-            yield _plain(name), tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+            yield plain_name(name), tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         "Load whole weights, as `weights` gives them."
-        own = {_plain(name): name for name in self.model.state_dict()}
-        self.model.load_state_dict({own.get(_plain(name), name): tensor for name, tensor in state.items()})
+        own = {plain_name(name): name for name in self.model.state_dict()}
+        self.model.load_state_dict({own.get(plain_name(name), name): tensor for name, tensor in state.items()})
 
 
 
@@ -115,11 +130,51 @@ def check_optimizer(
         raise ValueError(f"the optimizer trains a parameter of shape {tuple(strange[0].shape)} that the model does not "
                          "have: make the optimizer from model.parameters()")
 
+_ELEMENTWISE = tuple(getattr(torch.optim, name) for name in (
+    "SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop",
+    "SparseAdam"))
+MATRIX_OPTIMIZERS = tuple(getattr(torch.optim, name) for name in ("Adafactor", "Muon") if hasattr(torch.optim, name))
+
+def is_elementwise(
+    optimizer:torch.optim.Optimizer,
+) -> bool:
+    "Whether an optimizer is known to treat each element of the parameters by itself."
+    step = inspect.unwrap(type(optimizer).step)
+    return any(isinstance(optimizer, kind) and inspect.unwrap(kind.step) is step for kind in _ELEMENTWISE)
+
+def check_unhooked(
+    parameters:Mapping[str, torch.Tensor],
+    ours:tuple[int, int]=(0, 0),           # hooks on each gradient, and after it is added up
+) -> None:
+    "ValueError if a user's hook would see a part of a gradient."
+    for name, p in parameters.items():
+        if len(p._backward_hooks or ()) <= ours[0] and len(p._post_accumulate_grad_hooks or ()) <= ours[1]: continue
+        raise ValueError(f"{name} has a hook on its gradient, which would get that of this rank's part of the model or "
+                         "of the batch. Take it off, and change p.grad after backward, before the step")
+
+def is_lazy(
+    tensor:torch.Tensor,
+) -> bool:
+    "Whether a parameter has no shape yet."
+    return isinstance(tensor, nn.parameter.UninitializedTensorMixin)
+
+def check_initialised(
+    model:nn.Module,
+) -> None:
+    "ValueError where a layer does not know its shape yet."
+    if (name := next((name for name, p in model.named_parameters() if is_lazy(p)), None)) is not None:
+        raise ValueError(f"{name} has no shape before the model is called: call it once on a batch, under "
+                         "torch.no_grad(), before parallelize")
+
 def replace_parameters(
     optimizer:torch.optim.Optimizer,
     strategy:ParallelStrategy,        # which may have put other parameters in the place of the model's
 ) -> None:
     "Give the optimizer the parameters that this rank trains, with what it remembers of them."
+    if not strategy.takes(optimizer):
+        raise ValueError(f"{type(optimizer).__name__} looks at more than one element of the parameters at a time, or "
+                         f"may: with how={strategy.how!r} a rank has a part of them and would go another way. Use ddp, "
+                         "or an optimizer of torch.optim that treats each element by itself, such as AdamW or SGD")
     own = strategy.own_parameters()
     for group in optimizer.param_groups:
         found, group["params"] = group["params"], []
@@ -147,16 +202,34 @@ def broadcast_weights(
         dist.broadcast(on_device, 0)
         tensor.data.copy_(on_device)
 
+def _try(model: nn.Module, sample: Any) -> None:
+    "ValueError where the model does not compute each sample by itself."
+    if sample is not None: check_samples_apart(model, to_device(sample, next(model.parameters()).device))
+
 class DDPStrategy(ParallelStrategy):
     "Data parallelism: each rank has the model, and gradients are averaged."
-    how = "ddp"
+    how, hooks = "ddp", (1, 1)
+
+    def __init__(
+        self,
+        model:nn.Module,
+        device:torch.device,   # of this rank
+        sample:Any=None,       # some samples for each rank, to try the model on; None: it is not tried
+    ):
+        self.sample = sample
+        super().__init__(model, device)
 
     def wrapped(self) -> nn.Module:
         "The same model, with the weights of rank 0."
         broadcast_weights(self.model, self.device)
-        synchronise_batch_norms(self.model.to(self.device), lambda: self.counts)
+        _try(self.model.to(self.device), self.sample)
+        synchronise_batch_norms(self.model, lambda: self.counts)
         self.average = GradientAverage(self.model, self.device)
         return self.model
+
+    def close(self) -> None:
+        "Average no more."
+        self.average.close()
 
     def synchronise(self, on: bool) -> None:
         "Say whether the next backward averages gradients."
@@ -179,11 +252,25 @@ class FSDPStrategy(ParallelStrategy):
     "Fully sharded data parallelism: PyTorch's fully_shard."
     how, guarded = "fsdp", True
 
+    def __init__(
+        self,
+        model:nn.Module,
+        device:torch.device,   # of this rank
+        sample:Any=None,       # some samples for each rank, to try the model on; None: it is not tried
+    ):
+        self.sample = sample
+        super().__init__(model, device)
+
+    def takes(self, optimizer: torch.optim.Optimizer) -> bool:
+        "Not what must see a whole matrix, or all of them."
+        return not isinstance(optimizer, (torch.optim.LBFGS, *MATRIX_OPTIMIZERS))
+
     def wrapped(self) -> nn.Module:
         "The same model, with its parameters sharded."
         if rows := next((name for name, m in self.model.named_modules() if getattr(m, "sparse", False)), None):
             raise ValueError(f"fsdp cannot divide gradients of a few rows, which {rows} has (sparse=True): use ddp")
         broadcast_weights(self.model, self.device)
+        _try(self.model, self.sample)
         synchronise_batch_norms(self.model, lambda: self.counts)
         warnings.filterwarnings("ignore", "Found a non-scalar tensor with numel=1", UserWarning)  # of `around`
         with warnings.catch_warnings():

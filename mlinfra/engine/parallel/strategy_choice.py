@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, default_collate
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...data import BatchLoader
@@ -23,10 +25,11 @@ from ..base.checks import ceil_div, positive_int
 from ..planner.clusters import USABLE_SHARE, Cluster
 from ..dist.collectives import all_reduce_seconds, slowest_rank
 from ..base.hardware import Network
-from ..loading.loader_surgery import preserve_rng_state
+from ..loading.loader_surgery import loader_kind, preserve_rng_state
 from ..base.machine import free_bytes
 from ..base.sample_statistics import median
 from ..base.timing import synchronize, timed
+from .batch_share import batch_rows, cut_rows
 from .tensor_strategy import default_plan
 from ..dist.process_group import rank_and_world_size
 from ..memory.recompute import top_blocks
@@ -42,7 +45,7 @@ __all__ = ['sample_batch', 'RankCosts', 'optimizer_name', 'rank_costs', 'measure
 
 # %% ../../../nbs/engine/parallel/strategy_choice.ipynb #pc000005
 def sample_batch(
-    loader:Any,       # a DataLoader of a map-style data set, or a `BatchLoader`
+    loader:Any,       # a DataLoader or a `BatchLoader`
     samples:int=2,    # at most
 ) -> Any:
     "A small batch in the loader's form. No epoch is begun."
@@ -51,9 +54,20 @@ def sample_batch(
         if isinstance(loader, BatchLoader):
             batch = tuple(tensor[:samples] for tensor in loader.tensors)
             return batch if loader.transform is None else (loader.transform(batch[0]), *batch[1:])
+        if loader_kind(loader) == "iterable": return _start_of_stream(loader, samples)
         data, rows = loader.dataset, list(range(min(samples, len(loader.dataset))))
         found = data.__getitems__(rows) if hasattr(data, "__getitems__") else [data[i] for i in rows]
         return (loader.collate_fn or default_collate)(found)
+
+def _start_of_stream(loader: DataLoader, samples: int) -> Any:
+    "A small batch from a copy of the stream, which stays at its beginning."
+    try: stream = iter(copy.deepcopy(loader.dataset))
+    except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
+        raise ValueError(f"a sample is needed before the first step, and {type(loader.dataset).__name__} cannot be "
+                         f"copied ({error}): say how='ddp' or how='fsdp', which need none") from error
+    if loader.batch_size is not None: return loader.collate_fn(list(islice(stream, samples)))
+    batch = loader.collate_fn(next(stream))
+    return cut_rows(batch, (0, min(samples, batch_rows(batch))))
 
 # %% ../../../nbs/engine/parallel/strategy_choice.ipynb #pc000008
 @dataclass(frozen=True)
@@ -221,21 +235,25 @@ def _pieces(model: nn.Module) -> int:
     except ValueError: return 0
 
 # %% ../../../nbs/engine/parallel/strategy_choice.ipynb #pc000016
+_ALL = 1 << 31  # samples: more than any batch has
+
 def choose_strategy(
     model:nn.Module,                             # the same on every rank
     loader:Any,                                  # a DataLoader or `BatchLoader`
     optimizer:torch.optim.Optimizer|None,        # None: not made yet
     device:torch.device,                         # of this rank
     accumulation:int=1,                          # micro-batches in a step
+    divided:bool=False,                          # each rank's loader yields its own part
 ) -> StrategyChoice:                                     # the same on every rank
     "Measure on all ranks, and decide on rank 0. All ranks must call it together."
     rank, ranks = rank_and_world_size()
     accumulation = positive_int("accumulation", accumulation)
     local = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
     sharing = local if device.type == "cpu" else ceil_div(local, torch.cuda.device_count())
-    share = ceil_div(loader.batch_size or len(sample_batch(loader)), ranks)
     dist.barrier()
-    try: own: Any = rank_costs(model, sample_batch(loader), share, optimizer_name(optimizer), device, sharing)
+    try:
+        share = ceil_div(loader.batch_size or batch_rows(sample_batch(loader, _ALL)), 1 if divided else ranks)
+        own: Any = rank_costs(model, sample_batch(loader), share, optimizer_name(optimizer), device, sharing)
     except ValueError as error: own = str(error)
     link, found = measured_link(device), [None] * ranks
     dist.all_gather_object(found, own)

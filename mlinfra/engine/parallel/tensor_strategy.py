@@ -15,8 +15,9 @@ from torch import nn
 
 from ..dist.collectives import Group
 from .gradient_norm import whole_norms
-from .strategies import ParallelStrategy, broadcast_weights
+from .strategies import ParallelStrategy, broadcast_weights, is_elementwise, plain_name
 from ..tensor.layer_plans import CNN_PLAN, COLUMN, ROW, ParallelStyle, block_plan
+from ..dist.sync_batch_norm import keep_batch_norms
 from ..dist.process_group import rank_and_world_size
 from ...models import GluonCNN
 from ...tensor_parallel import parallelize_layers
@@ -65,9 +66,21 @@ def check_plan(
         "ddp or fsdp")
 
 # %% ../../../nbs/engine/parallel/tensor_strategy.ipynb #pl000008
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+def _check_plain(name: str, layer: nn.Module) -> None:
+    "ValueError if a part of the layer would not do what the layer does."
+    if any(getattr(part, kind) for part in layer.modules() for kind in _HOOKS):
+        raise ValueError(f"{name} has a hook (torch.nn.utils.weight_norm is one), which its parts on the ranks would "
+                         "not call: take it off, or use ddp or fsdp")
+
 class TensorStrategy(ParallelStrategy):
     "Tensor parallelism: ranks share the planned layers, and each computes the others whole."
     how, whole_batches = "tensor", True
+
+    def takes(self, optimizer: torch.optim.Optimizer) -> bool:
+        "What treats each element by itself."
+        return is_elementwise(optimizer)
 
     def __init__(
         self,
@@ -76,11 +89,13 @@ class TensorStrategy(ParallelStrategy):
         plan:Mapping[str, Any]|None=None,     # layer -> a `ParallelStyle` or its word; None: the one that is known
     ):
         self.plan = check_plan(model, plan, rank_and_world_size()[1])
+        for name in self.plan: _check_plain(name, model.get_submodule(name))
         super().__init__(model, device)
 
     def wrapped(self) -> nn.Module:
         "The same model, with some layers divided."
         broadcast_weights(self.model, self.device)
+        keep_batch_norms(self.model)
         self.group = Group.of()
         parallelize_layers(self.model, self.plan)
         return self.model.to(self.device)
@@ -105,10 +120,11 @@ class TensorStrategy(ParallelStrategy):
         "(name, whole tensor): divided tensors are gathered."
         dims = self._dims()
         for name, tensor in self.model.state_dict().items():
-            yield name, self.group.all_gather(tensor.detach(), dims[name]) if name in dims else tensor
+            whole = self.group.all_gather(tensor.detach(), dims[name]) if name in dims else tensor
+            yield plain_name(name), whole
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         "Load whole weights: each rank takes its part."
-        dims = self._dims()
-        self.model.load_state_dict({name: self.group.own_slice(t, dims[name]) if name in dims else t
-                                    for name, t in state.items()})
+        dims = {plain_name(name): dim for name, dim in self._dims().items()}
+        super().load({name: self.group.own_slice(t, dims[plain_name(name)]) if plain_name(name) in dims else t
+                      for name, t in state.items()})

@@ -222,6 +222,10 @@ def step_seconds(
     return StepSeconds(count * compute, count * traffic, count * tensor, bubble, data, update)
 
 # %% ../../../nbs/engine/planner/step_estimate.ipynb #d98cb0af
+def _stage_messages(job: TransformerSpec | ModelSpec, cluster: Cluster, config: ParallelConfig) -> int:
+    "Messages in which ZeRO 3 gathers the weights of a stage once, or adds up their gradients."
+    return max(job.layers // config.pipeline, 1) * cluster.gathers_per_layer
+
 def _data_seconds(
     job: TransformerSpec | ModelSpec, cluster: Cluster, config: ParallelConfig, count: int, one: float,
 ) -> float:
@@ -235,6 +239,8 @@ def _data_seconds(
     hidden = times * one * (1 if stage == 3 else 2 / 3)       # behind backward; weights also behind forward
     if stage == 0: total = 2 * scatter
     elif stage < 3: total = times * scatter + gather
-    else: total = times * (scatter + 2 * gather)              # weights for forward, and again for backward
+    else:  # weights for forward, and again for backward; the ring's latency is paid for each message
+        again = (_stage_messages(job, cluster, config) - 1) * link.all_reduce(0, config.data) / 2
+        total = times * (scatter + 2 * gather + 3 * again)
     if not cluster.overlap: return total
     return max(total - hidden, total / (times * max(job.layers // config.pipeline, 2)))  # the last layer's, at least

@@ -296,7 +296,8 @@ def live_cost() -> LivePanel:
         dollars_per_kwh=Slider("electricity ($ per kWh)", [0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5],
                                0.15),
         region=Dropdown("region", [(name, name) for name in read_grids()], "World"),
-        slack=Slider("times the ideal time", sorted({1.0, 1.2, 1.5, 2.0, 2.5, 3.0, *vars(SLACK).values()}), SLACK.value))
+        slack=Slider("times the ideal time", sorted({1.0, 1.2, 1.5, 2.0, 2.5, 3.0, *vars(SLACK).values()}),
+                     SLACK.value))
     return LivePanel("cost", "What does a training run cost?", controls, show_cost, tuple(controls)[4:], cost_code,
                      _unused)
 

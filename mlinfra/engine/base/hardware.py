@@ -128,10 +128,10 @@ NETWORKS = {network.name: network for network in (
     Network("NVLink 2 (V100)", 150e9, 3.4e-6, f"NVIDIA V100 data sheet (2020): 300 GB/s, both ways together; {_HOP}"),
     Network("NVLink 3 (A100)", 300e9, 3.4e-6, f"NVIDIA A100 data sheet (2022): 600 GB/s, both ways together; {_HOP}"),
     Network("NVLink 4 (H100)", 450e9, 3.4e-6, f"NVIDIA H100 data sheet (2023): 900 GB/s, both ways together; {_HOP}"),
-    Network("NVLink 5 (B200)", 900e9, 3.4e-6, "NVIDIA, as glennklockwood.com/garden/processors/B200 lists it (2026-11): "
-            f"1,800 GB/s, both ways together; {_HOP}"),
-    Network("ICI (TPU v5p)", 600e9, 3.4e-6, "docs.cloud.google.com/tpu/docs/v5p (2026-11): 1,200 GB/s, both ways of all "
-            "six links together; latency assumed as NVLink's"),
+    Network("NVLink 5 (B200)", 900e9, 3.4e-6, "NVIDIA, as glennklockwood.com/garden/processors/B200 lists it "
+            f"(2026-11): 1,800 GB/s, both ways together; {_HOP}"),
+    Network("ICI (TPU v5p)", 600e9, 3.4e-6, "docs.cloud.google.com/tpu/docs/v5p (2026-11): 1,200 GB/s, both ways of "
+            "all six links together; latency assumed as NVLink's"),
 )}  # name -> how ranks may be connected
 NODE_LINKS = {name: NETWORKS[name] for name in NETWORKS if name.startswith(("Ethernet", "InfiniBand"))}  # between nodes
 # bytes/s in each direction: 16 GT/s on 16 lanes, 128 bits of 130 are data (PCI-SIG)

@@ -16,11 +16,12 @@ import psutil
 import pytest
 from copies import PYTHON
 from hypothesis import given, settings
+from test_at_work import of
 from test_launch_files import few, jobs
 
 from mlinfra.lab import local_slurm as slurm_here
 from mlinfra.lab.job_queue import QueuedJob
-from mlinfra.engine.launch.job_spec import JobSpec
+from mlinfra.engine.launch.job_spec import JobSpec, job_from_toml
 from mlinfra.engine.launch.sbatch_options import SBATCH_OPTIONS
 from mlinfra.engine.launch.launchers import launcher
 from mlinfra.lab.local_slurm import queue_on_slurm, slurm_cluster, why_no_slurm
@@ -298,6 +299,12 @@ def test_sbatch_refuses_what_is_misspelt(cluster, tmp_path):
         assert good in sane and taken(sane.replace(good, bad), tmp_path) != "", bad
     per_node = JobSpec("a", devices_per_node=2, directives=["--gpus-per-node=h100:2"]).slurm()
     assert taken(per_node, tmp_path) == "" and taken(per_node.replace("h100", "h200"), tmp_path) != ""
+
+
+@pytest.mark.parametrize("snippet", of("toml"), ids=str)
+def test_sbatch_takes_the_job_of_a_lesson(snippet, cluster, tmp_path):
+    "With as many GPUs as a node has processors here."
+    assert taken(replace(job_from_toml(snippet.text), devices_per_node=4, time_seconds=1800).slurm(), tmp_path) == ""
 
 
 def test_the_options_are_those_of_sbatch(cluster):

@@ -205,7 +205,7 @@ class Device:
 
 _V100 = {"fp32": 15.7e12, "fp16": 125e12}
 _A100 = {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12}
-_H100 = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12}
+_H100 = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12, "fp8": 1979e12}
 _EDR, _HDR, _NDR = (NODE_LINKS[f"InfiniBand {name} Gbit/s"] for name in ("EDR, 100", "HDR, 200", "NDR, 400"))
 _B200 = {"fp32": 80e12, "tf32": 1100e12, "bf16": 2250e12, "fp16": 2250e12}
 _NVLINK = {generation: net for generation in (2, 3, 4, 5) for name, net in NETWORKS.items()

@@ -45,6 +45,8 @@ class Cluster:
     overlap:bool=True                    # gradients travel while backward computes
     rails:bool=True                      # a ring runs on all links of its devices at once; False: on one of them
     gathers_per_layer:int=1              # messages in which ZeRO 3 gathers a layer: FSDP sends its block as one
+    micro_batch_seconds:float=0.0        # that a program needs for each micro-batch beyond its kernels and messages
+    eight_bit_flops_per_s:float|None=None   # peak of matrix products in 8 bits; None: it has none
     memory_factor:float=1.0              # what the program takes of a device's memory, divided by our count
 
     def __post_init__(self):
@@ -55,8 +57,9 @@ class Cluster:
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
         for name in ("matrix_share", "tensor_share", "link_share"):
             object.__setattr__(self, name, fraction(name, getattr(self, name), zero=False))
-        for name in ("memory_passes", "call_seconds"):
+        for name in ("memory_passes", "call_seconds", "micro_batch_seconds"):
             object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
+        if self.eight_bit_flops_per_s is not None: positive_float("eight_bit_flops_per_s", self.eight_bit_flops_per_s)
         for name in ("overlap", "rails"): boolean(name, getattr(self, name))
 
     @property
@@ -121,7 +124,8 @@ def cluster(
         inter_node = known.node_link
         if links_per_node is None: links_per_node = max(devices_per_node * known.node_links // 8, 1)
     elif isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
-    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.flops_per_s["fp16"],
+    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.half_flops_per_s,
+                    eight_bit_flops_per_s=known.flops_per_s.get("fp8"),
                     bytes_per_s=known.bytes_per_s, intra_node=known.network, inter_node=inter_node,
                     devices_per_node=devices_per_node, num_nodes=num_nodes, links_per_node=links_per_node)
     return Cluster(**standing | changes)

@@ -17,7 +17,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images
-from mlinfra.engine.checkpoint.checkpointer import Checkpointer, delete_partial
+from mlinfra.engine.checkpoint.checkpoint_folder import CheckpointFolder, delete_partial
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.base.step_folders import step_folder, step_folders
 from mlinfra.engine.checkpoint.checkpoint_files import (
     RootLock, TreeEncoder, latest, read_state, verify)
@@ -191,10 +192,9 @@ def is_step(root, step):
 
 def save_step(root, step, keep=2):
     "What the checkpointer's thread does."
-    keeper = Checkpointer(root, keep=keep)
-    keeper._copies, keeper._bad, keeper._ranks, keeper._run_id = HostCopies(), set(), None, "a"
-    keeper._write(small_state(step), 0.0)
-    if keeper._failure: raise keeper._failure[1]
+    folder = CheckpointFolder(root, keep)
+    folder.save(small_state(step), HostCopies(), background=False)
+    if folder.failure: raise folder.failure[1]
 
 
 def killed_at(call, root, step):

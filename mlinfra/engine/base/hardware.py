@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .checks import nonnegative_float, one_of, positive_float, positive_int, positive_ints
 from .sample_statistics import fit_line
 
 # %% auto #0
 __all__ = ['ALGORITHMS', 'NETWORKS', 'NODE_LINKS', 'PCIE_4_X16', 'DEVICES', 'ROOFLINES', 'STORAGES', 'Roofline', 'ring_bytes',
-           'Network', 'Device', 'StorageModel']
+           'Network', 'ring_network', 'Device', 'StorageModel']
 
 # %% ../../../nbs/engine/base/hardware.ipynb #2212c096
 @dataclass(frozen=True)
@@ -114,20 +114,40 @@ class Network:
         return cls(name, 1 / line.slope, max(line.intercept / (2 * (world_size - 1)), 0.0), words)
 
 # %% ../../../nbs/engine/base/hardware.ipynb #f9e60f4a
+_HOP = "latency: a hop of a ring in NCCL's own table, Simple protocol (NVIDIA/nccl, src/graph/tuning.cc, 2021)"
+_NET = 9.6e-6, f"InfiniBand Trade Association, roadmap; {_HOP}"
 NETWORKS = {network.name: network for network in (
     Network("Ethernet, 1 Gbit/s", 125e6, 50e-6, "IEEE 802.3; latency assumed"),
     Network("Ethernet, 10 Gbit/s", 1.25e9, 30e-6, "IEEE 802.3; latency assumed"),
     Network("Ethernet, 50 Gbit/s", 6.25e9, 20e-6, "IEEE 802.3; latency assumed"),
-    Network("InfiniBand HDR, 200 Gbit/s", 25e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
-    Network("InfiniBand NDR, 400 Gbit/s", 50e9, 3e-6, "InfiniBand Trade Association; latency assumed"),
-    Network("PCIe 4.0, 16 lanes", 31.5e9, 5e-6, "16 GT/s with 128b/130b coding, rounded; latency assumed"),
-    Network("NVLink 2 (V100)", 150e9, 3e-6, "NVIDIA: 300 GB/s, both ways together; latency assumed"),
-    Network("NVLink 3 (A100)", 300e9, 3e-6, "NVIDIA: 600 GB/s, both ways together; latency assumed"),
-    Network("NVLink 4 (H100)", 450e9, 3e-6, "NVIDIA: 900 GB/s, both ways together; latency assumed"),
+    Network("InfiniBand EDR, 100 Gbit/s", 12.5e9, *_NET),
+    Network("InfiniBand HDR, 200 Gbit/s", 25e9, *_NET),
+    Network("InfiniBand NDR, 400 Gbit/s", 50e9, *_NET),
+    Network("PCIe 4.0, 16 lanes", 31.5e9, 5.7e-6, f"PCI-SIG (2017): 16 GT/s, 128b/130b coding, rounded; {_HOP}"),
+    Network("PCIe 5.0, 16 lanes", 63.0e9, 5.7e-6, f"PCI-SIG (2019): 32 GT/s, 128b/130b coding, rounded; {_HOP}"),
+    Network("NVLink 2 (V100)", 150e9, 3.4e-6, f"NVIDIA V100 data sheet (2020): 300 GB/s, both ways together; {_HOP}"),
+    Network("NVLink 3 (A100)", 300e9, 3.4e-6, f"NVIDIA A100 data sheet (2022): 600 GB/s, both ways together; {_HOP}"),
+    Network("NVLink 4 (H100)", 450e9, 3.4e-6, f"NVIDIA H100 data sheet (2023): 900 GB/s, both ways together; {_HOP}"),
+    Network("NVLink 5 (B200)", 900e9, 3.4e-6, "NVIDIA, as glennklockwood.com/garden/processors/B200 lists it "
+            f"(2026-11): 1,800 GB/s, both ways together; {_HOP}"),
+    Network("ICI (TPU v5p)", 600e9, 3.4e-6, "docs.cloud.google.com/tpu/docs/v5p (2026-11): 1,200 GB/s, both ways of "
+            "all six links together; latency assumed as NVLink's"),
 )}  # name -> how ranks may be connected
 NODE_LINKS = {name: NETWORKS[name] for name in NETWORKS if name.startswith(("Ethernet", "InfiniBand"))}  # between nodes
 # bytes/s in each direction: 16 GT/s on 16 lanes, 128 bits of 130 are data (PCI-SIG)
 PCIE_4_X16 = 16e9 * 16 * 128 / 130 / 8
+
+def ring_network(
+    inside:Network,      # between devices of a server
+    between:Network,     # one link between servers
+    links:float,         # of each server, on all of which the ring runs side by side
+    ranks_per_server:int=8,
+) -> Network:            # of a ring, for each of its ranks
+    "The ring over several servers: it uses all its links at once, and sends no faster than a device does in a server."
+    near, links = positive_int("ranks_per_server", ranks_per_server), positive_float("links", links)
+    latency = ((near - 1) * inside.latency_seconds + between.latency_seconds) / near  # one hop of `near` leaves it
+    return replace(between, name=between.name if links == 1 else f"{links:g} x {between.name}",
+                   bytes_per_s=min(inside.bytes_per_s, links * between.bytes_per_s), latency_seconds=latency)
 
 # %% ../../../nbs/engine/base/hardware.ipynb #5610a0da
 _LAUNCH = 1e-5  # seconds of the smallest operation: our assumption, for every GPU
@@ -142,6 +162,8 @@ class Device:
     bytes_per_s:float|None=None                         # of its memory; None: not looked up
     flops_per_s:Mapping[str, float]=field(default_factory=dict)  # precision -> peak of matrix products; may be empty
     network:Network|None=None                           # between devices of a node
+    node_link:Network|None=None                         # one link between nodes, of the maker's own servers
+    node_links:int=8                                    # of such a server with eight devices
 
     def __post_init__(self):
         object.__setattr__(self, "memory_bytes", positive_int("memory_bytes", self.memory_bytes))
@@ -158,6 +180,22 @@ class Device:
         return self.capability is None or self.capability >= needed[precision]
 
     @property
+    def half_flops_per_s(self) -> float:
+        "Peak of matrix products in 16 bits; ValueError where its rates are not known."
+        for name in ("bf16", "fp16"):
+            if name in self.flops_per_s: return self.flops_per_s[name]
+        raise ValueError(f"the rates of {self.name} are not in the table: choose one of {', '.join(ROOFLINES)}")
+
+    def between_nodes(
+        self,
+        links:int|None=None,   # of a server; None: as many as the maker's own servers have
+    ) -> Network:              # for each rank of the ring; ValueError where it is not known
+        "The ring over servers of eight devices, which runs on all their links at once."
+        if self.network is None or self.node_link is None:
+            raise ValueError(f"the links between nodes with {self.name} are not in the table")
+        return ring_network(self.network, self.node_link, self.node_links if links is None else links)
+
+    @property
     def roofline(self) -> Roofline:
         "What it does at most; ValueError where its rates are not known."
         if self.bytes_per_s is None or not self.flops_per_s:
@@ -167,21 +205,28 @@ class Device:
 
 _V100 = {"fp32": 15.7e12, "fp16": 125e12}
 _A100 = {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12}
-_H100 = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12}
-_NVLINK = {generation: net for generation in (2, 3, 4) for name, net in NETWORKS.items()
+_H100 = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12, "fp8": 1979e12}
+_EDR, _HDR, _NDR = (NODE_LINKS[f"InfiniBand {name} Gbit/s"] for name in ("EDR, 100", "HDR, 200", "NDR, 400"))
+_B200 = {"fp32": 80e12, "tf32": 1100e12, "bf16": 2250e12, "fp16": 2250e12}
+_NVLINK = {generation: net for generation in (2, 3, 4, 5) for name, net in NETWORKS.items()
            if name.startswith(f"NVLink {generation}")}
 
 DEVICES = {device.name: device for device in (
     Device("T4 16 GB", 16 * 10**9, "NVIDIA's data sheet", (7, 5)),
-    Device("V100 16 GB", 16 * 10**9, "NVIDIA V100 data sheet, SXM2", (7, 0), 900e9, _V100, _NVLINK[2]),
-    Device("V100 32 GB", 32 * 10**9, "NVIDIA V100 data sheet, SXM2", (7, 0), 900e9, _V100, _NVLINK[2]),
+    Device("V100 16 GB", 16 * 10**9, "NVIDIA V100 data sheet, SXM2", (7, 0), 900e9, _V100, _NVLINK[2], _EDR, 4),
+    Device("V100 32 GB", 32 * 10**9, "NVIDIA V100 data sheet, SXM2", (7, 0), 900e9, _V100, _NVLINK[2], _EDR, 4),
     Device("RTX 4090 24 GB", 24 * 10**9, "NVIDIA's data sheet", (8, 9)),
-    Device("A100 40 GB", 40 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 1555e9, _A100, _NVLINK[3]),
-    Device("A100 80 GB", 80 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 2039e9, _A100, _NVLINK[3]),
+    Device("A100 40 GB", 40 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 1555e9, _A100, _NVLINK[3], _HDR),
+    Device("A100 80 GB", 80 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 2039e9, _A100, _NVLINK[3], _HDR),
     Device("H100 80 GB", 80 * 10**9, "NVIDIA H100 data sheet, SXM, half of the figures with sparsity",
-           (9, 0), 3350e9, _H100, _NVLINK[4]),
+           (9, 0), 3350e9, _H100, _NVLINK[4], _NDR),
     Device("H200 141 GB", 141 * 10**9, "NVIDIA H200 data sheet, SXM; the arithmetic is the H100's",
-           (9, 0), 4800e9, _H100, _NVLINK[4]),
+           (9, 0), 4800e9, _H100, _NVLINK[4], _NDR),
+    Device("B200 180 GB", 183_359 * 2**20, "NVIDIA's figures for HGX at 1,000 W, dense, as glennklockwood.com/garden/"
+           "processors/B200 lists them (2026-11); memory as nvidia-smi reports it",
+           (10, 0), 8000e9, _B200, _NVLINK[5], _NDR),
+    Device("TPU v5p 95 GB", 95 * 2**30, "docs.cloud.google.com/tpu/docs/v5p (2026-11)", None, 2765e9,
+           {"bf16": 459e12}, NETWORKS["ICI (TPU v5p)"], NETWORKS["ICI (TPU v5p)"]),
 )}  # name -> what its data sheet says
 ROOFLINES = {name: device.roofline for name, device in DEVICES.items() if device.flops_per_s}  # with known rates
 

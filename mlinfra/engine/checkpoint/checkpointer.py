@@ -7,30 +7,21 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import threading
 import time
-import uuid
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
-
 from ..base.checks import boolean, one_of, positive_int
-from .checkpoint_files import RootLock, TreeEncoder, write_state
+from .checkpoint_files import TreeEncoder
+from .checkpoint_folder import CheckpointFolder
 from .resumable_loader import LoaderState
 from .sharded_checkpoint import (
-    NoLock, RankStates, RankWriter, capture_rank_state, gather_from_ranks, read_rank_states, restore_rank_states)
+    RankStates, capture_rank_state, gather_from_ranks, restore_rank_states)
 from .training_state import HostCopies, State, StepRows, capture
-from ..base.step_folders import partial_folders, step_folder, step_folders
-from ..base.store import writing
 
 # %% auto #0
-__all__ = ['Best', 'BestMetric', 'delete_checkpoint', 'delete_partial', 'checkpoints_to_delete', 'Saved', 'Checkpointer']
+__all__ = ['Best', 'BestMetric', 'Checkpointer']
 
 # %% ../../../nbs/engine/checkpoint/checkpointer.ipynb #c0d0e005
 @dataclass(frozen=True)
@@ -59,42 +50,7 @@ class BestMetric:
         sign = -1.0 if self.higher_is_better else 1.0
         return Best(value, step) if best is None or sign * value < sign * best.value else best
 
-# %% ../../../nbs/engine/checkpoint/checkpointer.ipynb #c0d0e008
-def delete_checkpoint(
-    folder:Path,  # of a checkpoint
-) -> None:
-    "Delete a checkpoint so that a kill leaves a folder that ends in .part."
-    leaving = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.part")
-    os.rename(folder, leaving)
-    shutil.rmtree(leaving)
-
-def delete_partial(
-    root:Path,  # that this process has locked
-) -> None:
-    "Delete what killed processes left: folders that end in .part."
-    for part in partial_folders(root): shutil.rmtree(part, ignore_errors=True)
-
-def checkpoints_to_delete(
-    steps:list[int],      # that are committed
-    keep:int,             # how many to keep, the newest
-    spared:set[int],      # steps to keep beside them
-    bad:set[int],         # steps whose checkpoints are damaged
-) -> list[int]:           # oldest first
-    "Which checkpoints to delete: never one that is newer than all that are kept."
-    good = sorted(set(steps) - bad)
-    kept = set(good[-keep:]) | spared
-    return [step for step in sorted(steps) if step not in kept and good and step < good[-1]]
-
 # %% ../../../nbs/engine/checkpoint/checkpointer.ipynb #c0d0e010
-@dataclass(frozen=True)
-class Saved:
-    "A checkpoint that this process has written."
-    step:int
-    path:Path
-    copy_seconds:float    # in which training waited: for the write before and for the copy
-    write_seconds:float   # beside the training, unless `background=False`
-    bytes:int
-
 class Checkpointer:
     "Saves a run as it trains, and at the start puts the newest whole checkpoint back. Name it before other observers."
     guard = True
@@ -112,17 +68,15 @@ class Checkpointer:
         config:Mapping[str, Any]|None=None,    # the run's settings, kept with it and compared
         skip:bool|None=None,                   # see `LoaderState`
     ):
-        self.root, self.every, self.keep = Path(root), positive_int("every", every), positive_int("keep", keep)
+        self.folder = CheckpointFolder(root, keep, boolean("resume", resume))
+        self.root, self.every = self.folder.root, positive_int("every", every)
         one_of("best", best, (None, "valid_loss", "loss", "accuracy", "metric"))
         higher = best == "accuracy" if higher_is_better is None else boolean("higher_is_better", higher_is_better)
         self.best_metric = None if best is None else BestMetric(best, higher)
-        self.background, self.resume = boolean("background", background), boolean("resume", resume)
-        self.config, self.skip = dict(config or {}), skip
-        self.saves: list[Saved] = []
-        self.remarks: list[str] = []
+        self.background, self.config, self.skip = boolean("background", background), dict(config or {}), skip
+        self.saves, self.remarks = self.folder.saves, self.folder.remarks
         self.resumed_from: int | None = None
         self.best: Best | None = None
-        self._lock = self._thread = self._failure = None
         self._soon = False
 
     # ---- what others call
@@ -133,27 +87,25 @@ class Checkpointer:
 
     def wait(self) -> None:
         "Wait until nothing is being written."
-        if self._thread is not None: self._thread.join()
-        self._thread = None
+        self.folder.wait()
 
     # ---- what fit tells
 
     def on_start(self, run: Any) -> None:
         "Lock the root, put the newest whole checkpoint back, and refuse what cannot be saved."
-        self._ranks = RankWriter(self.root) if dist.is_initialized() else None
-        self._lock = self._claim() if self._ranks is None else self._ranks.first_alone(self._claim, NoLock())
-        self._copies, self._rows, self._bad = HostCopies(), StepRows(), set()
-        self._run_id, self.resumed_from, self._due, self._epochs = uuid.uuid4().hex, None, False, -1
+        self.folder.open()
+        self._copies, self._rows = HostCopies(), StepRows()
+        self.resumed_from, self._due, self._epochs = None, False, -1
         self._position = LoaderState(self.skip)
         run.open = self._position.open
-        pieces = self._newest()
+        pieces = self.folder.newest()
         if pieces is not None: self._go_on(run, pieces)
         self._captured, self._epochs = run.iteration, len(run.history.epochs)
         for name, part in self._state(run).parts.items(): TreeEncoder().tree(part, name)
 
     def on_boundary(self, run: Any) -> None:
         "Save if it is time."
-        self._tell_failure(run)
+        self.folder.tell(run.history.remarks)
         ended = len(run.history.epochs) != self._epochs
         improved = ended and self._improved(run)
         self._epochs = len(run.history.epochs)
@@ -165,67 +117,34 @@ class Checkpointer:
 
     def on_end(self, run: Any) -> None:
         "Save what an ended run has trained since; wait for the writing, and unlock the root."
-        if self._lock is None: return
+        if not self.folder.is_open: return
         try:
             whole = len(run.history.epochs) == self._epochs and not self._position.inside(run)
             if whole and run.iteration != self._captured: self._save(run)
             self.wait()
-            self._tell_failure(run)
+            self.folder.tell(run.history.remarks)
         finally:
-            self._lock.release()
-            self._lock, self._copies = None, HostCopies()
+            self.folder.release()
+            self._copies = HostCopies()
 
     # ---- going on
-
-    def _claim(self) -> RootLock:
-        "Make the root, lock it, and clear away what killed processes left."
-        with writing(self.root): self.root.mkdir(parents=True, exist_ok=True)
-        lock = RootLock(self.root)
-        delete_partial(self.root)
-        return lock
-
-    def _newest(self) -> RankStates | None:
-        "The newest checkpoint that is whole. ValueError if there are some, and none is."
-        found = step_folders(self.root)
-        if found and not self.resume:
-            raise ValueError(f"{self.root} holds checkpoints up to step {max(found):,}: "
-                             "go on with them, resume=True, or give another folder")
-        newest, bad = self._whole(found) if self._ranks is None else self._ranks.newest()
-        self._bad = set(bad)
-        for step, why in bad.items(): self._remark(f"passed over {step_folder(self.root, step).name}: {why}")
-        if newest is not None: return newest
-        if found:
-            raise ValueError(f"all checkpoints in {self.root} are damaged ({'; '.join(self.remarks[-len(found):])}): "
-                             "give another folder to begin anew")
-        return None
-
-    def _whole(self, found: dict[int, Path]) -> tuple[RankStates | None, dict[int, str]]:
-        "The newest that can be read, and what is wrong with newer ones."
-        bad: dict[int, str] = {}
-        for step, folder in found.items():
-            try: return read_rank_states(folder), bad
-            except ValueError as error: bad[step] = str(error).partition("checkpoint: ")[2] or str(error)
-        return None, bad
 
     def _go_on(self, run: Any, pieces: RankStates) -> None:
         state = pieces.of(0)
         self.remarks += [words for words in restore_rank_states(run, pieces, self.skip) if words not in self.remarks]
         self._position, self.resumed_from = run.open.__self__, state.step
         identity = state.parts["identity"]
-        self._run_id, kept = identity["run"], identity["config"]
+        self.folder.run_id, kept = identity["run"], identity["config"]
         if identity["best"] is not None: self.best = Best(**identity["best"])
         changed = [f"{name} {kept.get(name)!r} -> {self.config.get(name)!r}"
                    for name in {**kept, **self.config} if kept.get(name) != self.config.get(name)]
-        if changed: self._remark(f"the settings are not those of the saved run: {', '.join(changed)}")
+        if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
         run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
-
-    @property
-    def _leads(self) -> bool: return self._ranks is None or self._ranks.rank == 0
 
     def _improved(self, run: Any) -> bool:
         if self.best_metric is None or run.stopping and run.iteration == self._captured: return False
         best, self.best = self.best, self.best_metric.better(self.best, run.history.epochs[-1], run.iteration)
-        if self._ranks is not None:  # ranks measure parts, and all save or none
+        if self.folder.ranks is not None:  # ranks measure parts, and all save or none
             self.best = gather_from_ranks(self.best)[0]
         return self.best is not best
 
@@ -237,59 +156,20 @@ class Checkpointer:
     # ---- saving
 
     def _state(self, run: Any) -> State:
-        state = (capture if self._ranks is None else capture_rank_state)(run, self._copies, self._rows)
+        state = (capture if self.folder.ranks is None else capture_rank_state)(run, self._copies, self._rows)
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)
-        more = dict(run=self._run_id, config=self.config, best=best)
+        more = dict(run=self.folder.run_id, config=self.config, best=best)
         return replace(state, parts=state.parts | dict(identity=state.parts["identity"] | more))
 
     def _save(self, run: Any) -> None:
         "Copy; and write, or have it written."
         start = time.perf_counter()
         self.wait()
-        self._tell_failure(run)  # of the write before, which ended only now
+        self.folder.tell(run.history.remarks)  # of the write before, which ended only now
         run.settle()
+        self._captured = run.iteration
         try: state = self._state(run)
-        except ValueError as error: self._failure = run.iteration, error
-        self._captured, copying = run.iteration, time.perf_counter() - start
-        if self._failure: return self._tell_failure(run)
-        if not self.background: return self._write(state, copying)
-        self._thread = threading.Thread(target=self._write, args=(state, copying), name="checkpointer")
-        self._thread.start()
-
-    def _write(self, state: State, copy_seconds: float) -> None:
-        "Write the state, and delete what is too old; a failure is reported later, between two steps."
-        start, folder = time.perf_counter(), step_folder(self.root, state.step)
-        try:
-            self._copies.wait()
-            if folder.exists() and self._leads: delete_checkpoint(folder)  # damaged: a whole one is never rewritten
-            write = write_state if self._ranks is None else self._ranks.write
-            size = write(folder, state, torch=str(torch.__version__), run=self._run_id)
-            self._bad.discard(state.step)
-            self.saves.append(Saved(state.step, folder, copy_seconds, time.perf_counter() - start, size))
-            if self._leads: self._delete_old(state)
-        except Exception as error: self._failure = state.step, error
-
-    def _delete_old(self, state: State) -> None:
-        best = state.parts["identity"]["best"]
-        found = step_folders(self.root)
-        for step in checkpoints_to_delete(list(found), self.keep, {best["step"]} if best else set(), self._bad):
-            try: delete_checkpoint(found[step])
-            except OSError as error:
-                self._remark(f"{found[step].name} could not be deleted: {error.strerror or error}")
-
-    def _remark(self, words: str) -> None:
-        if words not in self.remarks: self.remarks.append(words)
-
-    def _tell_failure(self, run: Any) -> None:
-        "Say what went wrong in writing; an error that does not come from the disk ends the run."
-        for words in self.remarks:
-            if words not in run.history.remarks: run.history.remarks.append(words)
-        if self._failure is None: return
-        (step, error), self._failure = self._failure, None
-        if not isinstance(error, (OSError, ValueError)): raise error
-        newest = next(iter(step_folders(self.root)), None)
-        left = "there is none yet" if newest is None else f"the newest one is of step {newest:,}"
-        words = f"the checkpoint of step {step:,} was not saved: {error}; training goes on, and {left}"
-        self._remark(words)
-        run.history.remarks.append(words)
-        warnings.warn(words, stacklevel=2)
+        except ValueError as error:
+            self.folder.failure = run.iteration, error
+            return self.folder.tell(run.history.remarks)
+        self.folder.save(state, self._copies, time.perf_counter() - start, self.background)

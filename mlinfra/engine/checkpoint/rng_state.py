@@ -53,7 +53,8 @@ def _set_device_states(kind: str, states: list[torch.Tensor]) -> str:
 
 # %% ../../../nbs/engine/checkpoint/rng_state.ipynb #c0d0a008
 _KINDS = torch.Generator, np.random.Generator, np.random.RandomState, random.Random
-_PARTS = ("sampler", "batch_sampler", "dataset", "transform", "target_transform", "transforms", "collate_fn")
+_PARTS = ("sampler", "batch_sampler", "dataset", "transform", "target_transform", "transforms", "collate_fn",
+          "batches", "loader", "reader")
 
 def own_generators(
     loader:Any,  # or any object

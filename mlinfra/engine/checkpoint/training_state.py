@@ -23,8 +23,9 @@ from ..train.observers import TrainingRun
 from ...training import Epoch, Step
 
 # %% auto #0
-__all__ = ['PARTS', 'STEP_COLUMNS', 'HostCopies', 'map_tree', 'copy_to_host', 'State', 'unwrap_model', 'StepRows', 'live_parts',
-           'capture', 'model_changes', 'restore']
+__all__ = ['PARTS', 'STEP_COLUMNS', 'HostCopies', 'map_tree', 'copy_to_host', 'State', 'unwrap_model', 'more_buffers', 'StepRows',
+           'live_parts', 'capture', 'model_changes', 'check_weights', 'check_optimizer_state', 'restore',
+           'load_weights', 'load_optimizer_state']
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c005
 _ALIGNED = 64  # bytes
@@ -134,7 +135,9 @@ def unwrap_model(
         elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module): model = inner
         else: return model
 
-def _more_buffers(model: nn.Module) -> dict[str, torch.Tensor]:
+def more_buffers(
+    model:nn.Module,
+) -> dict[str, torch.Tensor]:
     "Buffers that the state_dict leaves out."
     kept = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name not in kept}
@@ -168,7 +171,7 @@ def live_parts(
     position = _position(run)
     model, rate = unwrap_model(run.model), run.scheduler
     found = dict(
-        model=dict(weights=model.state_dict(), buffers=_more_buffers(model)), optimizer=_optimizer_part(run.optimizer),
+        model=dict(weights=model.state_dict(), buffers=more_buffers(model)), optimizer=_optimizer_part(run.optimizer),
         scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.executor.state_dict(),
         random=random_states(), history=_history_part(run, rows or StepRows()), identity=_identity(run))
     return found | ({} if position is None else dict(loader=position.state(run)))
@@ -228,20 +231,28 @@ def _layers(names: Any) -> str:
 def _form(tensor: torch.Tensor) -> str:
     return f"{'x'.join(map(str, tensor.shape)) or 'one number'} {str(tensor.dtype).removeprefix('torch.')}"
 
-def _check_model(run: Any, state: State) -> None:
-    model, kept = unwrap_model(run.model), state.parts["model"]
-    words = model_changes(kept["weights"], model.state_dict())
+def check_weights(
+    model:nn.Module,
+    kept:dict[str, Any],  # from `live_parts`
+    step:int,             # at which it was saved
+) -> None:
+    "ValueError unless the saved weights fit the model."
+    words = model_changes(kept["weights"], unwrap_model(model).state_dict())
     if not words: return
-    raise ValueError(f"the model has changed since step {state.step:,} was saved: {words}")
+    raise ValueError(f"the model has changed since step {step:,} was saved: {words}")
 
-def _check_optimizer(run: Any, state: State) -> None:
-    kept, now = state.parts["optimizer"], run.optimizer.state_dict()["param_groups"]
-    kind, sizes = type(run.optimizer).__name__, [len(group["params"]) for group in now]
+def check_optimizer_state(
+    optimizer:torch.optim.Optimizer,
+    kept:dict[str, Any],  # from `live_parts`
+    step:int,             # at which it was saved
+) -> None:
+    "ValueError unless the saved state is of such an optimizer."
+    kind, sizes = type(optimizer).__name__, [len(group["params"]) for group in optimizer.state_dict()["param_groups"]]
     before = [len(group["params"]) for group in kept["groups"]]
     if kept["kind"] != kind:
-        raise ValueError(f"step {state.step:,} was saved with the optimizer {kept['kind']}, and this run has {kind}")
+        raise ValueError(f"step {step:,} was saved with the optimizer {kept['kind']}, and this run has {kind}")
     if before != sizes:
-        raise ValueError(f"the optimizer has changed since step {state.step:,} was saved: it had parameter groups of "
+        raise ValueError(f"the optimizer has changed since step {step:,} was saved: it had parameter groups of "
                          f"{before} tensors and has {sizes}")
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c019
@@ -252,13 +263,13 @@ def restore(
 ) -> list[str]:            # what is not as it was
     "Put everything back: the next step is the one that would have come. ValueError before anything is changed."
     parts = state.parts
-    if "model" in parts: _check_model(run, state)
-    if "optimizer" in parts: _check_optimizer(run, state)
+    if "model" in parts: check_weights(run.model, parts["model"], state.step)
+    if "optimizer" in parts: check_optimizer_state(run.optimizer, parts["optimizer"], state.step)
     position, end = LoaderState(skip), _next_epoch(run) + run.epochs
     if "loader" in parts: position.load(run, parts["loader"], parts.get("random"))
     else: run.open = position.open
-    if "model" in parts: _load_model(run, parts["model"])
-    if "optimizer" in parts: _load_optimizer(run.optimizer, parts["optimizer"])
+    if "model" in parts: load_weights(run.model, parts["model"])
+    if "optimizer" in parts: load_optimizer_state(run.optimizer, parts["optimizer"])
     _load_rates(run, parts)
     if "history" in parts: _load_history(run, parts["history"])
     run.iteration, run.epochs = state.step, max(0, end - _next_epoch(run))
@@ -272,8 +283,12 @@ def restore(
 
 def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
 
-def _load_model(run: Any, kept: dict[str, Any]) -> None:
-    model = unwrap_model(run.model)
+def load_weights(
+    model:nn.Module,
+    kept:dict[str, Any],  # from `live_parts`
+) -> None:
+    "Put weights and buffers back."
+    model = unwrap_model(model)
     model.load_state_dict(kept["weights"])
     owners = dict(model.named_modules())
     for name, value in kept["buffers"].items():
@@ -282,7 +297,10 @@ def _load_model(run: Any, kept: dict[str, Any]) -> None:
         if now is not None and now.shape == value.shape: now.copy_(value)
         elif now is not None: owners[owner]._buffers[own] = value.to(now.device, copy=True)
 
-def _load_optimizer(optimizer: Any, kept: dict[str, Any]) -> None:
+def load_optimizer_state(
+    optimizer:torch.optim.Optimizer,
+    kept:dict[str, Any],  # from `live_parts`
+) -> None:
     "Its own load, and then each tensor with the dtype and the layout that it had."
     state = map_tree(kept["state"], lambda _path, value: value.clone() if isinstance(value, torch.Tensor) else value)
     groups = copy.deepcopy(kept["groups"])

@@ -143,8 +143,8 @@ def _plan(args: argparse.Namespace) -> int:
     from mlinfra.planner import cluster, recommend
     job = _job(args.job)
     if args.batch_size: job = replace(job, global_batch=args.batch_size)
-    found = recommend(job, cluster(args.device, args.nodes, args.devices_per_node, args.link,
-                                   links_per_node=args.cables, rails=True, memory_factor=args.memory_factor))
+    found = recommend(job, cluster(args.device, args.nodes, args.devices_per_node, args.link, args.cables,
+                                   memory_factor=args.memory_factor))
     print(found.reason)
     for one in sorted(found.shortlist, key=lambda one: one is not found.first_run):
         words = "first run" if one is found.first_run else "then time"
@@ -171,8 +171,8 @@ def _plan_options(plan: argparse.ArgumentParser) -> None:
     add("--device", default="A100 80 GB", metavar="NAME", help="one of the planner's table")
     add("--nodes", type=count, default=1, metavar="N", help="of the cluster")
     add("--devices-per-node", type=count, default=8, metavar="N", help="in each")
-    add("--link", default="InfiniBand HDR, 200 Gbit/s", metavar="NAME", help="between nodes")
-    add("--cables", type=count, default=1, metavar="N", help="of a node, which all rings share")
+    add("--link", default=None, metavar="NAME", help="between nodes; by default that of the maker's own servers")
+    add("--cables", type=count, default=None, metavar="N", help="of a node, if it has fewer than one for each device")
     add("--batch-size", type=count, default=None, metavar="N", help="samples in a step; by default the job's")
     add("--memory-factor", type=positive, default=1.0, metavar="X",
         help="what your program takes of a device's memory, divided by our count; 1.4 if you have not measured it")

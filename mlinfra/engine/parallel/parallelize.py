@@ -24,7 +24,7 @@ from torch import nn
 from ..base.checks import ceil_div, one_of, positive_int
 from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
-from .rank_loader import RankLoader, check_loader
+from .rank_loader import LoopEvents, RankLoader, check_loader
 from .rank_random import broadcast_random_states, seed_by_rank
 from .rank_loop import RankLoop, RankModel, shared_loader
 from .sample_weights import gather_rows
@@ -72,14 +72,21 @@ class ParallelRun:
         predicted_seconds:float|None=None,            # of a step
         loop:RankLoop|None=None,                      # of the ranks; None: one process
         close:Callable[[], None]|None=None,           # leaves the process group
+        checkpoints:LoopEvents|None=None,             # of the run
     ):
         self.strategy, self.model, self.loader, self.optimizer, self.why = strategy, model, loader, optimizer, why
         self.predicted_seconds, self.loop, self._close = predicted_seconds, loop, close
+        self.checkpoints = LoopEvents() if checkpoints is None else checkpoints
         self.how, self.device = strategy.how, strategy.device
         self.rank, self.world_size = rank_and_world_size()
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.model, self.loader) if self.optimizer is None else (self.model, self.loader, self.optimizer))
+
+    @property
+    def epoch(self) -> int:
+        "Epochs that the loop has behind it, also those before it was cut off: `range(run.epoch, ...)` goes on."
+        return self.checkpoints.epoch
 
     @property
     def is_main(self) -> bool:
@@ -154,7 +161,8 @@ class ParallelRun:
         return StepReport(self.how, self.world_size, self.predicted_seconds, slowest or None, len(laps))
 
     def close(self) -> None:
-        "Leave the group that `parallelize` has joined; without it, that happens when the script ends."
+        "Save what was trained since the last checkpoint, and leave the group; without it, the latter at the end only."
+        self.checkpoints.close()
         if self._close is not None: self._close()
 
 # %% ../../../nbs/engine/parallel/parallelize.ipynb #pp000012
@@ -252,6 +260,7 @@ def parallelize(
     plan:Mapping[str, Any]|None=None,                  # tensor: layer -> "column" or "row"; None: the one that is known
     weight:Callable[[Any], float]|None=None,           # of a batch: what the loop's loss divides by; None: its samples
     divided:bool|None=None,                            # each rank's loader yields its own part, as some streams do
+    checkpoints:LoopEvents|None=None,                  # `LoopCheckpoints`: saves the run, and goes on with it
     quiet:bool=True,                                   # only rank 0 writes to stdout
 ) -> ParallelRun:
     "The model, loader and optimizer of a plain script for the ranks that torchrun has started; alone, as they are."
@@ -260,25 +269,32 @@ def parallelize(
     one_of("reduction", reduction, ("mean", "sum"))
     if micro_batches is not None: micro_batches = positive_int("micro_batches", micro_batches)
     check_optimizer(optimizer, model)
-    if not dist.is_initialized() and not is_started_by_torchrun(): return _alone(model, loader, optimizer)
+    if not dist.is_initialized() and not is_started_by_torchrun(): return _alone(model, loader, optimizer, checkpoints)
     member = None if dist.is_initialized() else _Membership(_wanted_device(model, device))
     with process_group(_wanted_device(model, device)) as place: pass  # which it only leaves if it made it
     if member is not None and quiet: member.quiet()
     check_initialised(model)
     _check_agreed(model, loader, how, count, divided)
-    choice = StrategyChoice(how, f"{how} was asked for.", None)
-    if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
-    strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
-    ranked = shared_loader(loader, strategy.whole_batches) or RankLoader(
-        loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
-    if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
-    (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
-    loop = RankLoop(strategy, ranked, count, reduction)
-    hooks = member.hooks if member is not None else ExitStack()
-    hooks.callback(loop.open())
-    if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
-    close = hooks.close if member is None else member.leave
-    return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close)
+    events = LoopEvents() if checkpoints is None else checkpoints
+    events.restore(model, optimizer)
+    with ExitStack() as undo:
+        undo.callback(events.close)
+        choice = StrategyChoice(how, f"{how} was asked for.", None)
+        if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
+        strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
+        ranked = shared_loader(loader, strategy.whole_batches) or RankLoader(
+            loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
+        if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
+        (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
+        loop = RankLoop(strategy, ranked, count, reduction)
+        hooks = member.hooks if member is not None else ExitStack()
+        hooks.callback(loop.open())
+        if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
+        close = hooks.close if member is None else member.leave
+        events.begin(strategy, ranked)
+        undo.pop_all()
+    return ParallelRun(strategy, RankModel(loop), ranked, optimizer, choice.why, choice.predicted_seconds, loop, close,
+                       events)
 
 def _check_how(how: Any) -> None:
     if isinstance(how, torch.optim.Optimizer):
@@ -286,12 +302,14 @@ def _check_how(how: Any) -> None:
                         f"pass optimizer={type(how).__name__}(...)")
     one_of("how", how, STRATEGIES)
 
-def _alone(model: nn.Module, loader: Any, optimizer: Any) -> ParallelRun:
-    "One process: everything as the script has it."
+def _alone(model: nn.Module, loader: Any, optimizer: Any, checkpoints: LoopEvents | None) -> ParallelRun:
+    "One process: everything as the script has it; with checkpoints, a loader that knows its place."
     check_loader(loader, 1)
-    device = next(model.parameters()).device
-    strategy = ParallelStrategy(model, device)
-    return ParallelRun(strategy, model, loader, optimizer, "One process: nothing is divided.")
+    strategy, why = ParallelStrategy(model, next(model.parameters()).device), "One process: nothing is divided."
+    if checkpoints is None: return ParallelRun(strategy, model, loader, optimizer, why)
+    checkpoints.restore(model, optimizer)
+    checkpoints.begin(strategy, ranked := RankLoader(loader))
+    return ParallelRun(strategy, model, ranked, optimizer, why, checkpoints=checkpoints)
 
 def _wanted_device(model: nn.Module, device: Any) -> Any:
     if device is not None: return device

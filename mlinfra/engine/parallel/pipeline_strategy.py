@@ -18,6 +18,7 @@ from torch import nn
 from ..pipeline.sequential_split import chain, check_untied
 from ..base.checks import positive_int
 from ..pipeline.layer_costs import profile_layers
+from ..loading.batch_tensors import map_tensors
 from ..loading.loader_surgery import preserve_rng_state
 from .gradient_norm import whole_norms
 from .sample_independence import micro_batch_dependence
@@ -232,6 +233,14 @@ class PipelineStrategy(ParallelStrategy):
     def cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         "The tensor itself: a parameter lies on one rank."
         return tensor.to(self.device)
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
+        "What an optimizer remembers of each parameter, by name, of all stages on rank 0."
+        rank, world_size = rank_and_world_size()
+        own = map_tensors(lambda tensor: tensor.detach().cpu(), super().optimizer_state(optimizer))
+        found: list[Any] = [own] * world_size
+        if world_size > 1: dist.gather_object(own, found if rank == 0 else None)
+        return {name: state for stage in found for name, state in stage.items()}
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         "(name, whole tensor): each tensor comes from the rank of its stage."

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from ...data import BatchLoader
@@ -28,7 +29,7 @@ from .rank_random import broadcast_random_states
 from .rank_stream import OwnBatches, StreamBatches
 
 # %% auto #0
-__all__ = ['broadcast_batches', 'check_loader', 'RankLoader']
+__all__ = ['broadcast_batches', 'check_loader', 'LoopEvents', 'RankLoader']
 
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000011
 def broadcast_batches(
@@ -117,6 +118,35 @@ def _check_data_loader(loader: Any, kind: str) -> None:
 _COPIED = ("dataset", "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
            "prefetch_factor", "persistent_workers")
 
+class LoopEvents:
+    "What happens around a loop beside its own lines: nothing here; checkpoints save and restore in these places."
+    epoch = 0  # with which the loop begins
+
+    def restore(
+        self,
+        model:nn.Module,                        # before the ranks divide it
+        optimizer:torch.optim.Optimizer|None,
+    ) -> None: "The loop is about to be prepared."
+
+    def begin(
+        self,
+        strategy:Any,          # by which the ranks share the model
+        loader:RankLoader,
+    ) -> None: "The loop is prepared."
+
+    def open(
+        self,
+        batches:Iterable,
+    ) -> tuple[int, Iterator]:   # batches that the epoch has had, and those that are left of it
+        "Begin an epoch."
+        return 0, iter(batches)
+
+    def between(self) -> None: "The work on a batch has ended, and the loop wants another."
+
+    def ended(self) -> None: "The loop has had its last batch of the epoch, or has left it."
+
+    def close(self) -> None: "The loop has ended."
+
 class RankLoader:
     "This rank's part of each batch of a loader."
     def __init__(
@@ -138,8 +168,7 @@ class RankLoader:
         self.timed, self.laps, self.weight = nonnegative_int("timed", timed), [], weight
         self.around: Callable[[Share], AbstractContextManager] = nullcontext  # of the work on a batch
         self.parts, self.batches = self._divided(divided, ahead)
-        self.open: Callable[[], tuple[int, Iterator]] = self._open  # an epoch: batches it has had, and the others
-        self.between: Callable[[], None] = int  # called when the work on a batch has ended
+        self.events = LoopEvents()
 
     def __len__(self) -> int: return len(self.loader)
 
@@ -150,18 +179,18 @@ class RankLoader:
     def __iter__(self) -> Iterator[Any]:
         if self.whole: broadcast_random_states()
         watch = Stopwatch(self.device) if self.timed else None
-        begun, batches = self.open()
-        for number, batch in enumerate(batches, begun):
-            if watch is not None: watch = self._lap(watch, number)
-            self.share = self.latest = self._share(number, batch)
-            self.taken += 1
-            try:
-                with self.around(self.share): yield batch if self.device is None else to_device(batch, self.device)
-            finally: self.share = None
-            self.between()
-        if self.latest is not None: self.latest = replace(self.latest, last=True)
-
-    def _open(self) -> tuple[int, Iterator]: return 0, iter(self.batches)
+        begun, batches = self.events.open(self.batches)
+        try:
+            for number, batch in enumerate(batches, begun):
+                if watch is not None: watch = self._lap(watch, number)
+                self.share = self.latest = self._share(number, batch)
+                self.taken += 1
+                try:
+                    with self.around(self.share): yield batch if self.device is None else to_device(batch, self.device)
+                finally: self.share = None
+                self.events.between()
+            if self.latest is not None: self.latest = replace(self.latest, last=True)
+        finally: self.events.ended()
 
     def _lap(self, watch: Stopwatch, number: int) -> Stopwatch | None:
         "Note the seconds of the step that has ended; None when enough are noted."

@@ -41,6 +41,7 @@ class StreamBatches:
         self.loader, self.whole, self.ahead = loader, whole, ahead
         self.rank, self.world_size = rank_and_world_size()
         self.compare = compare and not whole and self.world_size > 1
+        self._read: Any = None
         self.latest, self.of_samples = Share(0, 0, 1, True), loader.batch_size is not None
         own = {name: getattr(loader, name) for name in _COPIED}
         self.reader = DataLoader(collate_fn=identity if self.of_samples else loader.collate_fn, **own)
@@ -50,6 +51,10 @@ class StreamBatches:
     def share(self, _number: int, _batch: Any) -> Share:
         "What this rank has of the batch that was handed out last."
         return self.latest
+
+    def fingerprint(self) -> str:
+        "A word for what rank 0 has read last: the batch that was handed out, and the one after it if that is read."
+        return _digest(self._read)
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._compared() if self.compare else iter(self.reader) if self.rank == 0 else None
@@ -63,6 +68,7 @@ class StreamBatches:
         batch = next(batches, None)
         while batch is not None:
             after = next(batches, None) if self.ahead else None
+            self._read = batch, after
             yield [self._part(batch, rank, self.ahead and after is None) for rank in range(self.world_size)]
             batch = after if self.ahead else next(batches, None)
 

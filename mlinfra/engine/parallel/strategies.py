@@ -92,6 +92,16 @@ class ParallelStrategy:
         "This rank's part of a tensor that is as large as the whole parameter of that name."
         return tensor
 
+    def whole(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        "The opposite of `cut`; all ranks must call it together."
+        return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
+        "What an optimizer remembers of each parameter, by name and whole, on rank 0. All ranks must call it together."
+        found = {name: optimizer.state[p] for name, p in self.own_parameters().items() if p in optimizer.state}
+        return {plain_name(name): {key: self.whole(name, value) if isinstance(value, torch.Tensor) else value
+                               for key, value in own.items()} for name, own in found.items()}
+
     def own_parameters(self) -> dict[str, nn.Parameter]:
         "The parameters that this rank trains, by name."
         return dict(self.model.named_parameters())

@@ -116,6 +116,12 @@ class TensorStrategy(ParallelStrategy):
         dims = self._dims()
         return self.group.own_slice(tensor, dims[name]) if name in dims else tensor
 
+    def whole(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        "The tensor, gathered if it is a slice."
+        dims = self._dims()
+        is_slice = name in dims and tensor.shape == self.own_parameters()[name].shape
+        return self.group.all_gather(tensor.detach(), dims[name]) if is_slice else tensor
+
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         "(name, whole tensor): divided tensors are gathered."
         dims = self._dims()

@@ -10,17 +10,17 @@ from functools import cached_property
 from typing import Any
 
 from ..base.checks import boolean, fraction, nonnegative_float, one_of, positive_float, positive_int
-from ..base.hardware import DEVICES, NODE_LINKS, Network
+from ..base.hardware import DEVICES, NODE_LINKS, Network, ring_network
 
 # %% auto #0
 __all__ = ['MATRIX_SHARE', 'MEMORY_PASSES', 'TENSOR_SHARE', 'CALL_SECONDS', 'LINK_SHARE', 'USABLE_SHARE', 'NEAR_SHARE',
            'ACCELERATORS', 'Cluster', 'cluster']
 
 # %% ../../../nbs/engine/planner/clusters.ipynb #d6f1f2dc
-MATRIX_SHARE = 0.7     # of the peak, in matrix products: fitted in the lesson
+MATRIX_SHARE = 0.67    # of the peak, in matrix products: fitted in the lesson
 MEMORY_PASSES = 6.0    # through memory in a step, for each byte that autograd keeps: from the first fit
-TENSOR_SHARE = 0.4     # of a link's bandwidth, among tensor ranks, which wait for it: fitted in the lesson
-CALL_SECONDS = 1.8e-4  # that an all-reduce among tensor ranks takes beyond its bytes: fitted in the lesson
+TENSOR_SHARE = 0.39    # of a link's bandwidth, among tensor ranks, which wait for it: fitted in the lesson
+CALL_SECONDS = 2.3e-4  # that an all-reduce among tensor ranks takes beyond its bytes: fitted in the lesson
 LINK_SHARE = 0.75      # of a link's bandwidth that other collectives reach: assumed
 USABLE_SHARE = 0.85    # of a device's memory, beside the library's own and what lies in fragments: fitted in the lesson
 NEAR_SHARE = 0.95      # of a device's memory: a plan below it may run although our count says no
@@ -36,26 +36,30 @@ class Cluster:
     inter_node:Network                   # a link between nodes
     devices_per_node:int=8
     num_nodes:int=1
-    links_per_node:int|None=None         # that its devices share; None: each has its own
+    links_per_node:int|None=None         # that its devices share, and its rings use at once; None: each has its own
     matrix_share:float=MATRIX_SHARE      # of the peak, in matrix products
     memory_passes:float=MEMORY_PASSES    # of each byte that autograd keeps
     tensor_share:float=TENSOR_SHARE      # of a link's bandwidth, among tensor ranks
     call_seconds:float=CALL_SECONDS      # of an all-reduce among tensor ranks, beyond its bytes
     link_share:float=LINK_SHARE          # of a link's bandwidth, in other collectives
     overlap:bool=True                    # gradients travel while backward computes
-    rails:bool=False                     # whether all links of a node serve one group of ranks, or one link
+    rails:bool=True                      # a ring runs on all links of its devices at once; False: on one of them
+    gathers_per_layer:int=1              # messages in which ZeRO 3 gathers a layer: FSDP sends its block as one
+    micro_batch_seconds:float=0.0        # that a program needs for each micro-batch beyond its kernels and messages
+    eight_bit_flops_per_s:float|None=None   # peak of matrix products in 8 bits; None: it has none
     memory_factor:float=1.0              # what the program takes of a device's memory, divided by our count
 
     def __post_init__(self):
         if self.links_per_node is None: object.__setattr__(self, "links_per_node", self.devices_per_node)
-        for name in ("devices_per_node", "num_nodes", "links_per_node"):
+        for name in ("devices_per_node", "num_nodes", "links_per_node", "gathers_per_layer"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("memory_bytes", "flops_per_s", "bytes_per_s", "memory_factor"):
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
         for name in ("matrix_share", "tensor_share", "link_share"):
             object.__setattr__(self, name, fraction(name, getattr(self, name), zero=False))
-        for name in ("memory_passes", "call_seconds"):
+        for name in ("memory_passes", "call_seconds", "micro_batch_seconds"):
             object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
+        if self.eight_bit_flops_per_s is not None: positive_float("eight_bit_flops_per_s", self.eight_bit_flops_per_s)
         for name in ("overlap", "rails"): boolean(name, getattr(self, name))
 
     @property
@@ -85,8 +89,8 @@ class Cluster:
         near = positive_int("ranks_per_node", ranks_per_node)
         if positive_int("ranks", ranks) <= near: return self._inside
         links = near * self.links_per_node / self.devices_per_node  # each group of the node has its part of them
-        rate = self.inter_node.bytes_per_s * (links if self.rails else min(links, 1.0))
-        return _slowed(self.inter_node, min(self.intra_node.bytes_per_s, rate) * self.link_share)
+        ring = ring_network(self.intra_node, self.inter_node, links if self.rails else min(links, 1.0), near)
+        return _slowed(ring, ring.bytes_per_s * self.link_share)
 
     def tensor_seconds(
         self,
@@ -106,16 +110,22 @@ def _slowed(network: Network, bytes_per_s: float) -> Network: return replace(net
 ACCELERATORS = tuple(name for name, device in DEVICES.items() if device.network and device.flops_per_s)
 
 def cluster(
-    device:str="A100 80 GB",                              # one of `ACCELERATORS`
+    device:str="A100 80 GB",            # one of `ACCELERATORS`
     num_nodes:int=1,
     devices_per_node:int=8,
-    inter_node:str|Network="InfiniBand HDR, 200 Gbit/s",  # one of `NODE_LINKS`, or another
-    **changes:Any,                                        # of a `Cluster`'s other fields
+    inter_node:str|Network|None=None,   # a link, one of `NODE_LINKS` or another; None: as in the maker's own servers
+    links_per_node:int|None=None,       # if a node has fewer; None: as in those, or one for each device
+    **changes:Any,                      # of a `Cluster`'s other fields
 ) -> Cluster:
     "A cluster of devices from the table of hardware."
     known = DEVICES[one_of("device", device, ACCELERATORS)]
-    if isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
-    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.flops_per_s["fp16"],
+    if inter_node is None:
+        if known.node_link is None: raise ValueError(f"inter_node must be given for {device}: it is not in the table")
+        inter_node = known.node_link
+        if links_per_node is None: links_per_node = max(devices_per_node * known.node_links // 8, 1)
+    elif isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
+    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.half_flops_per_s,
+                    eight_bit_flops_per_s=known.flops_per_s.get("fp8"),
                     bytes_per_s=known.bytes_per_s, intra_node=known.network, inter_node=inter_node,
-                    devices_per_node=devices_per_node, num_nodes=num_nodes)
+                    devices_per_node=devices_per_node, num_nodes=num_nodes, links_per_node=links_per_node)
     return Cluster(**standing | changes)

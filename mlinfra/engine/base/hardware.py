@@ -171,7 +171,8 @@ class Device:
     node_links:int=8                                    # of such a server with eight devices
 
     def __post_init__(self):
-        for name in ("memory_bytes", "node_links"): object.__setattr__(self, name, positive_int(name, getattr(self, name)))
+        for name in ("memory_bytes", "node_links"):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         if self.bytes_per_s is not None: positive_float("bytes_per_s", self.bytes_per_s)
         if self.capability is not None: positive_ints("capability", self.capability, least=0, length=2)
 

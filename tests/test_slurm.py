@@ -16,11 +16,12 @@ import psutil
 import pytest
 from copies import PYTHON
 from hypothesis import given, settings
+from test_at_work import of
 from test_launch_files import few, jobs
 
 from mlinfra.lab import local_slurm as slurm_here
 from mlinfra.lab.job_queue import QueuedJob
-from mlinfra.engine.launch.job_spec import JobSpec
+from mlinfra.engine.launch.job_spec import JobSpec, job_from_toml
 from mlinfra.engine.launch.sbatch_options import SBATCH_OPTIONS
 from mlinfra.engine.launch.launchers import launcher
 from mlinfra.lab.local_slurm import queue_on_slurm, slurm_cluster, why_no_slurm
@@ -125,7 +126,7 @@ def slurm(cluster):
 
 def job(folder, *command, **how):
     "One for the CPU that works in the folder."
-    return JobSpec(command, device="cpu", folder=str(folder), **dict(time_seconds=120, grace_seconds=30) | how)
+    return JobSpec(command, folder=str(folder), **dict(device="cpu", time_seconds=120, grace_seconds=30) | how)
 
 
 def told(cluster, number):
@@ -217,7 +218,9 @@ def test_an_array_is_all_its_copies(slurm, tmp_path):
 
 def test_what_cannot_be_had_is_refused_in_a_sentence(slurm, tmp_path):
     for how, words in ((dict(partition="nosuch"), "partition.*nosuch.*there are here"), (dict(nodes=3), "[Nn]ode"),
-                       (dict(cpus=9), "processors|configuration")):
+                       (dict(cpus=9), "processors|configuration"), (dict(constraint="fast"), "the job says.*='fast'"),
+                       (dict(device="gpu", gpu_type="h200"), "gres|configuration"),
+                       (dict(directives=["--licenses=a"]), "license")):
         with pytest.raises(ValueError, match=f"SLURM refuses the job: .*{words}") as refused:
             slurm.submit(job(tmp_path, "true", **how), tmp_path / "launch")
         assert "\n" not in str(refused.value)
@@ -298,6 +301,12 @@ def test_sbatch_refuses_what_is_misspelt(cluster, tmp_path):
         assert good in sane and taken(sane.replace(good, bad), tmp_path) != "", bad
     per_node = JobSpec("a", devices_per_node=2, directives=["--gpus-per-node=h100:2"]).slurm()
     assert taken(per_node, tmp_path) == "" and taken(per_node.replace("h100", "h200"), tmp_path) != ""
+
+
+@pytest.mark.parametrize("snippet", of("toml"), ids=str)
+def test_sbatch_takes_the_job_of_a_lesson(snippet, cluster, tmp_path):
+    "With as many GPUs as a node has processors here."
+    assert taken(replace(job_from_toml(snippet.text), devices_per_node=4, time_seconds=1800).slurm(), tmp_path) == ""
 
 
 def test_the_options_are_those_of_sbatch(cluster):

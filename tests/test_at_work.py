@@ -1,0 +1,345 @@
+"""What lessons say under "At work" as it stands: scripts run, on ranks where they are distributed; job files are
+written for every system; commands are read by the program's own parser. A snippet that is new is found here by itself.
+
+A snippet may use names that only its reader has, such as a model and a loader. These stand in `YOURS`, and no others.
+"""
+import argparse
+import ast
+import contextlib
+import functools
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from copies import PYTHON
+from test_launch_files import MEANT, shellcheck
+
+from mlinfra.cli import parser
+from mlinfra.engine.launch.job_spec import SYSTEMS, job_from_toml, render_for
+from mlinfra.engine.launch.sbatch_options import SBATCH_OPTIONS
+from mlinfra.lab.rendezvous import free_port, run_together
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = sorted(path for folder in ("nbs", "nbs/more") for path in (ROOT / folder).glob("[0-9][0-9]_*.ipynb"))
+TEXTS = [*BOOK, ROOT / "nbs/index.ipynb", ROOT / "nbs/glossary.ipynb", ROOT / "docs/questions.md"]
+
+
+# ---- what is written
+
+@dataclass(frozen=True)
+class Snippet:
+    "A fenced block of a lesson."
+    lesson:str
+    number:int    # of those with the same language under the lesson's heading
+    language:str
+    text:str
+
+    def __str__(self): return f"{self.lesson}-{self.language}-{self.number}"
+
+
+def markdown(path):
+    if path.suffix == ".md": return [path.read_text(encoding="utf-8")]
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+
+
+def snippets():
+    "Those under the heading, up to the next one."
+    for path in BOOK:
+        text, counts = "\n\n".join(markdown(path)), {}
+        for part in re.findall(r"^#+ At work$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL):
+            for language, body in re.findall(r"^```(\w*)\n(.*?)^```$", part, re.MULTILINE | re.DOTALL):
+                counts[language] = counts.get(language, -1) + 1
+                yield Snippet(path.stem, counts[language], language, body)
+
+
+ALL = list(snippets())
+def of(language): return [one for one in ALL if one.language == language]
+
+
+def test_every_snippet_has_a_language_that_is_tried():
+    assert len(ALL) >= 25 and {one.language for one in ALL} == {"python", "bash", "toml"}
+    assert {"11", "12", "13", "16", "21"} <= {one.lesson[:2] for one in ALL}
+
+
+# ---- commands
+
+def spans():
+    "Commands in the running text: `torchrun ...` and others, with where they stand."
+    for path in TEXTS:
+        for text in markdown(path):
+            for span in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
+                if span.split()[0] in READERS and len(span.split()) > 1: yield path.stem, span
+
+
+def lines_of(text):
+    "The commands of a script, without comments."
+    for line in text.replace("\\\n", " ").splitlines():
+        if words := shlex.split(line, comments=True): yield words
+
+
+def torchrun_says(words):
+    "What is wrong for torchrun: by its own parser, and that the ranks of several nodes are told where they meet."
+    from torch.distributed.run import config_from_args, parse_args
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said): options = parse_args(words)
+        config_from_args(options)
+    except SystemExit: return said.getvalue().strip().splitlines()[-1]
+    except ValueError as error: return str(error)
+    least, most = (int(number) for number in (options.nnodes.split(":") * 2)[:2])
+    met = options.rdzv_endpoint or options.standalone or any(word.startswith("--master") for word in words)
+    if least < most and (options.rdzv_backend == "static" or not options.rdzv_endpoint):
+        return "a range of nodes needs a rendezvous that counts them"
+    return "" if most == 1 or met else "several nodes must be told where they meet"
+
+
+def mlinfra_says(words, whole=True):
+    "What is wrong for our own command line. A part of a command may leave out what must be given."
+    said, numbers = io.StringIO(), [re.sub(r"\bN\b", "1", word) for word in words]
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()): parser().parse_args(numbers)
+    except (SystemExit, argparse.ArgumentError) as error:
+        why = said.getvalue().strip().splitlines()
+        if getattr(error, "code", 1) == 0: return ""
+        if not whole and why and re.search("expected (one|at least one) argument|are required", why[-1]): return ""
+        return why[-1] if why else str(error)
+    return ""
+
+
+HELP = {name: set(text.split()) for name, text in dict(
+    scancel="--signal --batch", squeue="--me --start -j -o", sacct="-j -o", srun="--cpus-per-task").items()}
+VERBS = ("show hostnames", "show job", "show node", "requeue")  # of scontrol
+
+
+@functools.cache
+def slurm_conf():
+    "A configuration with which SLURM's programs read their options, and no cluster."
+    file = tempfile.NamedTemporaryFile("w", suffix=".conf")
+    file.write("ClusterName=x\nSlurmctldHost=localhost\nNodeName=a\nPartitionName=p Nodes=a\n")
+    file.flush()
+    return file
+
+
+def slurm_says(words):
+    "What the program does not know, in its own words; where it is not installed, what is not listed here."
+    name, *rest = words
+    if name == "scontrol": return "" if " ".join(rest).startswith(VERBS) else f"unknown: {' '.join(rest)}"
+    if shutil.which(name):  # which reads them one after the other, and then helps
+        done = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "SLURM_CONF": slurm_conf().name})
+        return "\n".join(line for line in done.stderr.splitlines() if re.search("unrecognized|invalid option", line))
+    known = {f"--{option}" for option in SBATCH_OPTIONS} if name == "sbatch" else HELP[name]
+    return ", ".join(sorted({word.split("=")[0] for word in rest if word.startswith("-")} - known))
+
+
+READERS = dict(torchrun=lambda words: torchrun_says(words[1:]), mlinfra=lambda words: mlinfra_says(words[1:]),
+               **dict.fromkeys(["sbatch", "scontrol", *HELP], slurm_says))
+
+
+@pytest.mark.parametrize("snippet", of("bash"), ids=str)
+def test_a_command_is_read_by_its_program(snippet):
+    assert shellcheck(snippet.text) == "", MEANT
+    for words in lines_of(snippet.text):
+        assert words[0] in READERS, f"{words[0]}: who says whether this command is right?"
+        assert READERS[words[0]](words) == "", " ".join(words)
+
+
+def test_commands_in_the_text_are_read_by_their_program():
+    found = list(spans())
+    assert len(found) > 20 and len({span.split()[0] for _, span in found}) > 4
+    wrong = [f"{where}: `{span}`: {said}" for where, span in found if (said := read_span(span))]
+    assert wrong == []
+
+
+def read_span(span):
+    try: words = shlex.split(span, comments=True)
+    except ValueError: return "" if "$(" in span else "quotes"
+    if words[0] == "mlinfra": return mlinfra_says([word for word in words[1:] if word != "..."], whole=False)
+    if words[0] == "torchrun": words = [re.sub(r"\$\w+", "1", word) for word in words]
+    if words[0] == "torchrun": return torchrun_says([*words[1:]] if words[-1].endswith(".py") else [*words[1:], "x.py"])
+    return READERS[words[0]](words)
+
+
+@pytest.mark.parametrize("command", [
+    "torchrun --nnodes=1:4 --max-restarts=3 train.py", "torchrun --nnodes=2 --nproc-per-node=8 train.py",
+    "torchrun --nproc-per-device=8 train.py", "mlinfra launch job.toml --on slrm", "mlinfra train --sav x",
+    "sbatch --exclusve job.sh", "squeue --mine", "scontrol restart 1",
+    "torchrun --nnodes=1:4 --rdzv-backend=static --rdzv-endpoint=a:1 train.py"])
+def test_a_wrong_command_is_found(command): assert read_span(command) != ""
+
+
+@pytest.mark.parametrize("program", HELP)
+def test_the_listed_options_are_those_of_the_program(program):
+    if not shutil.which(program): pytest.skip(f"{program} is not installed (Debian: slurm-client)")
+    for option in HELP[program]: assert slurm_says([program, option, "1"]) == "", option
+    assert "--nosuch" in slurm_says([program, "--nosuch"])
+
+
+# ---- job files
+
+@pytest.mark.parametrize("snippet", of("toml"), ids=str)
+def test_a_job_file_is_written_for_every_system(snippet):
+    job = job_from_toml(snippet.text)
+    files = {system: render_for(job, system) for system in SYSTEMS if system in ("local", "torchrun", "slurm", "ray")}
+    for system in ("local", "torchrun", "slurm"): assert shellcheck(files[system]) == "", system
+    compile(files["ray"], "ray_job.py", "exec")
+    for option in re.findall(r"^#SBATCH --([a-z-]+)", files["slurm"], re.MULTILINE): assert option in SBATCH_OPTIONS
+
+
+# ---- scripts
+
+@dataclass(frozen=True)
+class Yours:
+    "What only the reader has: Python that runs before the snippet, and what must hold after it."
+    before:str=""
+    after:str=""
+    ranks:int=1
+    forked:bool=True  # from a process that has PyTorch; with workers of its own a script is a process like others
+
+
+MODEL = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Images(torch.utils.data.Dataset):
+    tensors = (torch.randn(64, 1, 28, 28), torch.arange(64) % 10)
+    def __len__(self): return 64
+    def __getitem__(self, i): return self.tensors[0][i], self.tensors[1][i]
+images = data = valid = validation = Images()
+loader = torch.utils.data.DataLoader(images, 16)
+model, loss_fn = nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), nn.functional.cross_entropy
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+"""
+LAYERS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model, micro_batch = nn.Sequential(*(nn.Linear(16, 16) for _ in range(19))), torch.randn(4, 16)
+loader, loss_fn = [(torch.randn(32, 16), torch.randn(32, 16))] * 2, nn.functional.mse_loss
+"""
+BLOCKS = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+        self.head = nn.Linear(8, 4)
+    def forward(self, x):
+        for layer in self.layers: x = layer(x).relu()
+        return self.head(x)
+build = Net
+def initialise(module):
+    if hasattr(module, "reset_parameters"): module.reset_parameters()
+loss_fn, loader = nn.functional.cross_entropy, [(torch.randn(4, 8), torch.arange(4))] * 2
+"""
+SAME = """
+import torch.distributed as dist
+weights = [torch.empty_like(next(model.parameters())) for _ in range(2)]
+dist.all_gather(weights, next(model.parameters()).detach())
+assert torch.equal(*weights) and len(loader) == 1, "32 of 64 images for each rank"
+assert all(p.grad.any() for p in model.parameters())
+"""
+TOKENS = MODEL + """
+from types import SimpleNamespace
+my_dataset, my_tokens = images, [dict(ids=torch.arange(4)) for _ in range(256)]
+def MyModel(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+class MyTransformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(4, 4)
+    def forward(self, ids): return SimpleNamespace(loss=self.words(ids).square().mean())
+"""
+JPEGS = """
+import os
+from PIL import Image
+for i in range(8):
+    os.makedirs(f"mnt/train/{i % 2}", exist_ok=True)
+    Image.new("RGB", (64, 64), (i, 0, 0)).save(f"mnt/train/{i % 2}/{i}.jpg")
+"""
+WIDE = MODEL + """
+images.tensors = tuple(one.repeat(4, *[1] * (one.ndim - 1)) for one in images.tensors)
+model = nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
+"""
+TRIALS = MODEL + """
+valid = loader
+def objective(trial): return trial.params["lr"]
+def train_and_measure(seed): return seed / 10
+"""
+EXPORTED = MODEL + """
+from torch.utils.data import TensorDataset
+batch, calibration = images.tensors[0][:4], images.tensors[0]
+test = TensorDataset(*images.tensors)
+"""
+PHOTOS = """
+model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 10))
+loader = [(torch.randn(4, 3, 224, 224), torch.arange(4))]
+"""
+YOURS = {
+    "01_arithmetic-python-0": Yours(MODEL + "dataset = images", "assert plan.iterations == 250_000", 2),
+    "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
+    "05_inference-python-0": Yours(MODEL + "inputs = images.tensors[0]"),
+    "06_workers-python-0": Yours(TOKENS, forked=False),
+    "07_storage-python-0": Yours("import os; os.mkdir('mnt'); open('mnt/one_large_file', 'wb').write(bytes(4 << 20))"),
+    "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
+    "10_memory-python-0": Yours(MODEL + PHOTOS),
+    "11_data_parallel-python-0": Yours(MODEL + "seed, epochs = 0, 2\ndef make_model(): return model", SAME, 2),
+    "12_sharding-python-0": Yours(BLOCKS, "assert model.head.weight.to_local().shape == (2, 8)", 2),
+    "13_pipeline-python-0": Yours(LAYERS, "assert len(cut.bounds) == 5"),
+    "13_pipeline-python-1": Yours(LAYERS, "assert all(p.grad.any() for p in part.parameters())", 4),
+    "13_pipeline-python-2": Yours(WIDE, "assert len(history.epochs) == 10", 2),
+    "16_launch-python-0": Yours(MODEL, "assert run is not None and len(list(loader))", 2),
+    "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
+    "20_experiments-python-0": Yours(TRIALS),
+    "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert latest('runs/7/checkpoints')"),
+    "22_export-python-0": Yours(EXPORTED),
+}
+NEEDS = {"09_precision-python-0": "a GPU", "24_pretrained-python-0": "weights from the network",
+         "24_pretrained-python-1": "weights from the network"}
+HERE = {"/mnt/data": "mnt", "budget_seconds=600": "budget_seconds=2"}  # what a test has less of
+
+
+def left_behind(text):
+    "Names of a batch that a loop uses without moving them, where the model was moved: no test without a GPU sees it."
+    tree, found = ast.parse(text), []
+    def moves(node): return isinstance(node, ast.Attribute) and node.attr in ("to", "cuda")
+    if not any(map(moves, ast.walk(tree))): return []
+    for loop in ast.walk(tree):
+        if not (isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple)): continue
+        names = {name.id for name in loop.target.elts}
+        moved = {id(node.value) for part in loop.body for node in ast.walk(part) if moves(node)}
+        found += [node.id for part in loop.body for node in ast.walk(part)
+                  if isinstance(node, ast.Name) and node.id in names and id(node) not in moved]
+    return found
+
+
+def test_a_batch_that_is_not_moved_is_found():
+    loop = "model.to(device)\nfor x, y in loader: loss(model({}), y.to(device))"
+    assert left_behind(loop.format("x")) == ["x"] and left_behind(loop.format("x.to(device)")) == []
+    assert [one for one in of("python") if left_behind(one.text)] == []
+
+
+@pytest.mark.parametrize("snippet", of("python"), ids=str)
+def test_a_script_runs_as_it_stands(snippet, tmp_path):
+    compile(snippet.text, str(snippet), "exec")
+    if str(snippet) in NEEDS: pytest.skip(f"it needs {NEEDS[str(snippet)]}; it is compiled only")
+    own, text = YOURS.get(str(snippet), Yours()), snippet.text
+    for there, here in HERE.items(): text = text.replace(there, here)
+    (tmp_path / "train.py").write_text("\n".join([own.before, text, own.after]))
+    common = dict(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    if sys.platform == "linux": common["GLOO_SOCKET_IFNAME"] = "lo"
+    ranks = [dict(RANK=str(i), LOCAL_RANK=str(i), WORLD_SIZE=str(own.ranks), LOCAL_WORLD_SIZE=str(own.ranks))
+             for i in range(own.ranks)] if own.ranks > 1 else [{}]
+    told = run_together([[PYTHON, "train.py"]] * own.ranks, folder=tmp_path, environment=common, environments=ranks,
+                        forked=own.forked, timeout_seconds=120)
+    assert [one.code for one in told] == [0] * own.ranks, "\n".join(one.output for one in told)

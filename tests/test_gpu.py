@@ -179,3 +179,13 @@ def test_a_plain_loop_on_two_ranks_is_one_process(how, tmp_path):
         torch.testing.assert_close(whole[0], losses, rtol=1e-9, atol=1e-12)
         torch.testing.assert_close(rest[0], losses[6:], rtol=1e-9, atol=1e-12)
         for name, tensor in weights.items(): torch.testing.assert_close(rest[1][name], tensor, rtol=1e-7, atol=1e-9)
+
+
+def test_the_table_has_the_memory_that_this_device_reports():
+    from mlinfra.engine.base.hardware import DEVICES
+    properties = torch.cuda.get_device_properties(0)
+    words = properties.name.removeprefix("NVIDIA ").split()[0].replace("-", " ").split()[0]
+    known = [device for device in DEVICES.values() if device.name.split()[0] == words]
+    if not known: pytest.skip(f"{properties.name} is not in the table")
+    nearest = min(known, key=lambda device: abs(device.memory_bytes - properties.total_memory))
+    assert nearest.memory_bytes == pytest.approx(properties.total_memory, rel=2e-3), properties.total_memory

@@ -385,7 +385,7 @@ def test_the_order_of_held_out_sweeps():
     assert len(llama) == 9 and llama.rank_correlation.median() >= 0.8
     rest = llama[~llama.sweep.str.contains("256 A100")]  # there a step grows with parameters of a device, by no link
     assert rest.rank_correlation.min() > 0.7
-    assert len(h100) == 26 and h100.shape_correlation.median() >= 0.8
+    assert len(h100) == 26 and h100.shape_correlation.median() >= 0.75
     assert llama.chosen_slower_percent.median() < 3 and llama.chosen_slower_percent.max() < 20
     assert rest.shortlist_slower_percent.max() < 1, "a run of the list is the best published one"
 

@@ -133,6 +133,10 @@ NETWORKS = {network.name: network for network in (
     Network("NVLink 2 (V100)", 150e9, 3.4e-6, f"NVIDIA's V100 data sheet of 2020: 300 GB/s, both ways; {_HOP}"),
     Network("NVLink 3 (A100)", 300e9, 3.4e-6, f"NVIDIA's A100 data sheet of 2021: 600 GB/s, both ways; {_HOP}"),
     Network("NVLink 4 (H100)", 450e9, 3.4e-6, f"NVIDIA's H100 data sheet of 2023: 900 GB/s, both ways; {_HOP}"),
+    Network("NVLink 5 (B200)", 900e9, 3.4e-6, "NVIDIA, as glennklockwood.com/garden/processors/B200 lists it "
+            f"(2026-11): 1,800 GB/s, both ways; {_HOP}"),
+    Network("ICI (TPU v5p)", 600e9, 3.4e-6, "docs.cloud.google.com/tpu/docs/v5p (2026-11): 1,200 GB/s, both ways of "
+            "all six links together; latency assumed as NVLink's"),
 )}  # name -> how ranks may be connected
 NODE_LINKS = {name: NETWORKS[name] for name in NETWORKS if name.startswith(("Ethernet", "InfiniBand"))}  # between nodes
 # bytes/s in each direction: 16 GT/s on 16 lanes, 128 bits of 130 are data (PCI-SIG)
@@ -167,7 +171,8 @@ class Device:
     node_links:int=8                                    # of such a server with eight devices
 
     def __post_init__(self):
-        for name in ("memory_bytes", "node_links"): object.__setattr__(self, name, positive_int(name, getattr(self, name)))
+        for name in ("memory_bytes", "node_links"):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         if self.bytes_per_s is not None: positive_float("bytes_per_s", self.bytes_per_s)
         if self.capability is not None: positive_ints("capability", self.capability, least=0, length=2)
 
@@ -179,6 +184,13 @@ class Device:
         needed = {"fp32": (0, 0), "fp16": (5, 3), "tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
         one_of("precision", precision, needed)
         return self.capability is None or self.capability >= needed[precision]
+
+    @property
+    def half_flops_per_s(self) -> float:
+        "Peak of matrix products in 16 bits; ValueError where its rates are not known."
+        for name in ("bf16", "fp16"):
+            if name in self.flops_per_s: return self.flops_per_s[name]
+        raise ValueError(f"the rates of {self.name} are not in the table: choose one of {', '.join(ROOFLINES)}")
 
     def between_nodes(
         self,
@@ -204,7 +216,8 @@ def _sheet(words: str, year: int) -> str:
     return f"NVIDIA's data sheet of {year}, {words}; memory as CUDA reports it to PyTorch, read in logs 2026-11"
 
 _EDR, _HDR, _NDR = (NODE_LINKS[f"InfiniBand {name} Gbit/s"] for name in ("EDR, 100", "HDR, 200", "NDR, 400"))
-_NVLINK = {generation: net for generation in (2, 3, 4) for name, net in NETWORKS.items()
+_B200 = {"fp32": 80e12, "tf32": 1100e12, "bf16": 2250e12, "fp16": 2250e12}
+_NVLINK = {generation: net for generation in (2, 3, 4, 5) for name, net in NETWORKS.items()
            if name.startswith(f"NVLink {generation}")}
 
 DEVICES = {device.name: device for device in (
@@ -218,6 +231,11 @@ DEVICES = {device.name: device for device in (
            (9, 0), 3350e9, _H100, _NVLINK[4], _NDR),
     Device("H200 141 GB", 143_156 * 2**20, _sheet("H200, SXM, the arithmetic is the H100's", 2024),
            (9, 0), 4800e9, _H100, _NVLINK[4], _NDR),
+    Device("B200 180 GB", 183_359 * 2**20, "NVIDIA's figures for HGX at 1,000 W, dense, as glennklockwood.com/garden/"
+           "processors/B200 lists them (2026-11); memory as nvidia-smi reports it",
+           (10, 0), 8000e9, _B200, _NVLINK[5], _NDR),
+    Device("TPU v5p 95 GB", 95 * 2**30, "docs.cloud.google.com/tpu/docs/v5p (2026-11)", None, 2765e9,
+           {"bf16": 459e12}, NETWORKS["ICI (TPU v5p)"], NETWORKS["ICI (TPU v5p)"]),
 )}  # name -> what its data sheet says
 def card_bytes(
     gb:float,  # in the name of a card, such as 80

@@ -126,7 +126,7 @@ def cluster(
         inter_node = known.node_link
         if links_per_node is None: links_per_node = max(devices_per_node * known.node_links // 8, 1)
     elif isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
-    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.flops_per_s["fp16"],
+    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.half_flops_per_s,
                     eight_bit_flops_per_s=known.flops_per_s.get("fp8"),
                     bytes_per_s=known.bytes_per_s, intra_node=known.network, inter_node=inter_node,
                     devices_per_node=devices_per_node, num_nodes=num_nodes, links_per_node=links_per_node)

@@ -222,7 +222,8 @@ def pod_says(job, document, pod):
     want = dict([job.constraint.split("=")] if job.constraint else [])
     assert pod.get("nodeSelector", {}) == want | ({"nvidia.com/gpu.product": job.gpu_type} if job.gpu_type else {})
     rest = document["metadata"].get("annotations", {}).get("mlinfra/not-used", "")
-    says_not_used(job, rest, "account", "qos", "directives")
+    says_not_used(job, rest, "account", "directives")
+    assert document["metadata"]["labels"].get("kueue.x-k8s.io/priority-class") == job.qos
     assert pod["terminationGracePeriodSeconds"] == whole(job.grace_seconds)
     assert document["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == job.partition
     sources = {"pvc://claim": {"persistentVolumeClaim": {"claimName": "claim", "readOnly": True}}}
@@ -644,9 +645,17 @@ while True: time.sleep(0.05)
 """
 
 
-@pytest.mark.parametrize("notice, calls", [(signal.SIGUSR1, "requeue 12\n"), (signal.SIGTERM, "")])
-def test_slurm_passes_a_notice_on(notice, calls, slurm, stands_in):
-    "SIGUSR1 before the time limit: the ranks save, the job is queued again. SIGTERM: somebody cancelled it."
+@pytest.mark.parametrize("notice, state, calls", [(signal.SIGUSR1, "RUNNING", "requeue 12\n"),
+                                                  (signal.SIGTERM, "RUNNING", "requeue 12\n"),
+                                                  (signal.SIGTERM, "COMPLETING", "")])
+def test_slurm_passes_a_notice_on(notice, state, calls, slurm, stands_in):
+    "SIGUSR1 before the limit, SIGTERM at a preemption: the ranks save, the job is queued again. Not if cancelled."
+    (stands_in / "squeue").write_text(f"#!/bin/bash\necho {state}\n")
+    try: passes_a_notice_on(notice, calls, stands_in)
+    finally: (stands_in / "squeue").write_text("#!/bin/bash\necho RUNNING\n")
+
+
+def passes_a_notice_on(notice, calls, stands_in):
     job = replace(SMALL, command=(sys.executable, "-S", "-c", SAVES))
     home = around(stands_in) | of_slurm(job)
     with started(job.slurm(), home) as script:

@@ -100,18 +100,18 @@ elif (( job_devices_per_node > 1 )); then
 fi
 '''
 _RUN = r'''
-job_notice() { job_told=1 job_why=$1; scancel --signal=TERM "$job_id"; }
-trap 'job_notice again' USR1
-trap 'job_notice stop' TERM
+job_notice() { job_told=1; scancel --signal=TERM "$job_id"; }
+trap job_notice USR1 TERM  # before the limit; at a preemption, or when somebody cancels it
 
 "${job_srun[@]}" "${job_prepared[@]}" "${job_inside[@]}" \
   env "${job_environment[@]}" "${job_starter[@]}" "${job_command[@]}" &
 job_child=$!
 job_wait
 job_running() { [[ $(squeue -h -j "$job_id" -o %T) == RUNNING ]]; }
-# SLURM itself requeues after a failed node or a preemption only, and not after a status or a time limit
+# SLURM itself requeues after a failed node or a preemption only, and not after a status or a time limit; a job that
+# was cancelled does not run any more
 job_starts=${SLURM_RESTART_COUNT:-0}
-if [[ $job_why != stop ]] && (( job_status )) && (( job_starts < job_retries )) && job_running; then
+if (( job_status )) && (( job_starts < job_retries )) && job_running; then
   job_say "ended with status $job_status, start $((job_starts + 1)) of $job_retries with: ${job_resume[*]}"
   scontrol requeue "$job_id"
 fi

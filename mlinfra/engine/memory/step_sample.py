@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..train.batches import samples_in, tensors_in
+from ..train.batches import listed_samples, samples_in, tensors_in
 from ..base.checks import one_of, positive_int, positive_ints
 from ..train.autocast import PRECISIONS, autocast
 from ..train.evaluation import class_loss
@@ -48,6 +48,12 @@ def resized_batch(
 ) -> Any:
     "Repeat or cut what has as many rows as the batch has samples; the rest stays."
     count, batch_size = samples_in(sample), positive_int("batch_size", batch_size)
+    if listed_samples(sample) is not None:
+        def sized(part: Any) -> Any:
+            many = [part[i % count] for i in range(batch_size)] if len(part) == count else part
+            return torch.stack(many) if isinstance(part, torch.Tensor) else type(part)(many)
+        parted = not isinstance(sample, list) or any(isinstance(part, (list, torch.Tensor)) for part in sample)
+        sample, count = (type(sample)(map(sized, sample)) if parted else sized(sample)), -1
 
     def fit(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor): return leaf

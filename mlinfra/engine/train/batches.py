@@ -5,20 +5,22 @@
 # %% ../../../nbs/engine/train/batches.ipynb #e8ef16d9
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader
 
 from ...data import BatchLoader, as_tensors, to_float
 
 # %% auto #0
-__all__ = ['is_pair', 'tensors_in', 'samples_in', 'to_device', 'image_dims', 'Feed', 'make_loader']
+__all__ = ['is_pair', 'tensors_in', 'samples_in', 'listed_samples', 'to_device', 'image_dims', 'Feed', 'make_loader']
 
 # %% ../../../nbs/engine/train/batches.ipynb #40b5ab32
 def is_pair(
@@ -34,16 +36,51 @@ def tensors_in(
     "All tensors of a batch in order, however deep they are nested."
     if is_pair(batch): return list(batch)
     if isinstance(batch, Mapping) and not isinstance(batch, dict): batch = dict(batch)  # such as a tokenizer's output
-    return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    leaves = tree_leaves(batch)
+    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return found or [leaf for one in leaves for leaf in getattr(one, "__dict__", {}).values()
+                     if isinstance(leaf, torch.Tensor)]  # of a dataclass, or a batch of graphs
 
 def samples_in(
     batch:Any,
 ) -> int:
-    "Samples in a batch: the length of its first tensor that has one."
-    if is_pair(batch) and batch[0].ndim: return len(batch[0])
+    "Samples in a batch: what it says itself, the length of its lists of samples, or that of its first tensor."
+    if is_pair(batch) and batch[0].ndim and not batch[0].is_nested: return len(batch[0])
+    if (said := _said(batch)) is not None: return said
+    if (listed := listed_samples(batch)) is not None: return listed
     for tensor in tensors_in(batch):
-        if tensor.ndim: return len(tensor)
+        if tensor.ndim: return tensor.size(0)
     raise ValueError(f"a batch must hold a tensor of samples, got {type(batch).__name__}")
+
+def _said(batch: Any) -> int | None:
+    "The samples that a batch, or the first part of it that does, says it has: a batch of graphs, packed sequences."
+    for part in (batch, *(batch if isinstance(batch, (tuple, list)) else ())):
+        if isinstance(part, PackedSequence): return int(part.batch_sizes[0])
+        for name in () if isinstance(part, (torch.Tensor, Mapping)) else ("num_graphs", "batch_size"):
+            count = getattr(part, name, None)
+            if isinstance(count, torch.Size): count = next(iter(count), None)
+            if type(count) is int and count > 0: return count
+    return None
+
+def listed_samples(
+    batch:Any,
+) -> int | None:  # None: its samples are rows of tensors
+    "Samples in a batch that holds them in lists, such as images of different sizes."
+    if not isinstance(batch, (tuple, list)) or not batch: return None
+    if isinstance(batch, list) and _are_samples(batch): return len(batch)
+    first, *rest = batch
+    if not isinstance(first, (tuple, list)) or not first: return None
+    rows = next((len(tensor) for tensor in tensors_in(first) if tensor.ndim), None)
+    lengths = {len(part) for part in rest
+               if isinstance(part, (tuple, list)) or isinstance(part, torch.Tensor) and part.ndim}
+    if len(first) in lengths and rows not in lengths - {len(first)}: return len(first)
+    shapes = {part.shape for part in first if isinstance(part, torch.Tensor)}
+    return len(first) if isinstance(first, list) and not lengths and len(shapes) > 1 else None
+
+def _are_samples(batch: list) -> bool:
+    "Whether all are of one form: mappings of the same keys, or tuples of the same length."
+    forms = {tuple(one) if isinstance(one, Mapping) else len(one) if isinstance(one, tuple) else None for one in batch}
+    return len(forms) == 1 and None not in forms and len(batch) > 1
 
 # %% ../../../nbs/engine/train/batches.ipynb #aefb1138
 def to_device(
@@ -59,7 +96,11 @@ def _moved(leaf: Any, device: torch.device) -> Any:
         if leaf.dtype == np.float64: leaf = leaf.astype(_default_dtype())
         leaf = torch.as_tensor(leaf)
     if isinstance(leaf, torch.Tensor): return leaf.to(device, non_blocking=True)
-    return leaf.to(device) if hasattr(leaf, "to") else leaf
+    if hasattr(leaf, "to"): return leaf.to(device)
+    if not is_dataclass(leaf) or isinstance(leaf, type): return leaf
+    moved = copy.copy(leaf)
+    for name, value in vars(leaf).items(): object.__setattr__(moved, name, to_device(value, device))
+    return moved
 
 def _default_dtype() -> str: return str(torch.get_default_dtype()).removeprefix("torch.")
 

@@ -29,7 +29,7 @@ H100_FEW = "H100, fewer sequences"
 LLAMA_HELD = "30B and 65B"
 LLAMA_FITTED = "13B"
 CHOSEN_ON = {H100_MANY: "the border of 4 sequences", H100_FEW: "the border of 4, each shape with ZeRO and without",
-             LLAMA_HELD: "limit of memory, one cable", LLAMA_FITTED: "limit of memory, the fitted constants"}
+             LLAMA_HELD: "limit of memory", LLAMA_FITTED: "limit of memory, the fitted constants"}
 
 def _group(sweep: PublishedSweep) -> str:
     if sweep.name.startswith("LLaMA"): return LLAMA_FITTED if sweep.fitted else LLAMA_HELD

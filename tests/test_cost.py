@@ -2,6 +2,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -11,12 +12,14 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from mlinfra import cli
+from mlinfra.cost import quote
 from mlinfra.engine.cost.energy import EnergyMeter, Nvml, Rapl, modelled_joules
 from mlinfra.engine.cost.prices import read_prices
 from mlinfra.engine.cost.run_cost import recorded, run_costs, run_energy
 from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
-from mlinfra.engine.cost.training_work import WORKS
+from mlinfra.engine.cost.training_work import WORKS, work_of
+from mlinfra.engine.planner.model_specs import TransformerSpec
 from mlinfra.training import fit
 
 HEAVY = "torch", "numpy", "pandas", "scipy", "matplotlib", "psutil", "ipywidgets", "pynvml", "IPython", "tqdm"
@@ -212,6 +215,41 @@ def test_nodes_with_folders_of_their_own_take_what_this_one_takes(tmp_path, loca
     cpu = modelled_joules(10.0, 16 * 2.0 * 10.0, 4 * machines).value  # 16 ranks, each with two busy cores
     assert energy.joules.value == pytest.approx(cpu + devices * 300 * 10)
     assert "1 of 16 ranks were recorded" in energy.how and whole.samples == 4 * 64 * 16
+
+
+def spec(layers, hidden, heads, length, words, **more):
+    return TransformerSpec(name="a model", layers=layers, hidden=hidden, heads=heads, sequence_length=length,
+                           vocabulary=words, dropout=False, fused_attention=True, global_batch=512, **more)
+
+
+TINY = spec(22, 2048, 32, 2048, 32_000, kv_heads=4, feed_forward=5632, gated=True, tied=False)
+
+
+@pytest.mark.parametrize("model, tokens, machine, devices, hours", [
+    (TINY, 300e9, "p4d.24xlarge", 16, 3456),                                                # TinyLlama's README
+    (spec(12, 768, 12, 1024, 50_304), 10e9, "p4de.24xlarge", 8, 12),                        # llm.c, discussion 481
+    (spec(32, 2048, 16, 2048, 65_536, tied=False), 38e9, "p5.48xlarge", 8, 264),            # nanochat's README
+])
+def test_the_bill_of_a_fused_program_lies_in_its_quote(model, tokens, machine, devices, hours):
+    offer = next(offer for offer in read_prices() if offer.name == machine)
+    for program in ("any", "fused"):
+        price = quote(work_of(model, tokens, program), offer, devices).price
+        paid = hours * offer.dollars_per_device_hour
+        assert price.dollars.low < paid < price.dollars.high, program
+        assert price.seconds.low < 3600 * hours / devices < price.seconds.high
+    assert price.dollars.high < 3 * price.dollars.low, "who says that it is fused gets a narrower range"
+
+
+def test_a_mixture_of_experts_is_priced_by_what_a_token_passes():
+    active = replace(spec(61, 7168, 128, 4096, 129_280, feed_forward=18_432, gated=True, tied=False),
+                     global_batch=15_360)
+    offer = next(offer for offer in read_prices() if offer.name == "p5.48xlarge")
+    made = work_of(active, 14.8e12, parameters=671 * 10**9)
+    asked = quote(made, offer, 2048)
+    hours = asked.price.seconds.scaled(2048 / 3600)
+    assert hours.low < 2_664_000 < hours.high, "DeepSeek-V3, arXiv:2412.19437, table 1: 2,664,000 H800-hours"
+    assert not quote(work_of(active, 14.8e12), offer, 16).why and "at least" in quote(made, offer, 16).why
+    assert asked.interruptions.low < asked.interruptions.value < asked.interruptions.high
 
 
 def test_accumulated_batches_count_as_samples(tmp_path):

@@ -115,8 +115,9 @@ def slack_of(
     margin:float=1.0,  # by which the range goes beyond them on either side
 ) -> Estimate:         # the median of the families, and the range
     "How many times as long as the ideal trainings take."
-    families, outside = _families(runs), (1 - fraction("share", share, zero=False)) / 2
+    outside = (1 - fraction("share", share, zero=False)) / 2
     if positive_float("margin", margin) < 1: raise ValueError(f"margin must be at least 1, got {margin:g}")
+    families = _families(runs)
     marks = sorted((slack, 1 / len(slacks) / len(families)) for slacks in families.values() for slack in slacks)
 
     def end(marks: Iterable[tuple[float, float]]) -> float:

@@ -135,6 +135,9 @@ class FailureRecord:
     date:str
     source:str
 
+    def __post_init__(self):
+        for name in ("interruptions", "device_hours"): positive_float(name, getattr(self, name))
+
     @property
     def per_device_hour(self) -> float:
         "Interruptions in an hour of one device."

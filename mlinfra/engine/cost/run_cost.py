@@ -23,7 +23,7 @@ from .prices import Offer, read_prices
 from ..precision.layer_costs import forward_seconds, layer_traffic
 from ..record.run_folder import Run
 from ..base.text import bytes_text, duration_text
-from .training_work import SLACK, SLACKS
+from .training_work import SLACK, SLACKS, expected_seconds_of
 from ...memory import estimate
 
 # %% auto #0
@@ -229,6 +229,7 @@ def run_costs(
     "What a recorded run took, and what it would take on each machine: the cheapest first, what does not fit last."
     import pandas as pd
     grams, shape = nonnegative_float("grams_per_kwh", grams_per_kwh), positive_ints("input_shape", input_shape)
+    expected_seconds_of(1.0, slack)  # refuses a slack that is none
     found = recorded(run)
     need = need_of(model_of(found) if model is None else model, shape, found.batch_size,
                    "adam" if "adam" in found.optimizer else "sgd", found.precision)

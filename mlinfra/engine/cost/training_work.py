@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00003
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -77,10 +78,12 @@ def work_of(
     parameters:int|None=None,         # of all experts; None: the model's
 ) -> Work:
     "A training of a model of lesson 15."
+    if not isinstance(model, TransformerSpec | ModelSpec):
+        raise ValueError(f"model must be a TransformerSpec or a ModelSpec, got {model!r}")
     language = isinstance(model, TransformerSpec)
+    whole = model.parameters if parameters is None else positive_int("parameters", parameters)
     samples = positive_float("tokens", tokens) / (model.sequence_length if language else 1)
     if samples < 1: raise ValueError(f"tokens must be at least those of one sequence, got {tokens:g}")
-    whole = model.parameters if parameters is None else positive_int("parameters", parameters)
     if whole < model.parameters:
         raise ValueError(f"parameters must be at least the model's {model.parameters:,}, got {whole:,}")
     cost, batch = micro_batch_cost(model, ParallelConfig()), min(model.global_batch, round(samples))
@@ -186,5 +189,8 @@ def expected_seconds_of(
     ideal:float,            # seconds, if nothing went wrong
     slack:Estimate=SLACK,   # how many times as long it takes
 ) -> Estimate:
-    "How long it will take, with the range that published trainings had."
+    "How long it will take, with the range that published trainings had; ValueError where the slack is none."
+    if not isinstance(slack, Estimate) or not 0 < slack.low <= slack.value <= slack.high < math.inf:
+        raise ValueError("slack must be an Estimate with 0 < low <= value <= high, such as SLACKS['fused'], "
+                         f"got {slack!r}")
     return slack.scaled(positive_float("ideal", ideal))

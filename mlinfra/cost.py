@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .engine.base.checks import fraction, nonnegative_float, positive_float, positive_int
+from .engine.checkpoint.save_interval import FAILURE_RECORDS, FAILURES_PER_DEVICE_HOUR
 from .engine.cost.energy import JOULES_PER_KWH, EnergyMeter as EnergyMeter, co2_kg, device_power
 from .engine.base.sample_statistics import Estimate
 from .engine.cost.prices import Offer, read_grids as read_grids, read_prices as read_prices
-from .engine.cost.training_work import SLACK, KnownRun, Work, expected_seconds_of, misfit, work_seconds
+from .engine.cost.training_work import SLACKS, KnownRun, Work, expected_seconds_of, misfit, work_seconds
 
 # %% auto #0
 __all__ = ['HOURS_PER_YEAR', 'PricedMachine', 'RunPrice', 'price_run', 'Quote', 'quote', 'pareto', 'Purchase', 'break_even']
@@ -81,15 +82,22 @@ class Quote:
     price:RunPrice|None
     why:str=""          # it cannot run
 
+    @property
+    def interruptions(self) -> Estimate|None:
+        "Failures to expect by the device-hours, and between which published records; None where it cannot run."
+        if self.price is None: return None
+        hours, rates = self.price.seconds.scaled(self.devices / 3600), [one.per_device_hour for one in FAILURE_RECORDS]
+        return Estimate(hours.value * FAILURES_PER_DEVICE_HOUR, hours.low * min(rates), hours.high * max(rates))
+
 def quote(
     work:Work|KnownRun,
     offer:Offer,
     devices:int|None=None,             # None: those that are rented together
-    slack:Estimate=SLACK,              # how many times as long as the ideal it takes; a known time has none
+    slack:Estimate|None=None,          # how many times as long as the ideal it takes; None: as the work's program
     grams_per_kwh:float=481,           # of the region
     dollars_per_hour:float|None=None,  # of all devices; None: the offer's
 ) -> Quote:
-    "The predicted time, price and energy of a training."
+    "The predicted time, price and energy of a training; a known time is taken as it is, without slack."
     nonnegative_float("grams_per_kwh", grams_per_kwh)
     if dollars_per_hour is not None: nonnegative_float("dollars_per_hour", dollars_per_hour)
     count = offer.devices if devices is None else positive_int("devices", devices)
@@ -101,6 +109,7 @@ def quote(
     if isinstance(work, KnownRun):
         return Quote(work, offer, count, price_run(work.seconds_on(offer.device, count), machine))
     network = dict(together=offer.devices, between=offer.between) if offer.between else {}  # else: as one node has it
+    slack = SLACKS[work.program] if slack is None else slack
     seconds = expected_seconds_of(work_seconds(work, offer.device, count, **network).total, slack)
     return Quote(work, offer, count, price_run(seconds, machine))
 

@@ -21,10 +21,11 @@ from .engine.memory.footprint import (
     GPU_MARGIN, HOST_MARGIN, BatchFootprints, Footprint as Footprint, Standing, rank_footprint,
     zero_bytes_per_rank as zero_bytes_per_rank)
 from .engine.base.machine import free_bytes, pick_device
+from .engine.base.text import bytes_text
 from .engine.memory.optimizers import OPTIMIZERS, optimizer_tensors
 from .engine.memory.out_of_memory import runs_without_oom
 from .engine.memory.step_sample import StepSample
-from .engine.memory.tracker import MemoryTrace, record_step, trace_step
+from .engine.memory.tracker import MemoryTrace, Untraceable, record_step, trace_step
 
 # %% auto #0
 __all__ = ['state_bytes', 'estimate', 'measure', 'Profile', 'profile', 'BatchPlan', 'find_batch_size']
@@ -122,6 +123,22 @@ def _warm_up(sample: StepSample, batch: Any, optimizer: Any) -> None:
     torch.cuda.reset_peak_memory_stats(sample.device)
 
 # %% ../nbs/10_memory.ipynb #34c2f6e2
+class _NoLine(ValueError): "Memory that is no straight line in the batch."
+
+@dataclass(frozen=True)
+class _EachBatch(BatchFootprints):
+    "The memory of a step, traced for each batch that is asked for, or run where it cannot be traced."
+    sample:StepSample
+    device:torch.device
+
+    def at(self, batch_size: int, optimizer: str = "adam", sharding_stage: int = 0, world_size: int = 1) -> Footprint:
+        "The footprint of this batch."
+        try: trace = trace_step(self.sample, batch_size)
+        except Untraceable:
+            twin = self.sample.on(self.device)
+            trace = record_step(twin, twin.batch_of(batch_size))
+        return _footprint(trace, optimizer, sharding_stage, world_size)
+
 @dataclass(frozen=True)
 class Profile(BatchFootprints):
     "The memory of a step for every batch: a straight line through each moment of two traces."
@@ -130,7 +147,7 @@ class Profile(BatchFootprints):
 
     def __post_init__(self):
         if self.low.moments.shape == self.high.moments.shape: return
-        raise ValueError("the model runs other operations for 3 samples than for 2: "
+        raise _NoLine("the model runs other operations for 3 samples than for 2: "
                          "its memory is no straight line in the batch, use estimate")
 
     def trace(
@@ -169,7 +186,7 @@ def profile(
 def _profile(sample: StepSample, check: bool = True) -> Profile:
     line = Profile(*(trace_step(sample, batch) for batch in (2, 3)))  # at 1, views and copies may differ
     if not check or np.array_equal(line.trace(5).moments, trace_step(sample, 5).moments): return line
-    raise ValueError(f"the memory of {type(sample.model).__name__} is no straight line in the batch: use estimate")
+    raise _NoLine(f"the memory of {type(sample.model).__name__} is no straight line in the batch: use estimate")
 
 # %% ../nbs/10_memory.ipynb #1ae4b290
 @dataclass(frozen=True)
@@ -239,8 +256,16 @@ def _estimated(trial: BatchTrial, limit: float | None, start: int | None) -> lis
     margin = HOST_MARGIN if host else GPU_MARGIN
 
     def fits(accumulation: int) -> int:
-        line = _profile(attrs.evolve(trial.sample, accumulation=accumulation))
-        return max(1, line.largest(free, trial.optimizer, margin=margin))
+        sample = attrs.evolve(trial.sample, accumulation=accumulation)
+        try: line: BatchFootprints = _profile(sample)
+        except (_NoLine, Untraceable) as error:
+            if start is None: raise ValueError(f"{error}, or say start=, the largest batch to try") from error
+            line = _EachBatch(sample, trial.device)
+        largest = line.largest(free, trial.optimizer, most=start or 1 << 20, margin=margin)
+        if largest or limit is None: return max(1, largest)
+        need = line.at(1, trial.optimizer).total * (1 + margin)
+        raise MemoryError(f"a batch of 1 needs {bytes_text(need)}, a margin of {margin:.0%} included, and limit= is "
+                          f"{bytes_text(limit)}")
 
     largest = fits(1)
     return [fits(2) if largest < (trial.wanted or 1) else largest]

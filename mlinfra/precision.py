@@ -39,14 +39,16 @@ class LossScaler:
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
         "Divide the gradients by the scale and update the parameters; False if they overflowed and no update was made."
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        finite = all(bool(g.isfinite().all()) for g in gradients)
+        finite = all(bool((g.coalesce().values() if g.is_sparse else g).isfinite().all()) for g in gradients)
         for gradient in gradients: gradient.mul_(1 / self.scale)
         if finite: optimizer.step()
         self._adapt(finite)
         return finite
 
     def _adapt(self, finite: bool) -> None:
-        if not finite: self.scale, self.good, self.skipped = self.scale * self.backoff, 0, self.skipped + 1
+        if not finite:
+            self.scale = max(self.scale * self.backoff, 2.0**-126)  # not below fp32's normal numbers
+            self.good, self.skipped = 0, self.skipped + 1
         else: self.good += 1
         if self.good == self.interval:
             self.good = 0

@@ -133,7 +133,7 @@ def fit(
     accumulation:int=1,                         # micro-batches in one optimizer step
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
     device:str|torch.device|None=None,          # None: a GPU where there is one
-    batch_size:int=64,                          # where `train` is a data set
+    batch_size:int=64,                          # where `train` or `valid` is a data set
     workers:int=0,                              # loading processes, where `train` is a data set without `.tensors`
     valid:Any=None,                             # evaluated after each epoch: a loader or a data set
     metric:Callable|None=None,                  # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
@@ -162,7 +162,7 @@ def fit(
     run = TrainingRun(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
                       history, executor, feed, scheduler, accumulation, epochs, iteration=len(history.steps),
                       clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES))
-    check = _validation(run, valid, loss_fn, step, metric)
+    check = _validation(run, valid, loss_fn, step, metric, getattr(loader, "batch_size", None) or batch_size)
     executor.start(run)
     with execution.applied(run):
         try: return _run(run, check, execution)
@@ -175,13 +175,14 @@ def _supervised(loss_fn: Callable) -> Callable:
         return loss_fn(model(inputs), targets)
     return step
 
-def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: Any) -> Callable[[], Scores] | None:
+def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: Any,
+                batch_size: int) -> Callable[[], Scores] | None:
     "A function that evaluates the run's model; tried on the first batch at once."
     if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
     if valid is None: return None
     if is_iterator(valid) and run.epochs > 1:
         raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
-    loader, feed = make_loader(valid, 1_000), Feed(run.device, run.feed.supervised, run.feed.image_dims)
+    loader, feed = make_loader(valid, batch_size), Feed(run.device, run.feed.supervised, run.feed.image_dims)
     sample = first_batch(make_loader(valid, 2))
     accuracy = step is None and (loss_fn is None or sample is not None and _has_accuracy(run.model, feed, sample))
     measures = Measures(loss_fn or class_loss, step, accuracy, metric)

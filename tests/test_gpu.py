@@ -4,11 +4,12 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.data import BatchLoader, Images
 from mlinfra.data_parallel import train_ddp
 from mlinfra.engine.dist.rank_data import train_digits
-from mlinfra.engine.dist.ranks import run_ranks
+from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.models import GluonCNN
 from mlinfra.training import PHASES, fit, sgd
 
@@ -141,3 +142,40 @@ def test_the_doctor_sees_the_copy_and_leaves_the_model_where_it_was():
     found = diagnose(model, batches, device="cuda", budget_seconds=10)
     assert found.verdict == "transfer" and found.stages["transfer"].value > found.stages["compute"].value
     assert model.layer.weight.device.type == "cpu"
+
+
+def train_loop(how, root=None, cut=None):
+    "Losses and whole weights of a plain loop on the GPU, in float64; with a folder it is saved, and gone on with."
+    from mlinfra.engine.checkpoint.loop_checkpoints import LoopCheckpoints
+    from mlinfra.engine.parallel.parallelize import parallelize
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 4))
+    model.double().cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.05)
+    made = torch.Generator().manual_seed(0)
+    x, y = torch.randn(23, 6, generator=made, dtype=torch.float64), torch.randint(0, 4, (23,), generator=made)
+    loader = DataLoader(TensorDataset(x, y), 7, shuffle=True)  # batches of 7, 7, 7 and 2
+    run = parallelize(model, loader, how, optimizer, checkpoints=None if root is None else LoopCheckpoints(root, 3))
+    losses, (model, loader, optimizer) = [], run
+    for _ in range(run.epoch, 3):
+        for x, y in loader:
+            loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            losses.append(run.mean(loss))
+            if len(losses) == cut: return run.checkpoints.folder.wait()
+    return losses, {name: tensor.cpu() for name, tensor in run.state_dict().items()}
+
+
+@pytest.mark.parametrize("how", ["ddp", "tensor"])
+def test_a_plain_loop_on_two_ranks_is_one_process(how, tmp_path):
+    def on_ranks(*calls): return run_ranks(call_each, 2, calls, backend="gloo", gpus=True, share_cores=True)
+    losses, weights = train_loop("ddp")
+    root = str(tmp_path / "checkpoints")
+    on_ranks((train_loop, how, root, 8))
+    for whole, rest in on_ranks((train_loop, how), (train_loop, how, root)).values():
+        torch.testing.assert_close(whole[0], losses, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(rest[0], losses[6:], rtol=1e-9, atol=1e-12)
+        for name, tensor in weights.items(): torch.testing.assert_close(rest[1][name], tensor, rtol=1e-7, atol=1e-9)

@@ -158,7 +158,9 @@ def test_what_cannot_be_launched_is_refused_in_a_sentence(cpu, tmp_path, monkeyp
     assert "was not submitted on slurm" in said("--logs", "--on", "slurm")
     job.write_text(job.read_text() + "\nnode = 3\n")
     assert said("--submit") == f"mlinfra launch: {job}: a job has no node: is nodes meant?\n"
-    job.write_text(job.read_text().replace("\nnode = 3\n", ""))
+    job.write_text(job.read_text().replace("\nnode = 3\n", "\nsetup = [\"if true; then\", \"echo 'a\"]\n"))
+    assert "setup must be lines that bash can read: " in said("--submit") and not list(tmp_path.rglob("handle.json"))
+    job.write_text(job.read_text().partition("\nsetup")[0])
     monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
     clients = dict(slurm="sbatch", kubernetes="kubectl", trainjob="kubectl", sagemaker="aws", local="bash")
     for system, client in clients.items():

@@ -51,11 +51,13 @@ def launched(job, folder):
 def test_a_killed_rank_is_started_again_and_nothing_is_left(alone, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TRAINS)
-    job = JobSpec([sys.executable, "-S", str(script)], device="cpu", devices_per_node=2, retries=1, secrets=["KEY_A"])
+    job = JobSpec([sys.executable, "-S", str(script)], device="cpu", devices_per_node=2, retries=1, secrets=["KEY_A"],
+                 setup=["module() { echo loaded $1; }", "module cuda"])
     handle, status, lines = launched(job, tmp_path / "launch")
     assert status == 0, lines[-20:]
     for rank in range(2):
         for words in ([], ["--resume"]): assert any(f"rank {rank} of 2 with {words} 9" in line for line in lines)
+    assert sum("loaded cuda" in line for line in lines) == 4, "before each rank of each attempt"
     assert all("pid=" in line for line in lines if "of 2 with" in line), "Ray says which worker wrote it"
     for path in (tmp_path / "launch").iterdir(): assert b"hush-hush" not in path.read_bytes()
     end = time.monotonic() + 120

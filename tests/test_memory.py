@@ -4,6 +4,7 @@ import gc
 import sys
 import weakref
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from copies import run_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional as F
 from torchvision.models import VisionTransformer
 
 from mlinfra import memory
@@ -627,6 +629,30 @@ def test_bf16_is_refused_where_the_device_has_none():
     with pytest.raises(ValueError, match="bf16 needs compute capability 8.0, T4 16 GB has 7.5"):
         replace(plan, precision="bf16")
     assert replace(plan, precision="bf16", device=hardware.DEVICES["RTX 4090 24 GB"]).footprint().total > 0
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.read, self.tag = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 3)
+    def forward(self, x): return self.tag(self.read(x)[0][:, -1])
+
+
+def all_pairs(model, x):
+    found = F.normalize(model(x), dim=1)
+    return F.cross_entropy(found @ found.T / 0.1, torch.arange(len(found)))
+
+
+def test_a_batch_is_searched_where_memory_is_no_line():
+    for model, how in ((Tagger(), dict(input_shape=(5, 8))), (nn.Linear(8, 4), dict(input_shape=(8,), step=all_pairs))):
+        search = partial(memory.find_batch_size, model, device="cpu", **how)
+        assert search(start=64, limit=1e8).largest == 64 > search(start=64, limit=1.5e5).largest >= 1
+        with pytest.raises(ValueError, match="or say start=, the largest batch to try"): search(limit=1e8)
+
+
+def test_a_limit_below_one_sample_is_said():
+    with pytest.raises(MemoryError, match="a batch of 1 needs .* MiB, a margin of 100% included"):
+        memory.find_batch_size(GluonCNN(), limit=1 << 20, device="cpu")
 
 
 def test_start_and_limit_hold_together():

@@ -312,7 +312,8 @@ NONSENSE = {int: {"zero": 0, "negative": -1, "nan": math.nan, "infinite": math.i
 # ---- valid arguments
 
 NUMBERS = {"world_size": 2, "batch_size": 4, "heads": 2, "widths": 16, "width": 8, "hidden": 8, "stage": 1, "stages": 2,
-           "sharding_stage": 1, "side": 8, "kernel": 3, "dim": 0}
+           "sharding_stage": 1, "side": 8, "kernel": 3, "dim": 0, "tokens": 4096,
+           "parameters": 10**6}
 SUPPLIED = {"input_shape": (1, 28, 28), "depths": (1, 1, 1, 1)}  # also where there is a default
 
 

@@ -460,3 +460,20 @@ class TestGpu:
         rule = casting.autocast_table("cuda", torch.float16).rule
         assert rule["softmax"] == rule["exp"] == rule["sum"] == "fp32" and rule["matmul"] == "short"
         assert rule.equals(casting.autocast_table("cuda", torch.float16, pretend=True).rule)
+
+
+def test_a_scaler_survives_overflows_without_end_and_takes_sparse_gradients():
+    model, scaler = nn.Linear(2, 2), precision.LossScaler()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(1_200):
+        model.weight.grad = torch.full((2, 2), torch.nan)
+        assert not scaler.step(optimizer)
+    assert scaler.scale == 2.0**-126 and scaler.skipped == 1_200
+    words, scaler = nn.Embedding(9, 4, sparse=True), precision.LossScaler()
+    before = words.weight.detach().clone()
+    scaler.scaled(words(torch.tensor([1, 1, 2])).sum()).backward()
+    assert scaler.step(torch.optim.SGD(words.parameters(), 1.0))
+    assert torch.equal((before - words.weight).sum(1), torch.tensor([0.0, 8, 4, 0, 0, 0, 0, 0, 0]))
+    words.zero_grad()
+    scaler.scaled(words(torch.tensor([3])).sum() * torch.inf).backward()
+    assert not scaler.step(torch.optim.SGD(words.parameters(), 1.0))

@@ -126,7 +126,7 @@ def slurm(cluster):
 
 def job(folder, *command, **how):
     "One for the CPU that works in the folder."
-    return JobSpec(command, device="cpu", folder=str(folder), **dict(time_seconds=120, grace_seconds=30) | how)
+    return JobSpec(command, folder=str(folder), **dict(device="cpu", time_seconds=120, grace_seconds=30) | how)
 
 
 def told(cluster, number):
@@ -218,7 +218,9 @@ def test_an_array_is_all_its_copies(slurm, tmp_path):
 
 def test_what_cannot_be_had_is_refused_in_a_sentence(slurm, tmp_path):
     for how, words in ((dict(partition="nosuch"), "partition.*nosuch.*there are here"), (dict(nodes=3), "[Nn]ode"),
-                       (dict(cpus=9), "processors|configuration")):
+                       (dict(cpus=9), "processors|configuration"), (dict(constraint="fast"), "the job says.*='fast'"),
+                       (dict(device="gpu", gpu_type="h200"), "gres|configuration"),
+                       (dict(directives=["--licenses=a"]), "license")):
         with pytest.raises(ValueError, match=f"SLURM refuses the job: .*{words}") as refused:
             slurm.submit(job(tmp_path, "true", **how), tmp_path / "launch")
         assert "\n" not in str(refused.value)

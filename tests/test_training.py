@@ -997,3 +997,56 @@ def test_clipping_keeps_no_tensor_of_earlier_steps():
         def on_backward(self, run): alive.append(weakref.ref(clip.norm))
     fit(model, BatchLoader(tiny(), 16), observers=[clip, Look()], **QUIET)
     assert len(alive) == 4 and [norm() is None for norm in alive] == [True] * 3 + [False]
+
+
+# ---- what people train
+
+class Table(nn.Module):
+    "Builds what it needs when it first needs it."
+    def __init__(self):
+        super().__init__()
+        self.layer, self.gain, self.table = nn.Linear(8, 3), nn.Parameter(torch.ones(8)), None
+    def forward(self, x):
+        if self.table is None: self.table = torch.randn(x.shape[1], 8)
+        return self.layer(x * (self.table * self.gain)).mean(1)
+
+
+class Force(nn.Module):
+    "Minus the gradient of an energy."
+    def __init__(self): super().__init__(); self.energy = nn.Sequential(nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 1))
+    def forward(self, x):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return -torch.autograd.grad(self.energy(x).sum(), x, create_graph=self.training)[0]
+
+
+@pytest.mark.parametrize("model, shape, loss", [(Table(), (5, 8), None), (Force(), (3,), nn.functional.mse_loss)])
+def test_what_a_model_makes_in_evaluation_can_be_trained_with(model, shape, loss):
+    x = torch.randn(16, *shape)
+    data = TensorDataset(x, torch.randint(0, 3, (16,)) if loss is None else -x)
+    history = fit(model, DataLoader(data, 8), valid=DataLoader(data, 8), loss_fn=loss, progress=False, device="cpu")
+    assert history.epochs[0].valid_loss > 0
+
+
+def test_a_data_set_is_evaluated_in_batches_of_the_training():
+    seen = []
+    class Look(nn.Linear):
+        def forward(self, x):
+            if not self.training: seen.append(len(x))
+            return super().forward(x)
+    data = TensorDataset(torch.randn(40, 8), torch.randint(0, 2, (40,)))
+    for train, how in ((data, dict(batch_size=4)), (DataLoader(data, 4), {})):
+        fit(Look(8, 2), train, valid=data, progress=False, device="cpu", **how)
+    assert max(seen) == 4
+
+
+def test_gradients_of_what_is_not_trained_are_neither_clipped_nor_kept():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)), torch.randn(64, 4)
+    clip, seen = ClipGradients(1e-3), []
+    class Look:
+        def on_backward(self, run): seen.append([p.grad.norm() for p in model.parameters()])
+    loader, optimizer = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), 8), torch.optim.SGD(model[1].parameters(), 0)
+    fit(model, loader, optimizer=optimizer, epochs=2, observers=[Look(), clip], progress=False, device="cpu")
+    torch.testing.assert_close(clip.norm, torch.stack(seen[-1][2:]).norm())
+    torch.testing.assert_close(seen[0][0], seen[8][0])  # the same batch, an epoch later

@@ -5,20 +5,24 @@
 # %% ../../nbs/lab/published_hours.ipynb #23d00003
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..engine.planner.clusters import MATRIX_SHARE, MEMORY_PASSES
+from ..engine.base.checks import fraction, one_of, positive_float
+from ..engine.planner.clusters import ACCELERATORS, MATRIX_SHARE, MEMORY_PASSES
 from ..engine.base.hardware import DEVICES
 from ..engine.base.sample_statistics import Estimate, median
-from ..engine.cost.prices import read_rows
-from ..engine.planner.model_specs import ParallelConfig, TransformerSpec
+from ..engine.cost.prices import HOW, dated, read_rows
+from ..engine.cost.training_work import SLACKS
+from ..engine.planner.model_specs import ModelSpec, ParallelConfig, TransformerSpec
 from ..engine.planner.step_estimate import micro_batch_cost
+from ..planner import JOBS
 
 # %% auto #0
-__all__ = ['PublishedHours', 'published_hours', 'slack_of', 'compare_hours']
+__all__ = ['PublishedHours', 'published_hours', 'published_image_hours', 'slack_of', 'slack_of_program', 'held_out_hours']
 
 # %% ../../nbs/lab/published_hours.ipynb #23d00004
 if TYPE_CHECKING:
@@ -29,23 +33,37 @@ if TYPE_CHECKING:
 class PublishedHours:
     "A training of which a paper or a model card tells the device-hours."
     name:str
-    model:TransformerSpec
-    tokens:float          # that it was trained on
-    device:str            # one of `ACCELERATORS`
-    device_hours:float    # as published
-    used:bool             # whether our slack was taken from it
-    how:str               # one of `HOW`
+    model:TransformerSpec|ModelSpec  # of experts, the dense model that one token passes
+    tokens:float                     # that it was trained on; samples for a `ModelSpec`
+    device:str                       # one of `ACCELERATORS`
+    device_hours:float               # as published
+    used:bool                        # whether it was published up to April 2023: lesson 23 predicts the later ones
+    how:str                          # one of `HOW`: how the hours came into the table
     date:str
     source:str
     note:str=""
+    family:str=""                    # trainings of the same people and programs; "": it has none beside it
+    program:str="any"                # one of `SLACKS`
+
+    def __post_init__(self):
+        for name in ("tokens", "device_hours"): positive_float(name, getattr(self, name))
+        one_of("device", self.device, ACCELERATORS)
+        one_of("how", self.how, HOW)
+        one_of("program", self.program, SLACKS)
+        dated(self.date)
+
+    @property
+    def samples(self) -> float:
+        "Sequences or images that it was trained on."
+        return self.tokens / (self.model.sequence_length if isinstance(self.model, TransformerSpec) else 1)
 
     @cached_property
     def ideal_hours(self) -> float:
         "Device-hours by the model of a step, if nothing ever went wrong."
         has, cost = DEVICES[self.device], micro_batch_cost(self.model, ParallelConfig())
-        seconds = cost.flops / (has.flops_per_s["fp16"] * MATRIX_SHARE)
+        seconds = cost.flops / (has.half_flops_per_s * MATRIX_SHARE)
         seconds += cost.kept_bytes * MEMORY_PASSES / has.bytes_per_s
-        return self.tokens / self.model.sequence_length * seconds / 3600
+        return self.samples * seconds / 3600
 
     @property
     def slack(self) -> float:
@@ -54,47 +72,83 @@ class PublishedHours:
 
     @property
     def mfu(self) -> float:
-        "6 FLOPs for each parameter and token, over what the devices could have done in these hours."
-        peak = DEVICES[self.device].flops_per_s["fp16"]
-        return 6 * self.model.parameters * self.tokens / (peak * self.device_hours * 3600)
+        "6 FLOPs for each parameter and token, or three forwards of an image, over what the devices could have done."
+        language = isinstance(self.model, TransformerSpec)
+        flops = 6 * self.model.parameters * self.tokens if language else 3 * self.model.flops * self.samples
+        return flops / (DEVICES[self.device].half_flops_per_s * self.device_hours * 3600)
 
 # %% ../../nbs/lab/published_hours.ipynb #23d00009
 _WHOLE = ("layers", "hidden", "heads", "kv_heads", "feed_forward", "sequence_length", "vocabulary")
-_COLUMNS = ("name", *_WHOLE, "gated", "fused", "tokens", "device", "device_hours", "used", "how", "date", "source",
-            "note")
+_ABOUT = ("name", "family", "program", "device", "device_hours", "used", "how", "date", "source", "note")
+
+def _about(row: dict[str, str]) -> dict[str, object]:
+    "The columns that both tables have."
+    return {name: row[name] for name in ("name", "family", "program", "device", "how", "date", "source")} | dict(
+        device_hours=float(row["device_hours"]), used=row["used"] == "1", note=row["note"].strip("-"))
 
 def published_hours() -> tuple[PublishedHours, ...]:
-    "The trainings of the package's table."
-    found = []
-    for _place, row in read_rows(None, "lab/published_hours.csv", _COLUMNS):
+    "The language models of the package's table."
+    found, columns = [], (*_ABOUT, *_WHOLE, "gated", "tied", "fused", "tokens")
+    for _place, row in read_rows(None, "lab/published_hours.csv", columns):
         sizes = {name: int(row[name]) for name in _WHOLE}
-        model = TransformerSpec(name=row["name"], global_batch=1024, gated=row["gated"] == "1", tied=False,
+        model = TransformerSpec(name=row["name"], global_batch=1024, gated=row["gated"] == "1", tied=row["tied"] == "1",
                                 dropout=False, fused_attention=row["fused"] == "1", **sizes)
-        found.append(PublishedHours(
-            name=row["name"], model=model, tokens=float(row["tokens"]), device=row["device"],
-            device_hours=float(row["device_hours"]), used=row["used"] == "1", how=row["how"],
-            date=row["date"], source=row["source"], note=row["note"].strip("-")))
+        found.append(PublishedHours(model=model, tokens=float(row["tokens"]), **_about(row)))
     return tuple(found)
 
-# %% ../../nbs/lab/published_hours.ipynb #23d00014
-def slack_of(
-    runs:Iterable[PublishedHours],  # that are used
-) -> Estimate:                      # median, least and most
-    "How many times as long as the ideal trainings take."
-    slacks = sorted(run.slack for run in runs)
-    if not slacks: raise ValueError("runs must hold at least one training, got none")
-    return Estimate(median(slacks), slacks[0], slacks[-1])
+def published_image_hours() -> tuple[PublishedHours, ...]:
+    "The trainings of ResNet-50 of the package's table."
+    return tuple(PublishedHours(model=JOBS["ResNet-50"], tokens=float(row["samples"]), **_about(row))
+                 for _place, row in read_rows(None, "lab/published_image_hours.csv", (*_ABOUT, "samples")))
 
-def compare_hours(
+# %% ../../nbs/lab/published_hours.ipynb #23d00014
+def _families(runs: Iterable[PublishedHours]) -> dict[str, list[float]]:
+    "The slacks of each family."
+    found = defaultdict(list)
+    for run in runs: found[run.family or run.name].append(run.slack)
+    if not found: raise ValueError("runs must hold at least one training, got none")
+    return found
+
+def slack_of(
     runs:Iterable[PublishedHours],
-    slack:Estimate,             # of the used ones
-) -> pd.DataFrame:              # a row for each: its hours, their ratio, whether it is inside the slack's range
-    "Published device-hours beside the predicted ones, and over them: `ratio` is above 1 where it took longer."
+    share:float=1.0,   # of the trainings that lie inside of the range, each family counted once
+    margin:float=1.0,  # by which the range goes beyond them on either side
+) -> Estimate:         # the median of the families, and the range
+    "How many times as long as the ideal trainings take."
+    outside = (1 - fraction("share", share, zero=False)) / 2
+    if positive_float("margin", margin) < 1: raise ValueError(f"margin must be at least 1, got {margin:g}")
+    families = _families(runs)
+    marks = sorted((slack, 1 / len(slacks) / len(families)) for slacks in families.values() for slack in slacks)
+
+    def end(marks: Iterable[tuple[float, float]]) -> float:
+        passed = 0.0
+        for slack, weight in marks:
+            passed += weight
+            if passed > outside + 1e-12: return slack
+    return Estimate(median([median(slacks) for slacks in families.values()]), end(marks) / margin,
+                    end(reversed(marks)) * margin)
+
+_SETTINGS = {"any": {}, "framework": dict(share=0.9), "fused": dict(margin=1.1)}
+
+def slack_of_program(
+    program:str,                     # one of `SLACKS`
+    runs:Iterable[PublishedHours],   # of which those of this program count
+) -> Estimate:
+    "The slack of `SLACKS`, derived from published trainings."
+    one_of("program", program, SLACKS)
+    return slack_of((run for run in runs if program in ("any", run.program)), **_SETTINGS[program])
+
+def held_out_hours(
+    program:str,                     # one of `SLACKS`
+    runs:Iterable[PublishedHours],   # of which those of this program count
+) -> pd.DataFrame:                   # a row for each, told by the slack of the other families
+    "Each family of trainings predicted by the others: `ratio` is published over predicted hours."
     import pandas as pd
+    runs = [run for run in runs if program in ("any", run.program)]
+
     def row(run: PublishedHours) -> dict[str, object]:
-        predicted = run.ideal_hours * slack.value
-        inside = slack.low <= run.slack <= slack.high
-        return dict(run=run.name, device=run.device, slack=run.slack, published_hours=run.device_hours,
-                    predicted_hours=predicted, ratio=run.device_hours / predicted, inside=inside, used=run.used,
-                    mfu_percent=100 * run.mfu, date=run.date)
+        slack = slack_of_program(program, (one for one in runs if one.family != run.family))
+        return dict(run=run.name, family=run.family, program=run.program, device=run.device, slack=run.slack,
+                    low=slack.low, high=slack.high, inside=slack.low <= run.slack <= slack.high,
+                    ratio=run.slack / slack.value, published_hours=run.device_hours, date=run.date)
     return pd.DataFrame([row(run) for run in runs])

@@ -19,7 +19,11 @@ from ..engine.planner.model_specs import ParallelConfig, TransformerSpec
 __all__ = ['UNITS', 'PublishedRun', 'published_runs']
 
 # %% ../../nbs/lab/published_runs.ipynb #60f829d0
-UNITS = ("s", "TFLOP/s", "MFU %", "tokens/s")  # a step's; a device's, recomputation included; of the peak; a device's
+UNITS = ("s",              # of a step
+         "TFLOP/s",        # of a device, recomputation included
+         "model TFLOP/s",  # of a device, without
+         "MFU %",          # of the peak
+         "tokens/s")       # of a device
 
 @dataclass(frozen=True)
 class PublishedRun:
@@ -33,6 +37,7 @@ class PublishedRun:
     source:str
     note:str=""                    # what we assume beyond the source
     fitted:bool=False              # whether our constants were fitted on it
+    memory_bytes:float|None=None   # of the fullest device; None: not told
 
     @property
     def seconds(self) -> float:
@@ -42,6 +47,7 @@ class PublishedRun:
         if self.unit == "tokens/s": return job.global_batch * job.sequence_length / (self.figure * devices)
         if self.unit == "MFU %":
             return job.global_batch * 3 * job.flops / (devices * self.cluster.flops_per_s * self.figure / 100)
+        if self.unit == "model TFLOP/s": return job.global_batch * 3 * job.flops / (devices * self.figure * 1e12)
         output = 2 * job.sequence_length * job.hidden * job.vocabulary
         return job.global_batch * (4 * job.flops - output) / (devices * self.figure * 1e12)
 

@@ -28,6 +28,7 @@ class PublishedSweep(StepTimeSweep):
     source:str
     note:str=""               # what we assume beyond the source
     fitted:bool=False         # whether our constants were fitted on it
+    program_fitted:bool=False # whether what its program needs for each micro-batch was fitted on it
 
 # %% ../../nbs/lab/published_sweeps.ipynb #15e00008
 def _read(name: str) -> str: return files("mlinfra").joinpath(f"lab/{name}").read_text(encoding="utf-8")
@@ -44,9 +45,10 @@ def _sweep(name: str, rows: Iterable[dict[str, str]], read: dict[str, Any]) -> P
     tokens = 1024 * int(length.removesuffix("k"))
     job = TransformerSpec(name=model, gated=True, dropout=False, fused_attention=True, sequence_length=tokens,
                           global_batch=table["tokens"] // tokens, **read["models"][model])
-    place = cluster(table["device"], num_nodes=int(devices.split()[0]) // 8, inter_node=table["inter_node"])
+    place = cluster(table["device"], num_nodes=int(devices.split()[0]) // 8, inter_node=table["inter_node"],
+                    **table.get("program", {}))
     return PublishedSweep(name, job, place, tuple(map(_timed_run, rows)), table["source"], table["note"],
-                          model in table.get("fitted", ()))
+                          model in table.get("fitted", ()), model in table.get("program_fitted", ()))
 
 @cache
 def published_sweeps() -> tuple[PublishedSweep, ...]:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['H100_MANY', 'H100_FEW', 'LLAMA_HELD', 'LLAMA_FITTED', 'CHOSEN_ON', 'CLOSE_PERCENT', 'choice_groups',
-           'order_agreement', 'Late', 'late_runs', 'fewest_tensor_list', 'random_share', 'choice_losses']
+__all__ = ['H100_MANY', 'H100_FEW', 'LLAMA_HELD', 'LLAMA_FITTED', 'CHOSEN_ON', 'TWIN_FACTOR', 'CLOSE_PERCENT', 'choice_groups',
+           'order_agreement', 'TwinAgreement', 'twin_agreement', 'Late', 'late_runs', 'fewest_tensor_list',
+           'random_share', 'choice_losses']
 
 # %% ../../nbs/lab/sweep_choices.ipynb #15s00005
 H100_MANY = "H100, 4 sequences a device or more"
@@ -28,7 +29,7 @@ H100_FEW = "H100, fewer sequences"
 LLAMA_HELD = "30B and 65B"
 LLAMA_FITTED = "13B"
 CHOSEN_ON = {H100_MANY: "the border of 4 sequences", H100_FEW: "the border of 4, each shape with ZeRO and without",
-             LLAMA_HELD: "limit of memory, one cable", LLAMA_FITTED: "limit of memory, the fitted constants"}
+             LLAMA_HELD: "limit of memory", LLAMA_FITTED: "limit of memory, the fitted constants"}
 
 def _group(sweep: PublishedSweep) -> str:
     if sweep.name.startswith("LLaMA"): return LLAMA_FITTED if sweep.fitted else LLAMA_HELD
@@ -45,10 +46,38 @@ def choice_groups() -> dict[str, list[PublishedSweep]]:
 def order_agreement(
     sweeps:Iterable[PublishedSweep],
     order:str="predicted_seconds",    # a column of `sweep_table`
+    repeated:bool=False,              # without the runs whose twin took `TWIN_FACTOR` times as long or as short
 ) -> float:                           # 1: the same order, 0: no connection, -1: the reverse
     "The median rank correlation of a column with the published seconds over some sweeps, of the runs that completed."
     ran = [sweep_table(sweep).dropna(subset="published_seconds") for sweep in sweeps]
-    return median(rank_correlation(rows[order], rows.published_seconds) for rows in ran)
+    if repeated: ran = [rows[_twin_ratio(rows) < TWIN_FACTOR] for rows in ran]
+    return median(rank_correlation(rows[order], rows.published_seconds) for rows in ran if len(rows) > 4)
+
+TWIN_FACTOR = 1.5   # twins that differ more do not repeat one another
+_TWIN = ["data", "tensor", "pipeline", "micro_batch", "checkpointing"]
+
+def _twin_ratio(rows: pd.DataFrame) -> pd.Series:
+    "The seconds of the slower of two plans that differ in ZeRO 0 or 1 only, divided by the faster's; 1 without a twin."
+    twins = rows.groupby(_TWIN).published_seconds
+    return twins.transform("max") / twins.transform("min")
+
+class TwinAgreement(NamedTuple):
+    "How well plans repeat their twins, which differ in ZeRO 0 or 1 only and compute the same."
+    twins:int            # pairs
+    apart:int            # of them, one takes `TWIN_FACTOR` times as long as the other
+    correlation:float    # of their orders, median over the sweeps with more than four pairs
+
+def twin_agreement(
+    sweeps:Iterable[PublishedSweep],
+) -> TwinAgreement:
+    "How well the published seconds of some sweeps agree with themselves: no clock can order them much better."
+    pairs, orders = [], []
+    for sweep in sweeps:
+        ran = sweep_table(sweep).dropna(subset="published_seconds")
+        both = ran.pivot_table(index=_TWIN, columns="sharding_stage", values="published_seconds").dropna()
+        pairs += [max(one, other) / min(one, other) for one, other in both.to_numpy()]
+        if len(both) > 4: orders.append(rank_correlation(*(both[stage] for stage in both)))
+    return TwinAgreement(len(pairs), sum(ratio >= TWIN_FACTOR for ratio in pairs), median(orders))
 
 class Late(NamedTuple):
     "How many of some runs took more than twice as long as predicted."

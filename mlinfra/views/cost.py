@@ -109,6 +109,8 @@ def describe_cost(
     if found.price is None: return Said(_refusal(plan), f"{plan.work}: {found.why}.", _sources(plan))
     price, even = found.price, break_even(plan.purchase, plan.rented_dollars_per_hour)
     energy = f"It takes about {_kwh_text(price.kwh.value)} and emits {_mass_text(price.co2_kg.value)} of CO2."
+    if (failures := found.interruptions).value >= 1:
+        energy += f" Expect {failures.value:,.0f} failures on the way, {failures.low:,.1g} to {failures.high:,.1g}."
     words = _rent_text(plan), _range_words(plan, found), energy, _even_text(plan, even)
     return Said(f"{duration_text(price.seconds.value)} and {dollars_text(price.dollars.value)}",
                 " ".join(filter(None, words)), _sources(plan))
@@ -133,7 +135,9 @@ def _rent_text(plan: CostPlan) -> str:
     if whole := plan.machines * offer.devices - plan.devices:
         paid = plan.devices + whole
         return f"It is rented in machines of {offer.devices}: you pay for {paid} devices and use {plan.devices}."
-    if not offer.between and plan.devices > 1:
+    if not offer.between and plan.devices > offer.devices > 1:
+        return "No network between these machines is named; 200 Gbit/s is assumed."
+    if not offer.between and plan.devices > 1 == offer.devices:
         if isinstance(_work(plan.work), KnownRun):
             return f"These devices are rented singly; that {plan.devices} are free in one machine is assumed."
         return "These devices are rented singly, and no fast network is guaranteed; 200 Gbit/s is assumed."
@@ -292,7 +296,8 @@ def live_cost() -> LivePanel:
         dollars_per_kwh=Slider("electricity ($ per kWh)", [0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5],
                                0.15),
         region=Dropdown("region", [(name, name) for name in read_grids()], "World"),
-        slack=Slider("times the ideal time", [1.0, 1.21, 1.4, 1.6, 1.84, 2.0, 2.5, 3.0, 3.64], 1.84))
+        slack=Slider("times the ideal time", sorted({1.0, 1.2, 1.5, 2.0, 2.5, 3.0, *vars(SLACK).values()}),
+                     SLACK.value))
     return LivePanel("cost", "What does a training run cost?", controls, show_cost, tuple(controls)[4:], cost_code,
                      _unused)
 

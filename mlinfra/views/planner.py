@@ -213,6 +213,7 @@ _BYTES = (_Part("params", "weights", "update"), _Part("grads", "gradients", "bac
 _SECONDS = (_Part("compute", "matrix products", "compute"), _Part("traffic", "memory traffic", "read"),
             _Part("tensor", "tensor messages", "copy"), _Part("bubble", "pipeline", "other"),
             _Part("data", "copies", "wait"), _Part("update", "update", "update"))
+_LONG_AND_SPARSE = (_Part("context", "keys and values", "forward"), _Part("expert", "tokens to experts", "backward"))
 
 def _parts(values: object, fields: Sequence[_Part]) -> list[Part]:
     "What a bar is made of."
@@ -241,6 +242,7 @@ def draw_recommendation(
     if least is None: return Svg(700, 20, "nothing divides").text(0, 14, "No sizes divide the batch and the model.")
     one = found.first_run or least
     bytes_bars = unit_axis(max(one.memory.total, one.cluster.usable_bytes), "GB of a device", 1e9, 10, 660)
+    fields = (*_SECONDS, *(part for part in _LONG_AND_SPARSE if any(getattr(one.step, part.field) for one in shown)))
     time_bars = seconds_axis(max(other.seconds for other in shown), "a step", 10, 660) if shown else None
     height = 132 + (44 * len(shown) + 80 if shown else 0)
     drawing = Svg(700, height, "memory of a device, and seconds of a step", scale=(bytes_bars, time_bars, len(shown)))
@@ -251,8 +253,8 @@ def draw_recommendation(
         said = f"{'▶ ' if one.config in listed else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
         words = "" if one.fits else ", beyond the line: it may run out of memory"
         drawing.text(10, y + 12, f"{said}, {gb_text(one.memory.total)}{words}", size=11)
-        time_bars.bar(drawing, y + 18, 16, _parts(one.step, _SECONDS), duration_text, hollow=True)
-    if shown: draw_key(time_bars.draw(drawing, 156 + 44 * len(shown)), 194 + 44 * len(shown), _key(_SECONDS), 10)
+        time_bars.bar(drawing, y + 18, 16, _parts(one.step, fields), duration_text, hollow=True)
+    if shown: draw_key(time_bars.draw(drawing, 156 + 44 * len(shown)), 194 + 44 * len(shown), _key(fields), 10)
     return drawing
 
 def describe_recommendation(

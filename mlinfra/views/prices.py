@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..cost import Purchase, Quote, break_even, pareto, quote
-from ..engine.cost.prices import read_prices
+from ..engine.cost.prices import Offer, read_prices
 from ..engine.ui.figures import COLORS, axes, label, log_ticks
 from ..engine.cost.training_work import WORKS
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/23_prices.ipynb #23v00007
-GENERATION_COLORS = {"V100": COLORS["copy"], "A100": COLORS["forward"], "H100": COLORS["wait"]}
+GENERATION_COLORS = {"V100": COLORS["copy"], "A100": COLORS["forward"], "H100": COLORS["wait"],
+                     "H200": COLORS["update"], "B200": COLORS["read"], "TPU": COLORS["backward"]}
 
 def color_of(
     device:str,  # such as "A100 80 GB"
@@ -43,26 +44,25 @@ def dollars_text(
 
 # %% ../../nbs/views/23_prices.ipynb #23v00013
 def plot_hours(
-    table:pd.DataFrame,   # run, device, ratio, used: such as from `compare_hours`
+    table:pd.DataFrame,   # family, device, program, ratio, used: a row for each training
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Published over predicted device-hours of each training; those that were used are grey."
-    ax = axes(ax, 7, 0.2 * len(table) + 1)
-    names = [f"{run.run}, {run.device.split()[0]}" for run in table.itertuples()]
-    for row, run in enumerate(table.itertuples()):
-        color, right = COLORS["other"] if run.used else COLORS["forward"], run.ratio >= 1
-        ax.plot([1, run.ratio], [row, row], lw=0.8, color=color)
-        ax.plot(run.ratio, row, "o", ms=6, mfc="none", color=color)
-        ax.annotate(f"{run.ratio:.2f}", (run.ratio, row), xytext=(8 if right else -8, 0), fontsize=7, va="center",
-                    ha="left" if right else "right", textcoords="offset points")
+    "Published over predicted device-hours, a row for each family of trainings; those that were used are grey."
+    families = list(dict.fromkeys(table.family))
+    ax = axes(ax, 7, 0.21 * len(families) + 1)
+    for run in table.itertuples():
+        color = COLORS["other"] if run.used else COLORS["update" if run.program == "fused" else "forward"]
+        mark = "s" if run.device.startswith("H100") else "o"
+        ax.plot(run.ratio, families.index(run.family), mark, ms=5.5, mfc="none", color=color)
     ax.axvline(1, color=COLORS["wait"], lw=1)
     ax.set_xscale("log")
-    ax.set(yticks=range(len(table)), ylim=(len(table) - 0.4, -0.6), xlim=(0.5, 2.8), xticks=[0.5, 0.7, 1, 1.5, 2])
-    ax.set_xticklabels(["0.5", "0.7", "1", "1.5", "2"])
+    ticks = [0.5, 0.7, 1, 1.5, 2, 3]
+    ax.set(yticks=range(len(families)), ylim=(len(families) - 0.4, -0.6), xlim=(0.4, 4), xticks=ticks)
+    ax.set_xticklabels([f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
-    ax.set_yticklabels(names, fontsize=7)
+    ax.set_yticklabels(families, fontsize=7)
     return label(ax, "published / predicted device-hours (right of 1: it took longer)", "",
-                 "grey: used for the prediction; blue: held out")
+                 "squares: on H100s; grey: used for the prediction; green: fused programs")
 
 def plot_break_even(
     purchase:Purchase,
@@ -127,8 +127,10 @@ def plot_pareto(
     _name_offers(ax, quotes)
     log_ticks(ax.xaxis, (1, 3))
     log_ticks(ax.yaxis, (1, 1.5, 2, 2.5, 3, 4, 5, 7))
-    singly = "" if all(one.offer.between for one in quotes) else "; squares: rented singly"
+    singly = "" if all(one.offer.between for one in quotes) else "; squares: no network between machines"
     return label(ax, "days", "dollars", "at each point its number of devices; filled: nothing beats it" + singly)
+
+def _alone(offer: Offer) -> str: return "singly" if offer.devices == 1 else f"by {offer.devices}, no network named"
 
 def _days_and_dollars(one: Quote) -> tuple[float, float]:
     return one.price.seconds.value / 86_400, one.price.dollars.value
@@ -137,7 +139,7 @@ def _name_offers(ax: Axes, quotes: Sequence[Quote]) -> None:
     "At each point its number of devices, and below the slowest the name of the offer."
     for offer in {one.offer.name: one.offer for one in quotes}.values():
         own, color = [one for one in quotes if one.offer == offer], color_of(offer.device)
-        network = f"{offer.gbit_per_s:,g} Gbit/s" if offer.between else "singly"
+        network = f"{offer.gbit_per_s:,g} Gbit/s" if offer.between else _alone(offer)
         ax.annotate(f"{offer.name} ({network})", max(map(_days_and_dollars, own)), (0, -16), ha="right",
                     textcoords="offset points", fontsize=8, color=color)
         for one in own:

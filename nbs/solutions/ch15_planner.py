@@ -10,8 +10,8 @@ def waits(message, backward, micro_batches, sharding_stage):
 
 def shortlist(plans, memory_gb):
     ordered = plans.sort_values("seconds")
-    fits = ordered[ordered.gb <= 0.85 * memory_gb]
-    near = ordered[(ordered.gb > 0.85 * memory_gb) & (ordered.gb <= 0.95 * memory_gb)].head(1)
+    fits = ordered[ordered.gb <= 0.8 * memory_gb]
+    near = ordered[(ordered.gb > 0.8 * memory_gb) & (ordered.gb <= 0.9 * memory_gb)].head(1)
     three = fits[fits.groupby("shape", sort=False).ngroup() < 3].drop_duplicates(["shape", "zero"])
     return [*near[near.seconds < fits.seconds.min()].plan, *three.plan]
 

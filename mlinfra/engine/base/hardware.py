@@ -13,8 +13,8 @@ from .checks import nonnegative_float, one_of, positive_float, positive_int, pos
 from .sample_statistics import fit_line
 
 # %% auto #0
-__all__ = ['ALGORITHMS', 'NETWORKS', 'NODE_LINKS', 'PCIE_4_X16', 'DEVICES', 'ROOFLINES', 'STORAGES', 'Roofline', 'ring_bytes',
-           'Network', 'ring_network', 'Device', 'StorageModel']
+__all__ = ['ALGORITHMS', 'IN_SWITCH_SHARE', 'NETWORKS', 'NODE_LINKS', 'PCIE_4_X16', 'DEVICES', 'ROOFLINES', 'STORAGES',
+           'Roofline', 'ring_bytes', 'Network', 'ring_network', 'Device', 'card_bytes', 'StorageModel']
 
 # %% ../../../nbs/engine/base/hardware.ipynb #2212c096
 @dataclass(frozen=True)
@@ -57,11 +57,15 @@ def ring_bytes(
     world_size = positive_int("world_size", world_size)
     return 2 * (world_size - 1) / world_size * nonnegative_float("bytes", bytes)
 
-ALGORITHMS = ("ring", "halving and doubling")  # of an all-reduce; both send the bytes of `ring_bytes`
+ALGORITHMS = ("ring", "halving and doubling", "in switch")  # of an all-reduce; the first two send `ring_bytes`
+# bytes a second that an all-reduce added up by the NVSwitch (NVLS) gets through, of those that a ring sends a second on
+# the same links: 273 of 370 GB/s on eight H100s, NVIDIA/nccl issue 1455, 2024-09
+IN_SWITCH_SHARE = 273 / 370
 
 def _messages(algorithm: str, world_size: int) -> int:
-    "How many messages follow each other: from neighbour to neighbour, or between pairs ever further apart."
+    "How many messages follow each other: between neighbours, between ever more distant pairs, or to a switch and back."
     world_size = positive_int("world_size", world_size)
+    if algorithm == "in switch": return 2 * (world_size > 1)
     return 2 * (world_size - 1 if algorithm == "ring" else (world_size - 1).bit_length())
 
 @dataclass(frozen=True)
@@ -91,8 +95,9 @@ class Network:
         world_size:int,   # ranks that add it up
     ) -> float:           # seconds
         "Seconds to add up this many bytes: the fewest bytes possible, and the messages that the algorithm sends."
-        messages = _messages(self.algorithm, world_size)
-        return messages * self.latency_seconds + ring_bytes(bytes, world_size) / self.bytes_per_s
+        messages, sent = _messages(self.algorithm, world_size), ring_bytes(bytes, world_size)
+        if self.algorithm == "in switch": sent = min(sent, bytes / IN_SWITCH_SHARE)  # each sends a tensor once
+        return messages * self.latency_seconds + sent / self.bytes_per_s
 
     @classmethod
     def fit(
@@ -115,19 +120,23 @@ class Network:
 
 # %% ../../../nbs/engine/base/hardware.ipynb #f9e60f4a
 _HOP = "latency: a hop of a ring in NCCL's own table, Simple protocol (NVIDIA/nccl, src/graph/tuning.cc, 2021)"
-_NET = 9.6e-6, f"InfiniBand Trade Association, roadmap; {_HOP}"
+_NET = 9.6e-6, f"InfiniBand Trade Association, roadmap of 2023; {_HOP}"
 NETWORKS = {network.name: network for network in (
-    Network("Ethernet, 1 Gbit/s", 125e6, 50e-6, "IEEE 802.3; latency assumed"),
-    Network("Ethernet, 10 Gbit/s", 1.25e9, 30e-6, "IEEE 802.3; latency assumed"),
-    Network("Ethernet, 50 Gbit/s", 6.25e9, 20e-6, "IEEE 802.3; latency assumed"),
+    Network("Ethernet, 1 Gbit/s", 125e6, 50e-6, "IEEE 802.3ab, 1999; latency assumed"),
+    Network("Ethernet, 10 Gbit/s", 1.25e9, 30e-6, "IEEE 802.3ae, 2002; latency assumed"),
+    Network("Ethernet, 50 Gbit/s", 6.25e9, 20e-6, "IEEE 802.3cd, 2018; latency assumed"),
     Network("InfiniBand EDR, 100 Gbit/s", 12.5e9, *_NET),
     Network("InfiniBand HDR, 200 Gbit/s", 25e9, *_NET),
     Network("InfiniBand NDR, 400 Gbit/s", 50e9, *_NET),
-    Network("PCIe 4.0, 16 lanes", 31.5e9, 5.7e-6, f"PCI-SIG (2017): 16 GT/s, 128b/130b coding, rounded; {_HOP}"),
-    Network("PCIe 5.0, 16 lanes", 63.0e9, 5.7e-6, f"PCI-SIG (2019): 32 GT/s, 128b/130b coding, rounded; {_HOP}"),
-    Network("NVLink 2 (V100)", 150e9, 3.4e-6, f"NVIDIA V100 data sheet (2020): 300 GB/s, both ways together; {_HOP}"),
-    Network("NVLink 3 (A100)", 300e9, 3.4e-6, f"NVIDIA A100 data sheet (2022): 600 GB/s, both ways together; {_HOP}"),
-    Network("NVLink 4 (H100)", 450e9, 3.4e-6, f"NVIDIA H100 data sheet (2023): 900 GB/s, both ways together; {_HOP}"),
+    Network("PCIe 4.0, 16 lanes", 31.5e9, 5.7e-6, f"PCI-SIG 2017: 16 GT/s, 128b/130b coding, rounded; {_HOP}"),
+    Network("PCIe 5.0, 16 lanes", 63.0e9, 5.7e-6, f"PCI-SIG 2019: 32 GT/s, 128b/130b coding, rounded; {_HOP}"),
+    Network("NVLink 2 (V100)", 150e9, 3.4e-6, f"NVIDIA's V100 data sheet of 2020: 300 GB/s, both ways; {_HOP}"),
+    Network("NVLink 3 (A100)", 300e9, 3.4e-6, f"NVIDIA's A100 data sheet of 2021: 600 GB/s, both ways; {_HOP}"),
+    Network("NVLink 4 (H100)", 450e9, 3.4e-6, f"NVIDIA's H100 data sheet of 2023: 900 GB/s, both ways; {_HOP}"),
+    Network("NVLink 5 (B200)", 900e9, 3.4e-6, "NVIDIA, as glennklockwood.com/garden/processors/B200 lists it "
+            f"(2026-11): 1,800 GB/s, both ways; {_HOP}"),
+    Network("ICI (TPU v5p)", 600e9, 3.4e-6, "docs.cloud.google.com/tpu/docs/v5p (2026-11): 1,200 GB/s, both ways of "
+            "all six links together; latency assumed as NVLink's"),
 )}  # name -> how ranks may be connected
 NODE_LINKS = {name: NETWORKS[name] for name in NETWORKS if name.startswith(("Ethernet", "InfiniBand"))}  # between nodes
 # bytes/s in each direction: 16 GT/s on 16 lanes, 128 bits of 130 are data (PCI-SIG)
@@ -162,7 +171,8 @@ class Device:
     node_links:int=8                                    # of such a server with eight devices
 
     def __post_init__(self):
-        object.__setattr__(self, "memory_bytes", positive_int("memory_bytes", self.memory_bytes))
+        for name in ("memory_bytes", "node_links"):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         if self.bytes_per_s is not None: positive_float("bytes_per_s", self.bytes_per_s)
         if self.capability is not None: positive_ints("capability", self.capability, least=0, length=2)
 
@@ -174,6 +184,13 @@ class Device:
         needed = {"fp32": (0, 0), "fp16": (5, 3), "tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
         one_of("precision", precision, needed)
         return self.capability is None or self.capability >= needed[precision]
+
+    @property
+    def half_flops_per_s(self) -> float:
+        "Peak of matrix products in 16 bits; ValueError where its rates are not known."
+        for name in ("bf16", "fp16"):
+            if name in self.flops_per_s: return self.flops_per_s[name]
+        raise ValueError(f"the rates of {self.name} are not in the table: choose one of {', '.join(ROOFLINES)}")
 
     def between_nodes(
         self,
@@ -194,23 +211,38 @@ class Device:
 
 _V100 = {"fp32": 15.7e12, "fp16": 125e12}
 _A100 = {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12, "fp16": 312e12}
-_H100 = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12}
+_H100 = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989.5e12, "fp16": 989.5e12, "fp8": 1979e12}
+def _sheet(words: str, year: int) -> str:
+    return f"NVIDIA's data sheet of {year}, {words}; memory as CUDA reports it to PyTorch, read in logs 2026-11"
+
 _EDR, _HDR, _NDR = (NODE_LINKS[f"InfiniBand {name} Gbit/s"] for name in ("EDR, 100", "HDR, 200", "NDR, 400"))
-_NVLINK = {generation: net for generation in (2, 3, 4) for name, net in NETWORKS.items()
+_B200 = {"fp32": 80e12, "tf32": 1100e12, "bf16": 2250e12, "fp16": 2250e12}
+_NVLINK = {generation: net for generation in (2, 3, 4, 5) for name, net in NETWORKS.items()
            if name.startswith(f"NVLink {generation}")}
 
 DEVICES = {device.name: device for device in (
-    Device("T4 16 GB", 16 * 10**9, "NVIDIA's data sheet", (7, 5)),
-    Device("V100 16 GB", 16 * 10**9, "NVIDIA V100 data sheet, SXM2", (7, 0), 900e9, _V100, _NVLINK[2], _EDR, 4),
-    Device("V100 32 GB", 32 * 10**9, "NVIDIA V100 data sheet, SXM2", (7, 0), 900e9, _V100, _NVLINK[2], _EDR, 4),
-    Device("RTX 4090 24 GB", 24 * 10**9, "NVIDIA's data sheet", (8, 9)),
-    Device("A100 40 GB", 40 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 1555e9, _A100, _NVLINK[3], _HDR),
-    Device("A100 80 GB", 80 * 10**9, "NVIDIA A100 data sheet, dense", (8, 0), 2039e9, _A100, _NVLINK[3], _HDR),
-    Device("H100 80 GB", 80 * 10**9, "NVIDIA H100 data sheet, SXM, half of the figures with sparsity",
+    Device("T4 16 GB", 15_109 * 2**20, _sheet("T4", 2019), (7, 5)),
+    Device("V100 16 GB", 16_160 * 2**20, _sheet("V100, SXM2", 2020), (7, 0), 900e9, _V100, _NVLINK[2], _EDR, 4),
+    Device("V100 32 GB", 32_510 * 2**20, _sheet("V100, SXM2", 2020), (7, 0), 900e9, _V100, _NVLINK[2], _EDR, 4),
+    Device("RTX 4090 24 GB", 24_563 * 2**20, _sheet("RTX 4090", 2022), (8, 9)),
+    Device("A100 40 GB", 40_536 * 2**20, _sheet("A100, dense", 2021), (8, 0), 1555e9, _A100, _NVLINK[3], _HDR),
+    Device("A100 80 GB", 81_050 * 2**20, _sheet("A100, dense", 2021), (8, 0), 2039e9, _A100, _NVLINK[3], _HDR),
+    Device("H100 80 GB", 81_089 * 2**20, _sheet("H100, SXM, half of the figures with sparsity", 2023),
            (9, 0), 3350e9, _H100, _NVLINK[4], _NDR),
-    Device("H200 141 GB", 141 * 10**9, "NVIDIA H200 data sheet, SXM; the arithmetic is the H100's",
+    Device("H200 141 GB", 143_156 * 2**20, _sheet("H200, SXM, the arithmetic is the H100's", 2024),
            (9, 0), 4800e9, _H100, _NVLINK[4], _NDR),
+    Device("B200 180 GB", 183_359 * 2**20, "NVIDIA's figures for HGX at 1,000 W, dense, as glennklockwood.com/garden/"
+           "processors/B200 lists them (2026-11); memory as nvidia-smi reports it",
+           (10, 0), 8000e9, _B200, _NVLINK[5], _NDR),
+    Device("TPU v5p 95 GB", 95 * 2**30, "docs.cloud.google.com/tpu/docs/v5p (2026-11)", None, 2765e9,
+           {"bf16": 459e12}, NETWORKS["ICI (TPU v5p)"], NETWORKS["ICI (TPU v5p)"]),
 )}  # name -> what its data sheet says
+def card_bytes(
+    gb:float,  # in the name of a card, such as 80
+) -> int:      # that such a card reports
+    "The memory of a card that is sold with this many GB: 2^30 bytes each, of which a hundredth is not reported."
+    return int(0.99 * positive_float("gb", gb) * 2**30)
+
 ROOFLINES = {name: device.roofline for name, device in DEVICES.items() if device.flops_per_s}  # with known rates
 
 # %% ../../../nbs/engine/base/hardware.ipynb #dff52fc4
@@ -260,18 +292,18 @@ class StorageModel:
 
 STORAGES = {model.name: model for model in (
     StorageModel("NVMe", 82e-6, 930_000, 7.0e9,
-                 "Intel SSD D7-P5510 7.68 TB, product specifications: read latency 82 µs, 930,000 random reads/s, "
+                 "Intel SSD D7-P5510 7.68 TB, specifications of 2020: read latency 82 µs, 930,000 random reads/s, "
                  "7,000 MB/s"),
     StorageModel("network block volume", 1e-3, 3_000, 125 * 2**20,
-                 "Amazon EBS gp3, user guide: baseline of 3,000 operations/s and 125 MiB/s, single-digit milliseconds, "
-                 "of which we take 1"),
+                 "Amazon EBS gp3, guide read 2026: baseline of 3,000 operations/s and 125 MiB/s, single-digit "
+                 "milliseconds, of which we take 1"),
     StorageModel("NFS", 4 * 250e-6, 35_000 / 4, 500 * 2**20,
-                 "Amazon EFS, user guide, One Zone bursting: reads as low as 250 µs, 35,000 operations/s, "
+                 "Amazon EFS, user guide read 2026, One Zone bursting: reads as low as 250 µs, 35,000 operations/s, "
                  "500 MiB/s a client; we take 4 round trips for a file"),
     StorageModel("spinning disk", 4.16e-3, 170, 270e6,
-                 "Seagate Exos X18, data sheet: rotation 4.16 ms on average, 170 random reads/s at 16 in flight, "
-                 "270 MB/s"),
+                 "Seagate Exos X18, data sheet of 2020: rotation 4.16 ms on average, 170 random reads/s at 16 in "
+                 "flight, 270 MB/s"),
     StorageModel("object store", 0.1, 5_500, 1.25e9,
-                 "Amazon S3, performance guide: first byte after 100 to 200 ms, 5,500 GET/s a prefix, "
+                 "Amazon S3, performance guide read 2026: first byte after 100 to 200 ms, 5,500 GET/s a prefix, "
                  "85 to 90 MB/s a request; the bandwidth is a 10 Gbit/s link's", 87.5e6),
 )}  # name -> typical storage, simulated

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..base.checks import nonnegative_float, one_of, positive_float
+from ..base.checks import nonnegative_float, one_of, positive_float, positive_int
 
 # %% auto #0
-__all__ = ['best_interval', 'Expected', 'expected_time', 'expected_seconds', 'SpotPrice', 'spot_price']
+__all__ = ['FAILURE_RECORDS', 'FAILURES_PER_DEVICE_HOUR', 'best_interval', 'Expected', 'expected_time', 'expected_seconds',
+           'SpotPrice', 'spot_price', 'FailureRecord', 'device_mtbf']
 
 # %% ../../../nbs/engine/checkpoint/save_interval.ipynb #5a0c1e06
 def best_interval(
@@ -123,3 +124,41 @@ def spot_price(
     spot = nonnegative_float("spot_price_per_hour", spot_price_per_hour)
     on_demand = positive_float("on_demand_price_per_hour", on_demand_price_per_hour)
     return SpotPrice(spot * hours, on_demand * expected.work_seconds / 3600, hours)
+
+# %% ../../../nbs/engine/checkpoint/save_interval.ipynb #436794c7
+@dataclass(frozen=True)
+class FailureRecord:
+    "Interruptions that somebody counted on many devices."
+    name:str
+    interruptions:float   # that nobody had planned
+    device_hours:float
+    date:str
+    source:str
+
+    def __post_init__(self):
+        for name in ("interruptions", "device_hours"): positive_float(name, getattr(self, name))
+
+    @property
+    def per_device_hour(self) -> float:
+        "Interruptions in an hour of one device."
+        return self.interruptions / self.device_hours
+
+FAILURE_RECORDS = (
+    FailureRecord("Llama 3 405B, 16,384 H100s", 419, 54 * 24 * 16_384, "2024-07",
+                  "Meta, arXiv:2407.21783, section 3.3.4"),
+    FailureRecord("Meta's cluster RSC-1, A100s", 6.5, 1000 * 24 * 8, "2024-10",
+                  "Kokolis and others, arXiv:2410.21680: 6.50 failures in a thousand days of a node with 8 devices"),
+    FailureRecord("OPT-175B, 992 A100s", 35 + 70, 61 * 24 * 992, "2022-05",
+                  "Zhang and others, arXiv:2205.01068, section 2.5: 35 manual restarts and an estimated 70 "
+                  "automatic ones in 2 months"),
+    FailureRecord("BLOOM, 384 A100s", 1.5, 7 * 24 * 384, "2022-11",
+                  "BigScience, arXiv:2211.05100: one or two failures a week"),
+)
+FAILURES_PER_DEVICE_HOUR = 2.9e-5  # the median of `FAILURE_RECORDS`: one device fails every four years
+
+def device_mtbf(
+    devices:int,                                      # that the training needs all of
+    per_device_hour:float=FAILURES_PER_DEVICE_HOUR,   # interruptions in an hour of one device
+) -> float:
+    "Mean seconds between interruptions of a training on this many devices."
+    return 3600 / (positive_float("per_device_hour", per_device_hour) * positive_int("devices", devices))

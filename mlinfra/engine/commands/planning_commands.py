@@ -78,14 +78,14 @@ def _memory(args: argparse.Namespace) -> int:
     "What a training step of a model takes, whether it fits, and the largest batch that does; nothing is trained."
     import torch
     from mlinfra.engine.base.checks import one_of
-    from mlinfra.engine.base.hardware import DEVICES
+    from mlinfra.engine.base.hardware import DEVICES, card_bytes
     from mlinfra.engine.base.text import bytes_text
     from mlinfra.engine.memory.footprint import GPU_MARGIN, HOST_MARGIN, fits_text
     from mlinfra.engine.memory.process_memory import this_device
     from mlinfra.memory import profile
     device = this_device() if args.on is None else DEVICES[one_of("--on", args.on, DEVICES)]
     if not device.supports(args.precision): raise ValueError(f"{device.name} has no {args.precision}: use fp32 or fp16")
-    have = int(args.gb * 1e9) if args.gb else device.memory_bytes
+    have = card_bytes(args.gb) if args.gb else device.memory_bytes
     margin = GPU_MARGIN if args.gb or device.capability else HOST_MARGIN
     model, sample, step = named_model(args.model)
     if args.input_shape: sample = None  # what is typed goes first
@@ -132,7 +132,7 @@ def _memory_options(memory: argparse.ArgumentParser) -> None:
     add("--accumulation", type=count, default=1, metavar="N", help="micro-batches in an optimizer step")
     add("--sharding-stage", type=int, choices=range(4), default=0, help="of ZeRO")
     add("--world-size", type=count, default=1, metavar="N", help="ranks")
-    add("--gb", type=positive, default=None, help="memory of the device in 10^9 bytes; by default this device's")
+    add("--gb", type=positive, default=None, help="of the device's name, such as 80; by default this device's")
 
 MEMORY = Command("memory", "say what a training step takes before it runs", _memory, _memory_options)
 

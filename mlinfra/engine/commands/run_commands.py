@@ -121,6 +121,7 @@ def _cost(args: argparse.Namespace) -> int:
     from mlinfra.engine.base.checks import one_of
     from mlinfra.engine.cost.prices import copy_prices, read_grids, read_prices
     from mlinfra.engine.cost.run_cost import cost_lines, run_costs
+    from mlinfra.engine.cost.training_work import SLACKS
     from mlinfra.engine.record.run_folder import Run
     if args.copy_prices:
         try: print(copy_prices(args.copy_prices))
@@ -130,7 +131,8 @@ def _cost(args: argparse.Namespace) -> int:
     grids, offers = read_grids(), read_prices(args.prices)
     grams = grids[one_of("--region", args.region, grids)].grams_per_kwh
     model = named_model(args.model)[0] if args.model else None
-    costs = run_costs(Run(args.folder), offers, model, args.input_shape or (1, 28, 28), grams)
+    slack = SLACKS[one_of("--program", args.program, SLACKS)]
+    costs = run_costs(Run(args.folder), offers, model, args.input_shape or (1, 28, 28), grams, slack)
     print("\n".join(cost_lines(costs)))
     if args.csv: costs.table.to_csv(args.csv, index=False)
     return 0
@@ -144,6 +146,8 @@ def _cost_options(cost: argparse.ArgumentParser) -> None:
     add("--model", default="", metavar="NAME", help="gluon, resnet18, resnet50 or package.module:function; by default "
         "the one that the run names")
     add("--input-shape", type=shape, default=None, metavar="N,N,N", help="of one sample; 1,28,28 by default")
+    add("--program", default="any", metavar="NAME", help="whose published trainings give the range of the times: any, "
+        "framework (a large framework for language models) or fused (torch.compile or kernels for the whole model)")
     add("--csv", default=None, metavar="FILE", help="write the table there as well, with all columns")
 
 COST = Command("cost", "price a recorded run on the machines of a table", _cost, _cost_options)

@@ -47,8 +47,10 @@ def co2_kg(
     return kwh * pue * nonnegative_float("grams_per_kwh", grams_per_kwh) / 1000
 
 # %% ../../../nbs/engine/cost/energy.ipynb #23b00011
+# data sheets, SXM; Google publishes none: PaLM's authors measured 378.5 W for a TPU v4 with its part of the host
 DEVICE_WATTS = {"T4 16 GB": 70.0, "V100 16 GB": 300.0, "V100 32 GB": 300.0, "RTX 4090 24 GB": 450.0,
-                "A100 40 GB": 400.0, "A100 80 GB": 400.0, "H100 80 GB": 700.0, "H200 141 GB": 700.0}  # data sheets; SXM
+                "A100 40 GB": 400.0, "A100 80 GB": 400.0, "H100 80 GB": 700.0, "H200 141 GB": 700.0,
+                "B200 180 GB": 1000.0, "TPU v5p 95 GB": 400.0}
 SERVED = Estimate(1.2, 0.7, 2.0)  # times the data sheet, a device's part of its server included: our assumption
 
 def device_power(

@@ -23,7 +23,7 @@ from .prices import Offer, read_prices
 from ..precision.layer_costs import forward_seconds, layer_traffic
 from ..record.run_folder import Run
 from ..base.text import bytes_text, duration_text
-from .training_work import SLACK
+from .training_work import SLACK, SLACKS, expected_seconds_of
 from ...memory import estimate
 
 # %% auto #0
@@ -80,17 +80,27 @@ def run_energy(
     run:Run,
     seconds:float,  # that it lasted
 ) -> Energy:
-    "The energy of all machines of a run, from its samples: GPUs by their power, processors by their busy cores."
+    "The energy of all machines of a run, those of ranks that are not in the folder included: they take the same."
     busy = nonnegative_float("seconds", seconds) * len(run.ranks)  # where nothing was sampled: one core of each rank
     samples, hosts = run.samples, _hosts(run)
     if "process_cores" in samples:
         times = samples["seconds"].fillna(0)
         busy = float(((samples["process_cores"].fillna(0) + samples["workers_cores"].fillna(0)) * times).sum())
-    cpu = modelled_joules(seconds, busy, sum(dict(hosts.values()).values()))
-    gpu = _gpu_joules(samples, {rank: host for rank, (host, _) in hosts.items()})
-    if gpu is None: return Energy(seconds, cpu, "processor: assumed, by its busy cores; GPU: none")
-    return Energy(seconds, Estimate(cpu.value + gpu, cpu.low + gpu, cpu.high + gpu),
-                  "processor: assumed, by its busy cores; GPU: by its sampled power")
+    gpus = _gpu_joules(samples, {rank: host for rank, (host, _) in hosts.items()})
+    ranks, machines = max(run.world_size / len(run.ranks), 1.0), _machines(run, hosts, gpus)
+    cpu = modelled_joules(seconds, busy * ranks, sum(dict(hosts.values()).values()) * machines)
+    how = "processor: assumed, by its busy cores; GPU: " + ("by its sampled power" if gpus else "none")
+    if ranks > 1: how += f"; {len(run.ranks)} of {run.world_size} ranks were recorded, the others take the same"
+    gpu = sum(gpus.values()) * max(run.world_size / len(gpus), 1.0) if gpus else 0.0  # a GPU for each rank
+    return Energy(seconds, Estimate(cpu.value + gpu, cpu.low + gpu, cpu.high + gpu), how)
+
+def _machines(run: Run, hosts: Mapping[int, tuple[str, int]], gpus: Mapping[tuple[str, str], float]) -> float:
+    "All machines of a run, divided by those whose ranks are in the folder."
+    if run.world_size <= len(run.ranks): return 1.0
+    names = {host for host, _ in hosts.values()}
+    told = [event.data.get("local_world_size") or 0 for event in run.events("start")]
+    seen = [sum(each == host for each, _ in group) for host in names for group in (hosts.values(), gpus)]
+    return max(math.ceil(run.world_size / max(*told, *seen, 1)) / len(names), 1.0)
 
 def _hosts(run: Run) -> dict[int, tuple[str, int]]:
     "The machine of each rank: what tells it from others, and how many cores it has."
@@ -98,8 +108,8 @@ def _hosts(run: Run) -> dict[int, tuple[str, int]]:
     return {rank: (str(start.get("boot") or start.get("hostname")), int(start.get("machine", {}).get("cores") or 1))
             for rank, start in starts.items()} or {0: ("", 1)}
 
-def _gpu_joules(samples: pd.DataFrame, hosts: Mapping[int, str]) -> float | None:
-    "The energy of each GPU, which several ranks of one machine may have read; None where none was read twice."
+def _gpu_joules(samples: pd.DataFrame, hosts: Mapping[int, str]) -> dict[tuple[str, str], float]:
+    "(machine, GPU) -> its energy; several ranks of a machine may have read it, and none counts that was read once."
     powers = [name for name in samples if name.startswith("gpu") and name.endswith("_power_watts")]
     found: dict[tuple[str, str], float] = {}
     for name in powers:
@@ -107,7 +117,7 @@ def _gpu_joules(samples: pd.DataFrame, hosts: Mapping[int, str]) -> float | None
             if len(own) < 2: continue
             gpu, joules = (hosts.get(rank, ""), name), joules_of_power(own["at"].tolist(), own[name].tolist())
             found[gpu] = max(found.get(gpu, 0.0), joules)  # of the rank that watched it longest
-    return sum(found.values()) if found else None
+    return found
 
 # %% ../../../nbs/engine/cost/run_cost.ipynb #23e00011
 _OURS = {"gluon": models.GluonCNN, "gluoncnn": models.GluonCNN, "resnet18": lambda: models.resnet18(10, "small"),
@@ -170,7 +180,8 @@ def misfit_on(
     "Why a step cannot run there, or cannot be predicted; or nothing."
     has = DEVICES[one_of("device", device, DEVICES)]
     if device not in ACCELERATORS: return f"the rates of {device} are not known here"
-    if need.precision not in has.flops_per_s: return f"{device} has no {need.precision}"
+    if not has.supports(need.precision): return f"{device} has no {need.precision}"
+    if need.precision not in has.flops_per_s: return f"the rate of {device} in {need.precision} is not known here"
     if need.bytes <= USABLE_SHARE * has.memory_bytes: return ""
     return f"takes {bytes_text(need.bytes)} of {bytes_text(USABLE_SHARE * has.memory_bytes)}"
 
@@ -218,6 +229,7 @@ def run_costs(
     "What a recorded run took, and what it would take on each machine: the cheapest first, what does not fit last."
     import pandas as pd
     grams, shape = nonnegative_float("grams_per_kwh", grams_per_kwh), positive_ints("input_shape", input_shape)
+    expected_seconds_of(1.0, slack)  # refuses a slack that is none
     found = recorded(run)
     need = need_of(model_of(found) if model is None else model, shape, found.batch_size,
                    "adam" if "adam" in found.optimizer else "sgd", found.precision)
@@ -245,9 +257,9 @@ def cost_lines(
         else:
             time, price = _spread(row, "seconds", duration_text), _spread(row, "dollars", "{:.2g}".format)
             lines.append(f"{what} {time:>22} {price:>26} {row['joules']:>10,.3g}  {row['date']}")
-    slack, whose = costs.slack, ", as published trainings of language models took"
+    slack, whose = costs.slack, ", as published trainings took"
     return [*lines, f"  times: {slack.value:.2f} ({slack.low:.2f} to {slack.high:.2f}) times the ideal"
-            f"{whose if slack == SLACK else ''}"]
+            f"{whose if slack in SLACKS.values() else ''}"]
 
 def _spread(row: Mapping[str, Any], name: str, text: Any) -> str:
     value, low, high = (text(row[name + end]) for end in ("", "_low", "_high"))

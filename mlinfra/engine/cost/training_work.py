@@ -5,20 +5,29 @@
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00003
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from ..base.checks import nonnegative_float, one_of, positive_float, positive_int
 from ..planner.clusters import ACCELERATORS, LINK_SHARE, MATRIX_SHARE, MEMORY_PASSES, USABLE_SHARE
 from ..base.hardware import DEVICES, Network
+from ..planner.model_specs import ModelSpec, ParallelConfig, TransformerSpec
+from ..planner.step_estimate import activation_bytes, micro_batch_cost
 from ..base.sample_statistics import Estimate
 
 # %% auto #0
-__all__ = ['STATE_BYTES_EACH', 'WORKS', 'DEVICES_PER_NODE', 'NOTES_RUN', 'SLACK', 'Work', 'KnownRun', 'misfit', 'WorkSeconds',
-           'work_seconds', 'expected_seconds_of']
+__all__ = ['STATE_BYTES_EACH', 'SLACKS', 'SLACK', 'WORKS', 'DEVICES_PER_NODE', 'NOTES_RUN', 'Work', 'work_of', 'KnownRun',
+           'misfit', 'WorkSeconds', 'work_seconds', 'expected_seconds_of']
 
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00006
 STATE_BYTES_EACH = 16  # of a parameter between steps in mixed precision with Adam: 2 + 2 + 12
+SLACKS = {
+    "any": Estimate(1.74, 0.782, 3.5),        # nothing is known of it: from the least to the most of all
+    "framework": Estimate(1.96, 1.3, 3.0),    # a large training framework: what nine of ten such trainings took
+    "fused": Estimate(1.3, 0.778, 2.01),      # torch.compile, or kernels written for the whole language model
+}  # program -> published over ideal hours; lab/published_hours derives them and says what a held-out training takes
+SLACK = SLACKS["any"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
@@ -30,8 +39,10 @@ class Work:
     flops:float              # forward and backward of one sample
     kept_bytes:float         # by autograd for one sample
     least_bytes:float=0.0    # the same under full checkpointing
+    program:str="any"        # one of `SLACKS`: what is known of the program that trains
 
     def __post_init__(self):
+        one_of("program", self.program, SLACKS)
         for name in ("steps", "global_batch", "parameters"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
         for name in ("flops", "kept_bytes", "least_bytes"):
@@ -59,6 +70,27 @@ WORKS = {work.name: work for work in (
          parameters=405_853_388_800, flops=2.178e16, kept_bytes=6.469e11, least_bytes=4.343e10),
 )}  # name -> a training whose price is worth knowing
 
+# %% ../../../nbs/engine/cost/training_work.ipynb #2a290e71
+def work_of(
+    model:TransformerSpec|ModelSpec,  # of experts, the dense model that one token passes
+    tokens:float,                     # that it is trained on; samples for a `ModelSpec`
+    program:str="any",                # one of `SLACKS`
+    parameters:int|None=None,         # of all experts; None: the model's
+) -> Work:
+    "A training of a model of lesson 15."
+    if not isinstance(model, TransformerSpec | ModelSpec):
+        raise ValueError(f"model must be a TransformerSpec or a ModelSpec, got {model!r}")
+    language = isinstance(model, TransformerSpec)
+    whole = model.parameters if parameters is None else positive_int("parameters", parameters)
+    samples = positive_float("tokens", tokens) / (model.sequence_length if language else 1)
+    if samples < 1: raise ValueError(f"tokens must be at least those of one sequence, got {tokens:g}")
+    if whole < model.parameters:
+        raise ValueError(f"parameters must be at least the model's {model.parameters:,}, got {whole:,}")
+    cost, batch = micro_batch_cost(model, ParallelConfig()), min(model.global_batch, round(samples))
+    least = activation_bytes(model, ParallelConfig(checkpointing="full"), 1) if language else model.activation_bytes
+    return Work(name=model.name, steps=max(round(samples / batch), 1), global_batch=batch, parameters=whole,
+                flops=cost.flops, kept_bytes=cost.kept_bytes, least_bytes=least, program=program)
+
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c0k002
 DEVICES_PER_NODE = 8
 
@@ -83,7 +115,7 @@ class KnownRun:
         "Seconds by the data sheets, if matrix products limit it, and if the memory does."
         known, has = DEVICES[self.device], DEVICES[one_of("device", device, ACCELERATORS)]
         here = self.seconds * self.devices / positive_int("devices", devices)
-        return (here * known.flops_per_s["fp16"] / has.flops_per_s["fp16"], here * known.bytes_per_s / has.bytes_per_s)
+        return (here * known.half_flops_per_s / has.half_flops_per_s, here * known.bytes_per_s / has.bytes_per_s)
 
     def seconds_on(
         self,
@@ -143,7 +175,7 @@ def work_seconds(
     devices, together = positive_int("devices", devices), positive_int("together", together)
     if reason := misfit(work, device, devices): raise ValueError(f"{work.name} does not fit: {reason}")
     has, share = DEVICES[device], work.global_batch / devices
-    compute = share * work.flops / (has.flops_per_s["fp16"] * MATRIX_SHARE)
+    compute = share * work.flops / (has.half_flops_per_s * MATRIX_SHARE)
     traffic = share * work.kept_bytes * MEMORY_PASSES / has.bytes_per_s
     waited = 0.0
     if devices > 1:
@@ -153,11 +185,12 @@ def work_seconds(
     return WorkSeconds(*(work.steps * seconds for seconds in (compute, traffic, waited)))
 
 # %% ../../../nbs/engine/cost/training_work.ipynb #23c00016
-SLACK = Estimate(1.77, 1.16, 3.5)  # published over ideal hours: median of the 14 used trainings, range of all 24
-
 def expected_seconds_of(
     ideal:float,            # seconds, if nothing went wrong
     slack:Estimate=SLACK,   # how many times as long it takes
 ) -> Estimate:
-    "How long it will take, with the range that published trainings had."
+    "How long it will take, with the range that published trainings had; ValueError where the slack is none."
+    if not isinstance(slack, Estimate) or not 0 < slack.low <= slack.value <= slack.high < math.inf:
+        raise ValueError("slack must be an Estimate with 0 < low <= value <= high, such as SLACKS['fused'], "
+                         f"got {slack!r}")
     return slack.scaled(positive_float("ideal", ideal))

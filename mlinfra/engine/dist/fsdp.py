@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -35,9 +36,30 @@ def fsdp(
     narrow = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy(pin_memory=device != "cpu") if on_host else OffloadPolicy()
     wrap = partial(fully_shard, mesh=mesh, reshard_after_forward=reshard, mp_policy=narrow, offload_policy=offload)
-    for name in blocks_of(model, blocks):
-        if name: wrap(model.get_submodule(name))
-    return wrap(model)
+    done: set[nn.Module] = set()
+    for name in [*filter(None, blocks_of(model, blocks)), ""]: _wrap_by_dtype(model.get_submodule(name), wrap, done)
+    return model
+
+def _wrap_by_dtype(module: nn.Module, wrap: Callable[..., nn.Module], done: set[nn.Module]) -> None:
+    "Wrap a module, and apart from it those of its layers whose parameters are of another dtype than its own."
+    inner = {id(p) for part in done for p in part.parameters()}
+    trained = [p for p in module.parameters() if p.requires_grad and id(p) not in inner]
+    own = {p.dtype for p in module.parameters(recurse=False) if p.requires_grad and id(p) not in inner}
+    if len(own) > 1:
+        raise ValueError(f"{type(module).__name__} has parameters of several dtypes itself, {sorted(map(str, own))}, "
+                         "which fsdp cannot gather together: put them into layers of their own, or use ddp")
+    sizes = Counter()
+    for p in trained: sizes[p.dtype] += p.numel()
+    main, apart = next(iter(own), sizes.most_common(1)[0][0] if sizes else None), []
+    for part in reversed(list(module.modules())[1:]) if len(sizes) > 1 else ():
+        kinds = {p.dtype for p in part.parameters(recurse=False) if p.requires_grad}
+        if part in done or not kinds - {main}: continue
+        _wrap_by_dtype(part, partial(wrap, reshard_after_forward=False), done)
+        apart.append(part)
+    wrap(module)
+    done.add(module)
+    if apart:  # the module may use their parameters without calling them
+        module.register_forward_pre_hook(lambda *_call: [part.unshard() for part in apart] and None, prepend=True)
 
 def fsdp_optimizer(
     optimizer:torch.optim.Optimizer,  # of a model wrapped by `fsdp`

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..base.checks import one_of
 from .job_fields import JobFields, field_values
+from .sbatch_options import field_of_option
 
 # %% auto #0
 __all__ = ['SYSTEMS', 'JobSpec', 'render_for', 'job_to_toml', 'job_from_toml', 'job_of', 'read_job']
@@ -108,6 +109,7 @@ def job_of(
     names = [one.name for one in fields(JobFields)]
     for name in found:
         if name in names: continue
+        if field := field_of_option(name.replace("_", "-")): raise ValueError(f"a job has no {name}: {field} says it")
         near = difflib.get_close_matches(name, names, 1)
         raise ValueError(
             f"a job has no {name}" + (f": is {near[0]} meant?" if near else f"; it has {', '.join(names)}")

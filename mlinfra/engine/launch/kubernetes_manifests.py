@@ -51,7 +51,7 @@ _INDEX = "node=$((JOB_COMPLETION_INDEX % {nodes})) first=$((JOB_COMPLETION_INDEX
 _COPY = "export MLINFRA_COPY=$((JOB_COMPLETION_INDEX / {nodes}))\n"
 _ANNOTATION = "metadata.annotations['batch.kubernetes.io/job-index-{}-count']"
 
-_NO_PLACE = ("account", "qos", "directives")
+_NO_PLACE = ("account", "directives")
 
 def _shell(job: JobFields) -> str:
     "Set-up lines are bash; without them the image needs a shell only."
@@ -119,8 +119,9 @@ def _check(job: JobFields, most: int = 10_000) -> None:
         raise ValueError(f"image must be such as registry.example.org/name:tag for Kubernetes, got {job.image!r}")
     if job.folder is not None and not job.folder.startswith("/"):
         raise ValueError(f"folder must begin with / for Kubernetes, got {job.folder!r}")
-    if job.partition is not None and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", job.partition):
-        raise ValueError(f"partition must be one name of at most 63 characters for Kubernetes, got {job.partition!r}")
+    for field in ("partition", "qos"):
+        if (name := getattr(job, field)) and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", name):
+            raise ValueError(f"{field} must be one name of at most 63 characters for Kubernetes, got {name!r}")
     _node_labels(job)
     if job.nodes * max(job.array, 1) > most:
         raise ValueError(f"nodes x array must be at most {most:,} for Kubernetes, got {job.nodes:,} x {job.array:,}")
@@ -149,6 +150,7 @@ def _node_labels(job: JobFields) -> dict[str, str]:
 def _head(job: JobFields, kind: str, version: str, name: str) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "mlinfra"}
     if job.partition is not None: labels["kueue.x-k8s.io/queue-name"] = job.partition
+    if job.qos is not None: labels["kueue.x-k8s.io/priority-class"] = job.qos
     metadata: dict[str, Any] = {"name": name, "labels": labels}
     if rest := left_out(job, _NO_PLACE if kind == "Job" else (*_NO_PLACE, "retries", "resume")):
         metadata["annotations"] = {"mlinfra/not-used": rest}

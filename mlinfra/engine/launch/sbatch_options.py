@@ -14,7 +14,7 @@ from typing import Any
 from ..base.checks import whole_number
 
 # %% auto #0
-__all__ = ['SBATCH_OPTIONS', 'sbatch_directives', 'option_name', 'check_resources']
+__all__ = ['SBATCH_OPTIONS', 'sbatch_directives', 'field_of_option', 'option_name', 'check_resources']
 
 # %% ../../../nbs/engine/launch/sbatch_options.ipynb #5bat0004
 SBATCH_OPTIONS = tuple("""
@@ -53,6 +53,13 @@ def sbatch_directives(
         if names.count(name) > 1: raise ValueError(f"directives must name --{name} once, got {names.count(name)}")
         _check_name(name)
     return tuple(found)
+
+def field_of_option(
+    name:str,  # such as "time"
+) -> str:      # such as "time_seconds"; empty: no option of sbatch has this name
+    "The field of a job that says what an option of sbatch says."
+    more = {"gres": "devices_per_node and gpu_type", "mem": "memory_gb", "modules": "setup"}
+    return (_FIELDS | more).get(name) or ("directives" if name in SBATCH_OPTIONS else "")
 
 def option_name(
     directive:str,  # such as "--mail-type=END"

@@ -73,6 +73,7 @@ def joint_state(
 
 # %% ../../../nbs/engine/launch/slurm_launcher.ipynb #16c3a008
 _FORGOTTEN = "Invalid job id"
+_ASKED = dict(account="account", qos="qos", feature="constraint", gres="gpu_type")  # word of a refusal -> field
 
 class SlurmLauncher(Launcher):
     "Submits to the cluster whose `sbatch` is on the path."
@@ -89,7 +90,7 @@ class SlurmLauncher(Launcher):
     def _send(self, job: JobSpec, folder: Path, secrets: Mapping[str, str]) -> Handle:
         environment = {**line_variables(folder), **os.environ, **secrets}
         try: said = client(self._sbatch(job, folder), environment=environment)
-        except ClientError as error: raise ClientError(self._refused(str(error))) from None
+        except ClientError as error: raise ClientError(self._refused(job, str(error))) from None
         return new_handle(self.system, said.strip().partition(";")[0], folder, job, array=job.array)
 
     def _sbatch(self, job: JobSpec, folder: Path) -> list[str]:
@@ -99,11 +100,13 @@ class SlurmLauncher(Launcher):
         return ["sbatch", "--parsable", f"--chdir={Path.cwd()}", f"--output={output}",
                 f"--export={','.join([exports[-1], *line_variables(folder)])}", str(script)]
 
-    def _refused(self, words: str) -> str:
+    def _refused(self, job: JobSpec, words: str) -> str:
         words = re.sub(r"sbatch: error: |Batch job submission failed: ", "", words.removeprefix("sbatch says: "))
         if "partition" in words:
             try: words += f"; there are {', '.join(client(['sinfo', '-h', '-o', '%R']).split())}"
             except ClientError as error: words += f"; {error}"
+        for word, field in _ASKED.items():
+            if word in words.lower(): words += f"; the job says {field}={getattr(job, field)!r}"
         return f"SLURM refuses the job: {words}"
 
     def _ask(self, handle: Handle) -> JobState:

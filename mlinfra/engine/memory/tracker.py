@@ -27,7 +27,7 @@ from .step_sample import StepSample, backward_from
 from ..train.saved_tensors import SavedTensors
 
 # %% auto #0
-__all__ = ['MOVING', 'MemoryTracker', 'MemoryTrace', 'record_step', 'hollow_copy', 'trace_step']
+__all__ = ['MOVING', 'MemoryTracker', 'MemoryTrace', 'record_step', 'Untraceable', 'hollow_copy', 'trace_step']
 
 # %% ../../../nbs/engine/memory/tracker.ipynb #fe1b1f73
 MOVING = ("grads", "activations", "temporary")  # what comes and goes during a step
@@ -116,6 +116,9 @@ def _open_books(books: MemoryTracker, model: nn.Module, batch: Any, accumulation
     return wanted
 
 # %% ../../../nbs/engine/memory/tracker.ipynb #8776d646
+class Untraceable(ValueError):
+    "A model whose memory only a real step can tell."
+
 def _hollow(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     "The same shape, strides and kind without memory; call it inside a FakeTensorMode."
     if nn.parameter.is_lazy(tensor):
@@ -131,7 +134,7 @@ def hollow_copy(
     from mlinfra.engine.train.fake_tensors import fake_mode
     model = sample.model
     if any(isinstance(part, nn.RNNBase) for part in model.modules()):
-        raise ValueError("recurrent layers keep what their library's kernel decides: "
+        raise Untraceable("recurrent layers keep what their library's kernel decides: "
                          "only `measure` can tell their memory")
     mode = fake_mode(allow_non_fake_inputs=True)
     with mode:
@@ -158,7 +161,7 @@ def trace_step(
     try:
         with _quiet(), mode, _Statistics(): return record_step(ghost, batch)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise ValueError(f"{type(sample.model).__name__} decides by values what it computes ({error}): "
+        raise Untraceable(f"{type(sample.model).__name__} decides by values what it computes ({error}): "
                          "only `measure` can tell its memory") from error
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -82,7 +82,15 @@ class StagedModel(nn.Module):
         "Whether the model's output leaves here."
         return self.rank == self.world_size - 1
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, *args: Any, **kw: Any) -> torch.Tensor:
+        given = [*args, *kw.values()]
+        if len(given) != 1 or not isinstance(x := given[0], torch.Tensor):
+            said = ", ".join([*(type(one).__name__ for one in args), *(f"{name}=" for name in kw)])
+            raise ValueError(f"a model in a pipeline is called with one tensor, as it was cut, got ({said}): give it "
+                             "what else it needs when it is built, or use ddp or fsdp")
+        if torch.is_autocast_enabled(self.device.type):
+            raise ValueError("a pipeline hands tensors on in the types of its layers, and torch.autocast changes them: "
+                             "convert the model (model.bfloat16()), or use ddp or fsdp")
         if not torch.is_grad_enabled(): return self.run_forward(x, None)
         if x.requires_grad: raise ValueError("a pipeline gives no gradient of its input: use ddp")
         return _StagedPass.apply(torch.zeros((), requires_grad=True), x, self)
@@ -121,7 +129,9 @@ class StagedModel(nn.Module):
             begin += specs[-1].shape[0]
         for (given, out, specs), part in zip(kept, parts):
             own = part if self.last else self._received(specs[self.rank + 1], self.rank + 1)
+            self.inside = True  # layers may be called again (checkpointing)
             if out.requires_grad: out.backward(own)
+            self.inside = False
             if not self.first: leaving.append(self._sent(given.grad, self.rank - 1))
         for work, _tensor in leaving: work.wait()
 
@@ -183,8 +193,9 @@ class PipelineStrategy(ParallelStrategy):
         keep_batch_norms(self.model)
         pieces = chain(self.model)
         _check_length(pieces, self.model)
-        _check_tensors(pieces, self.sample)
-        _check_traced(self.model, pieces, self.sample)
+        with _trial(self.model, self.sample):
+            _check_tensors(pieces, self.sample, type(self.model).__name__)
+            _check_traced(self.model, pieces, self.sample)
         bounds = _agreed_bounds(pieces, self.sample)
         check_untied(pieces, bounds)
         broadcast_weights(self.model, self.device)
@@ -272,14 +283,25 @@ def _whole_because(model: nn.Module, batch: Any) -> str:
     dist.broadcast_object_list(found)
     return found[0]
 
-def _check_tensors(pieces: nn.Sequential, x: torch.Tensor) -> None:
+@contextmanager
+def _trial(model: nn.Module, x: torch.Tensor) -> Iterator[None]:
+    "Within, a model is tried on inputs of the loader; ValueError where it does not take them or cannot be copied."
+    try: yield
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"{type(model).__name__} cannot be tried on the loader's inputs, {str(x.dtype)[6:]} of shape "
+                         f"{tuple(x.shape)} ({str(error).splitlines()[0]}): a pipeline must know the tensors between "
+                         "its stages before the first step. Let the loader yield what the model takes, or use ddp or "
+                         "fsdp") from error
+
+def _check_tensors(pieces: nn.Sequential, x: torch.Tensor, name: str) -> None:
     "ValueError if a piece gives anything but one tensor."
     out = torch.empty(x.shape, dtype=x.dtype, device="meta")
     with torch.no_grad():
         for piece in meta_copy(pieces):
-            if isinstance(out := piece(out), torch.Tensor): continue
-            raise ValueError(f"{type(piece).__name__} gives a {type(out).__name__}; the pieces of a pipeline give one "
-                             "tensor each: use ddp or fsdp")
+            if not isinstance(out := piece(out), torch.Tensor): break
+    if not isinstance(out, torch.Tensor):
+        raise ValueError(f"{name} gives a {type(out).__name__} of outputs, and a pipeline hands on one tensor: let the "
+                         "model give one (torch.cat of its outputs), or use ddp or fsdp")
 
 def _check_traced(model: nn.Module, pieces: nn.Sequential, x: torch.Tensor) -> None:
     "ValueError if the pieces are not what the model computes, call after call: a branch was taken for all calls."

@@ -22,6 +22,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.swa_utils import AveragedModel
 
 from .batch_share import Share
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
@@ -48,15 +49,25 @@ def _grad_of_inputs(outputs: Any, inputs: Any, *args: Any, **kw: Any) -> Any:
         if loop.strategy.how == "tensor" or rank_and_world_size()[1] == 1: continue  # the whole batch
         own = {id(p) for p in (*loop.strategy.own_parameters().values(), *loop.strategy.names)}
         if not any(id(one) in own for one in given): continue
-        name = type(loop.strategy.model).__name__
-        raise ValueError(f"torch.autograd.grad of the parameters of {name} is of one rank: "
+        raise ValueError(f"torch.autograd.grad of the parameters of {loop.strategy.kind} is of one rank: "
                          f"with how={loop.strategy.how!r} the gradients of all ranks come together in loss.backward() "
                          "only. Call that, and take p.grad; a loss that holds such a gradient needs one process")
     return _grad(outputs, given, *args, **kw)
 
+_update = AveragedModel.update_parameters
+
+@wraps(_update)
+def _update_from_whole(self: AveragedModel, model: nn.Module) -> None:
+    "PyTorch's own, but not from a part of a model."
+    if isinstance(model, RankModel) and (how := model._loop.strategy.how) not in ("none", "ddp"):
+        raise ValueError(f"an average of weights needs whole weights, and with how={how!r} a rank has a part of them: "
+                         "use ddp, or average what run.state_dict() gives")
+    _update(self, model)
+
 def _closed(own: ref) -> None:
-    _open.discard(own())
-    if not _open: torch.autograd.grad, torch.autograd.backward = _grad, _backward
+    if (loop := own()) is not None: _open.discard(loop)
+    if list(_open): return
+    torch.autograd.grad, torch.autograd.backward, AveragedModel.update_parameters = _grad, _backward, _update
 
 @wraps(_backward)
 def _backward_of_ranks(tensors: Any, *args: Any, **kw: Any) -> None:
@@ -93,7 +104,8 @@ class RankLoop:
             return None if loop is None else loop.before_step(optimizer, args, kw)
         stack.callback(register_optimizer_step_pre_hook(before).remove)
         stack.enter_context(self.strategy.whole_norms())
-        torch.autograd.grad, torch.autograd.backward = _grad_of_inputs, _backward_of_ranks
+        torch.autograd.grad, AveragedModel.update_parameters = _grad_of_inputs, _update_from_whole
+        torch.autograd.backward = _backward_of_ranks
         stack.callback(self.strategy.close)
         _open.add(self)
         stack.callback(_closed, own)
@@ -114,7 +126,7 @@ class RankLoop:
         try: out = function(*args, **kw)
         except RuntimeError as error:
             if self.called or self.strategy.how not in ("fsdp", "tensor", "pipeline"): raise
-            raise ValueError(f"{type(self.strategy.model).__name__} cannot be called with how={self.strategy.how!r} "
+            raise ValueError(f"{self.strategy.kind} cannot be called with how={self.strategy.how!r} "
                              f"({type(error).__name__}: {error}). If one process can, use ddp") from error
         finally: self.inside = False
         self.called = True
@@ -156,7 +168,7 @@ class RankLoop:
         "ValueError where the model is called in a loop over another loader than its own."
         if self.loader.share is not None: return
         if others := [loop for loop in _open if loop.loader.share is not None and loop.loader.world_size > 1]:
-            mine, theirs = (type(loop.strategy.model).__name__ for loop in (self, others[0]))
+            mine, theirs = (loop.strategy.kind for loop in (self, others[0]))
             raise ValueError(f"{mine} is called in a loop over another loader than it was given to parallelize with: "
                              f"it does not know the ranks' shares. Pass the loader of the loop, as for {theirs}")
 
@@ -301,7 +313,7 @@ class RankModel(nn.Module):
         "A copy of the plain model, which an average of weights, for one, is made of."
         strategy = self._loop.strategy
         if strategy.how in ("none", "ddp"): return copy.deepcopy(strategy.model, memo)
-        raise ValueError(f"with how={strategy.how!r} a rank has a part of {type(strategy.model).__name__}, and cannot "
+        raise ValueError(f"with how={strategy.how!r} a rank has a part of {strategy.kind}, and cannot "
                          "copy it whole: build another one before parallelize, and load run.state_dict() into it")
 
     def named_parameters(self, prefix: str = "", recurse: bool = True,

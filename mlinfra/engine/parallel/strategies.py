@@ -49,6 +49,7 @@ class ParallelStrategy:
         device:torch.device,  # of this rank
     ):
         self.model, self.device, self.counts = model, device, True
+        self.kind = type(getattr(model, "_orig_mod", model)).__name__  # before anything is wrapped
         if self.how != "none": check_unhooked(dict(model.named_parameters()))
         self.names = WeakTensorKeyDictionary({p: name for name, p in model.named_parameters()})  # as they were
         self.whole_shapes = {name: p.shape for name, p in model.named_parameters() if not is_lazy(p)}
@@ -284,6 +285,9 @@ class FSDPStrategy(ParallelStrategy):
         "The same model, with its parameters sharded."
         if rows := next((name for name, m in self.model.named_modules() if getattr(m, "sparse", False)), None):
             raise ValueError(f"fsdp cannot divide gradients of a few rows, which {rows} has (sparse=True): use ddp")
+        if scalar := next((name for name, p in self.model.named_parameters() if not p.dim()), None):
+            raise ValueError(f"{scalar} is a parameter without a dimension, which fsdp cannot divide: make it of shape "
+                             "(1,), or use ddp")
         broadcast_weights(self.model, self.device)
         _try(self.model, self.sample)
         synchronise_batch_norms(self.model, lambda: self.counts)

@@ -5,10 +5,12 @@
 # %% ../../../nbs/engine/pipeline/sequential_split.ipynb #bd93fdfe
 from __future__ import annotations
 
+import inspect
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from torch import fx, nn
 
@@ -24,16 +26,36 @@ class _Tracer(fx.Tracer):
 
 def _is_call(node: fx.Node) -> bool: return node.op.startswith("call")
 
+def _options(model: nn.Module, name: str) -> dict[str, Any]:
+    "What forward takes beside its one tensor, by its defaults. ValueError where it must be given more."
+    _first, *others = inspect.signature(type(model).forward).parameters.values()
+    by_place = [p for p in others if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p.name for p in by_place if p.default is p.empty]
+    if len(needed) > 1 or not needed and not by_place and not any(p.kind is p.VAR_POSITIONAL for p in others):
+        raise ValueError(f"the model must take one tensor, {name} takes {' and '.join(needed) or 'none'}: give it one, "
+                         "or take another way than a pipeline")
+    return {p.name: p.default for p in by_place[1:]}
+
+def _erase(graph: fx.Graph, node: fx.Node) -> None:
+    "Take an input that has its default out of the graph, with what asserts that it has."
+    for user in list(node.users): _erase(graph, user)
+    graph.erase_node(node)
+
 def _traced(model: nn.Module) -> fx.GraphModule:
     "The model and the graph of what it computes."
-    name = type(model).__name__
-    try: graph = _Tracer().trace(model)
+    name = type(getattr(model, "_orig_mod", model)).__name__
+    if hasattr(model, "_orig_mod"):
+        raise ValueError(f"{name} is compiled, and only a plain model can be cut: compile it in place, "
+                         f"{name}.compile()")
+    options = _options(model, name)
+    try: graph = _Tracer().trace(model, options or None)
     except Exception as error:  # whatever tracing runs into, the cure is the same
-        words = f"{name} cannot be traced ({type(error).__name__}: {error}): write it as an nn.Sequential"
-        raise ValueError(words) from error
-    inputs = sum(node.op == "placeholder" for node in graph.nodes)
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if "co_varnames" in reason: reason = "its forward takes *args or **kwargs, or has a decorator that does"
+        raise ValueError(f"{name} cannot be traced ({reason}): write it as an nn.Sequential whose layers hand one "
+                         "tensor on, or take another way than a pipeline") from error
+    for node in [node for node in graph.nodes if node.op == "placeholder"][1:]: _erase(graph, node)
     bare = next((node.target for node in graph.nodes if node.op == "get_attr"), None)
-    if inputs != 1: raise ValueError(f"the model must take one tensor, {name} takes {inputs}")
     if bare is not None: raise ValueError(f"{name} uses {bare} outside of a layer: put it into a module")
     if not any(map(_is_call, graph.nodes)): raise ValueError(f"the model must compute something, {name} calls no layer")
     return fx.GraphModule(model, graph)

@@ -16,7 +16,7 @@ from .plan_search import infeasible_reason
 from .step_estimate import step_seconds
 
 # %% auto #0
-__all__ = ['TimedRun', 'StepTimeSweep', 'ClusterConstants', 'calibrate_cluster']
+__all__ = ['TimedRun', 'StepTimeSweep', 'ClusterConstants', 'calibrate_cluster', 'fit_micro_batch_seconds']
 
 # %% ../../../nbs/engine/planner/calibration.ipynb #15cal005
 @dataclass(frozen=True)
@@ -64,3 +64,18 @@ def calibrate_cluster(
     found = least_squares(misfits, start, bounds=([0.2, 0.05, 0.0], [1.0, 1.0, 1e-2]), x_scale=start, loss="soft_l1",
                           f_scale=0.05)
     return ClusterConstants(*map(float, found.x))
+
+def fit_micro_batch_seconds(
+    sweeps:Iterable[StepTimeSweep],  # of one program
+) -> float:                          # 0 to 1
+    "What a program needs for each micro-batch beyond kernels and messages, if all else is as the clusters say."
+    from scipy.optimize import minimize_scalar
+    runs = [(sweep.job, replace(sweep.cluster, micro_batch_seconds=0.0), run) for sweep in sweeps for run in sweep.timed
+            if not infeasible_reason(sweep.job, sweep.cluster, run.config)]
+
+    def misfit(root: float) -> float:
+        predicted = (step_seconds(job, replace(place, micro_batch_seconds=root**2), run.config).total
+                     for job, place, run in runs)
+        return sum(abs(math.log(one / run.seconds)) for one, (_, _, run) in zip(predicted, runs, strict=True))
+
+    return float(minimize_scalar(misfit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-3}).x) ** 2

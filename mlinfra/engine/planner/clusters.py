@@ -22,8 +22,8 @@ MEMORY_PASSES = 6.0    # through memory in a step, for each byte that autograd k
 TENSOR_SHARE = 0.39    # of a link's bandwidth, among tensor ranks, which wait for it: fitted in the lesson
 CALL_SECONDS = 2.3e-4  # that an all-reduce among tensor ranks takes beyond its bytes: fitted in the lesson
 LINK_SHARE = 0.75      # of a link's bandwidth that other collectives reach: assumed
-USABLE_SHARE = 0.85    # of a device's memory, beside the library's own and what lies in fragments: fitted in the lesson
-NEAR_SHARE = 0.95      # of a device's memory: a plan below it may run although our count says no
+USABLE_SHARE = 0.8     # of a device's memory, beside the library's own and what lies in fragments: fitted in the lesson
+NEAR_SHARE = 0.9       # of a device's memory: a plan below it may run although our count says no
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
@@ -44,7 +44,10 @@ class Cluster:
     link_share:float=LINK_SHARE          # of a link's bandwidth, in other collectives
     overlap:bool=True                    # gradients travel while backward computes
     rails:bool=True                      # a ring runs on all links of its devices at once; False: on one of them
+    in_switch:bool=False                 # tensor ranks of a node add up in its NVSwitch (NVLS: H100 and later)
     gathers_per_layer:int=1              # messages in which ZeRO 3 gathers a layer: FSDP sends its block as one
+    micro_batch_seconds:float=0.0        # that a program needs for each micro-batch beyond its kernels and messages
+    eight_bit_flops_per_s:float|None=None   # peak of matrix products in 8 bits; None: it has none
     memory_factor:float=1.0              # what the program takes of a device's memory, divided by our count
 
     def __post_init__(self):
@@ -55,9 +58,10 @@ class Cluster:
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
         for name in ("matrix_share", "tensor_share", "link_share"):
             object.__setattr__(self, name, fraction(name, getattr(self, name), zero=False))
-        for name in ("memory_passes", "call_seconds"):
+        for name in ("memory_passes", "call_seconds", "micro_batch_seconds"):
             object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
-        for name in ("overlap", "rails"): boolean(name, getattr(self, name))
+        if self.eight_bit_flops_per_s is not None: positive_float("eight_bit_flops_per_s", self.eight_bit_flops_per_s)
+        for name in ("overlap", "rails", "in_switch"): boolean(name, getattr(self, name))
 
     @property
     def devices(self) -> int:
@@ -99,6 +103,7 @@ class Cluster:
         if positive_int("tensor", tensor) == 1: return 0.0
         link = self.link(tensor, self.devices_per_node)
         link = _slowed(link, link.bytes_per_s * self.tensor_share / self.link_share)
+        if self.in_switch and tensor <= self.devices_per_node: link = replace(link, algorithm="in switch")
         return self.call_seconds + link.all_reduce(bytes, tensor)
 
 def _slowed(network: Network, bytes_per_s: float) -> Network: return replace(network, bytes_per_s=bytes_per_s)
@@ -121,7 +126,8 @@ def cluster(
         inter_node = known.node_link
         if links_per_node is None: links_per_node = max(devices_per_node * known.node_links // 8, 1)
     elif isinstance(inter_node, str): inter_node = NODE_LINKS[one_of("inter_node", inter_node, NODE_LINKS)]
-    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.flops_per_s["fp16"],
+    standing = dict(device=device, memory_bytes=known.memory_bytes, flops_per_s=known.half_flops_per_s,
+                    eight_bit_flops_per_s=known.flops_per_s.get("fp8"),
                     bytes_per_s=known.bytes_per_s, intra_node=known.network, inter_node=inter_node,
                     devices_per_node=devices_per_node, num_nodes=num_nodes, links_per_node=links_per_node)
     return Cluster(**standing | changes)

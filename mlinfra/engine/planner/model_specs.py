@@ -31,7 +31,8 @@ class StateBytes:
         return self.weight + self.grad + self.optimizer
 
 STATE_BYTES = {"fp32": StateBytes(4, 4, 8), "bf16": StateBytes(2, 2, 12), "fp16": StateBytes(2, 2, 12),
-               "bf16, fp32 gradients": StateBytes(2, 4, 12)}
+               "bf16, fp32 gradients": StateBytes(2, 4, 12),
+               "fp8": StateBytes(2, 2, 12)}  # the layers' matrix products in 8 bits, all else as in bf16
 
 # %% ../../../nbs/engine/planner/model_specs.ipynb #f65ed95d
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,10 @@ class TransformerSpec:
     sequence_length:int=2048       # tokens
     vocabulary:int=51_200          # tokens, padded
     kv_heads:int|None=None         # of keys and values; None: as many as `heads`
-    feed_forward:int|None=None     # width; None: four times `hidden`
+    head_width:int|None=None       # None: `hidden` divided by `heads`
+    feed_forward:int|None=None     # width, of each expert if there are several; None: four times `hidden`
+    experts:int=1                  # feed-forward parts of a layer; with several, each token passes through some
+    experts_per_token:int=1        # through how many
     gated:bool=False               # a third matrix in the feed-forward part, and no biases, as in LLaMA
     tied:bool=True                 # one matrix for embedding and output
     dropout:bool=True              # masks are kept
@@ -53,16 +57,21 @@ class TransformerSpec:
     precision:str="bf16"           # one of `STATE_BYTES`
 
     def __post_init__(self):
-        for name in ("layers", "hidden", "heads", "global_batch", "sequence_length", "vocabulary"):
+        for name in ("layers", "hidden", "heads", "global_batch", "sequence_length", "vocabulary", "experts",
+                     "experts_per_token"):
             object.__setattr__(self, name, positive_int(name, getattr(self, name)))
-        for name, default in {"kv_heads": self.heads, "feed_forward": 4 * self.hidden}.items():
+        if self.head_width is None and self.hidden % self.heads:
+            raise ValueError(f"heads must divide hidden, {self.hidden:,}, got {self.heads:,}")
+        for name, default in {"kv_heads": self.heads, "feed_forward": 4 * self.hidden, "head_width": None}.items():
             value = getattr(self, name)
             object.__setattr__(self, name, default if value is None else positive_int(name, value))
         for name in ("gated", "tied", "dropout", "fused_attention"): boolean(name, getattr(self, name))
         one_of("precision", self.precision, STATE_BYTES)
-        if self.hidden % self.heads: raise ValueError(f"heads must divide hidden, {self.hidden:,}, got {self.heads:,}")
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads must divide heads, {self.heads:,}, got {self.kv_heads:,}")
+        if self.experts_per_token > self.experts:
+            raise ValueError(f"experts_per_token must be at most {self.experts:,}, got {self.experts_per_token:,}")
+        if self.experts > 1 and not self.gated: raise ValueError("gated must be True where there are several experts")
 
     @cached_property
     def state(self) -> StateBytes:
@@ -72,18 +81,30 @@ class TransformerSpec:
     @cached_property
     def kv_width(self) -> int:
         "Width of the keys, and of the values."
-        return self.hidden // self.heads * self.kv_heads
+        return (self.head_width or self.hidden // self.heads) * self.kv_heads
+
+    @cached_property
+    def query_width(self) -> int:
+        "Width of the queries, and of what attention adds up."
+        return self.head_width * self.heads if self.head_width else self.hidden
+
+    @cached_property
+    def expert_parameters(self) -> int:
+        "Weights of all experts of a layer; 0 if there is one feed-forward part, through which all tokens pass."
+        return self.experts * 3 * self.hidden * self.feed_forward if self.experts > 1 else 0
 
     @cached_property
     def matrices(self) -> int:
-        "Weights of a layer that stand in matrix products."
-        attention = self.hidden * (2 * self.hidden + 2 * self.kv_width)
-        return attention + (2 + self.gated) * self.hidden * self.feed_forward
+        "Weights of a layer that a token meets in matrix products."
+        attention = self.hidden * (2 * self.query_width + 2 * self.kv_width)
+        router = self.hidden * self.experts if self.experts > 1 else 0
+        return attention + router + self.experts_per_token * (2 + self.gated) * self.hidden * self.feed_forward
 
     @cached_property
     def layer_parameters(self) -> int:
         "Matrices, biases and norms of a layer."
-        if self.gated: return self.matrices + 2 * self.hidden
+        idle = (self.experts - self.experts_per_token) * 3 * self.hidden * self.feed_forward  # for another token
+        if self.gated: return self.matrices + idle + 2 * self.hidden
         return self.matrices + 7 * self.hidden + 2 * self.kv_width + self.feed_forward
 
     @cached_property
@@ -104,11 +125,13 @@ class TransformerSpec:
         tokens:int,  # of the layer's input, in sequences of `sequence_length`
     ) -> int:
         "Operations of one layer's forward pass."
-        return positive_int("tokens", tokens) * (2 * self.matrices + 4 * self.sequence_length * self.hidden)
+        return positive_int("tokens", tokens) * (2 * self.matrices + 4 * self.sequence_length * self.query_width)
 
     def build(self) -> Transformer:
         "The model in PyTorch: small, or under `torch.device('meta')`."
         from mlinfra.engine.train.transformer import Transformer
+        if self.experts > 1 or self.query_width != self.hidden:
+            raise ValueError("experts must be 1 and head_width hidden / heads: the book's transformer knows no others")
         return Transformer(
             self.vocabulary, self.hidden, self.heads, self.layers, length=None if self.gated else self.sequence_length,
             tied=self.tied, dropout=0.1 if self.dropout else 0.0, hidden=self.feed_forward, kv_heads=self.kv_heads,
@@ -152,9 +175,11 @@ class ParallelConfig:
     checkpointing:str="none"        # one of `CHECKPOINTING`
     sequence_parallel:bool=False    # tensor ranks divide norms and dropout, too
     chunks:int=1                    # of each stage, interleaved
+    context:int=1                   # ranks that share each sequence, and pass keys and values around in a ring
+    expert:int=1                    # ranks among which each layer's experts are divided: data, context and tensor ranks
 
     def __post_init__(self):
-        for name in ("data", "tensor", "pipeline", "micro_batch", "chunks"):
+        for name in ("data", "tensor", "pipeline", "micro_batch", "chunks", "context", "expert"):
             value = getattr(self, name)
             if type(value) is int and 0 < value < 2**32: continue  # thousands are made for one answer
             object.__setattr__(self, name, positive_int(name, value))
@@ -166,18 +191,31 @@ class ParallelConfig:
     @property
     def devices(self) -> int:
         "The number of devices that the configuration takes."
-        return self.data * self.tensor * self.pipeline
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def copies(self) -> int:
+        "The ranks that have the same weights before ZeRO divides them, experts apart."
+        return self.data * self.context
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        "data, tensor, pipeline, context, expert."
+        return self.data, self.tensor, self.pipeline, self.context, self.expert
 
     @property
     def sizes(self) -> str:
         "data x tensor x pipeline, and what else is switched on, in short."
         extras = [f"ZeRO {self.sharding_stage}"] if self.sharding_stage else []
+        if self.context > 1: extras.append(f"context {self.context}")
+        if self.expert > 1: extras.append(f"experts {self.expert}")
         if self.checkpointing != "none": extras.append(self.checkpointing)
         return ", ".join([f"{self.data} x {self.tensor} x {self.pipeline}", *extras])
 
     def __str__(self) -> str:
-        sizes = {"data": self.data, "tensor": self.tensor, "pipeline": self.pipeline}
+        sizes = {"data": self.data, "tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         said = [" x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "one device"]
+        if self.expert > 1: said.append(f"experts among {self.expert}")
         if self.sharding_stage: said.append(f"ZeRO {self.sharding_stage}")
         if self.sequence_parallel: said.append("sequence parallel")
         if self.checkpointing != "none": said.append(f"{self.checkpointing} checkpointing")

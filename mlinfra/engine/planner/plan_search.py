@@ -58,10 +58,10 @@ class PlanEstimate:
         return 3 * self.job.flops * self.job.global_batch / (self.seconds * peak)
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #5797fb0b
-def _check_precision(job: TransformerSpec | ModelSpec) -> str:
+def _check_precision(job: TransformerSpec | ModelSpec, cluster: Cluster) -> str:
     "Why nothing can be predicted for its precision; empty if it can."
-    if job.precision != "fp32": return ""
-    return "precision must be bf16 or fp16, for which a cluster's peak is given, got fp32"
+    known = job.precision != "fp32" and (job.precision != "fp8" or cluster.eight_bit_flops_per_s)
+    return "" if known else f"precision must be bf16 or fp16, for which a cluster's peak is given, got {job.precision}"
 
 def _no_stages(job: TransformerSpec, stages: int) -> bool:
     "Whether the layers do not divide into this number of stages, even with embedding and output as a layer each."
@@ -76,6 +76,11 @@ def _transformer_reason(job: TransformerSpec, config: ParallelConfig) -> str:
     layers, _ = stage_layers(job.layers, config.pipeline)
     if config.chunks > 1 and (layers % config.chunks or micro_batches(job, config) % config.pipeline):
         return f"chunks must divide a stage's {layers:,} layers, and stages the micro-batches, got {config.chunks:,}"
+    if config.context > 1 and job.sequence_length % (2 * config.context):
+        return f"context must divide half a sequence of {job.sequence_length:,} tokens, got {config.context:,}"
+    if job.experts % config.expert or config.copies * config.tensor % config.expert:
+        return (f"expert must divide the {job.experts:,} experts and the data, context and tensor ranks, "
+                f"got {config.expert:,}")
     if config.sharding_stage > 1 and config.pipeline > 1:
         return ("sharding_stage must be 0 or 1 in a pipeline, which needs its weights and gradients for every "
                 f"micro-batch, got {config.sharding_stage}")
@@ -87,13 +92,13 @@ def infeasible_reason(
     config:ParallelConfig,
 ) -> str:
     "The rule that the configuration breaks; empty if none. Whether it fits into memory is another question."
-    if reason := _check_precision(job): return reason
+    if reason := _check_precision(job, cluster): return reason
     if config.devices != cluster.devices:
-        return f"data x tensor x pipeline must be the {cluster.devices:,} devices, got {config.devices:,}"
+        return f"data x tensor x pipeline x context must be the {cluster.devices:,} devices, got {config.devices:,}"
     if job.global_batch % (together := config.data * config.micro_batch):
         return f"data x micro_batch must divide the global batch of {job.global_batch:,}, got {together:,}"
     if isinstance(job, TransformerSpec): return _transformer_reason(job, config)
-    if (config.tensor, config.pipeline, config.checkpointing) == (1, 1, "none"): return ""
+    if config.devices == config.data and config.expert == 1 and config.checkpointing == "none": return ""
     return "tensor and pipeline must be 1 and checkpointing none: this model is not described layer by layer"
 
 def estimate_plan(
@@ -107,29 +112,37 @@ def estimate_plan(
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #fd3780b1
 _MICRO_BATCHES, _CHUNKS = (1, 2, 4, 8, 16), (1, 2, 3, 4, 8)  # that are tried
+_LEAST_TOKENS = 4096  # of a sequence that each context rank gets: shorter ones need no context ranks
 
 def _divisors(number: int) -> list[int]:
     low = [i for i in range(1, math.isqrt(number) + 1) if number % i == 0]
     return sorted({*low, *(number // i for i in low)})
 
-def _shapes(job: TransformerSpec | ModelSpec, cluster: Cluster) -> Iterable[tuple[int, int, int]]:
-    "(data, tensor, pipeline) that divide the devices, the batch, the heads and the layers."
+def _shapes(job: TransformerSpec | ModelSpec, cluster: Cluster) -> Iterable[tuple[int, int, int, int]]:
+    "(data, tensor, pipeline, context) that divide the devices, the batch, the heads, the layers and the sequences."
     plain = isinstance(job, ModelSpec)
     for tensor in _divisors(cluster.devices):
         if tensor > 1 and (plain or tensor > 2 * cluster.devices_per_node or job.kv_heads % tensor): continue
         for pipeline in _divisors(cluster.devices // tensor):
             if pipeline > 1 and (plain or _no_stages(job, pipeline)): continue
-            data = cluster.devices // tensor // pipeline
-            if job.global_batch % data == 0: yield data, tensor, pipeline
+            for context in _divisors(cluster.devices // tensor // pipeline):
+                if context > 1 and (plain or job.sequence_length % (_LEAST_TOKENS * context)): break
+                data = cluster.devices // tensor // pipeline // context
+                if job.global_batch % data == 0: yield data, tensor, pipeline, context
+
+def _expert_ranks(job: TransformerSpec | ModelSpec, ranks: int) -> list[int]:
+    "Among how many of these ranks the experts can be divided."
+    if isinstance(job, ModelSpec) or job.experts == 1: return [1]
+    return [number for number in _divisors(job.experts) if ranks % number == 0]
 
 def _checkpointing_kinds(job: TransformerSpec | ModelSpec) -> tuple[str, ...]:
     "The kinds of checkpointing that make sense for the job."
     if isinstance(job, ModelSpec): return ("none",)
     return ("none", "full") if job.fused_attention else CHECKPOINTING
 
-def _sharding_stages(data: int, pipeline: int) -> Sequence[int]:
+def _sharding_stages(copies: int, pipeline: int) -> Sequence[int]:
     "The stages of ZeRO that make sense; in a pipeline every micro-batch needs weights and gradients."
-    if data == 1: return (0,)
+    if copies == 1: return (0,)
     return (0, 1) if pipeline > 1 else (0, 1, 2, 3)
 
 def _chunks(job: TransformerSpec | ModelSpec, data: int, pipeline: int, micro_batch: int) -> list[int]:
@@ -143,14 +156,17 @@ def parallel_configs(
     cluster:Cluster,
 ) -> list[ParallelConfig]:
     "Every configuration that divides; whether it fits is another question."
-    if reason := _check_precision(job): raise ValueError(reason)
+    if reason := _check_precision(job, cluster): raise ValueError(reason)
     found, kinds = [], _checkpointing_kinds(job)
-    for data, tensor, pipeline in _shapes(job, cluster):
+    for data, tensor, pipeline, context in _shapes(job, cluster):
+        experts = _expert_ranks(job, data * context * tensor)
         for micro_batch in _MICRO_BATCHES:
             if job.global_batch // data % micro_batch: continue
             cuts = _chunks(job, data, pipeline, micro_batch)
-            found += [ParallelConfig(data, tensor, pipeline, stage, micro_batch, kind, tensor > 1, chunks)
-                      for stage in _sharding_stages(data, pipeline) for kind in kinds for chunks in cuts]
+            found += [ParallelConfig(data, tensor, pipeline, stage, micro_batch, kind, tensor > 1, chunks, context,
+                                     expert)
+                      for stage in _sharding_stages(data * context, pipeline) for kind in kinds for chunks in cuts
+                      for expert in experts]
     return found
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #cf8da45b
@@ -158,7 +174,7 @@ MARGIN = 1.05  # a simpler configuration may take this many times as long as the
 
 def _effort(config: ParallelConfig) -> tuple[int, ...]:
     "How much there is to build: kinds of parallelism, sharded gradients, ZeRO 1 where alone, checkpointing, chunks."
-    kinds, stage = (config.tensor > 1) + (config.pipeline > 1), config.sharding_stage
+    kinds, stage = sum(size > 1 for size in config.shape[1:]), config.sharding_stage
     return kinds, stage > 1, stage > 0 and not kinds, CHECKPOINTING.index(config.checkpointing), config.chunks > 1
 
 def rank_plans(
@@ -171,6 +187,5 @@ def rank_plans(
     first = min(close, key=lambda one: (_effort(one.config), one.seconds))
     by_shape: dict[tuple[int, ...], PlanEstimate] = {}
     for one in (first, *fitting):
-        c = one.config
-        by_shape.setdefault((c.data, c.tensor, c.pipeline, c.sharding_stage), one)
+        by_shape.setdefault((*one.config.shape, one.config.sharding_stage), one)
     return list(by_shape.values())

@@ -25,7 +25,8 @@ __all__ = ['FEW_SEQUENCES', 'Offered', 'JOBS', 'has_few_sequences', 'Recommendat
 
 # %% ../../../nbs/engine/planner/recommendation.ipynb #defd5883
 _CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
-           "data": "waiting for gradients or weights"}  # part of a step -> in words
+           "data": "waiting for gradients or weights", "context": "waiting for keys and values",
+           "expert": "tokens on their way to experts"}  # part of a step -> in words
 
 def _compared(best: PlanEstimate, family: Sequence[PlanEstimate], name: str) -> str:
     "What another family of configurations would take, in a sentence."
@@ -42,7 +43,7 @@ def _compared(best: PlanEstimate, family: Sequence[PlanEstimate], name: str) -> 
 
 def _excess(size: float, cluster: Cluster) -> str: return gb_text(size - cluster.usable_bytes)
 
-def _is_unsplit(config: ParallelConfig) -> bool: return config.tensor == config.pipeline == 1
+def _is_unsplit(config: ParallelConfig) -> bool: return max(config.shape[1:]) == 1
 
 def _zero_alone(sharded: Sequence[PlanEstimate]) -> str:
     "The name of the fastest stage of ZeRO that fits without cutting the model."
@@ -112,7 +113,7 @@ def _other_clusters(cluster: Cluster) -> Iterable[tuple[str, Cluster]]:
 
 def _is_alike(one: ParallelConfig, other: ParallelConfig) -> bool:
     "Whether they divide the model in the same way."
-    return all(getattr(one, size) == getattr(other, size) for size in ("tensor", "pipeline", "sharding_stage"))
+    return (one.shape[1:], one.sharding_stage) == (other.shape[1:], other.sharding_stage)
 
 def _changes(best: PlanEstimate, offered: Offered | None) -> str:
     "What would change the answer."
@@ -171,8 +172,7 @@ class Recommendation:
         few = has_few_sequences(self.job, self.cluster)
         shapes: dict[tuple[int, ...], dict[bool, PlanEstimate]] = {}
         for one in sorted((one for one in self.tried if one.fits), key=lambda one: one.seconds):
-            c = one.config
-            shapes.setdefault((c.data, c.tensor, c.pipeline), {}).setdefault(few and c.sharding_stage > 0, one)
+            shapes.setdefault(one.config.shape, {}).setdefault(few and one.config.sharding_stage > 0, one)
         three = [one for shape in list(shapes.values())[:3] for one in shape.values()]
         near = _near(self.best, self.tried)
         return (*((near,) if near else ()), *sorted(three, key=lambda one: one.seconds))
@@ -207,9 +207,10 @@ class Recommendation:
         "The best ones."
         import pandas as pd
         shown = [*([self.best] if self.best else []), *self.alternatives][:positive_int("rows", rows)]
-        found = [{**{size: getattr(one.config, size) for size in _SIZES}, "step_seconds": one.seconds,
+        sizes = _SIZES + [size for size in ("context", "expert") if any(getattr(one.config, size) > 1 for one in shown)]
+        found = [{**{size: getattr(one.config, size) for size in sizes}, "step_seconds": one.seconds,
                   "mfu_percent": 100 * one.mfu, "memory_gb": one.memory.total / 1e9} for one in shown]
-        return pd.DataFrame(found, columns=[*_SIZES, "step_seconds", "mfu_percent", "memory_gb"])
+        return pd.DataFrame(found, columns=[*sizes, "step_seconds", "mfu_percent", "memory_gb"])
 
 def recommend(
     job:TransformerSpec|ModelSpec,

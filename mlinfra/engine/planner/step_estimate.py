@@ -19,7 +19,9 @@ __all__ = ['layer_bytes', 'kept_layer_bytes', 'stage_layers', 'activation_bytes'
            'micro_batches', 'device_bytes', 'MicroBatchCost', 'micro_batch_cost', 'StepSeconds', 'step_seconds']
 
 # %% ../../../nbs/engine/planner/step_estimate.ipynb #eb92ee2f
-def _tokens(job: TransformerSpec, config: ParallelConfig) -> int: return config.micro_batch * job.sequence_length
+def _tokens(job: TransformerSpec, config: ParallelConfig) -> int:
+    "Tokens of a micro-batch on each device, tensor ranks together."
+    return config.micro_batch * job.sequence_length // config.context
 
 def _norm_ranks(config: ParallelConfig) -> int:
     "Ranks that share norms and dropout."
@@ -33,8 +35,9 @@ def layer_bytes(
     "What autograd keeps of one layer for a micro-batch on each device, without checkpointing."
     value = job.state.weight
     whole = (4 * value + 2 * job.dropout) * job.hidden  # inputs of norms and matrices; two masks of a byte
-    feed_forward = (4 if job.gated else 2) * job.feed_forward
-    split = value * (2 * job.hidden + 2 * job.kv_width + feed_forward)
+    feed_forward = (4 if job.gated else 2) * job.feed_forward * job.experts_per_token
+    if job.experts > 1: feed_forward += 2 * job.experts_per_token * job.hidden  # copied for the experts, and returned
+    split = value * (2 * job.query_width + 2 * job.kv_width + feed_forward)
     if scores and not job.fused_attention:
         split += job.heads * job.sequence_length * (2 * value + 1 if job.dropout else value)
     return _tokens(job, config) * (whole / _norm_ranks(config) + split / config.tensor)
@@ -100,13 +103,29 @@ def device_parameters(
     job:TransformerSpec|ModelSpec,
     config:ParallelConfig,
 ) -> float:
-    "Parameters for which the fullest device is responsible, before ZeRO."
-    if isinstance(job, ModelSpec) or config.devices == config.data: return job.parameters
+    "Parameters for which the fullest device is responsible, before ZeRO: tensor ranks divide all but the experts."
+    if isinstance(job, ModelSpec): return job.parameters
     middle, end = stage_layers(job.layers, config.pipeline)
     words, outside = job.vocabulary * job.hidden, job.parameters - job.layers * job.layer_parameters
     ends = outside if config.pipeline == 1 else max(words, outside - words)
-    inner = middle * job.layer_parameters if config.pipeline > 2 else 0
-    return max(inner, end * job.layer_parameters + ends) / config.tensor
+    experts = job.expert_parameters * config.tensor / config.expert  # a layer's, where tensor ranks do not divide them
+    layer = job.layer_parameters - job.expert_parameters + experts
+    inner = middle * layer if config.pipeline > 2 else 0
+    return max(inner, end * layer + ends) / config.tensor
+
+def _device_experts(job: TransformerSpec | ModelSpec, config: ParallelConfig) -> float:
+    "Of these, the experts'."
+    if isinstance(job, ModelSpec) or job.experts == 1: return 0.0
+    return stage_layers(job.layers, config.pipeline)[0] * job.expert_parameters / config.expert
+
+def _standing_bytes(job: TransformerSpec | ModelSpec, config: ParallelConfig) -> list[int]:
+    "Weights, gradients and optimizer state of a device; ZeRO divides experts among the ranks that have the same ones."
+    experts, state = math.ceil(_device_experts(job, config)), job.state
+    parts = [(math.ceil(device_parameters(job, config)) - experts, config.copies),
+             (experts, max(config.copies * config.tensor // config.expert, 1))]
+    own = [zero_bytes_per_rank(number * state.weight, number * state.grad, number * state.optimizer,
+                               config.sharding_stage, ranks) for number, ranks in parts]
+    return [sum(part) for part in zip(*own)]
 
 def micro_batches(
     job:TransformerSpec|ModelSpec,
@@ -117,20 +136,17 @@ def micro_batches(
 
 def _gathered_bytes(job: TransformerSpec | ModelSpec, config: ParallelConfig) -> float:
     "Weights of two layers, which ZeRO 3 has whole at once."
-    if config.sharding_stage < 3 or config.data == 1: return 0.0
-    return 2 * job.parameters / max(job.layers, 2) * job.state.weight / config.tensor / config.pipeline
+    if config.sharding_stage < 3 or config.copies == 1: return 0.0
+    return 2 * job.state.weight * device_parameters(job, config) / max(job.layers // config.pipeline, 2)
 
 def device_bytes(
     job:TransformerSpec|ModelSpec,
     config:ParallelConfig,
 ) -> DeviceBytes:
     "What the fullest device holds."
-    own, state = math.ceil(device_parameters(job, config)), job.state
-    standing = zero_bytes_per_rank(own * state.weight, own * state.grad, own * state.optimizer,
-                                   config.sharding_stage, config.data)
     if isinstance(job, ModelSpec): activations = job.activation_bytes * config.micro_batch
     else: activations = activation_bytes(job, config, max(micro_batches(job, config), 1))
-    return DeviceBytes(*standing, activations, _gathered_bytes(job, config))
+    return DeviceBytes(*_standing_bytes(job, config), activations, _gathered_bytes(job, config))
 
 # %% ../../../nbs/engine/planner/step_estimate.ipynb #69901eb3
 @dataclass(frozen=True)
@@ -141,16 +157,40 @@ class MicroBatchCost:
     all_reduces:int          # among the tensor ranks
     all_reduce_bytes:float   # of each
     boundary_bytes:float     # sent to neighbouring stages, both ways
+    eight_bit_flops:float=0.0   # of `flops`, in 8 bits
+    ring_messages:int=0         # keys and values that pass among context ranks
+    ring_bytes:float=0.0        # of all of them
+    ring_flops:float=0.0        # of attention, behind which they hide
+    exchanges:int=0             # of tokens among the ranks of the experts: to an expert, and back
+    exchange_bytes:float=0.0    # of each, those for other ranks
 
 def _layer_step_flops(job: TransformerSpec, config: ParallelConfig) -> float:
     "Forward and backward of a layer, with what is computed again."
     tokens = _tokens(job, config)
-    attention = 4 * tokens * job.sequence_length * job.hidden
+    attention = _attention_flops(job, config)
     flops = 3 * job.layer_flops(tokens)
     if config.checkpointing == "full": flops += job.layer_flops(tokens)
     if config.checkpointing == "selective" and not job.fused_attention: flops += attention
     if job.fused_attention: flops += attention / 2  # its backward multiplies queries by keys again
     return flops
+
+def _attention_flops(job: TransformerSpec, config: ParallelConfig) -> int:
+    "Of a layer's forward pass: queries by keys, and scores by values."
+    return 4 * _tokens(job, config) * job.sequence_length * job.query_width
+
+def _ring_cost(job: TransformerSpec, config: ParallelConfig, layers: int, passes: int) -> dict[str, float]:
+    "Keys and values go round once in each forward; in backward their gradients go with them."
+    if config.context == 1: return {}
+    block = 2 * job.state.weight * job.kv_width * _tokens(job, config) / config.tensor
+    hops = layers * (config.context - 1)
+    return dict(ring_messages=hops * (passes + 1), ring_bytes=hops * (passes + 1) * block,
+                ring_flops=layers * (passes + 0.5) * _attention_flops(job, config) / config.tensor)
+
+def _exchange_cost(job: TransformerSpec, config: ParallelConfig, layers: int, passes: int) -> dict[str, float]:
+    "Each token goes to its experts and comes back, in every pass."
+    if config.expert == 1: return {}
+    sent = job.state.weight * _tokens(job, config) * job.hidden * job.experts_per_token / config.tensor
+    return dict(exchanges=2 * passes * layers, exchange_bytes=sent * (config.expert - 1) / config.expert)
 
 def _slowest_stage(job: TransformerSpec, config: ParallelConfig, layer: float, output: float) -> tuple[int, bool]:
     "Layers of the stage that computes most, and whether it has the output."
@@ -175,23 +215,51 @@ def micro_batch_cost(
         kept_bytes=layers * (layer_bytes(job, config) * (4 / 3 if full else 1)),
         all_reduces=layers * (6 if full else 4) if config.tensor > 1 else 0,
         all_reduce_bytes=message,
-        boundary_bytes=message / config.tensor * 2 * config.chunks if config.pipeline > 1 else 0.0)
+        boundary_bytes=message / config.tensor * 2 * config.chunks if config.pipeline > 1 else 0.0,
+        eight_bit_flops=layers * (4 if full else 3) * 2 * tokens * job.matrices / config.tensor
+        if job.precision == "fp8" else 0.0,
+        **_ring_cost(job, config, layers, 3 if full else 2),
+        **_exchange_cost(job, config, layers, 3 if full else 2))
 
 # %% ../../../nbs/engine/planner/step_estimate.ipynb #635a4667
 @dataclass(frozen=True)
 class StepSeconds:
     "Seconds of a step, by what they are spent on."
     compute:float    # matrix products
-    traffic:float    # everything else on the device: through its memory
+    traffic:float    # everything else on the device: through its memory, and the program's own for each micro-batch
     tensor:float     # all-reduces among tensor ranks
     bubble:float     # stages that wait for their first and after their last micro-batch, and what they hand on
     data:float       # gradients and gathered weights, as far as nothing hides them
     update:float     # the optimizer
+    context:float=0.0   # keys and values on their way among context ranks, as far as attention does not hide them
+    expert:float=0.0    # tokens on their way to experts and back
 
     @cached_property
     def total(self) -> float:
         "Seconds of the whole step."
-        return self.compute + self.traffic + self.tensor + self.bubble + self.data + self.update
+        return (self.compute + self.traffic + self.tensor + self.bubble + self.data + self.update + self.context
+                + self.expert)
+
+def _compute_seconds(cluster: Cluster, cost: MicroBatchCost) -> float:
+    "Seconds of a micro-batch's matrix products."
+    eight = cost.eight_bit_flops and cost.eight_bit_flops / cluster.eight_bit_flops_per_s
+    return ((cost.flops - cost.eight_bit_flops) / cluster.flops_per_s + eight) / cluster.matrix_share
+
+def _ring_seconds(cluster: Cluster, config: ParallelConfig, cost: MicroBatchCost) -> float:
+    "Seconds in which attention waits for keys and values from the neighbour, `tensor` ranks away."
+    if config.context == 1: return 0.0
+    link = cluster.link(2, 2 if config.context * config.tensor <= cluster.devices_per_node else 1)
+    sent = cost.ring_messages * link.latency_seconds + cost.ring_bytes / link.bytes_per_s
+    return max(sent - cost.ring_flops / cluster.flops_per_s / cluster.matrix_share, 0.0)
+
+def _exchange_seconds(cluster: Cluster, config: ParallelConfig, cost: MicroBatchCost) -> float:
+    "Seconds of sending tokens to their experts and back: what leaves the node passes each device's own link."
+    if config.expert == 1: return 0.0
+    near = min(config.expert, cluster.devices_per_node)
+    outside = (config.expert - near) / (config.expert - 1)   # of the bytes for other ranks
+    inner, outer = cluster.link(2, 2), cluster.link(2, 1)
+    each = cost.exchange_bytes * max((1 - outside) / inner.bytes_per_s, outside / outer.bytes_per_s)
+    return cost.exchanges * (cluster.call_seconds + each)
 
 def _handed_on_seconds(cluster: Cluster, config: ParallelConfig, boundary_bytes: float) -> float:
     "Seconds to send a micro-batch to the neighbours in the pipeline, which are tensor x data ranks apart."
@@ -201,7 +269,7 @@ def _handed_on_seconds(cluster: Cluster, config: ParallelConfig, boundary_bytes:
 
 def _update_seconds(job: TransformerSpec | ModelSpec, cluster: Cluster, config: ParallelConfig) -> float:
     "Seconds of the update, which reads and writes weights, gradients and optimizer state once."
-    sharing = config.data if config.sharding_stage else 1
+    sharing = config.copies if config.sharding_stage else 1
     state = job.state.total * device_parameters(job, config) / sharing
     return 2 * state / cluster.bytes_per_s
 
@@ -212,14 +280,16 @@ def step_seconds(
 ) -> StepSeconds:
     "What a step is predicted to take."
     cost, count = micro_batch_cost(job, config), micro_batches(job, config)
-    compute = cost.flops / (cluster.flops_per_s * cluster.matrix_share)
-    traffic = cluster.memory_passes * cost.kept_bytes / cluster.bytes_per_s
+    compute = _compute_seconds(cluster, cost)
+    traffic = cluster.memory_passes * cost.kept_bytes / cluster.bytes_per_s + cluster.micro_batch_seconds
     tensor = cost.all_reduces * cluster.tensor_seconds(cost.all_reduce_bytes, config.tensor)
     handed = _handed_on_seconds(cluster, config, cost.boundary_bytes)
-    one = compute + traffic + tensor + handed
+    context, expert = _ring_seconds(cluster, config, cost), _exchange_seconds(cluster, config, cost)
+    one = compute + traffic + tensor + handed + context + expert
     bubble = (config.pipeline - 1) / config.chunks * one + count * handed
     data, update = _data_seconds(job, cluster, config, count, one), _update_seconds(job, cluster, config)
-    return StepSeconds(count * compute, count * traffic, count * tensor, bubble, data, update)
+    return StepSeconds(count * compute, count * traffic, count * tensor, bubble, data, update, count * context,
+                       count * expert)
 
 # %% ../../../nbs/engine/planner/step_estimate.ipynb #d98cb0af
 def _stage_messages(job: TransformerSpec | ModelSpec, cluster: Cluster, config: ParallelConfig) -> int:
@@ -230,17 +300,17 @@ def _data_seconds(
     job: TransformerSpec | ModelSpec, cluster: Cluster, config: ParallelConfig, count: int, one: float,
 ) -> float:
     "Seconds in which the device waits for gradients or weights of other data ranks; a micro-batch takes `one`."
-    if config.data == 1: return 0.0
-    link = cluster.link(config.data, max(cluster.devices_per_node // config.tensor, 1))
+    if config.copies == 1: return 0.0
+    link = cluster.link(config.copies, max(cluster.devices_per_node // config.tensor, 1))
     own, stage = device_parameters(job, config), config.sharding_stage
-    scatter = link.all_reduce(job.state.grad * own, config.data) / 2  # half an all-reduce: a reduce-scatter
-    gather = link.all_reduce(job.state.weight * own, config.data) / 2
+    scatter = link.all_reduce(job.state.grad * own, config.copies) / 2  # half an all-reduce: a reduce-scatter
+    gather = link.all_reduce(job.state.weight * own, config.copies) / 2
     times = count if stage >= 2 else 1                        # from stage 2 on for each micro-batch
     hidden = times * one * (1 if stage == 3 else 2 / 3)       # behind backward; weights also behind forward
     if stage == 0: total = 2 * scatter
     elif stage < 3: total = times * scatter + gather
     else:  # weights for forward, and again for backward; the ring's latency is paid for each message
-        again = (_stage_messages(job, cluster, config) - 1) * link.all_reduce(0, config.data) / 2
+        again = (_stage_messages(job, cluster, config) - 1) * link.all_reduce(0, config.copies) / 2
         total = times * (scatter + 2 * gather + 3 * again)
     if not cluster.overlap: return total
     return max(total - hidden, total / (times * max(job.layers // config.pipeline, 2)))  # the last layer's, at least

@@ -127,6 +127,7 @@ class RunWriter:
     def _begin(self, config: Mapping[str, Any] | None) -> None:
         self._put(self._steps, pack_header(self.rank, self.attempt, self._wall))
         self.event("start", format=FORMAT, rank=self.rank, world_size=self.world_size, attempt=self.attempt,
+                   local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or None,
                    pid=os.getpid(), born=process_born(os.getpid()), hostname=socket.gethostname(), boot=boot_id(),
                    wall=self._wall / 1e9, clock=self.origin, versions=_versions(), machine=_machine(),
                    config=dict(config or {}))

@@ -42,14 +42,15 @@ class ClipGradients(Observer):
 
     def __init__(
         self,
-        max_norm:float=1.0,  # of all gradients taken as one vector
+        max_norm:float=1.0,  # of the gradients of all trained parameters, taken as one vector
     ):
         self.max_norm = positive_float("max_norm", max_norm)
         self.norm: torch.Tensor | None = None  # of the last step, before it was clipped
 
     def on_backward(self, run: TrainingRun) -> None:
         "Clip; `norm` is what it was before, as a tensor: reading it waits for a GPU."
-        self.norm = nn.utils.clip_grad_norm_(run.model.parameters(), self.max_norm)
+        trained = [p for group in run.optimizer.param_groups for p in group["params"]]
+        self.norm = nn.utils.clip_grad_norm_(trained, self.max_norm)
 
 # %% ../../../nbs/engine/train/builtin_observers.ipynb #56aed404
 class EarlyStopping(Observer):

@@ -108,7 +108,7 @@ def scores(
 ) -> Scores:
     "Loss, accuracy and metric in one pass without gradients; ValueError if the data have no samples."
     sums, weights, samples = {}, {}, 0
-    with modes_kept(model), torch.inference_mode():
+    with modes_kept(model), torch.no_grad():  # not inference_mode: what a model keeps from here, training may need
         model.eval()
         for batch in batches:
             batch = feed(batch)

@@ -121,10 +121,10 @@ def _device_experts(job: TransformerSpec | ModelSpec, config: ParallelConfig) ->
 def _standing_bytes(job: TransformerSpec | ModelSpec, config: ParallelConfig) -> list[int]:
     "Weights, gradients and optimizer state of a device; ZeRO divides experts among the ranks that have the same ones."
     experts, state = math.ceil(_device_experts(job, config)), job.state
-    ranks = {config.copies: math.ceil(device_parameters(job, config)) - experts}
-    if experts: ranks[max(config.copies * config.tensor // config.expert, 1)] = experts
+    parts = [(math.ceil(device_parameters(job, config)) - experts, config.copies),
+             (experts, max(config.copies * config.tensor // config.expert, 1))]
     own = [zero_bytes_per_rank(number * state.weight, number * state.grad, number * state.optimizer,
-                               config.sharding_stage, among) for among, number in ranks.items()]
+                               config.sharding_stage, ranks) for number, ranks in parts]
     return [sum(part) for part in zip(*own)]
 
 def micro_batches(

@@ -544,7 +544,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.export.quantize.quantize_*ic.* engine.export.variants.compare_variants.*
         engine.pipeline.stage_partition.least_limit.*
         engine.loading.crops.resized_image.* lab.drift.drifting_stream.*
-        engine.base.hardware.StorageModel.in_flight_needed.bytes
+        engine.base.hardware.StorageModel.in_flight_needed.bytes engine.base.hardware.Device.between_nodes.links
         engine.loading.jpegs.clouds.* engine.base.timing.rounds.least engine.loading.raw_cache.make_raw_cache.shorter
         engine.loading.reads.measure_reads.* engine.memory.recompute.segments.count engine.loading.shards.shard_share.*
         engine.planner.model_specs.TransformerSpec.kv_heads engine.workers.worker_sweep.sweep_rows.repeats

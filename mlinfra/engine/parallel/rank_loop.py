@@ -101,7 +101,7 @@ class RankLoop:
         self._check_loader()
         if not self.called: check_unhooked(self.strategy.own_parameters(), self.strategy.hooks)
         self.synced = self._ends_a_step()
-        self.strategy.synchronise(self.synced)
+        self.strategy.synchronise(self.synced, self.loader.taken)
         if self.weight not in self.waiting: self.waiting.append(self.weight)
         args, kw = weigh_inputs((args, kw), self.weight)
         self.inside = True

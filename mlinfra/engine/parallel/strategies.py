@@ -215,6 +215,11 @@ def broadcast_weights(
 
 def _try(model: nn.Module, sample: Any) -> None:
     "ValueError where the model does not compute each sample by itself."
+    for name, layer in model.named_modules():
+        if getattr(layer, "max_norm", None) is None or not isinstance(layer, (nn.Embedding, nn.EmbeddingBag)): continue
+        raise ValueError(f"{name} has max_norm, by which a forward pass changes the rows that it looks up, and each "
+                         "rank looks up those of its own samples: leave max_norm out, and limit the rows of the weight "
+                         "after optimizer.step(), under torch.no_grad()")
     if sample is not None: check_samples_apart(model, to_device(sample, next(model.parameters()).device))
 
 class DDPStrategy(ParallelStrategy):

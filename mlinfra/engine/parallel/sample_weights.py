@@ -93,7 +93,7 @@ def target_count(
 
 _NAMES, _MEAN = ("cross_entropy_loss", "nll_loss_nd"), 1  # in torch._C._nn, and its number for reduction="mean"
 _ORIGINALS = {name: getattr(torch._C._nn, name) for name in _NAMES}
-_shares: list[Share] = []     # of the loops that run, the one that began last at the end
+_shares: list[tuple[Share, list[Any]]] = []  # of the loops that run, the last one last; where graphs are corrected
 
 @torch.compiler.disable
 def _corrected(loss: torch.Tensor, count: torch.Tensor, share: Share) -> torch.Tensor:
@@ -110,20 +110,23 @@ def _counting(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
     def counted(inputs: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignore_index: int,
                 *rest: Any) -> torch.Tensor:
         loss = original(inputs, target, weight, reduction, ignore_index, *rest)
-        if reduction != _MEAN or not _shares or not loss.requires_grad or _shares[-1].ranks == 1: return loss
-        return _corrected(loss, target_count(inputs, target, weight, ignore_index), _shares[-1])
+        if reduction != _MEAN or not _shares or not loss.requires_grad or _shares[-1][0].ranks == 1: return loss
+        share, nodes = _shares[-1]
+        loss = _corrected(loss, target_count(inputs, target, weight, ignore_index), share)
+        nodes.append(loss.grad_fn)
+        return loss
     return counted
 
 @contextmanager
 def counted_targets(
     share:Share,     # of the batch that is worked on
-) -> Iterator[None]:
+) -> Iterator[list[Any]]:  # nodes of the graph at which such a mean is made
     "Within, a cross entropy counts the targets of all ranks. All ranks must call it together."
     for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, _counting(original))
-    _shares.append(share)
-    try: yield
+    _shares.append(own := (share, []))
+    try: yield own[1]
     finally:
-        del _shares[next(i for i, one in enumerate(_shares) if one is share)]  # two loops may end in any order
+        del _shares[next(i for i, one in enumerate(_shares) if one is own)]  # two loops may end in any order
         if not _shares:
             for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, original)
 

@@ -70,8 +70,8 @@ class ParallelStrategy:
         "Another method of the model than forward, as it is called in training."
         return getattr(self.model, name)
 
-    def synchronise(self, on: bool) -> None:
-        "Say whether the next backward synchronises the gradients of all ranks."
+    def synchronise(self, on: bool, number: int = 0) -> None:
+        "Say whether the next backward, of the batch of that number, synchronises the gradients of all ranks."
 
     def before_step(self) -> None:
         "Synchronise gradients that no backward has synchronised."
@@ -215,6 +215,11 @@ def broadcast_weights(
 
 def _try(model: nn.Module, sample: Any) -> None:
     "ValueError where the model does not compute each sample by itself."
+    for name, layer in model.named_modules():
+        if getattr(layer, "max_norm", None) is None or not isinstance(layer, (nn.Embedding, nn.EmbeddingBag)): continue
+        raise ValueError(f"{name} has max_norm, by which a forward pass changes the rows that it looks up, and each "
+                         "rank looks up those of its own samples: leave max_norm out, and limit the rows of the weight "
+                         "after optimizer.step(), under torch.no_grad()")
     if sample is not None: check_samples_apart(model, to_device(sample, next(model.parameters()).device))
 
 class DDPStrategy(ParallelStrategy):
@@ -242,9 +247,9 @@ class DDPStrategy(ParallelStrategy):
         "Average no more."
         self.average.close()
 
-    def synchronise(self, on: bool) -> None:
+    def synchronise(self, on: bool, number: int = 0) -> None:
         "Say whether the next backward averages gradients."
-        self.average.on = on
+        self.average.on, self.average.number = on, number
         self.average.watch()
 
     def before_step(self) -> None:

@@ -262,6 +262,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.report.pictures.*", ANY, "sizes and places in a picture"),
     ("*.fail_if_slower", "zero", "any slowdown is too much"),
     ("engine.trace.profile_steps.TraceSteps.first", "zero", "the first step"),
+    ("engine.planner.clusters.Cluster.micro_batch_seconds", "zero", "a program that needs nothing besides"),
     ("engine.planner.clusters.Cluster.call_seconds", "zero", "messages that cost their bytes alone"),
     ("engine.planner.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),
     ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),

@@ -30,7 +30,7 @@ from .rank_agreement import check_agreed, rank_state
 from .loss_terms import MIXED, loss_terms, mixes_samples, own_divisors, terms_problem
 from .rank_loader import RankLoader
 from .sample_weights import (
-    BatchWeight, counted_targets, gather_rows, weigh_inputs, weigh_outputs)
+    BatchWeight, counted_targets, gather_rows, hides_outputs, output_tensors, weigh_inputs, weigh_outputs)
 from .strategies import ParallelStrategy, check_unhooked, is_elementwise, replace_parameters
 
 # %% auto #0
@@ -130,8 +130,9 @@ class RankLoop:
                              f"({type(error).__name__}: {error}). If one process can, use ddp") from error
         finally: self.inside = False
         self.called = True
+        if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
         out = weigh_outputs(out, self.weight)
-        if looked: self.outputs += [x for x in tree_leaves(out) if getattr(x, "grad_fn", None) is not None]
+        if looked: self.outputs += output_tensors(out)
         return out
 
     def gather(self, outputs: torch.Tensor) -> torch.Tensor:

@@ -168,3 +168,31 @@ def by_number():
 def test_layers_are_found_by_number_and_thawed():
     alone = by_number()
     for found in run_ranks(by_number, 2, share_cores=True).values(): assert difference(alone, found) < 1e-12
+
+
+def let_go(take):
+    "The words by which a batch is refused that the loop does not work on; None if it is taken."
+    torch.manual_seed(0)
+    loader = DataLoader(TensorDataset(torch.ones(SAMPLES, WIDTH, dtype=torch.float64)), 7)
+    model = chain().double()
+    run = parallelize(model, loader, "ddp", torch.optim.SGD(model.parameters(), 0.1), device="cpu")
+    try:
+        if take == "kept": (x,) = next(batches := iter(run.loader))
+        if take == "next": (x,) = next(iter(run.loader))
+        if take == "list": ((x,), *_) = list(run.loader)
+        if take == "ahead":
+            batches = iter(run.loader)
+            for _ in range(3): (x,) = next(batches)
+            next(batches)
+        run.model(x).square().mean().backward()
+        run.optimizer.step()
+    except ValueError as error: return str(error)
+    finally: run.close()
+
+
+def test_a_batch_is_used_while_the_loop_works_on_it():
+    takes = ["kept", "next", "list", "ahead"]
+    found = run_ranks(call_each, 2, [(let_go, take) for take in takes], share_cores=True)
+    for rank in (0, 1):
+        assert found[rank][0] is None
+        for words in found[rank][1:]: assert words and "keep the iterator" in words, words

@@ -115,6 +115,7 @@ class RankLoop:
         "Call the model or one of its methods."
         if not torch.is_grad_enabled() or self.inside: return function(*args, **kw)
         self._check_loader()
+        self._check_batch((args, kw))
         if not self.called: check_unhooked(self.strategy.own_parameters(), self.strategy.hooks)
         self.synced = self._ends_a_step()
         self.strategy.synchronise(self.synced)
@@ -172,6 +173,17 @@ class RankLoop:
             mine, theirs = (loop.strategy.kind for loop in (self, others[0]))
             raise ValueError(f"{mine} is called in a loop over another loader than it was given to parallelize with: "
                              f"it does not know the ranks' shares. Pass the loader of the loop, as for {theirs}")
+
+    def _check_batch(self, inputs: Any) -> None:
+        "ValueError where the model is trained on a batch of its loader that the loop does not work on."
+        now = self.loader.share
+        found = [self.loader.handed[x] for x in tree_leaves(inputs)
+                 if isinstance(x, torch.Tensor) and x in self.loader.handed]
+        if all(one is now or (now is not None and one.weight == now.weight) for one in found): return
+        raise ValueError(f"{self.strategy.kind} is trained on a batch after the loop has let go of it or has taken "
+                         "another one, and what a rank's part counts is known only meanwhile: use a batch before the "
+                         "next is taken, and instead of next(iter(loader)) or list(loader) keep the iterator, "
+                         "batches = iter(loader); x, y = next(batches)")
 
     @contextmanager
     def batch(self, share: Share) -> Iterator[None]:

@@ -617,10 +617,11 @@ def test_who_saves_and_leaves_with_0_after_a_notice_is_not_done(retries, status,
         assert script.communicate(timeout=60)[0] == "saved\n" and script.returncode == status
     path = stands_in / "scontrol.said"
     assert (path.read_text() if path.exists() else "") == calls
-    with started(job.local(), home) as script:
-        assert script.stdout.readline() == "ready\n"
-        script.send_signal(signal.SIGTERM)
-        assert script.communicate(timeout=60)[0] == "saved\n" and script.returncode == status
+    for local in (job, replace(job, array=3)):  # the copies that were not begun are not done, either
+        with started(local.local(), home) as script:
+            assert script.stdout.readline() == "ready\n"
+            script.send_signal(signal.SIGTERM)
+            assert script.communicate(timeout=60)[0] == "saved\n" and script.returncode == status
 
 
 def test_a_copy_requeues_itself_and_not_the_array(slurm):

@@ -118,7 +118,7 @@ class RankLoop:
         self._check_batch((args, kw))
         if not self.called: check_unhooked(self.strategy.own_parameters(), self.strategy.hooks)
         self.synced = self._ends_a_step()
-        self.strategy.synchronise(self.synced)
+        self.strategy.synchronise(self.synced, self.loader.taken)
         if self.weight not in self.waiting: self.waiting.append(self.weight)
         looked = self._looks()
         if looked: self.chained |= any(getattr(x, "grad_fn", None) is not None for x in tree_leaves((args, kw)))

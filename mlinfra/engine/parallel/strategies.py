@@ -70,8 +70,8 @@ class ParallelStrategy:
         "Another method of the model than forward, as it is called in training."
         return getattr(self.model, name)
 
-    def synchronise(self, on: bool) -> None:
-        "Say whether the next backward synchronises the gradients of all ranks."
+    def synchronise(self, on: bool, number: int = 0) -> None:
+        "Say whether the next backward, of the batch of that number, synchronises the gradients of all ranks."
 
     def before_step(self) -> None:
         "Synchronise gradients that no backward has synchronised."
@@ -247,9 +247,9 @@ class DDPStrategy(ParallelStrategy):
         "Average no more."
         self.average.close()
 
-    def synchronise(self, on: bool) -> None:
+    def synchronise(self, on: bool, number: int = 0) -> None:
         "Say whether the next backward averages gradients."
-        self.average.on = on
+        self.average.on, self.average.number = on, number
         self.average.watch()
 
     def before_step(self) -> None:

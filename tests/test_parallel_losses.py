@@ -1,4 +1,6 @@
 """Losses of many kinds on two ranks that divide a batch: that of one process, or refused before the first step."""
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
@@ -94,6 +96,57 @@ def test_another_loss_is_refused_before_the_first_step(name, two):
         assert isinstance(words, str) and REFUSED[name][1] in words and untouched, words
 
 
+@dataclass(frozen=True)
+class Answer:
+    hidden: torch.Tensor
+    scores: torch.Tensor
+
+
+class Kept:
+    "An object that nobody can look into by its type."
+    def __init__(self, hidden, scores): self.hidden, self.scores = hidden, scores
+
+
+class Answering(nn.Module):
+    "A model whose outputs are in an object, or stay in the model."
+    def __init__(self, kind):
+        super().__init__()
+        self.body, self.head, self.kind = nn.Linear(WIDTH, 8), nn.Linear(8, CLASSES), kind
+    def forward(self, x):
+        hidden = self.body(x).tanh()
+        if self.kind in (Answer, Kept): return self.kind(hidden, self.head(hidden))
+        if self.kind is None: self.penalty = hidden.square().mean()
+        return self.head(hidden)
+
+
+def answered(kind):
+    "Losses of a model that answers so; shares of 4 and 3, and of 1 and nothing."
+    torch.manual_seed(0)
+    made = torch.Generator().manual_seed(1)
+    x = torch.randn(SAMPLES, WIDTH, generator=made, dtype=torch.float64)
+    loader = DataLoader(TensorDataset(x, torch.randint(0, CLASSES, (SAMPLES,), generator=made)), 7)
+    model, seen = Answering(kind).double(), []
+    if kind == "hook": model.body.register_forward_hook(lambda _layer, _inputs, out: seen.append(out))
+    run = parallelize(model, loader, "ddp", torch.optim.SGD(model.parameters(), 0.1), device="cpu")
+    losses = []
+    for x, y in run.loader:
+        out = run.model(x)
+        if kind in (Answer, Kept): loss = F.cross_entropy(out.scores, y) + 0.1 * out.hidden.square().mean()
+        else: loss = F.cross_entropy(out, y) + 0.1 * (run.model.penalty if kind is None else seen[-1].square().mean())
+        loss.backward()
+        losses.append(run.mean(loss))
+        run.optimizer.step(), run.optimizer.zero_grad()
+    run.close()
+    return losses, run.state_dict()
+
+
+def test_outputs_in_an_object_or_kept_by_the_model_are_weighed():
+    kinds = [Answer, Kept, None, "hook"]
+    found = run_ranks(call_each, 2, [(answered, kind) for kind in kinds], share_cores=True)
+    for i, kind in enumerate(kinds):
+        for rank in (0, 1): assert difference(answered(kind), found[rank][i]) < 1e-12, kind
+
+
 def by_number():
     "The layers of a Sequential, by their numbers, as the plain model has them."
     torch.manual_seed(0)
@@ -115,3 +168,31 @@ def by_number():
 def test_layers_are_found_by_number_and_thawed():
     alone = by_number()
     for found in run_ranks(by_number, 2, share_cores=True).values(): assert difference(alone, found) < 1e-12
+
+
+def let_go(take):
+    "The words by which a batch is refused that the loop does not work on; None if it is taken."
+    torch.manual_seed(0)
+    loader = DataLoader(TensorDataset(torch.ones(SAMPLES, WIDTH, dtype=torch.float64)), 7)
+    model = chain().double()
+    run = parallelize(model, loader, "ddp", torch.optim.SGD(model.parameters(), 0.1), device="cpu")
+    try:
+        if take == "kept": (x,) = next(batches := iter(run.loader))
+        if take == "next": (x,) = next(iter(run.loader))
+        if take == "list": ((x,), *_) = list(run.loader)
+        if take == "ahead":
+            batches = iter(run.loader)
+            for _ in range(3): (x,) = next(batches)
+            next(batches)
+        run.model(x).square().mean().backward()
+        run.optimizer.step()
+    except ValueError as error: return str(error)
+    finally: run.close()
+
+
+def test_a_batch_is_used_while_the_loop_works_on_it():
+    takes = ["kept", "next", "list", "ahead"]
+    found = run_ranks(call_each, 2, [(let_go, take) for take in takes], share_cores=True)
+    for rank in (0, 1):
+        assert found[rank][0] is None
+        for words in found[rank][1:]: assert words and "keep the iterator" in words, words

@@ -30,7 +30,7 @@ from .rank_agreement import check_agreed, rank_state
 from .loss_terms import MIXED, loss_terms, mixes_samples, own_divisors, terms_problem
 from .rank_loader import RankLoader
 from .sample_weights import (
-    BatchWeight, counted_targets, gather_rows, weigh_inputs, weigh_outputs)
+    BatchWeight, counted_targets, gather_rows, hides_outputs, output_tensors, weigh_inputs, weigh_outputs)
 from .strategies import ParallelStrategy, check_unhooked, is_elementwise, replace_parameters
 
 # %% auto #0
@@ -115,6 +115,7 @@ class RankLoop:
         "Call the model or one of its methods."
         if not torch.is_grad_enabled() or self.inside: return function(*args, **kw)
         self._check_loader()
+        self._check_batch((args, kw))
         if not self.called: check_unhooked(self.strategy.own_parameters(), self.strategy.hooks)
         self.synced = self._ends_a_step()
         self.strategy.synchronise(self.synced, self.loader.taken)
@@ -130,8 +131,9 @@ class RankLoop:
                              f"({type(error).__name__}: {error}). If one process can, use ddp") from error
         finally: self.inside = False
         self.called = True
+        if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
         out = weigh_outputs(out, self.weight)
-        if looked: self.outputs += [x for x in tree_leaves(out) if getattr(x, "grad_fn", None) is not None]
+        if looked: self.outputs += output_tensors(out)
         return out
 
     def gather(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -171,6 +173,17 @@ class RankLoop:
             mine, theirs = (loop.strategy.kind for loop in (self, others[0]))
             raise ValueError(f"{mine} is called in a loop over another loader than it was given to parallelize with: "
                              f"it does not know the ranks' shares. Pass the loader of the loop, as for {theirs}")
+
+    def _check_batch(self, inputs: Any) -> None:
+        "ValueError where the model is trained on a batch of its loader that the loop does not work on."
+        now = self.loader.share
+        found = [self.loader.handed[x] for x in tree_leaves(inputs)
+                 if isinstance(x, torch.Tensor) and x in self.loader.handed]
+        if all(one is now or (now is not None and one.weight == now.weight) for one in found): return
+        raise ValueError(f"{self.strategy.kind} is trained on a batch after the loop has let go of it or has taken "
+                         "another one, and what a rank's part counts is known only meanwhile: use a batch before the "
+                         "next is taken, and instead of next(iter(loader)) or list(loader) keep the iterator, "
+                         "batches = iter(loader); x, y = next(batches)")
 
     @contextmanager
     def batch(self, share: Share) -> Iterator[None]:

@@ -305,7 +305,8 @@ class FSDPStrategy(ParallelStrategy):
     def weigh_parameters(self, weight: float) -> Callable[[], None]:
         "ValueError: gathered weights are gone when a gradient of a gradient would need them."
         raise ValueError("fsdp cannot train a loss that holds a gradient (a gradient penalty), nor, where the ranks' "
-                         "shares of a batch differ, one of a part of the model that is called by itself: use ddp")
+                         "shares of a batch differ, one of a part of the model that is called by itself, or of what "
+                         "the model keeps, hides in an object or gives to a hook: use ddp")
 
     def around(self) -> AbstractContextManager:
         "Within, a loss may add a term of the parameters, which are shards, to one of the outputs."

@@ -74,9 +74,11 @@ def test_every_snippet_has_a_language_that_is_tried():
 # ---- commands
 
 def spans():
-    "Commands in the running text: `torchrun ...` and others, with where they stand."
+    "Commands in the running text and in any fence: `torchrun ...` and others, with where they stand."
     for path in TEXTS:
         for text in markdown(path):
+            for line in "\n".join(re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).splitlines():
+                if line.split() and line.split()[0] in READERS: yield path.stem, line
             for span in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
                 if span.split()[0] in READERS and len(span.split()) > 1: yield path.stem, span
 

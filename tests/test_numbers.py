@@ -262,6 +262,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.report.pictures.*", ANY, "sizes and places in a picture"),
     ("*.fail_if_slower", "zero", "any slowdown is too much"),
     ("engine.trace.profile_steps.TraceSteps.first", "zero", "the first step"),
+    ("engine.planner.clusters.Cluster.micro_batch_seconds", "zero", "a program that needs nothing besides"),
     ("engine.planner.clusters.Cluster.call_seconds", "zero", "messages that cost their bytes alone"),
     ("engine.planner.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),
     ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
@@ -544,7 +545,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.export.quantize.quantize_*ic.* engine.export.variants.compare_variants.*
         engine.pipeline.stage_partition.least_limit.*
         engine.loading.crops.resized_image.* lab.drift.drifting_stream.*
-        engine.base.hardware.StorageModel.in_flight_needed.bytes
+        engine.base.hardware.StorageModel.in_flight_needed.bytes engine.base.hardware.Device.between_nodes.links
         engine.loading.jpegs.clouds.* engine.base.timing.rounds.least engine.loading.raw_cache.make_raw_cache.shorter
         engine.loading.reads.measure_reads.* engine.memory.recompute.segments.count engine.loading.shards.shard_share.*
         engine.planner.model_specs.TransformerSpec.kv_heads engine.workers.worker_sweep.sweep_rows.repeats

@@ -218,6 +218,21 @@ def noise_on_gradients(how):
     return train(how, step=step)
 
 
+def skips(how):
+    "It leaves out batches by what this rank has of them."
+    torch.manual_seed(0)
+    model = chain()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    run = parallelize(model, loader(), how, optimizer, device="cpu")
+    try:
+        for x, y in run.loader:
+            if x[0, 0] > 0: continue
+            (run.model(x) - F.one_hot(y, CLASSES)).square().mean().backward()
+            optimizer.step(), optimizer.zero_grad()
+        return [], {name: t.clone() for name, t in run.state_dict().items()}
+    finally: run.close()
+
+
 def slope(model, x, y):
     x = x.clone().requires_grad_()
     out = model(x)
@@ -329,6 +344,7 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (plateau, True): dict(ddp="", fsdp=""),
     (gradients_by_hand,): dict(ddp=OF_ONE, fsdp=OF_ONE, pipeline=OF_ONE),
     (noise_on_gradients,): dict(ddp="a rank has changed it by itself"),
+    (skips,): dict(ddp="the ranks average gradients of different batches"),
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),

@@ -188,6 +188,18 @@ def test_a_ring_over_nodes_uses_all_their_links_unless_fewer_are_stated():
     assert cluster("A100 80 GB", num_nodes=2).link(16, 8).bytes_per_s == LINK_SHARE * 200e9
 
 
+@pytest.mark.parametrize("name, spread", [
+    ("MosaicML H100", 1.6), ("MosaicML A100 80 GB", 1.2), ("MLPerf Training 3.1", 1.2)])
+def test_published_steps_over_several_nodes_are_those_of_rails(name, spread):
+    "What is predicted, divided by what was published, varies little by default, and much with one cable a node."
+    runs = [run for run in published_tables()[name] if run.config and run.cluster.num_nodes > 1]
+    def varies(**changes):
+        ratios = [step_estimate.step_seconds(run.job, replace(run.cluster, **changes), run.config).total / run.seconds
+                  for run in runs]
+        return max(ratios) / min(ratios)
+    assert varies() < spread < varies(links_per_node=1)
+
+
 def test_what_zero_3_pays_in_latency_grows_with_layers_messages_and_ranks():
     def latency(layers=96, nodes=8, **changes):
         job, place = replace(GPT3, layers=layers, global_batch=64 * nodes), cluster(num_nodes=nodes, **changes)

@@ -136,11 +136,12 @@ def _rent_text(plan: CostPlan) -> str:
         paid = plan.devices + whole
         return f"It is rented in machines of {offer.devices}: you pay for {paid} devices and use {plan.devices}."
     if not offer.between and plan.devices > offer.devices > 1:
-        return "No network between these machines is named; 200 Gbit/s is assumed."
+        return "No network between these machines is named; that of the maker's own servers is assumed."
     if not offer.between and plan.devices > 1 == offer.devices:
         if isinstance(_work(plan.work), KnownRun):
             return f"These devices are rented singly; that {plan.devices} are free in one machine is assumed."
-        return "These devices are rented singly, and no fast network is guaranteed; 200 Gbit/s is assumed."
+        return ("These devices are rented singly, and no fast network is guaranteed; that of the maker's own servers "
+                "is assumed.")
     return ""
 
 def _kwh_text(kwh: float) -> str: return f"{kwh / 1000:,.3g} MWh" if kwh >= 1000 else f"{kwh:.3g} kWh"

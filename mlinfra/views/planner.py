@@ -282,7 +282,7 @@ def live_planner() -> LivePanel:
         global_batch=Slider("batch (samples)", [2**i for i in range(3, 14)], 2048),
         devices_per_node=Slider("devices in a node", (1, 2, 4, 8, 16), 8),
         inter_node=Dropdown("link between nodes", tuple(NODE_LINKS), "InfiniBand HDR, 200 Gbit/s"),
-        links_per_node=Slider("cables of a node", (1, 2, 4, 8), 1),
+        links_per_node=Slider("cables of a node", (1, 2, 4, 8), 8),
         memory_factor=Slider("memory used / counted", (1.0, 1.1, 1.2, 1.4, 1.6, 1.8), 1.0))
     return LivePanel("planner", "How should a run be divided among GPUs?", controls, _show_plan,
                      ("devices_per_node", "inter_node", "links_per_node", "memory_factor"), _planner_code)
@@ -292,7 +292,7 @@ def planner_panel() -> ipywidgets.VBox:
     return live_planner().widget()
 
 def _show_plan(job: str, global_batch: int, memory_factor: float, **machines: object) -> tuple[Said, Svg]:
-    place = replace(cluster(**machines, rails=True), memory_factor=memory_factor)
+    place = replace(cluster(**machines), memory_factor=memory_factor)
     found = recommend(replace(JOBS[job], global_batch=global_batch), place)
     return describe_recommendation(found), draw_recommendation(found)
 
@@ -301,5 +301,5 @@ def _planner_code(job: str, global_batch: int, memory_factor: float, device: str
     return "\n".join([
         "from dataclasses import replace", "from mlinfra.planner import JOBS, cluster, recommend", "",
         f"job = replace(JOBS[{job!r}], global_batch={global_batch})",
-        f"place = replace(cluster({device!r}, {said}, rails=True), memory_factor={memory_factor})",
+        f"place = replace(cluster({device!r}, {said}), memory_factor={memory_factor})",
         "found = recommend(job, place)", "found.first_run.seconds if found.first_run else found.summary"])

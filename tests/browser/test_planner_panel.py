@@ -15,7 +15,7 @@ def test_planner_panel_recommends(open_cells):
     notebook = open_cells("from mlinfra.views.planner import planner_panel\nplanner_panel()")
     panel, picture = Panel(notebook, "planner"), ""
     now = dict(job="LLaMA, 13B", device="A100 80 GB", global_batch=2048, num_nodes=8, devices_per_node=8,
-               inter_node="InfiniBand HDR, 200 Gbit/s", links_per_node=1)
+               inter_node="InfiniBand HDR, 200 Gbit/s", links_per_node=8)
 
     def select(text, value): panel.control(text).locator("select").select_option(value)
 
@@ -25,13 +25,13 @@ def test_planner_panel_recommends(open_cells):
         now.update(changes)
         machines = {name: value for name, value in now.items() if name not in ("job", "global_batch")}
         job = replace(JOBS[now["job"]], global_batch=now["global_batch"])
-        panel.tells(describe_recommendation(recommend(job, cluster(**machines, rails=True))), 30)
+        panel.tells(describe_recommendation(recommend(job, cluster(**machines))), 30)
         picture = panel.changed_from(picture)
 
     says()
     panel.button("More").click()
-    panel.press("cables of a node", "End")
-    says(links_per_node=8)
+    panel.press("cables of a node", "Home")
+    says(links_per_node=1)
     select("link between nodes", "Ethernet, 1 Gbit/s")
     says(inter_node="Ethernet, 1 Gbit/s")
     panel.press("batch", "ArrowRight")

@@ -28,23 +28,30 @@ class GradientBucket:
         self,
         parameters:Sequence[nn.Parameter],  # of one dtype and device
     ):
-        self.parameters, self.sizes = list(parameters), [p.numel() for p in parameters] + [len(parameters)]
+        self.parameters, self.sizes = list(parameters), [p.numel() for p in parameters] + [len(parameters) + 1]
         self.begin()
 
     def begin(self) -> None:
         "Wait for the gradients of a new pass."
         self.missing, self.flat, self.work = len(self.parameters), None, None
 
-    def pack(self) -> torch.Tensor:
+    def pack(
+        self,
+        number:int=0,   # of the batch, which must be the same on all ranks
+    ) -> torch.Tensor:
         "All gradients in one row, and for each whether it is there."
         first, found = self.parameters[0], [p.grad is not None for p in self.parameters]
         rows = [p.grad.reshape(-1) if there else p.new_zeros(p.numel()) for p, there in zip(self.parameters, found)]
-        self.flat = torch.cat([*rows, first.new_tensor([float(there) for there in found])])
+        self.number = float(number % 16)  # exact in every dtype
+        self.flat = torch.cat([*rows, first.new_tensor([*map(float, found), self.number])])
         return self.flat
 
     def unpack(self) -> None:
-        "Take the means out of the row."
+        "Take the means out of the row. ValueError where another rank has sent those of another batch."
         *means, anywhere = self.flat.split(self.sizes)
+        if anywhere.device.type == "cpu" and abs(float(anywhere[-1]) - self.number) > 0.4 / rank_and_world_size()[1]:
+            raise ValueError("the ranks average gradients of different batches: something in the loop (a continue, an "
+                             "if) looks at this rank's own loss. Decide by run.mean(loss), which all ranks know")
         absent = [i for i, p in enumerate(self.parameters) if p.grad is None]
         if absent: anywhere = anywhere.tolist()
         for i, (p, mean) in enumerate(zip(self.parameters, means)):
@@ -62,6 +69,7 @@ class GradientAverage:
         bucket_bytes:int=25 << 20,   # about, of a message
     ):
         self.parameters, self.on, self.seen = list(model.parameters()), True, -1
+        self.number = 0  # of the batch that is worked on
         self.bucket_bytes, self.device = positive_int("bucket_bytes", bucket_bytes), device
         self.sparse = {id(m.weight) for m in model.modules() if getattr(m, "sparse", False)}
         self.trained: tuple[bool, ...] = ()
@@ -117,7 +125,7 @@ class GradientAverage:
         with torch.no_grad():
             while self.sent < len(self.buckets) and may_leave(self.buckets[self.sent]):
                 bucket = self.buckets[self.sent]
-                bucket.work = dist.all_reduce(bucket.pack(), async_op=True)
+                bucket.work = dist.all_reduce(bucket.pack(self.number), async_op=True)
                 self.sent += 1
 
     @torch.no_grad()
@@ -135,7 +143,7 @@ class GradientAverage:
         self.seen, self.done = -1, True
 
     def _average_shared(self) -> None:
-        for bucket in self.buckets: self.shared.write(bucket.pack())
+        for bucket in self.buckets: self.shared.write(bucket.pack(self.number))
         self.shared.mean()
         for bucket in self.buckets: bucket.unpack()
 

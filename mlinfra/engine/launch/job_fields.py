@@ -37,6 +37,7 @@ class Variables(Mapping[str, str]):
 
 # %% ../../../nbs/engine/launch/job_fields.ipynb #16f0a008
 _MOST = dict(nodes=100_000, devices_per_node=1_024, cpus=1_024, retries=1_000, array=100_000)
+_OPERATORS = frozenset(["&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1", "2>"])
 _WORDS_BYTES = 100_000  # of a command; Linux takes 128 KiB in one word
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE|SECRET)_?KEY)$", re.I)
@@ -67,8 +68,11 @@ def _text(name: str, value: Any) -> str:
 def _words(name: str, value: Any, least: int) -> tuple[str, ...]:
     "A command, or a part of one."
     if isinstance(value, str):
-        try: value = shlex.split(value)
+        try: value, bare = shlex.split(value), shlex.split(value, posix=False)
         except ValueError as error: raise ValueError(f"{name} must be words that a shell can read: {error}") from None
+        for operator in _OPERATORS.intersection(bare):
+            raise ValueError(f"{name} is given to the program and to no shell, but has {operator}: put what comes "
+                             "before the program into setup, or the whole into bash -c '...'")
     if isinstance(value, (bytes, Mapping)) or not hasattr(value, "__iter__"):
         raise ValueError(f"{name} must be a list of words, got {type(value).__name__}")
     words = [os.fspath(word) if isinstance(word, os.PathLike) else word for word in value]
@@ -136,7 +140,7 @@ _LONGEST_SECONDS = 366 * 86_400.0
 @dataclass(frozen=True, eq=False)
 class JobFields:
     "One job, whatever system runs it."
-    command:tuple[str, ...]               # of one rank: ("python", "train.py"); text: split as by a shell
+    command:tuple[str, ...]               # of one rank: ("python", "train.py"); text: split as by a shell, $X kept
     name:str="training"                   # any line of text; each system gets what it allows of it
     nodes:int=1                           # machines
     devices_per_node:int=1                # ranks on a node: GPUs, or processes where device is "cpu"
@@ -191,7 +195,9 @@ def _checked(job: JobFields) -> dict[str, Any]:
     found |= _of_the_site(job)
     gpus = found["devices_per_node"] if found["device"] == "gpu" else 0
     check_resources(found["directives"], gpus, found["gpu_type"], "memory_gb" in found)
-    found |= dict(data=_line("data", job.data), folder=_line("folder", job.folder))
+    found |= {name: _line(name, getattr(job, name)) for name in ("data", "folder")}
+    for name in ("data", "folder"):
+        if (found[name] or "").startswith("~"): raise ValueError(f"{name} must be a whole path, got {found[name]!r}")
     return found | dict(
         image=_line("image", job.image, r"[\w./:@#+~][\w./:@#+~-]*", 1_000),
         partition=_line("partition", job.partition, r"[A-Za-z0-9_.][A-Za-z0-9_.,-]*", 200),
@@ -213,6 +219,9 @@ def _setup(value: Any) -> tuple[str, ...]:
         raise ValueError(f"setup must be lines of bash, got {type(value).__name__}")
     lines = value.splitlines() if isinstance(value, str) else list(value)
     lines = [_text(f"setup[{i}]", line).rstrip() for i, line in enumerate(lines)]
+    for variable in re.findall(r"""\b([A-Za-z_]\w*)=(?!["']?\$)\S""", "\n".join(lines)):
+        if _SECRET.search(variable):
+            raise ValueError(f"setup must not hold {variable}, which looks like a secret: name it in secrets")
     if (size := sum(len(line.encode()) for line in lines)) > _WORDS_BYTES:
         raise ValueError(f"setup must have at most {_WORDS_BYTES:,} bytes, got {size:,}: put it into a file")
     return tuple(lines)

@@ -213,7 +213,8 @@ class Launcher:
         "The state of the job now; the final one is kept."
         if found := read_end(handle): return found
         found = self._ask(handle)
-        return keep_end(handle, found) if found.ended else found
+        if not found.ended: return found
+        return read_end(handle) or keep_end(handle, found)  # another process may have cancelled it meanwhile
 
     def logs(
         self,

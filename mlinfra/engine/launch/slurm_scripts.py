@@ -101,7 +101,7 @@ fi
 '''
 _RUN = r'''
 job_notice() { job_told=1; scancel --signal=TERM "$job_id"; }
-trap job_notice USR1 TERM  # before the limit; at a preemption, or when somebody cancels it
+trap job_notice USR1 TERM  # up to 60 s before the grace time; at a preemption, or when somebody cancels it
 
 "${job_srun[@]}" "${job_prepared[@]}" "${job_inside[@]}" \
   env "${job_environment[@]}" "${job_starter[@]}" "${job_command[@]}" &
@@ -117,6 +117,7 @@ if (( job_status )) && (( job_starts < job_retries )) && job_running; then
 fi
 exit "$job_status"
 '''
+_EARLY_SECONDS = 60  # that a signal may come before its time: sbatch(1), --signal
 _FIELDS = ("device", "devices_per_node", "retries", "folder", "data", "image", "setup", "command", "resume",
            "environment", "secrets")
 
@@ -127,5 +128,7 @@ def render_slurm(
     "A script for sbatch that runs the job."
     _check(job)
     options = [f"#SBATCH --{name}" + ("" if value is True else f"={value}") for name, value in _directives(job).items()]
+    if job.time_seconds is not None and job.time_seconds - job.grace_seconds <= _EARLY_SECONDS:
+        options.append(f"# the limit is short: SLURM may give its notice {_EARLY_SECONDS} s early, so at once")
     return ("#!/bin/bash\n" + "\n".join(options) + "\n" + assignments(script_values(job, _FIELDS))
             + MARK + _DERIVED + PREPARE.lstrip("\n") + _START + WAIT + _RUN.lstrip("\n"))

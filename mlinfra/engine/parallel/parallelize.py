@@ -27,7 +27,6 @@ from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
 from .rank_loader import LoopEvents, RankLoader, check_loader
 from .rank_random import broadcast_random_states, seed_by_rank
 from .rank_loop import RankLoop, RankModel, shared_loader
-from .sample_weights import gather_rows
 from mlinfra.engine.parallel.strategies import (
     DDPStrategy, FSDPStrategy, ParallelStrategy, check_initialised, check_optimizer, replace_parameters,
     sharded_optimizer)
@@ -118,7 +117,7 @@ class ParallelRun:
     ) -> torch.Tensor:         # of the whole batch, in its order
         "The rows of all ranks, for a loss of the whole batch (contrastive). All ranks must call it together."
         if self.world_size == 1 or self.strategy.whole_batches: return outputs
-        return gather_rows(outputs, self.loop.weight, self.loader.share)
+        return self.loop.gather(outputs)
 
     def evaluate(
         self,

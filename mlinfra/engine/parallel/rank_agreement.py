@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/parallel/rank_agreement.ipynb #ra000003
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ class RankState:
     "What one rank has before a step of an optimizer."
     settings:dict[str, Any]                              # name in the optimizer -> value
     sums:dict[tuple[str, str], tuple[float, float, float]]  # (kind, name) -> sum, sum of magnitudes, tolerance
+    divisors:tuple[float, ...]|None=None                 # of the loss, for each sample; None: nobody has looked
+    problem:str=""                                       # of the loss, of which one rank can tell
 
 def _sums(tensor: torch.Tensor) -> tuple[float, float, float]:
     "The sum of a tensor, that of its magnitudes, and what rounding may change in it."
@@ -70,6 +73,9 @@ def disagreement(
     rank:int,          # the other
 ) -> str:              # empty if there is none
     "What two ranks have that should be the same and is not, in a sentence that says what to do."
+    if other.problem: return other.problem
+    if one.divisors is not None is not other.divisors and not _near(one.divisors, other.divisors):
+        return _DIVIDED
     for key in one.settings.keys() | other.settings.keys():
         mine, theirs = one.settings.get(key), other.settings.get(key)
         if mine == theirs or mine != mine and theirs != theirs: continue
@@ -81,6 +87,15 @@ def disagreement(
             name = f"the buffer {key[1]}" if kind == "buffer" else f"the {kind} of {key[1]}"
             return f"{name} is not the same on rank 0 and rank {rank}: {_WHY[kind]}".replace("weights of", "weight")
     return ""
+
+_DIVIDED = ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, of "
+            "positives, of those that a mask keeps): the mean over the ranks would not be the loss of the whole batch. "
+            "Pass weight=, which tells that number for a batch, as weight=lambda batch: batch[1].ne(-100).sum(), or "
+            "gather what the loss needs (run.gather)")
+
+def _near(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    "Whether both are the same numbers, but for rounding."
+    return len(one) == len(other) and all(math.isclose(a, b, rel_tol=1e-3) for a, b in zip(one, other))
 
 def _same(one: tuple | None, other: tuple | None) -> bool:
     "Whether two tensors may be the same, by their sums."

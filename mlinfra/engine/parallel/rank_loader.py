@@ -14,7 +14,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ...data import BatchLoader
 from ..train.batches import to_device
@@ -165,6 +167,7 @@ class RankLoader:
         self.share: Share | None = None     # of the batch that is being worked on; None: there is none
         self.latest: Share | None = None    # the same, and after the epoch that of its last batch
         self.taken = 0                      # batches handed out; a counter of batches may set it
+        self.handed = WeakTensorKeyDictionary()  # tensors of batches that somebody still has -> their share
         self.timed, self.laps, self.weight = nonnegative_int("timed", timed), [], weight
         self.around: Callable[[Share], AbstractContextManager] = nullcontext  # of the work on a batch
         self.parts, self.batches = self._divided(divided, ahead)
@@ -185,8 +188,11 @@ class RankLoader:
                 if watch is not None: watch = self._lap(watch, number)
                 self.share = self.latest = self._share(number, batch)
                 self.taken += 1
+                if self.device is not None: batch = to_device(batch, self.device)
+                if self.world_size > 1:
+                    self.handed.update({x: self.share for x in tree_leaves(batch) if isinstance(x, torch.Tensor)})
                 try:
-                    with self.around(self.share): yield batch if self.device is None else to_device(batch, self.device)
+                    with self.around(self.share): yield batch
                 finally: self.share = None
                 self.events.between()
             if self.latest is not None: self.latest = replace(self.latest, last=True)

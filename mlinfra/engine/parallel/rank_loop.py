@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, finalize, ref
@@ -18,6 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.optim.swa_utils import AveragedModel
@@ -25,8 +27,10 @@ from torch.optim.swa_utils import AveragedModel
 from .batch_share import Share
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from .rank_agreement import check_agreed, rank_state
+from .loss_terms import MIXED, loss_terms, mixes_samples, own_divisors, terms_problem
 from .rank_loader import RankLoader
-from .sample_weights import BatchWeight, counted_targets, weigh_inputs, weigh_outputs
+from .sample_weights import (
+    BatchWeight, counted_targets, gather_rows, hides_outputs, output_tensors, weigh_inputs, weigh_outputs)
 from .strategies import ParallelStrategy, check_unhooked, is_elementwise, replace_parameters
 
 # %% auto #0
@@ -35,14 +39,14 @@ __all__ = ['RankLoop', 'shared_loader', 'RankModel']
 # %% ../../../nbs/engine/parallel/rank_loop.ipynb #rl000005
 _open: WeakSet[RankLoop] = WeakSet()  # the loops whose runs are not closed
 
-_grad = torch.autograd.grad
+_grad, _backward = torch.autograd.grad, torch.autograd.backward
 
 @wraps(_grad)
 def _grad_of_inputs(outputs: Any, inputs: Any, *args: Any, **kw: Any) -> Any:
     "PyTorch's own, but not of parameters that ranks share."
     given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
     for loop in _open:
-        if loop.strategy.how == "tensor": continue  # the whole batch and, of a layer, its own part
+        if loop.strategy.how == "tensor" or rank_and_world_size()[1] == 1: continue  # the whole batch
         own = {id(p) for p in (*loop.strategy.own_parameters().values(), *loop.strategy.names)}
         if not any(id(one) in own for one in given): continue
         raise ValueError(f"torch.autograd.grad of the parameters of {loop.strategy.kind} is of one rank: "
@@ -62,7 +66,14 @@ def _update_from_whole(self: AveragedModel, model: nn.Module) -> None:
 
 def _closed(own: ref) -> None:
     if (loop := own()) is not None: _open.discard(loop)
-    if not list(_open): torch.autograd.grad, AveragedModel.update_parameters = _grad, _update
+    if list(_open): return
+    torch.autograd.grad, torch.autograd.backward, AveragedModel.update_parameters = _grad, _backward, _update
+
+@wraps(_backward)
+def _backward_of_ranks(tensors: Any, *args: Any, **kw: Any) -> None:
+    "PyTorch's own, after a look at what the loss does with the samples."
+    for loop in list(_open): loop.look(tensors)
+    _backward(tensors, *args, **kw)
 
 class RankLoop:
     "What the ranks do around a loop of the user: around each batch, each call of the model, each step of an optimizer."
@@ -79,6 +90,10 @@ class RankLoop:
         self.inside, self.weight = False, BatchWeight(1.0)  # in the model's call; of the batch that is worked on
         self.waiting: deque[BatchWeight] = deque(maxlen=64)  # of batches whose backward has not come
         self.called, self.unchecked = False, 2  # steps before which the ranks compare what they have
+        self.outputs: list[torch.Tensor] = []   # of the model, for the batch, while a loss of it is looked at
+        self.counted: list[Any] = []            # nodes of the graph where a mean over all ranks' targets is made
+        self.chained = self.gathered = False    # a model's outputs go into a model; or to all ranks
+        self.divisors, self.problem = None, ""  # of the losses since the last step
         loader.around = _within(loader.around, self.batch)
 
     def open(self) -> Callable[[], Any]:
@@ -90,6 +105,7 @@ class RankLoop:
         stack.callback(register_optimizer_step_pre_hook(before).remove)
         stack.enter_context(self.strategy.whole_norms())
         torch.autograd.grad, AveragedModel.update_parameters = _grad_of_inputs, _update_from_whole
+        torch.autograd.backward = _backward_of_ranks
         stack.callback(self.strategy.close)
         _open.add(self)
         stack.callback(_closed, own)
@@ -99,10 +115,13 @@ class RankLoop:
         "Call the model or one of its methods."
         if not torch.is_grad_enabled() or self.inside: return function(*args, **kw)
         self._check_loader()
+        self._check_batch((args, kw))
         if not self.called: check_unhooked(self.strategy.own_parameters(), self.strategy.hooks)
         self.synced = self._ends_a_step()
-        self.strategy.synchronise(self.synced)
+        self.strategy.synchronise(self.synced, self.loader.taken)
         if self.weight not in self.waiting: self.waiting.append(self.weight)
+        looked = self._looks()
+        if looked: self.chained |= any(getattr(x, "grad_fn", None) is not None for x in tree_leaves((args, kw)))
         args, kw = weigh_inputs((args, kw), self.weight)
         self.inside = True
         try: out = function(*args, **kw)
@@ -112,7 +131,40 @@ class RankLoop:
                              f"({type(error).__name__}: {error}). If one process can, use ddp") from error
         finally: self.inside = False
         self.called = True
-        return weigh_outputs(out, self.weight)
+        if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
+        out = weigh_outputs(out, self.weight)
+        if looked: self.outputs += output_tensors(out)
+        return out
+
+    def gather(self, outputs: torch.Tensor) -> torch.Tensor:
+        "The rows of all ranks."
+        self.gathered = True
+        return gather_rows(outputs, self.weight, self.loader.share)
+
+    def _looks(self) -> bool:
+        "Whether to look at what a loss does with the samples: not where each rank has them all."
+        share = self.loader.share
+        return bool(self.unchecked and share and share.ranks > 1 and share.own and not self.strategy.whole_batches)
+
+    def look(self, tensors: Any) -> None:
+        "Note what the loss does with the samples that the mean over the ranks would not do."
+        losses = [x for x in ((tensors,) if isinstance(tensors, torch.Tensor) else tensors) if x.numel() == 1]
+        if not self.outputs or self.gathered or not self._looks(): return
+        share, loops = self.loader.share, list(_open)
+        nodes, counted = ([x for loop in loops for x in some(loop)] for some in (
+            lambda loop: [x.grad_fn for x in loop.outputs], lambda loop: loop.counted))
+        rows = share.rows[1] - share.rows[0] or share.own
+        own = [x for x in self.outputs if x.dim() and len(x) == rows and x.is_floating_point()]
+        for loss in losses:
+            if not self.problem and not any(loop.chained for loop in loops):
+                reached = [(one, one.reached) for one in (self.weight, *self.waiting)]
+                if mixes_samples(loss, own): self.problem = MIXED
+                for one, before in reached: one.reached = before
+            if self.reduction == "sum": continue
+            terms = loss_terms(loss, nodes, counted)
+            self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(terms, share.own)}))
+            if self.loader.weight is None and rows > 1:
+                self.problem = self.problem or terms_problem(terms, share, self.accumulation)
 
     def _check_loader(self) -> None:
         "ValueError where the model is called in a loop over another loader than its own."
@@ -122,6 +174,17 @@ class RankLoop:
             raise ValueError(f"{mine} is called in a loop over another loader than it was given to parallelize with: "
                              f"it does not know the ranks' shares. Pass the loader of the loop, as for {theirs}")
 
+    def _check_batch(self, inputs: Any) -> None:
+        "ValueError where the model is trained on a batch of its loader that the loop does not work on."
+        now = self.loader.share
+        found = [self.loader.handed[x] for x in tree_leaves(inputs)
+                 if isinstance(x, torch.Tensor) and x in self.loader.handed]
+        if all(one is now or (now is not None and one.weight == now.weight) for one in found): return
+        raise ValueError(f"{self.strategy.kind} is trained on a batch after the loop has let go of it or has taken "
+                         "another one, and what a rank's part counts is known only meanwhile: use a batch before the "
+                         "next is taken, and instead of next(iter(loader)) or list(loader) keep the iterator, "
+                         "batches = iter(loader); x, y = next(batches)")
+
     @contextmanager
     def batch(self, share: Share) -> Iterator[None]:
         "Within, the loop works on a batch of which this rank has that share."
@@ -130,14 +193,15 @@ class RankLoop:
         own = self.weight = BatchWeight(value, lambda moved: undo.append(self._weigh_parameters(own, moved)),
                                         self.strategy.guarded)
         self.strategy.counts, self.taken = share.own > 0, self.taken + 1
+        self.outputs, self.counted, self.chained, self.gathered = [], [], False, False
         with ExitStack() as stack:
             stack.callback(lambda: [act() for act in undo])
             if self.reduction == "mean" and self.loader.weight is None and share.ranks > 1:
-                stack.enter_context(counted_targets(share))
+                self.counted = stack.enter_context(counted_targets(share))
             stack.enter_context(self.strategy.around())
             if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
             try: yield
-            finally: self.weight, self.strategy.counts = BatchWeight(1.0), True
+            finally: self.weight, self.strategy.counts, self.outputs = BatchWeight(1.0), True, []
         if share.last: self.unchecked = max(self.unchecked, 1)  # an epoch's first step
 
     def _weigh_parameters(self, weight: BatchWeight, value: float) -> Callable[[], None]:
@@ -172,7 +236,9 @@ class RankLoop:
         self.taken = 0
         if self.unchecked and not self.strategy.whole_batches:
             self.unchecked -= 1
-            check_agreed(rank_state(self.strategy.model, optimizer))
+            check_agreed(replace(rank_state(self.strategy.model, optimizer), divisors=self.divisors,
+                                 problem=self.problem))
+        self.divisors, self.problem = None, ""
         self.waiting.clear()
         closure = kw.get("closure", args[1] if len(args) > 1 else None)
         if closure is None or is_elementwise(optimizer): return None
@@ -275,6 +341,12 @@ class RankModel(nn.Module):
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], *args: Any, **kw: Any) -> None:
         "Take the weights of a plain model."
         self._loop.strategy.load(state_dict)
+
+    def __getitem__(self, number: Any) -> Any: return self._loop.strategy.model[number]
+
+    def __len__(self) -> int: return len(self._loop.strategy.model)
+
+    def __bool__(self) -> bool: return True  # where the model has no length, too
 
     def __getattr__(self, name: str) -> Any:
         try: return super().__getattr__(name)

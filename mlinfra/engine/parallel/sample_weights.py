@@ -5,18 +5,22 @@
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000003
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_map
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from .batch_share import Share
 
 # %% auto #0
-__all__ = ['BatchWeight', 'weigh_outputs', 'weigh_inputs', 'target_count', 'counted_targets', 'gather_rows']
+__all__ = ['BatchWeight', 'weigh_outputs', 'output_tensors', 'hides_outputs', 'weigh_inputs', 'target_count', 'counted_targets',
+           'gather_rows']
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000005
 class BatchWeight:
@@ -55,17 +59,51 @@ class _WeightedGradient(torch.autograd.Function):
         return gradient * value if value else torch.zeros_like(gradient), None, None
 
 def weigh_outputs(
-    outputs:Any,           # tensors in any nesting
+    outputs:Any,           # tensors in any nesting, dataclasses, too
     weight:BatchWeight,    # of their gradients
 ) -> Any:
     "The same outputs, whose gradients are multiplied by the weight."
     plain = weight.value == 1 and not weight.guarded
     def leaf(x: Any) -> Any:
+        if _is_record(x):
+            twin = copy.copy(x)
+            for own in fields(x): object.__setattr__(twin, own.name, tree_map(leaf, getattr(x, own.name)))
+            return twin
         if not isinstance(x, torch.Tensor) or not x.requires_grad: return x
         if not plain: return _WeightedGradient.apply(x, weight, False)
         if x.grad_fn is not None and not weight.reached: x.register_hook(lambda _gradient: weight.reach())
         return x
     return tree_map(leaf, outputs)
+
+def _is_record(x: Any) -> bool: return is_dataclass(x) and not isinstance(x, type)
+
+def output_tensors(
+    outputs:Any,             # tensors in any nesting, dataclasses, too
+) -> list[torch.Tensor]:
+    "Those of the tensors that a loss can be computed from."
+    found = []
+    for x in tree_leaves(outputs):
+        if _is_record(x): found += [one for own in fields(x) for one in output_tensors(getattr(x, own.name))]
+        elif isinstance(x, torch.Tensor) and x.grad_fn is not None: found.append(x)
+    return found
+
+def _computed(value: Any) -> bool: return isinstance(value, torch.Tensor) and value.grad_fn is not None
+
+def _of_library(hook: Any) -> bool:
+    "Whether a hook is not the user's."
+    return (getattr(hook, "__module__", None) or type(hook).__module__).startswith(("torch.", "mlinfra."))
+
+def hides_outputs(
+    outputs:Any,         # of the model
+    model:nn.Module,     # that it may keep some in
+) -> bool:
+    "Whether a loss can be computed from what is not in the outputs: what an object holds, a layer or a hook keeps."
+    if any(_computed(value) for x in tree_leaves(outputs) if not isinstance(x, torch.Tensor) and not _is_record(x)
+           for value in getattr(x, "__dict__", {}).values()): return True
+    hooks = [hook for layer in model.modules() for hook in layer._forward_hooks.values()]
+    if not all(_of_library(hook) for hook in hooks): return True  # it may keep what it sees
+    return any(_computed(value) and not {f"{name}_v", f"{name}_orig"} & set(layer._parameters)  # of a weight norm
+               for layer in model.modules() for name, value in vars(layer).items())
 
 def weigh_inputs(
     inputs:Any,            # tensors in any nesting
@@ -93,7 +131,7 @@ def target_count(
 
 _NAMES, _MEAN = ("cross_entropy_loss", "nll_loss_nd"), 1  # in torch._C._nn, and its number for reduction="mean"
 _ORIGINALS = {name: getattr(torch._C._nn, name) for name in _NAMES}
-_shares: list[Share] = []     # of the loops that run, the one that began last at the end
+_shares: list[tuple[Share, list[Any]]] = []  # of the loops that run, the last one last; where graphs are corrected
 
 @torch.compiler.disable
 def _corrected(loss: torch.Tensor, count: torch.Tensor, share: Share) -> torch.Tensor:
@@ -110,20 +148,23 @@ def _counting(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
     def counted(inputs: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignore_index: int,
                 *rest: Any) -> torch.Tensor:
         loss = original(inputs, target, weight, reduction, ignore_index, *rest)
-        if reduction != _MEAN or not _shares or not loss.requires_grad or _shares[-1].ranks == 1: return loss
-        return _corrected(loss, target_count(inputs, target, weight, ignore_index), _shares[-1])
+        if reduction != _MEAN or not _shares or not loss.requires_grad or _shares[-1][0].ranks == 1: return loss
+        share, nodes = _shares[-1]
+        loss = _corrected(loss, target_count(inputs, target, weight, ignore_index), share)
+        nodes.append(loss.grad_fn)
+        return loss
     return counted
 
 @contextmanager
 def counted_targets(
     share:Share,     # of the batch that is worked on
-) -> Iterator[None]:
+) -> Iterator[list[Any]]:  # nodes of the graph at which such a mean is made
     "Within, a cross entropy counts the targets of all ranks. All ranks must call it together."
     for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, _counting(original))
-    _shares.append(share)
-    try: yield
+    _shares.append(own := (share, []))
+    try: yield own[1]
     finally:
-        del _shares[next(i for i, one in enumerate(_shares) if one is share)]  # two loops may end in any order
+        del _shares[next(i for i, one in enumerate(_shares) if one is own)]  # two loops may end in any order
         if not _shares:
             for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, original)
 

@@ -70,8 +70,8 @@ class ParallelStrategy:
         "Another method of the model than forward, as it is called in training."
         return getattr(self.model, name)
 
-    def synchronise(self, on: bool) -> None:
-        "Say whether the next backward synchronises the gradients of all ranks."
+    def synchronise(self, on: bool, number: int = 0) -> None:
+        "Say whether the next backward, of the batch of that number, synchronises the gradients of all ranks."
 
     def before_step(self) -> None:
         "Synchronise gradients that no backward has synchronised."
@@ -215,6 +215,11 @@ def broadcast_weights(
 
 def _try(model: nn.Module, sample: Any) -> None:
     "ValueError where the model does not compute each sample by itself."
+    for name, layer in model.named_modules():
+        if getattr(layer, "max_norm", None) is None or not isinstance(layer, (nn.Embedding, nn.EmbeddingBag)): continue
+        raise ValueError(f"{name} has max_norm, by which a forward pass changes the rows that it looks up, and each "
+                         "rank looks up those of its own samples: leave max_norm out, and limit the rows of the weight "
+                         "after optimizer.step(), under torch.no_grad()")
     if sample is not None: check_samples_apart(model, to_device(sample, next(model.parameters()).device))
 
 class DDPStrategy(ParallelStrategy):
@@ -242,9 +247,9 @@ class DDPStrategy(ParallelStrategy):
         "Average no more."
         self.average.close()
 
-    def synchronise(self, on: bool) -> None:
+    def synchronise(self, on: bool, number: int = 0) -> None:
         "Say whether the next backward averages gradients."
-        self.average.on = on
+        self.average.on, self.average.number = on, number
         self.average.watch()
 
     def before_step(self) -> None:
@@ -300,7 +305,8 @@ class FSDPStrategy(ParallelStrategy):
     def weigh_parameters(self, weight: float) -> Callable[[], None]:
         "ValueError: gathered weights are gone when a gradient of a gradient would need them."
         raise ValueError("fsdp cannot train a loss that holds a gradient (a gradient penalty), nor, where the ranks' "
-                         "shares of a batch differ, one of a part of the model that is called by itself: use ddp")
+                         "shares of a batch differ, one of a part of the model that is called by itself, or of what "
+                         "the model keeps, hides in an object or gives to a hook: use ddp")
 
     def around(self) -> AbstractContextManager:
         "Within, a loss may add a term of the parameters, which are shards, to one of the outputs."

@@ -1,0 +1,198 @@
+"""Losses of many kinds on two ranks that divide a batch: that of one process, or refused before the first step."""
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from mlinfra.engine.dist.ranks import call_each, run_ranks
+from mlinfra.engine.parallel.parallelize import parallelize
+from parallel_loops import CLASSES, SAMPLES, WIDTH, chain, difference
+
+
+def each(scores, y): return F.cross_entropy(scores, y, reduction="none")
+def positives(y): return (y > 0).double()
+def focal(scores, y):
+    right = scores.log_softmax(1).gather(1, y[:, None]).squeeze(1)
+    return (-(1 - right.exp()).square() * right).mean()
+def two_terms(scores, y): return F.cross_entropy(scores, y) + 0.1 * scores[:, 1:].square().mean()
+def sample_by_sample(scores, y): return torch.stack([each(s[None], t[None]).max() for s, t in zip(scores, y)]).mean()
+def rows_of_masks(scores, y):
+    mask = torch.arange(CLASSES) <= y[:, None]
+    return ((scores.square() * mask).sum(1) / mask.sum(1)).mean()
+def contrast(scores, y):
+    near = F.normalize(scores)
+    return F.cross_entropy(near @ near.flip(0).T, torch.arange(len(y)))
+
+
+RIGHT = dict(
+    focal=focal, two_terms=two_terms, sample_by_sample=sample_by_sample, rows_of_masks=rows_of_masks,
+    batchmean=lambda s, y: F.kl_div(s.log_softmax(1), F.one_hot(y, CLASSES) * 0.8 + 0.05, reduction="batchmean"),
+    by_length=lambda s, y: each(s, y).sum() / len(y),
+    hinge=lambda s, y: F.multi_margin_loss(s, y),
+    largest_class=lambda s, y: s.amax(1).sub(1).square().mean() + s.topk(2, 1).values.mean(),
+    scaled=lambda s, y: 2 * each(s, y).mean() / 3)
+REFUSED = dict(
+    root=(lambda s, y: F.mse_loss(s, F.one_hot(y, CLASSES).double()).sqrt(), "not a mean over the samples"),
+    perplexity=(lambda s, y: F.cross_entropy(s, y).exp(), "not a mean over the samples"),
+    contrast=(contrast, "not a mean over the samples"),
+    spread=(lambda s, y: F.cross_entropy(s, y) + s.std(0).mean(), "not a mean over the samples"),
+    norm=(lambda s, y: F.cross_entropy(s, y) + 0.1 * s.norm(), "not a mean over the samples"),
+    worst=(lambda s, y: each(s, y).max(), "picks among the samples of a batch (max)"),
+    hardest=(lambda s, y: each(s, y).topk(2).values.mean(), "picks among the samples of a batch (topk)"),
+    total=(lambda s, y: each(s, y).sum(), 'say reduction="sum"'),
+    penalty=(lambda s, y: F.cross_entropy(s, y) + 0.01 * s.abs().sum(), 'say reduction="sum"'),
+    by_batch_size=(lambda s, y: each(s, y).sum() / 8, "divides a sum by 8"),
+    masked=(lambda s, y: (each(s, y) * positives(y)).sum() / positives(y).sum().clamp(min=1), "Pass weight="),
+    picked=(lambda s, y: s[y > 0].square().mean(), "Pass weight="))
+
+
+def training(name):
+    "Losses and weights, or the words of a refusal and whether the weights are as before."
+    torch.manual_seed(0)
+    made = torch.Generator().manual_seed(1)
+    x = torch.randn(SAMPLES, WIDTH, generator=made, dtype=torch.float64)
+    y = torch.randint(0, CLASSES, (SAMPLES,), generator=made)
+    y[:8] = torch.tensor([0, 0, 1, 2, 1, 2, 3, 1])  # one rank has two positives, the other four
+    loader = DataLoader(TensorDataset(x, y), 8)
+    model = chain().double()
+    loss_of = RIGHT[name] if name in RIGHT else REFUSED[name][0]
+    before = {own: p.detach().clone() for own, p in model.named_parameters()}
+    run = parallelize(model, loader, "ddp", torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), device="cpu")
+    losses = []
+    try:
+        for x, y in run.loader:
+            loss = loss_of(run.model(x), y)
+            loss.backward()
+            losses.append(run.mean(loss))
+            run.optimizer.step(), run.optimizer.zero_grad()
+        return losses, {own: tensor.clone() for own, tensor in run.state_dict().items()}
+    except ValueError as error:
+        return str(error), all(torch.equal(p, before[own]) for own, p in run.state_dict().items())
+    finally: run.close()
+
+
+@pytest.fixture(scope="module")
+def two():
+    names = [*RIGHT, *REFUSED]
+    found = run_ranks(call_each, 2, [(training, name) for name in names], share_cores=True, timeout_seconds=120)
+    return {name: [found[rank][i] for rank in (0, 1)] for i, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_mean_over_samples_is_that_of_one_process(name, two):
+    alone = training(name)
+    for found in two[name]:
+        assert not isinstance(found[0], str), found[0]
+        assert difference(alone, found) < 1e-12
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_loss_is_refused_before_the_first_step(name, two):
+    assert not isinstance(training(name)[0], str), "one process takes it"
+    for words, untouched in two[name]:
+        assert isinstance(words, str) and REFUSED[name][1] in words and untouched, words
+
+
+@dataclass(frozen=True)
+class Answer:
+    hidden: torch.Tensor
+    scores: torch.Tensor
+
+
+class Kept:
+    "An object that nobody can look into by its type."
+    def __init__(self, hidden, scores): self.hidden, self.scores = hidden, scores
+
+
+class Answering(nn.Module):
+    "A model whose outputs are in an object, or stay in the model."
+    def __init__(self, kind):
+        super().__init__()
+        self.body, self.head, self.kind = nn.Linear(WIDTH, 8), nn.Linear(8, CLASSES), kind
+    def forward(self, x):
+        hidden = self.body(x).tanh()
+        if self.kind in (Answer, Kept): return self.kind(hidden, self.head(hidden))
+        if self.kind is None: self.penalty = hidden.square().mean()
+        return self.head(hidden)
+
+
+def answered(kind):
+    "Losses of a model that answers so; shares of 4 and 3, and of 1 and nothing."
+    torch.manual_seed(0)
+    made = torch.Generator().manual_seed(1)
+    x = torch.randn(SAMPLES, WIDTH, generator=made, dtype=torch.float64)
+    loader = DataLoader(TensorDataset(x, torch.randint(0, CLASSES, (SAMPLES,), generator=made)), 7)
+    model, seen = Answering(kind).double(), []
+    if kind == "hook": model.body.register_forward_hook(lambda _layer, _inputs, out: seen.append(out))
+    run = parallelize(model, loader, "ddp", torch.optim.SGD(model.parameters(), 0.1), device="cpu")
+    losses = []
+    for x, y in run.loader:
+        out = run.model(x)
+        if kind in (Answer, Kept): loss = F.cross_entropy(out.scores, y) + 0.1 * out.hidden.square().mean()
+        else: loss = F.cross_entropy(out, y) + 0.1 * (run.model.penalty if kind is None else seen[-1].square().mean())
+        loss.backward()
+        losses.append(run.mean(loss))
+        run.optimizer.step(), run.optimizer.zero_grad()
+    run.close()
+    return losses, run.state_dict()
+
+
+def test_outputs_in_an_object_or_kept_by_the_model_are_weighed():
+    kinds = [Answer, Kept, None, "hook"]
+    found = run_ranks(call_each, 2, [(answered, kind) for kind in kinds], share_cores=True)
+    for i, kind in enumerate(kinds):
+        for rank in (0, 1): assert difference(answered(kind), found[rank][i]) < 1e-12, kind
+
+
+def by_number():
+    "The layers of a Sequential, by their numbers, as the plain model has them."
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+    loader = DataLoader(TensorDataset(torch.ones(8, WIDTH, dtype=torch.float64), torch.arange(8) % CLASSES), 8)
+    model[0].requires_grad_(False)
+    run = parallelize(model, loader, "ddp", torch.optim.SGD(model.parameters(), 0.1), device="cpu")
+    for step in range(3):
+        if step == 1: run.model[0].requires_grad_(True)
+        for x, y in run.loader:
+            run.optimizer.zero_grad()
+            F.cross_entropy(run.model(x), y).backward()
+            run.optimizer.step()
+    assert bool(run.model) and len(run.model) == 3 and [type(layer) for layer in run.model][1] is nn.Tanh
+    run.close()
+    return [0.0], run.state_dict()
+
+
+def test_layers_are_found_by_number_and_thawed():
+    alone = by_number()
+    for found in run_ranks(by_number, 2, share_cores=True).values(): assert difference(alone, found) < 1e-12
+
+
+def let_go(take):
+    "The words by which a batch is refused that the loop does not work on; None if it is taken."
+    torch.manual_seed(0)
+    loader = DataLoader(TensorDataset(torch.ones(SAMPLES, WIDTH, dtype=torch.float64)), 7)
+    model = chain().double()
+    run = parallelize(model, loader, "ddp", torch.optim.SGD(model.parameters(), 0.1), device="cpu")
+    try:
+        if take == "kept": (x,) = next(batches := iter(run.loader))
+        if take == "next": (x,) = next(iter(run.loader))
+        if take == "list": ((x,), *_) = list(run.loader)
+        if take == "ahead":
+            batches = iter(run.loader)
+            for _ in range(3): (x,) = next(batches)
+            next(batches)
+        run.model(x).square().mean().backward()
+        run.optimizer.step()
+    except ValueError as error: return str(error)
+    finally: run.close()
+
+
+def test_a_batch_is_used_while_the_loop_works_on_it():
+    takes = ["kept", "next", "list", "ahead"]
+    found = run_ranks(call_each, 2, [(let_go, take) for take in takes], share_cores=True)
+    for rank in (0, 1):
+        assert found[rank][0] is None
+        for words in found[rank][1:]: assert words and "keep the iterator" in words, words

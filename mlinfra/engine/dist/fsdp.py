@@ -18,7 +18,7 @@ from .collectives import Group
 from .zero_blocks import blocks_of, check_shard_size, shard_mesh
 
 # %% auto #0
-__all__ = ['fsdp', 'fsdp_optimizer', 'views_are_fine']
+__all__ = []
 
 # %% ../../../nbs/engine/dist/fsdp.ipynb #fs12003
 def fsdp(
@@ -32,6 +32,7 @@ def fsdp(
 ) -> nn.Module:
     "The model with its blocks wrapped by PyTorch's fully_shard."
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+    if device != "cpu": _check_recurrent(model)
     mesh = shard_mesh(device, check_shard_size(shard_size, Group.of().size))
     narrow = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy(pin_memory=device != "cpu") if on_host else OffloadPolicy()
@@ -39,6 +40,13 @@ def fsdp(
     done: set[nn.Module] = set()
     for name in [*filter(None, blocks_of(model, blocks)), ""]: _wrap_by_dtype(model.get_submodule(name), wrap, done)
     return model
+
+def _check_recurrent(model: nn.Module) -> None:
+    found = next(((name, m) for name, m in model.named_modules() if isinstance(m, nn.RNNBase)), None)
+    if found is None: return
+    name, kind = found[0] or "the model", type(found[1]).__name__
+    raise ValueError(f"fsdp cannot train {name}, {"a" if kind == "GRU" else "an"} {kind}, on a GPU: cuDNN computes with the weights from before the "
+                     "first step, whatever the optimizer does (seen with PyTorch 2.11 on an H200): use ddp")
 
 def _wrap_by_dtype(module: nn.Module, wrap: Callable[..., nn.Module], done: set[nn.Module]) -> None:
     "Wrap a module, and apart from it those of its layers whose parameters are of another dtype than its own."

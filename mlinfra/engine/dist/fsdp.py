@@ -18,7 +18,7 @@ from .collectives import Group
 from .zero_blocks import blocks_of, check_shard_size, shard_mesh
 
 # %% auto #0
-__all__ = []
+__all__ = ['fsdp', 'fsdp_optimizer', 'views_are_fine']
 
 # %% ../../../nbs/engine/dist/fsdp.ipynb #fs12003
 def fsdp(
@@ -45,8 +45,8 @@ def _check_recurrent(model: nn.Module) -> None:
     found = next(((name, m) for name, m in model.named_modules() if isinstance(m, nn.RNNBase)), None)
     if found is None: return
     name, kind = found[0] or "the model", type(found[1]).__name__
-    raise ValueError(f"fsdp cannot train {name}, {"a" if kind == "GRU" else "an"} {kind}, on a GPU: cuDNN computes with the weights from before the "
-                     "first step, whatever the optimizer does (seen with PyTorch 2.11 on an H200): use ddp")
+    raise ValueError(f"fsdp cannot train {name}, of kind {kind}, on a GPU: cuDNN computes with the weights from before "
+                     "the first step, whatever the optimizer does (seen with PyTorch 2.11 on an H200): use ddp")
 
 def _wrap_by_dtype(module: nn.Module, wrap: Callable[..., nn.Module], done: set[nn.Module]) -> None:
     "Wrap a module, and apart from it those of its layers whose parameters are of another dtype than its own."

@@ -73,7 +73,7 @@ def listed_samples(
     rows = next((len(tensor) for tensor in tensors_in(first) if tensor.ndim), None)
     lengths = {len(part) for part in rest
                if isinstance(part, (tuple, list)) or isinstance(part, torch.Tensor) and part.ndim}
-    if len(first) in lengths and rows not in lengths - {len(first)}: return len(first)
+    if len(first) in lengths and rows not in lengths: return len(first)
     shapes = {part.shape for part in first if isinstance(part, torch.Tensor)}
     return len(first) if isinstance(first, list) and not lengths and len(shapes) > 1 else None
 

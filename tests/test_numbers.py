@@ -141,7 +141,8 @@ INNER = """
 base.cores base.jobs base.step_folders base.store base.text checkpoint.checkpoint_files
 checkpoint.checkpointer.BestMetric checkpoint.checkpoint_folder.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
-dist.collectives.Group dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
+dist.collectives.Group dist.gradient_average.GradientBucket.pack dist.sync_batch_norm.WholeBatchNorm
+dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
 export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.metrics
 http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server.bound_socket lab.faults
@@ -152,8 +153,8 @@ loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_bl
 loading.shards.mixed loading.shards.read_shard memory.batch_search memory.out_of_memory memory.process_memory
 memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.rank_loop
 parallel.gradient_norm parallel.sample_weights parallel.pipeline_strategy parallel.rank_loader
-parallel.batch_share parallel.rank_random parallel.rank_stream parallel.strategies
-checkpoint.checkpoint_folder.CheckpointFolder.save checkpoint.training_state
+parallel.batch_share parallel.loss_terms parallel.rank_agreement parallel.rank_random parallel.rank_stream
+parallel.strategies checkpoint.checkpoint_folder.CheckpointFolder.save checkpoint.training_state
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born

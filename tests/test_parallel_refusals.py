@@ -348,7 +348,7 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
-    (overflow,): dict(ddp="", fsdp="", pipeline=""),
+    (overflow,): dict(ddp="", fsdp="gives to a hook: use ddp", pipeline=""),
     (both_outputs,): dict(ddp="", fsdp="", pipeline="is called with one tensor, as it was cut, got .Tensor, both=")}
 
 if find_spec("transformers"):

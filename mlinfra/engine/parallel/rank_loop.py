@@ -201,7 +201,8 @@ class RankLoop:
             stack.enter_context(self.strategy.around())
             if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
             try: yield
-            finally: self.weight, self.strategy.counts, self.outputs = BatchWeight(1.0), True, []
+            finally:  # a graph that is kept here would keep this loop
+                self.weight, self.strategy.counts, self.outputs, self.counted = BatchWeight(1.0), True, [], []
         if share.last: self.unchecked = max(self.unchecked, 1)  # an epoch's first step
 
     def _weigh_parameters(self, weight: BatchWeight, value: float) -> Callable[[], None]:

@@ -32,7 +32,6 @@ class EagerExecutor:
     ) -> None:
         "Bind to a run, before its first epoch. ValueError if it cannot be run this way."
         self.run, self._scalers = run, {}  # by precision: a scaler remembers its scale
-        self._parameters = sum(1 for _ in run.model.parameters())
 
     @contextmanager
     def epoch(self) -> Iterator[None]:
@@ -110,15 +109,8 @@ class EagerExecutor:
             run.observers.tell("on_backward", run)
         self.scaler.step(run.optimizer)
         self.scaler.update()
-        self.clear_gradients()
+        run.optimizer.zero_grad()
         if run.scheduler is not None and not steps_by_epoch(run.scheduler): run.scheduler.step()
-
-    def clear_gradients(self) -> None:
-        "Drop the gradients of the model, also of parameters that the optimizer does not hold."
-        optimizer = self.run.optimizer
-        optimizer.zero_grad()
-        held = sum(len(group["params"]) for group in optimizer.param_groups)
-        if held != self._parameters: self.run.model.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
         "What the next step needs beside the model and the optimizer: the loss scale of each precision."

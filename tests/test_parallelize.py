@@ -1,5 +1,6 @@
 """parallelize: each strategy against one process, from a plain script to many ranks; and what it refuses."""
 import difflib
+import gc
 import re
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ import pytest
 import torch
 from copies import PYTHON
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.data import BatchLoader
@@ -220,6 +222,21 @@ def early_step():
 def test_a_step_with_gradients_of_one_rank_is_refused():
     with pytest.raises(RankError, match="after 1 of 2 micro-batches: their gradients are still on their ranks"):
         run_ranks(early_step, 2, share_cores=True)
+
+
+def loop_let_go_in_a_step():
+    "A loop that nobody has any more, which the garbage collector finds while an optimizer goes through its hooks."
+    runs = [parallelize(chain_of_layers(), loader_of("DataLoader"), "ddp")]
+    def collect(*_step):
+        runs.clear()
+        gc.collect()
+    handle = register_optimizer_step_pre_hook(collect)
+    try: return train("ddp", epochs=1) and len(runs)
+    finally: handle.remove()
+
+
+def test_a_loop_may_be_let_go_in_a_step_of_another():
+    assert run_ranks(loop_let_go_in_a_step, 2, share_cores=True) == {0: 0, 1: 0}
 
 
 # ---- loops of all kinds

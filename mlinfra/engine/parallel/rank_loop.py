@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
@@ -69,6 +69,16 @@ def _closed(own: ref) -> None:
     if list(_open): return
     torch.autograd.grad, torch.autograd.backward, AveragedModel.update_parameters = _grad, _backward, _update
 
+@cache
+def _watch_optimizers() -> None:
+    """Call `before_step` of all open loops before each optimizer's step, for ever: the garbage collector may close a
+    loop in the middle of a step, and a hook that it removed there would break PyTorch's way through the hooks."""
+    register_optimizer_step_pre_hook(_before_any_step)
+
+def _before_any_step(optimizer: torch.optim.Optimizer, args: tuple, kw: dict) -> tuple[tuple, dict]:
+    for loop in list(_open): args, kw = loop.before_step(optimizer, args, kw) or (args, kw)
+    return args, kw
+
 @wraps(_backward)
 def _backward_of_ranks(tensors: Any, *args: Any, **kw: Any) -> None:
     "PyTorch's own, after a look at what the loss does with the samples."
@@ -99,10 +109,7 @@ class RankLoop:
     def open(self) -> Callable[[], Any]:
         "Watch optimizers and clipping, until the function that it returns is called or nobody has the loop any more."
         own, stack = ref(self), ExitStack()
-        def before(optimizer: torch.optim.Optimizer, args: tuple, kw: dict) -> Any:
-            loop = own()
-            return None if loop is None else loop.before_step(optimizer, args, kw)
-        stack.callback(register_optimizer_step_pre_hook(before).remove)
+        _watch_optimizers()
         stack.enter_context(self.strategy.whole_norms())
         torch.autograd.grad, AveragedModel.update_parameters = _grad_of_inputs, _update_from_whole
         torch.autograd.backward = _backward_of_ranks

@@ -33,8 +33,8 @@ def new_head(
     if owner is not None: _reset(owner, count)
     else:
         heads = {layer: _named(model, layer)} if layer else head_layers(model)
-        for name, old in heads.items(): model.set_submodule(name, _fresh(old, count)) if name else None
         if "" in heads: raise ValueError("the model is a single layer: make a new one")
+        for name, old in heads.items(): model.set_submodule(name, _fresh(old, count))
         _tell_config(model, count)
     return model
 
@@ -46,7 +46,7 @@ def head_layers(
     kind = type(model).__name__
     if hasattr(model, "base_model_prefix"): return _transformers_heads(model, kind)
     if any(hasattr(model, part) for part in ("roi_heads", "rpn", "anchor_generator")): raise ValueError(
-        f"{kind} detects objects, and its head scores boxes: exchange its predictor by hand, as torchvision's guides do")
+        f"{kind} detects objects, and its head scores boxes: exchange its predictor by hand, as torchvision shows")
     weighted = [(name, each) for name, each in model.named_modules()
                 if next(each.parameters(recurse=False), None) is not None and not _is_norm(each)]
     linear = [(name, each) for name, each in weighted if isinstance(each, nn.Linear)]
@@ -237,10 +237,15 @@ class LoRA(nn.Module):
         change = self.scale * (self.up @ self.down)
         return self.layer.weight.to(change.dtype) + (change.T if self.turned else change)
 
+    def check_mergeable(self) -> None:
+        "ValueError where the layer's weight is no tensor of floats of its own, as in a quantised layer."
+        own = self.layer._parameters.get("weight")
+        if own is None or not own.is_floating_point(): raise ValueError(
+            f"the weight of {type(self.layer).__name__} cannot take a change: keep the LoRA beside it")
+
     def merged(self) -> nn.Module:
         "One linear layer that does the same."
-        if not self.layer._parameters["weight"].is_floating_point():
-            raise ValueError(f"weights of {self.layer.weight.dtype} cannot take a change: keep the LoRA beside them")
+        self.check_mergeable()
         with torch.no_grad(): self.layer.weight.copy_(self._sum())
         return self.layer
 
@@ -295,8 +300,7 @@ def merge_lora(
     "Put each small way into the layer that it stands beside: a model as it was, with other weights."
     found = {name: layer for name, layer in model.named_modules(remove_duplicate=False) if isinstance(layer, LoRA)}
     for name, layer in found.items():
-        if not layer.layer.weight.is_floating_point(): raise ValueError(
-            f"{name}: weights of {layer.layer.weight.dtype} cannot take a change: keep the LoRA beside them")
+        layer.check_mergeable()
         if others := [other for other in holders(model, layer.layer.weight) if not other.startswith(f"{name}.")
                       and found.get(other.removesuffix(".layer.weight")) is not layer]:
             raise ValueError(f"{name} shares its weight with {others[0]}, which merging would change as well: keep "

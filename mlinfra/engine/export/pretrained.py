@@ -65,7 +65,9 @@ def pretrained(
     try: model, where = trained()
     except (OSError, ValueError, RuntimeError) as error:  # no cache and no network, or the file does not fit
         why = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        why += _could_be_packaged(name)
         if weights == "hub": raise ValueError(f"the weights of {name} cannot be had: {why}") from error
+        why += _sizes_said(name) if source == "transformers" else ""
         return Pretrained(random().eval(), name, source, False, f"random weights: {why}")
     found = packaged(name) if source == "transformers" else None
     return Pretrained(model.eval(), name, source, True, where, found and found[0])
@@ -253,6 +255,12 @@ def _transformers_class(name: str, config: Any, num_classes: int | None) -> Any:
                            (transformers.AutoModelForSequenceClassification, "SEQUENCE")):
         if type(config) in getattr(known, f"MODEL_FOR_{mapping}_CLASSIFICATION_MAPPING"): return maker
     raise ValueError(f"{name} has no form that classifies: leave num_classes out")
+
+def _sizes_said(name: str) -> str:
+    "Whose sizes a network of transformers has, where no configuration of it is here."
+    from huggingface_hub import try_to_load_from_cache
+    if packaged(name) is not None or isinstance(try_to_load_from_cache(name, "config.json"), str): return ""
+    return "; its sizes are " + ("those published" if _known_sizes(name) else "the defaults of its kind")
 
 def _transformers_config(name: str, options: dict[str, Any]) -> Any:
     "The sizes of the hub's configuration where it is cached, or the published ones; never those of another model."

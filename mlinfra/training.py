@@ -147,7 +147,7 @@ def fit(
 ) -> History:
     """Train `model` and return the record of every step. ValueError or TypeError on nonsense, before anything runs.
     What `fit` changes in the process and the model beside weights and device is back as it was when it ends."""
-    if not torch.is_grad_enabled(): raise ValueError("gradients are off, by no_grad or inference_mode: call fit outside")
+    if not torch.is_grad_enabled(): raise ValueError("gradients are off (no_grad or inference_mode): call fit outside")
     device, execution = pick_device(device), Execution.of(execution)
     check_precision(precision, device)
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)

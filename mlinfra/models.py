@@ -63,11 +63,13 @@ def layer_table(
     Parameters count once. FLOPs are those of PyTorch's FlopCounterMode, two for a multiply-add.
     Without `step` the model is in evaluation mode: a mapping gives arguments by name, a pair is inputs and targets."""
     import pandas as pd
-    if (input_shape is None) == (sample is None): raise ValueError("pass input_shape=, the shape of one sample, or sample=, a batch")
+    if (input_shape is None) == (sample is None):
+        raise ValueError("pass input_shape=, the shape of one sample, or sample=, a batch")
     if sample is None:
         shape = positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)
         sample = torch.empty(shape, dtype=dtype, device="meta")
-    counted, columns = count_operations(model, sample, step), ["layer", "kind", "output_shape", "parameters", "flops", "activation_bytes"]
+    counted = count_operations(model, sample, step)
+    columns = ["layer", "kind", "output_shape", "parameters", "flops", "activation_bytes"]
     rows = [[getattr(call, name) for name in columns] for call in counted.calls]
     if counted.outside_flops or counted.outside_parameters:
         rows.append(["outside the layers", "", (), counted.outside_parameters, counted.outside_flops, 0])

@@ -126,7 +126,7 @@ class _Products(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if getattr(func, "_overloadpacket", None) in self.formulas: self.values += _values(_tensors((args, kwargs, result)))
+        if func._overloadpacket in self.formulas: self.values += _values(_tensors((args, kwargs, result)))
         return result
 
 @dataclass

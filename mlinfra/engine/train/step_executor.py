@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_map_only
 from .autocast import autocast, matmul_precision
 from .batches import samples_in, tensors_in
 from .observers import TrainingRun
-from .optimizer_setup import steps_by_epoch
+from .scheduler_setup import step_after_update
+from .untrained_gradients import UntrainedGradients
 
 # %% auto #0
 __all__ = ['LOG2_LOSS_SCALE', 'EagerExecutor', 'Recording', 'CudaGraphExecutor']
@@ -32,6 +33,7 @@ class EagerExecutor:
     ) -> None:
         "Bind to a run, before its first epoch. ValueError if it cannot be run this way."
         self.run, self._scalers = run, {}  # by precision: a scaler remembers its scale
+        self._untrained = UntrainedGradients()
 
     @contextmanager
     def epoch(self) -> Iterator[None]:
@@ -40,6 +42,7 @@ class EagerExecutor:
         with matmul_precision(run.precision, run.device), _current(run.device):
             if run.precision not in self._scalers: self._scalers[run.precision] = _scaler(run, run.precision)
             self.scaler = self._scalers[run.precision]
+            self._untrained.begin_epoch(run)
             yield
 
     def shares(
@@ -92,6 +95,11 @@ class EagerExecutor:
         run = self.run
         with autocast(run.precision, run.device): loss = run.step(run.model, batch)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1: raise _not_a_loss(loss)
+        if not loss.requires_grad:
+            raise ValueError("the loss has no gradient: it depends on no trained parameter, or a detach(), .item() or "
+                             "no_grad() is on the way to it")
+        if loss.is_complex(): raise ValueError("the loss must be real, got a complex number: take .real or .abs()")
+        self._untrained.look(loss)
         return loss
 
     def backward(
@@ -110,7 +118,8 @@ class EagerExecutor:
         self.scaler.step(run.optimizer)
         self.scaler.update()
         run.optimizer.zero_grad()
-        if run.scheduler is not None and not steps_by_epoch(run.scheduler): run.scheduler.step()
+        self._untrained.clear(run)
+        step_after_update(run)
 
     def state_dict(self) -> dict[str, Any]:
         "What the next step needs beside the model and the optimizer: the loss scale of each precision."
@@ -221,7 +230,8 @@ class CudaGraphExecutor(EagerExecutor):
 
     def _record(self, batch: Any) -> None:
         self.run.optimizer.zero_grad()  # so that backward writes gradients, and does not add to old ones
-        trained = [p for p in self.run.model.parameters() if p.requires_grad]
+        held = [p for group in self.run.optimizer.param_groups for p in group["params"]]  # of a loss, too
+        trained = [p for p in dict.fromkeys([*self.run.model.parameters(), *held]) if p.requires_grad]
         self._recordings[self.run.precision] = self.recorder(batch, trained, super().forward, super().backward)
 
 @contextmanager

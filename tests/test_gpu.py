@@ -10,6 +10,7 @@ from mlinfra.data import BatchLoader, Images
 from mlinfra.data_parallel import train_ddp
 from mlinfra.engine.dist.rank_data import train_digits
 from mlinfra.engine.dist.ranks import call_each, run_ranks
+from mlinfra.engine.trace.trace import read
 from mlinfra.models import GluonCNN
 from mlinfra.training import PHASES, fit, sgd
 
@@ -189,3 +190,42 @@ def test_the_table_has_the_memory_that_this_device_reports():
     if not known: pytest.skip(f"{properties.name} is not in the table")
     nearest = min(known, key=lambda device: abs(device.memory_bytes - properties.total_memory))
     assert nearest.memory_bytes == pytest.approx(properties.total_memory, rel=2e-3), properties.total_memory
+
+
+def step_of(kind):
+    "A training step: many small launches, one large product, or a wait for the GPU after each layer."
+    wide, layers = (4_096, 4) if kind == "large" else (64, 40)
+    model = nn.Sequential(*(nn.Linear(wide, wide) for _ in range(layers))).cuda()
+    optimizer, x = torch.optim.SGD(model.parameters(), 1e-4), torch.randn(wide, wide, device="cuda")
+    def step():
+        out = x
+        for layer in model:
+            out = layer(out)
+            if kind == "waits": out.sum().item()
+        out.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return step
+
+
+def test_a_trace_tells_why_this_gpu_was_idle(tmp_path):
+    "Beside PyTorch's own sums of the kernels' time."
+    from torch.profiler import ProfilerActivity, profile, schedule
+    parts, plan = {}, schedule(wait=0, warmup=2, active=4)
+    for kind in ("small", "large", "waits"):
+        step, path = step_of(kind), tmp_path / f"{kind}.json.gz"
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], schedule=plan) as profiler:
+            for _ in range(6):
+                step()
+                torch.cuda.synchronize()
+                profiler.step()
+        profiler.export_chrome_trace(str(path))
+        trace = read(path)
+        assert trace.device == torch.cuda.get_device_name() and len(trace.steps) == 4
+        own = sum(one.self_device_time_total for one in profiler.key_averages()
+                  if one.device_type is torch.autograd.DeviceType.CUDA and not one.key.startswith("ProfilerStep")) / 1e6
+        print(kind, trace, f"kernels {trace.kernels['seconds'].sum():.6f} s, PyTorch's sum {own:.6f} s", sep="\n")
+        parts[kind] = trace.parts / trace.parts.sum()
+        assert abs(parts[kind].sum() - 1) < 1e-6
+    assert parts["large"]["gpu_compute"] > 0.8 and parts["small"]["idle_launch"] > parts["small"]["gpu_compute"]
+    assert parts["waits"]["idle_synchronise"] > 3 * parts["small"]["idle_synchronise"]

@@ -1,4 +1,4 @@
-"""Networks of other people go through `fit` and `layer_table`: the fastest of each kind here, all fifty in the bench."""
+"""Networks of other people go through `fit` and `layer_table`: some of each kind here, all fifty in the bench."""
 import copy
 
 import networks50
@@ -40,7 +40,7 @@ def test_a_network_trains_and_is_counted(network: Network):
     table = layer_table(model, sample=batch, step=network.step)
     assert table.flops.sum() == forward > 0
     assert table.parameters.sum() == count_parameters(model)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "counting changes nothing"
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())  # as it was
     slow = torch.optim.SGD(model.parameters(), 1e-4)
     assert len(fit(model, [batch] * 3, optimizer=slow, step=network.step, device="cpu", progress=False).steps) == 3
 
@@ -50,7 +50,7 @@ def test_a_network_trains_and_is_counted(network: Network):
 def test_backward_takes_about_two_forwards(network: Network):
     model, batch = network.make()
     found = count_operations(model, batch, network.step, backward=True)
-    assert 1.75 < found.backward_flops / found.flops < 2.1, "less where the first layer is large: images need no gradient"
+    assert 1.75 < found.backward_flops / found.flops < 2.1, "a large first layer takes less: images need no gradient"
 
 
 def test_the_forward_pass_needs_no_targets():

@@ -52,8 +52,8 @@ class Epoch:
     loss:float                       # mean over the samples
     accuracy:float|None=None         # on the validation data, if there are any
     evaluation_seconds:float|None=None
-    valid_loss:float|None=None       # mean over the validation samples, in evaluation mode
-    metric:float|None=None           # of the user's own, on the validation data
+    valid_loss:float|None=None       # that of one batch of all validation data, in evaluation mode
+    metric:Any=None                  # of the user's own, on the validation data; a dictionary of several
 
 @dataclass
 class History:

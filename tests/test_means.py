@@ -114,7 +114,8 @@ def test_even_counts_leave_the_arithmetic_as_it_was():
     by_hand = lambda m, b: F.cross_entropy(m(b[0]), b[0], reduction="none").mean()
     (one, seen), (two, unseen) = trained(plain, cut(data, 4), 4), trained(by_hand, cut(data, 4), 4)
     torch.testing.assert_close(seen, unseen)
-    assert len(one.remarks) == len(two.remarks) and type(F.cross_entropy(torch.zeros(2, 2), torch.zeros(2).long())) is torch.Tensor
+    assert len(one.remarks) == len(two.remarks)
+    assert type(F.cross_entropy(torch.zeros(2, 2), torch.zeros(2).long())) is torch.Tensor, "put back"
 
 
 def test_bf16_and_a_scaler_join_as_float32_does():

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import copy
 import functools
-import logging
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +129,7 @@ def hollow_copy(
     batch_size:int,     # of the copy
 ) -> tuple[Any, StepSample, Any]:
     "Make a FakeTensorMode, and in it a copy of the model and a batch that have no memory."
-    from mlinfra.engine.train.fake_tensors import fake_mode
+    from mlinfra.engine.base.fake_tensors import fake_mode
     model = sample.model
     if any(isinstance(part, nn.RNNBase) for part in model.modules()):
         raise Untraceable("recurrent layers keep what their library's kernel decides: "
@@ -157,18 +155,10 @@ def trace_step(
 ) -> MemoryTrace:
     "Keep the books of a training step that runs on tensors without memory."
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from mlinfra.engine.base.fake_tensors import quiet_fakes
     mode, ghost, batch = hollow_copy(sample, batch_size)
     try:
-        with _quiet(), mode, _Statistics(): return record_step(ghost, batch)
+        with quiet_fakes(), mode, _Statistics(): return record_step(ghost, batch)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise Untraceable(f"{type(sample.model).__name__} decides by values what it computes ({error}): "
                          "only `measure` can tell its memory") from error
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    "PyTorch logs the traceback of every operation that fails on fake tensors, before the error is raised."
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before = logger.disabled
-    logger.disabled = True
-    try: yield
-    finally: logger.disabled = before

@@ -167,7 +167,8 @@ class GroupMean:
         if loss.terms is None: return loss.value * share
         parts = [self._term(k, term, samples, share) for k, term in enumerate(loss.terms)]
         if not loss.rest: return sum(parts)
-        return loss.value * share + sum(part - term.mean * (term.factor * share) for part, term in zip(parts, loss.terms))
+        more = [part - term.mean * (term.factor * share) for part, term in zip(parts, loss.terms)]
+        return loss.value * share + sum(more)
 
     def _term(self, k: int, term: MeanTerm, samples: int, share: float) -> torch.Tensor:
         count, mean = term.count, term.mean

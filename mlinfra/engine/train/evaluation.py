@@ -108,7 +108,7 @@ class Measures:
 
 class Metrics:
     """The user's metrics of one evaluation: functions whose means over batches are joined by samples or, of (sum,
-    count), by count; objects with `update`, `compute` and `reset`, such as those of torchmetrics; a dictionary of both."""
+    count), by count; objects with `update`, `compute` and `reset`, as those of torchmetrics; a dictionary of both."""
     def __init__(
         self,
         given:Any,             # one, several by name, or None

@@ -17,7 +17,8 @@ from .autocast import autocast, matmul_precision
 from .batches import tensors_in
 from .counted_means import GroupMean, LossValue, loss_value, seen_means
 from .observers import TrainingRun
-from .optimizer_setup import steps_by_epoch
+from .scheduler_setup import step_after_update
+from .untrained_gradients import UntrainedGradients
 
 # %% auto #0
 __all__ = ['LOG2_LOSS_SCALE', 'EagerExecutor', 'Recording', 'CudaGraphExecutor']
@@ -36,6 +37,7 @@ class EagerExecutor:
     ) -> None:
         "Bind to a run, before its first epoch. ValueError if it cannot be run this way."
         self.run, self._scalers = run, {}  # by precision: a scaler remembers its scale
+        self._untrained = UntrainedGradients()
 
     @contextmanager
     def epoch(self) -> Iterator[None]:
@@ -44,6 +46,7 @@ class EagerExecutor:
         with matmul_precision(run.precision, run.device), _current(run.device):
             if run.precision not in self._scalers: self._scalers[run.precision] = _scaler(run, run.precision)
             self.scaler = self._scalers[run.precision]
+            self._untrained.begin_epoch(run)
             yield
 
     def shares(
@@ -119,10 +122,16 @@ class EagerExecutor:
     ) -> LossValue:
         "The loss of a micro-batch, and what it is a mean over."
         run = self.run
-        with autocast(run.precision, run.device): loss = loss_value(run.step(run.model, batch), weight)
-        if not isinstance(loss, LossValue): raise _not_a_loss(loss)
-        if loss.value.numel() != 1: raise _not_a_loss(loss.value)
-        return loss
+        with autocast(run.precision, run.device): found = loss_value(run.step(run.model, batch), weight)
+        if not isinstance(found, LossValue): raise _not_a_loss(found)
+        loss = found.value
+        if loss.numel() != 1: raise _not_a_loss(loss)
+        if not loss.requires_grad:
+            raise ValueError("the loss has no gradient: it depends on no trained parameter, or a detach(), .item() or "
+                             "no_grad() is on the way to it")
+        if loss.is_complex(): raise ValueError("the loss must be real, got a complex number: take .real or .abs()")
+        self._untrained.look(loss)
+        return found
 
     def backward(
         self,
@@ -140,7 +149,8 @@ class EagerExecutor:
         self.scaler.step(run.optimizer)
         self.scaler.update()
         run.optimizer.zero_grad()
-        if run.scheduler is not None and not steps_by_epoch(run.scheduler): run.scheduler.step()
+        self._untrained.clear(run)
+        step_after_update(run)
 
     def state_dict(self) -> dict[str, Any]:
         "What the next step needs beside the model and the optimizer: the loss scale of each precision."
@@ -260,7 +270,8 @@ class CudaGraphExecutor(EagerExecutor):
 
     def _record(self, batch: Any) -> None:
         self.run.optimizer.zero_grad()  # so that backward writes gradients, and does not add to old ones
-        trained = [p for p in self.run.model.parameters() if p.requires_grad]
+        held = [p for group in self.run.optimizer.param_groups for p in group["params"]]  # of a loss, too
+        trained = [p for p in dict.fromkeys([*self.run.model.parameters(), *held]) if p.requires_grad]
         self._recordings[self.run.precision] = self.recorder(batch, trained, super().forward, super().backward)
 
 @contextmanager

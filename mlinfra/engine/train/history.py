@@ -84,7 +84,8 @@ class History:
         own = {phase: math.fsum(getattr(step, phase) for step in steps) for phase in PHASES}
         speed = dict(images_per_s=epoch.samples / epoch.seconds, wait_share=own["wait"] / math.fsum(own.values()))
         several = epoch.metric if isinstance(epoch.metric, dict) else {}
-        return asdict(epoch) | several | dict(metric=epoch.leading_metric) | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
+        figures = asdict(epoch) | several | dict(metric=epoch.leading_metric)
+        return figures | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
 
     def table(self) -> pd.DataFrame:
         "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, each phase."

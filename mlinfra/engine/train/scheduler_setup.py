@@ -102,7 +102,7 @@ def step_after_epoch(
 
 def _watched(plateau: ReduceLROnPlateau, epoch: Epoch) -> float:
     "What ReduceLROnPlateau watches: the validation loss or the training loss, or what is better the higher it is."
-    if plateau.mode == "max": return epoch.accuracy if epoch.metric is None else epoch.metric
+    if plateau.mode == "max": return epoch.accuracy if epoch.metric is None else epoch.leading_metric
     return epoch.loss if epoch.valid_loss is None else epoch.valid_loss
 
 # %% ../../../nbs/engine/train/scheduler_setup.ipynb #1ed28706

@@ -16,13 +16,15 @@ from .engine.commands.job_commands import LAUNCH, TUNE
 from .engine.commands.model_commands import EXPORT, SERVE
 from .engine.commands.planning_commands import DOCTOR, MEMORY, PLAN, SWEEP
 from .engine.commands.run_commands import COMPARE, COST, REPORT, RUNS, WATCH
+from .engine.commands.trace_command import TRACE
 from .engine.commands.train_command import TRAIN
 
 # %% auto #0
 __all__ = ['COMMANDS', 'parser', 'main']
 
 # %% ../nbs/98_cli.ipynb #a8d0f602
-COMMANDS = (TRAIN, SWEEP, DOCTOR, MEMORY, PLAN, TUNE, EXPORT, WATCH, REPORT, RUNS, LAUNCH, SERVE, COST, COMPARE)
+COMMANDS = (TRAIN, SWEEP, DOCTOR, MEMORY, PLAN, TUNE, EXPORT, WATCH, REPORT, RUNS, TRACE, LAUNCH, SERVE, COST,
+            COMPARE)
 
 def parser() -> argparse.ArgumentParser:
     "The command line of mlinfra."

@@ -5,20 +5,21 @@
 # %% ../nbs/03_models.ipynb #7381a8c8
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from .engine.base.checks import nonnegative_int, one_of, positive_int, positive_ints
+from .engine.base.operations import count_operations
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['source_cnn', 'count_parameters', 'conv_side', 'layer_flops', 'layer_table', 'GluonCNN', 'BasicBlock', 'Bottleneck',
-           'ResNet', 'resnet18', 'resnet50']
+__all__ = ['source_cnn', 'count_parameters', 'conv_side', 'layer_table', 'GluonCNN', 'BasicBlock', 'Bottleneck', 'ResNet',
+           'resnet18', 'resnet50']
 
 # %% ../nbs/03_models.ipynb #3e04e290
 def source_cnn() -> nn.Sequential:
@@ -49,49 +50,30 @@ def conv_side(
     if out < 1: raise ValueError(f"a window of {kernel} does not fit into {side} pixels with {padding} of padding")
     return out
 
-def layer_flops(
-    layer:nn.Module,                 # one layer without children
-    output_shape:tuple[int, ...],    # samples first
-) -> int:                            # for the forward pass
-    "FLOPs of a layer by arithmetic: matrix products and convolutions count, the rest is noise."
-    values = math.prod(positive_ints("output_shape", output_shape))
-    if isinstance(layer, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
-        raise ValueError(f"transposed convolutions are not counted here, got {layer}: use torch.utils.flop_counter")
-    if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
-        return 2 * values * layer.in_channels // layer.groups * math.prod(layer.kernel_size)
-    if isinstance(layer, nn.Linear): return 2 * values * layer.in_features
-    return 0
-
 def layer_table(
-    model:nn.Module,                    # left as it is; unless it lies on the meta device, a copy is made there
-    input_shape:tuple[int, ...],        # of one sample
-    batch_size:int=1,                   # samples
-    dtype:torch.dtype=torch.float32,    # of the inputs; torch.long for tokens
-) -> pd.DataFrame:                      # layer, kind, output_shape, parameters, flops, activation_bytes
-    "One row for each layer without children, in the order in which the forward pass uses them."
+    model:nn.Module,                             # left as it is
+    input_shape:tuple[int, ...]|None=None,       # of one sample; None: pass `sample`
+    batch_size:int=1,                            # samples
+    dtype:torch.dtype=torch.float32,             # of the inputs; torch.long for tokens
+    *,
+    sample:Any=None,                             # a batch of any form, counted as it is
+    step:Callable|None=None,                     # a function of (model, batch) that calls the model, in its own mode
+) -> pd.DataFrame:                               # layer, kind, output_shape, parameters, flops, activation_bytes
+    """A row for each call of a layer, in the order of the forward pass, and one for what is outside the layers.
+    Parameters count once. FLOPs are those of PyTorch's FlopCounterMode, two for a multiply-add.
+    Without `step` the model is in evaluation mode: a mapping gives arguments by name, a pair is inputs and targets."""
     import pandas as pd
-    shape = positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)
-    ghost, rows = _ghost(model), []
-
-    def record(name: str, layer: nn.Module, output: torch.Tensor) -> None:
-        rows.append(dict(layer=name, kind=type(layer).__name__, output_shape=tuple(output.shape),
-                         parameters=count_parameters(layer),
-                         flops=layer_flops(layer, output.shape),
-                         activation_bytes=output.numel() * output.element_size()))
-
-    hooks = [layer.register_forward_hook(lambda layer, _inputs, output, name=name: record(name, layer, output))
-             for name, layer in ghost.named_modules() if not any(layer.children())]
-    try:
-        with torch.no_grad(): ghost(torch.empty(shape, dtype=dtype, device="meta"))
-    finally:
-        for hook in hooks: hook.remove()
-    return pd.DataFrame(rows, columns=["layer", "kind", "output_shape", "parameters", "flops", "activation_bytes"])
-
-def _ghost(model: nn.Module) -> nn.Module:
-    "The model without memory: itself, if it has none."
-    import copy
-    if all(t.device.type == "meta" for t in (*model.parameters(), *model.buffers())): return model
-    return copy.deepcopy(model).to("meta")
+    if (input_shape is None) == (sample is None):
+        raise ValueError("pass input_shape=, the shape of one sample, or sample=, a batch")
+    if sample is None:
+        shape = positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)
+        sample = torch.empty(shape, dtype=dtype, device="meta")
+    counted = count_operations(model, sample, step)
+    columns = ["layer", "kind", "output_shape", "parameters", "flops", "activation_bytes"]
+    rows = [[getattr(call, name) for name in columns] for call in counted.calls]
+    if counted.outside_flops or counted.outside_parameters:
+        rows.append(["outside the layers", "", (), counted.outside_parameters, counted.outside_flops, 0])
+    return pd.DataFrame(rows, columns=columns)
 
 class GluonCNN(nn.Module):
     "The CNN of the 2018 Gluon experiment, for 28 x 28 images; it pools before each ReLU, which changes only speed."

@@ -6,6 +6,6 @@
 __all__ = []
 
 # %% ../nbs/24_pretrained.ipynb #c2400005
-from .engine.export.pretrained import (
-    add_lora as add_lora, features as features, freeze as freeze, merge_lora as merge_lora, new_head as new_head,
-    pretrained as pretrained, resized_to as resized_to)
+from .engine.export.fine_tuning import (
+    add_lora as add_lora, freeze as freeze, merge_lora as merge_lora, new_head as new_head)
+from .engine.export.pretrained import features as features, pretrained as pretrained, resized_to as resized_to

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -14,11 +15,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils._pytree import tree_map_only
 
 from .engine.train.autocast import check_precision
-from .engine.train.batches import Feed, image_dims, make_loader, samples_in
+from .engine.train.batches import Feed, SampleCount, image_dims, make_loader
 from .engine.base.checks import fraction, nonnegative_float, nonnegative_int, positive_int
 from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, is_iterator, scores
@@ -30,7 +30,8 @@ from .engine.train.history import (PHASES as PHASES, Epoch as Epoch, History as 
                                           phase_medians as phase_medians)
 from .engine.train.observers import Listener, Observers, TrainingRun
 from .engine.train.step_executor import LOG2_LOSS_SCALE
-from .engine.train.optimizer_setup import steps_by_epoch, check_scheduler, make_optimizer
+from .engine.train.optimizer_setup import make_optimizer, optimizer_mode
+from .engine.train.scheduler_setup import check_schedule, make_scheduler, step_after_epoch
 from .engine.train.threads import AutoThreads
 from .engine.base.text import count_text
 
@@ -57,7 +58,8 @@ def _train_epoch(run: TrainingRun, epoch: int) -> Epoch | None:
         if run.stopping and not known: run.observers.tell("on_boundary", run)  # to be saved inside the epoch
     steps = run.history.steps[first:]
     if not steps and run.stopping: return None  # asked to stop before its first step
-    if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: give one that can be iterated anew")
+    if not steps: raise ValueError(f"the loader yielded no batch in epoch {epoch}: it cannot be iterated anew, or "
+                                "its batch is larger than the data and drop_last=True")
     samples = sum(step.samples for step in steps)
     loss = math.fsum(step.loss * step.samples for step in steps) / samples
     return Epoch(epoch, len(steps), samples, before + time.perf_counter() - start, loss)
@@ -70,10 +72,11 @@ def _step(run: TrainingRun, batches: Iterator, clock: Any, epoch: int) -> bool:
     clock.lap("wait")
     group = [run.feed(batch) for batch in group]
     clock.lap("copy")
+    optimizer_mode(run.optimizer, "train")
     loss = run.executor.step(group, clock.lap) if run.layout is None else _try_layout(run, group, clock)
     run.executor.update()
     clock.lap("update")
-    clock.finish((epoch, run.iteration, sum(map(samples_in, group))), loss)
+    clock.finish((epoch, run.iteration, sum(map(run.feed.samples, group))), loss)
     run.iteration += 1
     return True
 
@@ -97,15 +100,21 @@ def evaluate(
     data:Any,                               # a loader of (inputs, targets), or a data set
     batch_size:int=1_000,                   # for a data set
     device:str|torch.device|None=None,      # None: where the model's parameters are
-    metric:Callable|None=None,              # the mean over a batch, of (outputs, targets); None: accuracy
+    metric:Any=None,                        # a mean, of (outputs, targets); see `Metrics`; None: accuracy
     scale_images:bool|None=None,            # uint8 inputs become floats between 0 and 1; None: where they are images
-) -> float:
-    "Accuracy, the share of samples that the model classifies correctly, or the mean of `metric`."
+    step:Callable|None=None,                # as in `fit`: without a metric, its mean loss is the result
+    samples:Callable|None=None,             # as in `fit`
+    batch_dim:int|None=None,                # as in `fit`
+    weight:Callable|None=None,              # as in `fit`
+) -> Any:                                   # a number, or what the metric computes
+    "Accuracy, the share of the targets that the model classifies correctly, or the value of `metric`."
     if device is None: device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    feed = Feed(pick_device(device), image_dims=image_dims(model, scale_images))
+    count = SampleCount(samples, batch_dim, warnings.warn, [*model.modules()])
+    feed = Feed(pick_device(device), step is None, image_dims(model, scale_images), samples=count)
     loader = make_loader(data, positive_int("batch_size", batch_size))
-    found = scores(model, loader, feed, Measures(accuracy=metric is None, metric=metric))
-    return found.accuracy if metric is None else found.metric
+    found = scores(model, loader, feed, Measures(None, step, metric is None and step is None, metric, weight))
+    if metric is not None: return found.metric
+    return found.accuracy if step is None else found.loss
 
 def sgd(
     model:nn.Module,       # whose parameters to train
@@ -126,17 +135,21 @@ def fit(
     train:Any,                                  # a loader of (inputs, targets), or a data set
     *,
     epochs:int=1,                               # passes over `train`
-    optimizer:Any=None,                         # None: `sgd(model)`; or "adam", "adamw", a function of the parameters
-    scheduler:Any=None,                         # a learning-rate scheduler, stepped after each update
+    optimizer:Any=None,                         # None: `sgd(model)`; "adam", "adamw", a function of parameters, a list
+    scheduler:Any=None,                         # of the learning rate; or a function of the optimizer, or a list
+    interval:str="step",                        # when it is stepped: after each "step" or after each "epoch"
     loss_fn:Callable|None=None,                 # mean loss of (outputs, targets); None: cross entropy
-    step:Callable|None=None,                    # mean loss of (model, batch), for batches of any other form
+    step:Callable|None=None,                    # mean loss or (sum, count) of (model, batch), for any other batch
+    samples:Callable|None=None,                 # how many a batch holds; None: see `samples_in`
+    batch_dim:int|None=None,                    # of a batch's first tensor that counts samples: 1 for time x samples
+    weight:Callable|None=None,                  # what a batch's mean loss is a mean over; None: as the loss divides
     accumulation:int=1,                         # micro-batches in one optimizer step
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
     device:str|torch.device|None=None,          # None: a GPU where there is one
     batch_size:int=64,                          # where `train` or `valid` is a data set
     workers:int=0,                              # loading processes, where `train` is a data set without `.tensors`
     valid:Any=None,                             # evaluated after each epoch: a loader or a data set
-    metric:Callable|None=None,                  # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
+    metric:Any=None,                            # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
     observers:Iterable[Listener]=(),            # functions of a step, or see `mlinfra.engine.train.observers`
     progress:bool=True,                         # show a bar
     history:History|None=None,                  # continue this record; it keeps its steps if the run is interrupted
@@ -144,6 +157,7 @@ def fit(
 ) -> History:
     """Train `model` and return the record of every step. ValueError or TypeError on nonsense, before anything runs.
     What `fit` changes in the process and the model beside weights and device is back as it was when it ends."""
+    if not torch.is_grad_enabled(): raise ValueError("gradients are off (no_grad or inference_mode): call fit outside")
     device, execution = pick_device(device), Execution.of(execution)
     check_precision(precision, device)
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)
@@ -152,17 +166,22 @@ def fit(
     if not isinstance(history, History): raise TypeError(f"history must be a History, got {type(history).__name__}")
     if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both")
     loader, executor = make_loader(train, batch_size, True, workers), execution.step_executor()
-    model.to(device)
+    if isinstance(loss_fn, type): raise TypeError(f"loss_fn must not be a class: pass {loss_fn.__name__}()")
+    trained = nn.ModuleList(part for part in (model, loss_fn) if isinstance(part, nn.Module))  # a loss may have weights
+    trained.to(device)
     given = optimizer is not None
-    optimizer = make_optimizer(model, optimizer) if given and optimizer != "sgd" else sgd(model)
-    check_scheduler(scheduler, optimizer, given, valid is not None)
+    optimizer = make_optimizer(trained, optimizer) if given and optimizer != "sgd" else sgd(trained)
+    scheduler = make_scheduler(scheduler, optimizer, given)
     own = [AutoThreads(history.remarks)] * (execution.threads == "auto") + [ProgressBar()] * progress
     watchers = Observers([*observers, *own], history.remarks)
-    feed = Feed(device, step is None, image_dims(model, execution.scale_images))
+    count = SampleCount(samples, batch_dim, history.remarks.append, [*model.modules()])
+    feed = Feed(device, step is None, image_dims(model, execution.scale_images), samples=count)
     run = TrainingRun(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
                       history, executor, feed, scheduler, accumulation, epochs, iteration=len(history.steps),
-                      clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES))
+                      interval=interval, clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES),
+                      weight=weight)
     check = _validation(run, valid, loss_fn, step, metric, getattr(loader, "batch_size", None) or batch_size)
+    check_schedule(run)
     executor.start(run)
     with execution.applied(run):
         try: return _run(run, check, execution)
@@ -179,13 +198,15 @@ def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: A
                 batch_size: int) -> Callable[[], Scores] | None:
     "A function that evaluates the run's model; tried on the first batch at once."
     if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
+    run.measured = ("loss",)
     if valid is None: return None
     if is_iterator(valid) and run.epochs > 1:
         raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
-    loader, feed = make_loader(valid, batch_size), Feed(run.device, run.feed.supervised, run.feed.image_dims)
+    loader, feed = make_loader(valid, batch_size), replace(run.feed)
     sample = first_batch(make_loader(valid, 2))
     accuracy = step is None and (loss_fn is None or sample is not None and _has_accuracy(run.model, feed, sample))
-    measures = Measures(loss_fn or class_loss, step, accuracy, metric)
+    measures = Measures(loss_fn or class_loss, step, accuracy, metric, run.weight)
+    run.measured += ("valid_loss", *["accuracy"] * accuracy, *["metric"] * (metric is not None))
     if sample is not None: scores(run.model, [sample], feed, measures)
     elif not is_iterator(valid): raise ValueError("valid must have samples, and its loader yields no batch")
     return lambda: scores(run.model, loader, feed, measures)
@@ -212,6 +233,7 @@ def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> Hist
             run.observers.tell("on_boundary", run)  # to be saved now
             if done is None: break
     finally:
+        optimizer_mode(run.optimizer, "eval")
         try: run.observers.tell("on_end", run)
         finally:
             run.executor.end()
@@ -226,10 +248,11 @@ def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> Hist
 def _end_epoch(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores] | None) -> None:
     "Validate, record, and step a scheduler that waits for the figures: not where the epoch was stopped half-way."
     whole = not run.stopping
+    optimizer_mode(run.optimizer, "eval")
     if check is not None and whole: epoch = _evaluated(run, epoch, check)
     run.history.epochs.append(epoch)
     run.observers.tell("on_epoch", run, epoch)
-    if whole and steps_by_epoch(run.scheduler): run.scheduler.step(_watched(run.scheduler, epoch))
+    if whole: step_after_epoch(run, epoch)
 
 def _evaluated(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores]) -> Epoch:
     start = time.perf_counter()
@@ -238,11 +261,6 @@ def _evaluated(run: TrainingRun, epoch: Epoch, check: Callable[[], Scores]) -> E
     run.observers.tell("on_between", run, "evaluation", start, seconds)
     return replace(epoch, accuracy=found.accuracy, evaluation_seconds=seconds, valid_loss=found.loss,
                    metric=found.metric)
-
-def _watched(plateau: ReduceLROnPlateau, epoch: Epoch) -> float:
-    "What ReduceLROnPlateau watches: the validation loss or the training loss, or what is better the higher it is."
-    if plateau.mode == "max": return epoch.accuracy if epoch.metric is None else epoch.metric
-    return epoch.loss if epoch.valid_loss is None else epoch.valid_loss
 
 # %% ../nbs/04_training.ipynb #92cae4f9
 def recipe(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from mlinfra.engine.train.fake_tensors import count_devices
+from mlinfra.engine.base.fake_tensors import count_devices
 from mlinfra.lab.rendezvous import run_together
 
 count_devices()  # before a test that exports, or uses fake tensors: else no copy could train

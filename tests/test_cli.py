@@ -43,7 +43,8 @@ def here(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in (
-    "train", "sweep", "doctor", "memory", "plan", "watch", "report", "cost", "compare", "runs", "export", "serve"))])
+    "train", "sweep", "doctor", "memory", "plan", "watch", "report", "trace", "cost", "compare", "runs", "export",
+    "serve"))])
 def test_help(command):
     done = run(*command, "--help")
     assert done.returncode == 0 and "usage: mlinfra" in done.stdout

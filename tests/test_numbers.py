@@ -542,7 +542,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*
         engine.export.onnx_files.operator_seconds.*
-        engine.export.pretrained.pretrained.* engine.export.pretrained.LoRA.* engine.export.pretrained.add_lora.*
+        engine.export.pretrained.pretrained.* engine.export.fine_tuning.LoRA.* engine.export.fine_tuning.add_lora.*
         engine.export.quantize.quantize_*ic.* engine.export.variants.compare_variants.*
         engine.pipeline.stage_partition.least_limit.*
         engine.loading.crops.resized_image.* lab.drift.drifting_stream.*

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.checks import boolean, one_of, positive_int
+from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import TreeEncoder
 from .checkpoint_folder import CheckpointFolder
 from .resumable_loader import LoaderState
@@ -44,11 +45,15 @@ class BestMetric:
     ) -> Best | None:   # this one or the best so far
         "The better of the two."
         value = getattr(epoch, self.name)
-        if value is None:
-            raise ValueError(f"best={self.name!r} is not measured in this run: pass valid= to fit")
+        if value is None: raise self.unmeasured()
         if not math.isfinite(value): return best
         sign = -1.0 if self.higher_is_better else 1.0
         return Best(value, step) if best is None or sign * value < sign * best.value else best
+
+    def unmeasured(self) -> ValueError:
+        "The error for a run that does not measure it."
+        return ValueError(f"best={self.name!r} is not measured in this run: pass valid= to fit"
+                          + ", and metric= where there are no classes" * (self.name in ("accuracy", "metric")))
 
 # %% ../../../nbs/engine/checkpoint/checkpointer.ipynb #c0d0e010
 class Checkpointer:
@@ -93,6 +98,9 @@ class Checkpointer:
 
     def on_start(self, run: Any) -> None:
         "Lock the root, put the newest whole checkpoint back, and refuse what cannot be saved."
+        measured = getattr(run, "measured", None)
+        if self.best_metric is not None and measured is not None and self.best_metric.name not in measured:
+            raise self.best_metric.unmeasured()
         self.folder.open()
         self._copies, self._rows = HostCopies(), StepRows()
         self.resumed_from, self._due, self._epochs = None, False, -1
@@ -168,6 +176,7 @@ class Checkpointer:
         self.folder.tell(run.history.remarks)  # of the write before, which ended only now
         run.settle()
         self._captured = run.iteration
+        optimizer_mode(run.optimizer, "eval")  # what is saved is to be used; the next step goes back to training
         try: state = self._state(run)
         except ValueError as error:
             self.folder.failure = run.iteration, error

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..base.checks import fraction
+from .fine_tuning import LoRA, is_conv1d
 
 # %% auto #0
 __all__ = ['prune', 'sparsity']
@@ -20,23 +21,37 @@ def prune(
     model:nn.Module,  # stays as it is
     share:float,      # of the weights, from 0 to below 1
 ) -> nn.Module:
-    "A copy in which the smallest weights of all linear layers and convolutions together are 0; biases stay."
+    "A copy in which the smallest weights of all linear layers and convolutions together are 0; the rest stays."
     share, model = fraction("share", share, one=False), copy.deepcopy(model)
     weights = _weights(model)
-    sizes = torch.cat([weight.detach().abs().flatten() for weight in weights])
+    sizes = torch.cat([weight.detach().abs().double().flatten().to(weights[0].device) for weight in weights])
     keep = torch.ones_like(sizes, dtype=torch.bool)
     keep[sizes.topk(int(share * len(sizes)), largest=False).indices] = False
     with torch.no_grad():
         for weight, kept in zip(weights, keep.split([weight.numel() for weight in weights])):
-            weight *= kept.view(weight.shape)
+            weight *= kept.view(weight.shape).to(weight.device)
     return model
 
 def _weights(model: nn.Module) -> list[torch.Tensor]:
-    "The weights of linear layers and convolutions, shared ones once."
-    layers = (m for m in model.modules() if isinstance(m, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)))
-    found = list({id(layer.weight): layer.weight for layer in layers}.values())
-    if not found: raise ValueError("the model has no linear layer and no convolution")
-    return found
+    "The weights of linear layers, attention and convolutions, shared ones once; not those that an embedding shares."
+    embedded = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
+    found = {}
+    for name, layer in model.named_modules():
+        if isinstance(layer, LoRA): raise ValueError(
+            f"{name} has a LoRA, whose change would fill the zeros: merge_lora first")
+        if isinstance(layer, nn.MultiheadAttention):
+            own = (layer.in_proj_weight, layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+            found |= {id(weight): weight for weight in own if weight is not None}
+        if not isinstance(layer, (nn.Linear, nn.modules.conv._ConvNd)) and not is_conv1d(layer): continue
+        if not isinstance(layer._parameters.get("weight"), nn.Parameter): raise ValueError(
+            f"the weight of {name or type(layer).__name__} is computed from others (weight_norm or a mask, say): "
+            "make it a plain one first, by torch.nn.utils.parametrize.remove_parametrizations")
+        if not layer.weight.is_floating_point(): raise ValueError(
+            f"the weight of {name or type(layer).__name__} is {layer.weight.dtype}: prune first, and quantise then")
+        found[id(layer.weight)] = layer.weight
+    found = {key: weight for key, weight in found.items() if key not in embedded}
+    if not found: raise ValueError("the model has no linear layer and no convolution of its own")
+    return list(found.values())
 
 def sparsity(
     model:nn.Module,

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..base.checks import one_of, positive_int
+from .fine_tuning import is_conv1d
 from .onnx_files import OnnxFile, OnnxModel, as_taken, folder_beside, load_onnx, needs, quietly
 from ..base.store import writing
 
@@ -35,9 +36,10 @@ def quantize_tensor(
     top = 2**(one_of("bits", bits, BITS) - 1) - 1
     if not weight.numel() or not weight.isfinite().all():
         raise ValueError("weight must hold finite numbers, at least one of them")
-    largest = weight.detach().flatten(1).abs().amax(1).view(-1, *[1] * (weight.ndim - 1))
-    scales = torch.where(largest > 0, largest / top, 1.0).to(weight.dtype)
-    return (weight.detach() / scales).round().clamp(-top, top).to(torch.int8), scales
+    exact = weight.detach().double() if weight.dtype == torch.float64 else weight.detach().float()
+    largest = exact.flatten(1).abs().amax(1).view(-1, *[1] * (weight.ndim - 1))
+    scales = torch.where(largest > 0, largest / top, 1.0).clamp(min=torch.finfo(weight.dtype).tiny).to(weight.dtype)
+    return (exact / scales.to(exact.dtype)).round().clamp(-top, top).to(torch.int8), scales
 
 # %% ../../../nbs/engine/export/quantize.ipynb #ef22c009
 def pack(
@@ -67,7 +69,9 @@ class _Quantized(nn.Module):
     "A layer that keeps its weight in few bits, and makes floats of it in each call."
     def __init__(self, layer: nn.Module, bits: int):
         super().__init__()
-        ints, scales = quantize_tensor(layer.weight, bits)
+        weight = layer.weight.T if is_conv1d(layer) else layer.weight
+        ints, scales = quantize_tensor(weight, bits)
+        self.in_features, self.out_features = weight[0].numel(), len(weight)
         self.bits, self.shape = bits, tuple(ints.shape)
         self.register_buffer("packed", pack(ints.cpu(), bits).to(ints.device))
         self.register_buffer("scales", scales)
@@ -96,16 +100,50 @@ def quantize_weights(
     model:nn.Module,  # stays as it is
     bits:int=8,       # 8, 4 or 2 of each weight
 ) -> nn.Module:
-    "A copy whose linear layers and convolutions keep their weights in few bits; the arithmetic stays float."
+    """A copy whose linear layers and convolutions keep their weights in few bits; the arithmetic stays float.
+    Layers stay as they are where something else holds their weight, or a hook or parametrization changes them."""
     one_of("bits", bits, BITS)
-    return _replaced(copy.deepcopy(model).eval(), bits)
+    small = copy.deepcopy(model).eval()
+    held: dict[int, list[nn.Module]] = {}
+    for module in small.modules():
+        for weight in module._parameters.values(): held.setdefault(id(weight), []).append(module)
+    def alone(layer: nn.Module) -> bool: return all(map(_can_be, held[id(layer.weight)]))
+    made = {}
+    for layer in small.modules():
+        if _can_be(layer) and alone(layer): made[id(layer)] = _smaller(layer, bits)
+    _share(small, made)
+    if id(small) in made and made[id(small)] is not None: result = made[id(small)]
+    else: result = _replaced(small, made)
+    if (after := model_bytes(result)) >= (before := model_bytes(model)): raise ValueError(
+        f"{type(model).__name__} would not become smaller ({before:,} bytes, {after:,} with {bits} bits): no linear "
+        "layer or convolution holds a weight of its own that shrinks")
+    return result
 
-def _replaced(module: nn.Module, bits: int) -> nn.Module:
-    "The module with its layers exchanged, or what stands for it if it is such a layer."
-    if type(module) is nn.Linear: return QuantizedLinear(module, bits)
-    if type(module) is nn.Conv2d and module.padding_mode == "zeros": return QuantizedConv2d(module, bits)
-    for name, child in module.named_children(): setattr(module, name, _replaced(child, bits))
-    return module
+def _can_be(layer: nn.Module) -> bool:
+    "Whether a layer of few bits does what this one does."
+    known = type(layer) is nn.Linear or is_conv1d(layer) or (type(layer) is nn.Conv2d and layer.padding_mode == "zeros")
+    return (known and isinstance(layer._parameters.get("weight"), nn.Parameter) and layer.weight.is_floating_point()
+            and not layer._forward_hooks and not layer._forward_pre_hooks)
+
+def _smaller(layer: nn.Module, bits: int) -> nn.Module | None:
+    "The layer in few bits; None where its scales cost more than the bits save."
+    made = (QuantizedConv2d if isinstance(layer, nn.Conv2d) else QuantizedLinear)(layer, bits)
+    less = made.packed.nbytes + made.scales.nbytes < layer.weight.nbytes
+    return made.train(layer.training) if less else None
+
+def _share(model: nn.Module, made: dict[int, nn.Module | None]) -> None:
+    "Layers that shared a weight share its few bits."
+    first: dict[int, nn.Module] = {}
+    for layer in model.modules():
+        if (new := made.get(id(layer))) is None: continue
+        kept = first.setdefault((id(layer.weight), type(new)), new)
+        new.packed, new.scales = kept.packed, kept.scales
+
+def _replaced(model: nn.Module, made: dict[int, nn.Module | None]) -> nn.Module:
+    "The model with its layers exchanged, in all places in which they stand."
+    for name, layer in list(model.named_modules(remove_duplicate=False)):
+        if name and made.get(id(layer)) is not None: model.set_submodule(name, made[id(layer)])
+    return model
 
 def model_bytes(
     model:Any,  # a module, or something with `.bytes` such as an OnnxModel

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..train.fake_tensors import fake_mode
+from ..base.fake_tensors import fake_mode
 from ..base.machine import pick_device
 
 # %% auto #0

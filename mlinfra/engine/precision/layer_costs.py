@@ -5,7 +5,6 @@
 # %% ../../../nbs/engine/precision/layer_costs.ipynb #94cab56a
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -18,9 +17,10 @@ from ..train.autocast import PRECISIONS, check_precision, matmul_precision, supp
 from ..base.checks import one_of, positive_int, positive_ints
 from ..base.hardware import Roofline
 from ..base.machine import pick_device
+from ..base.operations import LayerCall, count_operations
 from ..base.sample_statistics import median
 from ..base.timing import timed
-from ...models import layer_table
+
 
 # %% auto #0
 __all__ = ['SHORT_DTYPES', 'layer_traffic', 'forward_seconds', 'measure_roofline']
@@ -37,27 +37,24 @@ def layer_traffic(
     input_shape:tuple[int, ...],   # of one sample
     batch_size:int=1,              # samples
     precision:str="fp32",          # fp16 and bf16 take 2 bytes a value, the others 4
+    dtype:torch.dtype=torch.float32,  # of the inputs; torch.long for tokens
 ) -> pd.DataFrame:                 # layer, kind, flops, bytes, intensity
-    "Operations and bytes of each layer's forward pass, by arithmetic; nothing is allocated."
+    """Operations and bytes of each layer's forward pass, by arithmetic; nothing is allocated.
+    The last row has the products between the layers, such as attention's, if there are any."""
+    import pandas as pd
     one_of("precision", precision, PRECISIONS)
     shape = positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)
-    table = layer_table(model, input_shape, batch_size)
-    outputs = table.output_shape.map(math.prod)
-    values = [sum(counts) for counts in zip(_input_values(model, shape), outputs, table.parameters)]
-    size = 2 if precision in SHORT_DTYPES else 4
-    table = table[["layer", "kind", "flops"]].assign(bytes=[v * size for v in values])
+    counted = count_operations(model, torch.empty(shape, dtype=dtype, device="meta"))
+    rows = [(call.layer, call.kind, call.flops, call.input_values + call.output_values + _read(call))
+            for call in counted.calls]
+    if counted.outside_flops: rows.append(("outside the layers", "", counted.outside_flops, counted.outside_values))
+    table = pd.DataFrame(rows, columns=["layer", "kind", "flops", "bytes"])
+    table["bytes"] *= 2 if precision in SHORT_DTYPES else 4
     return table.assign(intensity=table.flops / table.bytes)
 
-def _input_values(model: nn.Module, shape: tuple[int, ...]) -> list[int]:
-    "Values in the input of each layer without children, in the order of `layer_table`."
-    ghost, counts = copy.deepcopy(model).to("meta"), []
-
-    def count(_layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None: counts.append(inputs[0].numel())
-
-    for layer in ghost.modules():
-        if not any(layer.children()): layer.register_forward_pre_hook(count)
-    with torch.no_grad(): ghost(torch.empty(shape, device="meta"))
-    return counts
+def _read(call: LayerCall) -> int:
+    "Weights that a call reads: of a table of embeddings no more than it returns."
+    return min(call.weights, call.output_values) if call.kind == "Embedding" else call.weights
 
 # %% ../../../nbs/engine/precision/layer_costs.ipynb #34d44373
 def forward_seconds(

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader
 from ...data import BatchLoader, as_tensors, to_float
 
 # %% auto #0
-__all__ = ['is_pair', 'tensors_in', 'samples_in', 'listed_samples', 'to_device', 'image_dims', 'Feed', 'make_loader']
+__all__ = ['is_pair', 'tensors_in', 'samples_in', 'listed_samples', 'SampleCount', 'ambiguity', 'to_device', 'image_dims', 'Feed',
+           'make_loader']
 
 # %% ../../../nbs/engine/train/batches.ipynb #40b5ab32
 def is_pair(
@@ -36,15 +37,20 @@ def tensors_in(
     "All tensors of a batch in order, however deep they are nested."
     if is_pair(batch): return list(batch)
     if isinstance(batch, Mapping) and not isinstance(batch, dict): batch = dict(batch)  # such as a tokenizer's output
-    leaves = tree_leaves(batch)
-    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return found or [leaf for one in leaves for leaf in getattr(one, "__dict__", {}).values()
-                     if isinstance(leaf, torch.Tensor)]  # of a dataclass, or a batch of graphs
+    return [tensor for leaf in tree_leaves(batch)
+            for tensor in ([leaf] if isinstance(leaf, torch.Tensor) else _fields_of(leaf))]
+
+def _fields_of(leaf: Any) -> list[torch.Tensor]:
+    "The tensors that an object holds: a dataclass, or a batch of graphs."
+    if isinstance(leaf, Mapping): return tensors_in(dict(leaf))
+    if is_dataclass(leaf): return tensors_in([getattr(leaf, own.name) for own in fields(leaf)])
+    return [value for value in getattr(leaf, "__dict__", {}).values() if isinstance(value, torch.Tensor)]
 
 def samples_in(
     batch:Any,
 ) -> int:
-    "Samples in a batch: what it says itself, the length of its lists of samples, or that of its first tensor."
+    """Samples in a batch: what it says itself, the length of its lists of samples, or that of its first tensor.
+    `SampleCount` counts as the user says."""
     if is_pair(batch) and batch[0].ndim and not batch[0].is_nested: return len(batch[0])
     if (said := _said(batch)) is not None: return said
     if (listed := listed_samples(batch)) is not None: return listed
@@ -60,7 +66,13 @@ def _said(batch: Any) -> int | None:
             count = getattr(part, name, None)
             if isinstance(count, torch.Size): count = next(iter(count), None)
             if type(count) is int and count > 0: return count
+        if _has_rows(part): return len(part)
     return None
+
+def _has_rows(part: Any) -> bool:
+    "Whether it is an object of the user's own with a length; a length that counts keys is none."
+    usual = (torch.Tensor, np.ndarray, Mapping, tuple, list, str, bytes)
+    return hasattr(part, "__len__") and not hasattr(part, "keys") and not isinstance(part, usual)
 
 def listed_samples(
     batch:Any,
@@ -82,6 +94,63 @@ def _are_samples(batch: list) -> bool:
     forms = {tuple(one) if isinstance(one, Mapping) else len(one) if isinstance(one, tuple) else None for one in batch}
     return len(forms) == 1 and None not in forms and len(batch) > 1
 
+# %% ../../../nbs/engine/train/batches.ipynb #sc000002
+@dataclass
+class SampleCount:
+    "Counts the samples of batches: as the user says, as the batch says, or by its first tensor."
+    samples:Callable[[Any], int]|None=None   # of a batch
+    batch_dim:int|None=None                  # of its first tensor: 1 where sequences are time x samples
+    remark:Callable[[str], Any]|None=None    # told of the first batch, if it could be counted in another way
+    layers:Sequence[nn.Module]=()            # of the model: some take time x samples
+    _asked:bool=field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.samples is not None and self.batch_dim is not None:
+            raise ValueError("pass samples= or batch_dim=, not both")
+        if self.samples is not None and not callable(self.samples):
+            raise TypeError(f"samples must be a function of a batch, got {type(self.samples).__name__}")
+        if self.batch_dim is not None and (type(self.batch_dim) is not int or self.batch_dim < 0):
+            raise ValueError(f"batch_dim must be a whole number of at least 0, got {self.batch_dim!r}")
+
+    def __call__(self, batch: Any) -> int:
+        if self.samples is not None: return _whole(self.samples(batch))
+        if self.batch_dim is not None: return _along(batch, self.batch_dim)
+        if not self._asked and self.remark is not None:
+            self._asked = True
+            if (doubt := ambiguity(batch, self.layers)) is not None: self.remark(doubt)
+        return samples_in(batch)
+
+def _whole(count: Any) -> int:
+    "What the user's function returned, as a number."
+    number = count.item() if isinstance(count, (torch.Tensor, np.generic)) and count.ndim == 0 else count
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"samples= must return how many samples the batch has, got {count!r}")
+    return number
+
+def _along(batch: Any, dim: int) -> int:
+    "The length of the first tensor that has this dimension."
+    for tensor in tensors_in(batch):
+        if tensor.ndim > dim: return tensor.size(dim)
+    raise ValueError(f"no tensor of the batch has a dimension {dim}: pass another batch_dim=, or samples=")
+
+def ambiguity(
+    batch:Any,
+    layers:Iterable[nn.Module]=(),  # of the model that it is for
+) -> str | None:                    # a remark, or None where nothing speaks against `samples_in`
+    "Why the samples of a batch may be others than `samples_in` counts."
+    if _said(batch) is not None or listed_samples(batch) is not None: return None
+    tensors = [tensor for tensor in tensors_in(batch) if tensor.ndim and not tensor.is_nested]
+    lengths = [len(tensor) for tensor in tensors]
+    advice = "pass samples=, a function of the batch, or batch_dim= if that is wrong"
+    if len(set(lengths)) > 1:
+        return f"the tensors of a batch have lengths {', '.join(map(str, lengths[:4]))}, and the first counts: {advice}"
+    plane = {tuple(tensor.shape[:2]) for tensor in tensors}
+    sequences = len(plane) == 1 and len(*plane) == 2 and len(set(*plane)) == 2 and tensors[0].ndim < 4
+    if sequences and any(getattr(layer, "batch_first", True) is False for layer in layers):
+        return (f"a batch counts as {lengths[0]} samples, and the model has layers whose batch_first is False, "
+                "which take time x samples: pass batch_dim=1 if the batches are like that")
+    return None
+
 # %% ../../../nbs/engine/train/batches.ipynb #aefb1138
 def to_device(
     batch:Any,            # tensors and arrays in any nesting; other things stay as they are
@@ -89,7 +158,8 @@ def to_device(
 ) -> Any:
     "A copy of the batch on the device, or the batch itself if it is there."
     if is_pair(batch): return batch[0].to(device, non_blocking=True), batch[1].to(device, non_blocking=True)
-    return tree_map(lambda leaf: _moved(leaf, device), batch)
+    whole = lambda part: isinstance(part, PackedSequence)  # its batch_sizes stay on the CPU
+    return tree_map(lambda leaf: _moved(leaf, device), batch, is_leaf=whole)
 
 def _moved(leaf: Any, device: torch.device) -> Any:
     if isinstance(leaf, (np.ndarray, np.generic)):
@@ -97,9 +167,10 @@ def _moved(leaf: Any, device: torch.device) -> Any:
         leaf = torch.as_tensor(leaf)
     if isinstance(leaf, torch.Tensor): return leaf.to(device, non_blocking=True)
     if hasattr(leaf, "to"): return leaf.to(device)
+    if isinstance(leaf, Mapping): return {name: to_device(value, device) for name, value in leaf.items()}
     if not is_dataclass(leaf) or isinstance(leaf, type): return leaf
     moved = copy.copy(leaf)
-    for name, value in vars(leaf).items(): object.__setattr__(moved, name, to_device(value, device))
+    for own in fields(leaf): object.__setattr__(moved, own.name, to_device(getattr(leaf, own.name), device))
     return moved
 
 def _default_dtype() -> str: return str(torch.get_default_dtype()).removeprefix("torch.")
@@ -122,6 +193,7 @@ class Feed:
     supervised:bool=True       # batches are (inputs, targets)
     image_dims:tuple[int, ...]=(3, 4)  # uint8 inputs with that many dimensions become floats between 0 and 1
     channels_last:bool=False   # memory format of 4-D inputs
+    samples:Callable[[Any], int]=samples_in  # counts those of a batch
 
     def __call__(self, batch: Any) -> Any:
         if not self.supervised: return to_device(batch, self.device)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 from torch import nn
 
-from ..base.checks import nonnegative_float, one_of, positive_float, positive_int
+from ..base.checks import boolean, nonnegative_float, one_of, positive_float, positive_int
 from .history import Epoch, Step
 from .observers import Observer, TrainingRun
 
@@ -63,11 +63,22 @@ class EarlyStopping(Observer):
         watch:str="valid_loss",        # the field of `Epoch`: "valid_loss", "loss", "accuracy" or "metric"
         higher_is_better:bool|None=None,  # None: for "accuracy" only
         min_change:float=0.0,          # a smaller improvement does not count
+        restore_best:bool=False,       # the run ends with the weights of its best epoch, which are kept on the host
     ):
         self.watch = one_of("watch", watch, ("valid_loss", "loss", "accuracy", "metric"))
         self.patience = positive_int("patience", patience)
         self.sign = -1.0 if (watch == "accuracy" if higher_is_better is None else higher_is_better) else 1.0
         self.min_change, self.best, self.waited = nonnegative_float("min_change", min_change), math.inf, 0
+        self.restore_best, self._weights = boolean("restore_best", restore_best), None
+
+    def on_start(self, run: TrainingRun) -> None:
+        "ValueError where the run will not measure what is watched."
+        if run.measured is not None and self.watch not in run.measured: raise self._unmeasured()
+
+    def _unmeasured(self) -> ValueError:
+        more = ", and metric= where there are no classes" if self.watch in ("accuracy", "metric") else ""
+        return ValueError(f"EarlyStopping watches {self.watch}, which this run does not measure: "
+                          f"pass valid= to fit{more}")
 
     def on_resume(self, run: TrainingRun) -> None:
         "Compare the epochs that an earlier process has trained."
@@ -76,13 +87,25 @@ class EarlyStopping(Observer):
 
     def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
         "Compare with the best epoch so far; one that was stopped before its end and not validated does not count."
-        value = getattr(epoch, self.watch)
+        value = epoch.leading_metric if self.watch == "metric" else getattr(epoch, self.watch)
         if value is None and run.stopping: return
-        if value is None:
-            raise ValueError(f"EarlyStopping watches {self.watch}, which this run does not measure: pass valid= to fit")
+        if value is None: raise self._unmeasured()
         better = self.sign * value < self.best - self.min_change
         self.best, self.waited = (self.sign * value, 0) if better else (self.best, self.waited + 1)
+        if better and self.restore_best: self._weights = _on_host(run.model)
         if self.waited >= self.patience: run.stop()
+
+    def on_end(self, run: TrainingRun) -> None:
+        "Put the best weights back; those of an epoch that an earlier process has trained are not known here."
+        if not self.restore_best: return
+        if self._weights is not None: run.model.load_state_dict(self._weights)
+        else: run.remark_once("EarlyStopping has no best weights to restore: no epoch of this process improved")
+        self._weights = None
+
+def _on_host(model: nn.Module) -> dict[str, Any]:
+    "A copy of a model's weights and buffers in the host's memory."
+    copied = lambda value: value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
+    return {name: copied(value) for name, value in model.state_dict().items()}
 
 # %% ../../../nbs/engine/train/builtin_observers.ipynb #fcd5e5be
 class PrintEpochs(Observer):

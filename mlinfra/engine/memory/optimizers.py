@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .tracker import MemoryTracker
-from ..train.fake_tensors import fake_mode
+from ..base.fake_tensors import fake_mode
 
 # %% auto #0
 __all__ = ['OPTIMIZERS', 'optimizer_tensors', 'OptimizerMaker', 'made_for', 'UpdateMemory', 'trace_update']

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import copy
 import functools
-import logging
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,7 +153,7 @@ def hollow_copy(
     batch_size:int|None,  # of the copy; None: as the batch is
 ) -> tuple[Any, StepSample, Any]:
     "Make a FakeTensorMode, and in it a copy of the model and a batch that have no memory."
-    from mlinfra.engine.train.fake_tensors import fake_mode
+    from mlinfra.engine.base.fake_tensors import fake_mode
     model = sample.model
     if _recurrent(model):
         raise Untraceable("recurrent layers keep what their library's kernel decides: "
@@ -181,10 +180,11 @@ def trace_step(
 ) -> MemoryTrace:
     "Keep the books of a training step that runs on tensors without memory."
     from torch._subclasses import fake_tensor
+    from mlinfra.engine.base.fake_tensors import quiet_fakes
     mode, ghost, batch = hollow_copy(sample, batch_size)
     planned = gpu_kernels() if sample.for_gpu and sample.device.type == "cpu" else nullcontext()
     try:
-        with _quiet(), _eager(sample.model), mode, _Statistics(), planned: return record_step(ghost, batch)
+        with quiet_fakes(), _eager(sample.model), mode, _Statistics(), planned: return record_step(ghost, batch)
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
             fake_tensor.UnsupportedOperatorException) as error:
         raise Untraceable(f"{type(sample.model).__name__} decides by values what it computes ({error})"
@@ -223,11 +223,3 @@ def _eager(model: nn.Module) -> Any:
     compiled = any(hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) for part in model.modules())
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    "PyTorch logs the traceback of every operation that fails on fake tensors, before the error is raised."
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before = logger.disabled
-    logger.disabled = True
-    try: yield
-    finally: logger.disabled = before

@@ -189,3 +189,36 @@ def test_the_table_has_the_memory_that_this_device_reports():
     if not known: pytest.skip(f"{properties.name} is not in the table")
     nearest = min(known, key=lambda device: abs(device.memory_bytes - properties.total_memory))
     assert nearest.memory_bytes == pytest.approx(properties.total_memory, rel=2e-3), properties.total_memory
+
+
+# ---- memory
+
+def _decoder(**how):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=8_192, n_embd=512, n_layer=6, n_head=8, n_positions=512, **how)
+    return transformers.GPT2LMHeadModel(config).cuda()
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_decoder_with_attention_dropout_peaks_where_it_is_estimated(precision, checkpointing):
+    from mlinfra import memory
+    ids = torch.randint(0, 8_192, (8, 512))
+    how = dict(sample=dict(input_ids=ids, labels=ids), precision=precision, optimizer="adamw",
+               checkpointing=[f"transformer.h.{i}" for i in range(6)] if checkpointing else False)
+    model = _decoder(attn_pdrop=0.1)
+    guess, real = memory.estimate(model, 8, **how), memory.measure(model, 8, device="cuda", **how)
+    assert abs(guess.total / real.total - 1) < 0.05
+    planned = memory.estimate(model.cpu(), 8, **how, plan="cuda")
+    assert abs(planned.total / real.total - 1) < 0.10, "planned without the GPU"
+
+
+def test_the_largest_batch_within_a_fraction_of_the_memory():
+    from mlinfra import memory
+    share = 2e9 / torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(share)
+    try: plan = memory.find_batch_size(GluonCNN(), start=1 << 18, device="cuda", steps=1)
+    finally: torch.cuda.set_per_process_memory_fraction(1.0)
+    assert plan.tried[0] == (1 << 18, False) and 1 < plan.largest < 1 << 18
+    assert memory.estimate(GluonCNN().cuda(), plan.largest).total < 2e9

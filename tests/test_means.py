@@ -202,3 +202,20 @@ def test_samples_are_what_the_user_says():
         assert history.steps[0].samples == samples, how
         assert sum("lengths 7, 4" in remark for remark in history.remarks) == remarks
     assert evaluate(nn.Linear(3, 2), batches, step=step, batch_dim=1) > 0
+
+
+def test_the_doctor_and_a_watched_loop_count_as_they_are_told(tmp_path):
+    from mlinfra.doctor import diagnose
+    from mlinfra.monitor import watch
+    from mlinfra.engine.record.run_folder import Run
+    batches = [(torch.randn(7, 4, 3), torch.randint(0, 2, (4,)))] * 8
+    step = lambda m, b: F.cross_entropy(m(b[0]).mean(0), b[1])
+    with watch(tmp_path / "run", batch_dim=1) as w:
+        for _batch in w(batches): pass
+    assert set(Run(tmp_path / "run").steps.samples) == {4}
+    asked = []
+    def samples(batch): return asked.append(batch) or len(batch[1])
+    diagnose(nn.Linear(3, 2), batches, step=step, samples=samples, budget_seconds=3.0, device="cpu")
+    assert asked
+    with pytest.raises(ValueError, match="batch_dim"):
+        diagnose(nn.Linear(3, 2), batches, step=step, batch_dim=9, budget_seconds=3.0, device="cpu")

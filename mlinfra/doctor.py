@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 
 from .engine.doctor.step_timer import Budget
 from .engine.doctor.training_pipeline import make_pipeline
+from .engine.train.batches import SampleCount, samples_in
 from .engine.base.checks import positive_float
 from .engine.doctor.diagnosis import Diagnosis, diagnose_pipeline
 
@@ -61,11 +62,14 @@ def diagnose(
     between:Callable[[int], Any]|None=None,     # what your loop does after step n: logging, validation, a checkpoint
     read:str|None=None,                         # where the data set reads, such as "__getitem__"; None: looked for
     transform:str|None=None,                    # where it transforms; None: looked for
+    samples:Callable[[Any], int]|None=None,     # how many a batch holds; None: see `samples_in`
+    batch_dim:int|None=None,                    # of a batch's first tensor that counts samples: 1 for time x samples
     budget_seconds:float=30.0,                  # to spend; warns beforehand if three rounds need more
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
 ) -> Diagnosis:
     "Find the stage that holds training back, and predict what cures would gain. ValueError on nonsense."
     budget = Budget(positive_float("budget_seconds", budget_seconds), report)
     pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device,
-                         precision=precision, transfer=transfer, channels_last=channels_last, between=between)
+                         precision=precision, transfer=transfer, channels_last=channels_last, between=between,
+                         samples=samples_in if samples is batch_dim is None else SampleCount(samples, batch_dim))
     return diagnose_pipeline(pipe, budget, read, transform)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -22,10 +23,11 @@ from .engine.memory.footprint import (
     zero_bytes_per_rank as zero_bytes_per_rank)
 from .engine.base.machine import free_bytes, pick_device
 from .engine.base.text import bytes_text
-from .engine.memory.optimizers import OPTIMIZERS, optimizer_tensors
+from .engine.memory.optimizers import (
+    OPTIMIZERS, OptimizerMaker, UpdateMemory, made_for, optimizer_tensors, trace_update)
 from .engine.memory.out_of_memory import runs_without_oom
 from .engine.memory.step_sample import StepSample
-from .engine.memory.tracker import MemoryTrace, Untraceable, record_step, trace_step
+from .engine.memory.tracker import MemoryTrace, Untraceable, record_step, trace_or_run, trace_step
 
 # %% auto #0
 __all__ = ['state_bytes', 'estimate', 'measure', 'Profile', 'profile', 'BatchPlan', 'find_batch_size']
@@ -49,21 +51,31 @@ def _state_of(p: torch.Tensor, optimizer: str) -> int:
     return p.nbytes // p.shape[-1] + p.nbytes // p.shape[-2] + _COUNT            # or a row and a column of them
 
 # %% ../nbs/10_memory.ipynb #mem10std
-def _standing(trace: MemoryTrace, optimizer: str) -> Standing:
-    "What the trace's rank has, and the optimizer's state."
-    grads, state = sum(p.nbytes for p in trace.trained), state_bytes(trace.trained, optimizer)
-    return Standing(trace.params, grads, state, trace.buffers, trace.inputs, trace.activations, trace.largest_block)
+def _standing(trace: MemoryTrace, optimizer: Any) -> Standing:
+    "What the trace's rank has, and what the optimizer keeps and needs."
+    fused = isinstance(optimizer, str) and optimizer != "adafactor"
+    update = None if fused else _update(tuple((n, p.shape, p.dtype) for n, p in zip(trace.names, trace.trained)),
+                                        OptimizerMaker.of(OPTIMIZERS.get(optimizer, optimizer)
+                                                          if isinstance(optimizer, str) else optimizer), trace.gpu)
+    state = state_bytes(trace.trained, optimizer) if fused else update.state
+    return Standing(trace.params, sum(p.nbytes for p in trace.trained), state, trace.buffers, trace.inputs,
+                    trace.activations, trace.largest_block, 0 if fused else update.temporary)
 
-def _footprint(trace: MemoryTrace, optimizer: str, sharding_stage: int, world_size: int) -> Footprint:
+@lru_cache(64)  # the search for a batch asks again and again
+def _update(shapes: tuple, maker: OptimizerMaker, gpu: bool) -> UpdateMemory:
+    parameters = {name: torch.empty(shape, dtype=dtype, device="meta") for name, shape, dtype in shapes}
+    return trace_update(parameters, maker, gpu)
+
+def _footprint(trace: MemoryTrace, optimizer: Any, sharding_stage: int, world_size: int) -> Footprint:
     "The bytes on one rank with this optimizer and sharding."
     return rank_footprint(_standing(trace, optimizer), trace.moments.tolist(), sharding_stage, world_size)
 
 # %% ../nbs/10_memory.ipynb #42fbc584
 def estimate(
     model:nn.Module,                              # left as it is
-    batch_size:int,                               # samples that one rank takes at once
+    batch_size:int|None=None,                     # samples that one rank takes at once; None: as many as sample= has
     input_shape:Iterable[int]|None=None,          # of one input, without the batch; None where the model is ours
-    optimizer:str="adam",                         # one of `OPTIMIZERS`
+    optimizer:Any="adam",                         # one of `OPTIMIZERS`, a function of the parameters, or yours
     precision:str="fp32",                         # "fp32", "tf32", "bf16" or "fp16"
     sharding_stage:int=0,                         # of ZeRO
     world_size:int=1,                             # ranks
@@ -73,13 +85,15 @@ def estimate(
     input_dtype:torch.dtype=torch.float32,        # of the batch, such as torch.int64 for token ids
     sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
     step:Callable|None=None,                      # the loss, of (model, batch); None: see `usual_step`
+    **options:Any,                                # samples, batch_dim, plan, training of `StepSample`
 ) -> Footprint:
-    "Compute the bytes of a training step on one rank, without the update's own temporaries; nothing is allocated."
-    one_of("optimizer", optimizer, OPTIMIZERS)
+    "Compute the bytes of a step on one rank. Nothing is allocated, unless the batch's values decide what is computed."
+    optimizer = OptimizerMaker.of(optimizer, model)
     zero_bytes_per_rank(0, 0, 0, sharding_stage, world_size)
     one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
-                        accumulation=accumulation, step=step)
-    trace = trace_step(one, positive_int("batch_size", batch_size))
+                        accumulation=accumulation, step=step, **options)
+    if batch_size is None and sample is None: raise ValueError("batch_size must be given where there is no sample=")
+    trace = trace_or_run(one, None if batch_size is None else positive_int("batch_size", batch_size))
     return _footprint(trace, optimizer, sharding_stage, world_size)
 
 # %% ../nbs/10_memory.ipynb #14630d28
@@ -99,25 +113,26 @@ def measure(
     "Measure the bytes of a real step. On a CPU, tensors are counted; on a GPU, `total` is the allocator's peak."
     device = pick_device(device)
     check_precision(precision, device)
-    one_of("optimizer", optimizer, OPTIMIZERS)
+    optimizer = OptimizerMaker.of(optimizer, model)
     one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
                         accumulation=accumulation, step=step)
     gpu = device.type == "cuda"
     before = torch.cuda.memory_allocated(device) if gpu else 0
     twin = one.on(device)
-    batch, trained = twin.batch_of(batch_size), [p for p in twin.model.parameters() if p.requires_grad]
-    real = OPTIMIZERS[optimizer](trained) if trained else None
+    batch = twin.batch_of(batch_size)
+    trained = {name: p for name, p in twin.model.named_parameters() if p.requires_grad}
+    real = made_for(optimizer, trained)
     if gpu: _warm_up(twin, batch, real)
     found = _footprint(record_step(twin, batch), optimizer, 0, 1)
-    if real: real.step()
-    state = sum(t.nbytes for t in optimizer_tensors(real)) if real else 0
+    for made in real: made.step()
+    state = sum(t.nbytes for made in real for t in optimizer_tensors(made))
     total = torch.cuda.max_memory_allocated(device) - before if gpu else found.total - found.optimizer + state
     return replace(found, optimizer=state, total=total)
 
-def _warm_up(sample: StepSample, batch: Any, optimizer: Any) -> None:
+def _warm_up(sample: StepSample, batch: Any, optimizers: list[Any]) -> None:
     "A step that is not measured: the libraries choose kernels, and the optimizer makes its state."
     record_step(attrs.evolve(sample, accumulation=1), batch)
-    if optimizer:
+    for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
     torch.cuda.reset_peak_memory_stats(sample.device)
@@ -178,7 +193,7 @@ def profile(
     *,
     input_dtype:torch.dtype=torch.float32,        # of the batch
     sample:Any=None,                              # a batch of the loader, of any form and size, in place of a shape
-    **options:Any,                                # precision, checkpointing, accumulation, step of `estimate`
+    **options:Any,                                # precision, checkpointing, accumulation, step, plan of `StepSample`
 ) -> Profile:
     "Find the line of a step's memory over the batch. ValueError where it is no straight line."
     return _profile(StepSample.of(model, input_shape, input_dtype, sample, **options), check)
@@ -226,7 +241,7 @@ def find_batch_size(
     sizes = [size for size in (None if start is None else positive_int("start", start), wanted) if size is not None]
     trial = model
     if isinstance(model, nn.Module):
-        one_of("optimizer", optimizer, OPTIMIZERS)
+        optimizer = OptimizerMaker.of(optimizer, model)
         one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
                             step=step)
         trial = BatchTrial(one, optimizer, pick_device(device), positive_int("steps", steps), wanted)
@@ -259,7 +274,8 @@ def _estimated(trial: BatchTrial, limit: float | None, start: int | None) -> lis
         sample = attrs.evolve(trial.sample, accumulation=accumulation)
         try: line: BatchFootprints = _profile(sample)
         except (_NoLine, Untraceable) as error:
-            if start is None: raise ValueError(f"{error}, or say start=, the largest batch to try") from error
+            if start is None and isinstance(error, Untraceable):
+                raise ValueError(f"{error}, or say start=, the largest batch to try") from error
             line = _EachBatch(sample, trial.device)
         largest = line.largest(free, trial.optimizer, most=start or 1 << 20, margin=margin)
         if largest or limit is None: return max(1, largest)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -17,7 +18,7 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from .engine.train.autocast import check_precision
-from .engine.train.batches import Feed, image_dims, make_loader, samples_in
+from .engine.train.batches import Feed, SampleCount, image_dims, make_loader
 from .engine.base.checks import fraction, nonnegative_float, nonnegative_int, positive_int
 from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, is_iterator, scores
@@ -75,7 +76,7 @@ def _step(run: TrainingRun, batches: Iterator, clock: Any, epoch: int) -> bool:
     loss = run.executor.step(group, clock.lap) if run.layout is None else _try_layout(run, group, clock)
     run.executor.update()
     clock.lap("update")
-    clock.finish((epoch, run.iteration, sum(map(samples_in, group))), loss)
+    clock.finish((epoch, run.iteration, sum(map(run.feed.samples, group))), loss)
     run.iteration += 1
     return True
 
@@ -99,15 +100,21 @@ def evaluate(
     data:Any,                               # a loader of (inputs, targets), or a data set
     batch_size:int=1_000,                   # for a data set
     device:str|torch.device|None=None,      # None: where the model's parameters are
-    metric:Callable|None=None,              # the mean over a batch, of (outputs, targets); None: accuracy
+    metric:Any=None,                        # a mean, of (outputs, targets); see `Metrics`; None: accuracy
     scale_images:bool|None=None,            # uint8 inputs become floats between 0 and 1; None: where they are images
-) -> float:
-    "Accuracy, the share of samples that the model classifies correctly, or the mean of `metric`."
+    step:Callable|None=None,                # as in `fit`: without a metric, its mean loss is the result
+    samples:Callable|None=None,             # as in `fit`
+    batch_dim:int|None=None,                # as in `fit`
+    weight:Callable|None=None,              # as in `fit`
+) -> Any:                                   # a number, or what the metric computes
+    "Accuracy, the share of the targets that the model classifies correctly, or the value of `metric`."
     if device is None: device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    feed = Feed(pick_device(device), image_dims=image_dims(model, scale_images))
+    count = SampleCount(samples, batch_dim, warnings.warn, [*model.modules()])
+    feed = Feed(pick_device(device), step is None, image_dims(model, scale_images), samples=count)
     loader = make_loader(data, positive_int("batch_size", batch_size))
-    found = scores(model, loader, feed, Measures(accuracy=metric is None, metric=metric))
-    return found.accuracy if metric is None else found.metric
+    found = scores(model, loader, feed, Measures(None, step, metric is None and step is None, metric, weight))
+    if metric is not None: return found.metric
+    return found.accuracy if step is None else found.loss
 
 def sgd(
     model:nn.Module,       # whose parameters to train
@@ -132,14 +139,17 @@ def fit(
     scheduler:Any=None,                         # of the learning rate; or a function of the optimizer, or a list
     interval:str="step",                        # when it is stepped: after each "step" or after each "epoch"
     loss_fn:Callable|None=None,                 # mean loss of (outputs, targets); None: cross entropy
-    step:Callable|None=None,                    # mean loss of (model, batch), for batches of any other form
+    step:Callable|None=None,                    # mean loss or (sum, count) of (model, batch), for any other batch
+    samples:Callable|None=None,                 # how many a batch holds; None: see `samples_in`
+    batch_dim:int|None=None,                    # of a batch's first tensor that counts samples: 1 for time x samples
+    weight:Callable|None=None,                  # what a batch's mean loss is a mean over; None: as the loss divides
     accumulation:int=1,                         # micro-batches in one optimizer step
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
     device:str|torch.device|None=None,          # None: a GPU where there is one
     batch_size:int=64,                          # where `train` or `valid` is a data set
     workers:int=0,                              # loading processes, where `train` is a data set without `.tensors`
     valid:Any=None,                             # evaluated after each epoch: a loader or a data set
-    metric:Callable|None=None,                  # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
+    metric:Any=None,                            # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
     observers:Iterable[Listener]=(),            # functions of a step, or see `mlinfra.engine.train.observers`
     progress:bool=True,                         # show a bar
     history:History|None=None,                  # continue this record; it keeps its steps if the run is interrupted
@@ -164,10 +174,12 @@ def fit(
     scheduler = make_scheduler(scheduler, optimizer, given)
     own = [AutoThreads(history.remarks)] * (execution.threads == "auto") + [ProgressBar()] * progress
     watchers = Observers([*observers, *own], history.remarks)
-    feed = Feed(device, step is None, image_dims(model, execution.scale_images))
+    count = SampleCount(samples, batch_dim, history.remarks.append, [*model.modules()])
+    feed = Feed(device, step is None, image_dims(model, execution.scale_images), samples=count)
     run = TrainingRun(model, loader, optimizer, step or _supervised(loss_fn or class_loss), device, precision, watchers,
                       history, executor, feed, scheduler, accumulation, epochs, iteration=len(history.steps),
-                      interval=interval, clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES))
+                      interval=interval, clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES),
+                      weight=weight)
     check = _validation(run, valid, loss_fn, step, metric, getattr(loader, "batch_size", None) or batch_size)
     check_schedule(run)
     executor.start(run)
@@ -190,10 +202,10 @@ def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: A
     if valid is None: return None
     if is_iterator(valid) and run.epochs > 1:
         raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
-    loader, feed = make_loader(valid, batch_size), Feed(run.device, run.feed.supervised, run.feed.image_dims)
+    loader, feed = make_loader(valid, batch_size), replace(run.feed)
     sample = first_batch(make_loader(valid, 2))
     accuracy = step is None and (loss_fn is None or sample is not None and _has_accuracy(run.model, feed, sample))
-    measures = Measures(loss_fn or class_loss, step, accuracy, metric)
+    measures = Measures(loss_fn or class_loss, step, accuracy, metric, run.weight)
     run.measured += ("valid_loss", *["accuracy"] * accuracy, *["metric"] * (metric is not None))
     if sample is not None: scores(run.model, [sample], feed, measures)
     elif not is_iterator(valid): raise ValueError("valid must have samples, and its loader yields no batch")

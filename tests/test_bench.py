@@ -42,6 +42,7 @@ SMALLER = {  # stage -> what is smaller in its trial: the place of a constant, a
     "inference": {"inference.models": lambda: only(importlib.import_module("inference").models, "GluonCNN")},
     "exporting": {"exporting.TRAINED": {"GluonCNN": 1}},
     "precision": {"formats.networks": lambda: first_of("formats.networks")},
+    "networks": {"networks.NETWORKS": lambda: getattr(*attribute("networks.NETWORKS"))[:1]},
     "allreduce": {"parallel.WORLDS": (2,), "parallel.SIZES": lambda: list(getattr(*attribute("parallel.ENDS")))},
     "ddp": {"parallel.BATCHES": (64,)},
     "parallelize": {"few_lines.weights_of": lambda: lambda *_: {"w": torch.zeros(1)}},  # test_parallelize runs scripts

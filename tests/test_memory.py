@@ -316,6 +316,7 @@ def test_a_model_that_looks_at_values_is_refused():
         (dict(sample="x"), "must hold a tensor of samples"),
         (dict(step="loss"), "step must be a function"),
         (dict(optimizer="lion"), "optimizer must be one of sgd, momentum, adam, adamw, adafactor, got 'lion'"),
+        (dict(batch_size=None), "batch_size must be given where there is no sample="),
         (dict(precision="fp8"), "precision must be one of"),
         (dict(sharding_stage=4), "sharding_stage must be one of 0, 1, 2, 3, got 4"),
         (dict(sharding_stage=True), "sharding_stage must be"),
@@ -327,7 +328,7 @@ def test_a_model_that_looks_at_values_is_refused():
         ),
         (dict(checkpointing=[]), "has no top-level block"),
         (dict(model=nn.Linear(2, 2)), "input_shape must be given for Linear"),
-        (dict(model=nn.LSTM(4, 4), input_shape=(5, 4)), "recurrent layers keep"),
+        (dict(model=nn.LSTM(4, 4), input_shape=(5, 4), plan="cuda"), "recurrent layers keep"),
         (dict(model=nn.LazyLinear(2), input_shape=(3,)), "parameters without a shape"),
     ],
 )
@@ -648,7 +649,10 @@ def test_a_batch_is_searched_where_memory_is_no_line():
                              (nn.Linear(8, 4), 2e4, dict(input_shape=(8,), step=all_pairs))):
         search = partial(memory.find_batch_size, model, device="cpu", **how)
         assert search(start=64, limit=1e8).largest == 64 > search(start=64, limit=less).largest >= 1
-        with pytest.raises(ValueError, match="or say start=, the largest batch to try"): search(limit=1e8)
+    with pytest.raises(ValueError, match="or say start=, the largest batch to try"):
+        memory.find_batch_size(Tagger(), device="cpu", input_shape=(5, 8), limit=1e8)
+    contrastive = memory.find_batch_size(nn.Linear(8, 4), device="cpu", input_shape=(8,), step=all_pairs, limit=2e4)
+    assert 1 <= contrastive.largest < 64, "without start= it doubles and bisects by estimates"
 
 
 def test_a_limit_below_one_sample_is_said():

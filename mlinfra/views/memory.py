@@ -92,7 +92,7 @@ def panel_profile(
     make, shape = PANEL_MODELS[one_of("model", name, PANEL_MODELS)]
     with torch.device("meta"): model = make()
     return profile(model, shape, check=False, precision=precision, checkpointing=checkpointing,
-                   accumulation=2 if accumulated else 1)
+                   accumulation=2 if accumulated else 1, plan="cpu")
 
 def plain_profile(
     profile:Profile,

@@ -29,6 +29,7 @@ import footprint
 import formats
 import gpu
 import inference
+import networks
 import parallel
 import patients
 import saving
@@ -253,6 +254,15 @@ def memory_marks(results: dict[str, Any]) -> list[Mark]:
     return [Mark("median error of a step's memory, against resident memory", median(errors), 0.05)]
 
 
+def networks_marks(results: dict[str, Any]) -> list[Mark]:
+    rows = results["networks"].values()
+    return [Mark("networks that fit did not train for three steps", sum(row["steps"] != 3 for row in rows), 0),
+            Mark("networks whose parameters layer_table does not count once",
+                 sum(row["parameters_ratio"] != 1 for row in rows), 0),
+            Mark("largest error of layer_table's operations, against PyTorch's counter",
+                 max(abs(row["operations_ratio"] - 1) for row in rows), 0.01)]
+
+
 def ddp_marks(results: dict[str, Any]) -> list[Mark]:
     table = results["ddp"]
     own = table.get("ddp, shared memory, global batch 128", table["ddp, global batch 128"])
@@ -367,6 +377,7 @@ STAGES = {stage.name: stage for stage in (
     Stage("exporting", {"exporting": exporting.exporting}, exporting_marks),
     Stage("precision", {"precision": formats.precision}, precision_marks, tables_of),
     Stage("memory", {"memory": footprint.memory}, memory_marks),
+    Stage("networks", {"networks": networks.networks}, networks_marks),
     Stage("allreduce", {"allreduce": parallel.allreduce}),
     Stage("ddp", {"ddp": parallel.ddp}, ddp_marks),
     Stage("parallelize", {"parallelize": few_lines.few_lines}, parallelize_marks),

@@ -115,7 +115,7 @@ def nonnegative_float(
     "`value` as a float; ValueError unless it is a finite number from 0 to `most`."
     number = _float(value)
     if number is None or number < 0: raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
-    if number > most: raise ValueError(f"{name} must be at most {float(most):g}, got {value!r}")
+    if number > float(most): raise ValueError(f"{name} must be at most {float(most):g}, got {value!r}")
     return number
 
 def positive_float(

@@ -120,13 +120,16 @@ def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 # %% ../../../nbs/engine/base/operations.ipynb #5a115de4
 class _Products(TorchDispatchMode):
     "Counts the values that operations with a formula read and write."
+    supports_higher_order_operators = True
+
     def __init__(self, formulas: Mapping) -> None:
         super().__init__()
         self.formulas, self.values = formulas, 0
 
     def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func._overloadpacket in self.formulas: self.values += _values(_tensors((args, kwargs, result)))
+        packet = getattr(func, "_overloadpacket", None)  # of an operation that takes functions: none
+        if packet in self.formulas: self.values += _values(_tensors((args, kwargs, result)))
         return result
 
 @dataclass
@@ -163,7 +166,7 @@ def _counted(model: nn.Module, batch: Any, call: Callable, backward: bool) -> Op
         seen.update(held)
 
     hooks = [hook for name, module in _called_modules(model) for hook in (
-        module.register_forward_pre_hook(begin, prepend=True, with_kwargs=not _is_script(module)),
+        module.register_forward_pre_hook(begin, prepend=True, with_kwargs=True),
         module.register_forward_hook(lambda module, _args, output, name=name: end(module, name, output)))]
     with _kernels_that_count(model), products, counter, torch.set_grad_enabled(backward):
         result = call(model, batch)
@@ -182,12 +185,11 @@ def _convolution_backward(
     return sum(wanted[:2]) * conv_flop_count(inputs, weights, grad, transposed)
 
 def _called_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    "Modules with their names, without those that compute the weights of others."
+    "Modules with their names, without those that compute the weights of others and scripted ones, which take no hook."
     computing = {id(part) for module in model.modules() if isinstance(module, ParametrizationList)
                  for part in module.modules()}
-    return ((name, module) for name, module in model.named_modules() if id(module) not in computing)
-
-def _is_script(module: nn.Module) -> bool: return isinstance(module, torch.jit.ScriptModule)
+    return ((name, module) for name, module in model.named_modules()
+            if id(module) not in computing and not isinstance(module, torch.jit.ScriptModule))
 
 @contextmanager
 def _kernels_that_count(model: nn.Module) -> Iterator[None]:

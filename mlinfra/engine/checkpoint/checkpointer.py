@@ -107,6 +107,7 @@ class Checkpointer:
         self._position = LoaderState(self.skip)
         run.open = self._position.open
         pieces = self.folder.newest()
+        if self.folder.ranks is None: self._tell_outside(run)
         if pieces is not None: self._go_on(run, pieces)
         self._captured, self._epochs = run.iteration, len(run.history.epochs)
         for name, part in self._state(run).parts.items(): TreeEncoder().tree(part, name)
@@ -148,6 +149,13 @@ class Checkpointer:
                    for name in {**kept, **self.config} if kept.get(name) != self.config.get(name)]
         if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
         run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
+
+    def _tell_outside(self, run: Any) -> None:
+        "Remark on tensors that are trained and lie outside of the model, such as a loss's: they are not saved."
+        own = {id(p) for p in run.model.parameters()}
+        outside = [p for group in run.optimizer.param_groups for p in group["params"] if id(p) not in own]
+        if outside: run.remark_once(f"checkpoints leave out {len(outside)} trained tensors that are not in the model: "
+                                    "a resumed run begins with new ones; make the loss a part of the model")
 
     def _improved(self, run: Any) -> bool:
         if self.best_metric is None or run.stopping and run.iteration == self._captured: return False

@@ -33,8 +33,8 @@ def shape(text: str) -> tuple[int, ...]:
 
 def positive(text: str) -> float:
     "A finite number above 0."
-    try: return positive_float("it", float(text))
-    except ValueError: raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}") from None
+    try: return positive_float("it", float(text), 1e30)
+    except ValueError: raise argparse.ArgumentTypeError(f"must be a number above 0 up to 1e30, got {text!r}") from None
 
 def share(text: str) -> float:
     "A share such as 5% or 0.05."

@@ -80,22 +80,24 @@ def _memory(args: argparse.Namespace) -> int:
     from mlinfra.engine.base.checks import one_of
     from mlinfra.engine.base.hardware import DEVICES, card_bytes
     from mlinfra.engine.base.text import bytes_text
-    from mlinfra.engine.memory.footprint import GPU_MARGIN, HOST_MARGIN, fits_text
+    from mlinfra.engine.memory.footprint import CUDA_CONTEXT, GPU_MARGIN, HOST_MARGIN, fits_text
     from mlinfra.engine.memory.process_memory import this_device
     from mlinfra.memory import profile
     device = this_device() if args.on is None else DEVICES[one_of("--on", args.on, DEVICES)]
     if not device.supports(args.precision): raise ValueError(f"{device.name} has no {args.precision}: use fp32 or fp16")
     have = card_bytes(args.gb) if args.gb else device.memory_bytes
-    margin = GPU_MARGIN if args.gb or device.capability else HOST_MARGIN
+    gpu = bool(args.gb or device.capability)
+    margin, context = (GPU_MARGIN, CUDA_CONTEXT) if gpu else (HOST_MARGIN, 0)
     model, sample, step = named_model(args.model)
     if args.input_shape: sample = None  # what is typed goes first
     line = profile(model, args.input_shape, sample=sample, step=step, input_dtype=getattr(torch, args.input_dtype),
-                   precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation)
+                   precision=args.precision, checkpointing=args.checkpointing, accumulation=args.accumulation,
+                   plan="cuda" if gpu else "cpu")
     how = args.optimizer, args.sharding_stage, args.world_size
-    found, largest = line.at(args.batch_size, *how), line.largest(have, *how, margin=margin)
+    found, largest = line.at(args.batch_size, *how), line.largest(have, *how, margin=margin, context=context)
     for part, size in (found.parts() | dict(total=found.total)).items(): print(f"{part:12} {bytes_text(size):>12}")
-    words = fits_text(found.total, have, margin)
-    print(f"batch {args.batch_size:,} {words} of {bytes_text(have)}; the largest batch that fits is {largest:,}")
+    words = fits_text(found.total, have, margin, context)
+    print(f"batch {args.batch_size:,} on {bytes_text(have)}: {words}; the largest batch that fits is {largest:,}")
     return 0
 
 def named_model(name: str) -> tuple[Any, Any, Any]:

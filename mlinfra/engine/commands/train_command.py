@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import sys
 from dataclasses import replace
@@ -78,7 +79,8 @@ def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test
     loader = BatchLoader(digits, args.batch_size, shuffle=True, seed=args.seed)
     optimizer = sgd(model.to(device), args.lr, args.momentum)
     keep_memory()
-    savers, interrupt = _savers(args), _Interrupt(args.save)
+    savers = _savers(args)
+    interrupt = _Interrupt(*savers[:1])
     print(f"{args.model}: {count_parameters(model):,} parameters, {len(digits):,} images, "
           f"{len(loader):,} iterations an epoch, on {device}", flush=True)
     observers = [*savers, *_recording(args, digits), PrintEpochs()]  # in this order: what is printed is saved
@@ -86,15 +88,28 @@ def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test
                   precision=args.precision, observers=[*observers, *([interrupt] if savers else [])],
                   progress=sys.stderr.isatty(), keep_memory=False)
     for remark in history.remarks: print(f"mlinfra train: {remark}", file=sys.stderr)
+    if not history.finite: print(f"mlinfra train: try a smaller --lr than {args.lr:g}", file=sys.stderr)
+    whole = _tell_lost(savers, history)
     if interrupt.heard: raise KeyboardInterrupt
     if savers and savers[1].exit_status: return savers[1].exit_status
-    return 0 if history.finite else 1
+    return 0 if history.finite and whole else 1
+
+def _newest(keeper: Any) -> int:
+    "The step up to which the checkpoints hold the run."
+    return keeper.saves[-1].step if keeper.saves else keeper.resumed_from or 0
+
+def _tell_lost(savers: list[Any], history: Any) -> bool:
+    "Whether the run is saved whole, or was not to be saved; otherwise say which steps are lost."
+    if not savers or (kept := _newest(savers[0])) >= len(history.steps): return True
+    print(f"mlinfra train: LOST: steps {kept + 1:,} to {len(history.steps):,} are in no checkpoint, because "
+          f"{savers[0].root} could not be written", file=sys.stderr)
+    return False
 
 class _Interrupt:
     "An observer that ends the run at Ctrl-C after the current step, so that it is saved; a second one does at once."
     guard = True
 
-    def __init__(self, folder: str | None): self.folder, self.heard, self._before = folder, False, None
+    def __init__(self, keeper: Any = None): self.keeper, self.heard, self._before = keeper, False, None
 
     def on_start(self, run: Any) -> None:
         "Catch it."
@@ -107,7 +122,10 @@ class _Interrupt:
     def on_end(self, run: Any) -> None:
         "Let others catch it, and say how to go on."
         if self._before is not None: signal.signal(signal.SIGINT, self._before)
-        if self.heard: print(f"{self.folder} holds the run: go on with --save {self.folder} --resume", file=sys.stderr)
+        if not self.heard: return
+        root, step = self.keeper.root, _newest(self.keeper)
+        more = f"holds the run up to step {step:,}: go on with --save {shlex.quote(str(root))} --resume"
+        print(f"{root} {more if step else 'holds no checkpoint of the run'}", file=sys.stderr)
 
 # %% ../../../nbs/engine/commands/train_command.ipynb #0af3f633
 def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, test: Images) -> int:
@@ -130,8 +148,9 @@ def _train_parallel(args: argparse.Namespace, model: nn.Module, digits: Images, 
             valid=test, device=device, precision=args.precision, seed=args.seed,
             observers=[*savers, _RankEpochs(rank, len(digits))])
         if rank == 0: print(f"accuracy {accuracy:.4f}", flush=True)
+    whole = _tell_lost(savers, history)
     if savers and savers[1].exit_status: return savers[1].exit_status
-    return 0 if history.finite else 1
+    return 0 if history.finite and whole else 1
 
 def _chosen(args: argparse.Namespace, model: nn.Module, digits: Images, device: torch.device) -> str:
     "The kind of parallelism; with `auto` what is measured decides, and rank 0 says why."
@@ -198,6 +217,7 @@ def _run_folder(args: argparse.Namespace) -> Path | None:
     if args.parallel != "none":
         raise ValueError("--name and --runs record the run of one process: leave them out, or leave --parallel out")
     root = Path(args.runs or "runs")
+    if root.exists() and not root.is_dir(): raise ValueError(f"--runs must be a folder, and {root} is a file")
     if args.name is None: return root / f"run-{_next_number(root)}"
     if not args.name or Path(args.name).name != args.name or args.name.startswith("."):
         raise ValueError(f"--name must be a plain name such as first-try, got {args.name!r}")

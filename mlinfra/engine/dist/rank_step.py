@@ -20,6 +20,8 @@ __all__ = ['RankExecutor']
 # %% ../../../nbs/engine/dist/rank_step.ipynb #a1f0047f
 class RankExecutor(EagerExecutor):
     "Forward and backward of this rank's micro-batches, weighted as parts of the batch of all ranks."
+    joins_means = False  # ranks join their losses by samples
+
     def __init__(
         self,
         no_sync:Callable[[], AbstractContextManager]=nullcontext,  # within it gradients stay on this rank

@@ -18,7 +18,7 @@ from ..base.timing import Stopwatch
 from ..base.user_factory import raised_by_user
 from .batch_source import next_batch
 from .training_pipeline import TrainingPipeline
-from ..train.batches import tensors_in
+from ..train.batches import samples_in, tensors_in
 from ..train.observers import Observers
 from ..train.step_executor import EagerExecutor
 
@@ -170,7 +170,7 @@ class StepTimer:
             for _ in range(count):
                 self.budget.check()
                 batch = self._next(batches, name)
-                samples += _rows(batch)
+                samples += _rows(self.pipe, batch)
                 self.train(move(batch))
             seconds = watch.lap()
         seconds -= _beyond_usual(self.steps[first:])
@@ -220,9 +220,9 @@ def _run_of(pipe: TrainingPipeline) -> SimpleNamespace:
 
 def _no_lap(phase: str) -> None: "Phases are not told apart here."
 
-def _rows(batch: Any) -> int:
+def _rows(pipe: TrainingPipeline, batch: Any) -> int:
     "The samples of a batch; 1 where nothing tells."
-    return next((len(tensor) for tensor in tensors_in(batch) if tensor.ndim), 1)
+    return pipe.samples(batch) if pipe.samples is not samples_in or any(t.ndim for t in tensors_in(batch)) else 1
 
 def _beyond_usual(seconds: Sequence[float]) -> float:
     "The seconds by which slow steps are slower than the others."

@@ -20,7 +20,7 @@ from ..base.machine import pick_device
 from ..loading.batch_tensors import map_tensors
 from ..loading.loader_surgery import length_of
 from ..train.autocast import check_precision
-from ..train.batches import Feed, image_dims, is_pair, make_loader, tensors_in, to_device
+from ..train.batches import Feed, image_dims, is_pair, make_loader, samples_in, tensors_in, to_device
 from ..train.optimizer_setup import make_optimizer
 
 # %% auto #0
@@ -40,6 +40,7 @@ class TrainingPipeline:
     channels_last:bool=False                # memory format of 4-D inputs
     between:Callable[[int], Any]|None=None  # what the loop does after a step, given its number
     guessed:bool=True                       # `step` is ours
+    samples:Callable[[Any], int]=samples_in # in a batch
 
     def move(
         self,
@@ -107,6 +108,7 @@ def make_pipeline(
     transfer:Callable[[Any], Any]|None=None,    # host batch -> device batch; None: `.to(device)`
     channels_last:bool=False,                   # memory format of model and images
     between:Callable[[int], Any]|None=None,     # what the loop does after a step, given its number
+    samples:Callable[[Any], int]=samples_in,    # in a batch
 ) -> TrainingPipeline:
     "Check and copy what `diagnose` is given; a ValueError on nonsense comes before anything runs."
     device = pick_device(device)
@@ -119,7 +121,7 @@ def make_pipeline(
     loader = _checked(loader)
     twin, twin_optimizer = copies_of(model, optimizer, device, channels_last)
     return TrainingPipeline(twin, loader, step or guess_step(loss_fn), twin_optimizer, device, precision, transfer,
-                            channels_last, between, guessed=step is None)
+                            channels_last, between, guessed=step is None, samples=samples)
 
 def _checked(loader: Any) -> Any:
     "The loader, or one for a map-style data set."

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from ..base.checks import ceil_div, positive_int
 from ..base.timing import synchronize
-from .optimizers import OPTIMIZERS
+from .optimizers import made_for
 from .recompute import checkpointed
 from .step_sample import StepSample, backward_from
 
@@ -53,7 +54,7 @@ def search_down(
 class BatchTrial:
     "Trains a copy of a model for some full steps; called with a batch size."
     sample:StepSample
-    optimizer:str            # one of `OPTIMIZERS`
+    optimizer:Any            # one of `OPTIMIZERS`, or an `OptimizerMaker`
     device:torch.device
     steps:int=3              # optimizer steps
     wanted:int|None=None     # a smaller batch accumulates
@@ -64,13 +65,14 @@ class BatchTrial:
     ) -> None:
         "Train; what this raises is the answer."
         twin = self.sample.on(self.device)
-        trained = [p for p in twin.model.parameters() if p.requires_grad]
+        trained = {name: p for name, p in twin.model.named_parameters() if p.requires_grad}
         if not trained: raise ValueError("the model has no parameter to train: all are frozen, or there are none")
-        optimizer = OPTIMIZERS[self.optimizer](trained)
+        optimizers = made_for(self.optimizer, trained)
         for _ in range(self.steps):
             for _ in range(2 if self.wanted and batch_size < self.wanted else 1):
                 batch = twin.batch_of(batch_size)
                 with checkpointed(twin.model, twin.checkpointing): backward_from(twin.forward(batch))
-            optimizer.step()
-            optimizer.zero_grad()
+            for one in optimizers:
+                one.step()
+                one.zero_grad()
         synchronize(self.device)

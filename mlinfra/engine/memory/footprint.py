@@ -12,8 +12,8 @@ from ..base.checks import ceil_div, nonnegative_float, nonnegative_int, one_of, 
 from ..base.text import bytes_text
 
 # %% auto #0
-__all__ = ['HOST_MARGIN', 'GPU_MARGIN', 'zero_bytes_per_rank', 'Footprint', 'Standing', 'rank_footprint', 'largest_batch',
-           'BatchFootprints', 'fits_text']
+__all__ = ['HOST_MARGIN', 'GPU_MARGIN', 'CUDA_CONTEXT', 'zero_bytes_per_rank', 'Footprint', 'Standing', 'rank_footprint',
+           'largest_batch', 'BatchFootprints', 'fits_text']
 
 # %% ../../../nbs/engine/memory/footprint.ipynb #bd7350d9
 def zero_bytes_per_rank(
@@ -70,6 +70,7 @@ class Standing:
     inputs:int          # the batch
     activations:int
     largest_block:int   # parameters that stage 3 gathers at once
+    update:int=0        # what the optimizer's step needs for itself while it runs
 
 def rank_footprint(
     standing:Standing,
@@ -86,10 +87,13 @@ def rank_footprint(
 
     gathered = s.largest_block if sharding_stage == 3 and world_size > 1 else 0
     busiest = max(moments, key=alive)
-    moving = max(alive(busiest) + gathered, grads)  # in the update all gradients are there, and nothing else
-    then = (ceil_div(busiest[0], ranks), busiest[1]) if moving > grads else (grads, 0)
+    update = ceil_div(s.update, world_size) if sharding_stage >= 1 else s.update  # each rank updates its share
+    in_update = grads + update  # all gradients are there, and no activation
+    moving = max(alive(busiest) + gathered, in_update)
+    then = (ceil_div(busiest[0], ranks), busiest[1]) if moving > in_update else (grads, 0)
     total = params + s.buffers + s.inputs + state + moving
-    return Footprint(params, grads, state, s.activations, s.buffers, s.inputs, busiest[2] + gathered, total, then)
+    temporary = max(busiest[2] + gathered, update)
+    return Footprint(params, grads, state, s.activations, s.buffers, s.inputs, temporary, total, then)
 
 # %% ../../../nbs/engine/memory/footprint.ipynb #mem10lar
 def largest_batch(
@@ -115,26 +119,34 @@ class BatchFootprints:
         world_size:int=1,        # ranks
         most:int=1 << 20,        # samples
         margin:float=0.0,        # share of the total that the allocator may hold beyond it
+        context:int=0,           # bytes that others than the allocator hold
     ) -> int:
         "Find the largest batch up to `most` whose total and margin are within the limit; 0 if not even one sample is."
-        room = nonnegative_float("limit", limit) / (1 + nonnegative_float("margin", margin))
+        free = max(0.0, nonnegative_float("limit", limit) - nonnegative_int("context", context))
+        room = free / (1 + nonnegative_float("margin", margin))
         how = optimizer, sharding_stage, world_size
         return largest_batch(lambda batch: self.at(batch, *how).total <= room, most)
 
 # %% ../../../nbs/engine/memory/footprint.ipynb #c687eb89
 HOST_MARGIN = 1.0   # resident memory beyond the estimate: with the blocks that glibc keeps, 0.94 in a fresh process
 GPU_MARGIN = 0.05   # without the CUDA context; an assumption: one published run needed 0.037, a simulation 0.01 to 0.14
+CUDA_CONTEXT = 1 << 29  # bytes of driver and kernels: 0.3 to 0.5 GiB in the error messages that lesson 10 reads
 
 def fits_text(
     need:int,             # bytes of a step
     have:int,             # bytes of the device
     margin:float=0.0,     # share of `need` that the allocator may hold beyond it
+    context:int=0,        # bytes of the CUDA context, which no tensor can have
 ) -> str:
     "Say whether it fits, and by how much."
     need, have = nonnegative_int("need", need), nonnegative_int("have", have)
-    spare = have - need - int(need * nonnegative_float("margin", margin))
-    beyond = f" beyond a margin of {margin:.0%}" if margin else ""
-    if spare >= 0: return f"fits, {bytes_text(spare)} to spare{beyond}"
-    if need > have: return f"does not fit, {bytes_text(need - have)} too much"
-    held = bytes_text(int(need * margin))
-    return f"may not fit: {bytes_text(have - need)} are left, and the allocator may hold {held} more"
+    held = int(need * nonnegative_float("margin", margin))
+    spare = have - need - held - nonnegative_int("context", context)
+    kept = [f"a margin of {margin:.0%} of the step, {bytes_text(held)}"] if margin else []
+    if context: kept.append(f"{bytes_text(context)} for the CUDA context")
+    if spare >= 0: return f"fits, {bytes_text(spare)} to spare{' beyond ' if kept else ''}{' and '.join(kept)}"
+    if need > have - context:
+        beside = f" beside {kept[-1]}" if context else ""
+        return f"does not fit, {bytes_text(need - have + context)} too much{beside}"
+    left = bytes_text(have - context - need)
+    return f"may not fit: {left} are left, and the allocator may hold {bytes_text(held)} more"

@@ -5,15 +5,23 @@
 # %% ../../../nbs/engine/memory/optimizers.ipynb #94e921b7
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .tracker import MemoryTracker
+from ..base.fake_tensors import fake_mode
 
 # %% auto #0
-__all__ = ['OPTIMIZERS', 'optimizer_tensors']
+__all__ = ['OPTIMIZERS', 'optimizer_tensors', 'OptimizerMaker', 'made_for', 'UpdateMemory', 'trace_update']
 
 # %% ../../../nbs/engine/memory/optimizers.ipynb #2871bb2f
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
@@ -31,3 +39,136 @@ def optimizer_tensors(
     "List the tensors of an optimizer's state."
     states = getattr(optimizer, "optim", optimizer).state.values()
     return [t for state in states for t in state.values() if isinstance(t, torch.Tensor)]
+
+# %% ../../../nbs/engine/memory/optimizers.ipynb #optupd02
+@dataclass(frozen=True, eq=False)
+class OptimizerMaker:
+    "Makes the optimizers of a step for parameters that stand for the model's, by their names."
+    made:Any                                                     # a function of parameters, or live optimizers
+    names:Mapping[int, str]=field(default_factory=dict)          # id of a parameter of the model -> its name
+
+    @classmethod
+    def of(
+        cls,
+        optimizer:Any,               # a name of `OPTIMIZERS`, a function of parameters, an optimizer, or several
+        model:nn.Module|None=None,   # whose parameters a live optimizer has
+    ) -> str | OptimizerMaker:
+        "A name stays a name; anything else is checked."
+        if isinstance(optimizer, OptimizerMaker): return optimizer
+        if isinstance(optimizer, str):
+            if optimizer in OPTIMIZERS: return optimizer
+            raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {optimizer!r}; or a function of "
+                             "the parameters, or an optimizer of yours")
+        live = _listed(optimizer)
+        if all(hasattr(one, "param_groups") for one in live):
+            if model is None: raise ValueError("a live optimizer needs its model: pass a function of the parameters")
+            return cls(live, {id(p): name for name, p in model.named_parameters()})
+        if callable(optimizer): return cls(optimizer)
+        raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, a function of the parameters, or an "
+                         f"optimizer, got {optimizer!r}")
+
+    def __call__(
+        self,
+        parameters:Mapping[str, nn.Parameter],  # name -> the one to train
+    ) -> list[Any]:
+        "The optimizers for these parameters."
+        if callable(self.made): return _listed(self.made(list(parameters.values())))
+        memo: dict[int, Any] = {}
+        for one in self.made:
+            for group in one.param_groups:
+                for p in group["params"]:
+                    name = self.names.get(id(p))
+                    memo[id(p)] = parameters[name] if name in parameters else nn.Parameter(torch.empty_like(p))
+        with _Emptied(): return copy.deepcopy(self.made, memo)
+
+def made_for(
+    optimizer:Any,                          # a name of `OPTIMIZERS`, or an `OptimizerMaker`
+    parameters:Mapping[str, nn.Parameter],  # name -> the one to train
+) -> list[Any]:
+    "Make the optimizers of a step; none where nothing is trained."
+    if not parameters: return []
+    if isinstance(optimizer, str): return [OPTIMIZERS[optimizer](parameters.values())]
+    return optimizer(parameters)
+
+def _listed(made: Any) -> list[Any]: return list(made) if isinstance(made, (list, tuple)) else [made]
+
+class _Emptied(TorchFunctionMode):
+    "Within, a copy of a tensor is a new one of its shape."
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if func is torch.Tensor.__deepcopy__: return torch.zeros_like(args[0].detach())
+        return func(*args, **(kwargs or {}))
+
+
+# %% ../../../nbs/engine/memory/optimizers.ipynb #optupd03
+@dataclass(frozen=True)
+class UpdateMemory:
+    "Bytes of an optimizer's step."
+    state:int      # that stay
+    temporary:int  # beside all of it, at the busiest moment
+
+class _Answers(TorchDispatchMode):
+    "A value that a step asks for is a plausible one: a first step, a norm of one, nothing that is infinite."
+    def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if func is not torch.ops.aten._local_scalar_dense.default: return func(*args, **(kwargs or {}))
+        kind = args[0].dtype
+        return False if kind is torch.bool else 1.0 if kind.is_floating_point else 1
+
+_REAL_BYTES = 1 << 28  # of parameters, at most, on which a step really runs where it cannot on fake tensors
+
+def trace_update(
+    parameters:Mapping[str, torch.Tensor],  # name -> one of its shape and dtype
+    maker:OptimizerMaker,
+    gpu:bool=False,                         # whether it runs on one, where PyTorch's own take many tensors at once
+) -> UpdateMemory:
+    "Run two steps without memory, or, where that fails, a real one of some parameters; what is assumed is a warning."
+    shapes = {name: (p.shape, p.dtype) for name, p in parameters.items()}
+    if not shapes: return UpdateMemory(0, 0)
+    try:
+        with fake_mode(allow_non_fake_inputs=True), _Answers(): return _update(shapes, maker, gpu)
+    except Exception as error: reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    some, whole = _some(shapes), sum(p.nbytes for p in parameters.values())
+    size = sum(parameters[name].nbytes for name in some)
+    try:
+        found, part = _update(some, maker, gpu), whole / size
+        if len(some) == len(shapes): return found
+        said = f"{size / whole:.0%} of the parameters"
+        found = UpdateMemory(round(found.state * part), round(found.temporary * part))
+    except Exception:
+        numbers = sum(p.numel() for p in parameters.values())
+        said, found = "Adam's two averages in float32", UpdateMemory(8 * numbers, whole)
+    warnings.warn(f"the optimizer's step does not run on tensors without memory ({reason}): its memory is assumed "
+                  f"from {said}", stacklevel=3)
+    return found
+
+def _some(shapes: Mapping[str, Any]) -> dict[str, Any]:
+    "Parameters of together at most `_REAL_BYTES`; one at least."
+    kept, size = {}, 0
+    for name, (shape, dtype) in sorted(shapes.items(), key=lambda one: one[1][0].numel()):
+        size += shape.numel() * dtype.itemsize
+        if kept and size > _REAL_BYTES: break
+        kept[name] = shape, dtype
+    return kept
+
+def _update(shapes: Mapping[str, Any], maker: OptimizerMaker, gpu: bool) -> UpdateMemory:
+    held = {name: nn.Parameter(torch.zeros(shape, dtype=dtype)) for name, (shape, dtype) in shapes.items()}
+    for p in held.values(): p.grad = torch.zeros_like(p)
+    books = MemoryTracker()
+    for p in held.values():
+        books.book(p, "params")
+        books.book(p.grad, "grads")
+    with books:
+        made = maker(held)
+        for one in made if gpu else ():
+            for group in one.param_groups:
+                if group.get("foreach", False) is None and not group.get("fused"): group["foreach"] = True
+        for _ in range(2):
+            for one in made: _step(one)
+        state = books.live["temporary"]
+    most = max(moment[2] for moment in books.moments) if books.moments else 0
+    return UpdateMemory(state, max(0, most - state))
+
+def _step(optimizer: Any) -> None:
+    if callable(getattr(optimizer, "train", None)): optimizer.train()  # as schedulefree asks before a step
+    try: optimizer.step()
+    except TypeError: optimizer.step(lambda: torch.zeros(()))
+

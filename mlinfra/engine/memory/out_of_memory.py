@@ -13,11 +13,16 @@ from typing import Any
 import torch
 
 # %% auto #0
-__all__ = ['is_out_of_memory', 'runs_without_oom']
+__all__ = ['is_out_of_memory', 'is_too_large', 'runs_without_oom']
 
 # %% ../../../nbs/engine/memory/out_of_memory.ipynb #f6c3de6f
 # said by allocators and libraries
-_SAID = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc", "ALLOC_FAILED")
+_SAID = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc", "ALLOC_FAILED",
+         "OUT_OF_MEMORY", "Invalid buffer size", "failed to allocate")
+# said of a batch for which a library finds no kernel or no index; the same words may have another cause
+_TOO_LARGE = ("CUDNN_STATUS_NOT_SUPPORTED", "CUDNN_STATUS_INTERNAL_ERROR", "CUBLAS_STATUS_NOT_INITIALIZED",
+              "CUBLAS_STATUS_NOT_SUPPORTED", "unable to find an engine", "canUse32BitIndexMath", "overflow",
+              "too large", "invalid configuration argument")
 
 def is_out_of_memory(
     error:BaseException,  # what a step raised
@@ -27,14 +32,22 @@ def is_out_of_memory(
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _SAID)
 
 # %% ../../../nbs/engine/memory/out_of_memory.ipynb #5cd536c7
+def is_too_large(
+    error:BaseException,  # what a step raised
+) -> bool:
+    "Whether a smaller batch may end the error: memory ran out, or a library has no kernel for a batch of this size."
+    if is_out_of_memory(error): return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _TOO_LARGE)
+
 def runs_without_oom(
     attempt:Callable[[int], Any],  # trains some steps with a batch of this size
     batch_size:int,                # to try
 ) -> bool:
-    "Whether the attempt ends without running out of memory; what it held is free afterwards. Other errors are raised."
+    """Whether the attempt ends without running out of memory, or of kernels; what it held is free afterwards. Other
+    errors are raised, and so is that of a batch of 1 which is not about memory."""
     try: attempt(batch_size)
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error): raise
+        if not (is_out_of_memory(error) if batch_size == 1 else is_too_large(error)): raise
         _let_go(error)
     else: return True
     gc.collect()  # here the error itself is gone, which no handler can say

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -53,14 +55,36 @@ def checkpointed(
     "Within, these blocks keep their inputs only, and run again in backward."
     chosen = [_block(model, name) for name in _block_names(model, blocks)]
     before = [vars(block).get("forward") for block in chosen]
-    for block in chosen: block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
-    try: yield model
+    for block in chosen: block.forward = functools.partial(_recomputed, block.forward)
+    try:
+        with _without_cache(model if chosen else nn.Module()): yield model
     finally:
         for block, old in zip(chosen, before):
             del block.forward  # the class's own shows again
             if old is not None: block.forward = old
 
 # %% ../../../nbs/engine/memory/recompute.ipynb #d0456e2f
+def _recomputed(forward: Callable, *args: Any, **kwargs: Any) -> Any:
+    "Run the block without a cache of keys and values: running again in backward would fill it twice."
+    args = tuple(None if _is_cache(value) else value for value in args)
+    kwargs = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
+    if kwargs.get("use_cache"): kwargs["use_cache"] = False
+    return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+def _is_cache(value: Any) -> bool:
+    "Whether it is a cache as decoders of transformers pass it on."
+    return not isinstance(value, (torch.Tensor, nn.Module)) and hasattr(value, "get_seq_length")
+
+@contextmanager
+def _without_cache(model: nn.Module) -> Iterator[None]:
+    "Within, no configuration of the model or of its parts asks for a cache."
+    found = {id(config): config for part in model.modules()
+             if getattr(config := getattr(part, "config", None), "use_cache", None) is True}
+    for config in found.values(): config.use_cache = False
+    try: yield
+    finally:
+        for config in found.values(): config.use_cache = True
+
 def _block_names(model: nn.Module, blocks: bool | Iterable[str]) -> list[str]:
     if blocks is False: return []
     names = top_blocks(model) if blocks is True else [blocks] if isinstance(blocks, str) else list(blocks)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -16,6 +18,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+import mlinfra
 from ..train.batches import listed_samples, samples_in, tensors_in
 from ..base.checks import one_of, positive_int, positive_ints
 from ..train.autocast import PRECISIONS, autocast
@@ -24,7 +27,7 @@ from .out_of_memory import is_out_of_memory
 from ...models import GluonCNN, ResNet
 
 # %% auto #0
-__all__ = ['input_shape_of', 'resized_batch', 'usual_step', 'run_step', 'StepSample', 'backward_from']
+__all__ = ['input_shape_of', 'resized_batch', 'usual_step', 'run_step', 'user_line', 'StepSample', 'backward_of', 'backward_from']
 
 # %% ../../../nbs/engine/memory/step_sample.ipynb #c3aae219
 def input_shape_of(
@@ -42,13 +45,16 @@ def input_shape_of(
 # %% ../../../nbs/engine/memory/step_sample.ipynb #161029d8
 def resized_batch(
     sample:Any,                 # a batch of any size
-    batch_size:int,             # samples that it should have
+    batch_size:int|None,        # samples that it should have; None: as many as it has
     device:torch.device,        # where
     hollow:bool=False,          # zeros in place of its values
+    samples:Callable[[Any], int]|None=None,  # of a batch; None: as `samples_in` counts
+    batch_dim:int=0,            # dimension of tensors that counts samples: 1 where they are time x samples
 ) -> Any:
-    "Repeat or cut what has as many rows as the batch has samples; the rest stays."
-    count, batch_size = samples_in(sample), positive_int("batch_size", batch_size)
-    if listed_samples(sample) is not None:
+    "Repeat or cut what has as many rows as the batch has samples; the rest stays. None: all of it as it is."
+    count = (samples or samples_in)(sample) if batch_size is None or batch_dim == 0 else _length(sample, batch_dim)
+    batch_size = count if batch_size is None else positive_int("batch_size", batch_size)
+    if batch_dim == 0 and samples is None and batch_size != count and listed_samples(sample) is not None:
         def sized(part: Any) -> Any:
             many = [part[i % count] for i in range(batch_size)] if len(part) == count else part
             return torch.stack(many) if isinstance(part, torch.Tensor) else type(part)(many)
@@ -57,12 +63,19 @@ def resized_batch(
 
     def fit(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor): return leaf
-        grows = leaf.ndim > 0 and len(leaf) == count
-        shape = (batch_size, *leaf.shape[1:]) if grows else leaf.shape
+        dim = batch_dim if leaf.ndim > batch_dim and leaf.size(batch_dim) == count else 0
+        grows = batch_size != count and leaf.ndim > 0 and leaf.size(dim) == count
+        shape = (*leaf.shape[:dim], batch_size, *leaf.shape[dim + 1:]) if grows else leaf.shape
         if hollow or leaf.is_meta: return torch.zeros(shape, dtype=leaf.dtype, device=device)
-        return (leaf[torch.arange(batch_size) % count] if grows else leaf).to(device)
+        return (leaf.index_select(dim, torch.arange(batch_size) % count) if grows else leaf).to(device)
 
     return tree_map(fit, sample)
+
+def _length(sample: Any, dim: int) -> int:
+    "The samples of a batch along this dimension of its first tensor that has it."
+    for tensor in tensors_in(sample):
+        if tensor.ndim > dim: return tensor.size(dim)
+    raise ValueError(f"batch_dim must be a dimension of a tensor of the batch, got {dim}")
 
 def _as_batch(batch: Any) -> Any:
     "The batch with tensors for arrays; it must hold samples."
@@ -99,15 +112,31 @@ def run_step(
     model:nn.Module,
     batch:Any,
     step:Callable|None=None,  # of (model, batch): the loss, or outputs; None: `usual_step`
-) -> list[torch.Tensor]:
+    whole:bool=False,         # all that it returns, in a list of one
+) -> list[Any]:
     "Run a step and return the tensors to run backward from; a ValueError says that the model cannot take the batch."
     try: results = (usual_step if step is None else step)(model, batch)
     except (RuntimeError, ValueError, TypeError, LookupError, AssertionError) as error:
         if is_out_of_memory(error) or type(error).__module__.startswith("torch._subclasses"): raise
         words = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         name, shapes = type(model).__name__, _describe(batch)
-        raise ValueError(f"{name} does not run on a batch of {shapes}: {words}") from error
+        raise ValueError(f"{name} does not run on a batch of {shapes}: {words}{user_line(error)}") from error
+    if whole: return [results]
     return [t for t in tree_leaves(results) if isinstance(t, torch.Tensor) and t.requires_grad]
+
+def user_line(
+    error:BaseException,
+) -> str:
+    "Where it was raised, in the user's own code if it passed there: ` (in model.py:12, forward: x = y @ z)`."
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if f"{os.sep}torch{os.sep}" not in frame.filename and not frame.filename.startswith(_OURS)]
+    own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    if not own: return ""
+    last = own[-1]
+    source = f": {last.line}" if last.line else ""
+    return f" (in {os.path.basename(last.filename)}:{last.lineno}, {last.name}{source})"
+
+_OURS = os.path.dirname(str(mlinfra.__file__)) + os.sep
 
 def _describe(batch: Any) -> str:
     "The shapes and kinds of numbers of its tensors."
@@ -137,6 +166,11 @@ class StepSample:
     # of (model, batch): the loss, or outputs; None: `usual_step`
     step:Callable[[nn.Module, Any], Any]|None=attrs.field(default=None, converter=_step)
     device:torch.device=attrs.Factory(_place, takes_self=True)            # where the model lies
+    plan:str|None=None                                                    # "cpu" or "cuda", whose kernels count; None:
+                                                                          # the model's; of one on meta a GPU's
+    samples:Callable[[Any], int]|None=None                                # of a batch; None: as the batch says
+    batch_dim:int=0                                                       # of tensors, that counts samples
+    training:bool=True                                                    # False: no gradients; what it returns stays
 
     @classmethod
     def of(
@@ -160,25 +194,45 @@ class StepSample:
         device:torch.device,
     ) -> StepSample:
         "Copy the model, in training, to a device."
-        return attrs.evolve(self, model=copy.deepcopy(self.model).to(device).train(), device=device)
+        return attrs.evolve(self, model=copy.deepcopy(self.model).to(device).train(self.training), device=device)
 
     def batch_of(
         self,
-        batch_size:int,
-        hollow:bool=False,  # zeros in place of its values
+        batch_size:int|None,  # None: as the batch is
+        hollow:bool=False,    # zeros in place of its values
     ) -> Any:
         "Make a batch of this size on the device."
-        return resized_batch(self.batch, batch_size, self.device, hollow)
+        return resized_batch(self.batch, batch_size, self.device, hollow, self.samples, self.batch_dim)
+
+    @property
+    def for_gpu(self) -> bool:
+        "Whether the kernels of a GPU count."
+        if self.plan is not None: return torch.device(self.plan).type == "cuda"
+        return self.device.type == "cuda" or any(p.is_meta for p in self.model.parameters())
 
     def forward(
         self,
         batch:Any,  # on the device
     ) -> list[torch.Tensor]:
         "Run the model and return the tensors to run backward from."
-        with autocast(self.precision, self.device): return run_step(self.model, batch, self.step)
+        with autocast(self.precision, self.device), torch.set_grad_enabled(self.training):
+            return run_step(self.model, batch, self.step, whole=not self.training)
+
+def backward_of(
+    sample:StepSample,
+    results:list[torch.Tensor],  # of its forward
+) -> None:
+    "Run backward; a ValueError says where a function of the user's fails in it."
+    try: backward_from(results)
+    except (RuntimeError, ValueError, TypeError, LookupError, AssertionError) as error:
+        if is_out_of_memory(error) or type(error).__module__.startswith("torch._subclasses"): raise
+        words = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        name = type(sample.model).__name__
+        raise ValueError(f"the backward pass of {name} fails: {words}{user_line(error)}") from error
 
 def backward_from(
     results:list[torch.Tensor],  # of forward
 ) -> None:
     "Run backward from the loss, or from outputs with ones as their gradients."
+    results = [t for t in results if t.requires_grad]
     if results: torch.autograd.backward(results, [torch.ones_like(t) for t in results])

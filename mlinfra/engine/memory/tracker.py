@@ -9,6 +9,7 @@ import copy
 import functools
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,16 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ..base.machine import free_bytes
+from ..base.text import bytes_text
+from .gpu_kernels import gpu_kernels
 from ..train.batches import tensors_in
 from .recompute import checkpointed, largest_block_bytes
-from .step_sample import StepSample, backward_from
+from .step_sample import StepSample, backward_of, user_line
 from ..train.saved_tensors import SavedTensors
 
 # %% auto #0
-__all__ = ['MOVING', 'MemoryTracker', 'MemoryTrace', 'record_step', 'Untraceable', 'hollow_copy', 'trace_step']
+__all__ = ['MOVING', 'MemoryTracker', 'MemoryTrace', 'record_step', 'Untraceable', 'hollow_copy', 'trace_step', 'trace_or_run']
 
 # %% ../../../nbs/engine/memory/tracker.ipynb #fe1b1f73
 MOVING = ("grads", "activations", "temporary")  # what comes and goes during a step
@@ -45,6 +49,9 @@ class MemoryTracker(TorchDispatchMode):
         kind:str="temporary",  # what it is for
     ) -> None:
         "Enter the tensor's storage; one that was temporary moves to `kind`, any other stays what it is."
+        if tensor.layout is torch.sparse_coo:
+            for part in (tensor._indices(), tensor._values()): self.book(part, kind)
+        if tensor.layout is not torch.strided: return
         storage = tensor.untyped_storage()
         key = storage._cdata  # the address of the storage itself: unlike that of its data, it differs on meta too
         was, size, ref = self._books.get(key, (None, storage.nbytes(), None))
@@ -76,6 +83,8 @@ class MemoryTrace:
     largest_block:int                  # parameters that stage 3 gathers at once
     trained:tuple[torch.Tensor, ...]   # shapes of the parameters that got a gradient
     moments:np.ndarray                 # a row for each operation, a column for each of `MOVING`
+    names:tuple[str, ...]=()           # of the parameters that got a gradient
+    gpu:bool=False                     # whether a GPU's kernels were counted
 
 def record_step(
     sample:StepSample,  # whose model gets gradients
@@ -83,6 +92,7 @@ def record_step(
 ) -> MemoryTrace:
     "Keep the books of one forward and backward pass."
     books, trained = MemoryTracker(), []
+    if not sample.training: return _record_inference(sample, batch, books)
     wanted = _open_books(books, sample.model, batch, sample.accumulation)
 
     def finish(parameter: torch.Tensor) -> None:
@@ -94,13 +104,27 @@ def record_step(
         with checkpointed(sample.model, sample.checkpointing), books:
             with SavedTensors(on_save=lambda t: books.book(t, "activations")): results = sample.forward(batch)
             activations = books.live["activations"]
-            backward_from(results)
+            backward_of(sample, results)
     finally:
         for handle in handles: handle.remove()
     shapes = tuple(torch.empty(p.shape, dtype=p.dtype, device="meta") for p in trained)
+    known = {id(p): name for name, p in sample.model.named_parameters()}
+    return _trace(sample, books, activations, shapes, tuple(known[id(p)] for p in trained))
+
+def _trace(sample: StepSample, books: MemoryTracker, activations: int, shapes: tuple[torch.Tensor, ...] = (),
+           names: tuple[str, ...] = ()) -> MemoryTrace:
     standing = [books.live[kind] for kind in _STANDING]
     moments = np.array(books.moments or [(0, 0, 0)], np.int64)
-    return MemoryTrace(*standing, activations, largest_block_bytes(sample.model), shapes, moments)
+    return MemoryTrace(*standing, activations, largest_block_bytes(sample.model), shapes, moments, names,
+                       sample.for_gpu)
+
+def _record_inference(sample: StepSample, batch: Any, books: MemoryTracker) -> MemoryTrace:
+    "Keep the books of a forward pass without gradients; what it returns, a cache of keys and values too, stays."
+    _open_books(books, sample.model, batch, 1)
+    with books: answer = sample.forward(batch)
+    found = _trace(sample, books, books.live["temporary"])
+    del answer
+    return found
 
 def _open_books(books: MemoryTracker, model: nn.Module, batch: Any, accumulation: int) -> list[torch.Tensor]:
     "Book what is there before the step; the parameters that are trained."
@@ -126,12 +150,12 @@ def _hollow(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 def hollow_copy(
     sample:StepSample,  # whose model is left as it is
-    batch_size:int,     # of the copy
+    batch_size:int|None,  # of the copy; None: as the batch is
 ) -> tuple[Any, StepSample, Any]:
     "Make a FakeTensorMode, and in it a copy of the model and a batch that have no memory."
     from mlinfra.engine.base.fake_tensors import fake_mode
     model = sample.model
-    if any(isinstance(part, nn.RNNBase) for part in model.modules()):
+    if _recurrent(model):
         raise Untraceable("recurrent layers keep what their library's kernel decides: "
                          "only `measure` can tell their memory")
     mode = fake_mode(allow_non_fake_inputs=True)
@@ -139,7 +163,8 @@ def hollow_copy(
         hollow = {id(t): _hollow(t, sample.device) for t in (*model.parameters(), *model.buffers())}
         batch = sample.batch_of(batch_size, hollow=True)
     copied = copy.deepcopy(model, hollow)  # it takes what it finds for these ids, and copies no weight
-    return mode, attrs.evolve(sample, model=copied.train()), batch
+    return mode, attrs.evolve(sample, model=copied.train(sample.training), batch=batch, plan=sample.plan or (
+        "cuda" if sample.for_gpu else "cpu")), batch
 
 class _Statistics(TorchDispatchMode):
     "Batch norms keep means and deviations in the precision of their weights, as the kernels do."
@@ -151,14 +176,50 @@ class _Statistics(TorchDispatchMode):
 # %% ../../../nbs/engine/memory/tracker.ipynb #f58176f4
 def trace_step(
     sample:StepSample,  # whose model is left as it is
-    batch_size:int,     # samples that one rank takes at once
+    batch_size:int|None,  # samples that one rank takes at once; None: as the batch is
 ) -> MemoryTrace:
     "Keep the books of a training step that runs on tensors without memory."
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch._subclasses import fake_tensor
     from mlinfra.engine.base.fake_tensors import quiet_fakes
     mode, ghost, batch = hollow_copy(sample, batch_size)
+    planned = gpu_kernels() if sample.for_gpu and sample.device.type == "cpu" else nullcontext()
     try:
-        with quiet_fakes(), mode, _Statistics(): return record_step(ghost, batch)
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise Untraceable(f"{type(sample.model).__name__} decides by values what it computes ({error}): "
-                         "only `measure` can tell its memory") from error
+        with quiet_fakes(), _eager(sample.model), mode, _Statistics(), planned: return record_step(ghost, batch)
+    except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
+            fake_tensor.UnsupportedOperatorException) as error:
+        raise Untraceable(f"{type(sample.model).__name__} decides by values what it computes ({error})"
+                          f"{user_line(error)}: only `measure` can tell its memory") from error
+
+def trace_or_run(
+    sample:StepSample,    # whose model is left as it is
+    batch_size:int|None,  # samples that one rank takes at once; None: as the batch is
+) -> MemoryTrace:
+    "Trace a step; where that cannot be, keep the books of a real one by a copy, if its batch has values and it fits."
+    try: return trace_step(sample, batch_size)
+    except ValueError as error:
+        leaves = [*sample.model.parameters(), *(tensors_in(sample.batch) if not _recurrent(sample.model) else ())]
+        elsewhere = sample.for_gpu != (sample.device.type == "cuda")
+        if elsewhere or any(t.is_meta for t in leaves): raise
+        refused = error
+    try: return _run_within_half(sample, batch_size)
+    except ValueError as error: raise error from refused
+
+def _run_within_half(sample: StepSample, batch_size: int | None) -> MemoryTrace:
+    twin, half = sample.on(sample.device), free_bytes(sample.device) / 2
+    if batch_size is not None and batch_size > 4:
+        found = record_step(twin, twin.batch_of(1))
+        need = batch_size * int(found.moments.sum(1).max())
+        if need > half:
+            raise Untraceable(f"{type(sample.model).__name__} can be counted only while it runs, and a step of "
+                              f"{batch_size} samples may take {bytes_text(need)} of the {bytes_text(2 * half)} that "
+                              "are free: estimate fewer samples, or `measure` where there is more")
+        for p in twin.model.parameters(): p.grad = None
+    return record_step(twin, twin.batch_of(batch_size))
+
+def _recurrent(model: nn.Module) -> bool: return any(isinstance(part, nn.RNNBase) for part in model.modules())
+
+def _eager(model: nn.Module) -> Any:
+    "Compiled models run as they were written."
+    compiled = any(hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) for part in model.modules())
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+

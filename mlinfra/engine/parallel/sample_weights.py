@@ -17,10 +17,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .batch_share import Share
+from ..train.counted_means import target_count
 
 # %% auto #0
-__all__ = ['BatchWeight', 'weigh_outputs', 'output_tensors', 'hides_outputs', 'weigh_inputs', 'target_count', 'counted_targets',
-           'gather_rows']
+__all__ = ['BatchWeight', 'weigh_outputs', 'output_tensors', 'hides_outputs', 'weigh_inputs', 'counted_targets', 'gather_rows']
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000005
 class BatchWeight:
@@ -117,18 +117,6 @@ def weigh_inputs(
     return tree_map(leaf, inputs)
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000008
-def target_count(
-    inputs:torch.Tensor,          # scores: samples x classes x ..., or classes
-    target:torch.Tensor,          # classes, or shares of classes
-    weight:torch.Tensor|None,     # of each class
-    ignore_index:int,             # the class that does not count
-) -> torch.Tensor:
-    "What the mean of a cross entropy is divided by."
-    if target.is_floating_point(): return inputs.new_tensor(inputs.numel() / inputs.shape[min(1, inputs.dim() - 1)])
-    kept = target != ignore_index
-    if weight is None: return kept.sum()
-    return (weight[target.clamp(0, len(weight) - 1)] * kept).sum()
-
 _NAMES, _MEAN = ("cross_entropy_loss", "nll_loss_nd"), 1  # in torch._C._nn, and its number for reduction="mean"
 _ORIGINALS = {name: getattr(torch._C._nn, name) for name in _NAMES}
 _shares: list[tuple[Share, list[Any]]] = []  # of the loops that run, the last one last; where graphs are corrected

@@ -45,6 +45,14 @@ def _excess(size: float, cluster: Cluster) -> str: return gb_text(size - cluster
 
 def _is_unsplit(config: ParallelConfig) -> bool: return max(config.shape[1:]) == 1
 
+def _batch_hint(job: TransformerSpec | ModelSpec, cluster: Cluster) -> str:
+    "Which batches near this one all devices can share, where they cannot share this one."
+    batch, devices = job.global_batch, cluster.devices
+    if batch % devices == 0: return ""
+    near = [f"{count:,}" for count in (batch // devices * devices, -(-batch // devices) * devices) if count]
+    return (f"The batch of {batch:,} samples cannot be divided evenly among {count_text(devices, 'device')}; "
+            f"{' or '.join(near)} can.")
+
 def _zero_alone(sharded: Sequence[PlanEstimate]) -> str:
     "The name of the fastest stage of ZeRO that fits without cutting the model."
     fastest = min((one for one in sharded if one.fits), key=lambda one: one.seconds, default=None)
@@ -185,8 +193,8 @@ class Recommendation:
     @cached_property
     def summary(self) -> str:
         "The answer and its reasons."
-        if self.best is None: return _nothing_fits(self.tried, self.offered)
-        return " ".join(_reasons(self.best, self.tried))
+        reasons = [_nothing_fits(self.tried, self.offered)] if self.best is None else _reasons(self.best, self.tried)
+        return " ".join([*reasons, _batch_hint(self.job, self.cluster)]).rstrip()
 
     @cached_property
     def reason(self) -> str:

@@ -21,7 +21,7 @@ from torch import nn
 from ..base.checks import positive_float
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
-from ..train.batches import samples_in
+from ..train.batches import SampleCount, samples_in
 
 # %% auto #0
 __all__ = ['watch', 'OwnedHook', 'Watch', 'count_samples']
@@ -59,7 +59,11 @@ class Watch:
         every_seconds:float=0.5,             # between two system samples
         rules:Iterable[Any]=(),              # objects with `findings`, and `on_step` or `on_sample`
         config:Mapping[str, Any]|None=None,  # settings to be kept
+        samples:Callable[[Any], int]|None=None,  # how many a batch holds; None: see `samples_in`
+        batch_dim:int|None=None,             # of a batch's first tensor that counts samples: 1 for time x samples
     ):
+        said = samples is not None or batch_dim is not None
+        self._count = SampleCount(samples, batch_dim) if said else count_samples
         if model is not None and not isinstance(model, nn.Module):
             raise ValueError(f"model must be a torch.nn.Module, got {type(model).__name__}")
         several = isinstance(optimizer, (list, tuple))
@@ -162,7 +166,7 @@ class Watch:
                 note(self._begin_step)
                 try: batch = next(batches)
                 except StopIteration: return
-                note(self._take_batch, count_samples(batch))
+                note(self._take_batch, self._count(batch))
                 yield batch
                 self._in_step = False
                 self._ended += 1

@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from .trace_advice import TraceAdvice, advise
 from .trace_file import COLLECTIVE, TraceEvents, read_events
 from .trace_tables import (PARTS, callers_table, device_of, kernels_table, memory_table,
                                                steps_table, typical)
+
+if TYPE_CHECKING: import pandas as pd
 
 # %% auto #0
 __all__ = ['Trace', 'read']
@@ -45,6 +48,7 @@ class Trace:
     @cached_property
     def kernels(self) -> pd.DataFrame:
         "Kernels and copies of all ranks together, as `kernels_table` has them."
+        import pandas as pd
         rows = pd.concat([kernels_table(one) for one in self.events.values()])
         if len(self.events) == 1: return rows
         table = rows.groupby(["name", "kind"], as_index=False).agg(
@@ -90,6 +94,7 @@ class Trace:
         other:Trace,  # the other trace, of the same work
     ) -> pd.DataFrame:  # a row for each part of the step, in milliseconds: `this`, `other`, `difference`
         "What a step spends in each trace; a positive difference is what the other needs more."
+        import pandas as pd
         table = pd.DataFrame({"this": self.parts, "other": other.parts})
         table.loc["step"] = table.sum()
         table["difference"] = table["other"] - table["this"]
@@ -106,7 +111,8 @@ class Trace:
                       for name, ms in parts.items() if ms > 0]
         return "\n".join(lines + [f"- {one}" for one in self.advice])
 
-    def _of_ranks(self, table_of) -> pd.DataFrame:
+    def _of_ranks(self, table_of: Callable[[TraceEvents], pd.DataFrame]) -> pd.DataFrame:
+        import pandas as pd
         tables = [table_of(self.events[rank]).assign(rank=rank) for rank in self.ranks]
         return pd.concat(tables, ignore_index=True)
 
@@ -126,6 +132,7 @@ def _collectives(events: TraceEvents) -> pd.DataFrame:
     return frame.iloc[:0]
 
 def _stragglers(events: dict[int, TraceEvents]) -> pd.DataFrame:
+    import pandas as pd
     ranks, of_rank = sorted(events), {rank: _collectives(one) for rank, one in events.items()}
     columns = ["collective", "last_rank", "waited_longest", "wait_us"]
     if len(ranks) < 2 or len(counts := {len(one) for one in of_rank.values()}) > 1 or counts == {0}:

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from .gpu_idle import CAUSES, gpu_time, step_windows
 from .intervals import intersect, length, merge
 from .trace_file import COLLECTIVE, TraceEvents
+
+if TYPE_CHECKING: import pandas as pd
 
 # %% auto #0
 __all__ = ['PARTS', 'steps_table', 'typical', 'kernels_table', 'callers_table', 'memory_table', 'device_of']
@@ -34,6 +36,7 @@ def steps_table(
     """What the GPU did in each step: `gpu_busy`, `gpu_compute`, `communication`, `communication_exposed`, `copy`,
     `copy_exposed`, and `idle_` with each cause; and `loader`, the share in which the loop waited for a batch. Of a
     trace without a GPU only the last is known."""
+    import pandas as pd
     names, windows = step_windows(events)
     frame, rows = events.frame, []
     has_gpu = bool((frame["kind"] == "kernel").any())
@@ -90,6 +93,7 @@ def callers_table(
 ) -> pd.DataFrame:        # in order of the GPU's time, then of the CPU's
     """A row for each operator or module: `name`, `count`, `cpu_seconds`, and the `gpu_seconds` of all that was called
     inside of it. A module's backward pass is not inside of it."""
+    import pandas as pd
     frame = events.frame
     own, calls = frame[frame["kind"] == kind], frame[(frame["kind"] == "runtime") & (frame["correlation"] != 0)]
     gpu = frame[frame["kind"].isin(["kernel", "copy", "memset"])]
@@ -110,6 +114,7 @@ def memory_table(
     events:TraceEvents,
 ) -> pd.DataFrame:  # in order of time; empty where `profile_memory` was off
     "What PyTorch's allocator had given out after each change: `seconds` from the begin, `device` (-1: host), `bytes`."
+    import pandas as pd
     own = events.frame[events.frame["kind"] == "memory"]
     table = pd.DataFrame({"seconds": own["begin"] / 1e6, "device": own["device"], "bytes": own["bytes"]})
     return table.reset_index(drop=True)

@@ -87,7 +87,7 @@ class EarlyStopping(Observer):
 
     def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
         "Compare with the best epoch so far; one that was stopped before its end and not validated does not count."
-        value = getattr(epoch, self.watch)
+        value = epoch.leading_metric if self.watch == "metric" else getattr(epoch, self.watch)
         if value is None and run.stopping: return
         if value is None: raise self._unmeasured()
         better = self.sign * value < self.best - self.min_change

@@ -5,21 +5,25 @@
 # %% ../../../nbs/engine/train/evaluation.ipynb #b0ff116b
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from ..loading.loader_surgery import preserve_rng_state
-from .batches import Feed, samples_in
+from .batches import Feed
+from .counted_means import LossValue, loss_value, seen_means
 
 # %% auto #0
-__all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'modes_kept', 'scores', 'first_batch', 'is_iterator']
+__all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'Metrics', 'modes_kept', 'scores', 'first_batch',
+           'is_iterator']
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #1157fc43
 def class_loss(
@@ -53,21 +57,31 @@ def correct_predictions(
     "True where the largest output is at the target's class; ValueError where outputs and targets are not classes."
     if not isinstance(outputs, torch.Tensor): raise ValueError(_other_outputs(outputs))
     if outputs.ndim >= 2 and outputs.shape[1] >= 2:
-        if targets.shape == outputs.shape and outputs.ndim == 2: targets = targets.argmax(1)
+        targets = _classes(outputs, targets)
         if targets.shape == outputs.shape[:1] + outputs.shape[2:] and not targets.is_floating_point():
             return outputs.argmax(1) == targets
     shapes = f"{tuple(outputs.shape)} and {tuple(targets.shape)}"
     raise ValueError(f"for an accuracy, outputs must be samples x classes and labels samples, got {shapes}: "
                      "pass metric=, a function of (outputs, targets)")
 
+def _classes(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return targets.argmax(1) if targets.shape == outputs.shape and outputs.ndim == 2 else targets
+
+def _counted_right(outputs: torch.Tensor, targets: torch.Tensor, ignored: Iterable[int]) -> tuple[Any, Any]:
+    "Right answers, and the targets that count: classes that the loss does not ignore."
+    right, targets = correct_predictions(outputs, targets), _classes(outputs, targets)
+    counts = (targets >= 0) & (targets < outputs.shape[1])
+    for one in ignored: counts &= targets != one
+    return (right & counts).sum(), counts.sum()
+
 # %% ../../../nbs/engine/train/evaluation.ipynb #f3898c0f
 @dataclass(frozen=True)
 class Scores:
     "What a model reached on data; None where a figure has no meaning there."
     samples:int           # evaluated
-    loss:float|None       # mean over the samples
-    accuracy:float|None   # share of right answers
-    metric:float|None     # mean of the user's metric over the samples
+    loss:float|None       # that of one batch of all samples
+    accuracy:float|None   # share of right answers among the targets that count
+    metric:Any            # the user's: a mean over the samples, or what its object computes; a dictionary of several
 
 @dataclass(frozen=True)
 class Measures:
@@ -75,19 +89,69 @@ class Measures:
     loss_fn:Callable|None=None   # of (outputs, targets)
     step:Callable|None=None      # the loss, of (model, batch); then batches need not be (inputs, targets)
     accuracy:bool=False          # whether to count right answers
-    metric:Callable|None=None    # the mean, of (outputs, targets); with `step`, of (model, batch)
+    metric:Any=None              # the mean, of (outputs, targets); with `step`, of (model, batch); or see `Metrics`
+    weight:Callable|None=None    # of a batch: what its loss is a mean over
 
-    def of(self, model: nn.Module, batch: Any) -> dict[str, torch.Tensor]:
-        "The mean of each measure over the batch, by its name."
+    def of(self, model: nn.Module, batch: Any, metrics: Metrics) -> dict[str, Any]:
+        "Each measure of the batch by its name: a mean, a loss with its means, or (sum, count)."
+        weight = None if self.weight is None else self.weight(batch)
         if self.step is not None:
-            found = dict(loss=self.step(model, batch))
-            return found if self.metric is None else found | dict(metric=self.metric(model, batch))
+            with seen_means(): loss = loss_value(self.step(model, batch), weight)
+            return dict(loss=loss) | metrics.of(model, batch)
         inputs, targets = batch
-        outputs, found = model(inputs), {}
-        if self.loss_fn is not None: found["loss"] = self.loss_fn(outputs, targets)
-        if self.accuracy: found["accuracy"] = correct_predictions(outputs, targets)
-        if self.metric is not None: found["metric"] = self.metric(outputs, targets)
-        return found
+        found, ignored = {}, []
+        outputs = model(inputs)
+        if self.loss_fn is not None:
+            with seen_means() as ignored: found["loss"] = loss_value(self.loss_fn(outputs, targets), weight)
+        if self.accuracy: found["accuracy"] = _counted_right(outputs, targets, ignored)
+        return found | metrics.of(outputs, targets)
+
+class Metrics:
+    """The user's metrics of one evaluation: functions whose means over batches are joined by samples or, of (sum,
+    count), by count; objects with `update`, `compute` and `reset`, as those of torchmetrics; a dictionary of both."""
+    def __init__(
+        self,
+        given:Any,             # one, several by name, or None
+        device:torch.device,   # of the outputs
+    ):
+        self.several, self.only = isinstance(given, Mapping), given is not None
+        named = dict(given) if self.several else {"": given} if self.only else {}
+        self.objects = {name: one for name, one in named.items() if _keeps_state(one)}
+        self.functions = {name: one for name, one in named.items() if name not in self.objects}
+        for name, one in self.functions.items():
+            if not callable(one): raise TypeError("metric must be a function, an object with update, compute and "
+                                                  f"reset, or a dictionary of them, got {type(one).__name__}")
+        for one in self.objects.values():
+            one.reset()
+            if hasattr(one, "to"): one.to(device)
+
+    def of(
+        self,
+        first:Any,    # the outputs; with a step, the model
+        second:Any,   # the targets; with a step, the batch
+    ) -> dict[str, Any]:
+        "What the functions return; the objects are updated."
+        for one in self.objects.values(): one.update(first, second)
+        return {f"metric {name}": one(first, second) for name, one in self.functions.items()}
+
+    def values(
+        self,
+        means:dict[str, float],  # of the functions
+    ) -> Any:
+        "The value of the metric, or of each by its name."
+        found = {name: means.get(f"metric {name}") for name in self.functions}
+        found |= {name: _plain(one.compute()) for name, one in self.objects.items()}
+        return found if self.several else found.get("")
+
+def _keeps_state(metric: Any) -> bool:
+    return all(callable(getattr(metric, name, None)) for name in ("update", "compute", "reset")) \
+        and not isinstance(metric, Mapping)
+
+def _plain(value: Any) -> Any:
+    "Numbers for tensors."
+    if isinstance(value, Mapping): return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)): return value.tolist()
+    return value
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #76465c57
 @contextmanager
@@ -107,28 +171,43 @@ def scores(
     measures:Measures,        # what to measure
 ) -> Scores:
     "Loss, accuracy and metric in one pass without gradients; ValueError if the data have no samples."
-    sums, weights, samples = {}, {}, 0
+    samples, sums, metrics = 0, {}, Metrics(measures.metric, feed.device)
     with modes_kept(model), torch.no_grad():  # not inference_mode: what a model keeps from here, training may need
         model.eval()
         for batch in batches:
             batch = feed(batch)
-            count = samples_in(batch)
+            count = feed.samples(batch)
             samples += count
-            for name, value in measures.of(model, batch).items():
-                total, weight = _total(value, count)
-                sums[name], weights[name] = sums.get(name, 0) + total, weights.get(name, 0) + weight
+            for name, value in measures.of(model, batch, metrics).items():
+                own = sums.setdefault(name, {})
+                for part, (total, weight) in _totals(value, count).items():
+                    before = own.get(part, (0, 0))
+                    own[part] = before[0] + total, None if weight is None else before[1] + weight
     if samples == 0: raise ValueError("there is nothing to evaluate: the data have no samples")
-    mean = {name: float(total) / weights[name] for name, total in sums.items()}
-    return Scores(samples, *(mean.get(name) for name in ("loss", "accuracy", "metric")))
+    means = {name: sum(_mean(*part) for part in parts.values()) for name, parts in sums.items()}
+    return Scores(samples, means.get("loss"), means.get("accuracy"), metrics.values(means))
 
-def _total(value: Any, count: int) -> tuple[Any, int]:
-    "The sum behind a mean over `count` samples, and its weight; right answers are counted one by one."
-    if isinstance(value, torch.Tensor):
-        if value.dtype == torch.bool: return value.sum(), value.numel()
-        value = value.detach().double()
-    if getattr(value, "numel", lambda: 1)() != 1:
+def _mean(total: Any, weight: Any) -> float:
+    "Of nothing it is not a number; of what is a sum, the sum."
+    if weight is None: return float(total)
+    return float(total) / float(weight) if float(weight) else math.nan
+
+def _totals(value: Any, count: int) -> dict[int, tuple[Any, Any]]:
+    "The sums behind the means in a loss or a metric of `count` samples, each with its weight; None: it is a sum."
+    if isinstance(value, tuple) and len(value) == 2: return {0: (_number(value[0]), _number(value[1]))}
+    if not isinstance(value, LossValue): value = LossValue(value)
+    loss = _number(value.value)
+    if value.terms is None: return {0: (loss * count if count else 0, count)}
+    if not value.terms: return {0: (loss, None)}
+    totals = {k: (_number(term.total) * term.factor, _number(term.count)) for k, term in enumerate(value.terms, 1)}
+    rest = loss - sum(_number(term.mean) * term.factor for term in value.terms)
+    return totals | {0: (rest * count, count)} if value.rest else totals
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor): return value
+    if value.numel() != 1:
         raise ValueError(f"loss and metric must be one number, the mean over the batch, got shape {tuple(value.shape)}")
-    return value * count, count
+    return value.detach().double()
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #e4a392eb
 def first_batch(

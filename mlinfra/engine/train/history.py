@@ -52,8 +52,13 @@ class Epoch:
     loss:float                       # mean over the samples
     accuracy:float|None=None         # on the validation data, if there are any
     evaluation_seconds:float|None=None
-    valid_loss:float|None=None       # mean over the validation samples, in evaluation mode
-    metric:float|None=None           # of the user's own, on the validation data
+    valid_loss:float|None=None       # that of one batch of all validation data, in evaluation mode
+    metric:Any=None                  # of the user's own, on the validation data; a dictionary of several
+
+    @property
+    def leading_metric(self) -> Any:
+        "The metric, or the first of several."
+        return next(iter(self.metric.values()), None) if isinstance(self.metric, dict) else self.metric
 
 @dataclass
 class History:
@@ -78,7 +83,9 @@ class History:
         steps = [step for step in self.steps if step.epoch == epoch.epoch]
         own = {phase: math.fsum(getattr(step, phase) for step in steps) for phase in PHASES}
         speed = dict(images_per_s=epoch.samples / epoch.seconds, wait_share=own["wait"] / math.fsum(own.values()))
-        return asdict(epoch) | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
+        several = epoch.metric if isinstance(epoch.metric, dict) else {}
+        figures = asdict(epoch) | several | dict(metric=epoch.leading_metric)
+        return figures | speed | {f"{phase}_seconds": seconds for phase, seconds in own.items()}
 
     def table(self) -> pd.DataFrame:
         "A row for each epoch: iterations, samples, seconds, images_per_s, losses, accuracy, wait_share, each phase."

@@ -141,6 +141,7 @@ class TrainingRun:
     open:Callable[[TrainingRun], Iterator]=lambda run: iter(run.loader)  # an epoch's batches, or those left
     interval:str="step"             # of the scheduler: "step" or "epoch"
     measured:tuple[str, ...]|None=None  # fields of `Epoch` that will be there; None: not known
+    weight:Callable[[Any], Any]|None=None  # what the loss of a batch is a mean over, as the user says
 
     def stop(self) -> None:
         "End the run after the current step."

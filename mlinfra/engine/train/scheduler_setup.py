@@ -102,7 +102,7 @@ def step_after_epoch(
 
 def _watched(plateau: ReduceLROnPlateau, epoch: Epoch) -> float:
     "What ReduceLROnPlateau watches: the validation loss or the training loss, or what is better the higher it is."
-    if plateau.mode == "max": return epoch.accuracy if epoch.metric is None else epoch.metric
+    if plateau.mode == "max": return epoch.accuracy if epoch.metric is None else epoch.leading_metric
     return epoch.loss if epoch.valid_loss is None else epoch.valid_loss
 
 # %% ../../../nbs/engine/train/scheduler_setup.ipynb #1ed28706
@@ -138,7 +138,7 @@ def _doubt(run: TrainingRun, scheduler: Any, rates: list[float], steps: int) -> 
     highest, period = max(rates), getattr(scheduler, "T_max", 0)
     last = max((i for i, rate in enumerate(rates) if rate >= _GONE * highest), default=0)
     unit = "steps" if run.interval == "step" else "epochs"
-    if last < len(rates) - 1 and 2 * last < steps and rates[-1] < _GONE * highest:
+    if last < len(rates) - 1 and 2 * (last + 1) <= steps and rates[-1] < _GONE * highest:
         return (f"lets the learning rate fall to {rates[-1]:.1g} after {last + 1:,} of {steps:,} {unit}: make it for "
                 f"{steps:,}" + _other(run, "epoch"))
     if run.interval == "step" and 0 < 2 * period <= steps:

@@ -14,7 +14,8 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from .autocast import autocast, matmul_precision
-from .batches import samples_in, tensors_in
+from .batches import tensors_in
+from .counted_means import GroupMean, LossValue, loss_value, seen_means
 from .observers import TrainingRun
 from .scheduler_setup import step_after_update
 from .untrained_gradients import UntrainedGradients
@@ -27,6 +28,9 @@ LOG2_LOSS_SCALE = 16  # fp16: the loss is multiplied by 2 to this, and by half o
 
 class EagerExecutor:
     "How an optimizer step runs: forward, backward, update, one kernel after the other. One object serves one run."
+    joins_means = True   # whether micro-batches are joined by what their losses are means over, not by samples
+    _group: GroupMean | None = None  # of a step with several micro-batches
+
     def start(
         self,
         run:TrainingRun,  # of which it uses model, optimizer, step, precision, device, scheduler, observers
@@ -59,10 +63,21 @@ class EagerExecutor:
         lap:Callable[[str], None], # books time to "forward" and "backward"
     ) -> torch.Tensor:             # the step's mean loss, detached
         "Forward and backward of all micro-batches; the gradients are there when it returns."
-        shares, total = self.shares([samples_in(batch) for batch in group]), 0.0
+        shares, total = self.shares([self.run.feed.samples(batch) for batch in group]), 0.0
+        self._group = GroupMean() if self.joins_means and len(group) > 1 else None
         for i, (batch, share) in enumerate(zip(group, shares)):
             total = total + self.micro_step(batch, share, i == len(group) - 1, lap)
-        return total
+        return total if self._group is None else self._joined(total, lap)
+
+    def _joined(self, total: torch.Tensor, lap: Callable[[str], None]) -> torch.Tensor:
+        "The loss of one batch; the gradients become those of it."
+        factor = self._group.factor()
+        if self._group.uneven: self.run.remark_once("the loss has several means over numbers that differ from one "
+            "micro-batch to the next: each counts by its own, but the step is not exactly that of one batch")
+        if not isinstance(factor, torch.Tensor) and factor == 1: return total
+        _multiply_gradients(self.run, factor)
+        lap("backward")
+        return total * factor
 
     def micro_step(
         self,
@@ -72,11 +87,17 @@ class EagerExecutor:
         lap:Callable[[str], None], # books time to "forward" and "backward"
     ) -> torch.Tensor:             # its part of the step's mean loss, detached
         "Forward and backward of one micro-batch."
-        loss = self.weighted(self.forward(batch), share)
+        loss = self.weighted(self.forward(batch), share) if self._group is None else self._part(batch, share)
         lap("forward")
         self.backward(loss)
         lap("backward")
         return loss.detach()
+
+    def _part(self, batch: Any, share: float) -> torch.Tensor:
+        "What a micro-batch adds to the step's loss."
+        samples, weight = self.run.feed.samples(batch), self.run.weight
+        with seen_means(): loss = self.loss_of(batch, None if weight is None else weight(batch))
+        return self._group.part(loss, samples, share) if share else self.weighted(loss.value, share)
 
     def weighted(
         self,
@@ -92,15 +113,25 @@ class EagerExecutor:
         batch:Any,  # on the device
     ) -> torch.Tensor:
         "The mean loss of a micro-batch."
+        return self.loss_of(batch).value
+
+    def loss_of(
+        self,
+        batch:Any,        # on the device
+        weight:Any=None,  # what its loss is a mean over, as the user says
+    ) -> LossValue:
+        "The loss of a micro-batch, and what it is a mean over."
         run = self.run
-        with autocast(run.precision, run.device): loss = run.step(run.model, batch)
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1: raise _not_a_loss(loss)
+        with autocast(run.precision, run.device): found = loss_value(run.step(run.model, batch), weight)
+        if not isinstance(found, LossValue): raise _not_a_loss(found)
+        loss = found.value
+        if loss.numel() != 1: raise _not_a_loss(loss)
         if not loss.requires_grad:
             raise ValueError("the loss has no gradient: it depends on no trained parameter, or a detach(), .item() or "
                              "no_grad() is on the way to it")
         if loss.is_complex(): raise ValueError("the loss must be real, got a complex number: take .real or .abs()")
         self._untrained.look(loss)
-        return loss
+        return found
 
     def backward(
         self,
@@ -142,6 +173,15 @@ class EagerExecutor:
         scales = [scaler.get_scale() for scaler in self._scalers.values() if scaler.is_enabled()]
         lost = [LOG2_LOSS_SCALE - round(math.log2(max(scale, 2.0**-149))) for scale in scales]  # it may end at zero
         return max([0, *lost])
+
+def _multiply_gradients(run: TrainingRun, factor: Any) -> None:
+    owned = [p for group in run.optimizer.param_groups for p in group["params"]]
+    found = list({id(p.grad): p.grad for p in (*owned, *run.model.parameters()) if p.grad is not None}.values())
+    dense = [gradient for gradient in found if gradient.layout == torch.strided]
+    with torch.no_grad():
+        if dense: torch._foreach_mul_(dense, factor)
+        for gradient in found:
+            if gradient.layout != torch.strided: gradient.mul_(factor)
 
 def _scaler(run: TrainingRun, precision: str) -> torch.amp.GradScaler:
     return torch.amp.GradScaler(run.device.type, 2.0**LOG2_LOSS_SCALE, enabled=precision == "fp16")

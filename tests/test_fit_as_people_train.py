@@ -1,0 +1,231 @@
+"""Trainings as people write them: several optimizers, schedules by epoch, losses with weights, averaged weights."""
+
+import torch
+import pytest
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import lr_scheduler as rates
+from torch.utils.data import DataLoader, TensorDataset
+
+from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.train.builtin_observers import EarlyStopping
+from mlinfra.training import fit
+
+QUIET = dict(progress=False, device="cpu", keep_memory=False)
+INPUTS = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+LOADER = DataLoader(TensorDataset(INPUTS, INPUTS[:, :4].argmax(1)), 16)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def same(one, other):
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+class CenterLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centers = nn.Parameter(torch.zeros(4, 4))
+
+    def forward(self, outputs, targets):
+        return F.cross_entropy(outputs, targets) + 0.1 * (outputs - self.centers[targets]).square().mean()
+
+
+class Averaged(torch.optim.SGD):
+    "Like schedulefree: steps in training mode only; its other mode holds what is to be used, here the weights plus 1."
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, lr)
+        self.param_groups[0]["train_mode"] = False
+
+    @torch.no_grad()
+    def _switch(self, train):
+        for group in self.param_groups:
+            if group["train_mode"] != train:
+                for p in group["params"]:
+                    p.add_(-1.0 if train else 1.0)
+            group["train_mode"] = train
+
+    def train(self):
+        self._switch(True)
+
+    def eval(self):
+        self._switch(False)
+
+    def step(self, closure=None):
+        assert self.param_groups[0]["train_mode"]
+        super().step()
+
+
+def plain(model, optimizers, after_epoch=lambda: None, loss=F.cross_entropy, epochs=3):
+    "The loop that people write."
+    for _ in range(epochs):
+        for inputs, targets in LOADER:
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss(model(inputs), targets).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        after_epoch()
+    return model
+
+
+def test_several_optimizers_are_those_of_the_loop():
+    def split(model):
+        matrices = [p for p in model.parameters() if p.ndim == 2]
+        return [torch.optim.Muon(matrices, 0.05), torch.optim.AdamW([p for p in model.parameters() if p.ndim < 2])]
+
+    mine, theirs = network(), network()
+    fit(mine, LOADER, optimizer=split(mine), epochs=3, **QUIET)
+    same(mine, plain(theirs, split(theirs)))
+
+
+def test_several_optimizers_resume(tmp_path):
+    def run(epochs, observers=()):
+        model = network()
+        parts = [torch.optim.Adam(model[0].parameters(), 0.01), torch.optim.SGD(model[2].parameters(), 0.1, 0.9)]
+        speeds = [rates.ExponentialLR(part, 0.9) for part in parts]
+        fit(model, LOADER, optimizer=parts, scheduler=speeds, epochs=epochs, observers=observers, **QUIET)
+        return model
+
+    run(2, [Checkpointer(tmp_path)])
+    same(run(3, [Checkpointer(tmp_path)]), run(3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: rates.StepLR(o, 1, 0.1),
+        lambda o: rates.CosineAnnealingLR(o, 3),
+        lambda o: rates.LambdaLR(o, lambda epoch: 1 / (1 + epoch)),
+        lambda o: rates.OneCycleLR(o, 0.5, total_steps=3),
+        lambda o: rates.SequentialLR(o, [rates.LinearLR(o, 0.1, 1, 1), rates.ExponentialLR(o, 0.5)], [1]),
+    ],
+)
+def test_a_schedule_by_epoch_is_that_of_the_loop(make):
+    mine, theirs = network(), network()
+    own = torch.optim.SGD(mine.parameters(), 0.5, 0.9)
+    history = fit(mine, LOADER, optimizer=own, scheduler=make, interval="epoch", epochs=3, **QUIET)
+    other = torch.optim.SGD(theirs.parameters(), 0.5, 0.9)
+    same(mine, plain(theirs, [other], make(other).step))
+    assert history.remarks == []
+
+
+def test_a_schedule_for_epochs_that_is_stepped_after_each_update_is_remarked():
+    history = fit(network(), LOADER, scheduler=lambda o: rates.StepLR(o, 1), epochs=3, **QUIET)
+    assert 'interval="epoch"' in history.remarks[0]
+
+
+@pytest.mark.parametrize("optimizer", [None, "adam", torch.optim.SGD], ids=["default", "word", "class"])
+def test_a_loss_with_weights_is_trained_with_the_model(optimizer):
+    loss = CenterLoss()
+    history = fit(network(), LOADER, loss_fn=loss, optimizer=optimizer, epochs=2, **QUIET)
+    assert loss.centers.count_nonzero() == 16 and history.remarks == []
+
+
+def test_what_no_optimizer_trains_is_told_and_its_gradients_do_not_grow():
+    model, loss = network(), CenterLoss()
+    own = torch.optim.SGD(model[2].parameters(), 0.1)
+    history = fit(model, LOADER, loss_fn=loss, optimizer=own, epochs=3, **QUIET)
+    assert "no optimizer trains 3 tensors" in history.remarks[0] and "0.weight" in history.remarks[0]
+    assert loss.centers.count_nonzero() == 0 and loss.centers.grad.count_nonzero() == 0
+    assert model[0].weight.grad.count_nonzero() == 0
+
+
+def test_an_optimizer_with_modes_is_in_the_right_one(tmp_path):
+    model, twin = network(), network()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1.0)  # what is to be used of the same weights
+    seen = []
+
+    class Look:
+        guard = True
+
+        def on_epoch(self, run, epoch):
+            seen.append(epoch.valid_loss)
+
+    keeper = Checkpointer(tmp_path, every=2, background=False)
+    own, before = Averaged(model.parameters(), 0.1), []
+    fit(model, LOADER, optimizer=own, valid=LOADER, epochs=2, observers=[keeper, Look()], **QUIET)
+    plain(twin, [torch.optim.SGD(twin.parameters(), 0.1)], lambda: before.append(used_loss(twin)), epochs=2)
+    assert seen == pytest.approx(before, rel=1e-5)
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b + 1.0, rtol=1e-5, atol=1e-5)
+    assert not own.param_groups[0]["train_mode"]
+
+
+@torch.no_grad()
+def used_loss(model):
+    for p in model.parameters():
+        p.add_(1.0)
+    loss = F.cross_entropy(model(INPUTS), INPUTS[:, :4].argmax(1)).item()
+    for p in model.parameters():
+        p.sub_(1.0)
+    return loss
+
+
+def test_a_checkpoint_within_an_epoch_holds_the_weights_to_be_used(tmp_path):
+    class Stop:
+        guard = True
+
+        def on_step(self, run, step):
+            if step.iteration == 1:
+                run.stop()
+
+    model = network()
+    fit(model, LOADER, optimizer=Averaged(model.parameters(), 0.1), epochs=1, **QUIET,
+        observers=[Checkpointer(tmp_path), Stop()])  # fmt: skip
+    kept = read_state(latest(tmp_path).path).parts["model"]["weights"]
+    torch.testing.assert_close(kept["0.weight"], model[0].weight.detach())
+
+
+def test_early_stopping_restores_the_best_weights():
+    model, best = network(), {}
+
+    class Worse:
+        guard = True
+
+        def on_epoch(self, run, epoch):
+            if epoch.epoch == 1:
+                best.update({name: value.clone() for name, value in model.state_dict().items()})
+                run.optimizer.param_groups[0]["lr"] = 30.0
+
+    stop = EarlyStopping(2, restore_best=True)
+    own = torch.optim.SGD(model.parameters(), 0.1)
+    fit(model, LOADER, optimizer=own, valid=LOADER, epochs=9, observers=[stop, Worse()], **QUIET)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, best[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "words, how",
+    [
+        ("updated twice", lambda m: dict(optimizer=[torch.optim.SGD(m.parameters(), 0.1) for _ in range(2)])),
+        ("computes the loss several times", lambda m: dict(optimizer=torch.optim.LBFGS(m.parameters()))),
+        ("total_steps=12", lambda m: dict(epochs=3, scheduler=lambda o: rates.OneCycleLR(o, 1.0, total_steps=5))),
+        ("needs an accuracy", lambda m: dict(scheduler=lambda o: rates.ReduceLROnPlateau(o, "max"))),
+        ("interval must be", lambda m: dict(interval="batch", scheduler=lambda o: rates.StepLR(o, 1))),
+        ("does not measure", lambda m: dict(observers=[EarlyStopping()])),
+        ("has no gradient", lambda m: dict(step=lambda m, batch: m(batch[0]).detach().mean())),
+        ("must be real", lambda m: dict(step=lambda m, batch: m(batch[0]).mean() * 1j)),
+        ("requires_grad=False", lambda m: dict(optimizer=torch.optim.SGD(m.requires_grad_(False).parameters()))),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_the_weights_move(words, how):
+    model = network()
+    with pytest.raises(ValueError, match=words):
+        fit(model, LOADER, **how(model), **QUIET)
+    same(model, network())
+
+
+def test_a_best_figure_that_is_not_measured_is_refused_at_once(tmp_path):
+    with pytest.raises(ValueError, match="is not measured in this run"):
+        fit(network(), LOADER, observers=[Checkpointer(tmp_path, best="accuracy")], **QUIET)
+    with torch.no_grad(), pytest.raises(ValueError, match="gradients are off"):
+        fit(network(), LOADER, **QUIET)

@@ -232,6 +232,8 @@ def test_a_trace_tells_why_this_gpu_was_idle(tmp_path):
         assert abs(parts[kind].sum() - 1) < 1e-6
     assert parts["large"]["gpu_compute"] > 0.8 and parts["small"]["idle_launch"] > parts["small"]["gpu_compute"]
     assert parts["waits"]["idle_synchronise"] > 3 * parts["small"]["idle_synchronise"]
+
+
 # ---- memory
 
 def _decoder(**how):

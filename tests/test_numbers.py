@@ -138,7 +138,8 @@ ANY = "zero negative nan infinite half absurd"
 VIEWS = "panels pass what their controls allow, pictures show what was checked where it was made"
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
-base.cores base.jobs base.step_folders base.store base.text checkpoint.checkpoint_files
+base.cores base.jobs base.operations.LayerCall base.operations.OperationCount base.step_folders base.store base.text
+checkpoint.checkpoint_files
 checkpoint.checkpointer.BestMetric checkpoint.checkpoint_folder.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.gradient_average.GradientBucket.pack dist.sync_batch_norm.WholeBatchNorm
@@ -172,6 +173,7 @@ workers.worker_sweep.SweepTask
 MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.seed", ANY, "torch and numpy refuse what is no seed in words of their own"),
     ("*.workers", "zero", "the loader's own process"),
+    ("*.batch_dim", "zero absurd", "dimensions are counted from 0, and the first batch says how many there are"),
     ("*.rank", "zero", "ranks are counted from 0"),
     ("*.*stage", "zero", "a ZeRO stage, or the first stage of a pipeline"),
     ("*.slot", "zero", "slots are counted from 0"),

@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, default_collate
-from torch.utils.flop_counter import FlopCounterMode
 
 from ...data import BatchLoader
 from ..pipeline.sequential_split import chain
@@ -27,6 +26,7 @@ from ..dist.collectives import all_reduce_seconds, slowest_rank
 from ..base.hardware import Network
 from ..loading.loader_surgery import loader_kind, preserve_rng_state
 from ..base.machine import free_bytes
+from ..base.operations import count_operations
 from ..base.sample_statistics import median
 from ..base.timing import synchronize, timed
 from .batch_share import batch_rows, cut_rows
@@ -118,9 +118,9 @@ def _measured_pass(model: nn.Module, batch: Any, device: torch.device) -> tuple[
     "Seconds and FLOPs of a forward and backward, on a copy."
     with preserve_rng_state():
         twin = copy.deepcopy(model).to(device).train()
-        act = partial(_forward_and_backward, twin, batch)
-        with FlopCounterMode(display=False) as counter: act()
-        return median(timed(act, 5, warm_up=1, device=device)), float(counter.get_total_flops())
+        seconds = median(timed(partial(_forward_and_backward, twin, batch), 5, warm_up=1, device=device))
+        counted = count_operations(twin, batch, lambda model, batch: sum(t.sum() for t in run_step(model, batch)), True)
+    return seconds, float(counted.flops + counted.backward_flops)
 
 def _forward_and_backward(model: nn.Module, batch: Any) -> None:
     tensors = run_step(model, batch)

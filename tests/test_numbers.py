@@ -139,7 +139,7 @@ VIEWS = "panels pass what their controls allow, pictures show what was checked w
 CHECKED = "called by functions that have checked their numbers"
 INNER = """
 base.cores base.jobs base.operations.LayerCall base.operations.OperationCount base.step_folders base.store base.text
-checkpoint.checkpoint_files
+checkpoint.checkpoint_files memory.optimizers.UpdateMemory trace.trace_advice.TraceAdvice train.counted_means
 checkpoint.checkpointer.BestMetric checkpoint.checkpoint_folder.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.gradient_average.GradientBucket.pack dist.sync_batch_norm.WholeBatchNorm
@@ -316,9 +316,9 @@ NONSENSE = {int: {"zero": 0, "negative": -1, "nan": math.nan, "infinite": math.i
 # ---- valid arguments
 
 NUMBERS = {"world_size": 2, "batch_size": 4, "heads": 2, "widths": 16, "width": 8, "hidden": 8, "stage": 1, "stages": 2,
-           "sharding_stage": 1, "side": 8, "kernel": 3, "dim": 0, "tokens": 4096,
+           "sharding_stage": 1, "side": 8, "kernel": 3, "dim": 0, "batch_dim": 1, "tokens": 4096,
            "parameters": 10**6}
-SUPPLIED = {"input_shape": (1, 28, 28), "depths": (1, 1, 1, 1)}  # also where there is a default
+SUPPLIED = {"input_shape": (1, 28, 28), "depths": (1, 1, 1, 1), "estimate.batch_size": 4}  # default or not
 
 
 def valid_number(number, owner=""):
@@ -409,8 +409,9 @@ class Objects:
         "The required arguments of a function."
         found = {}
         for p in list(inspect.signature(function).parameters.values())[skip:]:
-            if p.name in SUPPLIED: found[p.name] = SUPPLIED[p.name]
-            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.default is not p.empty or p.name in SUPPLIED: continue
+            for name in (p.name, f"{getattr(function, '__name__', '')}.{p.name}"):
+                if name in SUPPLIED: found[p.name] = SUPPLIED[name]
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.default is not p.empty or p.name in found: continue
             number = number_of(p.annotation)
             found[p.name] = (valid_number(Number(p.name, *number, None)) if number
                              else self.of(p.annotation, p.name, sys.modules[function.__module__]))
@@ -540,7 +541,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
         engine.memory.footprint.rank_footprint.*
         lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
-        cost.quote.devices
+        cost.quote.devices doctor.diagnose.batch_dim
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
         engine.export.onnx_files.load_onnx.*
         engine.export.onnx_files.operator_seconds.*

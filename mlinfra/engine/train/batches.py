@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader
 
+from ..base.checks import nonnegative_int
 from ...data import BatchLoader, as_tensors, to_float
 
 # %% auto #0
@@ -109,8 +110,7 @@ class SampleCount:
             raise ValueError("pass samples= or batch_dim=, not both")
         if self.samples is not None and not callable(self.samples):
             raise TypeError(f"samples must be a function of a batch, got {type(self.samples).__name__}")
-        if self.batch_dim is not None and (type(self.batch_dim) is not int or self.batch_dim < 0):
-            raise ValueError(f"batch_dim must be a whole number of at least 0, got {self.batch_dim!r}")
+        if self.batch_dim is not None: self.batch_dim = nonnegative_int("batch_dim", self.batch_dim)
 
     def __call__(self, batch: Any) -> int:
         if self.samples is not None: return _whole(self.samples(batch))

@@ -82,7 +82,8 @@ def test_memory_of_a_model_of_ones_own(here, tmp_path):
     typed = "memory", "of_one_layer:make", "--input-shape", "1000", "--batch-size", "10", "--optimizer", "sgd", "--gb"
     done = here(*typed, "1")
     assert done.returncode == 0, done.err
-    for found in (r"params +3.81 MiB", r"grads +3.81 MiB", "batch 10 fits"): assert re.search(found, done.out), found
+    for found in (r"params +3.81 MiB", r"grads +3.81 MiB", r"batch 10 on .* fits"):
+        assert re.search(found, done.out), found
     assert "does not fit" in here(*typed, "0.001").out
 
 
@@ -101,7 +102,7 @@ def test_memory_of_token_ids_a_batch_and_a_device_of_the_table(here, tmp_path):
     (tmp_path / "of_tokens.py").write_text(TOKENS)
     typed = "memory", "of_tokens:tokens", "--input-shape", "16", "--on", "T4 16 GB"
     asked = here(*typed, "--input-dtype", "int64")
-    assert asked.returncode == 0 and re.search(r"batch 64 fits.* of 14\.75 GiB", asked.out), asked.err
+    assert asked.returncode == 0 and re.search(r"batch 64 on 14\.75 GiB: fits", asked.out), asked.err
     parts = re.search("params.*\n.*\ngrads.*\nactivations.*", asked.out)[0]
     for factory in ("with_batch", "with_options"):
         found = here("memory", f"of_tokens:{factory}", "--on", "T4 16 GB")

@@ -220,7 +220,7 @@ def panel_code(
     said = ", ".join(f"{name}={value!r}" for name, value in options.items())
     return "\n".join(["import torch", "from mlinfra.memory import estimate", f"from {known.room}", "",
                       f"with torch.device('meta'): model = {known.made}  # shapes, and no memory",
-                      f"estimate(model, {batch_size}, {known.shape}, {said}).total"])
+                      f"estimate(model, {batch_size}, {known.shape}, {said}, plan='cpu').total"])
 
 def _code(model: str, batch_size: int, device: Device, **options: Any) -> str:
     return panel_code(model, batch_size, **options)

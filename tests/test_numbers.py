@@ -522,6 +522,7 @@ STARTS = "starts ranks, workers or threads, which are held back here"
 LONG = "works for seconds"
 FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
+    ("training.evaluate.batch_dim", "a channel taken for the samples: the result depends on the order of the batches"),
     *((name, STARTS) for name in """
         arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.*
         lab.thread_group.run_threads.* lab.notebook_ranks.RankPool.*

@@ -1,5 +1,5 @@
-"""Fifty networks of other people through `fit` and `layer_table`: three steps, every parameter once, and operations
-beside those that PyTorch's counter sees while the step really runs."""
+"""Fifty networks of other people through `fit`, `layer_table` and `estimate`: three steps, every parameter once,
+operations beside those that PyTorch's counter sees while the step really runs, and memory beside the bytes alive."""
 import copy
 import logging
 import sys
@@ -9,6 +9,7 @@ from typing import Any
 from peers import ROOT
 
 sys.path.append(str(ROOT / "tests"))
+from live_bytes import live_bytes  # noqa: E402
 from networks50 import NETWORKS, Network  # noqa: E402
 
 STEPS = 3
@@ -25,6 +26,7 @@ def row(network: Network) -> dict[str, Any]:
     "What was trained and counted of one network."
     import torch
     from mlinfra.engine.base.operations import count_operations
+    from mlinfra.memory import estimate
     from mlinfra.models import layer_table
     model, batch = network.make()
     unique = sum(p.numel() for p in model.parameters())
@@ -35,7 +37,9 @@ def row(network: Network) -> dict[str, Any]:
     torch.manual_seed(1)
     ours = count_operations(model, batch, network.step, backward=True)
     outside = table.flops[table.layer == "outside the layers"].sum()
-    return dict(steps=trained_steps(network, model, batch), parameters=unique,
+    alive = live_bytes(copy.deepcopy(model), batch, network.step)
+    return dict(steps=trained_steps(network, model, batch), parameters=unique, live_bytes=float(alive),
+                estimate_ratio=estimate(model, sample=batch, step=network.step, optimizer="adamw").total / alive,
                 parameters_ratio=float(table.parameters.sum() / unique), operations=float(forward),
                 operations_ratio=float(table.flops.sum() / forward), outside_share=float(outside / forward),
                 step_over_forward=1 + ours.backward_flops / ours.flops,

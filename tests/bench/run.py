@@ -260,7 +260,9 @@ def networks_marks(results: dict[str, Any]) -> list[Mark]:
             Mark("networks whose parameters layer_table does not count once",
                  sum(row["parameters_ratio"] != 1 for row in rows), 0),
             Mark("largest error of layer_table's operations, against PyTorch's counter",
-                 max(abs(row["operations_ratio"] - 1) for row in rows), 0.01)]
+                 max(abs(row["operations_ratio"] - 1) for row in rows), 0.01),
+            Mark("largest error of estimate, against an independent count of the bytes alive",
+                 max(abs(row["estimate_ratio"] - 1) for row in rows), 0.03)]
 
 
 def ddp_marks(results: dict[str, Any]) -> list[Mark]:

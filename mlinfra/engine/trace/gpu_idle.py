@@ -17,7 +17,7 @@ from .trace_file import COLLECTIVE, TraceEvents
 if TYPE_CHECKING: import pandas as pd
 
 # %% auto #0
-__all__ = ['CAUSES', 'QUEUED_US', 'SILENT_US', 'step_windows', 'GpuTime', 'gpu_time']
+__all__ = ['CAUSES', 'QUEUED_US', 'SILENT_US', 'loader_waits', 'step_windows', 'GpuTime', 'gpu_time']
 
 # %% ../../../nbs/engine/trace/gpu_idle.ipynb #gi7000005
 CAUSES = ("loader", "between", "synchronise", "launch", "queued", "unexplained")  # of idle time, in the order of blame
@@ -38,6 +38,12 @@ def _named(frame: pd.DataFrame, kind: str, pattern: str | re.Pattern) -> pd.Data
 
 def _spans(frame: pd.DataFrame) -> np.ndarray:
     return merge(frame["begin"].to_numpy(), frame["end"].to_numpy())
+
+def loader_waits(
+    frame:pd.DataFrame,  # of `TraceEvents`
+) -> np.ndarray:
+    "When a thread of the CPU waited in a DataLoader."
+    return _spans(_named(frame, "annotation", _LOADER))
 
 def step_windows(
     events:TraceEvents,
@@ -107,8 +113,7 @@ def _idle_by_cause(
     short = idle[:, 1] - idle[:, 0] <= QUEUED_US
     found["queued"], found["unexplained"] = idle[queued & short], idle[untold | (queued & ~short)]
     late = idle[~queued & ~untold]
-    loading = _spans(_named(frame, "annotation", _LOADER))
-    for cause, blamed in (("loader", loading), ("between", _between(frame, within))):
+    for cause, blamed in (("loader", loader_waits(frame)), ("between", _between(frame, within))):
         found[cause] = intersect(late, blamed)
         late = subtract(late, blamed)
     ran_dry = merge(*idle[covers(_waiting(frame), idle[:, 0])].T)

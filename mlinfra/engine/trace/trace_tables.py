@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .gpu_idle import CAUSES, gpu_time, step_windows
-from .intervals import intersect, length, merge
+from .gpu_idle import CAUSES, gpu_time, loader_waits, step_windows
+from .intervals import intersect, length
 from .trace_file import COLLECTIVE, TraceEvents
 
 if TYPE_CHECKING: import pandas as pd
@@ -22,13 +22,6 @@ __all__ = ['PARTS', 'steps_table', 'typical', 'kernels_table', 'callers_table', 
 # %% ../../../nbs/engine/trace/trace_tables.ipynb #tt7000005
 PARTS = ("gpu_compute", "communication_exposed", "copy_exposed", *(f"idle_{cause}" for cause in CAUSES))
 "The columns of `steps_table` that add up to the step."
-
-_LOADER = "enumerate(DataLoader)#"
-
-def _loading(frame: pd.DataFrame) -> np.ndarray:
-    "When a thread of the CPU waited in a DataLoader."
-    own = frame[(frame["kind"] == "annotation") & frame["name"].astype(str).str.startswith(_LOADER)]
-    return merge(own["begin"].to_numpy(), own["end"].to_numpy())
 
 def steps_table(
     events:TraceEvents,
@@ -44,7 +37,7 @@ def steps_table(
     sets = {"gpu_busy": time.busy, "gpu_compute": time.compute, "communication": time.communication,
             "communication_exposed": time.communication_exposed, "copy": time.copy, "copy_exposed": time.copy_exposed,
             **{f"idle_{cause}": some for cause, some in time.idle.items()}}
-    loading = _loading(frame)
+    loading = loader_waits(frame)
     for name, window in zip(names, windows):
         span = window[1] - window[0]
         def share(some: np.ndarray) -> float: return length(intersect(some, window[None])) / span

@@ -126,6 +126,7 @@ TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Compariso
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
 Booking QueuedRow QueueRun ProcessResult PublishedHours PublishedRun
+PublishedTrace TraceOrigin
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds

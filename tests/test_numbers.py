@@ -174,6 +174,7 @@ workers.worker_sweep.SweepTask
 MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.seed", ANY, "torch and numpy refuse what is no seed in words of their own"),
     ("*.workers", "zero", "the loader's own process"),
+    ("*.begin_ms", "zero", "when the step begins"),
     ("*.batch_dim", "zero absurd", "dimensions are counted from 0, and the first batch says how many there are"),
     ("*.rank", "zero", "ranks are counted from 0"),
     ("*.*stage", "zero", "a ZeRO stage, or the first stage of a pipeline"),

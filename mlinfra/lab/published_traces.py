@@ -172,13 +172,14 @@ def trace_figures(
     kernels = trace.kernels.head(_KERNELS).assign(name=[_short(name) for name in trace.kernels["name"].head(_KERNELS)])
     kernels = kernels.round({"seconds": 6, "share": 4, "mean_us": 2})
     kernels["tensor_cores"] = kernels["tensor_cores"].astype(object).where(kernels["tensor_cores"].notna(), None)
-    events_kept = gpu.assign(name=[_short(name) for name in gpu["name"]]).round(1) if len(gpu) <= _MOST_EVENTS else gpu[:0]
+    kept = gpu if len(gpu) <= _MOST_EVENTS else gpu[:0]
+    kept = kept.assign(name=[_short(name) for name in kept["name"]]).round(1)
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
         gpu_events=len(gpu), launches=int(launches),
         lanes={name: _packed(spans, step_ms) for name, spans in step_lanes(events, step).items()},
-        events=events_kept.to_dict("list"))
+        events=kept.to_dict("list"))
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base.checks import nonnegative_float, positive_float, positive_int
 from .gpu_idle import gpu_time, gpu_waits, loader_waits, step_windows
-from .intervals import NOTHING, intersect, length, merge, subtract
+from .intervals import intersect, length, merge, subtract
 from .trace_file import TraceEvents
 from .trace_tables import steps_table, typical
 

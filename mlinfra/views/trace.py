@@ -61,7 +61,7 @@ def file_step(
     files = list(path.iterdir()) if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files if file.is_file()) / 1e6
     if size > MOST_MEGABYTES:
-        raise ValueError(f"{path} has {size:,.0f} MB, and a panel reads {MOST_MEGABYTES}: mlinfra trace {path} reads it")
+        raise ValueError(f"{path} has {size:,.0f} MB, and a panel reads {MOST_MEGABYTES}: use mlinfra trace {path}")
     return _step_of(read(path), path.name)
 
 def _step_of(trace: Trace, name: str) -> TracedStep:
@@ -182,6 +182,7 @@ def trace_panel(
     return panel(controls, update, "trace", [table], "Where did the GPU's time go?", code=_code)
 
 def _code(trace: str, path: str, window: Sequence[float]) -> str:
-    if path.strip(): return f"from mlinfra.trace import read\n\ntrace = read({path.strip()!r})\nprint(trace)\ntrace.kernels"
+    if path := path.strip():
+        return f"from mlinfra.trace import read\n\ntrace = read({path!r})\nprint(trace)\ntrace.kernels"
     return ("from mlinfra.lab.published_traces import published_trace\n\n"
             f"trace = published_trace({trace!r})\nprint(trace.citation)\ntrace.parts")

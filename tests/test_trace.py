@@ -1,15 +1,19 @@
 """Traces that torch.profiler wrote, and some that it might have: shares as moments counted one by one say."""
 import gzip
 import json
+import math
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
 from mlinfra import cli
 from mlinfra.engine.trace.trace import read
@@ -49,6 +53,9 @@ def made_up(seed, style, steps=4, length=2000):
     return events
 
 
+def kernel(**other): return span("kernel", "gemm", 5, 9, (0, 7), device=0) | other
+
+
 def counted(events, steps=4, length=2000):
     "Shares of each step, by looking at each microsecond."
     on = {kind: np.zeros(steps * length, bool) for kind in ("gemm", "ncclDevKernel_AllReduce", "copy")}
@@ -74,6 +81,25 @@ def test_shares_are_those_of_moments_counted_one_by_one(tmp_path, style, seed):
     assert np.allclose(steps[list(PARTS)].sum(axis=1), 1) and list(steps["step"]) == ["7", "8", "9", "10"]
 
 
+def test_what_is_odd_is_told_and_counts_for_what_it_can(tmp_path):
+    "Steps that overlap, an event that ends before it begins, two GPUs of one process, and a rank without a trace."
+    def mark(number, begin, end): return span("user_annotation", f"ProfilerStep#{number}", begin, end, (9, 9))
+    def work(begin, end, gpu): return span("kernel", "gemm", begin, end, (gpu, 7), device=gpu)
+    rows = [mark(0, 0, 150), mark(1, 100, 300), mark(2, 100, 200), mark(3, 200, 190), mark(4, 210, 310),
+            work(0, 50, 0), work(120, 110, 0), work(100, 200, 1), work(50, 100, 1)]
+    header = dict(distributedInfo=dict(rank=0, world_size=3))
+    for rank in (0, 2):
+        header["distributedInfo"]["rank"] = rank
+        (tmp_path / f"{rank}.json").write_text(json.dumps(dict(header, traceEvents=rows)))
+    trace = read(tmp_path)
+    steps = trace.steps.query("rank == 2").set_index(["gpu", "step"])
+    assert steps["seconds"].mul(1e6).round(6)[0].to_dict() == {"0": 100, "2": 100, "3": 10, "4": 100}
+    assert steps["gpu_busy"][0].to_dict() == {"0": 0.5, "2": 0, "3": 0, "4": 0}
+    assert steps["gpu_busy"][1].to_dict() == {"0": 0.5, "2": 1, "3": 0, "4": 0}
+    told = " ".join(trace.remarks)
+    assert "2 events of 0.json end before they begin" in told and "no trace of rank 1" in told and "2 GPUs" in told
+
+
 def recorded(path, loop, **more):
     plan, keep = schedule(wait=1, warmup=1, active=3, repeat=1), lambda p: p.export_chrome_trace(str(path))
     with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=keep, **more) as profiler:
@@ -83,11 +109,20 @@ def recorded(path, loop, **more):
     return read(path)
 
 
+def batches_of(*size, cost=0):
+    "Five batches; a sample's cost is sorting that many numbers."
+    def read(i): return torch.randn(*size), torch.rand(cost).sort().values[:1]
+    class Samples(Dataset):
+        def __len__(self): return 80
+        def __getitem__(self, i): return read(i)
+    return iter(DataLoader(Samples(), 16))
+
+
 def mlp():
-    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4))
-    optimizer, batches = torch.optim.Adam(model.parameters()), iter(DataLoader(TensorDataset(torch.randn(80, 16)), 16))
+    model, batches = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)), batches_of(16)
+    optimizer = torch.optim.Adam(model.parameters())
     def loop():
-        (x,) = next(batches)
+        x, _ = next(batches)
         model(x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -95,14 +130,14 @@ def mlp():
 
 
 def convolutions():
-    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), torch.randn(4, 3, 16, 16)
-    return lambda: model(x).mean().backward()
+    model, batches = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), batches_of(3, 16, 16, cost=9_000)
+    return lambda: model(next(batches)[0]).mean().backward()
 
 
 def recurrent():
-    model, x = nn.LSTM(8, 16), torch.randn(12, 4, 8)
+    model, batches = nn.LSTM(8, 16), batches_of(4, 8, cost=500)
     def loop():
-        with record_function("forward"): out, _ = model(x)
+        with record_function("forward"): out, _ = model(next(batches)[0])
         out.sum().backward()
     return loop
 
@@ -110,16 +145,63 @@ def recurrent():
 @pytest.mark.parametrize("make, operator", [
     (mlp, "aten::addmm"), (convolutions, "aten::conv2d"), (recurrent, "aten::lstm")])
 def test_recorded_on_the_cpu(tmp_path, make, operator):
-    "Times and calls, beside a count of the file's own entries."
+    "Times, calls and the loader's share, beside a count of the file's own entries."
     trace = recorded(path := tmp_path / "trace.json", make(), profile_memory=True, with_stack=True)
     entries = [one for one in json.loads(path.read_text())["traceEvents"] if one.get("ph") == "X"]
     marks = sorted(one["ts"] for one in entries if one["name"].startswith("ProfilerStep#"))
     assert trace.device == "CPU" and trace.ranks == (0,) and len(trace.steps) == 3
     assert np.allclose(trace.steps["seconds"][:2], np.diff(marks) / 1e6, rtol=1e-6)
+    waits = [one for one in entries if one["name"].startswith("enumerate(DataLoader)#")]
+    assert trace.steps["loader"].max() > 0.01 and len(waits) == 3
+    for step, row in zip(sorted((one["ts"], one["dur"]) for one in entries if one["name"].startswith("ProfilerStep#")),
+                         trace.steps.to_dict("records")):
+        inside = sum(one["dur"] for one in waits if step[0] <= one["ts"] < step[0] + step[1])
+        assert abs(row["loader"] - inside / row["seconds"] / 1e6) < 0.02
     own = [one["dur"] for one in entries if one["name"] == operator]
     row = trace.operators.set_index("name").loc[operator]
     assert row["count"] == len(own) and np.isclose(row["cpu_seconds"], sum(own) / 1e6)
     assert len(trace.memory) and trace.kernels.empty and trace.modules["name"].str.startswith("nn.Module: ").all()
+
+
+FILES = os.environ.get("MLINFRA_TRACES", "")  # a folder of traces of GPUs, which are not ours to hand on
+
+
+@pytest.mark.skipif(not FILES, reason="MLINFRA_TRACES names no folder: published traces are not part of the project")
+@pytest.mark.parametrize("path", sorted(Path(FILES or ".").glob("*.json.gz")) if FILES else ["none"], ids=str)
+def test_shares_of_a_published_trace(path):
+    "Busy, computing, exposed communication and copies within 2 points of moments that are looked at one by one."
+    with gzip.open(path) as file: entries = json.load(file)["traceEvents"]
+    entries = [one for one in entries if one.get("ph") == "X" and "dur" in one]
+    steps = read(path).steps
+    steps = steps[steps["gpu"] == steps["gpu"].iloc[0]]
+    works = [(str(one.get("cat")).lower().removeprefix("gpu_"), one) for one in entries]
+    works = [(kind, one) for kind, one in works if kind in ("kernel", "memcpy", "memset")]
+    marks = sorted((one["ts"], one["dur"]) for one in entries if one["name"].startswith("ProfilerStep#")
+                   and not str(one.get("cat")).startswith("gpu_"))
+    begin = marks[0][0] if marks else min(one["ts"] for one in entries if kept(one))
+    moments = np.random.default_rng(0).random((len(steps), 20_000)).cumsum(axis=1)
+    moments *= steps["seconds"].to_numpy()[:, None] * 1e6 / moments[:, -1:]
+    moments += begin + np.concatenate([[0], steps["seconds"].cumsum()[:-1] * 1e6])[:, None]
+    on = {kind: np.zeros(moments.shape, int) for kind in ("compute", "send", "copy")}
+    for kind, one in works:
+        place = "copy" if kind != "kernel" else "send" if re.search(SENDS, one["name"], re.I) else "compute"
+        first, last = np.searchsorted(moments.ravel(), [one["ts"], one["ts"] + one["dur"]])
+        on[place].ravel()[first:last] = 1
+    compute, send, copy = on["compute"] > 0, on["send"] > 0, on["copy"] > 0
+    counted = [part.mean(axis=1) for part in (compute | send | copy, compute, send, send & ~compute, copy)]
+    columns = ["gpu_busy", "gpu_compute", "communication", "communication_exposed", "copy"]
+    assert np.abs(steps[columns].to_numpy().T - counted).max() < 0.02
+
+
+SENDS = "nccl|rccl|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|nvshmem"
+KEPT = {"cpu_op", "operator", "user_annotation", "cuda_runtime", "cuda_driver", "hip_runtime", "runtime", "kernel",
+        "gpu_memcpy", "memcpy", "gpu_memset", "memset"}
+
+
+def kept(entry):
+    "Whether an entry is one of those from which a trace without marks begins."
+    cat, name = str(entry.get("cat")).lower(), entry["name"]
+    return cat in KEPT or cat == "python_function" and name.startswith("nn.Module")
 
 
 def test_what_is_no_trace_is_said(tmp_path, capsys):
@@ -127,9 +209,14 @@ def test_what_is_no_trace_is_said(tmp_path, capsys):
     for name, content, words in (
         ("half.json", whole[:3000].encode(), "ends in the middle"),
         ("half.json.gz", gzip.compress(whole.encode())[:500], "cut off"),
-        ("text.json", b"hello", "no trace"), ("empty.json", b"", "ends in the middle"),
-        ("numbers.json", b'{"traceEvents": [1, 2]}', "not an object"),
+        ("text.json", b"hello", "no trace"), ("empty.json", b"", "is empty"),
+        ("empty.json.gz", gzip.compress(b""), "ends in the middle"), ("settings.json", b'{"lr": 1}', "no list traceE"),
+        ("numbers.json", b'{"traceEvents": [1, 2]}', "not an object"), ("deep.json", b"[" * 100_000, "one in another"),
         ("nothing.json", b'{"traceEvents": []}', "no event"),
+        *((f"{wrong}.json", json.dumps(dict(traceEvents=[kernel(**{wrong: value})])).encode(), words)
+          for wrong, value, words in (("ts", math.inf, "no times"), ("dur", math.nan, "no times"), ("name", 7, "text"),
+                                      ("args", "x", "not an object"), ("args", dict(correlation=2**70), "too big"))),
+        ("rank.json", json.dumps(dict(distributedInfo=dict(rank="one"), traceEvents=[kernel()])).encode(), "rank is"),
     ):
         (path := tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=words): read(path)

@@ -54,7 +54,9 @@ def step_windows(
     if marks.empty: return ["all"], np.array([[frame["begin"].min(), frame["end"].max()]])
     begin = marks["begin"].to_numpy()
     end = np.append(begin[1:], marks["end"].iloc[-1])
-    return [name.partition("#")[2] for name in marks["name"]], np.stack([begin, end], 1)
+    names = [name.partition("#")[2] for name in marks["name"]]
+    lasts = end > begin
+    return [name for name, kept in zip(names, lasts) if kept], np.stack([begin, end], 1)[lasts]
 
 @dataclass(frozen=True)
 class GpuTime:

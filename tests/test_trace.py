@@ -13,11 +13,17 @@ import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from mlinfra import cli
+from mlinfra.engine.record.recorder import Monitor
+from mlinfra.engine.record.run_folder import Run
+from mlinfra.engine.record.watch import watch
+from mlinfra.engine.trace.profile_steps import traces_of
 from mlinfra.engine.trace.trace import read
 from mlinfra.engine.trace.trace_tables import PARTS
+from mlinfra.engine.train.observers import Observer
+from mlinfra.training import fit
 
 STYLES = {  # the profiler's names of 2021, of 2022 and later, and on AMD
     2021: dict(op="Operator", mark="Operator", call="Runtime", kernel="Kernel", copy="Memcpy",
@@ -86,7 +92,7 @@ def test_what_is_odd_is_told_and_counts_for_what_it_can(tmp_path):
     def mark(number, begin, end): return span("user_annotation", f"ProfilerStep#{number}", begin, end, (9, 9))
     def work(begin, end, gpu): return span("kernel", "gemm", begin, end, (gpu, 7), device=gpu)
     rows = [mark(0, 0, 150), mark(1, 100, 300), mark(2, 100, 200), mark(3, 200, 190), mark(4, 210, 310),
-            work(0, 50, 0), work(120, 110, 0), work(100, 200, 1), work(50, 100, 1)]
+            span("cpu_op", "aten::mm", 250, 260, (9, 9)), work(0, 50, 0), work(120, 110, 0), work(100, 200, 1), work(50, 100, 1)]
     header = dict(distributedInfo=dict(rank=0, world_size=3))
     for rank in (0, 2):
         header["distributedInfo"]["rank"] = rank
@@ -232,3 +238,125 @@ def test_memory_stays_below_the_file(tmp_path):
             f"read({str(path)!r}); print(tracemalloc.get_traced_memory()[1])")
     peak = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert peak < 4 * path.stat().st_size
+
+
+# ---- traces of a loop that runs
+
+def watched(folder, body, epochs=1, batches=8, **more):
+    "Losses of a loop under `watch`, whose `body` is called in each step."
+    torch.manual_seed(0)
+    model, losses = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1)), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loader = DataLoader(TensorDataset(torch.randn(4 * batches, 4)), 4, shuffle=True)
+    with watch(folder, model, optimizer, **more) as w:
+        for _ in range(epochs):
+            for (x,) in w(loader):
+                body(w, len(losses))
+                loss = model(x).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+    return losses
+
+
+def asked_at(step, count):
+    asked = []
+    def body(w, number):
+        if number == step: asked.append(w.trace(count))
+    return asked, body
+
+
+def marks_of(path):
+    with gzip.open(path) as file: entries = json.load(file)["traceEvents"]
+    return sorted(int(one["name"].partition("#")[2]) for one in entries if one["name"].startswith("ProfilerStep#"))
+
+
+def told(folder): return [event.data for event in Run(folder).events("trace")]
+
+
+def test_a_trace_changes_no_loss_and_says_what_it_saw(tmp_path, capsys):
+    asked, body = asked_at(2, 3)
+    assert watched(tmp_path / "traced", body) == watched(tmp_path / "plain", lambda *_: None)
+    assert asked[0].path.name == "trace-0-steps-4-to-6.json.gz" and marks_of(asked[0].path) == [4, 5, 6]
+    assert "a step took" in asked[0].words and asked[0].words in capsys.readouterr().out
+    assert told(tmp_path / "traced")[0]["words"] == asked[0].words and not told(tmp_path / "plain")
+    assert not torch.autograd._profiler_enabled() and read(tmp_path / "traced").device == "CPU"
+
+
+@pytest.mark.parametrize("epochs, name, marks", [
+    (1, "trace-0-steps-6-to-7.json.gz", [6, 7]),     # fewer than were asked for
+    (2, "trace-0-steps-6-to-7.json.gz", [6, 7])])    # the end of a loop ends it: a validation may follow
+def test_a_trace_of_more_steps_than_there_are(tmp_path, epochs, name, marks):
+    asked, body = asked_at(4, 30)
+    watched(tmp_path, body, epochs)
+    assert asked[0].path.name == name and marks_of(asked[0].path)[:2] == marks
+    assert len(read(asked[0].path).steps) == 2
+
+
+def test_a_trace_that_is_asked_for_too_late_waits_for_the_next_epoch(tmp_path):
+    asked, body = asked_at(7, 2)
+    watched(tmp_path, body, epochs=2)
+    assert asked[0].path.name == "trace-0-steps-9-to-10.json.gz"
+    with pytest.warns(UserWarning, match="the training ended before"): watched(tmp_path / "last", body)
+    assert "the training ended before" in told(tmp_path / "last")[0]["words"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_loop_that_fails_closes_the_profiler(tmp_path, error):
+    def body(w, number):
+        if number == 1: w.trace(5)
+        if number == 5: raise error("now")
+    with pytest.raises(error): watched(tmp_path, body)
+    assert not torch.autograd._profiler_enabled() and marks_of(traces_of(tmp_path)[0])[:2] == [3, 4]
+
+
+@pytest.mark.filterwarnings("ignore:no trace was kept")
+def test_a_loop_that_is_left_closes_the_profiler_before_what_follows(tmp_path):
+    with watch(tmp_path) as w:
+        for (x,) in w(DataLoader(TensorDataset(torch.randn(8, 4)))):
+            if w.trace(6).path or torch.autograd._profiler_enabled(): break
+        assert not torch.autograd._profiler_enabled()
+
+
+def test_another_profiler_keeps_its_trace(tmp_path):
+    asked, body = asked_at(1, 2)
+    with profile(activities=[ProfilerActivity.CPU]) as other, pytest.warns(UserWarning, match="another profiler"):
+        losses = watched(tmp_path, body)
+    assert len(losses) == 8 and "another profiler" in asked[0].words and asked[0].path is None
+    assert {"aten::addmm"} <= {one.key for one in other.key_averages()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of a file's size stands for a full disk")
+def test_a_full_disk_ends_no_training(tmp_path):
+    import resource
+    asked, body = asked_at(1, 3)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, before[1]))
+    try:
+        with pytest.warns(UserWarning, match="no trace was kept"): losses = watched(tmp_path, body)
+    finally: resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert losses == watched(tmp_path / "plain", lambda *_: None) and "no trace was kept" in asked[0].words
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events-0.jsonl", "plain", "steps-0.bin"]
+    assert not torch.autograd._profiler_enabled()
+
+
+def test_a_trace_is_asked_for_from_outside(tmp_path, capsys):
+    "The command leaves a request in the folder of a run that goes on; one that has ended is refused."
+    def body(w, number):
+        if number == 1: assert cli.main(["trace", str(tmp_path), "--record", "2"]) == 0
+        if number == 2: w._recorder.live_trace.look()  # as the sampler does
+    watched(tmp_path, body)
+    assert [path.name for path in traces_of(tmp_path)] == ["trace-0-steps-4-to-5.json.gz"]
+    assert cli.main(["trace", str(tmp_path), "--record", "2"]) != 0 and "no run is writing" in capsys.readouterr().err
+    assert cli.main(["trace", str(tmp_path)]) == 0
+
+
+def test_monitor_records_a_trace_of_fit(tmp_path):
+    monitor, data = Monitor(tmp_path), TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+    class Ask(Observer):
+        def on_step(self, run, step):
+            if step.iteration == 2: self.asked = monitor.trace(2)
+    fit(nn.Linear(4, 2), data, batch_size=8, observers=[monitor, ask := Ask()], progress=False, keep_memory=False,
+        device="cpu")
+    assert ask.asked.path.name == "trace-0-steps-5-to-6.json.gz" and told(tmp_path)[0]["file"] == ask.asked.path.name

@@ -55,8 +55,11 @@ def step_windows(
     begin = marks["begin"].to_numpy()
     end = np.append(begin[1:], marks["end"].iloc[-1])
     names = [name.partition("#")[2] for name in marks["name"]]
-    lasts = end > begin
-    return [name for name, kept in zip(names, lasts) if kept], np.stack([begin, end], 1)[lasts]
+    kept = end > begin
+    works = frame.loc[frame["kind"].isin(["operator", "runtime", "kernel"]), "begin"].to_numpy()
+    works = works[~covers(loader_waits(frame), works)]
+    if len(works) and len(kept) > 1: kept[-1] &= works.max() >= begin[-1]  # else the loop had ended, after a last look
+    return [name for name, keep in zip(names, kept) if keep], np.stack([begin, end], 1)[kept]
 
 @dataclass(frozen=True)
 class GpuTime:

@@ -26,6 +26,11 @@ if TYPE_CHECKING: import pandas as pd
 __all__ = ['Trace', 'read']
 
 # %% ../../../nbs/engine/trace/trace.ipynb #tr7000004
+_REASONS = {
+    "idle_loader": "for the loader", "idle_between": "between two steps", "idle_synchronise": "after it was waited for",
+    "idle_launch": "for the next launch", "idle_queued": "before what was queued", "idle_unexplained": "unexplained",
+}  # part of a step -> for what the GPU was idle, in a sentence
+
 @dataclass(frozen=True)
 class Trace:
     "A trace of some steps; what it says is computed when it is asked for."
@@ -112,6 +117,20 @@ class Trace:
         if missing and len(self.events) > 1:
             found.append(f"no trace of rank {', '.join(map(str, missing))}: the last at a collective may be among them")
         return found
+
+    @property
+    def summary(self) -> str:
+        "One line: how long a typical step was, and why its device was idle."
+        own = typical(self._median_rank())
+        said = f"a step took {own['seconds'].mean() * 1e3:.4g} ms on {self.device}"
+        if own["gpu_busy"].isna().all():
+            share = float((own["loader"] * own["seconds"]).sum() / own["seconds"].sum())
+            return f"{said}; for {share:.0%} of it the loop waited for the loader"
+        parts = self.parts / self.parts.sum()
+        idle = parts[[name for name in parts.index if name.startswith("idle_")]].sort_values(ascending=False)
+        causes = [f"{_REASONS[name]} ({part:.0%})" for name, part in idle.items() if part >= 0.01]
+        share = float((own["gpu_busy"] * own["seconds"]).sum() / own["seconds"].sum())
+        return f"{said}; the GPU was busy for {share:.0%} of it" + (f", idle {', '.join(causes)}" if causes else "")
 
     def __str__(self) -> str:
         own, parts = self._median_rank(), self.parts

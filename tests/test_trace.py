@@ -92,7 +92,8 @@ def test_what_is_odd_is_told_and_counts_for_what_it_can(tmp_path):
     def mark(number, begin, end): return span("user_annotation", f"ProfilerStep#{number}", begin, end, (9, 9))
     def work(begin, end, gpu): return span("kernel", "gemm", begin, end, (gpu, 7), device=gpu)
     rows = [mark(0, 0, 150), mark(1, 100, 300), mark(2, 100, 200), mark(3, 200, 190), mark(4, 210, 310),
-            span("cpu_op", "aten::mm", 250, 260, (9, 9)), work(0, 50, 0), work(120, 110, 0), work(100, 200, 1), work(50, 100, 1)]
+            span("cpu_op", "aten::mm", 250, 260, (9, 9)),
+            work(0, 50, 0), work(120, 110, 0), work(100, 200, 1), work(50, 100, 1)]
     header = dict(distributedInfo=dict(rank=0, world_size=3))
     for rank in (0, 2):
         header["distributedInfo"]["rank"] = rank

@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..base.checks import nonnegative_int, positive_int
 from ..base.store import write_whole

@@ -22,8 +22,8 @@ __all__ = ['TraceSteps', 'traces_of']
 
 # %% ../../../nbs/engine/trace/profile_steps.ipynb #4c40bb7a
 class TraceSteps:
-    """An observer of `fit` that keeps a trace of some steps in the run folder; or call `step()` after each step. It never
-    ends the training: where no trace can be recorded or kept, `words` says why."""
+    """An observer of `fit` that keeps a trace of some steps in the run folder; or call `step()` after each step. It
+    never ends the training: where no trace can be recorded or kept, `words` says why."""
     def __init__(
         self,
         folder:str|os.PathLike,  # of the run

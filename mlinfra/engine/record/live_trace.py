@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,9 +59,8 @@ class LiveTrace:
         "Record so many steps; what is under way is not begun again."
         count = positive_int("steps", count)
         if self.steps is None:
-            if self.folder is None: warnings.warn("no trace is kept: the run has no folder", stacklevel=3)
             self.steps = TraceSteps(self.folder or ".", first, count, self.rank)
-            if self.folder is None: self.steps.ended, self.steps.words = True, "no trace was kept: the run has no folder"
+            if self.folder is None: self.steps.give_up("nothing is recorded")
         return self.steps
 
     def look(self) -> None:
@@ -84,7 +82,9 @@ class LiveTrace:
         done:int,  # steps that have ended
     ) -> None:
         "Between two steps: begin, go on, or end and say what was seen."
-        if self._wanted: wanted, self._wanted = self.ask(self._wanted, done + 1), 0
+        if self._wanted:
+            self.ask(self._wanted, done + 1)
+            self._wanted = 0
         if self.steps is None: return
         self.steps.reach(done)
         self._finish()

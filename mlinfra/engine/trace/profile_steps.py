@@ -59,14 +59,14 @@ class TraceSteps:
         try:
             if self._profile is not None: self._profile.step()
             elif done >= self.first - 1: self._begin()
-        except Exception as error: return self._give_up(f"torch.profiler raised {type(error).__name__}: {error}")
+        except Exception as error: return self.give_up(f"torch.profiler raised {type(error).__name__}: {error}")
         if done >= self.first + self.count: self.on_end()
 
     def _begin(self) -> None:
         import torch
         from torch.profiler import ProfilerActivity, profile
         self.first = max(self.first, self._done + (self._done > 0))  # it was asked for late
-        if torch.autograd._profiler_enabled(): return self._give_up("another profiler of PyTorch is running")
+        if torch.autograd._profiler_enabled(): return self.give_up("another profiler of PyTorch is running")
         kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
         profiler = profile(activities=kinds, schedule=self._plan, on_trace_ready=self._keep)
         profiler.step_num, profiler.current_action = self._done, self._plan(self._done)  # steps keep their numbers
@@ -90,16 +90,20 @@ class TraceSteps:
         "Stop recording, and keep what was recorded."
         if self.ended: return
         self._stop()
-        if self.path is None: self._give_up(self.words or f"the training ended before step {self.first} did")
+        if self.path is None: self.give_up(self.words or f"the training ended before step {self.first} did")
         self.ended = True
 
     def _stop(self) -> None:
         profiler, self._profile = self._profile, None
         if profiler is None: return
         try: profiler.stop()
-        except Exception as error: self._give_up(f"torch.profiler raised {type(error).__name__}: {error}")
+        except Exception as error: self.give_up(f"torch.profiler raised {type(error).__name__}: {error}")
 
-    def _give_up(self, why: str) -> None:
+    def give_up(
+        self,
+        why:str,
+    ) -> None:
+        "Record nothing, and warn that it is so."
         self.ended, self.words = True, why if why.startswith("no trace") else f"no trace was kept: {why}"
         self._stop()
         warnings.warn(self.words, stacklevel=4)

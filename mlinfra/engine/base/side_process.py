@@ -64,8 +64,9 @@ class SideProcess:
         make:Callable[..., Callable[[Any], Any]],  # called there: makes what answers
         *args:Any,                                 # of `make`
         context:Any=None,                          # of multiprocessing; None: the process is forked
+        name:str="a process beside this one",      # for its errors
     ):
-        context = context or multiprocessing.get_context("fork")
+        self.name, context = name, context or multiprocessing.get_context("fork")
         if context.get_start_method() == "fork": release_threads()  # whoever inherits a team waits for it for ever
         self._here, there = context.Pipe()
         how = torch.get_num_threads(), self._here, there, make, args
@@ -96,14 +97,13 @@ class SideProcess:
         "The next message: a pickle, and after it the memory of its arrays."
         patience = None if timeout_seconds == math.inf else timeout_seconds
         if not wait([self._here, self._process.sentinel], patience):
-            raise TimeoutError(f"a process beside this one sent nothing within {timeout_seconds:.0f} s")
+            raise TimeoutError(f"{self.name} sent nothing within {timeout_seconds:.0f} s")
         try:
             head, count = pickle.loads(self._here.recv_bytes())
             return pickle.loads(head, buffers=[bytearray(self._here.recv_bytes()) for _ in range(count)])
         except (EOFError, OSError) as error:
             self._process.join(5)
-            raise RuntimeError(f"a process beside this one ended with code {self._process.exitcode}: minus the number "
-                               "of a signal, and -9 often says that memory ran out") from error
+            raise RuntimeError(f"{self.name} {_how_ended(self._process.exitcode)}") from error
 
     def close(self) -> None:
         "End the process, and the processes that it has started."
@@ -117,6 +117,10 @@ def _end(process: BaseProcess, connection: Connection) -> None:
         if process.is_alive(): end()
     connection.close()
     process.close()
+
+def _how_ended(code: int | None) -> str:
+    if code is None or code >= 0: return f"ended with code {code}"
+    return f"was killed by signal {-code}" + ("; memory may have run out" if code == -signal.SIGKILL else "")
 
 class _Over: "The last request."
 

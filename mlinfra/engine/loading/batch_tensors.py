@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/loading/batch_tensors.ipynb #0b1495dc
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -61,10 +62,14 @@ def joined(
     return map_tensors(join, batches[0])
 
 # %% ../../../nbs/engine/loading/batch_tensors.ipynb #5b0e77aa
+class _Untensored(pickle.Pickler):
+    "Leaves tensors out: they travel in shared memory."
+    def persistent_id(self, thing: Any) -> str | None: return "tensor" if isinstance(thing, torch.Tensor) else None
+
 def pickling_problem(
     batch:Any,  # what workers would send
 ) -> str | None:
     "Why a batch cannot be sent from one process to another; None if it can."
-    try: pickle.dumps(map_tensors(lambda tensor: None, batch))
+    try: _Untensored(io.BytesIO()).dump(batch)
     except Exception as error: return f"{type(error).__name__}: {error}"  # pickling calls the user's own code
     return None

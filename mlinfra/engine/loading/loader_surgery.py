@@ -161,8 +161,9 @@ def threads_in(
 
 def _parts(thing: Any) -> Iterable:
     "The values of a list or a dict, the attributes of an object, and nothing of modules, classes and tensors."
-    if isinstance(thing, (list, tuple, set)): return thing
-    if isinstance(thing, dict): return thing.values()
+    for kind in (list, tuple, set):
+        if isinstance(thing, kind): return kind.__iter__(thing)  # a class of the user's may count who iterates it
+    if isinstance(thing, dict): return dict.values(thing)
     return () if isinstance(thing, (type, ModuleType, torch.Tensor)) else getattr(thing, "__dict__", {}).values()
 
 # %% ../../../nbs/engine/loading/loader_surgery.ipynb #ow000001

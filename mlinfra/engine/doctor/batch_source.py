@@ -161,6 +161,7 @@ class BatchSource:
         self.kind, self.workers = loader_kind(loader), workers_of(loader)
         # until training ends, with all that they cache
         self.stay = self.workers == 0 or bool(loader.persistent_workers)
+        self.caches = False  # what it has loaded, and an epoch has been loaded
         self.remark = ""  # where samples are loaded, if it is in this process
         self._side, self._loads, self._batches, self._open = None, None, None, ExitStack()
 

@@ -23,7 +23,7 @@ import torch
 from .jobs import release_threads
 
 # %% auto #0
-__all__ = ['Unsendable', 'SideProcess', 'say', 'called_beside', 'can_fork']
+__all__ = ['Unsendable', 'SideProcess', 'TracebackBeside', 'say', 'called_beside', 'can_fork']
 
 # %% ../../../nbs/engine/base/side_process.ipynb #sp000004
 class Unsendable(ValueError):
@@ -90,8 +90,8 @@ class SideProcess:
             raise
         kind, *rest = message
         if kind == "answer": return rest[0]
-        error, there = rest
-        raise error from _There(there)
+        error, files, there = rest
+        raise error from TracebackBeside(there, files)
 
     def _received(self, timeout_seconds: float) -> Any:
         "The next message: a pickle, and after it the memory of its arrays."
@@ -124,9 +124,11 @@ def _how_ended(code: int | None) -> str:
 
 class _Over: "The last request."
 
-class _There(Exception):
-    "The traceback of an error in the process beside this one."
-    def __str__(self) -> str: return f"\n{self.args[0]}"
+class TracebackBeside(Exception):
+    "The cause of an error that came in the process beside this one: its traceback there, and the files of its frames."
+    def __init__(self, text: str, files: list[str]):
+        super().__init__(f"\n{text}")
+        self.files = files
 
 # %% ../../../nbs/engine/base/side_process.ipynb #sp000008
 def _serve(threads: int, caller: Connection, own: Connection, make: Callable[..., Callable[[Any], Any]],
@@ -144,7 +146,9 @@ def _serve(threads: int, caller: Connection, own: Connection, make: Callable[...
                 if answers is None: answers = make(*args)
                 _send(own, "answer", answers(request))
             except (BrokenPipeError, ConnectionError): return
-            except Exception as error: _send(own, "error", _sendable(error), traceback.format_exc())
+            except Exception as error:
+                files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+                _send(own, "error", _sendable(error), files, traceback.format_exc())
     except (BrokenPipeError, ConnectionError): return  # the caller has ended
 
 def _request(own: Connection) -> Any:

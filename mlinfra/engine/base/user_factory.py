@@ -74,6 +74,7 @@ def raised_by_user(
 ) -> bool:
     "Whether an error comes from code that is neither ours nor PyTorch's nor Python's own."
     if "in DataLoader worker process" in str(error): return True
+    if isinstance(error.__cause__, TracebackBeside): return any(map(_is_foreign, error.__cause__.files))
     return any(_is_foreign(file) for file in _files(error.__traceback__))
 
 def _files(trace: TracebackType | None) -> list[str]:

@@ -118,12 +118,11 @@ class Bench:
 
     def _fill_caches(self) -> None:
         "Where samples load faster the second time, load an epoch before anything is timed, if it fits into the time."
-        epoch = length_of(self.pipe.loader)
-        pairs = self.source.twice(self._patience()) if epoch else []
-        if not pairs or any(again > 0.5 * first or first - again < 5e-4 for first, again in pairs): return
-        first = math.fsum(first for first, _ in pairs) / len(pairs)
-        words = f"a batch loads in {duration_text(first)} the first time, and then in less than half of that"
-        share = 0.2 * self.budget.seconds
+        epoch, share = length_of(self.pipe.loader), 0.2 * self.budget.seconds
+        pair = self.source.twice(self._patience()) if epoch and 10 * self.first_load < share else None
+        if pair is None: return
+        first, again = pair
+        words = f"a batch loads in {duration_text(first)} the first time, and then in {duration_text(again)}"
         if epoch * first > share:
             self.remarks.append(f"{words}: the figures are those of a first epoch, for one of {epoch:,} batches does not "
                                 "fit into a fifth of the budget; allow more budget_seconds for those of later ones")

@@ -86,6 +86,7 @@ class SideProcess:
             self._here.send(request)
             while (message := self._received(timeout_seconds))[0] == "said": heard(*message[1:])
         except BaseException:
+            self._process.terminate()  # it may be at work for long
             self.close()
             raise
         kind, *rest = message

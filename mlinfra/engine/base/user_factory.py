@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 import mlinfra
+from .side_process import TracebackBeside
 
 # %% auto #0
 __all__ = ['load_factory', 'made_by', 'raised_by_user']

@@ -26,7 +26,7 @@ from ..base.checks import positive_int
 
 # %% auto #0
 __all__ = ['loader_kind', 'workers_of', 'length_of', 'Endless', 'QuietLoader', 'clone_loader', 'opened', 'held_in',
-           'generators_in', 'threads_in', 'with_own_order', 'private_copy', 'preserve_rng_state']
+           'generators_in', 'threads_in', 'with_own_order', 'private_copy', 'peeked', 'preserve_rng_state']
 
 # %% ../../../nbs/engine/loading/loader_surgery.ipynb #9f2e448e
 def loader_kind(
@@ -184,6 +184,19 @@ def private_copy(
 ) -> Any | None:  # None: it cannot be copied
     "A copy that shares the tensors and arrays."
     return _copied(loader, held_in(loader, (torch.Tensor, np.ndarray, nn.Module)))
+
+def peeked(
+    look:Callable[[Any], Any],  # what is wanted of it, such as a first batch
+    source:Any,                 # a loader or a data set
+) -> Any:
+    "What `look` finds: in a process beside this one, or where that cannot be on a copy, so that there is no trace of it."
+    if can_fork() and not threads_in(source):
+        try: return called_beside(look, source)
+        except Unsendable: pass
+        except RuntimeError as error:
+            if "forked subprocess" not in str(error): raise  # CUDA is in use
+    twin = private_copy(source)
+    return look(source if twin is None else twin)
 
 def _copied(thing: Any, shared: Iterable[Any]) -> Any | None:
     try: return copy.deepcopy(thing, {id(part): part for part in shared})

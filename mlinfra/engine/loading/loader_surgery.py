@@ -23,6 +23,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_worker_info
 
 from ..base.checks import positive_int
+from ..base.side_process import Unsendable, called_beside, can_fork
 
 # %% auto #0
 __all__ = ['loader_kind', 'workers_of', 'length_of', 'Endless', 'QuietLoader', 'clone_loader', 'opened', 'held_in',

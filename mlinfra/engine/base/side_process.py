@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import io
-import math
 import multiprocessing
 import pickle
 import signal
@@ -20,6 +19,7 @@ from typing import Any
 
 import torch
 
+from .checks import positive_float
 from .jobs import release_threads
 
 # %% auto #0
@@ -33,8 +33,8 @@ class _Pickler(pickle.Pickler):
     "Sends a tensor as the array that it is, in its memory format."
     def reducer_override(self, thing: Any) -> Any:
         plain = type(thing) is torch.Tensor and thing.layout is torch.strided and not thing.requires_grad
-        if not plain or thing.device.type != "cpu" or thing.dtype in _NO_ARRAYS or thing.is_conj() or thing.is_quantized:
-            return NotImplemented
+        plain = plain and thing.device.type == "cpu" and not (thing.is_conj() or thing.is_quantized)
+        if not plain or thing.dtype in _NO_ARRAYS: return NotImplemented
         order = sorted(range(thing.ndim), key=thing.stride, reverse=True)  # dense in this order, or made so
         return _as_tensor, (thing.permute(order).contiguous().numpy(), order)
 
@@ -78,13 +78,14 @@ class SideProcess:
     def ask(
         self,
         request:Any=None,                                     # for what answers
-        timeout_seconds:float=math.inf,                       # until its next word
+        timeout_seconds:float|None=None,                      # until its next word
         heard:Callable[..., Any]=lambda *words: None,         # gets what it says meanwhile; may raise
     ) -> Any:
         "Its answer, or its error, raised here; where none comes, the process is ended."
+        patience = None if timeout_seconds is None else positive_float("timeout_seconds", timeout_seconds)
         try:
             self._here.send(request)
-            while (message := self._received(timeout_seconds))[0] == "said": heard(*message[1:])
+            while (message := self._received(patience))[0] == "said": heard(*message[1:])
         except BaseException:
             self._process.terminate()  # it may be at work for long
             self.close()
@@ -94,11 +95,10 @@ class SideProcess:
         error, files, there = rest
         raise error from TracebackBeside(there, files)
 
-    def _received(self, timeout_seconds: float) -> Any:
+    def _received(self, patience: float | None) -> Any:
         "The next message: a pickle, and after it the memory of its arrays."
-        patience = None if timeout_seconds == math.inf else timeout_seconds
         if not wait([self._here, self._process.sentinel], patience):
-            raise TimeoutError(f"{self.name} sent nothing within {timeout_seconds:.0f} s")
+            raise TimeoutError(f"{self.name} sent nothing within {patience:.0f} s")
         try:
             head, count = pickle.loads(self._here.recv_bytes())
             return pickle.loads(head, buffers=[bytearray(self._here.recv_bytes()) for _ in range(count)])
@@ -177,11 +177,10 @@ def called_beside(
     work:Callable[..., Any],                         # called there; may `say` words
     *args:Any,                                       # of `work`
     heard:Callable[..., Any]=lambda *words: None,    # gets those words; may raise
-    timeout_seconds:float=math.inf,                  # until its next word
 ) -> Any:
     "Call a function in a forked process; its result or its error comes back, and nothing else of it."
     side = SideProcess(lambda: lambda request: work(*args))
-    try: return side.ask(None, timeout_seconds, heard)
+    try: return side.ask(None, None, heard)
     finally: side.close()
 
 def can_fork() -> bool:

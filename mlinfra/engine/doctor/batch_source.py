@@ -223,9 +223,9 @@ class BatchSource:
         try: return self._side.ask((how, seconds), timeout_seconds)
         except Unsendable as error:
             if self.workers:
-                raise ValueError(f"the {self.workers} workers of this loader cannot send its batches to training, which "
-                                 f"would wait for ever ({error}): yield what can be pickled, or use num_workers=0"
-                                 ) from error
+                raise ValueError(f"the {self.workers} workers of this loader cannot send its batches to training, "
+                                 f"which would wait for ever ({error}): yield what can be pickled, or use "
+                                 "num_workers=0") from error
             return self._ask_here(how, seconds, f"batches cannot be sent from one process to another ({error})")
         except TimeoutError as error:
             raise RuntimeError(f"{error}: it waits for a lock, or for threads that were started before") from error

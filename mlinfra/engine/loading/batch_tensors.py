@@ -24,7 +24,7 @@ __all__ = ['map_tensors', 'batch_bytes', 'pinned', 'identity', 'joined', 'pickli
 def map_tensors(
     change:Callable[[torch.Tensor], Any],                 # of each tensor
     batch:Any,                                            # tensors in tuples, lists, mappings and dataclasses
-    packed:Callable[[PackedSequence], Any]=lambda it: it, # what becomes of packed sequences, whose parts belong together
+    packed:Callable[[PackedSequence], Any]=lambda it: it, # of packed sequences, whose tensors belong together
 ) -> Any:
     "The same structure with its tensors changed; what is not a tensor stays."
     def leaf(value: Any) -> Any:

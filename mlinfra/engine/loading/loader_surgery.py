@@ -190,7 +190,7 @@ def peeked(
     look:Callable[[Any], Any],  # what is wanted of it, such as a first batch
     source:Any,                 # a loader or a data set
 ) -> Any:
-    "What `look` finds: in a process beside this one, or where that cannot be on a copy, so that there is no trace of it."
+    "What `look` finds, without a trace: in a process beside this one, or on a copy where that cannot be."
     if can_fork() and not threads_in(source):
         try: return called_beside(look, source)
         except Unsendable: pass

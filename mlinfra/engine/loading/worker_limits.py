@@ -38,14 +38,15 @@ _FILES = 8  # descriptors that a worker takes in training's process: two queues 
 def _memory_problem(waiting: int, size: int, free: int | None, workers: int) -> str | None:
     if free is None or waiting * size <= free: return None
     return (f"{workers} workers keep up to {waiting} batches of {bytes_text(size)} in shared memory, and /dev/shm has "
-            f"{bytes_text(free)} free: give it more (docker run --shm-size={max(1, 2 * waiting * size >> 30)}g), or use "
-            "fewer workers, a smaller prefetch_factor or smaller batches")
+            f"{bytes_text(free)} free: give it more (docker run --shm-size={max(1, 2 * waiting * size >> 30)}g), or "
+            "use fewer workers, a smaller prefetch_factor or smaller batches")
 
 def _files_problem(need: int, files: tuple[int, int] | None, tensors: int, workers: int) -> str | None:
-    if files is None or files[0] + need <= files[1] or torch.multiprocessing.get_sharing_strategy() != "file_descriptor":
-        return None
-    return (f"{workers} workers with batches of {tensors:,} tensors need up to {need:,} more open files, and this process "
-            f"has {files[0]:,} of the {files[1]:,} that it may have: allow more (ulimit -n {2 * (files[0] + need)}), "
+    if files is None or torch.multiprocessing.get_sharing_strategy() != "file_descriptor": return None
+    opened, most = files
+    if opened + need <= most: return None
+    return (f"{workers} workers with batches of {tensors:,} tensors need up to {need:,} more open files, and this "
+            f"process has {opened:,} of the {most:,} that it may have: allow more (ulimit -n {2 * (opened + need)}), "
             'or call torch.multiprocessing.set_sharing_strategy("file_system")')
 
 def _free_shared_memory() -> int | None:

@@ -188,7 +188,7 @@ class SweepTask:
         return peeked(lambda samples: self.collate_fn([samples[i] for i in many]), self.train)
 
     def on_copies(self) -> SweepTask:
-        "The same on copies of the data that share its tensors and arrays; on the data itself where it cannot be copied."
+        "The same on copies of the data that share its tensors and arrays, or on the data itself if it has no copies."
         twin = copy.copy(self)
         for name in ("train", "test"): setattr(twin, name, private_copy(getattr(self, name)) or getattr(self, name))
         return twin

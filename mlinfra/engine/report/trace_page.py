@@ -110,7 +110,7 @@ def _beside(traces: Mapping[str, Trace]) -> list[Section]:
     "Two traces of the same work."
     (name, trace), (other_name, other) = traces.items()
     steps = trace.compare(other).rename_axis("part").reset_index()
-    steps = steps[steps[["this", "other"]].abs().sum(axis=1) > 0]
+    steps = steps[steps[["this", "other"]].abs().sum(axis=1) > 0].rename(columns=dict(this=name, other=other_name))
     by = {key: one.kernels.groupby("name")["seconds"].sum() * 1e3 / len(one.steps) for key, one in traces.items()}
     kernels = steps.iloc[:0]
     if all(len(own) for own in by.values()):
@@ -122,13 +122,13 @@ def _beside(traces: Mapping[str, Trace]) -> list[Section]:
     sections = [
         Section("summary", "In a sentence each", tuple(words)),
         Section("idle", "Where a step's time went", (_picture(traces),)),
-        Section("parts", "Milliseconds of a step",
-                (_table(steps.rename(columns=dict(this=name, other=other_name)), plain=tuple(traces)),) if len(steps) else ()),
+        Section("parts", "Milliseconds of a step", (_table(steps, plain=tuple(traces)),) if len(steps) else ()),
         *(Section(f"advice-{place}", f"What to change in {key}", _advice(one))
           for place, (key, one) in enumerate(traces.items())),
         Section("kernels", "Kernels by their difference, in milliseconds of a step",
                 (_table(kernels, MOST_KERNELS, tuple(traces)),) if len(kernels) else ()),
-        *(Section(f"steps-{place}", f"Steps of {key}", (_steps(one),)) for place, (key, one) in enumerate(traces.items()))]
+        *(Section(f"steps-{place}", f"Steps of {key}", (_steps(one),))
+          for place, (key, one) in enumerate(traces.items()))]
     return [section for section in sections if section.blocks]
 
 def write_trace_page(

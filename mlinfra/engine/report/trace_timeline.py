@@ -170,8 +170,10 @@ for (const box of document.querySelectorAll(".mlinfra-timeline")) {
     }
     const t = time(event), at = Math.floor(event.offsetY / row), near = (to - from) / width();
     let found = -1;
-    for (let i = 0; i < begin.length; i++)
-      if (data.lanes[lane[i]].top + depth[i] === at && begin[i] - near <= t && t <= begin[i] + span[i] + near) found = i;
+    for (let i = 0; i < begin.length; i++) {
+      const here = begin[i] - near <= t && t <= begin[i] + span[i] + near;
+      if (here && data.lanes[lane[i]].top + depth[i] === at) found = i;
+    }
     said.textContent = found < 0 ? "" :
       data.names[name[found]] + ": " + words(span[found]) + ", from " + words(begin[found]);
   });

@@ -106,7 +106,7 @@ def timeline(
     drawn = [not data["lanes"][lane]["idle"] for lane in data["events"]["lane"]]
     count, said = sum(drawn), len(events.frame)
     caption = (f"{words}: {count_text(count, 'event')} of {said:,}, the longest. Click, then turn the wheel to zoom "
-               "and drag to move; + and -, arrows and 0 do the same, and a name stands below the event under the mouse.")
+               "and drag to move; + and -, arrows and 0 do the same, and the name of an event stands below the lanes.")
     raw = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing may close the element
     return Interactive(Markup(_MARKUP.render(words=caption, data=raw)), caption)
 

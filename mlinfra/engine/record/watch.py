@@ -187,7 +187,7 @@ class Watch:
                 self._catch_up()
                 if self._recorder.stopping: return
         finally:
-            self._in_step = False
+            self._in_step, self._batch = False, None
             self._recorder.live_trace.loop_ends()
             note(self._leave_loader, epoch)
             self._catch_up()

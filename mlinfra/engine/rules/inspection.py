@@ -263,7 +263,8 @@ class Inspector:
         "Something rare: an epoch, an evaluation, a loader."
         self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
-        if kind in ("evaluation", "epoch"): self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
+        if kind in ("evaluation", "epoch"):
+            self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
 
     def on_loader(self, loader: Any) -> None:

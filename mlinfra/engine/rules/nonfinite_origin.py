@@ -119,6 +119,14 @@ def find_nonfinite(
         return NonFiniteOrigin(step, "forward", "", type(model).__name__, _bad_samples(x, size), sick)
     return _found_backward(step, model, inputs, size, sick) or NonFiniteOrigin(step, "loss", None, "", None, sick)
 
+def _wrong_labels(labels: torch.Tensor, output: torch.Tensor | None) -> str:
+    "What is wrong with integers that may be labels, in words; empty: nothing."
+    if bool((labels == _IGNORED).all()): return f"each is {_IGNORED}, which losses leave out, so there is no mean"
+    low, high = int(labels[labels != _IGNORED].min()), int(labels.max())
+    by_class = output is not None and output.dim() == labels.dim() + 1
+    if by_class and high >= output.shape[1]: return f"a label is {high}, and the output has {output.shape[1]} classes"
+    return f"a label is {low}" if by_class and low < 0 else ""
+
 def _wrong_target(batch: Any, inputs: Any, output: torch.Tensor | None) -> tuple[tuple[int, ...] | None, str] | None:
     "Samples of which the targets cannot give a finite loss, and why, in words."
     try: given, all_of = [t for t in tensors_in(inputs) if t.dim()], [t for t in tensors_in(batch) if t.numel()]
@@ -129,12 +137,7 @@ def _wrong_target(batch: Any, inputs: Any, output: torch.Tensor | None) -> tuple
         if target.is_floating_point():
             if not is_finite(target): return _bad_samples(target, size), "they hold numbers that are not finite"
         elif target.dtype in (torch.int32, torch.int64) and target.dim() and len(target) == size:
-            if bool((target == _IGNORED).all()): return None, f"each is {_IGNORED}, which losses leave out: the mean over none"
-            classes = output.shape[1] if output is not None and output.dim() > 1 and target.dim() == output.dim() - 1 else None
-            low, high = int(target[target != _IGNORED].min()), int(target.max())
-            if low < 0 or classes and high >= classes:
-                has = f", and the output has {classes} classes" if classes else ""
-                return None, f"labels go from {low} to {high}{has}"
+            if words := _wrong_labels(target, output): return None, words
     return None
 
 class _Owners:

@@ -161,7 +161,8 @@ class TensorProbe:
 
     def _may_wait(self) -> bool:
         "Whether a check that waits for the device is due: in looks, and else within half a percent of the time."
-        return self._looking or self.schedule.every is not None or self._waited < 0.005 * (time.perf_counter() - self._since)
+        if self._looking or self.schedule.every is not None: return True
+        return self._waited < 0.005 * (time.perf_counter() - self._since)
 
     def _check(self, optimizer: Any) -> None:
         "Are two small gradients finite? If not, where does it come from?"

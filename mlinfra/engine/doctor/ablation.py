@@ -124,8 +124,8 @@ class Bench:
         first, again = pair
         words = f"a batch loads in {duration_text(first)} the first time, and then in {duration_text(again)}"
         if epoch * first > share:
-            self.remarks.append(f"{words}: the figures are those of a first epoch, for {epoch:,} batches do not fit into "
-                                "a fifth of the budget; allow more budget_seconds for those of later epochs")
+            self.remarks.append(f"{words}: the figures are those of a first epoch, for {epoch:,} batches do not fit "
+                                "into a fifth of the budget; allow more budget_seconds for those of later epochs")
             return
         self.budget.say("an epoch beforehand, that fills caches")
         self.source.caches = True

@@ -98,8 +98,8 @@ def describe_step(
     words = (f"the GPU was idle because {_CAUSES[state_of(part)]}" if part.startswith("idle_") else
              "the GPU only communicated" if part == "communication_exposed" else "the GPU only copied")
     return Said(f"computes {computed / total:.0%} of the step",
-                f"{step.device}: a typical step takes {duration_text(total / 1e3)}. For {duration_text(lost / 1e3)}, the "
-                f"longest other part, {words}.", step.sources)
+                f"{step.device}: a typical step takes {duration_text(total / 1e3)}. "
+                f"For {duration_text(lost / 1e3)}, the longest other part, {words}.", step.sources)
 
 def _describe_cpu(step: TracedStep) -> Said:
     loop = step.lanes.get("CPU, loop", ())

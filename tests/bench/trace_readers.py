@@ -49,7 +49,7 @@ def tensorboard(path):
     seconds = time.perf_counter() - start
     kernel, copies, sets, sends, *_, total = found.avg_costs.costs
     over = sum(one.overlap for one in found.comm_overlap_costs or ())
-    sent = sum(one.overlap + one.communication for one in found.comm_overlap_costs or ())
+    sent = sum(one.communication for one in found.comm_overlap_costs or ())
     return dict(seconds=seconds, busy=(kernel + copies + sets + sends) / total, overlap=over / sent if sent else None,
                 says=" ".join(re.sub("<[^>]*>", "", words) for words in found.recommendations))
 

@@ -75,9 +75,9 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def pairs(figures: dict[str, Any], figure: str) -> list[tuple[float, float]]:
-    "Our figure and each peer's on the same file, where both have one."
+def pairs(figures: dict[str, Any], figure: str, peers: tuple[str, ...] = READERS[1:]) -> list[tuple[float, float]]:
+    "Our figure and each of these peers' on the same file, where both have one."
     own = {name.partition(", ")[0]: row for name, row in figures.items() if name.endswith(", mlinfra")}
     return [(own[file][figure], row[figure]) for name, row in figures.items()
             for file, _, reader in [name.partition(", ")]
-            if reader != "mlinfra" and None not in (own[file].get(figure), row.get(figure))]
+            if reader in peers and None not in (own[file].get(figure), row.get(figure))]

@@ -321,7 +321,7 @@ def trace_marks(results: dict[str, Any]) -> list[Mark]:
     found = [Mark("traces that ours does not read", unread, 0)]
     if both := traces.pairs(table, "seconds"):
         found.append(Mark("seconds that ours reads a trace / a peer, median", median(a / b for a, b in both), 1.0))
-    for figure in ("busy", "overlap"):  # torch-tb-profiler counts a collective's kernels as computing, too
+    for figure in ("busy", "overlap"):
         if both := traces.pairs(table, figure, hta):
             off = median(abs(a - b) for a, b in both)
             found.append(Mark(f"median difference from HolisticTraceAnalysis' share: {figure}", off, 0.02))

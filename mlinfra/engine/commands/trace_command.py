@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..base.text import count_text
 from .arguments import Command, count
 
 # %% auto #0
@@ -16,6 +17,7 @@ __all__ = ['TRACE']
 def _trace(args: argparse.Namespace) -> int:
     "Say where the time of the steps in a profiler's trace went, why the GPU was idle, and what to change."
     from mlinfra.engine.trace.trace import read
+    if args.record: return _record(args)
     trace = read(args.path)
     print(trace)
     if args.compare:
@@ -30,10 +32,19 @@ def _trace(args: argparse.Namespace) -> int:
               f"{late['wait_us'].sum() / 1e3:.3g} ms for the last in all")
     return 0
 
+def _record(args: argparse.Namespace) -> int:
+    "Ask a run that goes on for a trace."
+    from mlinfra.engine.record.live_trace import request_trace
+    request_trace(args.path, args.record)
+    print(f"asked: the run records {count_text(args.record, 'step')} within its next steps, and says in a line why its "
+          f"device was idle; mlinfra trace {args.path} reads them afterwards")
+    return 0
+
 def _options(trace: argparse.ArgumentParser) -> None:
     add = trace.add_argument
     add("path", metavar="FILE|FOLDER", help="that torch.profiler wrote; a folder has a trace of each rank")
     add("--compare", metavar="OTHER", help="a trace of the same work, to compare with")
+    add("--record", type=count, metavar="STEPS", help="FOLDER is of a run that goes on: have it record so many steps")
     add("--kernels", type=count, default=10, metavar="N", help="of which the longest are listed")
 
 TRACE = Command("trace", "read a profiler's trace: where a step's time went, and why", _trace, _options)

@@ -19,9 +19,11 @@ import torch.distributed as dist
 from torch import nn
 
 from ..base.checks import positive_float
+from .live_trace import LiveTrace
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
+from ..trace.profile_steps import TraceSteps
 from ..train.history import Epoch, Step
 from ..train.observers import Observer, TrainingRun
 
@@ -54,6 +56,7 @@ class Recorder:
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
         working = self.writer.recording or self._on_sample
         self.thread = SamplerThread(self._sample, every_seconds) if working else None
+        self.live_trace = LiveTrace(folder if self.writer.recording else None, self.writer.rank, self.event)
         for words in self.thread.sampler.remarks if self.thread else (): self.writer.event("remark", words=words)
 
     def begin(
@@ -128,6 +131,7 @@ class Recorder:
         read = None if sample.at is None else max(sample.at - self.writer.origin, 0.0)
         self.writer.sample(sample_row(sample), read)  # delivering may take as long as the GIL is held
         if self._on_sample: self._tell(self._on_sample, sample)
+        self.live_trace.look()
 
     def _tell(self, hooks: list[tuple[Any, Callable]], *news: Any) -> None:
         for rule, hook in tuple(hooks):
@@ -157,6 +161,7 @@ class Recorder:
         how:str="",                 # see `RunWriter.end`; empty: as the error tells
     ) -> None:
         "Stop sampling, account for the time after the last step, and close the folder."
+        self.live_trace.end()
         if self.thread: self.thread.close()
         self._tell(self._hooks["on_finish"])
         if not self.writer.recording: return
@@ -234,6 +239,14 @@ class Monitor(Observer):
         "What the rules have found so far."
         return findings_of(self.rules)
 
+    def trace(
+        self,
+        steps:int=3,
+    ) -> TraceSteps:
+        "Record a profiler's trace of the next steps into the run folder, from an observer's or a callback's hook."
+        if self._recorder is None: raise RuntimeError("a trace is recorded while fit runs: call it from an observer")
+        return self._recorder.live_trace.ask(steps, self._done + 2)  # a step is on its way
+
     def on_start(self, run: TrainingRun) -> None:
         "Open the folder."
         settings = training_settings(run.model, [run.optimizer]) | dict(
@@ -241,11 +254,14 @@ class Monitor(Observer):
             precision=run.precision, threads=torch.get_num_threads(), loader=loader_settings(run.loader))
         self._recorder = Recorder(self.folder, self.every_seconds, self.rules, settings | self.config)
         self._held, self._is_first, self._spent = [], True, dict(loader=0.0, evaluation=0.0)
+        self._done = run.iteration
         self._recorder.begin(run.model, [run.optimizer], run.iteration)
 
     def on_step(self, run: TrainingRun, step: Step) -> None:
         "Hold the step back until it is time to hand it on."
         self._held.append(step)
+        self._done = step.iteration + 1
+        if self._recorder.live_trace.due: self._recorder.live_trace.reach(step.iteration + 1)
         if not self._recorder.is_due(step.start - self._recorder.origin): return
         self._hand_on()
         if self._recorder.stopping: run.stop()

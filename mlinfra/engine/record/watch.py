@@ -21,6 +21,7 @@ from torch import nn
 from ..base.checks import positive_float
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
+from ..trace.profile_steps import TraceSteps
 from ..train.batches import SampleCount, samples_in
 
 # %% auto #0
@@ -151,6 +152,15 @@ class Watch:
         if validation is None: validation = self._in_step or not torch.is_grad_enabled()
         return self._validation(loader) if validation else self._training(loader)
 
+    def trace(
+        self,
+        steps:int=3,
+    ) -> TraceSteps:  # its `path` and `words` are there when the steps are over
+        """Record a profiler's trace of the next steps into the run folder, and print in a line why the device was idle.
+        One step before them warms up. The training goes on whatever happens to the trace."""
+        if self._recorder is None: raise RuntimeError("use it in a with block: with watch(folder) as w: ...")
+        return self._recorder.live_trace.ask(steps, self._ended + 1 + self._in_step)
+
     def _validation(self, loader: Iterable[Any]) -> Iterator[Any]:
         with self.evaluation(): yield from loader
 
@@ -162,6 +172,7 @@ class Watch:
         self._catch_up()
         try:
             while True:
+                if self._recorder.live_trace.due: self._recorder.live_trace.reach(self._ended)
                 self._in_step = True
                 note(self._begin_step)
                 try: batch = next(batches)
@@ -175,6 +186,7 @@ class Watch:
                 if self._recorder.stopping: return
         finally:
             self._in_step = False
+            self._recorder.live_trace.loop_ends()
             note(self._leave_loader, epoch)
             self._catch_up()
 

@@ -278,7 +278,8 @@ def _traces(run: Run, beside: Path) -> Section:
         relative = Path(os.path.relpath(path.resolve(), Path(beside).resolve())).as_posix()
         links.append(Link(f"{path.name}: open it in Perfetto (ui.perfetto.dev)", quote(relative)))
     if not links:
-        links = ["None was recorded. TraceSteps(folder, first=10, count=3), an observer of fit, records three."]
+        links = ["None was recorded. While a run goes on, mlinfra trace --record 3 RUN has it record three steps; "
+                 "w.trace(3) in a loop under watch and TraceSteps(folder), an observer of fit, do the same."]
     return Section("traces", "Traces of single steps", tuple(links))
 
 # %% ../../../nbs/engine/report/page.ipynb #a150541c

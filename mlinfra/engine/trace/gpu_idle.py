@@ -54,7 +54,12 @@ def step_windows(
     if marks.empty: return ["all"], np.array([[frame["begin"].min(), frame["end"].max()]])
     begin = marks["begin"].to_numpy()
     end = np.append(begin[1:], marks["end"].iloc[-1])
-    return [name.partition("#")[2] for name in marks["name"]], np.stack([begin, end], 1)
+    names = [name.partition("#")[2] for name in marks["name"]]
+    kept = end > begin
+    works = frame.loc[frame["kind"].isin(["operator", "runtime", "kernel"]), "begin"].to_numpy()
+    works = works[~covers(loader_waits(frame), works)]
+    if len(works) and len(kept) > 1: kept[-1] &= works.max() >= begin[-1]  # else the loop had ended, after a last look
+    return [name for name, keep in zip(names, kept) if keep], np.stack([begin, end], 1)[kept]
 
 @dataclass(frozen=True)
 class GpuTime:

@@ -288,7 +288,7 @@ class Inspector:
         self.facts.model, self.facts.optimizers, self.facts.labels = None, (), None  # nothing of the user's is kept
 
     def _end_looks(self) -> None:
-        for rule in self.rules: getattr(rule, "finish", bool)()
+        self._tell([(rule, rule.finish) for rule in self.rules if hasattr(rule, "finish")])
         for looks in (self._probe, self.looks):
             if looks is not None: looks.close()
         self._probe = self.looks = None

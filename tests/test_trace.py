@@ -19,6 +19,7 @@ from mlinfra import cli
 from mlinfra.engine.record.recorder import Monitor
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.watch import watch
+from mlinfra.engine.report.page import make_report
 from mlinfra.engine.trace.profile_steps import traces_of
 from mlinfra.engine.trace.trace import read
 from mlinfra.engine.trace.trace_tables import PARTS
@@ -361,3 +362,18 @@ def test_monitor_records_a_trace_of_fit(tmp_path):
     fit(nn.Linear(4, 2), data, batch_size=8, observers=[monitor, ask := Ask()], progress=False, keep_memory=False,
         device="cpu")
     assert ask.asked.path.name == "trace-0-steps-5-to-6.json.gz" and told(tmp_path)[0]["file"] == ask.asked.path.name
+
+
+def test_pages_on_a_trace_and_on_its_run(tmp_path, capsys):
+    "The command's page, one beside the other, and the section of the report on the run that holds the trace."
+    asked, body = asked_at(1, 2)
+    watched(run := tmp_path / "run", body)
+    page, path = tmp_path / "page.html", str(asked[0].path)
+    assert cli.main(["trace", path, "--compare", str(run), "--html", str(page)]) == 0
+    assert str(page) in capsys.readouterr().out
+    assert page.read_text().count('class="mlinfra-timeline"') == 2 and "beside" in page.read_text()
+    report = make_report(Run(run))
+    assert any("a step took" in block for block in report["traces"].blocks if isinstance(block, str))
+    assert json.loads(report.json())["traces"][0]["file"] == asked[0].path.name
+    asked[0].path.write_bytes(b"{")
+    assert "ends in the middle" in " ".join(map(str, make_report(Run(run))["traces"].blocks))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.machine import usable_cores
+from .look_schedule import LookSchedule
 
 # %% auto #0
 __all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'plain_name', 'several']
@@ -56,7 +57,9 @@ class Facts:
     samples:deque[Any]=field(default_factory=lambda: deque(maxlen=600))  # of the machine, the latest
     steps:int=0                                             # so far told
     last_ended:int=-1                                       # the last step that has ended: it may be told later
-    checked:int=-1                                          # the last step whose gradients were checked
+    schedule:LookSchedule=field(default_factory=LookSchedule)  # of the looks at tensors; `soon` asks for one
+    suspicious:bool=False                                   # set by a rule that wants to look again soon
+    was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
 
 def labels_of(
     loader:Any,  # a DataLoader, or another with a `dataset`

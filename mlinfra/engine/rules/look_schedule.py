@@ -11,7 +11,8 @@ __all__ = ['FIRST_STEPS', 'RAREST', 'LookSchedule']
 # %% ../../../nbs/engine/rules/look_schedule.ipynb #new00003
 FIRST_STEPS = 20  # each of them is looked at
 RAREST = 50       # steps from one look to the next, at most
-_SOON = 5         # steps until a suspicion is checked
+_NEAR = 10        # steps from a look to one that an event asks for
+_SOON = 7         # steps until a suspicion is checked: no usual period divides it
 
 class LookSchedule:
     "The number of the step that is looked at next."
@@ -22,6 +23,7 @@ class LookSchedule:
     ):
         self.first, self.every, self.next = first, every, first if every is None else -(-first // every) * every
         self._looks = self._extra = 0
+        self._last = first - _NEAR
 
     def looked(
         self,
@@ -29,7 +31,7 @@ class LookSchedule:
         suspicious:bool=False,   # a rule wants to see the next steps
     ) -> None:
         "Plan the next look. A suspicion that comes again and again makes looks a third more frequent, and no more."
-        self._looks += 1
+        self._looks, self._last = self._looks + 1, step
         if self.every is not None: self.next = step + self.every - step % self.every
         elif suspicious and self._extra < 6 + self._looks // 4: self._extra, self.next = self._extra + 1, step + _SOON
         else: self.next = step + self._usual(step)
@@ -41,5 +43,5 @@ class LookSchedule:
         self,
         step:int,  # the next one
     ) -> None:
-        "Something has happened that may have changed the training: look at this step."
-        if self.every is None: self.next = min(self.next, step)
+        "Something has happened that may have changed the training: look at this step, unless the last look was near."
+        if self.every is None: self.next = min(self.next, max(step, self._last + _NEAR))

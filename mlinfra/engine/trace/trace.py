@@ -86,7 +86,7 @@ class Trace:
     @cached_property
     def parts(self) -> pd.Series:
         "Milliseconds of a typical step in each of its parts, which add up to it."
-        own = typical(self._median_rank())
+        own = self.typical
         return own[list(PARTS)].mul(own["seconds"], axis=0).sum() / len(own) * 1e3
 
     @cached_property
@@ -106,6 +106,11 @@ class Trace:
         table["difference"] = table["other"] - table["this"]
         return table
 
+    @property
+    def typical(self) -> pd.DataFrame:
+        "The steps of which is said what a typical one does: those of the rank and GPU of the median, without the ends."
+        return typical(self._median_rank())
+
     @cached_property
     def remarks(self) -> list[str]:
         "What was odd in the files, and what they leave out."
@@ -121,7 +126,7 @@ class Trace:
     @property
     def summary(self) -> str:
         "One line: how long a typical step was, and why its device was idle."
-        own = typical(self._median_rank())
+        own = self.typical
         said = f"a step took {own['seconds'].mean() * 1e3:.4g} ms on {self.device}"
         if own["gpu_busy"].isna().all():
             share = float((own["loader"] * own["seconds"]).sum() / own["seconds"].sum())

@@ -274,7 +274,8 @@ class Monitor(Observer):
         self._recorder = Recorder(self.folder, self.every_seconds, self.rules, settings | self.config)
         self._held, self._is_first, self._spent = [], True, dict(loader=0.0, evaluation=0.0)
         self._done = run.iteration
-        self._recorder.begin(run.model, [run.optimizer], run.iteration)
+        self._recorder.begin(run.model, [run.optimizer], run.iteration, current_step=lambda: run.iteration,
+                             current_batch=lambda: getattr(run.executor, "batches", None))
         self._look_at(run)
 
     def _look_at(self, run: TrainingRun) -> None:

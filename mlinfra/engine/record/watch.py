@@ -82,7 +82,7 @@ class Watch:
         self._maybe = False  # whether what follows may be a validation
         self._times, self._head = dict(_ALL_NOTHING), (0.0, 0.0, 0.0)
         self._iteration, self._epoch, self._samples, self._loss, self._start = 0, -1, 0, math.nan, 0.0
-        self._ended = 0  # steps, accounted for or not
+        self._ended, self._batch = 0, None  # steps, accounted for or not; what the loader gave for the one under way
         self._after_batch = "copy" if model is not None else "other"
         self._after_model = "backward" if optimizers else "other"
         model_parts, optimizer_parts = ("copy", "forward"), ("update",)
@@ -93,7 +93,8 @@ class Watch:
     def __enter__(self) -> Watch:
         self._recorder, self._home = self._make(), threading.get_ident()
         self._origin = self._last = self._recorder.origin
-        self._recorder.begin(self._model, self._optimizers, loss_told=False)
+        self._recorder.begin(self._model, self._optimizers, loss_told=False, current_batch=lambda: self._batch,
+                             current_step=lambda: max(self._ended, self._iteration))
         if (model := self._model) is not None:
             self._handles.append(model.register_forward_pre_hook(self._hook(model, self._before_model)))
             after = self._hook(model, self._after_forward)
@@ -182,6 +183,7 @@ class Watch:
                 try: batch = next(batches)
                 except StopIteration: return
                 note(self._take_batch, self._count(batch))
+                self._batch = batch
                 for look in looks: look.batch(batch, self._ended)
                 yield batch
                 self._in_step = False
@@ -190,7 +192,7 @@ class Watch:
                 self._catch_up()
                 if self._recorder.stopping: return
         finally:
-            self._in_step = False
+            self._in_step, self._batch = False, None
             self._recorder.live_trace.loop_ends()
             note(self._leave_loader, epoch)
             self._catch_up()
@@ -339,8 +341,9 @@ def count_samples(
     except Exception: return 1
 
 def _on_its_way(loss: torch.Tensor) -> Any:
-    loss = loss.detach().float().mean()
-    if loss.device.type != "cuda": return float(loss)
+    loss = loss.detach()
+    if loss.numel() != 1: loss = loss.float().mean()
+    if loss.device.type != "cuda": return loss.item()
     host = torch.empty((), pin_memory=True).copy_(loss, non_blocking=True)
     event = torch.cuda.Event()
     event.record()

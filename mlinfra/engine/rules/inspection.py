@@ -22,6 +22,7 @@ import torch
 
 from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
+from .look_schedule import LookSchedule
 from .loop_looks import LoopLooks
 from .nonfinite_origin import NonFiniteOrigin
 from .tensor_probe import TensorProbe
@@ -109,7 +110,7 @@ class Inspector:
         self,
         rules:Iterable[Any],                                 # of `Rule`, or functions of a step
         action:Any=None,                                     # of `ACTIONS`, a function of a finding, or several
-        every:int|None=None,                                 # steps from look to look; None: as 2% of the time allow
+        every:int|None=None,                                 # steps from look to look; None: see `LookSchedule`
         save_to:str|os.PathLike|None=None,                   # the folder of "save"
     ):
         self.rules, self.actions, self.save_to = check_rules(rules), check_actions(action, save_to), save_to
@@ -129,7 +130,10 @@ class Inspector:
     ) -> None:
         "A run begins."
         self.on_finish()
-        self._ready, self.facts = False, Facts(model, list(optimizers), dict(config or {}), **facts)
+        config = dict(config or {})
+        self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
+        self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
+        self.facts.schedule = LookSchedule(first, self.every)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
         self._unsaved, self._home = [], threading.get_ident()
@@ -140,7 +144,7 @@ class Inspector:
         self._each, self._windows = self._hooks["on_step"], self._hooks["on_window"]
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
-        self._begin_looks(first)
+        self._begin_looks()
         self._begin_loop_looks(first)
         self._ready = True
 
@@ -150,14 +154,16 @@ class Inspector:
         if self.actions: return 0
         return math.inf if self._probe is None else self._probe.patience
 
-    def _begin_looks(self, first: int) -> None:
+    def _begin_looks(self) -> None:
         facts = self.facts
         if not (self._hooks["on_tensors"] or self._hooks["on_nonfinite"]): return
         if facts.model is None and not facts.optimizers:
             return self._abstain("the model and the optimizer are not given")
         try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_tensors, self._on_nonfinite,
-                                       self._on_failure, first=first, every=self.every)
+                                       self._on_failure, schedule=facts.schedule, current=self._current,
+                                       batch=self._batch)
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
+        facts.was_checked = self._probe.was_checked
         if self._probe.remark: self.remarks.append(self._probe.remark)
 
     def _begin_loop_looks(self, first: int) -> None:
@@ -176,9 +182,11 @@ class Inspector:
         self.remarks.append(f"tensors are looked at no more: {type(error).__name__}: {error}")
         warnings.warn(self.remarks[-1], stacklevel=5)
 
-    def _on_tensors(self, look: TensorStats) -> None:
+    def _on_tensors(self, look: TensorStats) -> bool:
         self._hand_on()  # in the order of time, whatever the clock says
+        self.facts.suspicious = False
         self._tell(self._hooks["on_tensors"], look)
+        return self.facts.suspicious
 
     def _on_nonfinite(self, birth: NonFiniteOrigin) -> None:
         "Between the backward pass and the update."
@@ -219,7 +227,6 @@ class Inspector:
         "Tell the steps that have ended since: every 20 ms, at first earlier; each one if there is an action."
         fresh, self._fresh = self._fresh, []
         if not fresh: return
-        if self._probe is not None: self.facts.checked = self._probe.checked
         self._hand_on_at = -math.inf if self.actions else next_turn(fresh[-1].start)
         self._tell(self._hooks["on_steps"], fresh)
 
@@ -270,6 +277,8 @@ class Inspector:
         "Something rare: an epoch, an evaluation, a loader."
         self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
+        if kind in ("evaluation", "epoch"):
+            self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
 
     def on_loader(self, loader: Any) -> None:
@@ -285,7 +294,9 @@ class Inspector:
         self._end_looks()
         if self._new: self._judge()
         if self._unsaved: self._save()
-        self.facts.model, self.facts.optimizers, self.facts.labels = None, (), None  # nothing of the user's is kept
+        facts = self.facts  # nothing of the user's is kept
+        facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
+        self._current = self._batch = None
 
     def _end_looks(self) -> None:
         self._tell([(rule, rule.finish) for rule in self.rules if hasattr(rule, "finish")])

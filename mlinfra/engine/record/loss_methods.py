@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -31,12 +30,12 @@ class LossMethods:
         self._model, self.depth, self._returned = weakref.ref(model), 0, returned
         found: dict[str, Callable] = {}
         for kind in type(model).__mro__:
-            if kind is nn.Module or not issubclass(kind, nn.Module): break
+            if kind.__module__.startswith("torch."): continue  # their layers have no losses
             for name, thing in vars(kind).items():
                 if inspect.isfunction(thing) and not name.startswith("__") and name != "forward":
                     found.setdefault(name, thing)
         self._names = [name for name in found if name not in vars(model)]
-        for name in self._names: object.__setattr__(model, name, _Method(self, self._model, found[name]))
+        for name in self._names: object.__setattr__(model, name, _Method(self, self._model, name, found[name]))
 
     def ended(self, begun: float, result: Any) -> None:
         "The outermost call has returned."
@@ -50,8 +49,8 @@ class LossMethods:
 
 class _Method:
     "A method of one object."
-    def __init__(self, methods: LossMethods, owner: Callable[[], Any], function: Callable):
-        self._methods, self._owner, self._function = methods, owner, function
+    def __init__(self, methods: LossMethods, owner: Callable[[], Any], name: str, function: Callable):
+        self._methods, self._owner, self._name, self._function = methods, owner, name, function
         self.__wrapped__ = function
 
     def __call__(self, *args: Any, **how: Any) -> Any:
@@ -62,7 +61,7 @@ class _Method:
         if not methods.depth: methods.ended(begun, result)
         return result
 
-    def __reduce__(self) -> tuple[type, tuple]: return types.MethodType, (self._function, self._owner())
+    def __reduce__(self) -> tuple[Callable, tuple]: return getattr, (self._owner(), self._name)
 
 def _learns(result: Any) -> bool:
     if isinstance(result, torch.Tensor): return result.requires_grad

@@ -23,7 +23,7 @@ from ..rules.findings import Rule
 __all__ = ['CheckedModel', 'CheckedGroup', 'CheckedOptimizer', 'CheckedFinding', 'CheckedRank', 'read_ranks', 'checked_rank',
            'has_judged']
 
-# %% ../../../nbs/engine/preflight/checked_rank.ipynb #5e4d69ce
+# %% ../../../nbs/engine/preflight/checked_rank.ipynb #cb3a95d7
 @dataclass(frozen=True)
 class CheckedModel:
     "A model that lived in the script's process."
@@ -69,7 +69,7 @@ class CheckedRank:
     "What was seen of a script in one process."
     rank:int
     world_size:int
-    how:str                               # "checked", or how the script ended by itself
+    how:str                               # "checked"; "ended", by itself; "unknown": the process was killed
     updates:int                           # of the optimizer that made most
     steps:int                             # batches, as the watch counts them
     models:tuple[CheckedModel, ...]
@@ -99,7 +99,7 @@ def read_ranks(
     found = sorted((pickle.loads(file.read_bytes()) for file in files), key=lambda rank: rank.rank)
     return [rank for rank in found if rank.updates] or found
 
-# %% ../../../nbs/engine/preflight/checked_rank.ipynb #3804d46b
+# %% ../../../nbs/engine/preflight/checked_rank.ipynb #35eeb00b
 _FRAMEWORKS = dict(lightning="Lightning", pytorch_lightning="Lightning", accelerate="accelerate", ignite="Ignite",
                    deepspeed="DeepSpeed", skorch="skorch", fastai="fastai")
 
@@ -112,22 +112,26 @@ def checked_rank(
     said = {finding.rule for finding, _ in watch.found}
     abstained = {} if inspector is None else dict(inspector.abstained)
     quiet = [] if inspector is None else [rule for rule in inspector.rules if rule.name not in said | set(abstained)]
+    losses, autocast = tuple(watch.losses), tuple(sorted(watch.autocast))
     findings = tuple(CheckedFinding(
         finding.rule, finding.step, finding.message, finding.advice, finding.tensor, str(place or ""), rank,
         getattr(finding, "fault", True)) for finding, place in watch.found)
     remarks = watch.remarks + ([] if inspector is None else list(inspector.remarks))
+    steps, places = 0 if inspector is None else inspector.facts.steps, watch.places.items()
     return CheckedRank(
-        rank, world_size, how, max(watch.updates.values(), default=0), 0 if inspector is None else inspector.facts.steps,
+        rank, world_size, how, max(watch.updates.values(), default=0), steps,
         tuple(_model(watch, found) for found in watch.models), tuple(_optimizers(watch)), tuple(watch.loaders),
-        tuple(watch.losses), tuple(sorted(watch.autocast)), {name: str(place) for name, place in watch.places.items()},
-        _frameworks(), findings, tuple(rule.name for rule in quiet if has_judged(rule, bool(watch.loaders))),
+        losses, autocast, {name: str(place) for name, place in places},
+        _frameworks(), findings, tuple(rule.name for rule in quiet if has_judged(rule, bool(watch.loaders), bool(watch.over))),
         abstained, tuple(dict.fromkeys(remarks)))
 
 def has_judged(
     rule:Rule,
-    loader:bool,   # whether a loader was seen
+    loader:bool,        # whether a loader was seen
+    over:bool=True,     # whether the watch is over: a rule with a `finish` judges only then
 ) -> bool:
     "Whether what a rule listens to has happened."
+    if not over and hasattr(rule, "finish"): return False
     rare = {"on_window", "on_sample", "on_ranks", "on_event"} | (set() if loader else {"on_loader"})
     return any(hook.startswith("on_") and hook not in rare for hook in dir(rule))
 

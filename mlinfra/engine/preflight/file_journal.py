@@ -19,7 +19,7 @@ from typing import Any
 # %% auto #0
 __all__ = ['cache_folders', 'FileJournal', 'UndoneWrites', 'undo_writes', 'files_in']
 
-# %% ../../../nbs/engine/preflight/file_journal.ipynb #0ae1ea98
+# %% ../../../nbs/engine/preflight/file_journal.ipynb #a9031eb4
 def cache_folders() -> tuple[str, ...]:
     "The folders in which libraries keep what they have downloaded; they may be used again."
     home = os.path.expanduser("~")
@@ -47,19 +47,26 @@ class FileJournal:
     def _hear(self, event: str, args: tuple) -> None:
         if event not in _EVENTS or getattr(self._busy, "on", False): return
         self._busy.on = True
-        try: _EVENTS[event](self, *args)
+        try: self._heard(event, args)
         except (OSError, TypeError, ValueError): pass  # the script's own call fails in the same way, and says it
         finally: self._busy.on = False
 
-    def _opened(self, path: Any, mode: Any, flags: Any) -> None:
-        if not isinstance(path, int) and (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
-            self.will_write(path)
+    def _heard(self, event: str, args: tuple) -> None:
+        match event, args:
+            case "open", (path, _, flags):
+                if not isinstance(path, int) and (flags or 0) & _WRITING: self.will_write(path)
+            case "os.rename", (source, target, source_folder, target_folder):
+                self._will_rename(source, target, source_folder, target_folder)
+            case "os.mkdir", (path, _, folder): self.will_write(path, folder)
+            case "os.remove", (path, folder): self.will_write(path, folder)
+            case "os.symlink", (_, path, folder): self.will_write(path, folder)
+            case "os.link", (_, path, _, folder): self.will_write(path, folder)
+            case _, (path, *_): self.will_write(path)
 
     def will_write(
         self,
         path:Any,         # as the script gives it
         folder:int=-1,    # the open folder that it is relative to
-        *_:Any,           # what else an event tells
     ) -> None:
         "Keep what is there: a copy of a file, or that there is none."
         whole = self._whole(path, folder)
@@ -71,7 +78,7 @@ class FileJournal:
         shutil.copy2(whole, copy)
         self._put("kept", whole, str(copy))
 
-    def _renamed(self, source: Any, target: Any, source_folder: int = -1, target_folder: int = -1) -> None:
+    def _will_rename(self, source: Any, target: Any, source_folder: int, target_folder: int) -> None:
         was, will = self._whole(source, source_folder), self._whole(target, target_folder)
         if will is not None: self.will_write(will)
         if was is not None and was not in self._known: self._put("moved", was, will or os.path.abspath(target))
@@ -88,11 +95,8 @@ class FileJournal:
     def _put(self, *row: str) -> None:
         with open(self.folder / "journal", "a") as file: file.write(json.dumps(row) + "\n")
 
-_EVENTS = {"open": FileJournal._opened, "os.mkdir": lambda journal, path, mode, folder: journal.will_write(path, folder),
-           "os.rename": FileJournal._renamed, "os.remove": FileJournal.will_write, "os.truncate": FileJournal.will_write,
-           "os.symlink": lambda journal, source, target, folder: journal.will_write(target, folder),
-           "os.link": lambda journal, source, target, at, folder: journal.will_write(target, folder),
-           "sqlite3.connect": FileJournal.will_write}
+_EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.symlink", "os.link", "os.truncate", "sqlite3.connect"}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 def _tell_of_native_writers(will_write: Any) -> None:
     "The writers that open their file in C++ or Rust, where Python does not hear of it."
@@ -109,7 +113,7 @@ def _telling(write: Any, place: int, will_write: Any) -> Any:
         return write(*args, **kw)
     return told
 
-# %% ../../../nbs/engine/preflight/file_journal.ipynb #c278c8d6
+# %% ../../../nbs/engine/preflight/file_journal.ipynb #bb5ffa0e
 @dataclass(frozen=True)
 class UndoneWrites:
     "What a script wrote, and what became of it."
@@ -123,9 +127,10 @@ def undo_writes(
     "Put everything back, the last change first."
     journal = Path(folder) / "journal"
     rows = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
-    removed, restored, size = {}, [], 0
+    removed: dict[str, int] = {}
+    restored = []
     for what, path, *more in reversed(rows):
-        if what == "new": removed |= (gone := _remove(path))
+        if what == "new": removed |= _remove(path)
         elif what == "moved" and os.path.lexists(more[0]): os.rename(more[0], path)
         elif what == "kept" and _differs(more[0], path):
             os.makedirs(os.path.dirname(path), exist_ok=True)

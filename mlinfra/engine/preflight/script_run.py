@@ -26,7 +26,7 @@ from .script_watch import CheckOver, ScriptWatch
 # %% auto #0
 __all__ = ['ScriptRun', 'run_script', 'main']
 
-# %% ../../../nbs/engine/preflight/script_run.ipynb #8ff11ead
+# %% ../../../nbs/engine/preflight/script_run.ipynb #ae79564a
 @dataclass(frozen=True)
 class ScriptRun:
     "A script to be run, and where what is seen of it goes."
@@ -49,8 +49,9 @@ class ScriptRun:
             module.start_processes = _Spawning(self, module.start_processes)
         return watch
 
-    def _write(self, watch: ScriptWatch, why: str) -> None:
-        checked_rank(watch, why).write(Path(self.scratch) / "results")
+    def _write(self, watch: ScriptWatch, how: str) -> None:
+        checked_rank(watch, how).write(Path(self.scratch) / "results")
+        if how == "checked": (Path(self.scratch) / f"over-{os.getpid()}").touch()
 
 class _Spawning:
     "`torch.multiprocessing.spawn`, with the watch in each process that it starts."

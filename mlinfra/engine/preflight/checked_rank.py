@@ -23,7 +23,7 @@ from ..rules.findings import Rule
 __all__ = ['CheckedModel', 'CheckedGroup', 'CheckedOptimizer', 'CheckedFinding', 'CheckedRank', 'read_ranks', 'checked_rank',
            'has_judged']
 
-# %% ../../../nbs/engine/preflight/checked_rank.ipynb #cb3a95d7
+# %% ../../../nbs/engine/preflight/checked_rank.ipynb #5cbd0057
 @dataclass(frozen=True)
 class CheckedModel:
     "A model that lived in the script's process."
@@ -89,17 +89,17 @@ class CheckedRank:
         folder:str|os.PathLike,
     ) -> None:
         "Write it to a file of this process."
-        write_whole(Path(folder) / f"rank-{self.rank}-{os.getpid()}", pickle.dumps(self))
+        write_whole(Path(folder) / f"{self.rank}-{os.getpid()}.rank", pickle.dumps(self))
 
 def read_ranks(
     folder:str|os.PathLike,   # that processes wrote to
 ) -> list[CheckedRank]:
     "Processes that made an update, by rank; where none did, those that looked."
-    files = sorted(Path(folder).glob("rank-*"))  # our own, in a folder that nobody else may write to
+    files = sorted(Path(folder).glob("*.rank"))  # our own, in a folder that nobody else may write to
     found = sorted((pickle.loads(file.read_bytes()) for file in files), key=lambda rank: rank.rank)
     return [rank for rank in found if rank.updates] or found
 
-# %% ../../../nbs/engine/preflight/checked_rank.ipynb #35eeb00b
+# %% ../../../nbs/engine/preflight/checked_rank.ipynb #4fef6924
 _FRAMEWORKS = dict(lightning="Lightning", pytorch_lightning="Lightning", accelerate="accelerate", ignite="Ignite",
                    deepspeed="DeepSpeed", skorch="skorch", fastai="fastai")
 
@@ -121,9 +121,9 @@ def checked_rank(
     return CheckedRank(
         rank, world_size, how, max(watch.updates.values(), default=0), steps,
         tuple(_model(watch, found) for found in watch.models), tuple(_optimizers(watch)), tuple(watch.loaders),
-        losses, autocast, {name: str(place) for name, place in places},
-        _frameworks(), findings, tuple(rule.name for rule in quiet if has_judged(rule, bool(watch.loaders), bool(watch.over))),
-        abstained, tuple(dict.fromkeys(remarks)))
+        losses, autocast, {name: str(place) for name, place in places}, _frameworks(), findings,
+        tuple(rule.name for rule in quiet if has_judged(rule, bool(watch.loaders), bool(watch.over))), abstained,
+        tuple(dict.fromkeys(remarks)))
 
 def has_judged(
     rule:Rule,

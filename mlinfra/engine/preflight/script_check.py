@@ -31,9 +31,9 @@ from .trained_models import Place, is_of_user
 # %% auto #0
 __all__ = ['check_script']
 
-# %% ../../../nbs/engine/preflight/script_check.ipynb #6b87b457
+# %% ../../../nbs/engine/preflight/script_check.ipynb #f59b628b
 _GRACE_SECONDS = 30.0   # that a script may take to end after its last update, and a rank after all others
-_LONGEST = 64           # characters of a folder for temporary files, in which workers open sockets: their paths end at 107
+_LONGEST = 64           # characters of a folder for temporary files: workers open sockets in it, of at most 107
 _QUIET = dict(WANDB_MODE="disabled", PYTHONDONTWRITEBYTECODE="1")   # else a tracker's server would keep the check
 
 def check_script(
@@ -89,7 +89,7 @@ def _scratch(rank: int, ranks: int) -> Iterator[Path]:
     finally:
         if rank == 0: shutil.rmtree(path, ignore_errors=True)
 
-# %% ../../../nbs/engine/preflight/script_check.ipynb #e4273d6a
+# %% ../../../nbs/engine/preflight/script_check.ipynb #432259ba
 class _Child:
     "The process of the script, and all that descends from it."
     def __init__(self, scratch: Path, script: str, arguments: Sequence[str], is_module: bool, updates: int):
@@ -130,7 +130,7 @@ class _Child:
 
     def _seconds_since_update(self) -> float:
         "Of any process of this machine that trains; 0 before the first one."
-        times = [file.stat().st_mtime for file in (self._scratch / "results").glob("rank-*")]
+        times = [file.stat().st_mtime for file in (self._scratch / "results").glob("*.rank")]
         return time.time() - max(times) if times else 0.0
 
     def _stack(self) -> str:

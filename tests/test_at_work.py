@@ -305,6 +305,8 @@ YOURS = {
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert latest('runs/7/checkpoints')"),
     "22_export-python-0": Yours(EXPORTED),
+    "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
+                               "assert len(read(trace.path).steps) == 3"),
 }
 NEEDS = {"09_precision-python-0": "a GPU", "24_pretrained-python-0": "weights from the network",
          "24_pretrained-python-1": "weights from the network"}

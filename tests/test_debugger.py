@@ -264,7 +264,6 @@ def test_a_loss_lost_in_a_step_that_was_not_checked_is_seen_and_says_so():
         def on_step(self, run, step):
             if step.iteration != 5: return
             debugger.inspector._probe.close()
-            debugger.inspector._probe._wait = 1_000
     patient, debugger = make_patient("blank", 10, 60), Debugger(every=50)
     history = patient.train(debugger, Unchecked())
     lost = next(step.iteration for step in history.steps if step.loss != step.loss)
@@ -697,19 +696,15 @@ def test_an_observer_that_raises_beside_it():
     assert said(debugger) == [("DeadRelu", 2)]
 
 
-def test_hooks_are_on_in_the_steps_that_are_seen_only():
-    model, on = mlp(20, 64, 4), []
-    debugger = tensor_debugger(every=None)
+def test_layers_have_hooks_in_the_steps_that_are_looked_at_only():
+    model, on, looked = mlp(20, 64, 4), [], []
+    class Look(Rule):
+        def on_tensors(self, look): looked.append(look.step)
     class Peek:
-        def on_step(self, run, step):
-            probe = debugger.inspector._probe
-            probe._gap = lambda step: 9  # as if a check cost much
-            on.append(bool(probe._handles))
-            assert bool(probe._handles) == has_hooks(model)
-    fit(model, batches(), observers=[debugger, Peek()], **QUIET)
-    first = on.index(False)
-    assert on[first:] == [n % 10 == 9 for n in range(len(on) - first)], "on before one step in ten"
-    assert first < 3 and not has_hooks(model)
+        def on_backward(self, run): on.append(any(layer._forward_hooks for layer in model))
+    fit(model, batches(), observers=[Debugger([Look()]), Peek()], **QUIET)
+    assert [n for n, hooked in enumerate(on) if hooked] == looked == [*range(21), 25, 31, 38, 47, 58, 72, 90, 112]
+    assert not has_hooks(model)
 
 
 def forked(model, queue):

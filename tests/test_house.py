@@ -28,7 +28,8 @@ GENERATED = {"__init__", "_modidx"}  # nbdev's own
 ROOMS = ("engine", "lab", "views")  # folders of nbs/ and of the package; what lies beside them are the lessons
 AREAS = tool.areas()
 ORDER = list(AREAS)
-MAY_IMPORT_UI = "engine.report.page", "engine.report.pictures"  # the page on a run is drawn as panels are
+MAY_IMPORT_UI = [  # pages on a run and on a trace are drawn as panels are
+    f"engine.report.{name}" for name in ("page", "pictures", "trace_page", "trace_timeline")]
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
                  if p.stem not in GENERATED)  # "training", "engine.base.timing", "views.training"
 

@@ -126,6 +126,7 @@ TensorStats ParameterStats Verification WorkerCurve Bar Waterfall Pace Compariso
 Attempt Best Checkpoint SaveCosts Instance
 DataSum Expected Explanation FileSum FinalTest Judgement IntervalResult KillStudy Notice PricedMachine StageSpan
 Booking QueuedRow QueueRun ProcessResult PublishedHours PublishedRun
+PublishedTrace TraceOrigin
 Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
@@ -173,6 +174,7 @@ workers.worker_sweep.SweepTask
 MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("*.seed", ANY, "torch and numpy refuse what is no seed in words of their own"),
     ("*.workers", "zero", "the loader's own process"),
+    ("*.begin_ms", "zero", "when the step begins"),
     ("*.batch_dim", "zero absurd", "dimensions are counted from 0, and the first batch says how many there are"),
     ("*.rank", "zero", "ranks are counted from 0"),
     ("*.*stage", "zero", "a ZeRO stage, or the first stage of a pipeline"),

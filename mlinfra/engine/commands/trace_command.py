@@ -6,8 +6,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..base.text import count_text
 from .arguments import Command, count
+
+if TYPE_CHECKING: from mlinfra.engine.trace.trace import Trace
 
 # %% auto #0
 __all__ = ['TRACE']
@@ -16,6 +21,7 @@ __all__ = ['TRACE']
 def _trace(args: argparse.Namespace) -> int:
     "Say where the time of the steps in a profiler's trace went, why the GPU was idle, and what to change."
     from mlinfra.engine.trace.trace import read
+    if args.record: return _record(args)
     trace = read(args.path)
     print(trace)
     if args.compare:
@@ -24,16 +30,38 @@ def _trace(args: argparse.Namespace) -> int:
     if args.kernels and len(trace.kernels):
         table = trace.kernels.head(args.kernels).assign(name=lambda own: own["name"].str.slice(0, 60))
         print("\n" + table.to_string(index=False, float_format="{:.4g}".format))
+    if args.html: _page(args, trace)
     if len(late := trace.stragglers):
         worst = late["last_rank"].value_counts()
         print(f"\nrank {worst.index[0]} came last at {worst.iloc[0]} of {len(late)} collectives; the others waited "
               f"{late['wait_us'].sum() / 1e3:.3g} ms for the last in all")
     return 0
 
+def _page(args: argparse.Namespace, trace: Trace) -> None:
+    from mlinfra.engine.report.trace_page import write_trace_page
+    from mlinfra.engine.trace.trace import read
+    names = list(map(_name, filter(None, (args.path, args.compare))))
+    if len(set(names)) < len(names): names[1] += " (the other)"
+    traces = [trace, *([read(args.compare)] if args.compare else [])]
+    print(f"\nwrote {write_trace_page(args.html, dict(zip(names, traces)))}")
+
+def _name(path: str) -> str:
+    return Path(path).resolve().name.removesuffix(".gz").removesuffix(".json")
+
+def _record(args: argparse.Namespace) -> int:
+    "Ask a run that goes on for a trace."
+    from mlinfra.engine.record.live_trace import request_trace
+    request_trace(args.path, args.record)
+    print(f"asked: the run records {count_text(args.record, 'step')} within its next steps, and says in a line why its "
+          f"device was idle; mlinfra trace {args.path} reads them afterwards")
+    return 0
+
 def _options(trace: argparse.ArgumentParser) -> None:
     add = trace.add_argument
     add("path", metavar="FILE|FOLDER", help="that torch.profiler wrote; a folder has a trace of each rank")
     add("--compare", metavar="OTHER", help="a trace of the same work, to compare with")
+    add("--html", metavar="PAGE.html", help="write a page in one file, with a timeline that can be zoomed")
+    add("--record", type=count, metavar="STEPS", help="FOLDER is of a run that goes on: have it record so many steps")
     add("--kernels", type=count, default=10, metavar="N", help="of which the longest are listed")
 
 TRACE = Command("trace", "read a profiler's trace: where a step's time went, and why", _trace, _options)

@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -19,9 +20,11 @@ import torch.distributed as dist
 from torch import nn
 
 from ..base.checks import positive_float
+from .live_trace import LiveTrace
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
+from ..trace.profile_steps import TraceSteps
 from ..train.history import Epoch, Step
 from ..train.observers import Observer, TrainingRun
 
@@ -50,10 +53,12 @@ class Recorder:
         self.writer = RunWriter(folder, config=config, **_place_in_world())
         self._hooks = {name: [(rule, getattr(rule, name)) for rule in self.rules if hasattr(rule, name)] for name in (
             "on_begin", "on_step", "on_ended", "on_sample", "on_event", "on_loader", "on_finish")}
+        self._looks: list[Any] = []
         self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
         working = self.writer.recording or self._on_sample
         self.thread = SamplerThread(self._sample, every_seconds) if working else None
+        self.live_trace = LiveTrace(folder if self.writer.recording else None, self.writer.rank, self.event)
         for words in self.thread.sampler.remarks if self.thread else (): self.writer.event("remark", words=words)
 
     def begin(
@@ -65,6 +70,7 @@ class Recorder:
     ) -> None:
         "Show the rules what is trained."
         self._tell(self._hooks["on_begin"], model, optimizers, self.config | more, first)
+        self._looks = [rule.looks for rule in self.rules if getattr(rule, "looks", None) is not None]
 
     def event(
         self,
@@ -86,6 +92,21 @@ class Recorder:
         "Keep the settings of a loader that was started."
         self._tell(self._hooks["on_loader"], loader)
         self.event("loader", start, seconds=seconds, **loader_settings(loader))
+
+    @property
+    def looks(self) -> list[Any]:
+        "What rules look at batches and at the loop with; see `LoopLooks`."
+        return self._looks
+
+    @contextmanager
+    def starting(
+        self,
+        loader:Any,   # that is about to be iterated
+    ) -> Iterator[None]:
+        "In this block the loader is started: rules may ask its workers something."
+        with ExitStack() as stack:
+            for looks in self._looks: stack.enter_context(looks.starting(loader))
+            yield
 
     @property
     def stopping(self) -> bool:
@@ -128,6 +149,7 @@ class Recorder:
         read = None if sample.at is None else max(sample.at - self.writer.origin, 0.0)
         self.writer.sample(sample_row(sample), read)  # delivering may take as long as the GIL is held
         if self._on_sample: self._tell(self._on_sample, sample)
+        self.live_trace.look()
 
     def _tell(self, hooks: list[tuple[Any, Callable]], *news: Any) -> None:
         for rule, hook in tuple(hooks):
@@ -157,7 +179,9 @@ class Recorder:
         how:str="",                 # see `RunWriter.end`; empty: as the error tells
     ) -> None:
         "Stop sampling, account for the time after the last step, and close the folder."
+        self.live_trace.end()
         if self.thread: self.thread.close()
+        self._looks = []
         self._tell(self._hooks["on_finish"])
         if not self.writer.recording: return
         now, last = self.writer.now(), self.last
@@ -234,6 +258,14 @@ class Monitor(Observer):
         "What the rules have found so far."
         return findings_of(self.rules)
 
+    def trace(
+        self,
+        steps:int=3,
+    ) -> TraceSteps:
+        "Record a profiler's trace of the next steps into the run folder, from an observer's or a callback's hook."
+        if self._recorder is None: raise RuntimeError("a trace is recorded while fit runs: call it from an observer")
+        return self._recorder.live_trace.ask(steps, self._done + 2)  # a step is on its way
+
     def on_start(self, run: TrainingRun) -> None:
         "Open the folder."
         settings = training_settings(run.model, [run.optimizer]) | dict(
@@ -241,11 +273,33 @@ class Monitor(Observer):
             precision=run.precision, threads=torch.get_num_threads(), loader=loader_settings(run.loader))
         self._recorder = Recorder(self.folder, self.every_seconds, self.rules, settings | self.config)
         self._held, self._is_first, self._spent = [], True, dict(loader=0.0, evaluation=0.0)
-        self._recorder.begin(run.model, [run.optimizer], run.iteration)
+        self._done = run.iteration
+        self._recorder.begin(run.model, [run.optimizer], run.iteration, current_step=lambda: run.iteration,
+                             current_batch=lambda: getattr(run.executor, "batches", None))
+        self._look_at(run)
+
+    def _look_at(self, run: TrainingRun) -> None:
+        "Let the rules see batches and losses, until the run ends."
+        looks, self._own = self._recorder.looks, (run.open, run.step)
+        if not looks: return
+        opened, computed = self._own
+
+        def open_epoch(run: TrainingRun) -> Iterator:
+            with self._recorder.starting(run.loader): return opened(run)
+
+        def step(model: Any, batch: Any) -> Any:
+            for look in looks: look.batch(batch, run.iteration)
+            loss = computed(model, batch)
+            for look in looks: look.loss(loss)
+            return loss
+
+        run.open, run.step = open_epoch, step
 
     def on_step(self, run: TrainingRun, step: Step) -> None:
         "Hold the step back until it is time to hand it on."
         self._held.append(step)
+        self._done = step.iteration + 1
+        if self._recorder.live_trace.due: self._recorder.live_trace.reach(step.iteration + 1)
         if not self._recorder.is_due(step.start - self._recorder.origin): return
         self._hand_on()
         if self._recorder.stopping: run.stop()
@@ -261,11 +315,13 @@ class Monitor(Observer):
     def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
         "Keep the epoch's figures."
         self._hand_on()
+        for look in self._recorder.looks: look.between()
         self._recorder.event("epoch", **asdict(epoch))
 
     def on_end(self, run: TrainingRun) -> None:
         "Close the folder."
         self._hand_on()
+        run.open, run.step = self._own
         error = sys.exc_info()[1]
         how = "stopped" if error is None and run.stopping else ""
         self._recorder.end(error, self._spent["evaluation"], how)

@@ -21,6 +21,7 @@ from torch import nn
 from ..base.checks import positive_float
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
+from ..trace.profile_steps import TraceSteps
 from ..train.batches import SampleCount, samples_in
 
 # %% auto #0
@@ -81,7 +82,7 @@ class Watch:
         self._maybe = False  # whether what follows may be a validation
         self._times, self._head = dict(_ALL_NOTHING), (0.0, 0.0, 0.0)
         self._iteration, self._epoch, self._samples, self._loss, self._start = 0, -1, 0, math.nan, 0.0
-        self._ended = 0  # steps, accounted for or not
+        self._ended, self._batch = 0, None  # steps, accounted for or not; what the loader gave for the one under way
         self._after_batch = "copy" if model is not None else "other"
         self._after_model = "backward" if optimizers else "other"
         model_parts, optimizer_parts = ("copy", "forward"), ("update",)
@@ -92,7 +93,8 @@ class Watch:
     def __enter__(self) -> Watch:
         self._recorder, self._home = self._make(), threading.get_ident()
         self._origin = self._last = self._recorder.origin
-        self._recorder.begin(self._model, self._optimizers, loss_told=False)
+        self._recorder.begin(self._model, self._optimizers, loss_told=False, current_batch=lambda: self._batch,
+                             current_step=lambda: max(self._ended, self._iteration))
         if (model := self._model) is not None:
             self._handles.append(model.register_forward_pre_hook(self._hook(model, self._before_model)))
             after = self._hook(model, self._after_forward)
@@ -151,22 +153,38 @@ class Watch:
         if validation is None: validation = self._in_step or not torch.is_grad_enabled()
         return self._validation(loader) if validation else self._training(loader)
 
+    def trace(
+        self,
+        steps:int=3,
+    ) -> TraceSteps:  # its `path` and `words` are there when the steps are over
+        """Record a profiler's trace of the next steps into the run folder, and print in a line why the device was idle.
+        One step before them warms up. The training goes on whatever happens to the trace."""
+        if self._recorder is None: raise RuntimeError("use it in a with block: with watch(folder) as w: ...")
+        return self._recorder.live_trace.ask(steps, self._ended + 1 + self._in_step)
+
     def _validation(self, loader: Iterable[Any]) -> Iterator[Any]:
-        with self.evaluation(): yield from loader
+        with self.evaluation():
+            for batch in loader:
+                for look in self._recorder.looks: look.validation_batch(batch)
+                yield batch
 
     def _training(self, loader: Iterable[Any]) -> Iterator[Any]:
         epoch, note = _Epoch(loader), self._note
         note(self._open_loader, epoch)
-        batches = iter(loader)
+        with self._recorder.starting(loader): batches = iter(loader)
+        looks = self._recorder.looks
         note(self._loader_is_open, epoch)
         self._catch_up()
         try:
             while True:
+                if self._recorder.live_trace.due: self._recorder.live_trace.reach(self._ended)
                 self._in_step = True
                 note(self._begin_step)
                 try: batch = next(batches)
                 except StopIteration: return
                 note(self._take_batch, self._count(batch))
+                self._batch = batch
+                for look in looks: look.batch(batch, self._ended)
                 yield batch
                 self._in_step = False
                 self._ended += 1
@@ -174,9 +192,11 @@ class Watch:
                 self._catch_up()
                 if self._recorder.stopping: return
         finally:
-            self._in_step = False
+            self._in_step, self._batch = False, None
+            self._recorder.live_trace.loop_ends()
             note(self._leave_loader, epoch)
             self._catch_up()
+            for look in looks: look.between()
 
     def _open_loader(self, now: float, epoch: _Epoch) -> None:
         self._to(now, "opening")
@@ -274,8 +294,10 @@ class Watch:
     def evaluation(self) -> Iterator[None]:
         "What runs in this block is validation."
         self._note(self._begin_evaluation)
+        for look in self._recorder.looks: look.evaluation(True)
         try: yield
         finally:
+            for look in self._recorder.looks: look.evaluation(False)
             self._note(self._end_evaluation)
             self._catch_up()
 
@@ -297,6 +319,7 @@ class Watch:
         value:torch.Tensor|float,  # of this step; a tensor on a GPU is read when it is there
     ) -> None:
         "Tell the loss of this step."
+        for look in self._recorder.looks: look.loss(value)
         self._note(self._take_loss, _on_its_way(value) if isinstance(value, torch.Tensor) else float(value))
 
     def _take_loss(self, now: float, loss: Any) -> None: self._loss = loss
@@ -318,8 +341,9 @@ def count_samples(
     except Exception: return 1
 
 def _on_its_way(loss: torch.Tensor) -> Any:
-    loss = loss.detach().float().mean()
-    if loss.device.type != "cuda": return float(loss)
+    loss = loss.detach()
+    if loss.numel() != 1: loss = loss.float().mean()
+    if loss.device.type != "cuda": return loss.item()
     host = torch.empty((), pin_memory=True).copy_(loss, non_blocking=True)
     event = torch.cuda.Event()
     event.record()

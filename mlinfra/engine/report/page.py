@@ -25,7 +25,9 @@ from ..record.run_folder import Run
 from ..base.store import write_whole
 from .tables import (
     device_table, ending, memory_table, not_measured, rank_table, slowest_steps, what_ran)
+from .trace_page import trace_blocks
 from ..trace.profile_steps import traces_of
+from ..trace.trace import Trace, read
 from .waterfall import Waterfall, pace, waterfall
 from ..base.text import bytes_text, count_text, duration_text
 
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FORMATS', 'MOST_ROWS', 'page_path', 'Report', 'Material', 'gather', 'make_report', 'sentences', 'as_data']
+__all__ = ['FORMATS', 'MOST_TRACES', 'MOST_ROWS', 'page_path', 'Report', 'Material', 'gather', 'make_report', 'sentences',
+           'as_data']
 
 # %% ../../../nbs/engine/report/page.ipynb #a06cb130
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
@@ -101,6 +104,8 @@ def _finite(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, bool)) else str(value)
 
 # %% ../../../nbs/engine/report/page.ipynb #4d736eb2
+MOST_TRACES = 4  # that a page reads
+
 @dataclass(frozen=True)
 class Material:
     "All that a page is made of."
@@ -114,6 +119,7 @@ class Material:
     devices:pd.DataFrame
     ranks:pd.DataFrame
     slowest:pd.DataFrame
+    traces:dict[str, Trace|str]     # name of a file in the run folder -> its trace, or why it cannot be read
 
 def gather(
     run:Run,
@@ -126,7 +132,15 @@ def gather(
     once = {(one.rule, one.tensor, one.rank): one for one in reversed(examined.findings)}
     findings = tuple(one for one in examined.findings if any(one is kept for kept in once.values()))
     return Material(run, falls, found, tuple(predicted_gains(run)), findings, examined.abstained, memory_table(run),
-                    device_table(run), rank_table(run), slowest_steps(run))
+                    device_table(run), rank_table(run), slowest_steps(run), _read_traces(run))
+
+def _read_traces(run: Run) -> dict[str, Trace | str]:
+    "The latest traces of the run."
+    found = {}
+    for path in sorted(traces_of(run.folder), key=lambda path: path.stat().st_mtime)[-MOST_TRACES:]:
+        try: found[path.name] = read(path)
+        except (ValueError, OSError) as error: found[path.name] = str(error)
+    return found
 
 def make_report(
     run:Run,
@@ -135,7 +149,7 @@ def make_report(
     "The page on a run: one that ended, goes on, or was killed."
     m = gather(run)
     sections = [Section("summary", "In three sentences", tuple(sentences(m))), _what_ran(m), _where(m), _over_time(m),
-                _findings(m), _memory(m), _ranks(m), _slowest(m), _traces(run, beside or run.folder), _evidence(m),
+                _findings(m), _memory(m), _ranks(m), _slowest(m), _traces(m, beside or run.folder), _evidence(m),
                 Section("not-measured", "What was not measured", (*not_measured(run)[:MOST_ROWS], *_abstained(m)))]
     name = run.folder.resolve().name
     return Report(f"Run {name}", tuple(section for section in sections if section.blocks), as_data(m))
@@ -271,14 +285,19 @@ def _slowest(m: Material) -> Section:
 
 def _number(value: float) -> str: return "" if math.isnan(value) else f"{value:.2f}"
 
-def _traces(run: Run, beside: Path) -> Section:
-    "Links to traces, relative to the page."
+def _traces(m: Material, beside: Path) -> Section:
+    "What traces say, and links to them, relative to the page."
     links = []
-    for path in traces_of(run.folder):
+    for path in traces_of(m.run.folder):
+        found = m.traces.get(path.name)
+        if isinstance(found, str): links.append(found)
+        elif found is not None: links += trace_blocks(found, path.name.removesuffix(".json.gz"))
         relative = Path(os.path.relpath(path.resolve(), Path(beside).resolve())).as_posix()
-        links.append(Link(f"{path.name}: open it in Perfetto (ui.perfetto.dev)", quote(relative)))
+        links.append(Link(f"{path.name}: open it in Perfetto (ui.perfetto.dev), or with mlinfra trace --html",
+                          quote(relative)))
     if not links:
-        links = ["None was recorded. TraceSteps(folder, first=10, count=3), an observer of fit, records three."]
+        links = ["None was recorded. While a run goes on, mlinfra trace --record 3 RUN has it record three steps; "
+                 "w.trace(3) in a loop under watch and TraceSteps(folder), an observer of fit, do the same."]
     return Section("traces", "Traces of single steps", tuple(links))
 
 # %% ../../../nbs/engine/report/page.ipynb #a150541c
@@ -323,6 +342,9 @@ def as_data(
         pace=m.pace and asdict(m.pace), findings=[asdict(one) for one in m.findings], abstained=m.abstained,
         remedies=[asdict(one) for one in m.remedies], memory=_records(m.memory),
         devices=_records(m.devices), rank_table=_records(m.ranks),
+        traces=[dict(file=name, summary=str(one)) if isinstance(one, str) else
+                dict(file=name, summary=one.summary, milliseconds=dict(one.parts), advice=list(map(asdict, one.advice)))
+                for name, one in m.traces.items()],
         slowest_steps=_records(m.slowest), not_measured=not_measured(run))
 
 def _records(frame: Any) -> list[dict[str, Any]]: return frame.to_dict("records")

@@ -5,6 +5,8 @@
 # %% ../../../nbs/engine/report/page_templates.ipynb #13a1a782
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 # %% auto #0
-__all__ = ['Table', 'Picture', 'Link', 'Section', 'html_body', 'html_page', 'markdown_page']
+__all__ = ['Table', 'Picture', 'Interactive', 'Link', 'Section', 'html_body', 'html_page', 'markdown_page']
 
 # %% ../../../nbs/engine/report/page_templates.ipynb #51b0d7f2
 @dataclass(frozen=True)
@@ -27,6 +29,12 @@ class Table:
 class Picture:
     "A drawing, and what it shows for those who do not see it."
     svg:str
+    words:str
+
+@dataclass(frozen=True)
+class Interactive:
+    "What a page's script draws; where there is none, its words."
+    markup:Markup  # that the script finds
     words:str
 
 @dataclass(frozen=True)
@@ -103,6 +111,8 @@ _BODY = _HTML.from_string("""
 <p>{{ block }}</p>
 {% elif block.svg is defined %}
 <figure>{{ block.svg|safe }}<figcaption>{{ block.words }}</figcaption></figure>
+{% elif block.markup is defined %}
+<figure>{{ block.markup }}<figcaption>{{ block.words }}</figcaption></figure>
 {% elif block.path is defined %}
 <p><a href="{{ block.path }}">{{ block.words }}</a></p>
 {% else %}
@@ -121,10 +131,11 @@ _BODY = _HTML.from_string("""
 </div>""")
 _PAGE = _HTML.from_string("""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"/>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"/>
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:{{ allowed }}"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <title>{{ title }}</title><style>{{ style|safe }}</style></head>
-<body class="mlinfra-page">{{ body|safe }}</body></html>
+<body class="mlinfra-page">{{ body|safe }}{% if script %}<script>{{ script|safe }}</script>{% endif %}</body></html>
 """)
 _LINES = _MARKDOWN.from_string("""# {{ title|plain }}
 {% for section in sections %}
@@ -134,7 +145,7 @@ _LINES = _MARKDOWN.from_string("""# {{ title|plain }}
 
 {% if block is string %}
 {{ block|plain }}
-{% elif block.svg is defined %}
+{% elif block.svg is defined or block.markup is defined %}
 *{{ block.words|plain }}*
 {% elif block.path is defined %}
 [{{ block.words|plain }}]({{ block.path }})
@@ -160,9 +171,12 @@ def html_body(
 def html_page(
     title:str,
     sections:Sequence[Section],
+    script:str="",  # the only one that the page may run
 ) -> str:
     "A page in one file; its policy forbids everything that is not in the file itself."
-    return _PAGE.render(title=title, style=_STYLE, body=html_body(title, sections))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"; script-src 'sha256-{digest}'" if script else ""
+    return _PAGE.render(title=title, style=_STYLE, body=html_body(title, sections), script=script, allowed=allowed)
 
 def markdown_page(
     title:str,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.machine import usable_cores
+from .look_schedule import LookSchedule
 
 # %% auto #0
 __all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'plain_name', 'several']
@@ -29,6 +30,7 @@ class Finding:
     cost:float=0.0             # share of the run that is lost; 1: the run is of no use
     gain:float|None=None       # predicted speed-up with the cause gone
     numbers:dict[str, float]=field(default_factory=dict)   # what the message says, as figures
+    remark:bool=False          # it may be meant so; else it is right in no training
 
     def __str__(self) -> str:
         place = f" at {self.tensor}" if self.tensor else f" of rank {self.rank}" if self.rank is not None else ""
@@ -55,7 +57,9 @@ class Facts:
     samples:deque[Any]=field(default_factory=lambda: deque(maxlen=600))  # of the machine, the latest
     steps:int=0                                             # so far told
     last_ended:int=-1                                       # the last step that has ended: it may be told later
-    checked:int=-1                                          # the last step whose gradients were checked
+    schedule:LookSchedule=field(default_factory=LookSchedule)  # of the looks at tensors; `soon` asks for one
+    suspicious:bool=False                                   # set by a rule that wants to look again soon
+    was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
 
 def labels_of(
     loader:Any,  # a DataLoader, or another with a `dataset`
@@ -102,13 +106,15 @@ class Rule:
         rank:int|None=None,       # the process
         cost:float=1.0,           # share of the run that is lost
         gain:float|None=None,     # predicted speed-up with the cause gone
+        remark:bool=False,        # it may be meant so
         **numbers:float,          # the figures of the message
     ) -> None:
         "Say it, unless it has been said of this tensor or rank."
         if (tensor, rank) in self._said: return
         self._said.add((tensor, rank))
         step = int(getattr(step, "iteration", step))
-        self.findings.append(Finding(self.name, step, message, advice, tensor, rank, float(cost), gain, numbers))
+        where = tensor, rank, float(cost), gain
+        self.findings.append(Finding(self.name, step, message, advice, *where, numbers, remark))
 
     def abstain(
         self,

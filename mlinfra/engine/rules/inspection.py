@@ -22,6 +22,8 @@ import torch
 
 from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
+from .look_schedule import LookSchedule
+from .loop_looks import LoopLooks
 from .nonfinite_origin import NonFiniteOrigin
 from .tensor_probe import TensorProbe
 from .tensor_stats import TensorStats
@@ -53,8 +55,9 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
+_LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph")
 _HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_sample", "on_event", "on_loader",
-          "on_ranks")
+          "on_ranks", *_LOOP_HOOKS)
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -107,14 +110,14 @@ class Inspector:
         self,
         rules:Iterable[Any],                                 # of `Rule`, or functions of a step
         action:Any=None,                                     # of `ACTIONS`, a function of a finding, or several
-        every:int|None=None,                                 # steps from look to look; None: as 2% of the time allow
+        every:int|None=None,                                 # steps from look to look; None: see `LookSchedule`
         save_to:str|os.PathLike|None=None,                   # the folder of "save"
     ):
         self.rules, self.actions, self.save_to = check_rules(rules), check_actions(action, save_to), save_to
         self.every = None if every is None else positive_int("every", every)
         self.findings, self.remarks, self.stopping = [], [], False
         self._probe, self._lock, self._hooks = None, threading.RLock(), {hook: [] for hook in _HOOKS}
-        self._unsaved, self._home, self._born = [], 0, False
+        self._unsaved, self._home, self._born, self.looks = [], 0, False, None
         self.facts, self._ready = Facts(), False  # samples come from a thread that may be earlier than the run
 
     def on_begin(
@@ -127,7 +130,10 @@ class Inspector:
     ) -> None:
         "A run begins."
         self.on_finish()
-        self._ready, self.facts = False, Facts(model, list(optimizers), dict(config or {}), **facts)
+        config = dict(config or {})
+        self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
+        self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
+        self.facts.schedule = LookSchedule(first, self.every)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
         self._unsaved, self._home = [], threading.get_ident()
@@ -138,7 +144,8 @@ class Inspector:
         self._each, self._windows = self._hooks["on_step"], self._hooks["on_window"]
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
-        self._begin_looks(first)
+        self._begin_looks()
+        self._begin_loop_looks(first)
         self._ready = True
 
     @property
@@ -147,24 +154,39 @@ class Inspector:
         if self.actions: return 0
         return math.inf if self._probe is None else self._probe.patience
 
-    def _begin_looks(self, first: int) -> None:
+    def _begin_looks(self) -> None:
         facts = self.facts
         if not (self._hooks["on_tensors"] or self._hooks["on_nonfinite"]): return
         if facts.model is None and not facts.optimizers:
             return self._abstain("the model and the optimizer are not given")
         try: self._probe = TensorProbe(facts.model, facts.optimizers, self._on_tensors, self._on_nonfinite,
-                                       self._on_failure, first=first, every=self.every)
+                                       self._on_failure, schedule=facts.schedule, current=self._current,
+                                       batch=self._batch)
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
+        facts.was_checked = self._probe.was_checked
         if self._probe.remark: self.remarks.append(self._probe.remark)
+
+    def _begin_loop_looks(self, first: int) -> None:
+        facts = self.facts
+        if not facts.live or not any(self._hooks[hook] for hook in _LOOP_HOOKS): return
+        self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
+
+    def _on_loop(self, hook: str, news: Any) -> None: self._tell(self._hooks[hook], news)
+
+    def _on_loop_failure(self, error: Exception) -> None:
+        self.remarks.append(f"batches and the loop are looked at no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=5)
 
     def _on_failure(self, error: Exception) -> None:
         self._abstain(f"its tensors are looked at no more: {type(error).__name__}: {error}")
         self.remarks.append(f"tensors are looked at no more: {type(error).__name__}: {error}")
         warnings.warn(self.remarks[-1], stacklevel=5)
 
-    def _on_tensors(self, look: TensorStats) -> None:
+    def _on_tensors(self, look: TensorStats) -> bool:
         self._hand_on()  # in the order of time, whatever the clock says
+        self.facts.suspicious = False
         self._tell(self._hooks["on_tensors"], look)
+        return self.facts.suspicious
 
     def _on_nonfinite(self, birth: NonFiniteOrigin) -> None:
         "Between the backward pass and the update."
@@ -205,7 +227,6 @@ class Inspector:
         "Tell the steps that have ended since: every 20 ms, at first earlier; each one if there is an action."
         fresh, self._fresh = self._fresh, []
         if not fresh: return
-        if self._probe is not None: self.facts.checked = self._probe.checked
         self._hand_on_at = -math.inf if self.actions else next_turn(fresh[-1].start)
         self._tell(self._hooks["on_steps"], fresh)
 
@@ -256,6 +277,8 @@ class Inspector:
         "Something rare: an epoch, an evaluation, a loader."
         self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
+        if kind in ("evaluation", "epoch"):
+            self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
 
     def on_loader(self, loader: Any) -> None:
@@ -271,12 +294,15 @@ class Inspector:
         self._end_looks()
         if self._new: self._judge()
         if self._unsaved: self._save()
-        self.facts.model, self.facts.optimizers, self.facts.labels = None, (), None  # nothing of the user's is kept
+        facts = self.facts  # nothing of the user's is kept
+        facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
+        self._current = self._batch = None
 
     def _end_looks(self) -> None:
-        for rule in self.rules: getattr(rule, "finish", bool)()
-        if self._probe is not None: self._probe.close()
-        self._probe = None
+        self._tell([(rule, rule.finish) for rule in self.rules if hasattr(rule, "finish")])
+        for looks in (self._probe, self.looks):
+            if looks is not None: looks.close()
+        self._probe = self.looks = None
 
     def _tell(self, hooks: list[tuple[Rule, Callable]], *news: Any) -> None:
         for pair in tuple(hooks):

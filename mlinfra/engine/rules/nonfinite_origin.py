@@ -5,7 +5,9 @@
 # %% ../../../nbs/engine/rules/nonfinite_origin.ipynb #25a85fe0
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,15 +41,18 @@ def leaf_modules(
         waiting += [(f"{name}.{child}" if name else child, part) for child, part in reversed(children)]
 
 # %% ../../../nbs/engine/rules/nonfinite_origin.ipynb #f9177295
+_IGNORED = -100  # the label that PyTorch's losses leave out
+
 @dataclass(frozen=True, slots=True)
 class NonFiniteOrigin:
     "Where the first number that is not finite came from."
     step:int
-    where:str              # "input", "weights", "forward", "loss" or "backward"
-    module:str|None        # None: in no module
+    where:str              # "input", "target", "weights", "forward", "loss" or "backward"
+    module:str|None        # None: in no module; empty: in the model itself
     kind:str               # its class
     samples:tuple[int, ...]|None   # of the batch, the first eight; None: that cannot be told
     gradients:tuple[str, ...]      # parameters whose gradients are not finite
+    detail:str=""                  # the operation whose slope it is, or what is wrong with the targets
 
 # %% ../../../nbs/engine/rules/nonfinite_origin.ipynb #86a609d2
 def is_finite(
@@ -58,55 +63,135 @@ def is_finite(
 
 def _bad_samples(x: torch.Tensor, batch: int) -> tuple[int, ...] | None:
     "Rows of `x` with numbers that are not finite."
-    if len(x) != batch: return None
+    if not x.dim() or len(x) != batch: return None
     rows = (~torch.isfinite(x.detach().reshape(len(x), -1))).any(1).nonzero().flatten()
     return tuple(rows[:8].tolist())
 
-def _replay(model: nn.Module, seen: Callable[[str, nn.Module, Any], None], args: tuple, kwargs: dict) -> None:
-    "The forward pass once more, with a look at the output of each leaf module; buffers and random numbers stay."
+@contextmanager
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    "Buffers and random numbers are put back afterwards."
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    handles = [part.register_forward_hook(lambda module, _, output, name=name: seen(name, module, output))
-               for name, part in leaf_modules(model)]
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     try:
-        with torch.no_grad(), torch.random.fork_rng([device.index for device in devices]): model(*args, **kwargs)
+        with torch.random.fork_rng([device.index for device in devices]): yield
     finally:
-        for handle in handles: handle.remove()
         with torch.no_grad():
             for buffer, before in buffers: buffer.copy_(before)
+
+def _replay(model: nn.Module, seen: Callable[[str, nn.Module, Any], None], args: tuple, kwargs: dict) -> Any:
+    "The forward pass once more, with a look at the output of each leaf module; what it returns."
+    handles = [part.register_forward_hook(lambda module, _, output, name=name: seen(name, module, output))
+               for name, part in leaf_modules(model)]
+    try:
+        with _unchanged(model), torch.no_grad(): return model(*args, **kwargs)
+    finally:
+        for handle in handles: handle.remove()
 
 def find_nonfinite(
     step:int,
     model:nn.Module|None,                          # None: it cannot run again
     inputs:tuple[tuple, dict]|None,                # what it was called with
     parameters:Sequence[tuple[str, nn.Parameter]], # with the gradients of the step
+    batch:Any=None,                                # as the loader gave it: targets are in it
 ) -> NonFiniteOrigin | None:
     "Where a number that is not finite comes from; None if all gradients are finite."
     sick = tuple(name for name, p in parameters if p.grad is not None and not is_finite(p.grad))
     if not sick: return None
     spoiled = [name for name, p in parameters if not is_finite(p)]
     if spoiled: return NonFiniteOrigin(step, "weights", spoiled[0].rpartition(".")[0], "", None, sick)
-    if model is None or inputs is None: return NonFiniteOrigin(step, "backward", None, "", None, sick)
     given, order, found = first_floats(inputs), [], []
-    batch = len(next((t for t in tensors_in(inputs) if t.dim()), ()) if given is None else given)
+    size = len(next((t for t in tensors_in(inputs) if t.dim()), ()) if given is None else given)
     if given is not None and not is_finite(given):
-        return NonFiniteOrigin(step, "input", "", type(model).__name__, _bad_samples(given, batch), sick)
+        return NonFiniteOrigin(step, "input", "", type(model).__name__, _bad_samples(given, size), sick)
 
     def seen(name: str, module: nn.Module, output: Any) -> None:
         order.append((name, module))
         if found or (x := first_floats(output)) is None or is_finite(x): return
         where = "forward" if all(map(is_finite, module.parameters(recurse=False))) else "weights"
-        found.append(NonFiniteOrigin(step, where, name, type(module).__name__, _bad_samples(x, batch), sick))
+        found.append(NonFiniteOrigin(step, where, name, type(module).__name__, _bad_samples(x, size), sick))
 
-    _replay(model, seen, *inputs)
-    return found[0] if found else _found_backward(step, order, sick)
+    output = None if model is None or inputs is None else _replay(model, seen, *inputs)
+    if found: return found[0]
+    if (wrong := _wrong_target(batch, inputs, first_floats(output))) is not None:
+        return NonFiniteOrigin(step, "target", None, "", *wrong[:1], sick, wrong[1])
+    if model is None or inputs is None: return NonFiniteOrigin(step, "backward", None, "", None, sick)
+    if (x := first_floats(output)) is not None and not is_finite(x):
+        return NonFiniteOrigin(step, "forward", "", type(model).__name__, _bad_samples(x, size), sick)
+    return _found_backward(step, model, inputs, size, sick) or NonFiniteOrigin(step, "loss", None, "", None, sick)
 
-def _found_backward(step: int, order: Sequence[tuple[str, nn.Module]], sick: tuple[str, ...]) -> NonFiniteOrigin:
-    "The forward pass is finite: the loss, or the backward pass of a module."
-    owns = [(name, module) for name, module in order
-            if any(p.grad is not None for p in module.parameters(recurse=False))]
-    of_sick = [(name, module) for name, module in owns
-               if any(p.grad is not None and not is_finite(p.grad) for p in module.parameters(recurse=False))]
-    if not of_sick or of_sick[-1] == owns[-1]: return NonFiniteOrigin(step, "loss", None, "", None, sick)
-    name, module = of_sick[-1]
-    return NonFiniteOrigin(step, "backward", name, type(module).__name__, None, sick)
+def _wrong_labels(labels: torch.Tensor, output: torch.Tensor | None) -> str:
+    "What is wrong with integers that may be labels, in words; empty: nothing."
+    if bool((labels == _IGNORED).all()): return f"each is {_IGNORED}, which losses leave out, so there is no mean"
+    low, high = int(labels[labels != _IGNORED].min()), int(labels.max())
+    by_class = output is not None and output.dim() == labels.dim() + 1
+    if by_class and high >= output.shape[1]: return f"a label is {high}, and the output has {output.shape[1]} classes"
+    return f"a label is {low}" if by_class and low < 0 else ""
+
+def _wrong_target(batch: Any, inputs: Any, output: torch.Tensor | None) -> tuple[tuple[int, ...] | None, str] | None:
+    "Samples of which the targets cannot give a finite loss, and why, in words."
+    try: given, all_of = [t for t in tensors_in(inputs) if t.dim()], [t for t in tensors_in(batch) if t.numel()]
+    except Exception: return None  # a batch of a class that nobody knows
+    size = len(given[0]) if given else len(all_of[0]) if all_of and all_of[0].dim() else 0
+    for target in all_of:
+        if any(t.shape == target.shape and bool((t == target.to(t.device)).all()) for t in given): continue
+        if target.is_floating_point():
+            if not is_finite(target): return _bad_samples(target, size), "they hold numbers that are not finite"
+        elif target.dtype in (torch.int32, torch.int64) and target.dim() and len(target) == size:
+            if words := _wrong_labels(target, output): return None, words
+    return None
+
+class _Owners:
+    "Which module each operation of a forward pass belongs to, and what it returned."
+    def __init__(self, model: nn.Module):
+        self.of: dict[Any, tuple[str, str]] = {}
+        self._stack: list[tuple[str, str]] = []
+        names = [(plain_name(name), module) for name, module in model.named_modules() if not _is_compiled(module)]
+        self._handles = [handle for name, module in names for handle in (
+            module.register_forward_pre_hook(lambda _, args, me=(name, type(module).__name__): self._enter(me, args)),
+            module.register_forward_hook(lambda _, args, output: self._leave(output)))]
+
+    def _enter(self, me: tuple[str, str], args: Any) -> None:
+        if self._stack: self._claim(args)
+        self._stack.append(me)
+
+    def _leave(self, output: Any) -> None:
+        self._claim(output)
+        self._stack.pop()
+
+    def _claim(self, value: Any) -> None:
+        "All operations behind it that nobody owns yet are those of the module that runs."
+        waiting = [t.grad_fn for t in tensors_in(value) if t.grad_fn is not None]
+        while waiting:
+            node = waiting.pop()
+            if node in self.of: continue
+            self.of[node] = self._stack[-1]
+            waiting += [before for before, _ in node.next_functions if before is not None]
+
+    def close(self) -> None:
+        for handle in self._handles: handle.remove()
+
+def _found_backward(step: int, model: nn.Module, inputs: tuple[tuple, dict], size: int,
+                    sick: tuple[str, ...]) -> NonFiniteOrigin | None:
+    "The operation that makes it of a finite gradient; None: with a finite gradient at the output there is none."
+    if isinstance(model, nn.parallel.DistributedDataParallel): model = model.module  # its buckets wait for all ranks
+    args, kwargs = inputs
+    found: list[NonFiniteOrigin] = []
+
+    def passed(node: Any, out: Sequence[Any], came: Sequence[Any]) -> None:
+        if found or not all(is_finite(t) for t in came if t is not None): return
+        bad = next((t for t in out if t is not None and not is_finite(t)), None)
+        if bad is None: return
+        words = re.sub(r"Backward\d*$", "", node.name()).lower()
+        found.append(NonFiniteOrigin(step, "backward", *owners.of[node], _bad_samples(bad, size), sick, words))
+
+    with _unchanged(model), torch.enable_grad():
+        owners = _Owners(model)
+        try: output = model(*args, **kwargs)
+        finally: owners.close()
+        ends = [t for t in tensors_in(output) if t.requires_grad]
+        handles = [node.register_hook(lambda out, came, node=node: passed(node, out, came)) for node in owners.of]
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        try: torch.autograd.grad(ends, wanted, [torch.randn_like(t) / t.numel() for t in ends], allow_unused=True)
+        finally:
+            for handle in handles: handle.remove()
+    return found[0] if found else None

@@ -16,6 +16,7 @@ from torch import nn
 
 from ..record.watch import OwnedHook
 from .findings import plain_name
+from .look_schedule import LookSchedule
 from .nonfinite_origin import NonFiniteOrigin, find_nonfinite, is_finite, leaf_modules
 from .tensor_stats import (
     ActivationStats, ParameterStats, TensorStats, activation_figures, first_floats, unit_count)
@@ -25,37 +26,33 @@ __all__ = ['TensorProbe']
 
 # %% ../../../nbs/engine/rules/tensor_probe.ipynb #8c2f6862
 class TensorProbe:
-    "Looks at the tensors of some steps of a training."
+    "Looks at the tensors of some steps of a training, and checks gradients before each update."
     def __init__(
         self,
         model:nn.Module|None,                     # None: the optimizers' parameters only
         optimizers:Sequence[Any],                 # of torch.optim
-        on_tensors:Callable[[TensorStats], None],
+        on_tensors:Callable[[TensorStats], bool|None],  # whether it wants to see the next steps, too
         on_nonfinite:Callable[[NonFiniteOrigin], None],
         on_failure:Callable[[Exception], None]=warnings.warn,   # told when looking itself fails
         *,
-        first:int=0,                              # the number of the first step
-        every:int|None=None,                      # steps from look to look; None: as the shares of time allow
-        share:float=0.015,                        # of the run's time, for looks
-        check_share:float=0.005,                  # of the run's time, for checks of the gradients
-        head_start:float=0.02,                    # seconds that looks may take at once
+        schedule:LookSchedule|None=None,          # of the looks; None: a new one
+        current:Callable[[], int]|None=None,      # the number of the step under way; None: one after the last told
+        batch:Callable[[], Any]|None=None,        # that the loader gave for it
     ):
         self.on_tensors, self.on_nonfinite, self.on_failure = on_tensors, on_nonfinite, on_failure
-        self.step, self._first = first, first
-        self.every, self.share, self.check_share, self.head_start = every, share, check_share, head_start
-        self.spent, self.looks, self._last, self._checking, self.checked = 0.0, 0, 0.0, 0.0, -1
+        self.schedule = LookSchedule() if schedule is None else schedule
+        self.step, self.looks, self.spent, self.checked, self.remark = self.schedule.first, 0, 0.0, -1, ""
+        self._current, self._batch = current or (lambda: self.step), batch or (lambda: None)
         self._model, self._optimizers, self._handles, self._armed = model, list(optimizers), [], []
-        self._looking = self._forward = self._updated = self._weighed = False
-        self._broken = False
-        self._inputs, self._begun, self.remark = None, time.perf_counter(), ""
+        self._looking = self._forward = self._broken = False
+        self._inputs, self._look_step, self._cost = None, -1, 0.0
         self._parameters = self._named()
         self._leaves = [] if model is None else list(leaf_modules(model))
         if model is not None and not self._leaves:
             self.remark = "activations are not looked at: the compiler has made one piece of the model"
-        self._guards = self._small()
-        self._check_cost, self._turn_cost, self._cheapest, self._pace = 0.0, 1e-5, math.inf, math.inf
-        self._since, self._on_since, self._cold = (first, self._begun), self._begun, 0.0
-        self._look_at, self._wait = (first if every is None else -(-first // every) * every), 1
+        self._guards = {id(optimizer): self._small(optimizer) for optimizer in self._optimizers}
+        self._waits = any(p.device.type != "cpu" for _, p, _ in self._parameters)  # a check waits for the device
+        self._since, self._waited = time.perf_counter(), 0.0
         self._attach()
 
     def _named(self) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
@@ -69,10 +66,12 @@ class TensorProbe:
         order = {key: i for i, key in enumerate(names)}
         return sorted(found.values(), key=lambda row: order.get(id(row[1]), len(order)))
 
-    def _small(self) -> list[nn.Parameter]:
-        "A small parameter of the first and of the last module: what is wrong in between reaches one of them."
-        rows = [p for _, p, _ in self._parameters if p.requires_grad]
-        return [min(part, key=lambda p: p.numel()) for part in (rows[:2], rows[-2:]) if part]
+    def _small(self, optimizer: Any) -> list[nn.Parameter]:
+        "A small parameter of its first and of its last module: what is wrong in between reaches one of them."
+        own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        rows = [p for _, p, _ in self._parameters if p.requires_grad and id(p) in own]
+        few = [min(part, key=lambda p: p.numel()) for part in (rows[:2], rows[-2:]) if part]
+        return few[:1] if len(few) == 2 and few[0] is few[1] else few
 
     def _attach(self) -> None:
         model, keep = self._model, self._handles.append
@@ -81,6 +80,9 @@ class TensorProbe:
         for optimizer in self._optimizers:
             act = lambda *_, o=optimizer: self._before_update(o)
             keep(optimizer.register_step_pre_hook(self._hook(optimizer, act)))
+            changed = self._hook(optimizer, lambda *_: self.schedule.soon(self._current()))
+            for event in ("register_state_dict_pre_hook", "register_load_state_dict_post_hook"):  # saved, or loaded
+                if hasattr(optimizer, event): keep(getattr(optimizer, event)(changed))
 
     def _hook(self, owner: Any, act: Callable) -> OwnedHook:
         def guarded(*args: Any) -> None:
@@ -90,7 +92,7 @@ class TensorProbe:
 
     def _fail(self, error: Exception) -> None:
         "Looking has failed: hooks do nothing from here on and go off after the step, and the training goes on."
-        self._broken, self._wait, self._inputs = True, 0, None
+        self._broken, self._inputs = True, None
         self.on_failure(error)
 
     def close(self) -> None:
@@ -100,10 +102,12 @@ class TensorProbe:
         self._handles, self._inputs = [], None
 
     def _before_model(self, args: tuple, kwargs: dict) -> None:
-        if not torch.is_grad_enabled() or _capturing(): return
+        if not torch.is_grad_enabled() or self._waits and _capturing(): return
         self._inputs = args, kwargs
-        if self._looking: self._seen.clear()  # another micro-batch
-        elif self.step >= self._look_at: self._arm()
+        if self._looking:
+            if self._current() > self._look_step: return  # it was weighed, and is handed on later
+            self._seen.clear()  # another micro-batch
+        elif self._current() >= self.schedule.next: self._arm()
         else: return
         start, self._forward = time.perf_counter(), True
         self._given = self._figures("", "", "input", first_floats((args, kwargs)))
@@ -117,8 +121,9 @@ class TensorProbe:
     def _arm(self) -> None:
         "Hooks on the layers, for one step."
         start = time.perf_counter()
-        self._looking, self._weighed, self._cost = True, False, 0.0
+        self._looking, self._cost, self._look_step = True, 0.0, math.inf
         self._seen, self._gradients, self._moves, self._given = [], {}, {}, []
+        self._stepped, self._adaptive = set(), set()
         for name, module in self._leaves:
             act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
             self._armed.append(module.register_forward_hook(self._hook(module, act)))
@@ -127,14 +132,17 @@ class TensorProbe:
             self._armed.append(self._model.register_forward_hook(done))
         self._cost += time.perf_counter() - start
 
-    def _after_model(self) -> None: self._forward = False  # what runs in the backward pass has been seen
+    def _after_model(self) -> None:
+        "What runs in the backward pass has been seen; without an optimizer the look is over."
+        self._forward = False
+        if not self._optimizers: self._look_step = self._current()
 
     def _disarm(self) -> None:
         for handle in self._armed: handle.remove()
         self._armed, self._looking, self._forward = [], False, False
 
     def _after_module(self, name: str, module: nn.Module, args: tuple, output: Any) -> None:
-        if not self._forward or _capturing(): return
+        if not self._forward or self._waits and _capturing(): return
         start, kind = time.perf_counter(), type(module).__name__
         given = args[0] if args and isinstance(args[0], torch.Tensor) else None
         weighs = any(p.dim() > 1 for p in module.parameters(recurse=False)) and not isinstance(module, nn.Embedding)
@@ -144,33 +152,50 @@ class TensorProbe:
         self._cost += time.perf_counter() - start
 
     def _before_update(self, optimizer: Any) -> None:
-        if _capturing(): return
-        start, self._updated = time.perf_counter(), True
+        if self._waits and _capturing(): return
         scaled = getattr(optimizer, "grad_scale", None) is not None  # gradients of fp16: not finite now and then
-        if not scaled: self._check()
-        self._check_cost = time.perf_counter() - start
-        self._checking += self._check_cost
-        if not self._looking and self.step >= self._look_at: self._arm()  # what was called is not the model itself
-        if self._looking: self._weigh(optimizer)
+        if not scaled and (not self._waits or self._may_wait()): self._check(optimizer)
+        if not self._looking and self._current() >= self.schedule.next: self._arm()  # it was not the model's forward
+        if self._looking and self._current() <= self._look_step: self._weigh(optimizer)
         else: self._inputs = None
 
-    def _check(self) -> None:
+    def _may_wait(self) -> bool:
+        "Whether a check that waits for the device is due: in looks, and else within half a percent of the time."
+        if self._looking or self.schedule.every is not None: return True
+        return self._waited < 0.005 * (time.perf_counter() - self._since)
+
+    def _check(self, optimizer: Any) -> None:
         "Are two small gradients finite? If not, where does it come from?"
-        sums = [p.grad.sum() for p in self._guards if p.grad is not None and p.grad.layout == torch.strided]
-        self.checked = self.step
-        if any(not math.isfinite(float(value)) for value in sums): self._investigate()
+        start = time.perf_counter() if self._waits else 0.0
+        for p in self._guards[id(optimizer)]:
+            if (grad := p.grad) is None or grad.layout != torch.strided: continue
+            value = grad.sum().item()
+            if value - value != 0: return self._investigate()
+        if self._waits:
+            self.checked = self._current()
+            self._waited += time.perf_counter() - start
 
     def _investigate(self) -> None:
-        named = [(name, p) for name, p, _ in self._parameters]
-        try: birth = find_nonfinite(self.step, self._model, self._inputs, named)
+        named, step = [(name, p) for name, p, _ in self._parameters], self._current()
+        self.checked = step
+        try: birth = find_nonfinite(step, self._model, self._inputs, named, self._batch())
         except Exception:  # the model does not run again, for whatever reason
             sick = tuple(name for name, p in named if p.grad is not None and not is_finite(p.grad))
-            birth = NonFiniteOrigin(self.step, "backward", None, "", None, sick)
+            birth = NonFiniteOrigin(step, "backward", None, "", None, sick)
         if birth is not None: self.on_nonfinite(birth)
+
+    def was_checked(
+        self,
+        step:int,  # that has ended
+    ) -> bool:
+        "Whether its gradients were checked."
+        return bool(self._handles and self._optimizers) and (not self._waits or self.checked == step)
 
     def _weigh(self, optimizer: Any) -> None:
         "Gradients, and what the weights are before the update."
         start, own = time.perf_counter(), {id(p) for group in optimizer.param_groups for p in group["params"]}
+        self._stepped |= {id(p) for _, p, _ in self._parameters
+                          if id(p) in own and (p.grad is None or p.grad.layout == torch.strided)}
         scale = getattr(optimizer, "grad_scale", None)
         rows = [p for _, p, _ in self._parameters if id(p) in own and p.grad is not None
                 and p.grad.layout == torch.strided and p.numel()]
@@ -181,22 +206,23 @@ class TensorProbe:
                 for p, *three in zip(rows, *sizes):
                     self._gradients[id(p)] = [three[0] if scale is None else three[0] / scale.to(p.device),
                                               three[1] if scale is None else three[1] / scale.to(p.device), three[2]]
-            before = [(p, some := _some(p), some.clone()) for p in rows]
+            before = [(p, at, _some(p, at)) for p in rows for at in (_largest(p.grad),)]
+            self._adaptive |= {id(p) for p in rows if any("sq" in str(key) for key in optimizer.state.get(p, ()))}
         hook = self._hook(optimizer, lambda *_: self._after_update(before))
         self._armed.append(optimizer.register_step_post_hook(hook))
         self._cost += time.perf_counter() - start
 
-    def _after_update(self, before: list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]) -> None:
+    def _after_update(self, before: list[tuple[nn.Parameter, int | None, torch.Tensor]]) -> None:
         start = time.perf_counter()
         with torch.no_grad():
-            for p, _, was in before: self._moves[id(p)] = (_some(p) - was).norm(), was.norm()
-        self._weighed, self._inputs = True, None
+            for p, at, was in before: self._moves[id(p)] = (_some(p, at) - was).norm(), was.norm()
+        self._inputs, self._look_step = None, self._current()
         self._cost += time.perf_counter() - start
 
     @property
     def patience(self) -> float:
-        "In how many steps it does something."
-        return self._wait
+        "After how many more steps it must be told of them."
+        return math.inf if self._broken else max(self.schedule.next - self.step + 1, 1)
 
     def step_done(
         self,
@@ -204,81 +230,27 @@ class TensorProbe:
     ) -> bool:
         "Go on to the next step; whether this one was looked at."
         self.step = step + 1
-        self._wait -= 1
-        if self._wait > 0: return False
-        try: looked = not self._broken and self._turn(step)
-        except Exception as error: looked = self._fail(error)
-        if self._broken:
-            self.close()
-            self._wait = math.inf
-        return bool(looked)
-
-    def _turn(self, step: int) -> bool:
-        "Take the hooks off after a step that was seen, and attach them again before the next one that is to be seen."
-        start, self._wait = time.perf_counter(), 1
-        if not self._handles:
-            self._attach()
-            self._on_since = time.perf_counter()
-            self._turn_cost += self._on_since - start
+        if step < self._look_step or not self._looking:
+            if self._broken and self._handles: self.close()
             return False
-        if not self._updated or self._looking and not self._weighed: return False  # gradients are still collected
-        extra, looked, self._updated = max(start - self._on_since - self._pace, 0.0), self._looking, False
-        if looked: self._finish_look(step, extra)
-        else: self._note_check(extra)
-        self._note_pace(step)
-        if looked or self.looks >= 2 and self.spent + self._last > self.head_start:
-            self._look_at = step + self._to_next_look(step)
-        self._on_since = time.perf_counter()
-        if gap := self._gap(step):
-            self.close()
-            self._wait, self._turn_cost = gap, time.perf_counter() - self._on_since
-        return looked
+        try: self._finish_look(step)
+        except Exception as error: self._fail(error)
+        if self._broken: self.close()
+        return not self._broken
 
-    def _finish_look(self, step: int, extra: float) -> None:
-        "Hand the look on. What the step took longer than others counts, too, within reason: caches are cold now."
+    def _finish_look(self, step: int) -> None:
+        "Hand the look on."
         start = time.perf_counter()
         look = self._look(step)
         self._disarm()
-        self.on_tensors(look)
-        known = self._cost + _DISPATCH * len(self._leaves)
-        self.looks, self._last = self.looks + 1, min(max(known, extra), 2 * known) + time.perf_counter() - start
-        self.spent += self._last
-
-    def _note_check(self, extra: float) -> None:
-        "A check costs more where hooks were off in the step before: that is learned from how long the step took."
-        self._cheapest = min(self._cheapest, self._check_cost)
-        self._cold += 0.1 * (min(max(extra, self._check_cost), 8 * self._cheapest) - self._cold)
-
-    def _note_pace(self, step: int) -> None:
-        "Seconds of a step; short ones count, so that a pause does not make looks more frequent."
-        now, (before, then) = time.perf_counter() - self.spent - self._checking, self._since
-        if step > before: self._pace = min(1.1 * self._pace, max(now - then, 1e-9) / (step - before))
-        self._since = step, now
-
-    def _to_next_look(self, step: int) -> int:
-        "Steps to the next look: few at first, then as many as keep the share."
-        if self.every is not None: return self.every - step % self.every
-        if self.looks < 2: return 1
-        elapsed = time.perf_counter() - self._begun - self.spent - self._checking
-        owed = (self.spent + self._last) / self.share - elapsed
-        wait = max(1, math.ceil(owed / self._pace)) if owed > 0 and math.isfinite(self._pace) else 1
-        return min(wait, step - self._first) if self.spent + self._last <= self.head_start else wait
-
-    def _gap(self, step: int) -> int:
-        "Steps from here that nobody sees."
-        if self.every is not None: return 0
-        if not math.isfinite(self._pace): return 0
-        allowed, hot = self.check_share * self._pace, self._cheapest + 2 * _DISPATCH
-        if not math.isfinite(hot): return 0
-        cost = hot if hot <= allowed else max(hot, self._cold) + self._turn_cost
-        checks = min(100, math.ceil(cost / allowed))
-        return max(0, min(checks, self._look_at - step) - 1)
+        self.schedule.looked(step, bool(self.on_tensors(look)))
+        self.looks, self.spent = self.looks + 1, self.spent + self._cost + time.perf_counter() - start
 
     def _look(self, step: int) -> TensorStats:
         rows = self._seen + self._given
         seen = [ActivationStats(*row[:-1], *figures) for row, figures in zip(rows, _read([row[-1] for row in rows]))]
         given = seen.pop() if self._given else None
-        parameters = tuple(self._parameter(*row) for row in self._parameters)
+        parameters = tuple(self._parameter(*row) for row in self._parameters if id(row[1]) in self._stepped)
         return TensorStats(step, given, tuple(seen), parameters, self._cost)
 
     def _parameter(self, name: str, p: nn.Parameter, group: dict[str, Any]) -> ParameterStats:
@@ -289,18 +261,24 @@ class TensorProbe:
         norm, peak, weight = (float(value) for value in sizes)
         moved, was = (float(value) for value in move) if move else (math.nan, math.nan)
         ratio = None if move is None else moved / was if was else math.inf if moved else 0.0
-        return ParameterStats(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr)
-
-_DISPATCH = 2.5e-6  # seconds that calling a hook takes, beside what it does
+        size = None if lr is None else lr * (1.0 if id(p) in self._adaptive else norm / root)
+        eps = torch.finfo(p.dtype).eps if p.is_floating_point() else 0.0
+        return ParameterStats(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr, size, eps)
 
 def _capturing() -> bool: return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
-def _some(p: torch.Tensor) -> torch.Tensor:
-    "About 1,024 of a parameter's numbers, from all its rows and columns."
+_FEW = 4096
+
+def _largest(gradient: torch.Tensor) -> int | None:
+    "Where a large gradient is largest: of a table of embeddings most rows have none, and do not move."
+    return None if gradient.numel() <= _FEW else int(gradient.detach().reshape(-1).abs().argmax())
+
+def _some(p: torch.Tensor, at: int | None = None) -> torch.Tensor:
+    "A copy of about 1,024 of a parameter's numbers, from all its rows and columns, and of the one at a place."
     flat, wide = p.detach().reshape(-1), p.numel() // len(p) if p.dim() else 1
     every = max(1, flat.numel() // 1024)
     while math.gcd(every, wide) > 1: every += 1  # else it would meet the same few columns in each row
-    return flat[::every]
+    return flat[::every].clone() if at is None else torch.cat([flat[::every], flat[at:at + 1]])
 
 def _read(figures: Sequence[torch.Tensor]) -> list[list[float]]:
     "The numbers, with one wait for each device."

@@ -26,10 +26,11 @@ _NOT_CHECKED = ("The gradients of this step were not checked; run again with Deb
                 "step, to see the layer and the samples")
 _ADVICE = dict(
     input="Look at these samples of the data set",
+    target="Look at these samples of the data set, and at what makes their targets",
     weights="They were spoiled by an earlier update: lower the learning rate",
     forward="Keep what goes into it away from where it is not defined, for instance with a clamp or an epsilon",
     loss="Use a loss that takes logits, such as cross_entropy, in place of a logarithm of probabilities",
-    backward="Its slope is not finite where its value is, as of a root at 0: add an epsilon inside")
+    backward="Its slope is not finite where its value is, as of a root or a norm at 0: add an epsilon inside")
 
 class NonFinite(Rule):
     "The loss, an activation, a gradient or a weight is not a finite number."
@@ -39,16 +40,20 @@ class NonFinite(Rule):
         "Say where it began."
         if self.findings: return
         place = f"the {birth.kind} {birth.module!r}" if birth.module else birth.kind or "the model"
+        slope = f", in its {birth.detail}" if birth.detail and birth.detail.isidentifier() else ""
         words = dict(
-            input="the data are not finite before they reach the model", loss="the output of the model is finite, "
-            "and the loss or its gradient is not", weights=f"the weights of {birth.module!r} are not finite",
+            input="the data are not finite before they reach the model",
+            target=f"the output of the model is finite, and the targets of the batch are wrong: {birth.detail}",
+            loss="forward and backward pass of the model are finite, and the loss or its gradient is not",
+            weights=f"the weights of {birth.module!r} are not finite",
             forward=f"the output of {place} is not finite, and its input is",
-            backward=f"the backward pass makes it: the gradients of {place} are not finite, and the outputs are "
-            if birth.module else "gradients are not finite")[birth.where].strip()
+            backward=f"the backward pass of {place} makes it{slope}: the gradient that comes in is finite, and the one "
+            "that it passes on is not" if birth.kind else "gradients are not finite")[birth.where]
         if birth.samples:
             them = "samples" if len(birth.samples) > 1 else "sample"
             words += f"; {them} {several([str(i) for i in birth.samples])} of the batch"
-        self.found(birth.step, words, _ADVICE[birth.where], tensor=birth.module or birth.where,
+        inside = birth.kind if birth.where in ("forward", "backward") else ""
+        self.found(birth.step, words, _ADVICE[birth.where], tensor=birth.module or inside or birth.where,
                    gradients=len(birth.gradients))
 
     def on_steps(self, steps: Sequence[Any]) -> None:
@@ -59,8 +64,8 @@ class NonFinite(Rule):
             elif not self.findings and not self._is_untold(loss): self._say(step, loss)
 
     def _say(self, step: Any, loss: float) -> None:
-        advice, looked = _FIRST_TO_CHECK, self.facts.checked == step.iteration
-        if not looked: advice = f"{_FIRST_TO_CHECK}. {_NOT_CHECKED}"
+        advice = _FIRST_TO_CHECK
+        if not self.facts.was_checked(step.iteration): advice = f"{_FIRST_TO_CHECK}. {_NOT_CHECKED}"
         self.found(step, f"the loss is {loss}", advice, tensor="loss")
 
     def _is_untold(self, loss: float) -> bool:
@@ -88,6 +93,7 @@ class VanishingGradient(Rule):
         "Compare first and last layers."
         ratio = _depth_ratio(look)
         self._small = self._small + 1 if ratio is not None and ratio < 1e-4 else 0
+        self.facts.suspicious |= 0 < self._small < 3
         if self._small < 3: return
         self.found(look.step, f"the gradients of the first layers are {ratio:.1e} of those of the last",
                    "Put normalisation or shortcuts between the layers, or take ReLU with Kaiming initialisation",
@@ -95,13 +101,14 @@ class VanishingGradient(Rule):
 
 class ExplodingGradient(Rule):
     "Gradients grow from layer to layer, or from step to step."
-    follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation")
+    follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation", "ForgottenZeroGrad")
     _steep, _large, _norms = 0, 0, ()
 
     def on_tensors(self, look: TensorStats) -> None:
         "Compare first and last layers, and this look with earlier ones."
         ratio = _depth_ratio(look)
         self._steep = self._steep + 1 if ratio is not None and ratio > 1e4 else 0
+        self.facts.suspicious |= 0 < self._steep < 3
         if self._steep >= 3:
             self.found(look.step, f"the gradients of the first layers are {ratio:.1e} times those of the last",
                        "Scale the initial weights down, or put normalisation between the layers",
@@ -110,6 +117,7 @@ class ExplodingGradient(Rule):
         usual = max(self._norms) if len(self._norms) >= 3 else math.inf
         if not norm > 1e3 * usual: return self._remember(norm)
         self._large += 1
+        self.facts.suspicious |= self._large == 1
         if self._large >= 2:
             self.found(look.step, f"the norm of the gradients is {norm:.3g}, and it was {usual:.3g}",
                        "Clip gradients, or lower the learning rate", norm=norm, usual=usual)
@@ -118,14 +126,22 @@ class ExplodingGradient(Rule):
         self._large = 0
         if len(self._norms) < 3 and math.isfinite(norm) and norm > 0: self._norms += (norm,)
 
+def _of_usual(p: ParameterStats) -> float:
+    "The update beside the weights, or beside a twentieth of what a layer of this width begins with if that is more."
+    usual = 0.05 / math.sqrt(max(math.prod(p.shape[1:]), 1))
+    return p.update_ratio * p.weight_rms / max(p.weight_rms, usual)
+
 class UpdateRatio(Rule):
     "Updates are far too large or too small for the weights."
-    follows = ("NonFinite", "ExplodingLoss", "DeadRelu")
+    follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "ForgottenZeroGrad", "ClippedWhileScaled", "LearningRateDied")
     _large, _first, _looks, _once, _start = 0, None, 0, False, None
+    _grown: frozenset[str] = frozenset()  # from zero, as LoRA's second matrix: any first update is large beside it
 
     def on_tensors(self, look: TensorStats) -> None:
         "The median over the weight matrices."
-        ratios = [p.update_ratio for p in _matrices(look) if p.update_ratio is not None and p.weight_rms > 0]
+        matrices = [p for p in _matrices(look) if p.update_ratio is not None]
+        if self._looks == 0 and matrices: self._grown = frozenset(p.name for p in matrices if p.weight_rms == 0)
+        ratios = [_of_usual(p) for p in matrices if p.name not in self._grown and p.weight_rms > 0]
         if not ratios: return
         ratio, self._looks = float(np.median(ratios)), self._looks + 1
         self._first = look.step if self._first is None else self._first
@@ -133,6 +149,7 @@ class UpdateRatio(Rule):
         rates = {p.lr for p in look.parameters}
         self._start = self._start or (ratio, rates)
         self._large = self._large + 1 if ratio > 0.3 else 0
+        self.facts.suspicious |= self._large == 1
         if self._large >= 2:
             self.found(look.step, f"an update changes the weights by {ratio:.0%} of their size",
                        self._lower(rates), cost=0.9, ratio=ratio)
@@ -164,6 +181,7 @@ class _TwoLooks(Rule):
         sick = {a.name: a for i, a in reversed(list(enumerate(look.activations)))
                 if self.is_sick(a, look.activations[i + 1:])}
         both = [a for a in look.activations if a.name in sick and a.name in self._before]
+        self.facts.suspicious |= not sick.keys() <= self._before and not self.findings
         self._before = frozenset(sick)
         if both and not self.findings: self.say(look, both[0], len({a.name for a in both}) - 1)
 
@@ -205,6 +223,10 @@ def _lasting(seen: Mapping[str, tuple[int, ...]]) -> list[str]:
     "The names that were seen in three looks in a row, over ten steps at least."
     return [name for name, steps in seen.items() if len(steps) >= 3 and steps[-1] - steps[0] >= 10]
 
+def _is_new(seen: Mapping[str, tuple[int, ...]]) -> bool:
+    "Whether a name has been seen too seldom to say so."
+    return any(len(steps) < 3 for steps in seen.values())
+
 class AllZero(Rule):
     "An activation, or the gradient of a weight, is zero throughout."
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "SaturatedActivation")
@@ -215,6 +237,7 @@ class AllZero(Rule):
         zero = [a.name for a in look.activations if a.role == "output" and a.peak == 0 and a.kind != "Identity"]
         zero += [p.name for p in _matrices(look) if p.grad_peak == 0]
         self._since = {name: (*self._since.get(name, ()), look.step) for name in zero}
+        self.facts.suspicious |= _is_new(self._since)
         if self.findings or not (long := _lasting(self._since)): return
         kind = "gradient" if any(p.name == long[0] for p in look.parameters) else "output"
         self.found(look.step, f"the {kind} of {several(long)} has been 0 since step {self._since[long[0]][0]}",
@@ -223,8 +246,9 @@ class AllZero(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #44df4826
 class UnchangedWeights(Rule):
     "A parameter that should learn does not."
-    follows = ("NonFinite", "DeadRelu", "PoorInitialisation")
+    follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied")
     _idle: Mapping[str, tuple[int, ...]] = {}
+    _rate = 0.0  # the highest of any look
 
     def on_tensors(self, look: TensorStats) -> None:
         "Who has a gradient, and who moved."
@@ -236,6 +260,8 @@ class UnchangedWeights(Rule):
             if p.name in frozen: return False
             return p.grad_rms is None or p.update_ratio == 0 and p.grad_rms > 0 and (p.lr != 0 or len(rates) == 1)
         self._idle = {p.name: (*self._idle.get(p.name, ()), look.step) for p in look.parameters if stands(p)}
+        self.facts.suspicious |= _is_new(self._idle)
+        self._rate = max([self._rate, *(rate for rate in rates if rate is not None)])
         long = _lasting(self._idle)
         if long: self._stands_still(look.step, [p for p in look.parameters if p.name in long])
 
@@ -251,12 +277,22 @@ class UnchangedWeights(Rule):
                    "Give the optimizer model.parameters(); if this is on purpose, requires_grad_(False) saves their "
                    "gradients", tensor=lost[0], cost=0.8, tensors=len(lost))
 
+    def _reason(self, p: ParameterStats) -> tuple[str, str]:
+        "Why it stands still, and what to do."
+        if p.grad_rms is None: return "got no gradient", "Look for detach(), no_grad() or a branch that is not used"
+        if p.lr is not None and p.lr < 1e-3 * self._rate or p.lr == 0:
+            was = f", and it was {self._rate:.3g}" if self._rate > p.lr else ""
+            return (f"not moved: the learning rate is {p.lr:.3g}{was}",
+                    "Look at the scheduler: one that was made for epochs must not be stepped in each batch")
+        if p.step_rms is None or p.step_rms < p.eps * p.weight_rms:
+            return "not moved: the updates are lost in rounding", "Raise the learning rate, or keep them in fp32"
+        return (f"not moved, though there is a gradient and the rate is {p.lr:.3g}",
+                "The optimizer leaves it out: look at what steps it, at a compiled step that was made before it was "
+                "unfrozen, and at code that puts old weights back")
+
     def _stands_still(self, step: int, long: Sequence[ParameterStats]) -> None:
         names, since = [p.name for p in long], self._idle[long[0].name][0]
-        why, advice = "not moved: the updates are lost in rounding", "Raise the learning rate, or keep them in fp32"
-        if long[0].grad_rms is None:
-            why, advice = "got no gradient", "Look for detach(), no_grad() or a branch that is not used"
-        elif long[0].lr == 0: why, advice = "not moved, the learning rate is 0", "Raise it, or look at the scheduler"
+        why, advice = self._reason(long[0])
         verb = "has" if len(names) == 1 else "have"
         self.found(step, f"{several(names)} {verb} {why} since step {since}", advice, tensor=names[0], cost=0.8,
                    tensors=len(names))

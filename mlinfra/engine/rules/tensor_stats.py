@@ -41,6 +41,8 @@ class ParameterStats:
     grad_peak:float|None      # the largest magnitude
     update_ratio:float|None   # size of the update, relative to the weights; None: there was no update
     lr:float|None             # of its group
+    step_rms:float|None=None  # what the update should be, as the rate and the gradient say; None: not known
+    eps:float=0.0             # of its number format: an update that is smaller, relative to the weight, is rounded away
 
 @dataclass(frozen=True, slots=True)
 class TensorStats:

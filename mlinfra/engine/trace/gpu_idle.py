@@ -17,7 +17,7 @@ from .trace_file import COLLECTIVE, TraceEvents
 if TYPE_CHECKING: import pandas as pd
 
 # %% auto #0
-__all__ = ['CAUSES', 'QUEUED_US', 'SILENT_US', 'loader_waits', 'step_windows', 'GpuTime', 'gpu_time']
+__all__ = ['CAUSES', 'QUEUED_US', 'SILENT_US', 'loader_waits', 'step_windows', 'GpuTime', 'gpu_time', 'gpu_waits']
 
 # %% ../../../nbs/engine/trace/gpu_idle.ipynb #gi7000005
 CAUSES = ("loader", "between", "synchronise", "launch", "queued", "unexplained")  # of idle time, in the order of blame
@@ -54,7 +54,12 @@ def step_windows(
     if marks.empty: return ["all"], np.array([[frame["begin"].min(), frame["end"].max()]])
     begin = marks["begin"].to_numpy()
     end = np.append(begin[1:], marks["end"].iloc[-1])
-    return [name.partition("#")[2] for name in marks["name"]], np.stack([begin, end], 1)
+    names = [name.partition("#")[2] for name in marks["name"]]
+    kept = end > begin
+    works = frame.loc[frame["kind"].isin(["operator", "runtime", "kernel"]), "begin"].to_numpy()
+    works = works[~covers(loader_waits(frame), works)]
+    if len(works) and len(kept) > 1: kept[-1] &= works.max() >= begin[-1]  # else the loop had ended, after a last look
+    return [name for name, keep in zip(names, kept) if keep], np.stack([begin, end], 1)[kept]
 
 @dataclass(frozen=True)
 class GpuTime:
@@ -116,17 +121,20 @@ def _idle_by_cause(
     for cause, blamed in (("loader", loader_waits(frame)), ("between", _between(frame, within))):
         found[cause] = intersect(late, blamed)
         late = subtract(late, blamed)
-    ran_dry = merge(*idle[covers(_waiting(frame), idle[:, 0])].T)
+    ran_dry = merge(*idle[covers(gpu_waits(frame, frame), idle[:, 0])].T)
     found["synchronise"] = intersect(late, ran_dry)
     late = subtract(late, ran_dry)
     found["launch"] = subtract(late, silent := _silent(frame))
     unexplained = np.concatenate([found["unexplained"], intersect(late, silent)])
     return found | {"unexplained": merge(unexplained[:, 0], unexplained[:, 1])}
 
-def _waiting(frame: pd.DataFrame) -> np.ndarray:
+def gpu_waits(
+    frame:pd.DataFrame,   # of `TraceEvents`, or of one thread
+    copies:pd.DataFrame,  # the events among which the copies are
+) -> np.ndarray:
     "When the CPU waited for the GPU; a copy that blocks is a call that has not returned when the copy is done."
     calls = _named(frame, "runtime", _WAITS)
-    copies = frame[(frame["kind"] == "copy") & (frame["correlation"] != 0)].drop_duplicates("correlation")
+    copies = copies[(copies["kind"] == "copy") & (copies["correlation"] != 0)].drop_duplicates("correlation")
     runtime = _named(frame, "runtime", r"(cuda|hip|cu)Memcpy")
     done = runtime["correlation"].map(copies.set_index("correlation")["end"]).to_numpy(float)
     blocking = runtime[runtime["end"].to_numpy() >= done]

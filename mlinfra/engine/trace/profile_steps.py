@@ -5,59 +5,134 @@
 # %% ../../../nbs/engine/trace/profile_steps.ipynb #9bf13a41
 from __future__ import annotations
 
+import errno
+import gzip
 import os
+import shutil
+import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 from ..base.checks import nonnegative_int, positive_int
+from ..base.store import writing
 
 # %% auto #0
 __all__ = ['TraceSteps', 'traces_of']
 
 # %% ../../../nbs/engine/trace/profile_steps.ipynb #4c40bb7a
 class TraceSteps:
-    "An observer of `fit` that keeps a trace of some steps in the run folder; or call `step()` after each step."
+    """An observer of `fit` that keeps a trace of some steps in the run folder; or call `step()` after each step. It
+    never ends the training: where no trace can be recorded or kept, `words` says why."""
     def __init__(
         self,
         folder:str|os.PathLike,  # of the run
         first:int=10,            # step, from 0; one before it is recorded to warm up, and left out
         count:int=3,             # steps
+        rank:int|None=None,      # in the file's name; None: $RANK, or 0
     ):
         self.folder, self.first = Path(folder), nonnegative_int("first", first)
         self.count, self.path, self._profile, self._done = positive_int("count", count), None, None, 0
+        self.rank = int(os.environ.get("RANK", 0)) if rank is None else rank
+        self.words, self.ended = "", False  # one line on what was recorded, or why nothing was
 
     def on_start(self, run: Any = None) -> None:
-        "Set the profiler up."
-        from torch.profiler import ProfilerActivity, profile, schedule
-        import torch
-        kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-        plan = schedule(wait=max(self.first - 1, 0), warmup=min(self.first, 1), active=self.count, repeat=1)
-        self._profile = profile(activities=kinds, schedule=plan, on_trace_ready=self._keep)
-        self._profile.start()
+        "No step has ended."
+        self.reach(0)
 
     def step(self) -> None:
         "A step has ended."
         if self._profile is None and not self._done: self.on_start()
-        self._done += 1
-        if self._profile is None: return
-        self._profile.step()
-        if self._done >= self.first + self.count: self.on_end()
+        self.reach(self._done + 1)
 
     def on_step(self, run: Any, step: Any) -> None:
         "The same, told by `fit`; on a GPU it hears of a step a little later."
         self.step()
 
-    def on_end(self, run: Any = None) -> None:
-        "Stop recording."
-        if self._profile is None: return
-        profile, self._profile = self._profile, None
-        profile.stop()
+    def reach(
+        self,
+        done:int,  # steps that have ended
+    ) -> None:
+        "Between two steps: begin, go on, or end."
+        self._done = done
+        if self.ended: return
+        try:
+            if self._profile is not None: self._profile.step()
+            elif done >= self.first - 1: self._begin()
+        except Exception as error: return self.give_up(f"torch.profiler raised {type(error).__name__}: {error}")
+        if done >= self.first + self.count: self.on_end()
 
-    def _keep(self, profile: Any) -> None:
-        rank = os.environ.get("RANK", "0")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.path = self.folder / f"trace-{rank}-steps-{self.first}-to-{self.first + self.count - 1}.json.gz"
-        profile.export_chrome_trace(str(self.path))
+    def _begin(self) -> None:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+        self.first = max(self.first, self._done + (self._done > 0))  # it was asked for late
+        if torch.autograd._profiler_enabled(): return self.give_up("another profiler of PyTorch is running")
+        kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        profiler = profile(activities=kinds, schedule=self._plan, on_trace_ready=self._keep)
+        profiler.step_num, profiler.current_action = self._done, self._plan(self._done)  # steps keep their numbers
+        profiler.start()
+        self._profile = profiler
+
+    def _plan(self, step: int) -> Any:
+        from torch.profiler import ProfilerAction
+        if step == self.first + self.count - 1: return ProfilerAction.RECORD_AND_SAVE
+        if self.first <= step < self.first + self.count: return ProfilerAction.RECORD
+        return ProfilerAction.WARMUP if step == self.first - 1 else ProfilerAction.NONE
+
+    def loop_ends(self) -> None:
+        "The loop over the loader has ended: keep what was recorded; if that is nothing, wait for the next loop."
+        if self._profile is None: return
+        if self._done > self.first: return self.on_end()
+        self._stop()
+        if not self.ended: self.first = self._done + 1
+
+    def on_end(self, run: Any = None) -> None:
+        "Stop recording, and keep what was recorded."
+        if self.ended: return
+        self._stop()
+        if self.path is None: self.give_up(self.words or f"the training ended before step {self.first} did")
+        self.ended = True
+
+    def _stop(self) -> None:
+        profiler, self._profile = self._profile, None
+        if profiler is None: return
+        try: profiler.stop()
+        except Exception as error: self.give_up(f"torch.profiler raised {type(error).__name__}: {error}")
+
+    def give_up(
+        self,
+        why:str,
+    ) -> None:
+        "Record nothing, and warn that it is so."
+        self.ended, self.words = True, why if why.startswith("no trace") else f"no trace was kept: {why}"
+        self._stop()
+        warnings.warn(self.words, stacklevel=4)
+
+    def _keep(self, profiler: Any) -> None:
+        "Write the trace whole or not at all; the profiler itself notices no full disk."
+        if self._done <= self.first: return  # no whole step
+        last = min(self._done, self.first + self.count) - 1
+        path = self.folder / f"trace-{self.rank}-steps-{self.first}-to-{last}.json.gz"
+        try:
+            with writing(path):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryDirectory(dir=self.folder, suffix=".part") as part: _write(profiler, part, path)
+        except OSError as error: self.words = f"no trace was kept: {error}"
+        else: self.path = path
+
+def _write(profiler: Any, part: str, path: Path) -> None:
+    plain, packed = Path(part)/"trace.json", Path(part)/"trace.json.gz"
+    profiler.export_chrome_trace(str(plain))
+    if not _is_whole(plain): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with open(plain, "rb") as file, gzip.open(packed, "wb", 5) as out: shutil.copyfileobj(file, out)
+    os.replace(packed, path)
+
+def _is_whole(path: Path) -> bool:
+    "Whether the file has its end."
+    if not path.exists() or not (size := path.stat().st_size): return False
+    with open(path, "rb") as file:
+        file.seek(max(size - 64, 0))
+        return file.read().rstrip().endswith(b"}")
 
 def traces_of(
     folder:str|os.PathLike,  # of a run

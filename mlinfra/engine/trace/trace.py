@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .profile_steps import traces_of
 from .trace_advice import TraceAdvice, advise
 from .trace_file import COLLECTIVE, TraceEvents, read_events
 from .trace_tables import (PARTS, callers_table, device_of, kernels_table, memory_table,
@@ -25,6 +26,11 @@ if TYPE_CHECKING: import pandas as pd
 __all__ = ['Trace', 'read']
 
 # %% ../../../nbs/engine/trace/trace.ipynb #tr7000004
+_REASONS = {
+    "idle_loader": "for the loader", "idle_between": "between two steps", "idle_synchronise": "after it was waited for",
+    "idle_launch": "for the next launch", "idle_queued": "before what was queued", "idle_unexplained": "unexplained",
+}  # part of a step -> for what the GPU was idle, in a sentence
+
 @dataclass(frozen=True)
 class Trace:
     "A trace of some steps; what it says is computed when it is asked for."
@@ -80,7 +86,7 @@ class Trace:
     @cached_property
     def parts(self) -> pd.Series:
         "Milliseconds of a typical step in each of its parts, which add up to it."
-        own = typical(self._median_rank())
+        own = self.typical
         return own[list(PARTS)].mul(own["seconds"], axis=0).sum() / len(own) * 1e3
 
     @cached_property
@@ -100,6 +106,37 @@ class Trace:
         table["difference"] = table["other"] - table["this"]
         return table
 
+    @property
+    def typical(self) -> pd.DataFrame:
+        "The steps of which is said what a typical one does: those of the rank and GPU of the median, without the ends."
+        return typical(self._median_rank())
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        "What was odd in the files, and what they leave out."
+        found = [words for one in self.events.values() for words in one.remarks]
+        found += [f"the process of rank {rank} used {len(one.gpus)} GPUs: `steps` has rows for each, and what is said "
+                  "of a typical step is said of the one that is busy as long as the median GPU"
+                  for rank, one in self.events.items() if len(one.gpus) > 1]
+        missing = sorted(set(range(max(map(_world_size, self.events.values())))) - set(self.events))
+        if missing and len(self.events) > 1:
+            found.append(f"no trace of rank {', '.join(map(str, missing))}: the last at a collective may be among them")
+        return found
+
+    @property
+    def summary(self) -> str:
+        "One line: how long a typical step was, and why its device was idle."
+        own = self.typical
+        said = f"a step took {own['seconds'].mean() * 1e3:.4g} ms on {self.device}"
+        if own["gpu_busy"].isna().all():
+            share = float((own["loader"] * own["seconds"]).sum() / own["seconds"].sum())
+            return f"{said}; for {share:.0%} of it the loop waited for the loader"
+        parts = self.parts / self.parts.sum()
+        idle = parts[[name for name in parts.index if name.startswith("idle_")]].sort_values(ascending=False)
+        causes = [f"{_REASONS[name]} ({part:.0%})" for name, part in idle.items() if part >= 0.01]
+        share = float((own["gpu_busy"] * own["seconds"]).sum() / own["seconds"].sum())
+        return f"{said}; the GPU was busy for {share:.0%} of it" + (f", idle {', '.join(causes)}" if causes else "")
+
     def __str__(self) -> str:
         own, parts = self._median_rank(), self.parts
         lines = [f"{self.device}, {len(own)} step{'s' * (len(own) > 1)} of "
@@ -109,7 +146,7 @@ class Trace:
             total = parts.sum()
             lines += [f"  {name.replace('_', ' '):22} {ms:9.3f} ms  {ms / total:6.1%}"
                       for name, ms in parts.items() if ms > 0]
-        return "\n".join(lines + [f"- {one}" for one in self.advice])
+        return "\n".join([*lines, *(f"- {one}" for one in self.advice), *(f"Note: {one}." for one in self.remarks)])
 
     def _of_ranks(self, table_of: Callable[[TraceEvents], pd.DataFrame]) -> pd.DataFrame:
         import pandas as pd
@@ -117,9 +154,11 @@ class Trace:
         return pd.concat(tables, ignore_index=True)
 
     def _median_rank(self) -> pd.DataFrame:
-        "The steps of the rank whose GPU is busy as long as the median rank's."
-        busy = self.steps.fillna({"gpu_busy": 0.0}).groupby("rank")["gpu_busy"].mean().sort_values(kind="stable")
-        return self.steps[self.steps["rank"] == busy.index[(len(busy) - 1) // 2]]
+        "The steps of the rank and GPU that is busy as long as the median one."
+        steps = self.steps
+        busy = steps.fillna({"gpu_busy": 0.0}).groupby(["rank", "gpu"])["gpu_busy"].mean().sort_values(kind="stable")
+        rank, gpu = busy.index[(len(busy) - 1) // 2]
+        return steps[(steps["rank"] == rank) & (steps["gpu"] == gpu)]
 
 # %% ../../../nbs/engine/trace/trace.ipynb #tr7000006
 def _collectives(events: TraceEvents) -> pd.DataFrame:
@@ -143,9 +182,19 @@ def _stragglers(events: dict[int, TraceEvents]) -> pd.DataFrame:
         "collective": of_rank[ranks[0]]["name"].astype(str), "last_rank": np.array(ranks)[begin.argmax(0)],
         "waited_longest": np.array(ranks)[begin.argmin(0)], "wait_us": begin.max(0) - begin.min(0)})[columns]
 
+def _placed(events: TraceEvents) -> dict:
+    "What the file says of its place among the ranks."
+    told = events.header.get("distributedInfo")
+    return told if isinstance(told, dict) else {}
+
+def _world_size(events: TraceEvents) -> int:
+    told = _placed(events).get("world_size")
+    return told if isinstance(told, int) else 0
+
 def _rank_of(path: Path, events: TraceEvents, taken: dict[int, TraceEvents]) -> int:
-    rank = (events.header.get("distributedInfo") or {}).get("rank")
-    rank = len(taken) if rank is None else int(rank)
+    rank = _placed(events).get("rank")
+    if rank is None: rank = len(taken)
+    if not isinstance(rank, int): raise ValueError(f"{path.name} says that its rank is {rank!r}, which is no number")
     if rank in taken:
         raise ValueError(f"{path.name} is a second trace of rank {rank}: give a folder one trace of each rank, "
                          "or read the files one by one")
@@ -155,10 +204,10 @@ def read(
     path:str|os.PathLike,  # of a trace that `torch.profiler` wrote, or of a folder with one of each rank
 ) -> Trace:
     """The trace. JSON and gzip, old and new names, NVIDIA's and AMD's devices and CPUs; ValueError where a file is no
-    trace or was cut off, and for a folder without any."""
+    trace or was cut off, and for a folder without any. Of a run folder the traces that were recorded into it."""
     path = Path(path)
     if not path.is_dir(): return Trace({_rank_of(path, events := read_events(path), {}): events})
-    files = sorted(one for one in path.iterdir() if one.name.endswith((".json", ".json.gz")))
+    files = traces_of(path) or sorted(one for one in path.iterdir() if one.name.endswith((".json", ".json.gz")))
     if not files: raise ValueError(f"{path} holds no trace: its name would end in .json or .json.gz")
     taken: dict[int, TraceEvents] = {}
     for file in files:

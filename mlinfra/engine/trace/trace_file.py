@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 import zlib
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -82,12 +83,15 @@ def _entries(json_text: _Json, header: dict[str, Any]) -> Iterator[dict[str, Any
         for _ in json_text.items("]"): yield json_text.value()
         return
     if json_text.next() != "{": json_text.take("{[")
+    found = False
     for _ in json_text.items("}"):
         key = json_text.value()
         json_text.take(":")
         if key == "traceEvents" and json_text.next() == "[":
+            found = True
             for _ in json_text.items("]"): yield json_text.value()
         else: header[key] = json_text.value()
+    if not found: raise ValueError("it has no list traceEvents")
 
 # %% ../../../nbs/engine/trace/trace_file.ipynb #tf7000009
 KINDS = ("operator", "annotation", "module", "runtime", "kernel", "copy", "memset", "memory")
@@ -109,9 +113,35 @@ class TraceEvents:
                         # `lane` (the number of a thread or stream), `correlation` (0: none), `bytes`
     header:dict         # all else that the file says
     lanes:tuple[str, ...]  # "process/thread" or "device/stream" of each number
+    remarks:tuple[str, ...]=()  # what was odd in the file, in sentences
+
+    @property
+    def gpus(self) -> list[int]:
+        "The numbers of the GPUs that worked: those with at least a hundredth of the busiest one's time."
+        gpu = self.frame[self.frame["kind"].isin(["kernel", "copy", "memset"])]
+        spent = (gpu["end"] - gpu["begin"]).groupby(gpu["device"]).sum()
+        return sorted(int(number) for number in spent.index[spent >= spent.max() / 100])
+
+    def of_gpu(
+        self,
+        number:int,  # of the GPU
+    ) -> TraceEvents:
+        "All that the CPU did, and what this one GPU did."
+        other = self.frame["kind"].isin(["kernel", "copy", "memset"]) & (self.frame["device"] != number)
+        return replace(self, frame=self.frame[~other].reset_index(drop=True)) if other.any() else self
 
 def _bytes_of(kind: str, args: dict[str, Any]) -> int:
     return int(args.get("Total Allocated" if kind == "memory" else "bytes") or 0)
+
+def _checked(entry: dict[str, Any], kind: str) -> tuple[str, float, float, dict[str, Any]]:
+    "Name, begin, duration and arguments of an entry; ValueError says which of them is none."
+    name, args = entry["name"], entry.get("args") or {}
+    if not isinstance(name, str): raise ValueError(f"the name of an event ({kind}) is {name!r}, not a text")
+    if not isinstance(args, dict): raise ValueError(f"the args of {name[:40]!r} are {args!r}, not an object")
+    begin, span = float(entry["ts"]), float(entry.get("dur") or 0)
+    if not (math.isfinite(begin) and math.isfinite(span)):
+        raise ValueError(f"{name[:40]!r} begins at {begin} and lasts {span}, which are no times")
+    return name, begin, span, args
 
 def read_events(
     path:str|os.PathLike,  # written by `torch.profiler`: JSON, gzipped or not
@@ -119,23 +149,25 @@ def read_events(
     """The events of a trace that have a duration, and the memory's; ValueError for a file that is no trace, is empty or
     was cut off."""
     import pandas as pd
-    path, header = Path(path), {}
+    path, header, backwards = Path(path), {}, 0
     if path.is_dir(): raise IsADirectoryError(f"{path} is a folder: a trace is one file of it")
+    if not path.stat().st_size: raise ValueError(f"{path.name} is empty: the profiler was stopped before it wrote it")
     kinds, names, begins, spans, devices, lanes, links, sizes = (array(code) for code in "bqddqqqq")
     name_codes: dict[str, int] = {}
     lane_codes: dict[str, int] = {}
     with open(path, "rb") as raw: zipped = raw.read(2) == b"\x1f\x8b"
     opened = gzip.open if zipped else open
     try:
-        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:
             for entry in _entries(_Json(file), header):
                 if not isinstance(entry, dict): raise ValueError(f"an entry of traceEvents is {entry!r}, not an object")
                 if (kind := _kind(entry)) is None: continue
-                args = entry.get("args") or {}
+                name, begin, span, args = _checked(entry, kind)
                 kinds.append(KINDS.index(kind))
-                names.append(name_codes.setdefault(entry["name"], len(name_codes)))
-                begins.append(float(entry["ts"]))
-                spans.append(float(entry.get("dur") or 0))
+                names.append(name_codes.setdefault(name, len(name_codes)))
+                begins.append(begin)
+                spans.append(max(span, 0.0))
+                backwards += span < 0
                 lane = f"{entry.get('pid')}/{entry.get('tid')}"
                 lanes.append(lane_codes.setdefault(lane, len(lane_codes)))
                 devices.append(int(args.get("device", args.get("Device Id", -1))))
@@ -143,22 +175,30 @@ def read_events(
                 sizes.append(_bytes_of(kind, args))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path.name} is cut off or damaged as a gzip file ({error}): record it again") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(f"{path.name} is no trace of torch.profiler: {error}") from error
-    if not kinds: raise ValueError(f"{path.name} has no event with a duration: nothing ran while the profiler recorded")
+    except KeyError as error:
+        raise ValueError(f"{path.name} is no trace of torch.profiler: an event has no {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path.name} is no trace of torch.profiler: its lists stand one in another") from error
+    if not any(spans):
+        raise ValueError(f"{path.name} has no event with a duration: nothing ran while the profiler recorded")
     frame = pd.DataFrame({
         "kind": pd.Categorical.from_codes(kinds, KINDS), "name": pd.Categorical.from_codes(names, list(name_codes)),
         "begin": begins, "end": spans, "device": devices, "lane": lanes, "correlation": links, "bytes": sizes,
     })
     frame["begin"] -= frame["begin"].min()
     frame["end"] += frame["begin"]
-    return TraceEvents(frame.sort_values("begin", kind="stable", ignore_index=True), header, tuple(lane_codes))
+    remarks = [f"{backwards:,} events of {path.name} end before they begin: they count as 0 ms"] if backwards else []
+    frame = frame.sort_values("begin", kind="stable", ignore_index=True)
+    return TraceEvents(frame, header, tuple(lane_codes), tuple(remarks))
 
 def _kind(entry: dict[str, Any]) -> str | None:
     "The kind of an entry of the file; None for what is not kept."
-    if entry.get("name") == "[memory]": return "memory" if "Total Allocated" in entry.get("args", ()) else None
+    name = str(entry.get("name"))
+    if name == "[memory]": return "memory" if "Total Allocated" in (entry.get("args") or ()) else None
     if entry.get("ph") != "X": return None
     kind = _KIND.get(str(entry.get("cat", "")).lower())
-    if kind == "operator" and _ANNOTATIONS.match(entry["name"]): return "annotation"
-    if kind == "module" and not entry["name"].startswith("nn.Module"): return None    # a Python function of the stack
+    if kind == "operator" and _ANNOTATIONS.match(name): return "annotation"
+    if kind == "module" and not name.startswith("nn.Module"): return None    # a Python function of the stack
     return kind

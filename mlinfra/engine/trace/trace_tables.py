@@ -28,7 +28,14 @@ def steps_table(
 ) -> pd.DataFrame:  # a row a step: `step`, `seconds`, and shares of the step
     """What the GPU did in each step: `gpu_busy`, `gpu_compute`, `communication`, `communication_exposed`, `copy`,
     `copy_exposed`, and `idle_` with each cause; and `loader`, the share in which the loop waited for a batch. Of a
-    trace without a GPU only the last is known."""
+    trace without a GPU only the last is known. Where one process used several GPUs, each has rows of its own: `gpu` is
+    its number, -1 for none."""
+    import pandas as pd
+    tables = [_steps_of(events.of_gpu(number)).assign(gpu=number) for number in events.gpus or [-1]]
+    return pd.concat(tables, ignore_index=True)
+
+def _steps_of(events: TraceEvents) -> pd.DataFrame:
+    "The rows of one GPU."
     import pandas as pd
     names, windows = step_windows(events)
     frame, rows = events.frame, []
@@ -119,7 +126,8 @@ def device_of(
     gpu = events.frame[events.frame["kind"].isin(["kernel", "copy"])]
     if gpu.empty: return "CPU"
     number = int((gpu["end"] - gpu["begin"]).groupby(gpu["device"]).sum().idxmax())
-    listed = [one for one in events.header.get("deviceProperties") or () if isinstance(one, dict)]
+    listed = events.header.get("deviceProperties")
+    listed = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     known = {one.get("id"): one.get("name") for one in listed}
     if number not in known and len(set(known.values())) == 1: return next(iter(known.values()))  # AMD numbers them anew
     return known.get(number) or f"GPU {number}, whose name the trace does not say"

@@ -30,6 +30,7 @@ class EagerExecutor:
     "How an optimizer step runs: forward, backward, update, one kernel after the other. One object serves one run."
     joins_means = True   # whether micro-batches are joined by what their losses are means over, not by samples
     _group: GroupMean | None = None  # of a step with several micro-batches
+    batches: list[Any] | None = None  # of the step under way
 
     def start(
         self,
@@ -64,6 +65,7 @@ class EagerExecutor:
     ) -> torch.Tensor:             # the step's mean loss, detached
         "Forward and backward of all micro-batches; the gradients are there when it returns."
         shares, total = self.shares([self.run.feed.samples(batch) for batch in group]), 0.0
+        self.batches = group
         self._group = GroupMean() if self.joins_means and len(group) > 1 else None
         for i, (batch, share) in enumerate(zip(group, shares)):
             total = total + self.micro_step(batch, share, i == len(group) - 1, lap)

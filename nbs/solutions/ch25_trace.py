@@ -1,0 +1,22 @@
+def exposed(communication, compute):
+    def runs(spans, moment): return any(begin <= moment < end for begin, end in spans)
+    moments = sorted({moment for span in [*communication, *compute] for moment in span})  # between two, nothing changes
+    return sum(after - now for now, after in zip(moments, moments[1:])
+               if runs(communication, now) and not runs(compute, now))
+
+
+def cause(gap, launched, loader, synchronise):
+    begin, end = gap
+    if launched < begin: return {"queued": end - begin}
+    waited = sum(max(min(end, e) - max(begin, b), 0) for b, e in loader)
+    rest = "synchronise" if any(b <= begin < e for b, e in synchronise) else "launch"
+    found = {"loader": waited, rest: end - begin - waited}
+    return {why: time for why, time in found.items() if time}
+
+
+def first_cure(parts, cures):
+    step, best = sum(parts.values()), {}
+    for name, (part, left, days) in cures.items():
+        gain = step / (step - parts.get(part, 0) * (1 - left)) - 1
+        if gain >= 0.05: best[name] = gain / days
+    return max(best, key=best.get, default=None)

@@ -114,8 +114,11 @@ def progress_bar(
     show:bool=True,  # False: report to nobody
 ) -> Iterator[Callable[[float, str], None]]:
     "A function of (share done, words) that moves a bar."
+    if not show:  # tqdm starts a thread even where it shows nothing
+        yield lambda fraction, words: None
+        return
     from tqdm.auto import tqdm
-    with tqdm(total=1.0, disable=not show, leave=False, bar_format="{l_bar}{bar}| {elapsed}<{remaining} {desc}") as bar:
+    with tqdm(total=1.0, leave=False, bar_format="{l_bar}{bar}| {elapsed}<{remaining} {desc}") as bar:
         def report(fraction: float, words: str) -> None:
             bar.set_description_str(words, refresh=False)
             bar.update(fraction - bar.n)

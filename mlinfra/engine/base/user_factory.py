@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 import mlinfra
+from .side_process import TracebackBeside
 
 # %% auto #0
 __all__ = ['load_factory', 'made_by', 'raised_by_user']
@@ -74,6 +75,7 @@ def raised_by_user(
 ) -> bool:
     "Whether an error comes from code that is neither ours nor PyTorch's nor Python's own."
     if "in DataLoader worker process" in str(error): return True
+    if isinstance(error.__cause__, TracebackBeside): return any(map(_is_foreign, error.__cause__.files))
     return any(_is_foreign(file) for file in _files(error.__traceback__))
 
 def _files(trace: TracebackType | None) -> list[str]:

@@ -22,8 +22,9 @@ from .step_timer import HARD_END, Budget, OutOfTime, Stall, StepTimer, Visit, fi
 from .training_pipeline import TrainingPipeline
 from ..loading.batch_tensors import identity, pickling_problem, pinned
 from ..loading.dataset_callables import Place
-from ..loading.loader_surgery import clone_loader, opened
+from ..loading.loader_surgery import clone_loader, length_of, opened
 from ..loading.loading_times import queued_seconds
+from ..loading.worker_limits import check_limits
 
 # %% auto #0
 __all__ = ['Round', 'median_round', 'drawn_rounds', 'estimate', 'Bench', 'measure_contention', 'seconds_apart', 'measure_rounds',
@@ -92,6 +93,7 @@ class Bench:
         self.budget = self.timer.budget
         self.cores = usable_cores() if cores is None else positive_int("cores", cores)
         self.alone_seconds = self.queued_seconds = 0.0  # of computing without workers, and of them waiting for a core
+        self.remarks: list[str] = []
         self._calls = 0
 
     def __enter__(self) -> Bench:
@@ -108,11 +110,40 @@ class Bench:
         self.source.close()
 
     def _begin(self) -> None:
-        self.first_load, workers = self.hold_batch()["load"], self.source.workers
-        if workers and (problem := pickling_problem(self.host)):
-            raise ValueError(f"the {workers} workers of this loader cannot send its batches to training, "
-                             f"which would wait for ever ({problem}): yield what can be pickled, or use num_workers=0")
+        self.first_load = self.hold_batch()["load"]
+        if self.source.workers: check_limits(self.host, self.source.workers, self.pipe.loader.prefetch_factor or 2)
         self.first_step = self.timer.first_step(self.host, self.held)
+        if self.source.stay: self._fill_caches()
+        if self.source.caches: self.first_load = self.hold_batch()["load"]
+
+    def _fill_caches(self) -> None:
+        "Where samples load faster the second time, load an epoch before anything is timed, if it fits into the time."
+        epoch, share = length_of(self.pipe.loader), 0.2 * self.budget.seconds
+        pair = self.source.twice(self._patience()) if epoch and 10 * self.first_load < share else None
+        if pair is None: return
+        first, again = pair
+        words = f"a batch loads in {duration_text(first)} the first time, and then in {duration_text(again)}"
+        if epoch * first > share:
+            self.remarks.append(f"{words}: the figures are those of a first epoch, for {epoch:,} batches do not fit "
+                                "into a fifth of the budget; allow more budget_seconds for those of later epochs")
+            return
+        self.budget.say("an epoch beforehand, that fills caches")
+        self.source.caches = True
+        self.source.fill(share, self._patience())
+        if self.source.workers: self._fill_workers(epoch, share)
+        self.remarks.append(f"{words}: the figures are those of the epochs after the first")
+
+    def _fill_workers(self, epoch: int, share: float) -> None:
+        "Each worker caches what it has loaded itself, so several epochs go by until all have all."
+        watch, last = Stopwatch(), math.inf
+        with self._opened() as batches:
+            while watch.seconds < share:
+                before = watch.seconds
+                for _ in range(epoch):
+                    next_batch(batches)
+                    watch.lap()
+                if watch.seconds - before > 0.9 * last: return
+                last = watch.seconds - before
 
     def _patience(self) -> float:
         "The seconds that workers may take for a batch."
@@ -222,6 +253,7 @@ def measure_contention(
     "Time a step that these workers feed, their loading from batch to batch, and both when nobody waits."
     workers = positive_int("workers", workers)
     if problem := pickling_problem(bench.host): raise ValueError(f"workers cannot send these batches ({problem})")
+    check_limits(bench.host, workers, bench.pipe.loader.prefetch_factor or 2)
     loader = clone_loader(bench.pipe.loader, num_workers=workers, timeout=min(3600.0, max(1.0, bench.budget.left)))
     fed = bench.fed_by(workers, "fed_step", workers * loader.prefetch_factor)
     with opened(loader) as batches:

@@ -149,7 +149,7 @@ def remarks_on(
     "Say what one should know before believing the figures."
     now, setting = median_round(measured), setting_of(bench)
     words = [_too_few(measured), _told_apart(bench, now, setting), _too_many_workers(now, setting),
-             _hidden(measured, setting)]
+             _hidden(measured, setting), bench.source.remark, *bench.remarks]
     return [word for word in (*words, *map(_stalled, setting.stalls)) if word]
 
 def _too_few(measured: list[Round]) -> str:

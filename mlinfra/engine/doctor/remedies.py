@@ -121,7 +121,8 @@ def _reload(**changes: Any) -> Apply:
     def apply(pipe: TrainingPipeline) -> Any:
         workers = changes.get("num_workers", pipe.loader.num_workers)
         own = changes if workers else {k: v for k, v in changes.items() if k != "prefetch_factor"}
-        return changed(pipe, loader=clone_loader(pipe.loader, endless=False, **own))
+        stay = dict(persistent_workers=bool(workers and pipe.loader.persistent_workers))
+        return changed(pipe, loader=clone_loader(pipe.loader, endless=False, **stay | own))
     return apply
 
 def _other_workers(trials: Trials) -> list[Advice]:

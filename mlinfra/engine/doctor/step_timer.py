@@ -167,12 +167,13 @@ class StepTimer:
         with self.training.epoch():
             self._warm_up(name, batches, move, warm, most)
             samples, first, cpu, watch = 0, len(self.steps), time.process_time(), Stopwatch(self.pipe.device)
+            away = _away_seconds(batches)
             for _ in range(count):
                 self.budget.check()
-                batch = self._next(batches, name)
+                batch = self._next(batches, name)[0]
                 samples += _rows(self.pipe, batch)
                 self.train(move(batch))
-            seconds = watch.lap()
+            seconds = watch.lap() - (_away_seconds(batches) - away)
         seconds -= _beyond_usual(self.steps[first:])
         return Visit(self.note(name, seconds / count), (time.process_time() - cpu) / count, samples / count)
 
@@ -181,17 +182,18 @@ class StepTimer:
         while done < warm or done < most and waited < 0.5 * watch.seconds:
             self.budget.check()
             watch.lap()
-            batch = self._next(batches, name)
-            waited, done = waited + watch.lap(), done + 1
+            batch, wait = self._next(batches, name)
+            waited, done = waited + wait, done + 1
             self.train(move(batch))
             watch.lap()
 
-    def _next(self, batches: Iterator, name: str) -> Any:
+    def _next(self, batches: Iterator, name: str) -> tuple[Any, float]:
         "Take the next batch; how long it took is kept for the pipeline as it is."
-        watch = Stopwatch()
+        watch, away = Stopwatch(), _away_seconds(batches)
         batch = next_batch(batches)
-        if name == "full": self.waits.append(watch.lap())
-        return batch
+        seconds = watch.lap() - (_away_seconds(batches) - away)
+        if name == "full": self.waits.append(seconds)
+        return batch, seconds
 
     def count(
         self,
@@ -212,6 +214,10 @@ class StepTimer:
         "Remember the pace of a way, and return it."
         self.paces[name] = max(seconds, 1e-6)
         return self.paces[name]
+
+def _away_seconds(batches: Iterator) -> float:
+    "The seconds that batches took on a way that they do not have in training."
+    return getattr(batches, "away_seconds", 0.0)
 
 def _run_of(pipe: TrainingPipeline) -> SimpleNamespace:
     "What an `EagerExecutor` binds to."

@@ -18,7 +18,7 @@ from ...data import to_float
 from ..base.checks import boolean
 from ..base.machine import pick_device
 from ..loading.batch_tensors import map_tensors
-from ..loading.loader_surgery import length_of
+from ..loading.loader_surgery import length_of, with_own_order
 from ..train.autocast import check_precision
 from ..train.batches import Feed, image_dims, is_pair, make_loader, samples_in, tensors_in, to_device
 from ..train.optimizer_setup import make_optimizer
@@ -118,7 +118,7 @@ def make_pipeline(
     if loss_fn is not None and step is not None:
         raise ValueError("give step or loss_fn, got both: step returns the loss already")
     if not isinstance(model, nn.Module): raise ValueError(f"model must be a torch module, got {type(model).__name__}")
-    loader = _checked(loader)
+    loader = with_own_order(_checked(loader))
     twin, twin_optimizer = copies_of(model, optimizer, device, channels_last)
     return TrainingPipeline(twin, loader, step or guess_step(loss_fn), twin_optimizer, device, precision, transfer,
                             channels_last, between, guessed=step is None, samples=samples)

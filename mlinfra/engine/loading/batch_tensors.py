@@ -5,11 +5,15 @@
 # %% ../../../nbs/engine/loading/batch_tensors.ipynb #0b1495dc
 from __future__ import annotations
 
+import copy
+import io
 import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_map
 
 
@@ -18,28 +22,35 @@ __all__ = ['map_tensors', 'batch_bytes', 'pinned', 'identity', 'joined', 'pickli
 
 # %% ../../../nbs/engine/loading/batch_tensors.ipynb #4f11c2d0
 def map_tensors(
-    change:Callable[[torch.Tensor], Any],   # of each tensor
-    batch:Any,                              # tensors in tuples, lists and mappings
+    change:Callable[[torch.Tensor], Any],                 # of each tensor
+    batch:Any,                                            # tensors in tuples, lists, mappings and dataclasses
+    packed:Callable[[PackedSequence], Any]=lambda it: it, # of packed sequences, whose tensors belong together
 ) -> Any:
     "The same structure with its tensors changed; what is not a tensor stays."
     def leaf(value: Any) -> Any:
-        if isinstance(value, Mapping): return {key: map_tensors(change, part) for key, part in value.items()}
-        return change(value) if isinstance(value, torch.Tensor) else value
-    return tree_map(leaf, batch)
+        if isinstance(value, torch.Tensor): return change(value)
+        if isinstance(value, PackedSequence): return packed(value)
+        if isinstance(value, Mapping): return {key: map_tensors(change, part, packed) for key, part in value.items()}
+        if not is_dataclass(value) or isinstance(value, type): return value
+        twin = copy.copy(value)
+        for own in fields(value):
+            object.__setattr__(twin, own.name, map_tensors(change, getattr(value, own.name), packed))
+        return twin
+    return tree_map(leaf, batch, is_leaf=lambda part: isinstance(part, PackedSequence))
 
 def batch_bytes(
     batch:Any,  # tensors in tuples, lists and mappings
 ) -> int:
     "Bytes of all tensors of a batch."
     found = []
-    map_tensors(found.append, batch)
+    map_tensors(found.append, batch, lambda sequences: found.extend(sequences[:2]))
     return sum(tensor.nbytes for tensor in found)
 
 def pinned(
     batch:Any,  # tensors in host memory
 ) -> Any:
     "The batch in memory that is not swapped out, which needs a GPU."
-    return map_tensors(torch.Tensor.pin_memory, batch)
+    return map_tensors(torch.Tensor.pin_memory, batch, PackedSequence.pin_memory)
 
 def identity(
     thing:Any,  # anything
@@ -61,10 +72,14 @@ def joined(
     return map_tensors(join, batches[0])
 
 # %% ../../../nbs/engine/loading/batch_tensors.ipynb #5b0e77aa
+class _Untensored(pickle.Pickler):
+    "Leaves tensors out: they travel in shared memory."
+    def persistent_id(self, thing: Any) -> str | None: return "tensor" if isinstance(thing, torch.Tensor) else None
+
 def pickling_problem(
     batch:Any,  # what workers would send
 ) -> str | None:
     "Why a batch cannot be sent from one process to another; None if it can."
-    try: pickle.dumps(map_tensors(lambda tensor: None, batch))
+    try: _Untensored(io.BytesIO()).dump(batch)
     except Exception as error: return f"{type(error).__name__}: {error}"  # pickling calls the user's own code
     return None

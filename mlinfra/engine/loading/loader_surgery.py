@@ -5,24 +5,29 @@
 # %% ../../../nbs/engine/loading/loader_surgery.ipynb #63cc544f
 from __future__ import annotations
 
+import copy
 import random
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_worker_info
 
 from ..base.checks import positive_int
+from ..base.side_process import Unsendable, called_beside, can_fork
 
 # %% auto #0
-__all__ = ['loader_kind', 'workers_of', 'length_of', 'Endless', 'QuietLoader', 'clone_loader', 'opened', 'generators_in',
-           'preserve_rng_state']
+__all__ = ['loader_kind', 'workers_of', 'length_of', 'Endless', 'QuietLoader', 'clone_loader', 'opened', 'held_in',
+           'generators_in', 'threads_in', 'with_own_order', 'private_copy', 'peeked', 'preserve_rng_state']
 
 # %% ../../../nbs/engine/loading/loader_surgery.ipynb #9f2e448e
 def loader_kind(
@@ -59,6 +64,7 @@ class Endless:
             for item in self.source:
                 empty = False
                 yield item
+            if empty and get_worker_info() is not None: return  # a worker without a share of the data just ends
             if empty: raise ValueError("the loader yields no batch: its data set is empty, or drop_last leaves nothing")
 
 class _EndlessDataset(IterableDataset):
@@ -89,6 +95,7 @@ def clone_loader(
 ) -> DataLoader:
     "A DataLoader like `loader` but for the changes."
     own = {name: getattr(loader, name) for name in _KEPT} | _of_workers(loader, changes) | changes
+    if not getattr(loader, "in_order", True) and own["num_workers"]: own["in_order"] = False
     if own["num_workers"] == 0: own["timeout"] = 0
     if isinstance(own["dataset"], IterableDataset):
         if endless: own["dataset"] = _EndlessDataset(own["dataset"])
@@ -125,26 +132,76 @@ def opened(
 # %% ../../../nbs/engine/loading/loader_surgery.ipynb #17f1cd1e
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 
-def generators_in(
-    thing:Any,               # a loader, and all that its attributes lead to
-    most:int=10_000,         # objects to look at before giving up: a data set may hold millions
-) -> list[Any]:              # torch's, numpy's and Python's, each once
-    "The random generators that an object holds."
+def held_in(
+    thing:Any,                    # a loader, and all that its attributes lead to
+    kinds:tuple[type, ...],       # of what is looked for
+    most:int=10_000,              # objects to look at before giving up: a data set may hold millions
+) -> list[Any]:                   # each once
+    "The objects of some kinds that an object holds."
     found, todo, seen, most = [], deque([thing]), {id(thing): thing}, positive_int("most", most)
     while todo and len(seen) < most:
         held = todo.popleft()
-        if isinstance(held, _GENERATORS): found.append(held)
+        if isinstance(held, kinds): found.append(held)
         else:
             new = {id(part): part for part in islice(_parts(held), 100) if id(part) not in seen}
             todo += new.values()
             seen |= new
-    return [generator for generator in found if not isinstance(generator, random.SystemRandom)]  # which has no state
+    return found
+
+def generators_in(
+    thing:Any,  # a loader, and all that its attributes lead to
+) -> list[Any]:
+    "The random generators that an object holds: torch's, numpy's and Python's."
+    return [one for one in held_in(thing, _GENERATORS) if not isinstance(one, random.SystemRandom)]  # has no state
+
+def threads_in(
+    thing:Any,  # a loader, and all that its attributes lead to
+) -> list[Any]:
+    "The threads and processes that an object has started; they would be dead in a fork of this process."
+    return [one for one in held_in(thing, (threading.Thread, BaseProcess)) if one.is_alive()]
 
 def _parts(thing: Any) -> Iterable:
     "The values of a list or a dict, the attributes of an object, and nothing of modules, classes and tensors."
-    if isinstance(thing, (list, tuple)): return thing
-    if isinstance(thing, dict): return thing.values()
+    for kind in (list, tuple, set):
+        if isinstance(thing, kind): return kind.__iter__(thing)  # a class of the user's may count who iterates it
+    if isinstance(thing, dict): return dict.values(thing)
     return () if isinstance(thing, (type, ModuleType, torch.Tensor)) else getattr(thing, "__dict__", {}).values()
+
+# %% ../../../nbs/engine/loading/loader_surgery.ipynb #ow000001
+def with_own_order(
+    loader:Any,  # not changed
+) -> Any:
+    "A DataLoader with a copy of its sampler, and without the workers that it has started; anything else as it is."
+    if loader_kind(loader) != "map": return loader
+    twin, shared = copy.copy(loader), [loader.dataset, *_parts(loader.dataset), *generators_in(loader)]
+    orders = _copied((loader.sampler, loader.batch_sampler), shared)
+    # by its dict: a DataLoader does not let itself be changed
+    if orders is not None: twin.__dict__.update(zip(("sampler", "batch_sampler"), orders))
+    twin.__dict__["_iterator"] = None
+    return twin
+
+def private_copy(
+    loader:Any,  # anything that yields batches
+) -> Any | None:  # None: it cannot be copied
+    "A copy that shares the tensors and arrays."
+    return _copied(loader, held_in(loader, (torch.Tensor, np.ndarray, nn.Module)))
+
+def peeked(
+    look:Callable[[Any], Any],  # what is wanted of it, such as a first batch
+    source:Any,                 # a loader or a data set
+) -> Any:
+    "What `look` finds, without a trace: in a process beside this one, or on a copy where that cannot be."
+    if can_fork() and not threads_in(source):
+        try: return called_beside(look, source)
+        except Unsendable: pass
+        except RuntimeError as error:
+            if "forked subprocess" not in str(error): raise  # CUDA is in use
+    twin = private_copy(source)
+    return look(source if twin is None else twin)
+
+def _copied(thing: Any, shared: Iterable[Any]) -> Any | None:
+    try: return copy.deepcopy(thing, {id(part): part for part in shared})
+    except Exception: return None  # locks, open files, processes: whatever the user's classes hold
 
 # %% ../../../nbs/engine/loading/loader_surgery.ipynb #3581e004
 @contextmanager

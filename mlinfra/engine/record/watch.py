@@ -168,12 +168,16 @@ class Watch:
         return self._recorder.live_trace.ask(steps, self._ended + 1 + self._in_step)
 
     def _validation(self, loader: Iterable[Any]) -> Iterator[Any]:
-        with self.evaluation(): yield from loader
+        with self.evaluation():
+            for batch in loader:
+                for look in self._recorder.looks: look.validation_batch(batch)
+                yield batch
 
     def _training(self, loader: Iterable[Any]) -> Iterator[Any]:
         epoch, note = _Epoch(loader), self._note
         note(self._open_loader, epoch)
-        batches = iter(loader)
+        with self._recorder.starting(loader): batches = iter(loader)
+        looks = self._recorder.looks
         note(self._loader_is_open, epoch)
         self._catch_up()
         try:
@@ -185,6 +189,7 @@ class Watch:
                 except StopIteration: return
                 note(self._take_batch, self._count(batch))
                 self._batch = batch
+                for look in looks: look.batch(batch, self._ended)
                 yield batch
                 self._in_step = False
                 self._ended += 1
@@ -196,6 +201,7 @@ class Watch:
             self._recorder.live_trace.loop_ends()
             note(self._leave_loader, epoch)
             self._catch_up()
+            for look in looks: look.between()
 
     def _open_loader(self, now: float, epoch: _Epoch) -> None:
         self._to(now, "opening")
@@ -309,8 +315,10 @@ class Watch:
     def evaluation(self) -> Iterator[None]:
         "What runs in this block is validation."
         self._note(self._begin_evaluation)
+        for look in self._recorder.looks: look.evaluation(True)
         try: yield
         finally:
+            for look in self._recorder.looks: look.evaluation(False)
             self._note(self._end_evaluation)
             self._catch_up()
 
@@ -332,6 +340,7 @@ class Watch:
         value:torch.Tensor|float,  # of this step; a tensor on a GPU is read when it is there
     ) -> None:
         "Tell the loss of this step."
+        for look in self._recorder.looks: look.loss(value)
         self._note(self._take_loss, _on_its_way(value) if isinstance(value, torch.Tensor) else float(value))
 
     def _take_loss(self, now: float, loss: Any) -> None: self._loss = loss

@@ -104,7 +104,7 @@ class VanishingGradient(Rule):
 
 class ExplodingGradient(Rule):
     "Gradients grow from layer to layer, or from step to step."
-    follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation")
+    follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation", "ForgottenZeroGrad")
     _steep, _large, _norms = 0, 0, ()
 
     def on_tensors(self, look: TensorStats) -> None:
@@ -136,7 +136,7 @@ def _of_usual(p: ParameterStats) -> float:
 
 class UpdateRatio(Rule):
     "Updates are far too large or too small for the weights."
-    follows = ("NonFinite", "ExplodingLoss", "DeadRelu")
+    follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "ForgottenZeroGrad", "ClippedWhileScaled", "LearningRateDied")
     _large, _first, _looks, _once, _start = 0, None, 0, False, None
     _grown: frozenset[str] = frozenset()  # from zero, as LoRA's second matrix: any first update is large beside it
 
@@ -249,7 +249,7 @@ class AllZero(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #44df4826
 class UnchangedWeights(Rule):
     "A parameter that should learn does not."
-    follows = ("NonFinite", "DeadRelu", "PoorInitialisation")
+    follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied")
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
 

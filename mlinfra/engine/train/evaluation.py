@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from ..loading.loader_surgery import preserve_rng_state
+from ..loading.loader_surgery import peeked, preserve_rng_state
 from .batches import Feed
 from .counted_means import LossValue, loss_value, seen_means
 
@@ -213,12 +213,15 @@ def _number(value: Any) -> Any:
 def first_batch(
     loader:Iterable,  # any
 ) -> Any|None:        # None for an iterator, which could not give it again
-    "The loader's first batch, loaded by this process, with the random generators left as they were."
+    "The loader's first batch, with the random generators left as they were; data that workers load is not touched."
     if is_iterator(loader): return None
     with preserve_rng_state(loader):
         if isinstance(loader, DataLoader) and loader.num_workers and loader.batch_sampler is not None:
-            return loader.collate_fn([loader.dataset[i] for i in next(iter(loader.batch_sampler))])
+            return peeked(_first_of, loader)
         return next(iter(loader), None)
+
+def _first_of(loader: DataLoader) -> Any:
+    return loader.collate_fn([loader.dataset[i] for i in next(iter(loader.batch_sampler))])
 
 def is_iterator(
     loader:Iterable,

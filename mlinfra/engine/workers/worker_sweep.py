@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/workers/worker_sweep.ipynb #t0600003
 from __future__ import annotations
 
+import copy
 import math
 import time
 import warnings
@@ -23,7 +24,9 @@ from ..base.checks import nonnegative_int, positive_int, positive_ints, whole_nu
 from ..train.evaluation import Measures, class_loss, scores
 from ..base.machine import pick_device, usable_cores
 from ..base.timing import Stopwatch
-from ..loading.loader_surgery import QuietLoader
+from ..base.side_process import called_beside, can_fork, say
+from ..loading.loader_surgery import QuietLoader, peeked, preserve_rng_state, private_copy
+from ..loading.worker_limits import check_limits
 from .overlap import MAX_WORKERS
 from ...models import GluonCNN
 from ..train.observers import TrainingRun
@@ -109,7 +112,7 @@ def _check_dataset(name: str, dataset: Any) -> None:
 def _transformed(name: str, dataset: Dataset, transform: Callable | None) -> Dataset:
     "The data set with a transform for each image."
     if transform is None: return dataset
-    sample = dataset[0]
+    sample = peeked(lambda samples: samples[0], dataset)
     if not (isinstance(sample, tuple) and len(sample) == 2 and getattr(sample[0], "ndim", 0) == 3):
         raise ValueError(f"transform= needs samples of (image, label) in {name}, got {type(sample).__name__}: "
                          "transform in your data set")
@@ -180,8 +183,15 @@ class SweepTask:
 
     @cached_property
     def first_batch(self) -> Any:
-        "Loaded by this process."
-        return self.collate_fn([self.train[i] for i in range(min(self.batch_size, len(self.train)))])
+        "Loaded without a trace in the data."
+        many = range(min(self.batch_size, len(self.train)))
+        return peeked(lambda samples: self.collate_fn([samples[i] for i in many]), self.train)
+
+    def on_copies(self) -> SweepTask:
+        "The same on copies of the data that share its tensors and arrays, or on the data itself if it has no copies."
+        twin = copy.copy(self)
+        for name in ("train", "test"): setattr(twin, name, private_copy(getattr(self, name)) or getattr(self, name))
+        return twin
 
     def warm_up(self) -> None:
         "Train two unmeasured steps and evaluate one batch: the first cost seconds, and errors show before the sweep."
@@ -195,8 +205,14 @@ def measure_workers(
     workers:int,      # loading processes
     report:Callable[[float, str], None]=lambda fraction, words: None,  # progress of this run; may raise `Stopped`
 ) -> SweepRow:
-    "Train and evaluate once with this many workers."
+    "Train and evaluate once with this many workers; the data, the model and what they open are gone afterwards."
     workers = whole_number("workers", workers, 0, MAX_WORKERS)
+    _ = task.first_batch  # before the fork, so that it is loaded once
+    if task.device.type == "cpu" and can_fork():
+        return called_beside(_measured, task, workers, _NowAndThen(), heard=report)
+    with preserve_rng_state(): return _measured(task.on_copies(), workers, report)
+
+def _measured(task: SweepTask, workers: int, report: Callable[[float, str], None]) -> SweepRow:
     model, reporter = task.fresh(), _Reporter(report, f"{workers} workers")
     watch = Stopwatch(task.device)
     history = task.fit(model, task.loader(task.train, workers, shuffle=True), task.epochs, [reporter])
@@ -205,6 +221,15 @@ def measure_workers(
     return _row(workers, history, train_seconds, watch.lap(), accuracy, reporter.cpu_per_step(), loss)
 
 # %% ../../../nbs/engine/workers/worker_sweep.ipynb #21d2c418
+class _NowAndThen:
+    "Tells the caller of this process how far a run is, not at each of a thousand steps."
+    def __init__(self): self.due = -math.inf
+
+    def __call__(self, fraction: float, words: str) -> None:
+        if (now := time.perf_counter()) < self.due and fraction < 1: return
+        self.due = now + 0.05
+        say(fraction, words)
+
 def _row(workers: int, history: History, train_seconds: float, eval_seconds: float, accuracy: float, cpu: float,
          loss: float) -> SweepRow:
     "Start-up and steady state told apart: the first wait and the first step of an epoch against the usual ones."
@@ -245,7 +270,8 @@ def sweep_rows(
     return _rows(task, list(workers) * repeats, report)
 
 def _rows(task: SweepTask, runs: list[int], report: Callable[[float, str], None]) -> Iterator[SweepRow]:
-    task.warm_up()
+    with preserve_rng_state(): task.warm_up()
+    for workers in set(runs) - {0}: check_limits(task.first_batch, workers)
     for done, workers in enumerate(runs):
         yield measure_workers(task, workers, lambda f, words: report((done + f) / len(runs), words))
 

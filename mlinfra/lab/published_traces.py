@@ -5,6 +5,7 @@
 # %% ../../nbs/lab/published_traces.ipynb #d74c5e43
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +62,7 @@ ORIGINS = {
     "mi300x_bert_small_batch1": TraceOrigin(
         "the forward pass of a small BERT, one sequence of 512 tokens, bf16", _TRACELENS, 2025, _SLOWED),
     "h100_qwen_0.5b_batch16": TraceOrigin(
-        "the forward pass of a decoder of 0.5 billion parameters, 16 sequences of 2,048 tokens, bf16", _TRACELENS,
+        "the forward pass of a decoder of 0.5 billion parameters, 16 sequences of 559 tokens, bf16", _TRACELENS,
         2025, _SLOWED),
     "mi300x_resnet_8ranks_rank0": TraceOrigin(
         "a ResNet with activation checkpointing in training, DDP on 8 GPUs", _TRACELENS, 2025,
@@ -91,10 +93,12 @@ class PublishedTrace:
     step:str                   # the name of the step of the median duration, which `lanes` shows
     step_ms:float              # its duration
     gpu_events:int             # kernels, copies and memsets of that step
-    launches:int               # calls that launched them; a graph's kernels share one
+    launches:int               # calls within the step that launched work, of this step or the next; a graph's kernels
+                               # share one
     lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to `LANE_COLUMNS`
     events:pd.DataFrame        # of that step all work of the GPU: `name`, `kind`, `launched_us`, `begin_us`, `end_us`
                                # from the begin of the step; empty where they are more than 100
+    entries:list[dict[str, Any]]  # of the file, of a stretch of that step; empty for most. `ts` counts from the first of them
 
     @property
     def parts(self) -> pd.Series:
@@ -123,7 +127,7 @@ def published_trace(
     tables = {table: pd.DataFrame(found.pop(table)) for table in ("steps", "kernels", "events")}
     device = origin.device or found.pop("device")
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
-                          device=device, lanes=lanes, **tables, **{k: v for k, v in found.items() if k != "device"})
+                          device=device, lanes=lanes, **tables, **{"entries": [], **{k: v for k, v in found.items() if k != "device"}})
 
 @cache
 def _figures() -> dict[str, dict[str, Any]]:
@@ -155,6 +159,20 @@ def _unpacked(packed: str, step_ms: float) -> list[LaneSpan]:
 _MOST_EVENTS = 100  # of a step whose events are kept one by one
 _KERNELS = 10
 
+@dataclass(frozen=True)
+class _Stretch:
+    "A part of the step whose entries are kept as they stand in the file."
+    begin_us:float          # of its first kernel or later, from the begin of the step
+    end_us:float
+    names:str=""            # of the kernels; empty: all, and the operators beside them
+    operator_us:float=5.0   # that an operator must last
+
+_STRETCHES = {
+    "training_a100_8ranks_rank3": _Stretch(53535.0, 53652.0),
+    "mi300x_resnet_8ranks_rank0": _Stretch(-20000.0, 64000.0, "ncclDevKernel"),
+}  # trace -> its stretch
+_ARGS = ("correlation", "stream", "Collective name", "In msg nelems", "dtype")
+
 def trace_figures(
     path:str|os.PathLike,  # of one rank's trace
 ) -> dict[str, Any]:       # as they stand in published_traces.json
@@ -166,19 +184,45 @@ def trace_figures(
     window = windows[names.index(step)]
     step_ms = float(window[1] - window[0]) / 1e3
     gpu = _gpu_events(events, window)
-    launches = gpu["launched_us"].dropna().nunique()
+    launches = _launches_within(events, window)
     steps = trace.steps.drop(columns="rank").round(5).assign(seconds=trace.steps["seconds"].round(7))
     kernels = trace.kernels.head(_KERNELS).assign(name=[_short(name) for name in trace.kernels["name"].head(_KERNELS)])
     kernels = kernels.round({"seconds": 6, "share": 4, "mean_us": 2})
     kernels["tensor_cores"] = kernels["tensor_cores"].astype(object).where(kernels["tensor_cores"].notna(), None)
     kept = gpu if len(gpu) <= _MOST_EVENTS else gpu[:0]
     kept = kept.assign(name=[_short(name) for name in kept["name"]]).round(1)
+    name = Path(path).name.partition(".")[0]
+    entries = {"entries": _entries_of(Path(path), step, stretch)} if (stretch := _STRETCHES.get(name)) else {}
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
         gpu_events=len(gpu), launches=int(launches),
         lanes={name: _packed(spans, step_ms) for name, spans in step_lanes(events, step).items()},
-        events=kept.to_dict("list"))
+        events=kept.to_dict("list"), **entries)
+
+def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
+    "How many calls of the step launched work: the GPU may run it in the next one."
+    frame = events.frame
+    calls = frame[(frame["kind"] == "runtime") & (frame["begin"] >= window[0]) & (frame["begin"] < window[1])]
+    worked = frame.loc[frame["kind"].isin(["kernel", "copy", "memset"]), "correlation"].unique()
+    return int(calls.loc[(calls["correlation"] != 0) & calls["correlation"].isin(worked), "correlation"].nunique())
+
+def _entries_of(path: Path, step: str, stretch: _Stretch) -> list[dict[str, Any]]:
+    "The GPU's work that begins in the stretch, the calls that launched it, and the longer operators."
+    entries = [entry for entry in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if entry.get("ph") == "X"]
+    begins = {entry["name"]: entry["ts"] for entry in entries if entry["cat"] == "user_annotation"}
+    begin = begins.get(f"ProfilerStep#{step}", 0) + stretch.begin_us
+    end = begin + stretch.end_us - stretch.begin_us
+    work = [entry for entry in entries if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
+            and begin <= entry["ts"] < end and entry["name"].startswith(stretch.names)]
+    numbers = {entry["args"]["correlation"] for entry in work}
+    calls = [entry for entry in entries if entry["cat"] == "cuda_runtime" and entry["args"]["correlation"] in numbers]
+    first = min(entry["ts"] for entry in [*work, *calls])
+    operators = [entry for entry in entries if entry["cat"] == "cpu_op" and entry["dur"] >= stretch.operator_us
+                 and first <= entry["ts"] and entry["ts"] + entry["dur"] <= end and not stretch.names]
+    return [dict(name=_short(entry["name"], 48), cat=entry["cat"], ts=round(entry["ts"] - first, 1),
+                 dur=round(entry["dur"], 1), args={key: entry["args"][key] for key in _ARGS if key in entry["args"]})
+            for entry in sorted([*work, *calls, *operators], key=lambda entry: entry["ts"])]
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

@@ -84,7 +84,7 @@ def _table(rows: pd.DataFrame, seconds: str) -> pd.DataFrame:
 _CAUSES = {
     "loader": "the loop waited for a batch", "between": "the loop did other things between two steps",
     "synchronise": "the CPU waited for the GPU and had nothing queued afterwards",
-    "launch": "the CPU launched the next kernel too late", "queued": "queued work had to be begun",
+    "launch": "the CPU launched the next kernel too late", "queued": "work was in its queue and had not begun yet",
     "unexplained": "of something that the trace does not show",
 }  # cause -> the GPU was idle because ...
 

@@ -15,7 +15,7 @@ from .figures import COLORS
 from .svg import Svg
 
 # %% auto #0
-__all__ = ['STATES', 'Spans', 'state_of', 'draw_lanes', 'draw_step_parts']
+__all__ = ['STATES', 'Spans', 'state_of', 'draw_lanes', 'draw_step_parts', 'draw_launches']
 
 # %% ../../../nbs/engine/ui/lanes.ipynb #e3d72cf9
 STATES = {
@@ -23,7 +23,7 @@ STATES = {
     "communication": ("communicates", COLORS["wait"]), "copy": ("copies", COLORS["copy"]),
     "loader": ("waits for the loader", COLORS["read"]), "launch": ("waits for a launch", COLORS["update"]),
     "synchronise": ("synchronises", "#F0E442"), "between": ("between steps", "#666666"),
-    "queued": ("begins what is queued", "#BBBBBB"), "unexplained": ("unexplained", "#888888"),
+    "queued": ("queued, not yet begun", "#BBBBBB"), "unexplained": ("unexplained", "#888888"),
 }  # what a lane or a part of a step may be -> its words and its colour
 
 Spans: TypeAlias = Sequence[tuple[str, float, float]]  # state, begin and end in milliseconds
@@ -64,13 +64,15 @@ def draw_lanes(
     if key: draw_key(drawing, foot + 42, [STATES[state] for state in used], _LEFT, hollow=False)
     return drawing
 
-def _draw_span(drawing: Svg, axis: BarAxis, y: float, span: tuple[str, float, float]) -> None:
+def _draw_span(
+    drawing: Svg, axis: BarAxis, y: float, span: tuple[str, float, float], unit: float = 1e-3, name: str = "ms",
+) -> None:
     "A box, cut at the ends of the axis."
     state, begin, end = span
     words, color = STATES[state]
     left, right = (axis.place(min(max(t, axis.axis.low), axis.axis.high)) for t in (begin, end))
     if end <= axis.axis.low or begin >= axis.axis.high: return
-    hover = f"{words}: {duration_text((end - begin) / 1e3)}, from {begin:,.4g} ms"
+    hover = f"{words}: {duration_text((end - begin) * unit)}, from {begin:,.4g} {name}"
     drawing.box(left, y, max(right - left, 0.4), 16, color, hover=hover)
 
 # %% ../../../nbs/engine/ui/lanes.ipynb #d5f50feb
@@ -117,3 +119,29 @@ class _of:
 
     def __call__(self, size: float) -> str:
         return f"{duration_text(size * self.unit)}, {size * self.unit / self.step:.1%}"
+
+# %% ../../../nbs/engine/ui/lanes.ipynb #1a2e0002
+def draw_launches(
+    calls:Sequence[tuple[float, float]],  # begin and end of each launch on the CPU, in microseconds
+    work:Spans,                           # what each of them launched on the GPU, in microseconds
+    idle:Spans=(),                        # of the GPU, by cause, in microseconds
+    width:float=720,                      # pixels
+) -> Svg:
+    "Launches above the kernels that they launched, each joined by an arrow from the call's begin to the kernel's."
+    if len(calls) != len(work) or not calls: raise ValueError(f"each kernel must have its launch, got {len(calls)} "
+                                                              f"launches and {len(work)} kernels")
+    ends = [time for _, begin, end in work for time in (begin, end)] + [time for call in calls for time in call]
+    axis = BarAxis(Axis("microseconds", min(ends), max(ends)), _LEFT, width - _LEFT - 12)
+    top, low = 18, 82
+    drawing = Svg(width, low + 88, f"{len(calls)} launches and the kernels that they launched")
+    drawing.text(0, top + 13, "CPU launches").text(0, low + 13, "GPU")
+    for span in (*idle, *work): _draw_span(drawing, axis, low, span, 1e-6, "µs")
+    for number, ((begin, end), (_, begun, _)) in enumerate(zip(calls, work), 1):
+        left, tip = axis.place(begin), axis.place(begun)
+        drawing.box(left, top, axis.place(end) - left, 16, STATES["works"][1], hover=f"launch {number}")
+        drawing.text((left + axis.place(end)) / 2, top - 5, f"{number}", "middle", 11)
+        drawing.line(left, top + 16, tip, low - 1)
+        drawing.parts.append(f'<path d="M {tip:.1f} {low} l -3.5 -8 l 7 0 z" fill="currentColor"/>')
+    axis.draw(drawing, low + 24)
+    used = [state for state in STATES if state == "works" or any(span[0] == state for span in (*idle, *work))]
+    return draw_key(drawing, low + 66, [STATES[state] for state in used], _LEFT, hollow=False)

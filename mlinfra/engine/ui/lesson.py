@@ -102,6 +102,7 @@ class Reveal:
     called:str="the model"     # the name of the formula's bar
     how:str="measured"         # the name of the answer's: "computed" where no machine was asked
     shows:tuple=()             # texts, frames and figures that tell the answer as well
+    bars:bool=True             # whether figures are drawn; else they stand in a line, where `shows` has a picture
 
     def rows(self) -> list[tuple[str, float]]:
         "What there is to show, and its figure."
@@ -111,7 +112,7 @@ class Reveal:
     def words(self, name: str, value: float) -> str:
         "A figure with its unit, and how far it lies from the measurement."
         figure = f"{value:.4g} {self.unit}".rstrip()
-        return figure if name == self.how else f"{figure}, off by {self.error(value)}"
+        return figure if name == self.how or not self.bars else f"{figure}, off by {self.error(value)}"
 
     def error(self, guess: float) -> str:
         "How far `guess` lies from the measurement, in words."
@@ -142,7 +143,8 @@ class Reveal:
         return str(self) if self.guess is not None else f"{self.how}; lock your guess, then run this cell again"
 
     def _repr_html_(self) -> str:
-        told = "".join(map(_html, (self.draw(), *self.shows)))
+        line = f"<p>{escape('; '.join(f'{name}: {self.words(name, value)}' for name, value in self.rows()))}</p>"
+        told = "".join([_html(self.draw()) if self.bars else line, *map(_html, self.shows)])
         if self.guess is not None: return told
         return ("<details><summary>Lock your guess, then run this cell again; or open the answer without one.</summary>"
                 f"{told}</details>")
@@ -154,9 +156,11 @@ def reveal(
     called:str="the model",     # the name of the formula's bar
     how:str="measured",         # the name of the answer's: "computed" where no machine was asked
     shows:Iterable[Any]=(),     # texts, frames and figures that tell the answer as well
+    bars:bool=True,             # whether figures are drawn; else they stand in a line, where `shows` has a picture
 ) -> Reveal:
     "The measurement beside the reader's locked answer and the model's, remembered where there is an answer."
-    answer = Reveal(float(measured), None, modelled, _UNITS.get(key, ""), called=called, how=how, shows=tuple(shows))
+    answer = Reveal(float(measured), None, modelled, _UNITS.get(key, ""), called=called, how=how, shows=tuple(shows),
+                    bars=bars)
     if (guess := _locked(key)) is None: return answer
     keep_guess(key, replace(guess, measured=float(measured), modelled=modelled))
     return replace(answer, guess=guess.answer, unit=guess.unit, question=guess.text)

@@ -1,8 +1,13 @@
 def exposed(communication, compute):
-    def runs(spans, moment): return any(begin <= moment < end for begin, end in spans)
-    moments = sorted({moment for span in [*communication, *compute] for moment in span})  # between two, nothing changes
-    return sum(after - now for now, after in zip(moments, moments[1:])
-               if runs(communication, now) and not runs(compute, now))
+    def merged(spans):
+        found = []
+        for begin, end in sorted(spans):
+            if found and begin <= found[-1][1]: found[-1][1] = max(end, found[-1][1])
+            else: found.append([begin, end])
+        return found
+
+    hidden = sum(max(min(e, end) - max(b, begin), 0) for b, e in merged(communication) for begin, end in merged(compute))
+    return sum(end - begin for begin, end in merged(communication)) - hidden
 
 
 def cause(gap, launched, loader, synchronise):

@@ -21,7 +21,7 @@ __all__ = ['CAUSES', 'QUEUED_US', 'SILENT_US', 'loader_waits', 'step_windows', '
 
 # %% ../../../nbs/engine/trace/gpu_idle.ipynb #gi7000005
 CAUSES = ("loader", "between", "synchronise", "launch", "queued", "unexplained")  # of idle time, in the order of blame
-QUEUED_US = 50.0    # in which a GPU queued, not yet begun, also on another stream
+QUEUED_US = 50.0    # in which a GPU begins what is queued, also on another stream
 SILENT_US = 1000.0  # a CPU that records nothing for longer is not "between two operators"
 
 _WAITS = re.compile(r"(cuda|hip)(Stream|Device|Event)Synchronize|(cuda|hip|cu)Memcpy(?!.*Async)|cuCtxSynchronize"

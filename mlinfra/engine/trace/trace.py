@@ -27,8 +27,9 @@ __all__ = ['Trace', 'read']
 
 # %% ../../../nbs/engine/trace/trace.ipynb #tr7000004
 _REASONS = {
-    "idle_loader": "for the loader", "idle_between": "between two steps", "idle_synchronise": "after a synchronisation",
-    "idle_launch": "for the next launch", "idle_queued": "with work in its queue", "idle_unexplained": "unexplained",
+    "idle_loader": "for the loader", "idle_between": "between two steps",
+    "idle_synchronise": "after a synchronisation", "idle_launch": "for the next launch",
+    "idle_queued": "with work in its queue", "idle_unexplained": "unexplained",
 }  # part of a step -> for what the GPU was idle, in a sentence
 
 @dataclass(frozen=True)

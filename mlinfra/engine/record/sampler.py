@@ -175,7 +175,7 @@ class Sampler:
     "Reads what the machine does; one object for each reader."
     def __init__(self):
         self._gpus, self._process, self._workers = _Gpus(), psutil.Process(), {}
-        self._shares, self._shares_due = {}, 0.0  # worker -> bytes, and when they are read again
+        self._shares, self._shares_due = {}, 0.0  # worker -> what its share is beyond its own, and when it is read again
         self.remarks = [self._gpus.reason] if self._gpus.reason else []
         self._disks = {path.name for path in Path("/sys/block").glob("*")
                        if not path.name.startswith(("loop", "ram", "zram", "dm-", "md"))}
@@ -223,14 +223,14 @@ class Sampler:
         return {pid: counters for pid, counters in read.items() if counters}
 
     def _bytes_of(self, workers: dict[int, int]) -> int:
-        "Of all workers; the system walks through their memory to tell, so no more than a fiftieth of the time."
+        "Of all workers: their shares when these were read last, and by how much each has grown since."
         start = time.perf_counter()
         if start >= self._shares_due or self._shares.keys() != workers.keys():
             found = {pid: _proportional_bytes(pid) for pid in workers}
             if workers and set(found.values()) == {None} and _UNTOLD not in self.remarks: self.remarks.append(_UNTOLD)
-            self._shares = {pid: workers[pid] if told is None else told for pid, told in found.items()}
+            self._shares = {pid: (workers[pid] if told is None else told) - workers[pid] for pid, told in found.items()}
             self._shares_due = start + 50 * (time.perf_counter() - start)
-        return sum(self._shares.values())
+        return sum(max(self._shares[pid] + now, 0) for pid, now in workers.items())
 
     def close(self) -> None:
         "Let go of the GPUs' driver."

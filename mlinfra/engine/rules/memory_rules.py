@@ -82,7 +82,7 @@ class MemoryLeak(Rule):
         rows.append(_WorkerMemory(self.facts.steps, sample.at, sample.workers, sample.workers_bytes))
         if len(rows) >= self.most: rows[:] = rows[::2]
         grown, seconds = rows[-1].bytes - rows[0].bytes, rows[-1].at - rows[0].at
-        if len(rows) < 8 or grown < 32e6: return
+        if len(rows) < 6 or grown < 32e6: return
         edges = [rows[i] for i in np.linspace(0, len(rows) - 1, 5).astype(int)]
         rates = [(b.bytes - a.bytes) / max(b.at - a.at, 1e-9) for a, b in zip(edges, edges[1:])]
         rate = float(np.median(rates))

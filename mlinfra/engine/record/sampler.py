@@ -175,7 +175,7 @@ class Sampler:
     "Reads what the machine does; one object for each reader."
     def __init__(self):
         self._gpus, self._process, self._workers = _Gpus(), psutil.Process(), {}
-        self._shares, self._shares_due = {}, 0.0  # worker -> what its share is beyond its own, and when it is read again
+        self._shares, self._shares_due = {}, 0.0  # worker -> its share less its own, and when it is read
         self.remarks = [self._gpus.reason] if self._gpus.reason else []
         self._disks = {path.name for path in Path("/sys/block").glob("*")
                        if not path.name.startswith(("loop", "ram", "zram", "dm-", "md"))}

@@ -84,8 +84,8 @@ class MemoryLeak(Rule):
         grown, seconds = rows[-1].bytes - rows[0].bytes, rows[-1].at - rows[0].at
         if len(rows) < 6 or grown < 32e6: return
         edges = [rows[i] for i in np.linspace(0, len(rows) - 1, 5).astype(int)]
-        rates = [(b.bytes - a.bytes) / max(b.at - a.at, 1e-9) for a, b in zip(edges, edges[1:])]
-        rate = float(np.median(rates))
+        rates = [(b.bytes - a.bytes) / max(b.step - a.step, 1) for a, b in zip(edges, edges[1:])]
+        rate = (rows[-1].bytes - edges[1].bytes) / max(rows[-1].at - edges[1].at, 1e-9)
         if min(rates) < 0.5 * max(rates) or not self._lasts(rows, grown): return
         left = sample.free_bytes / rate if sample.free_bytes else math.inf
         words = f"; {bytes_text(sample.free_bytes)} are free, and full in {_span(left)}" if left < 86_400 else ""

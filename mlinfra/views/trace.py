@@ -95,11 +95,11 @@ def describe_step(
     if not step.parts: return _describe_cpu(step)
     total, computed = sum(step.parts.values()), step.parts.get("gpu_compute", 0)
     part, lost = max(((part, ms) for part, ms in step.parts.items() if part != "gpu_compute"), key=lambda one: one[1])
-    words = (f"it was idle because {_CAUSES[state_of(part)]}" if part.startswith("idle_") else
-             "it only communicated" if part == "communication_exposed" else "it only copied")
+    words = (f"the GPU was idle because {_CAUSES[state_of(part)]}" if part.startswith("idle_") else
+             "the GPU only communicated" if part == "communication_exposed" else "the GPU only copied")
     return Said(f"computes {computed / total:.0%} of the step",
-                f"{step.device}: a typical step takes {duration_text(total / 1e3)}. Most of the rest, "
-                f"{duration_text(lost / 1e3)}: {words}.", step.sources)
+                f"{step.device}: a typical step takes {duration_text(total / 1e3)}. "
+                f"For {duration_text(lost / 1e3)}, the longest other part, {words}.", step.sources)
 
 def _describe_cpu(step: TracedStep) -> Said:
     loop = step.lanes.get("CPU, loop", ())
@@ -168,6 +168,7 @@ def trace_panel(
     before = dict(trace=trace, path="")
     controls = control_widgets(trace=Dropdown("published trace", _CHOICES, trace),
                                path=TypedText("or your own", "path of a file or folder, Enter"), window=window)
+    controls["trace"].layout.width = "400px"  # names are long
 
     def update(trace: str, path: str, window: Sequence[float]) -> tuple[Said, Svg]:
         table.value = ""

@@ -86,6 +86,10 @@ WATCHERS = Environment(
 SNAPSHOTS = Environment(
     ROOT / ".venv-snapshots", ("torchsnapshot==0.1.0",), ("torchsnapshot",), ("torch", "torchsnapshot"), True
 )
+TRACERS = Environment(
+    ROOT / ".venv-traces", ("HolisticTraceAnalysis==0.5.0", "torch-tb-profiler==0.4.3"),
+    ("HolisticTraceAnalysis", "torch-tb-profiler"), ("hta", "torch_tb_profiler"), False
+)
 PEERS = {
     "lightning": BENCH,
     "keras_tf": BENCH,
@@ -93,4 +97,5 @@ PEERS = {
     "TraceML": WATCHERS,
     "gpuprof": WATCHERS,
     "torchsnapshot": SNAPSHOTS,
+    "HolisticTraceAnalysis": TRACERS,
 }  # contender -> where it runs; the others run in ours

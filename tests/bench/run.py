@@ -36,6 +36,7 @@ import saving
 import serving
 import stages
 import threads
+import traces
 from peers import PEERS, ROOT
 from stages import FULL
 
@@ -314,6 +315,19 @@ def watching_text(figures: dict[str, Any]) -> str:
     return by_tool.table(figures) if "slow read" in figures else table_of(figures)
 
 
+def trace_marks(results: dict[str, Any]) -> list[Mark]:
+    table, hta = results["trace"], ("HolisticTraceAnalysis",)
+    unread = sum("error" in row for name, row in table.items() if name.endswith(", mlinfra"))
+    found = [Mark("traces that ours does not read", unread, 0)]
+    if both := traces.pairs(table, "seconds"):
+        found.append(Mark("seconds that ours reads a trace / a peer, median", median(a / b for a, b in both), 1.0))
+    for figure in ("busy", "overlap"):
+        if both := traces.pairs(table, figure, hta):
+            off = median(abs(a - b) for a, b in both)
+            found.append(Mark(f"median difference from HolisticTraceAnalysis' share: {figure}", off, 0.02))
+    return found
+
+
 def saving_marks(results: dict[str, Any]) -> list[Mark]:
     found = [Mark(f"step with saving every 100 steps in the background / without, {name}", row["ratio"], 1.01)
              for name, row in results["saving"].items()]
@@ -386,6 +400,7 @@ STAGES = {stage.name: stage for stage in (
     Stage("watching", {"watching": by_tool.costs, "faults, ours": by_tool.faults_of_ours,
                        "faults, TraceML": by_tool.faults_of_traceml, "faults, gpuprof": by_tool.faults_of_gpuprof},
           watching_marks, watching_text),
+    Stage("trace", {"trace": traces.readers}, trace_marks, traces.table),
     Stage("saving", {"saving": saving.beside, "save": saving.one_save}, saving_marks),
     Stage("faults", {"checkpoint faults by tool": checkpoints.faults_by_tool}, faults_marks, checkpoints.table),
     Stage("serving", {"serving": serving.serving, "latencies": serving.latencies}, serving_marks),

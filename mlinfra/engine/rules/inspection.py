@@ -23,6 +23,7 @@ import torch
 from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
 from .look_schedule import LookSchedule
+from .loop_looks import LoopLooks
 from .nonfinite_origin import NonFiniteOrigin
 from .tensor_probe import TensorProbe
 from .tensor_stats import TensorStats
@@ -54,8 +55,9 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
+_LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph")
 _HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_sample", "on_event", "on_loader",
-          "on_ranks")
+          "on_ranks", *_LOOP_HOOKS)
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -115,7 +117,7 @@ class Inspector:
         self.every = None if every is None else positive_int("every", every)
         self.findings, self.remarks, self.stopping = [], [], False
         self._probe, self._lock, self._hooks = None, threading.RLock(), {hook: [] for hook in _HOOKS}
-        self._unsaved, self._home, self._born = [], 0, False
+        self._unsaved, self._home, self._born, self.looks = [], 0, False, None
         self.facts, self._ready = Facts(), False  # samples come from a thread that may be earlier than the run
 
     def on_begin(
@@ -143,6 +145,7 @@ class Inspector:
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
+        self._begin_loop_looks(first)
         self._ready = True
 
     @property
@@ -162,6 +165,17 @@ class Inspector:
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
         facts.was_checked = self._probe.was_checked
         if self._probe.remark: self.remarks.append(self._probe.remark)
+
+    def _begin_loop_looks(self, first: int) -> None:
+        facts = self.facts
+        if not facts.live or not any(self._hooks[hook] for hook in _LOOP_HOOKS): return
+        self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
+
+    def _on_loop(self, hook: str, news: Any) -> None: self._tell(self._hooks[hook], news)
+
+    def _on_loop_failure(self, error: Exception) -> None:
+        self.remarks.append(f"batches and the loop are looked at no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=5)
 
     def _on_failure(self, error: Exception) -> None:
         self._abstain(f"its tensors are looked at no more: {type(error).__name__}: {error}")
@@ -285,9 +299,10 @@ class Inspector:
         self._current = self._batch = None
 
     def _end_looks(self) -> None:
-        for rule in self.rules: getattr(rule, "finish", bool)()
-        if self._probe is not None: self._probe.close()
-        self._probe = None
+        self._tell([(rule, rule.finish) for rule in self.rules if hasattr(rule, "finish")])
+        for looks in (self._probe, self.looks):
+            if looks is not None: looks.close()
+        self._probe = self.looks = None
 
     def _tell(self, hooks: list[tuple[Rule, Callable]], *news: Any) -> None:
         for pair in tuple(hooks):

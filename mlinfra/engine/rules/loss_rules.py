@@ -24,7 +24,7 @@ __all__ = ['ExplodingLoss', 'LossNotDecreasing', 'Overfitting', 'Overtraining', 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #87adb0e6
 class ExplodingLoss(Rule):
     "The loss grows far above what it was at the start."
-    follows = ("NonFinite",)
+    follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
 
     def on_steps(self, steps: Sequence[Any]) -> None:
@@ -49,7 +49,8 @@ class ExplodingLoss(Rule):
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "PoorInitialisation", "UnchangedWeights", "UpdateRatio",
-               "SaturatedActivation", "VanishingGradient", "AllZero")
+               "SaturatedActivation", "VanishingGradient", "AllZero", "ForgottenZeroGrad", "ProbabilitiesAsLogits",
+               "BroadcastTarget", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied", "EvalModeTraining")
 
     def begin(self, facts: Facts) -> None:
         "Start anew."

@@ -11,7 +11,6 @@ import os
 import sys
 from typing import Any
 
-from .recorder import training_settings
 from .watch import Watch, count_samples
 
 # %% auto #0
@@ -27,7 +26,7 @@ class LoopWatch(Watch):
         **how:Any,          # as `watch` takes it: every_seconds, rules, config
     ):
         super().__init__(*where, **how)
-        if told: self._unknown = ()
+        if told: self._unknown, self._told = (), True
 
     def begin_epoch(self, loader: Any) -> None:
         "An epoch begins, over the batches of `loader`."
@@ -154,7 +153,7 @@ class LightningWatch(_FrameworkWatch):
         "Open the folder."
         config = dict(loop="lightning", precision=str(trainer.precision), epochs=trainer.max_epochs,
                       accumulation=trainer.accumulate_grad_batches, device=str(pl_module.device))
-        self._open(training_settings(pl_module, trainer.optimizers) | config, told=True)
+        self._open(config, pl_module, list(trainer.optimizers), told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -216,9 +215,8 @@ class TransformersWatch(_FrameworkWatch):
         self._samples = args.train_batch_size * accumulation
         config = dict(loop="transformers", epochs=args.num_train_epochs, iterations=state.max_steps,
                       accumulation=accumulation, device=str(args.device))
-        optimizer = getattr(more.get("optimizer"), "optimizer", more.get("optimizer"))  # Accelerate wraps it
         self._loader = more.get("train_dataloader")
-        self._open(config, more.get("model"), optimizer)
+        self._open(config, more.get("model"), more.get("optimizer"))
         self._evaluating = False
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:

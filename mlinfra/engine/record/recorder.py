@@ -56,6 +56,7 @@ class Recorder:
         self._looks: list[Any] = []
         self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
+        self._nan_told = False
         working = self.writer.recording or self._on_sample
         self.thread = SamplerThread(self._sample, every_seconds) if working else None
         self.live_trace = LiveTrace(folder if self.writer.recording else None, self.writer.rank, self.event)
@@ -116,8 +117,12 @@ class Recorder:
     def step(
         self,
         record:StepRecord,
+        told:bool=True,  # somebody told its loss: a NaN is one
     ) -> None:
         "Keep a step, and let the rules see it."
+        if told and record.loss != record.loss and not self._nan_told:
+            self._nan_told = True
+            self.event("nan_loss", record.start, iteration=record.iteration)
         self.writer.step(record)
         self.last = record
         if self._on_step: self._tell(self._on_step, record)

@@ -39,7 +39,8 @@ def sgd(model, lr=0.05): return torch.optim.SGD(model.parameters(), lr)
 def listed(size=32): x, y = samples(); return list(zip(x.split(size), y.split(size)))
 
 
-def trained(folder, model, optimizer, loader, loss_fn=F.cross_entropy, *, epochs=3, zero=True, each=None, after=None, **how):
+def trained(folder, model, optimizer, loader, loss_fn=F.cross_entropy, *, epochs=3, zero=True, each=None, after=None,
+            **how):
     "What all rules but those on speed say of a loop of one's own."
     inspector = Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
     with watch(folder, model, optimizer, rules=[inspector], **how) as w:

@@ -1,4 +1,4 @@
-"""Errors that raise nothing: each is found in a small training and its cause named, and its healthy twin raises nothing."""
+"""Errors that raise nothing: each is found in a small training, its cause is named, and its healthy twin is silent."""
 import random
 
 import numpy as np

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from . import __version__
 from .engine.commands.arguments import count
+from .engine.commands.check_command import CHECK
 from .engine.commands.job_commands import LAUNCH, TUNE
 from .engine.commands.model_commands import EXPORT, SERVE
 from .engine.commands.planning_commands import DOCTOR, MEMORY, PLAN, SWEEP
@@ -24,7 +25,7 @@ __all__ = ['COMMANDS', 'parser', 'main']
 
 # %% ../nbs/98_cli.ipynb #a8d0f602
 COMMANDS = (TRAIN, SWEEP, DOCTOR, MEMORY, PLAN, TUNE, EXPORT, WATCH, REPORT, RUNS, TRACE, LAUNCH, SERVE, COST,
-            COMPARE)
+            COMPARE, CHECK)
 
 def parser() -> argparse.ArgumentParser:
     "The command line of mlinfra."

@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -52,8 +53,10 @@ class Recorder:
         self.writer = RunWriter(folder, config=config, **_place_in_world())
         self._hooks = {name: [(rule, getattr(rule, name)) for rule in self.rules if hasattr(rule, name)] for name in (
             "on_begin", "on_step", "on_ended", "on_sample", "on_event", "on_loader", "on_finish")}
+        self._looks: list[Any] = []
         self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
+        self._nan_told, self._losses = False, (0.0, 0)  # of the steps since the last validation: sum and number
         working = self.writer.recording or self._on_sample
         self.thread = SamplerThread(self._sample, every_seconds) if working else None
         self.live_trace = LiveTrace(folder if self.writer.recording else None, self.writer.rank, self.event)
@@ -68,6 +71,7 @@ class Recorder:
     ) -> None:
         "Show the rules what is trained."
         self._tell(self._hooks["on_begin"], model, optimizers, self.config | more, first)
+        self._looks = [rule.looks for rule in self.rules if getattr(rule, "looks", None) is not None]
 
     def event(
         self,
@@ -91,6 +95,21 @@ class Recorder:
         self.event("loader", start, seconds=seconds, **loader_settings(loader))
 
     @property
+    def looks(self) -> list[Any]:
+        "What rules look at batches and at the loop with; see `LoopLooks`."
+        return self._looks
+
+    @contextmanager
+    def starting(
+        self,
+        loader:Any,   # that is about to be iterated
+    ) -> Iterator[None]:
+        "In this block the loader is started: rules may ask its workers something."
+        with ExitStack() as stack:
+            for looks in self._looks: stack.enter_context(looks.starting(loader))
+            yield
+
+    @property
     def stopping(self) -> bool:
         "Whether a rule wants the run to end."
         return any(getattr(rule, "stopping", False) for rule in self.rules)
@@ -98,11 +117,29 @@ class Recorder:
     def step(
         self,
         record:StepRecord,
+        told:bool=True,  # somebody told its loss: a NaN is one
     ) -> None:
         "Keep a step, and let the rules see it."
+        if told and record.loss != record.loss and not self._nan_told:
+            self._nan_told = True
+            self.event("nan_loss", record.start, iteration=record.iteration)
         self.writer.step(record)
         self.last = record
+        if record.loss - record.loss == 0: self._losses = self._losses[0] + record.loss, self._losses[1] + 1
         if self._on_step: self._tell(self._on_step, record)
+
+    def validated(
+        self,
+        at:float,                    # seconds since the start of the run
+        epoch:int,                   # that is under way, or has just ended
+        loss:float|None,             # of the validation
+        metrics:Mapping[str, float],
+    ) -> None:
+        "Keep what a validation in a loop of one's own found, beside the mean loss of the steps since the last one."
+        (total, count), self._losses = self._losses, (0.0, 0)
+        accuracy = metrics.get("accuracy", next(iter(metrics.values()), None))
+        self.event("validated", at, epoch=epoch, loss=total / count if count else None, valid_loss=loss,
+                   accuracy=accuracy, metrics=dict(metrics))
 
     def is_due(
         self,
@@ -125,7 +162,15 @@ class Recorder:
     ) -> None:
         "Plan when the next ones are due. A rule without `patience` wants to hear of each step at once."
         self._due = next_turn(at)
+        self._write_costs(20)
         self._left = min([_AT_ONCE, *(getattr(rule, "patience", 0) for rule, _ in self._on_step)])
+
+    def _write_costs(self, least: int) -> None:
+        "What rules took of the steps, and of which: nobody shall take it for a fault of the training."
+        for rule, _ in self._on_step:
+            if len(getattr(rule, "costs", ())) < least: continue
+            rows, rule.costs = rule.costs, []
+            self.writer.event("looks", rows=[(step, looked, round(seconds, 6)) for step, looked, seconds in rows])
 
     def _sample(self, sample: Sample) -> None:
         read = None if sample.at is None else max(sample.at - self.writer.origin, 0.0)
@@ -163,7 +208,9 @@ class Recorder:
         "Stop sampling, account for the time after the last step, and close the folder."
         self.live_trace.end()
         if self.thread: self.thread.close()
+        self._looks = []
         self._tell(self._hooks["on_finish"])
+        self._write_costs(1)
         if not self.writer.recording: return
         now, last = self.writer.now(), self.last
         gap = now if last is None else max(now - last.start - last.seconds, 0.0)
@@ -258,6 +305,24 @@ class Monitor(Observer):
         self._done = run.iteration
         self._recorder.begin(run.model, [run.optimizer], run.iteration, current_step=lambda: run.iteration,
                              current_batch=lambda: getattr(run.executor, "batches", None))
+        self._look_at(run)
+
+    def _look_at(self, run: TrainingRun) -> None:
+        "Let the rules see batches and losses, until the run ends."
+        looks, self._own = self._recorder.looks, (run.open, run.step)
+        if not looks: return
+        opened, computed = self._own
+
+        def open_epoch(run: TrainingRun) -> Iterator:
+            with self._recorder.starting(run.loader): return opened(run)
+
+        def step(model: Any, batch: Any) -> Any:
+            for look in looks: look.batch(batch, run.iteration)
+            loss = computed(model, batch)
+            for look in looks: look.loss(loss)
+            return loss
+
+        run.open, run.step = open_epoch, step
 
     def on_step(self, run: TrainingRun, step: Step) -> None:
         "Hold the step back until it is time to hand it on."
@@ -279,11 +344,13 @@ class Monitor(Observer):
     def on_epoch(self, run: TrainingRun, epoch: Epoch) -> None:
         "Keep the epoch's figures."
         self._hand_on()
+        for look in self._recorder.looks: look.between()
         self._recorder.event("epoch", **asdict(epoch))
 
     def on_end(self, run: TrainingRun) -> None:
         "Close the folder."
         self._hand_on()
+        run.open, run.step = self._own
         error = sys.exc_info()[1]
         how = "stopped" if error is None and run.stopping else ""
         self._recorder.end(error, self._spent["evaluation"], how)

@@ -30,6 +30,7 @@ class Finding:
     cost:float=0.0             # share of the run that is lost; 1: the run is of no use
     gain:float|None=None       # predicted speed-up with the cause gone
     numbers:dict[str, float]=field(default_factory=dict)   # what the message says, as figures
+    remark:bool=False          # it may be meant so; else it is right in no training
 
     def __str__(self) -> str:
         place = f" at {self.tensor}" if self.tensor else f" of rank {self.rank}" if self.rank is not None else ""
@@ -105,13 +106,15 @@ class Rule:
         rank:int|None=None,       # the process
         cost:float=1.0,           # share of the run that is lost
         gain:float|None=None,     # predicted speed-up with the cause gone
+        remark:bool=False,        # it may be meant so
         **numbers:float,          # the figures of the message
     ) -> None:
         "Say it, unless it has been said of this tensor or rank."
         if (tensor, rank) in self._said: return
         self._said.add((tensor, rank))
         step = int(getattr(step, "iteration", step))
-        self.findings.append(Finding(self.name, step, message, advice, tensor, rank, float(cost), gain, numbers))
+        where = tensor, rank, float(cost), gain
+        self.findings.append(Finding(self.name, step, message, advice, *where, numbers, remark))
 
     def abstain(
         self,

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +23,7 @@ import torch
 from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
 from .look_schedule import LookSchedule
+from .loop_looks import LoopLooks
 from .nonfinite_origin import NonFiniteOrigin
 from .tensor_probe import TensorProbe
 from .tensor_stats import TensorStats
@@ -54,8 +55,9 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
+_LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph")
 _HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_sample", "on_event", "on_loader",
-          "on_ranks")
+          "on_ranks", *_LOOP_HOOKS)
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -115,7 +117,7 @@ class Inspector:
         self.every = None if every is None else positive_int("every", every)
         self.findings, self.remarks, self.stopping = [], [], False
         self._probe, self._lock, self._hooks = None, threading.RLock(), {hook: [] for hook in _HOOKS}
-        self._unsaved, self._home, self._born = [], 0, False
+        self._unsaved, self._home, self._born, self.looks = [], 0, False, None
         self.facts, self._ready = Facts(), False  # samples come from a thread that may be earlier than the run
 
     def on_begin(
@@ -134,7 +136,7 @@ class Inspector:
         self.facts.schedule = LookSchedule(first, self.every)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
-        self._unsaved, self._home = [], threading.get_ident()
+        self._unsaved, self._home, self.costs, self._known_costs = [], threading.get_ident(), [], {}
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
         self._looks_cost, self._just_looked, self._lateness = 0.0, 0.0, math.inf
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
@@ -143,6 +145,7 @@ class Inspector:
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
+        self._begin_loop_looks(first)
         self._ready = True
 
     @property
@@ -162,6 +165,17 @@ class Inspector:
         except Exception as error: return self._abstain(f"its tensors cannot be looked at: {error}")
         facts.was_checked = self._probe.was_checked
         if self._probe.remark: self.remarks.append(self._probe.remark)
+
+    def _begin_loop_looks(self, first: int) -> None:
+        facts = self.facts
+        if not facts.live or not any(self._hooks[hook] for hook in _LOOP_HOOKS): return
+        self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
+
+    def _on_loop(self, hook: str, news: Any) -> None: self._tell(self._hooks[hook], news)
+
+    def _on_loop_failure(self, error: Exception) -> None:
+        self.remarks.append(f"batches and the loop are looked at no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=5)
 
     def _on_failure(self, error: Exception) -> None:
         self._abstain(f"its tensors are looked at no more: {type(error).__name__}: {error}")
@@ -200,6 +214,9 @@ class Inspector:
         took = self._just_looked if record.between >= self._just_looked else 0.0  # it shows in one of the next steps
         if took: self._just_looked = 0.0
         if probe is not None: looked = self._look(record.iteration)
+        elif record.iteration in self._known_costs:  # of a run that is read: what looking took in it
+            looked, seconds = self._known_costs[record.iteration]
+            self._just_looked += seconds
         if self._over: self._end_looks()
         if self._unsaved: self._save()
         if not self._windows: return
@@ -218,7 +235,9 @@ class Inspector:
 
     def _look(self, step: int) -> bool:
         begun, looked = time.perf_counter(), self._probe.step_done(step)
-        if looked: self._just_looked = time.perf_counter() - begun
+        if looked:
+            self._just_looked = time.perf_counter() - begun
+            self.costs.append((step, True, self._just_looked))
         return looked
 
     def _judge(self) -> None:
@@ -229,7 +248,9 @@ class Inspector:
         self._note_pace(window)
         cost = time.perf_counter() - start
         self._looks_cost += cost
-        self._just_looked += cost if self.facts.live else 0.0
+        if self.facts.live:
+            self._just_looked += cost
+            self.costs.append((self.facts.steps - 1, False, cost))
         self._due = self._next_look(cost) if len(window) else 16
 
     def _next_look(self, cost: float) -> int:
@@ -267,6 +288,12 @@ class Inspector:
             self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
 
+    def _note_costs(self, rows: Iterable[Sequence[Any]]) -> None:
+        "Steps of a run that is read in which somebody looked, and how long that took after each."
+        for step, looked, seconds in () if self.facts.live else rows:
+            before = self._known_costs.get(step, (False, 0.0))
+            self._known_costs[step] = before[0] or looked, before[1] + seconds
+
     def on_loader(self, loader: Any) -> None:
         "An epoch begins, over this loader."
         self.facts.loader, self.facts.labels = loader_settings(loader), labels_of(loader)
@@ -285,9 +312,10 @@ class Inspector:
         self._current = self._batch = None
 
     def _end_looks(self) -> None:
-        for rule in self.rules: getattr(rule, "finish", bool)()
-        if self._probe is not None: self._probe.close()
-        self._probe = None
+        self._tell([(rule, rule.finish) for rule in self.rules if hasattr(rule, "finish")])
+        for looks in (self._probe, self.looks):
+            if looks is not None: looks.close()
+        self._probe = self.looks = None
 
     def _tell(self, hooks: list[tuple[Rule, Callable]], *news: Any) -> None:
         for pair in tuple(hooks):
@@ -365,6 +393,8 @@ def apply_rules(
     inspector.on_begin(config=config, live=False, cores=run.machine.get("cores") or 1)
     inspector.findings = _recorded(run)
     inspector.facts.loader = run.config.get("loader", {})
+    for event in run.events("looks"):
+        if event.rank == rank: inspector._note_costs(event.data["rows"])
     for _, what, news in sorted(_course(run, rank), key=lambda row: row[0]): getattr(inspector, what)(*news)
     inspector.on_finish()
     windows = {r: Window(_whole_steps(run, r)) for r in run.ranks}
@@ -386,7 +416,8 @@ def _course(run: Run, rank: int) -> list[tuple[float, str, tuple]]:
     for event in run.events():
         if event.rank != rank: continue
         if event.kind == "sample": rows.append((event.at, "on_sample", (_sample(event.data),)))
-        elif event.kind != "finding": rows.append((event.at, "on_event", (event.kind, event.at, event.data)))
+        elif event.kind not in ("finding", "looks"):
+            rows.append((event.at, "on_event", (event.kind, event.at, event.data)))
     return rows
 
 def _sample(data: Mapping[str, Any]) -> Sample:

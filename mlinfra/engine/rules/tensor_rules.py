@@ -60,13 +60,16 @@ class NonFinite(Rule):
         "Check the losses."
         for step in steps:
             loss = step.loss
-            if loss - loss == 0: self._told = True
-            elif not self.findings and not self._is_untold(loss): self._say(step, loss)
+            if loss - loss != 0 and not self.findings and not self._is_untold(loss): self._say(step, loss)
 
     def _say(self, step: Any, loss: float) -> None:
         advice = _FIRST_TO_CHECK
         if not self.facts.was_checked(step.iteration): advice = f"{_FIRST_TO_CHECK}. {_NOT_CHECKED}"
         self.found(step, f"the loss is {loss}", advice, tensor="loss")
+
+    def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
+        "A loss that was told is a NaN. Else a NaN may mean that nobody told it, as of a step that was left."
+        if kind == "nan_loss": self._told = True
 
     def _is_untold(self, loss: float) -> bool:
         "Whether a NaN only means that nobody told the loss."
@@ -101,7 +104,7 @@ class VanishingGradient(Rule):
 
 class ExplodingGradient(Rule):
     "Gradients grow from layer to layer, or from step to step."
-    follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation")
+    follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation", "ForgottenZeroGrad")
     _steep, _large, _norms = 0, 0, ()
 
     def on_tensors(self, look: TensorStats) -> None:
@@ -133,7 +136,7 @@ def _of_usual(p: ParameterStats) -> float:
 
 class UpdateRatio(Rule):
     "Updates are far too large or too small for the weights."
-    follows = ("NonFinite", "ExplodingLoss", "DeadRelu")
+    follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "ForgottenZeroGrad", "ClippedWhileScaled", "LearningRateDied")
     _large, _first, _looks, _once, _start = 0, None, 0, False, None
     _grown: frozenset[str] = frozenset()  # from zero, as LoRA's second matrix: any first update is large beside it
 
@@ -246,7 +249,7 @@ class AllZero(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #44df4826
 class UnchangedWeights(Rule):
     "A parameter that should learn does not."
-    follows = ("NonFinite", "DeadRelu", "PoorInitialisation")
+    follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied")
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
 

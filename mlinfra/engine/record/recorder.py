@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..base.checks import positive_float
+from ..base.checks import positive_float, positive_int
 from .live_trace import LiveTrace
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
@@ -298,6 +298,7 @@ class Monitor(Observer):
         steps:int=3,
     ) -> TraceSteps:
         "Record a profiler's trace of the next steps into the run folder, from an observer's or a callback's hook."
+        steps = positive_int("steps", steps)
         if self._recorder is None: raise RuntimeError("a trace is recorded while fit runs: call it from an observer")
         return self._recorder.live_trace.ask(steps, self._done + 2)  # a step is on its way
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..base.checks import positive_float
+from ..base.checks import positive_float, positive_int
 from .loss_methods import LossMethods
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
@@ -181,6 +181,7 @@ class Watch:
     ) -> TraceSteps:  # its `path` and `words` are there when the steps are over
         """Record a profiler's trace of the next steps into the run folder, and print in a line why the device was idle.
         One step before them warms up. The training goes on whatever happens to the trace."""
+        steps = positive_int("steps", steps)
         if self._recorder is None: raise RuntimeError("use it in a with block: with watch(folder) as w: ...")
         return self._recorder.live_trace.ask(steps, self._ended + 1 + self._in_step)
 

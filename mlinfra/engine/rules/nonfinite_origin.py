@@ -146,7 +146,8 @@ def wrong_target(
     for target in all_of:
         if any(t.shape == target.shape and bool((t == target.to(t.device)).all()) for t in given): continue
         if target.is_floating_point():
-            if given and not is_finite(target): return _bad_samples(target, size), "they hold numbers that are not finite"
+            if not given or is_finite(target): continue
+            return _bad_samples(target, size), "they hold numbers that are not finite"
         elif target.dtype in (torch.int32, torch.int64) and target.dim() and len(target) == size:
             if words := _wrong_labels(target, output): return None, words
     return None

@@ -122,6 +122,10 @@ class _FrameworkWatch:
         how = self.how | dict(config=config | dict(self.how.get("config") or {}))
         self.watched, self._goes_on = LoopWatch(self.folder, *trained, told=told, **how).__enter__(), True
 
+    def _tell(self, name: str, metrics: dict[str, Any], found: Any) -> None:
+        "Say what a validation found, where it is called as usual."
+        if name in found: self.watched.evaluation(found[name], **metrics)
+
     def _close(self, error: BaseException | None = None) -> None:
         self._goes_on = False
         self.watched.leave()
@@ -184,7 +188,10 @@ class LightningWatch(_FrameworkWatch):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         "It has ended."
-        if self._goes_on: self.watched.ended("evaluation")
+        if not self._goes_on: return
+        self.watched.ended("evaluation")
+        found = trainer.callback_metrics
+        self._tell("val_loss", {name: found[name] for name in ("val_acc", "val_accuracy") if name in found}, found)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         "Keep the epoch."
@@ -236,7 +243,9 @@ class TransformersWatch(_FrameworkWatch):
         if not self._goes_on: return  # an evaluation outside of the training
         self.watched.ended("evaluation") if self._evaluating else self.watched.leave()
         self._evaluating = False
-        self.watched.event("log", step=state.global_step, logs=dict(logs or {}))
+        logs = dict(logs or {})
+        self._tell("eval_loss", {"accuracy": logs["eval_accuracy"]} if "eval_accuracy" in logs else {}, logs)
+        self.watched.event("log", step=state.global_step, logs=logs)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "A part of an evaluation, which ends with a log."

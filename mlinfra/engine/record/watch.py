@@ -12,13 +12,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..base.checks import positive_float
+from ..base.checks import positive_float, positive_int
 from .loss_methods import LossMethods
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
@@ -27,7 +26,7 @@ from ..train.batches import SampleCount, samples_in
 from ..train.optimizer_setup import hooked_optimizers
 
 # %% auto #0
-__all__ = ['watch', 'OwnedHook', 'Watch', 'count_samples']
+__all__ = ['watch', 'OwnedHook', 'Evaluation', 'Watch', 'count_samples']
 
 # %% ../../../nbs/engine/record/watch.ipynb #0211aaa8
 class OwnedHook:
@@ -47,6 +46,24 @@ class OwnedHook:
 class _Epoch:
     "One iteration over a loader: when it was opened, and the number of its first step."
     def __init__(self, loader: Any): self.loader, self.opened, self.first = loader, math.nan, 0
+
+class Evaluation:
+    "A validation in a loop of one's own."
+    def __init__(self, watched: Watch): self._watched = watched
+
+    def tell(
+        self,
+        loss:Any=None,   # of the validation: a number or a tensor
+        **metrics:Any,   # such as accuracy=0.9
+    ) -> None:
+        "Say what it found."
+        self._watched.validated(loss, metrics)
+
+    def __enter__(self) -> Evaluation:
+        self._watched.evaluates(True)
+        return self
+
+    def __exit__(self, *_: Any) -> None: self._watched.evaluates(False)
 
 _MOST_NOTES = 4096  # of a long validation, until they are accounted for
 _NOTHING, _ALL_NOTHING = dict.fromkeys(STEP_PARTS, 0.0), dict.fromkeys(PARTS, 0.0)
@@ -164,6 +181,7 @@ class Watch:
     ) -> TraceSteps:  # its `path` and `words` are there when the steps are over
         """Record a profiler's trace of the next steps into the run folder, and print in a line why the device was idle.
         One step before them warms up. The training goes on whatever happens to the trace."""
+        steps = positive_int("steps", steps)
         if self._recorder is None: raise RuntimeError("use it in a with block: with watch(folder) as w: ...")
         return self._recorder.live_trace.ask(steps, self._ended + 1 + self._in_step)
 
@@ -311,16 +329,29 @@ class Watch:
 
     def _after_update(self, now: float, _: bool) -> None: self._to(now, "between")
 
-    @contextmanager
-    def evaluation(self) -> Iterator[None]:
-        "What runs in this block is validation."
-        self._note(self._begin_evaluation)
-        for look in self._recorder.looks: look.evaluation(True)
-        try: yield
-        finally:
-            for look in self._recorder.looks: look.evaluation(False)
-            self._note(self._end_evaluation)
-            self._catch_up()
+    def evaluation(
+        self,
+        loss:Any=None,   # of the validation, where it is known: a number or a tensor
+        **metrics:Any,   # such as accuracy=0.9
+    ) -> Evaluation:
+        "What runs in a `with` block of it is validation; what it found can be told here, or in the block by `tell`."
+        found = Evaluation(self)
+        if loss is not None or metrics: found.tell(loss, **metrics)
+        return found
+
+    def evaluates(self, begins: bool) -> None:
+        "A validation begins, or has ended."
+        if begins: self._note(self._begin_evaluation)
+        for look in self._recorder.looks: look.evaluation(begins)
+        if begins: return
+        self._note(self._end_evaluation)
+        self._catch_up()
+
+    def validated(self, loss: Any, metrics: Mapping[str, Any]) -> None:
+        "What a validation found."
+        now = self._now()
+        self._recorder.validated(now - self._origin, max(self._epoch, 0), None if loss is None else float(loss),
+                                 {name: float(value) for name, value in metrics.items()})
 
     def _begin_evaluation(self, now: float, _: Any) -> None:
         self._to(now, self._state)
@@ -341,7 +372,11 @@ class Watch:
     ) -> None:
         "Tell the loss of this step."
         for look in self._recorder.looks: look.loss(value)
-        self._note(self._take_loss, _on_its_way(value) if isinstance(value, torch.Tensor) else float(value))
+        known = _on_its_way(value) if isinstance(value, torch.Tensor) else float(value)
+        self._note(self._take_loss, known)
+        if known != known:  # the batch that made it is still there
+            self._catch_up()
+            self._recorder.nan_loss(self._iteration, self._start - self._origin)
 
     def _take_loss(self, now: float, loss: Any) -> None: self._loss = loss
 

@@ -6,8 +6,9 @@ def exposed(communication, compute):
             else: found.append([begin, end])
         return found
 
-    hidden = sum(max(min(e, end) - max(b, begin), 0) for b, e in merged(communication) for begin, end in merged(compute))
-    return sum(end - begin for begin, end in merged(communication)) - hidden
+    sends, computes = merged(communication), merged(compute)
+    hidden = sum(max(min(e, end) - max(b, begin), 0) for b, e in sends for begin, end in computes)
+    return sum(end - begin for begin, end in sends) - hidden
 
 
 def cause(gap, launched, loader, synchronise):

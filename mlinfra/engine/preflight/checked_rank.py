@@ -99,7 +99,7 @@ def read_ranks(
     found = sorted((pickle.loads(file.read_bytes()) for file in files), key=lambda rank: rank.rank)
     return [rank for rank in found if rank.updates] or found
 
-# %% ../../../nbs/engine/preflight/checked_rank.ipynb #4fef6924
+# %% ../../../nbs/engine/preflight/checked_rank.ipynb #c17e1f8f
 _FRAMEWORKS = dict(lightning="Lightning", pytorch_lightning="Lightning", accelerate="accelerate", ignite="Ignite",
                    deepspeed="DeepSpeed", skorch="skorch", fastai="fastai")
 
@@ -115,7 +115,7 @@ def checked_rank(
     losses, autocast = tuple(watch.losses), tuple(sorted(watch.autocast))
     findings = tuple(CheckedFinding(
         finding.rule, finding.step, finding.message, finding.advice, finding.tensor, str(place or ""), rank,
-        getattr(finding, "fault", True)) for finding, place in watch.found)
+        not finding.remark) for finding, place in watch.found)
     remarks = watch.remarks + ([] if inspector is None else list(inspector.remarks))
     steps, places = 0 if inspector is None else inspector.facts.steps, watch.places.items()
     return CheckedRank(

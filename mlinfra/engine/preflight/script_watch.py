@@ -33,70 +33,74 @@ from ..rules.inspection import Inspector
 # %% auto #0
 __all__ = ['CheckOver', 'ScriptWatch']
 
-# %% ../../../nbs/engine/preflight/script_watch.ipynb #2dc7c410
+# %% ../../../nbs/engine/preflight/script_watch.ipynb #34516080
 class CheckOver(SystemExit):
     "Ends a script whose updates have been checked; as no `Exception` it passes handlers of the script's own errors."
 
 class _WatchedBatches:
     """The iterator of a DataLoader. The watch is told of a batch when the script begins to work on it: frameworks
     fetch one or more ahead, and a batch after which nothing was computed may be such a one."""
-    def __init__(self, script: ScriptWatch, loader: DataLoader, batches: Iterator):
-        self._script, self._loader, self._batches, self._asked = script, loader, batches, False
-        self.told, self.learned, self.exhausted = None, False, False   # learned: a backward pass came since
-        self._ahead: deque[Any] = deque()
+    def __init__(self, script: ScriptWatch, loader: DataLoader, start: Callable[[DataLoader], Iterator]):
+        self.loader, self._script, self._start, self._asked = loader, script, start, False
+        self._batches: Iterator|None = None            # the loader's own
+        self._told: Iterator|None = None               # the same, by way of the watch
+        self._learned, self.exhausted = False, False   # learned: a backward pass came since a batch was told
+        self._ahead: deque[Any] = deque()              # batches that the script has and the watch was not told of
 
     def __iter__(self) -> Iterator: return self
 
     def __next__(self) -> Any:
         if not self._asked:
-            self._asked, own = True, _read_from(self._loader, self._fetched())
-            self.told, self.learned = self._script.batches_told(own, self), True
-        if self.told is None: return next(self._batches)
-        if not self._script.is_training(self): return self._tell(next(self._batches))
-        try: self._ahead.append(batch := next(self._batches))
+            self._asked, self._told = True, self._script.batches_told(self)
+            if self._told is not None: return next(self._told)
+        if self._told is None: return next(self.started())
+        try: self._ahead.append(batch := next(self.started()))
         except StopIteration:
             self.exhausted = True
             self.tell() if self._ahead else self.close()
             raise
-        if self.learned: self.tell()
+        if self._learned or not self._script.is_training(self): self.tell()
         return batch
 
-    def _tell(self, batch: Any) -> Any:
-        "Of a validation, whose batches are used as they come."
-        self._ahead.append(batch)
-        self.tell()
-        return batch
+    def started(self) -> Iterator:
+        "The loader's own iterator; its workers start with the first batch."
+        if self._batches is None: self._batches = self._start(self.loader)
+        return self._batches
 
-    def _fetched(self) -> Iterator:
+    def for_watch(self) -> Iterator:
+        "What the watch gets when it iterates over the loader."
+        for batch in self.started():
+            yield batch
+            break
         while self._ahead: yield self._ahead.popleft()
 
     def tell(self) -> None:
         "The script begins to work on the next batch."
-        self.learned = False
-        next(self.told, None)
+        self._learned = False
+        next(self._told, None)
 
     def backward(self) -> None:
         "A backward pass begins: if several batches were fetched at once, it may be the next one's."
-        if self.learned and len(self._ahead) > 1: self.tell()
-        self.learned = True
+        if self._learned and len(self._ahead) > 1: self.tell()
+        self._learned = True
 
     def close(self) -> None:
         "The script has worked on the last batch."
         self._ahead.clear()
-        for _ in self.told or (): pass
+        for _ in self._told or (): pass
 
-    def __len__(self) -> int: return len(self._batches)
+    def __len__(self) -> int: return len(self.started())
 
-    def __getattr__(self, name: str) -> Any: return getattr(self._batches, name)
+    def __getattr__(self, name: str) -> Any: return getattr(self.started(), name)
 
-def _read_from(loader: DataLoader, batches: Iterator) -> DataLoader:
+def _read_from(asked: _WatchedBatches) -> DataLoader:
     "The loader, for an eye that asks for its settings; whoever iterates over it goes on where the script is."
-    same = copy(loader)
-    kind = type(loader)
-    same.__class__ = type(kind.__name__, (kind,), dict(__iter__=lambda _: batches, __module__=kind.__module__))
+    same, kind = copy(asked.loader), type(asked.loader)
+    space = dict(__iter__=lambda _: asked.for_watch(), __module__=kind.__module__)
+    same.__class__ = type(kind.__name__, (kind,), space)
     return same
 
-# %% ../../../nbs/engine/preflight/script_watch.ipynb #a26df78e
+# %% ../../../nbs/engine/preflight/script_watch.ipynb #03222a99
 class ScriptWatch:
     "A watch over a script: it begins by itself when the training does, and raises `CheckOver` after the last update."
     def __init__(
@@ -123,6 +127,7 @@ class ScriptWatch:
         self.group: ModelGroup|None = None
         self.over, self.ranks = "", (int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
         self._training, self._own_step, self._scaled = None, False, None
+        self._opening: _WatchedBatches|None = None   # over whose loader the watch is about to iterate
         self._broken, self._swallowed, self._telling = False, 0, threading.Lock()
 
     def install(self) -> ScriptWatch:
@@ -157,24 +162,28 @@ class ScriptWatch:
         self.made.append((weakref.ref(optimizer), user_place(self.own)))
 
     def _open_loader(self, original: Callable, loader: DataLoader) -> Iterator:
-        batches = original(loader)
-        return batches if self.over else _WatchedBatches(self, loader, batches)
+        if self.over: return original(loader)
+        asked, self._opening = self._opening, None
+        if asked is not None and asked.loader is loader: return asked.for_watch()
+        return _WatchedBatches(self, loader, original)
 
     def batches_told(
         self,
-        loader:DataLoader,    # whoever iterates over it gets the batches that the script begins to work on
-        asked:Any,            # the iterator that the script holds
+        asked:_WatchedBatches,   # the iterator that the script holds
     ) -> Iterator | None:
         "The batches, by way of the watch if they belong to the training or to a validation of it; else None."
-        return self._guarded(self._batches_told, loader, asked)
+        return self._guarded(self._batches_told, asked)
 
-    def _batches_told(self, loader: DataLoader, asked: Any) -> Iterator | None:
+    def _batches_told(self, asked: _WatchedBatches) -> Iterator | None:
         learns, here = torch.is_grad_enabled(), user_place(self.own)
         current = self._current()
         if current is not None and current.exhausted and learns: current.close()
         elif self.over or learns and current is not None: return None
         if self.watch is None and not (learns and self._living()): return None
         self._begin()
+        plain = type(asked.loader).__iter__ is DataLoader.__iter__  # then its workers start before the watch's eyes
+        loader = asked.loader if plain else _read_from(asked)
+        if plain: self._opening = asked
         if not learns: return self.watch(loader, validation=True)
         if self._own_step: self.watch.leave()
         self._own_step, self._training = False, weakref.ref(asked)
@@ -239,7 +248,7 @@ class ScriptWatch:
 
     def _scale(self, original: Callable, scaler: Any, outputs: Any) -> Any:
         scaled = original(scaler, outputs)
-        if isinstance(scaled, torch.Tensor): self._scaled = weakref.ref(scaled), outputs.detach()
+        if isinstance(scaled, torch.Tensor): self._scaled = weakref.ref(scaled), weakref.ref(outputs)
         return scaled
 
     def _enter_autocast(self, original: Callable, context: Any) -> Any:
@@ -255,9 +264,8 @@ class ScriptWatch:
         if (current := self._current()) is not None: current.backward()
         if self.group is not None: self.group.forward_ended()
         loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
-        if not isinstance(loss, torch.Tensor): return
-        if self._scaled and self._scaled[0]() is loss: loss = self._scaled[1]
-        if loss.numel() == 1 and loss.is_floating_point(): self._tell_loss(loss)
+        if self._scaled and self._scaled[0]() is loss: loss = self._scaled[1]()
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.is_floating_point(): self._tell_loss(loss)
 
     def _tell_loss(self, loss: torch.Tensor) -> None:
         if self.watch is not None: self.watch.loss(loss)

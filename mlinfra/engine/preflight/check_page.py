@@ -167,7 +167,7 @@ def _place_words(places: Mapping[str, str]) -> str:
     words = dict(batch="batches from", loss="backward at", update="update at")
     return ", ".join(f"{words[name]} {places[name]}" for name in words if name in places)
 
-# %% ../../../nbs/engine/preflight/check_page.ipynb #094c0903
+# %% ../../../nbs/engine/preflight/check_page.ipynb #5106433d
 def _findings(findings: Iterable[CheckedFinding], check: CheckOfScript) -> list[str]:
     lines: list[str] = []
     for finding in findings:
@@ -183,8 +183,8 @@ def _findings(findings: Iterable[CheckedFinding], check: CheckOfScript) -> list[
 def _held(check: CheckOfScript, first: CheckedRank) -> list[str]:
     said = {finding.rule for finding in check.findings}
     held = [name for name in first.held if all(name in rank.held for rank in check.ranks) and name not in said]
-    lines = ["", f"What holds: {len(held)} checks found nothing"] + (_wrapped(", ".join(held)) if held else [])
-    lines += ["", "What was not judged"]
+    lines = ["", f"What holds, as far as {first.updates} updates show: {len(held)} checks found nothing"]
+    lines += _wrapped(", ".join(held)) + ["", "What was not judged"]
     lines += _wrapped("Speed: looking at each step costs time. `mlinfra doctor` and `watch` judge it.")
     for name, why in first.abstained.items(): lines += _wrapped(f"{name}: {why}.")
     remarks = dict.fromkeys(remark for rank in check.ranks for remark in rank.remarks)

@@ -100,12 +100,12 @@ def _read_from(asked: _WatchedBatches) -> DataLoader:
     same.__class__ = type(kind.__name__, (kind,), space)
     return same
 
-# %% ../../../nbs/engine/preflight/script_watch.ipynb #86d8aa27
+# %% ../../../nbs/engine/preflight/script_watch.ipynb #f574da0f
 class ScriptWatch:
     "A watch over a script: it begins by itself when the training does, and raises `CheckOver` after the last update."
     def __init__(
         self,
-        folder:str|os.PathLike,                      # for the run folder
+        folder:str|os.PathLike,                      # for the run folder that several ranks share
         updates:int,                                 # of the optimizer that makes most, after which the script ends
         write:Callable[[ScriptWatch, str], None],    # is told after each update, and when the watch is over: how
         own:str="",                                  # the script's folder
@@ -222,7 +222,8 @@ class ScriptWatch:
         self.inspector = Inspector(rules, self._note, every=1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.watch = LoopWatch(self.folder, model, self.optimizers, rules=[self.inspector]).__enter__()
+            folder = self.folder if self.ranks[1] > 1 else None  # only ranks have something to compare
+            self.watch = LoopWatch(folder, model, self.optimizers, rules=[self.inspector]).__enter__()
 
     def _note(self, finding: Finding) -> None:
         if not self.over: self.found.append((finding, self._place(finding)))

@@ -11,7 +11,6 @@ import os
 import sys
 from typing import Any
 
-from .recorder import training_settings
 from .watch import Watch, count_samples
 
 # %% auto #0
@@ -27,7 +26,7 @@ class LoopWatch(Watch):
         **how:Any,          # as `watch` takes it: every_seconds, rules, config
     ):
         super().__init__(*where, **how)
-        if told: self._unknown = ()
+        if told: self._unknown, self._told = (), True
 
     def begin_epoch(self, loader: Any) -> None:
         "An epoch begins, over the batches of `loader`."
@@ -123,6 +122,10 @@ class _FrameworkWatch:
         how = self.how | dict(config=config | dict(self.how.get("config") or {}))
         self.watched, self._goes_on = LoopWatch(self.folder, *trained, told=told, **how).__enter__(), True
 
+    def _tell(self, name: str, metrics: dict[str, Any], found: Any) -> None:
+        "Say what a validation found, where it is called as usual."
+        if name in found: self.watched.evaluation(found[name], **metrics)
+
     def _close(self, error: BaseException | None = None) -> None:
         self._goes_on = False
         self.watched.leave()
@@ -154,7 +157,7 @@ class LightningWatch(_FrameworkWatch):
         "Open the folder."
         config = dict(loop="lightning", precision=str(trainer.precision), epochs=trainer.max_epochs,
                       accumulation=trainer.accumulate_grad_batches, device=str(pl_module.device))
-        self._open(training_settings(pl_module, trainer.optimizers) | config, told=True)
+        self._open(config, pl_module, list(trainer.optimizers), told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -185,7 +188,10 @@ class LightningWatch(_FrameworkWatch):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         "It has ended."
-        if self._goes_on: self.watched.ended("evaluation")
+        if not self._goes_on: return
+        self.watched.ended("evaluation")
+        found = trainer.callback_metrics
+        self._tell("val_loss", {name: found[name] for name in ("val_acc", "val_accuracy") if name in found}, found)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         "Keep the epoch."
@@ -216,9 +222,8 @@ class TransformersWatch(_FrameworkWatch):
         self._samples = args.train_batch_size * accumulation
         config = dict(loop="transformers", epochs=args.num_train_epochs, iterations=state.max_steps,
                       accumulation=accumulation, device=str(args.device))
-        optimizer = getattr(more.get("optimizer"), "optimizer", more.get("optimizer"))  # Accelerate wraps it
         self._loader = more.get("train_dataloader")
-        self._open(config, more.get("model"), optimizer)
+        self._open(config, more.get("model"), more.get("optimizer"))
         self._evaluating = False
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -238,7 +243,9 @@ class TransformersWatch(_FrameworkWatch):
         if not self._goes_on: return  # an evaluation outside of the training
         self.watched.ended("evaluation") if self._evaluating else self.watched.leave()
         self._evaluating = False
-        self.watched.event("log", step=state.global_step, logs=dict(logs or {}))
+        logs = dict(logs or {})
+        self._tell("eval_loss", {"accuracy": logs["eval_accuracy"]} if "eval_accuracy" in logs else {}, logs)
+        self.watched.event("log", step=state.global_step, logs=logs)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "A part of an evaluation, which ends with a log."

@@ -56,6 +56,7 @@ class Recorder:
         self._looks: list[Any] = []
         self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
+        self._nan_told, self._losses = False, (0.0, 0)  # of the steps since the last validation: sum and number
         working = self.writer.recording or self._on_sample
         self.thread = SamplerThread(self._sample, every_seconds) if working else None
         self.live_trace = LiveTrace(folder if self.writer.recording else None, self.writer.rank, self.event)
@@ -116,11 +117,29 @@ class Recorder:
     def step(
         self,
         record:StepRecord,
+        told:bool=True,  # somebody told its loss: a NaN is one
     ) -> None:
         "Keep a step, and let the rules see it."
+        if told and record.loss != record.loss and not self._nan_told:
+            self._nan_told = True
+            self.event("nan_loss", record.start, iteration=record.iteration)
         self.writer.step(record)
         self.last = record
+        if record.loss - record.loss == 0: self._losses = self._losses[0] + record.loss, self._losses[1] + 1
         if self._on_step: self._tell(self._on_step, record)
+
+    def validated(
+        self,
+        at:float,                    # seconds since the start of the run
+        epoch:int,                   # that is under way, or has just ended
+        loss:float|None,             # of the validation
+        metrics:Mapping[str, float],
+    ) -> None:
+        "Keep what a validation in a loop of one's own found, beside the mean loss of the steps since the last one."
+        (total, count), self._losses = self._losses, (0.0, 0)
+        accuracy = metrics.get("accuracy", next(iter(metrics.values()), None))
+        self.event("validated", at, epoch=epoch, loss=total / count if count else None, valid_loss=loss,
+                   accuracy=accuracy, metrics=dict(metrics))
 
     def is_due(
         self,
@@ -143,7 +162,15 @@ class Recorder:
     ) -> None:
         "Plan when the next ones are due. A rule without `patience` wants to hear of each step at once."
         self._due = next_turn(at)
+        self._write_costs(20)
         self._left = min([_AT_ONCE, *(getattr(rule, "patience", 0) for rule, _ in self._on_step)])
+
+    def _write_costs(self, least: int) -> None:
+        "What rules took of the steps, and of which: nobody shall take it for a fault of the training."
+        for rule, _ in self._on_step:
+            if len(getattr(rule, "costs", ())) < least: continue
+            rows, rule.costs = rule.costs, []
+            self.writer.event("looks", rows=[(step, looked, round(seconds, 6)) for step, looked, seconds in rows])
 
     def _sample(self, sample: Sample) -> None:
         read = None if sample.at is None else max(sample.at - self.writer.origin, 0.0)
@@ -183,6 +210,7 @@ class Recorder:
         if self.thread: self.thread.close()
         self._looks = []
         self._tell(self._hooks["on_finish"])
+        self._write_costs(1)
         if not self.writer.recording: return
         now, last = self.writer.now(), self.last
         gap = now if last is None else max(now - last.start - last.seconds, 0.0)

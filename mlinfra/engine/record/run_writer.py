@@ -56,7 +56,9 @@ def _duration(record: StepRecord) -> float:
 def _added(a: StepRecord, b: StepRecord) -> StepRecord:
     "Two records as one; what was measured in only one of them is what is known."
     first, samples = min(a, b), a.samples + b.samples
-    loss = (a.loss * a.samples + b.loss * b.samples) / samples if samples else a.loss
+    told = [r for r in (a, b) if r.loss == r.loss]  # a step whose loss nobody told has none
+    weight = sum(r.samples for r in told)
+    loss = sum(r.loss * r.samples for r in told) / weight if weight else told[0].loss if told else math.nan
     times = [y if x != x else x if y != y else x + y for x, y in zip(a[6:], b[6:])]
     return StepRecord(first.iteration, first.epoch, a.count + b.count, samples, loss, first.start, *times)
 
@@ -157,7 +159,8 @@ class RunWriter:
     ) -> None:
         "Keep a step: 2 microseconds."
         if not self.recording: return
-        if self._stride > 1: return self._hold(record)
+        if self._stride > 1 and record.count: return self._hold(record)
+        if self._block.count: self._flush(record.iteration + 1)  # what came after the last step stays by itself
         self._put(self._steps, pack_step(record))
         self._left -= STEP_BYTES
         if self._left <= 0: self._thin(record.iteration + 1)

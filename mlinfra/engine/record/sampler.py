@@ -51,7 +51,7 @@ class Sample:
     workers:int|None=None                       # how many these are: a loader's workers, but no other programs
     throttled_share:float|None=None             # of the time: the container's quota was used up
     memory_bytes:int|None=None                  # of this process, resident
-    workers_bytes:int|None=None                 # of the workers, resident and not shared
+    workers_bytes:int|None=None                 # of the workers; what n processes share counts as an n-th for each
     free_bytes:int|None=None                    # that machine and container still have
     container_bytes:int|None=None               # in use in the container
     process_read_bytes_per_s:float|None=None    # from disks, of this process and its workers
@@ -80,13 +80,18 @@ def _text(path: str | Path) -> str:
     except OSError: return ""
 
 def _process_counters(process: psutil.Process) -> tuple[float, int, int, int | None] | None:
-    "CPU seconds, resident bytes, how many of these are not shared, and bytes read from disks; None: it has ended."
+    "CPU seconds, resident bytes, those that no file or batch backs, and bytes read from disks; None: it has ended."
     try:
         with process.oneshot(): times, memory = process.cpu_times(), process.memory_info()
     except psutil.Error: return None
     try: read = process.io_counters().read_bytes
     except Exception: read = None  # this system does not tell
     return times.user + times.system, memory.rss, max(memory.rss - getattr(memory, "shared", 0), 0), read
+
+def _proportional_bytes(pid: int) -> int | None:
+    "Resident bytes, of which what n processes share counts as an n-th; None where the system does not tell."
+    line = next((line for line in _text(f"/proc/{pid}/smaps_rollup").splitlines() if line.startswith("Pss:")), "")
+    return 1024 * int(line.split()[1]) if line else None
 
 def _core_seconds() -> np.ndarray:  # cores x 3
     "Seconds that each core was busy, was idle while a disk was awaited, and all of them."
@@ -164,10 +169,13 @@ class _Gpus:
 def _times(value: float | None, factor: float) -> float | None: return None if value is None else value * factor
 
 # %% ../../../nbs/engine/record/sampler.ipynb #ec53bae3
+_UNTOLD = "the memory that workers share counts for each of them: this system does not tell their shares"
+
 class Sampler:
     "Reads what the machine does; one object for each reader."
     def __init__(self):
         self._gpus, self._process, self._workers = _Gpus(), psutil.Process(), {}
+        self._shares, self._shares_due = {}, 0.0  # worker -> its share less its own, and when it is read
         self.remarks = [self._gpus.reason] if self._gpus.reason else []
         self._disks = {path.name for path in Path("/sys/block").glob("*")
                        if not path.name.startswith(("loop", "ram", "zram", "dm-", "md"))}
@@ -200,7 +208,8 @@ class Sampler:
             at=at, gpus=self._gpus.sample(), memory_bytes=memory, container_bytes=used,
             free_bytes=int(min(psutil.virtual_memory().available, container_bytes())),
             workers=None if workers is None else len(workers),
-            workers_bytes=None if workers is None else sum(one[2] for one in workers.values()), **found)
+            workers_bytes=None if workers is None else self._bytes_of({pid: one[2] for pid, one in workers.items()}),
+            **found)
 
     def _is_whole(self, disk: str) -> bool: return disk in self._disks or sys.platform != "linux"
 
@@ -212,6 +221,16 @@ class Sampler:
         self._looks += 1
         read = {pid: _process_counters(process) for pid, process in self._workers.items() if process}
         return {pid: counters for pid, counters in read.items() if counters}
+
+    def _bytes_of(self, workers: dict[int, int]) -> int:
+        "Of all workers: their shares when these were read last, and by how much each has grown since."
+        start = time.perf_counter()
+        if start >= self._shares_due or self._shares.keys() != workers.keys():
+            found = {pid: _proportional_bytes(pid) for pid in workers}
+            if workers and set(found.values()) == {None} and _UNTOLD not in self.remarks: self.remarks.append(_UNTOLD)
+            self._shares = {pid: (workers[pid] if told is None else told) - workers[pid] for pid, told in found.items()}
+            self._shares_due = start + 50 * (time.perf_counter() - start)
+        return sum(max(self._shares[pid] + now, 0) for pid, now in workers.items())
 
     def close(self) -> None:
         "Let go of the GPUs' driver."

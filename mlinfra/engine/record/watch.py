@@ -12,20 +12,21 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
 from ..base.checks import positive_float
+from .loss_methods import LossMethods
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
 from ..trace.profile_steps import TraceSteps
 from ..train.batches import SampleCount, samples_in
+from ..train.optimizer_setup import hooked_optimizers
 
 # %% auto #0
-__all__ = ['watch', 'OwnedHook', 'Watch', 'count_samples']
+__all__ = ['watch', 'OwnedHook', 'Evaluation', 'Watch', 'count_samples']
 
 # %% ../../../nbs/engine/record/watch.ipynb #0211aaa8
 class OwnedHook:
@@ -45,6 +46,24 @@ class OwnedHook:
 class _Epoch:
     "One iteration over a loader: when it was opened, and the number of its first step."
     def __init__(self, loader: Any): self.loader, self.opened, self.first = loader, math.nan, 0
+
+class Evaluation:
+    "A validation in a loop of one's own."
+    def __init__(self, watched: Watch): self._watched = watched
+
+    def tell(
+        self,
+        loss:Any=None,   # of the validation: a number or a tensor
+        **metrics:Any,   # such as accuracy=0.9
+    ) -> None:
+        "Say what it found."
+        self._watched.validated(loss, metrics)
+
+    def __enter__(self) -> Evaluation:
+        self._watched.evaluates(True)
+        return self
+
+    def __exit__(self, *_: Any) -> None: self._watched.evaluates(False)
 
 _MOST_NOTES = 4096  # of a long validation, until they are accounted for
 _NOTHING, _ALL_NOTHING = dict.fromkeys(STEP_PARTS, 0.0), dict.fromkeys(PARTS, 0.0)
@@ -70,8 +89,9 @@ class Watch:
         several = isinstance(optimizer, (list, tuple))
         optimizers = list(optimizer) if several else [] if optimizer is None else [optimizer]
         for one in optimizers:
-            if not hasattr(one, "register_step_post_hook"):
-                raise ValueError(f"optimizer must be one of torch.optim, got {type(one).__name__}")
+            if not hooked_optimizers(one):
+                raise ValueError(f"optimizer must be one of torch.optim or hold one, got {type(one).__name__}")
+        optimizers = [inner for one in optimizers for inner in hooked_optimizers(one)]
         every_seconds, self.rules = positive_float("every_seconds", every_seconds), check_listeners(rules)
         settings = dict(threads=torch.get_num_threads()) | training_settings(model, optimizers) | dict(config or {})
         self._make = lambda: Recorder(folder, every_seconds, self.rules, settings)
@@ -81,7 +101,8 @@ class Watch:
         self._state, self._open, self._depth, self._evaluating = "between", False, 0, []
         self._maybe = False  # whether what follows may be a validation
         self._times, self._head = dict(_ALL_NOTHING), (0.0, 0.0, 0.0)
-        self._iteration, self._epoch, self._samples, self._loss, self._start = 0, -1, 0, math.nan, 0.0
+        self._iteration, self._epoch, self._samples, self._loss, self._start = 0, -1, 0, None, 0.0
+        self._methods, self._learned, self._told = None, False, False  # whether the model was called in this step
         self._ended, self._batch = 0, None  # steps, accounted for or not; what the loader gave for the one under way
         self._after_batch = "copy" if model is not None else "other"
         self._after_model = "backward" if optimizers else "other"
@@ -95,11 +116,11 @@ class Watch:
         self._origin = self._last = self._recorder.origin
         self._recorder.begin(self._model, self._optimizers, loss_told=False, current_batch=lambda: self._batch,
                              current_step=lambda: max(self._ended, self._iteration))
-        if (model := self._model) is not None:
+        if (model := self._model) is not None and not self._told:
             self._handles.append(model.register_forward_pre_hook(self._hook(model, self._before_model)))
             after = self._hook(model, self._after_forward)
             self._handles.append(model.register_forward_hook(after, always_call=True))
-        for optimizer in self._optimizers:
+        for optimizer in self._optimizers if not self._told else ():
             self._handles.append(optimizer.register_step_pre_hook(self._hook(optimizer, self._before_update)))
             self._handles.append(optimizer.register_step_post_hook(self._hook(optimizer, self._after_update)))
         return self
@@ -112,6 +133,7 @@ class Watch:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for handle in self._handles: handle.remove()
+        if self._methods is not None: self._methods.close()
         self._to(self._now(), "between")
         if self._open and error is None: self._close_step()
         self._hand_on(block=True)
@@ -231,7 +253,7 @@ class Watch:
 
     def _open_step(self) -> None:
         "A step is open, since the last call."
-        self._start, self._open, self._samples, self._loss = self._last, True, 0, math.nan
+        self._start, self._open, self._samples, self._loss, self._learned = self._last, True, 0, None, False
         times, self._maybe = self._times, False
         self._head = sum(times.values()), times["evaluation"], times["opening"]
         times.update(_ALL_NOTHING)
@@ -250,31 +272,47 @@ class Watch:
         times, self._open, loss = self._times, False, self._loss
         known = [times[part] for part in STEP_PARTS]
         times.update(_NOTHING)
-        if self._unknown: known = self._untold(known)
+        if self._unknown or not self._learned and self._model is not None and not self._told:
+            known = self._untold(known)
         late = type(loss) is tuple or self._waiting  # steps are recorded in their order
-        record = StepRecord(self._iteration, self._epoch, 1, self._samples, math.nan if late else loss,
+        record = StepRecord(self._iteration, self._epoch, 1, self._samples, math.nan if late or loss is None else loss,
                             self._start - self._origin, *self._head, *known)
         self._iteration += 1
-        if not late: return self._recorder.step(record)
+        if not late: return self._recorder.step(record, loss is not None)
         self._waiting.append((loss, record))
         self._hand_on()
 
     def _untold(self, known: list[float]) -> list[float]:
         "What cannot be told apart is not a number, and counts as other."
-        rest = known[-1] + sum(known[place] for place in self._unknown)
-        return [math.nan if place in self._unknown else value for place, value in enumerate(known[:-1])] + [rest]
+        unknown = set(self._unknown)
+        if self._model is not None and not self._learned:  # its forward was not called: the loss is another method
+            unknown |= {STEP_PARTS.index(part) for part in ("copy", "forward", "backward")}
+            if self._methods is None: self._listen_to_methods(self._model)
+        rest = known[-1] + sum(known[place] for place in unknown)
+        return [math.nan if place in unknown else value for place, value in enumerate(known[:-1])] + [rest]
+
+    def _listen_to_methods(self, model: nn.Module) -> None:
+        "From the next step on it is told when one of them has returned a loss; the compiler would stumble over it."
+        if _is_compiled(model): return
+        self._methods = LossMethods(model, lambda begun: self._note(self._after_method, begun))
+
+    def _after_method(self, now: float, begun: float) -> None:
+        if self._depth or self._evaluating or not self._open or begun < self._last: return
+        self._to(begun, "forward")
+        self._to(now, self._after_model)
+        self._learned = True
 
     def _hand_on(self, block: bool = False) -> None:
         "Record steps whose losses are known."
         while self._waiting and (block or _is_known(self._waiting[0][0])):
             loss, record = self._waiting.popleft()
-            self._recorder.step(record._replace(loss=_number(loss)))
+            self._recorder.step(record._replace(loss=math.nan if loss is None else _number(loss)), loss is not None)
 
     def _before_model(self, now: float, learns: bool) -> None:
         self._depth += 1
         if self._depth > 1 or self._evaluating: return
         if learns:
-            self._maybe = False
+            self._maybe, self._learned = False, True
             return self._to(now, "forward")
         self._resume = self._state
         if self._maybe and self._state == "between": self._state = "evaluation"  # the time since its last call, too
@@ -290,16 +328,29 @@ class Watch:
 
     def _after_update(self, now: float, _: bool) -> None: self._to(now, "between")
 
-    @contextmanager
-    def evaluation(self) -> Iterator[None]:
-        "What runs in this block is validation."
-        self._note(self._begin_evaluation)
-        for look in self._recorder.looks: look.evaluation(True)
-        try: yield
-        finally:
-            for look in self._recorder.looks: look.evaluation(False)
-            self._note(self._end_evaluation)
-            self._catch_up()
+    def evaluation(
+        self,
+        loss:Any=None,   # of the validation, where it is known: a number or a tensor
+        **metrics:Any,   # such as accuracy=0.9
+    ) -> Evaluation:
+        "What runs in a `with` block of it is validation; what it found can be told here, or in the block by `tell`."
+        found = Evaluation(self)
+        if loss is not None or metrics: found.tell(loss, **metrics)
+        return found
+
+    def evaluates(self, begins: bool) -> None:
+        "A validation begins, or has ended."
+        if begins: self._note(self._begin_evaluation)
+        for look in self._recorder.looks: look.evaluation(begins)
+        if begins: return
+        self._note(self._end_evaluation)
+        self._catch_up()
+
+    def validated(self, loss: Any, metrics: Mapping[str, Any]) -> None:
+        "What a validation found."
+        now = self._now()
+        self._recorder.validated(now - self._origin, max(self._epoch, 0), None if loss is None else float(loss),
+                                 {name: float(value) for name, value in metrics.items()})
 
     def _begin_evaluation(self, now: float, _: Any) -> None:
         self._to(now, self._state)
@@ -348,6 +399,9 @@ def _on_its_way(loss: torch.Tensor) -> Any:
     event = torch.cuda.Event()
     event.record()
     return host, event
+
+def _is_compiled(model: nn.Module) -> bool:
+    return any(hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) for part in model.modules())
 
 def _is_known(loss: Any) -> bool: return not isinstance(loss, tuple) or loss[1].query()
 

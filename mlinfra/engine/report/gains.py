@@ -43,6 +43,7 @@ class StepModel:
     fixed:float=0.0       # of `compute`: what does not grow with the batch
     copy:float=0.0        # of `compute`: to the device
     batch_size:int=0      # samples; 0: not known
+    taking:float=0.0      # what the trainer works itself to take a batch from workers, where that holds it up
 
     @property
     def apart(self) -> float:
@@ -65,7 +66,8 @@ class StepModel:
     ) -> float:            # seconds
         "Seconds of a step with this number of workers."
         if not workers: return self.load + self.compute + self.apart
-        return max(max(self.load / workers, self.compute) + self.beside, self.cpu / self.cores)
+        loop = max(self.load / workers, self.compute + self.taking) + self.beside
+        return max(loop, self.cpu / self.cores)
 
     def best_workers(self) -> int:
         "The fewest that come within a tenth of the best."
@@ -102,10 +104,18 @@ def step_model(
     workers, firsts = workers if isinstance(workers, int) else None, _firsts(run)
     pauses = 0.0 if workers else _pauses(run)
     wait, apart = parts["wait"] - pauses, parts["evaluation"] + parts["opening"] + pauses
+    compute, (own, theirs) = max(step - wait - apart, 0.0), _busy_cores(run)
+    threads = run.config.get("threads") or 1  # all of which may have worked while it computed
+    taking, load = _taking(wait, own * step - threads * compute, workers), _load(wait, step - apart, workers, firsts)
+    if taking: load = min(load, theirs * step)  # nobody waits for loading: it is what the workers work
     return StepModel(
-        _load(wait, step - apart, workers, firsts), max(step - wait - apart, 0.0), _busy_cores(run) * step, workers,
-        run.machine.get("cores") or 1, parts["evaluation"], parts["opening"], pauses, firsts,
-        parts["update"] + parts["between"] + _fixed_work(run), parts["copy"], _batch_size(run))
+        load, compute, (own + theirs) * step, workers, run.machine.get("cores") or 1, parts["evaluation"],
+        parts["opening"], pauses, firsts, parts["update"] + parts["between"] + _fixed_work(run), parts["copy"],
+        _batch_size(run), taking)
+
+def _taking(wait: float, work: float, workers: int | None) -> float:
+    "The wait for workers, where the trainer itself works for most of it: it takes batches, and they are there."
+    return wait if workers and 0.5 * wait < work <= wait else 0.0
 
 def _pauses(run: Run) -> float:
     "Seconds of a mean step in waits beyond three times the median: batches loaded ahead do not last that long."
@@ -141,16 +151,17 @@ def _fixed_work(run: Run) -> float:
     slope = (large - float(np.median(work[short]))) / (full - sizes)
     return float(np.clip(large - slope * full, 0.0, large))
 
-def _busy_cores(run: Run) -> float:
+def _busy_cores(run: Run) -> tuple[float, float]:
     "Cores that the first rank and its workers keep busy on average, once it runs; 0: not measured."
     samples, rows = run.samples, run.records(run.ranks[0])
-    if not len(samples) or not len(rows) or "process_cores" not in samples: return 0.0
+    if not len(samples) or not len(rows) or "process_cores" not in samples: return 0.0, 0.0
     began = float(rows["start"].min())
     own = samples[(samples["rank"] == run.ranks[0]) & (samples["at"] > began)]
-    if len(own) < 4: return 0.0
-    columns = [name for name in ("process_cores", "workers_cores") if name in own]
-    busy = own[columns].astype(float).sum(axis=1).to_numpy()[1:]
-    return float(np.average(busy, weights=np.diff(own["at"])))
+    if len(own) < 4: return 0.0, 0.0
+    seconds = np.diff(own["at"])
+    def mean(name: str) -> float:
+        return float(np.average(own[name].astype(float).fillna(0.0)[1:], weights=seconds)) if name in own else 0.0
+    return mean("process_cores"), mean("workers_cores")
 
 # %% ../../../nbs/engine/report/gains.ipynb #52fd2aa6
 def check_change(
@@ -180,7 +191,8 @@ def changed_model(
     "The step after the change; None where the run cannot tell."
     if set(change) - set(_CHECKS) or ({"num_workers", "loading"} & set(change) and model.workers is None): return None
     workers = change.get("num_workers", model.workers)
-    hidden = model.workers and model.load < model.compute  # how long loading takes is not known then
+    # how long loading takes is not known then
+    hidden = model.workers and model.load < model.compute and not model.taking
     if hidden and workers < model.workers: return None
     if "batch_size" in change and not model.batch_size: return None
     model = model.with_batch(change["batch_size"]) if "batch_size" in change else model
@@ -231,8 +243,8 @@ def predicted_gains(
     "What is worth a change, the largest gain first; with what was measured, where `keep_measured` kept it."
     model = step_model(run)
     if model is None: return []
-    found = [make(run, model) for make in (_more_workers, _staying_workers, _pinning, _faster_loading, _larger_batch,
-                                           _less_validation)]
+    found = [make(run, model) for make in (_more_workers, _no_workers, _staying_workers, _pinning, _faster_loading,
+                                           _larger_batch, _less_validation)]
     kept = _read_verified(run)
     found = [_with_measured(one, kept) for one in found if one is not None and one.speedup >= GAIN]
     return sorted(found, key=lambda one: (not one.free, -one.speedup))
@@ -263,6 +275,12 @@ def _more_workers(run: Run, model: StepModel) -> PredictedGain | None:
                f"{count_text(model.cores, 'core')}; with {count_text(best, 'worker')} {_bound(model, best)} would set "
                f"the pace, {duration_text(model.step(best))} a step instead of {duration_text(model.now)}")
     return _gain_of(run, change, because)
+
+def _no_workers(run: Run, model: StepModel) -> PredictedGain | None:
+    if not model.taking: return None
+    because = (f"the trainer works for {duration_text(model.taking)} to take a batch from another process, and loading "
+               f"one takes {duration_text(model.load)} at most; larger batches are taken less often")
+    return _gain_of(run, dict(num_workers=0), because)
 
 def _bound(model: StepModel, workers: int) -> str:
     "What a step with this number of workers waits for: all that is within a twentieth of the longest."

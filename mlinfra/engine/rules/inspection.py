@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,7 +136,7 @@ class Inspector:
         self.facts.schedule = LookSchedule(first, self.every)
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
-        self._unsaved, self._home = [], threading.get_ident()
+        self._unsaved, self._home, self.costs, self._known_costs = [], threading.get_ident(), [], {}
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
         self._looks_cost, self._just_looked, self._lateness = 0.0, 0.0, math.inf
         self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
@@ -214,6 +214,9 @@ class Inspector:
         took = self._just_looked if record.between >= self._just_looked else 0.0  # it shows in one of the next steps
         if took: self._just_looked = 0.0
         if probe is not None: looked = self._look(record.iteration)
+        elif record.iteration in self._known_costs:  # of a run that is read: what looking took in it
+            looked, seconds = self._known_costs[record.iteration]
+            self._just_looked += seconds
         if self._over: self._end_looks()
         if self._unsaved: self._save()
         if not self._windows: return
@@ -232,7 +235,9 @@ class Inspector:
 
     def _look(self, step: int) -> bool:
         begun, looked = time.perf_counter(), self._probe.step_done(step)
-        if looked: self._just_looked = time.perf_counter() - begun
+        if looked:
+            self._just_looked = time.perf_counter() - begun
+            self.costs.append((step, True, self._just_looked))
         return looked
 
     def _judge(self) -> None:
@@ -243,7 +248,9 @@ class Inspector:
         self._note_pace(window)
         cost = time.perf_counter() - start
         self._looks_cost += cost
-        self._just_looked += cost if self.facts.live else 0.0
+        if self.facts.live:
+            self._just_looked += cost
+            self.costs.append((self.facts.steps - 1, False, cost))
         self._due = self._next_look(cost) if len(window) else 16
 
     def _next_look(self, cost: float) -> int:
@@ -280,6 +287,12 @@ class Inspector:
         if kind in ("evaluation", "epoch"):
             self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
+
+    def _note_costs(self, rows: Iterable[Sequence[Any]]) -> None:
+        "Steps of a run that is read in which somebody looked, and how long that took after each."
+        for step, looked, seconds in () if self.facts.live else rows:
+            before = self._known_costs.get(step, (False, 0.0))
+            self._known_costs[step] = before[0] or looked, before[1] + seconds
 
     def on_loader(self, loader: Any) -> None:
         "An epoch begins, over this loader."
@@ -380,6 +393,8 @@ def apply_rules(
     inspector.on_begin(config=config, live=False, cores=run.machine.get("cores") or 1)
     inspector.findings = _recorded(run)
     inspector.facts.loader = run.config.get("loader", {})
+    for event in run.events("looks"):
+        if event.rank == rank: inspector._note_costs(event.data["rows"])
     for _, what, news in sorted(_course(run, rank), key=lambda row: row[0]): getattr(inspector, what)(*news)
     inspector.on_finish()
     windows = {r: Window(_whole_steps(run, r)) for r in run.ranks}
@@ -401,7 +416,8 @@ def _course(run: Run, rank: int) -> list[tuple[float, str, tuple]]:
     for event in run.events():
         if event.rank != rank: continue
         if event.kind == "sample": rows.append((event.at, "on_sample", (_sample(event.data),)))
-        elif event.kind != "finding": rows.append((event.at, "on_event", (event.kind, event.at, event.data)))
+        elif event.kind not in ("finding", "looks"):
+            rows.append((event.at, "on_event", (event.kind, event.at, event.data)))
     return rows
 
 def _sample(data: Mapping[str, Any]) -> Sample:

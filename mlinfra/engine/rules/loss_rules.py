@@ -46,6 +46,19 @@ class ExplodingLoss(Rule):
                        "Lower the learning rate, warm it up, or clip gradients", loss=loss, first=base)
 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #ed28e0bb
+def _falls(losses: np.ndarray) -> bool:
+    "Whether a line through them falls by more than their scatter explains: slowly, but it does."
+    at = np.arange(len(losses)) - (len(losses) - 1) / 2
+    slope = float((at * losses).sum() / (at ** 2).sum())
+    scatter = math.sqrt(float(((losses - losses.mean() - slope * at) ** 2).sum()) / (len(losses) - 2))
+    return slope < -3 * scatter / math.sqrt(float((at ** 2).sum()))
+
+def _fell(losses: np.ndarray) -> bool:
+    "Whether it was far lower than in the first tenth for a while: of a stream that is sorted it rises again and again."
+    tenths = np.array_split(losses, 10)
+    scatter = math.sqrt(float(np.mean([part.var() / len(part) for part in tenths])))
+    return bool(min(part.mean() for part in tenths) < tenths[0].mean() - 5 * scatter)
+
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "PoorInitialisation", "UnchangedWeights", "UpdateRatio",
@@ -74,7 +87,7 @@ class LossNotDecreasing(Rule):
         if len(losses) < 80: return self.abstain("the loss is not told")
         first, last = np.array_split(losses, 2)
         gain, error = first.mean() - last.mean(), math.sqrt(first.var() / len(first) + last.var() / len(last))
-        if gain > 2 * error or gain > 0.01 * abs(first.mean()): return
+        if gain > 2 * error or gain > 0.01 * abs(first.mean()) or _falls(losses) or _fell(losses): return
         words = f"the loss was {first.mean():.4g} in the first {len(first)} steps and {last.mean():.4g} in the last"
         self.found(step, words, "Try to learn a single batch by heart: if the loss of that does not fall either, look "
                    "at labels, loss and optimizer; if it does, change the learning rate",
@@ -87,11 +100,23 @@ class _Epochs(Rule):
     train: tuple[float, ...] = ()
     valid: tuple[float, ...] = ()
     accuracy: tuple[float|None, ...] = ()
+    _unit, _steps = "epoch", ()
+
+    def lasted(
+        self,
+        count:int,  # of the last figures
+    ) -> bool:
+        "Whether they lie as far apart as epochs do: validations may come every few steps."
+        return self._unit == "epoch" or self._steps[-1] - self._steps[-count] >= (count - 1) * min(
+            int(self.facts.loader.get("batches") or 100), 100)
 
     def on_event(self, kind: str, at: float, data: dict[str, Any]) -> None:
-        "Keep an epoch's figures."
-        if kind != "epoch": return
+        "Keep the figures of an epoch of `fit`, or of a validation in a loop of one's own."
+        if kind == "validated": self._unit, self.abstained = "validation", ""
+        if kind != "validated" and (kind != "epoch" or self._unit == "validation"): return
         if data.get("valid_loss") is None: self.abstain("there is no validation loss")
+        if kind == "epoch" and "loss" not in data: return  # of a loop of one's own: it tells no figures
+        self._steps += (self.facts.steps,)
         if data.get("loss") is not None: self.train += (data["loss"],)
         if data.get("valid_loss") is not None: self.valid += (data["valid_loss"],)
         self.accuracy += (data.get("accuracy"),)
@@ -105,13 +130,14 @@ class Overfitting(_Epochs):
     "The validation loss rises while the training loss falls."
     def judge(self, step: int) -> None:
         "Three epochs 5% above the best."
-        if len(self.valid) < 4 or len(self.train) < 4: return
+        if len(self.valid) < 4 or len(self.train) < 4 or not self.lasted(4): return
         best, falls = min(self.valid[:-3]), all(a > b for a, b in zip(self.train[-4:], self.train[-3:]))
         if falls and all(loss > 1.05 * best for loss in self.valid[-3:]) and best > 0:
             epoch = self.valid.index(best)
-            self.found(step, f"the validation loss was {best:.4g} after epoch {epoch} and is {self.valid[-1]:.4g} "
-                       "now, while the training loss falls", f"Keep the weights of epoch {epoch}; more data, "
-                       "augmentation or weight decay", cost=1 - (epoch + 1) / len(self.valid), best_epoch=epoch)
+            self.found(step, f"the validation loss was {best:.4g} after {self._unit} {epoch} and is "
+                       f"{self.valid[-1]:.4g} now, while the training loss falls",
+                       f"Keep the weights of {self._unit} {epoch}; more data, augmentation or weight decay",
+                       cost=1 - (epoch + 1) / len(self.valid), best_epoch=epoch)
 
 class Overtraining(_Epochs):
     "Nothing has improved for five epochs: they cost time and bring nothing."
@@ -119,20 +145,23 @@ class Overtraining(_Epochs):
 
     def judge(self, step: int) -> None:
         "Five epochs, neither loss 1% better."
-        if len(self.valid) < 6 or len(self.train) < 6: return
+        if len(self.valid) < 6 or len(self.train) < 6 or not self.lasted(6): return
         better = [min(losses[-5:]) < 0.99 * min(losses[:-5]) for losses in (self.train, self.valid)]
         if any(better) or min(self.train) <= 0: return
-        self.found(step, "neither training loss nor validation loss has improved by 1% in five epochs",
+        self.found(step, f"neither training loss nor validation loss has improved by 1% in five {self._unit}s",
                    "Stop, or lower the learning rate", cost=5 / len(self.valid), epochs=5)
 
 class BrokenMetric(_Epochs):
     "The accuracy stays exactly the same while the loss falls."
+    follows = ("NonFinite", "ExplodingLoss", "Overfitting")
+
     def judge(self, step: int) -> None:
-        "Three epochs."
-        last = self.accuracy[-3:]
-        if len(last) < 3 or None in last or len(set(last)) > 1 or last[0] >= 0.999: return
-        if len(self.train) < 3 or not self.train[-1] < 0.95 * self.train[-3]: return
-        self.found(step, f"the accuracy has been exactly {last[0]:g} for three epochs, and the loss falls",
+        "Three epochs; five validations that may come more often, where two alike are chance."
+        count = 3 if self._unit == "epoch" else 5
+        last = self.accuracy[-count:]
+        if len(last) < count or not self.lasted(count) or None in last or len(set(last)) > 1 or last[0] >= 0.999: return
+        if len(self.train) < count or not self.train[-1] < 0.95 * self.train[-count]: return
+        self.found(step, f"the accuracy has been exactly {last[0]:g} for {count} {self._unit}s, and the loss falls",
                    "Look at how it is computed: the right axis, labels of the right kind, evaluation of this model",
                    cost=0.5, accuracy=last[0])
 

@@ -9,12 +9,13 @@ import gc
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
 import torch
 
+from ..base.text import bytes_text, count_text
 from .findings import Facts, Rule
 
 # %% auto #0
@@ -31,15 +32,26 @@ def _tensors() -> Counter:
         if all(type(length) is int for length in shape): found[shape, size] += 1
     return found
 
+_MUCH = 1e9  # bytes: a cache that takes no more until it is full is nobody's trouble
+
+class _WorkerMemory(NamedTuple):
+    "A reading."
+    step: int
+    at: float
+    count: int
+    bytes: int
+
+def _span(seconds: float) -> str: return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
 class MemoryLeak(Rule):
-    "Memory grows from step to step."
+    "Memory grows from step to step, of the trainer or of the loader's workers."
     every, most = 4, 64
     _next, _before = 8, None
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        process, self._rows = psutil.Process(), []
+        process, self._rows, self._workers = psutil.Process(), [], []
         self._read = lambda: process.memory_info().rss
         self._device = torch.cuda.is_available() and torch.cuda.is_initialized()
 
@@ -55,11 +67,41 @@ class MemoryLeak(Rule):
         if len(self._rows) >= self.most: self._rows, self.every = self._rows[::2], 2 * self.every
 
     def on_sample(self, sample: Any) -> None:
-        "Of a run folder, the samples tell the memory."
+        "The samples tell the memory of the workers, and of a run folder that of the trainer, too."
+        if sample.workers and sample.workers_bytes and sample.at is not None: self._judge_workers(sample)
         if self.facts.live or sample.memory_bytes is None: return
         self._rows.append((self.facts.steps, sample.memory_bytes, None))
         if len(self._rows) >= 12: self._judge(self.facts.steps, 1, "host memory")
         if len(self._rows) >= self.most: self._rows = self._rows[::2]
+
+    def _judge_workers(self, sample: Any) -> None:
+        "Growth that has lasted for an epoch, or that would take much memory by the end of one."
+        rows = self._workers
+        if rows and rows[-1].count != sample.workers: rows.clear()  # they have been started anew
+        if rows and rows[-1].bytes == sample.workers_bytes: return  # no new reading
+        rows.append(_WorkerMemory(self.facts.steps, sample.at, sample.workers, sample.workers_bytes))
+        if len(rows) >= self.most: rows[:] = rows[::2]
+        grown, seconds = rows[-1].bytes - rows[0].bytes, rows[-1].at - rows[0].at
+        if len(rows) < 6 or grown < 32e6: return
+        edges = [rows[i] for i in np.linspace(0, len(rows) - 1, 5).astype(int)]
+        rates = [(b.bytes - a.bytes) / max(b.step - a.step, 1) for a, b in zip(edges, edges[1:])]
+        rate = (rows[-1].bytes - edges[1].bytes) / max(rows[-1].at - edges[1].at, 1e-9)
+        if min(rates) < 0.5 * max(rates) or not self._lasts(rows, grown): return
+        left = sample.free_bytes / rate if sample.free_bytes else math.inf
+        words = f"; {bytes_text(sample.free_bytes)} are free, and full in {_span(left)}" if left < 86_400 else ""
+        workers = count_text(sample.workers, "worker")
+        self.found(self.facts.steps, f"the memory of {workers} grows by {bytes_text(60 * rate)} a minute{words}",
+                   "Look at what the data set keeps in each worker: a cache, which each fills for itself, or lists and "
+                   "dicts of Python objects, whose pages become each worker's own as they are read; arrays do not",
+                   tensor="workers", cost=min(1.0, 0.2 + grown / max(sample.free_bytes or grown, grown)),
+                   bytes_per_second=rate, seconds_left=left, seconds=seconds)
+
+    def _lasts(self, rows: list[_WorkerMemory], grown: float) -> bool:
+        "Whether a cache is no likely cause: it would be full after an epoch, and that is not far."
+        epoch, steps = self.facts.loader.get("batches"), rows[-1].step - rows[0].step
+        if not epoch: return True
+        ahead = grown * max(epoch - rows[-1].step, 0) / max(steps, 1)
+        return rows[-1].step > 1.2 * epoch or ahead > _MUCH
 
     def _now(self, step: int) -> int:
         "The step whose end memory and tensors show; rules hear of steps some milliseconds later."

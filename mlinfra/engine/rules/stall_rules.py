@@ -54,7 +54,7 @@ class PeriodicStall(Rule):
         found = _period(steady.iteration[where], steady.iteration)
         if found is None or found[0] <= int(self.facts.loader.get("num_workers") or 0): return
         period, on = found
-        if period < 5 and len(on) < 6: return  # so few may be those after a look
+        if period < 5 and len(on) < 10: return  # so few may be a busy machine's
         sizes = late[np.isin(steady.iteration, on)]
         usual_phase = on[0] % period in (0, period - 1)  # of a counter that is asked for its remainder
         if len(on) < 4 and not (usual_phase and sizes.max() < 1.5 * sizes.min()): return  # three may be chance

@@ -44,7 +44,7 @@ class TensorProbe:
         self.step, self.looks, self.spent, self.checked, self.remark = self.schedule.first, 0, 0.0, -1, ""
         self._current, self._batch = current or (lambda: self.step), batch or (lambda: None)
         self._model, self._optimizers, self._handles, self._armed = model, list(optimizers), [], []
-        self._looking = self._forward = self._broken = False
+        self._looking = self._called = self._rootless = self._broken = False
         self._inputs, self._look_step, self._cost = None, -1, 0.0
         self._parameters = self._named()
         self._leaves = [] if model is None else list(leaf_modules(model))
@@ -103,13 +103,13 @@ class TensorProbe:
 
     def _before_model(self, args: tuple, kwargs: dict) -> None:
         if not torch.is_grad_enabled() or self._waits and _capturing(): return
-        self._inputs = args, kwargs
+        self._inputs, self._called = (args, kwargs), True
         if self._looking:
             if self._current() > self._look_step: return  # it was weighed, and is handed on later
             self._seen.clear()  # another micro-batch
         elif self._current() >= self.schedule.next: self._arm()
         else: return
-        start, self._forward = time.perf_counter(), True
+        start = time.perf_counter()
         self._given = self._figures("", "", "input", first_floats((args, kwargs)))
         self._cost += time.perf_counter() - start
 
@@ -127,22 +127,22 @@ class TensorProbe:
         for name, module in self._leaves:
             act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
             self._armed.append(module.register_forward_hook(self._hook(module, act)))
-        if self._model is not None:
+        if self._model is not None and not self._optimizers:
             done = self._hook(self._model, lambda *_: self._after_model())
             self._armed.append(self._model.register_forward_hook(done))
         self._cost += time.perf_counter() - start
 
     def _after_model(self) -> None:
-        "What runs in the backward pass has been seen; without an optimizer the look is over."
-        self._forward = False
-        if not self._optimizers: self._look_step = self._current()
+        "Without an optimizer the look is over."
+        self._look_step = self._current()
 
     def _disarm(self) -> None:
         for handle in self._armed: handle.remove()
-        self._armed, self._looking, self._forward = [], False, False
+        self._armed, self._looking = [], False
 
     def _after_module(self, name: str, module: nn.Module, args: tuple, output: Any) -> None:
-        if not self._forward or self._waits and _capturing(): return
+        if not torch.is_grad_enabled() or _in_backward() or self._waits and _capturing(): return
+        if self._current() > self._look_step: return
         start, kind = time.perf_counter(), type(module).__name__
         given = args[0] if args and isinstance(args[0], torch.Tensor) else None
         weighs = any(p.dim() > 1 for p in module.parameters(recurse=False)) and not isinstance(module, nn.Embedding)
@@ -155,7 +155,8 @@ class TensorProbe:
         if self._waits and _capturing(): return
         scaled = getattr(optimizer, "grad_scale", None) is not None  # gradients of fp16: not finite now and then
         if not scaled and (not self._waits or self._may_wait()): self._check(optimizer)
-        if not self._looking and self._current() >= self.schedule.next: self._arm()  # it was not the model's forward
+        self._rootless, self._called = not self._called, False  # a part of the model was called, or another method
+        if not self._looking and self._current() >= self.schedule.next: self._arm()
         if self._looking and self._current() <= self._look_step: self._weigh(optimizer)
         else: self._inputs = None
 
@@ -222,7 +223,8 @@ class TensorProbe:
     @property
     def patience(self) -> float:
         "After how many more steps it must be told of them."
-        return math.inf if self._broken else max(self.schedule.next - self.step + 1, 1)
+        if self._broken: return math.inf
+        return max(self.schedule.next - self.step + (not self._rootless), 1)  # else it is the model's call that tells
 
     def step_done(
         self,
@@ -232,11 +234,17 @@ class TensorProbe:
         self.step = step + 1
         if step < self._look_step or not self._looking:
             if self._broken and self._handles: self.close()
+            self._get_ready()
             return False
         try: self._finish_look(step)
         except Exception as error: self._fail(error)
         if self._broken: self.close()
+        self._get_ready()
         return not self._broken
+
+    def _get_ready(self) -> None:
+        "No call of the model will tell that the next look begins."
+        if self._rootless and not self._looking and not self._broken and self.step >= self.schedule.next: self._arm()
 
     def _finish_look(self, step: int) -> None:
         "Hand the look on."
@@ -264,6 +272,10 @@ class TensorProbe:
         size = None if lr is None else lr * (1.0 if id(p) in self._adaptive else norm / root)
         eps = torch.finfo(p.dtype).eps if p.is_floating_point() else 0.0
         return ParameterStats(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr, size, eps)
+
+def _in_backward() -> bool:
+    "Whether a backward pass is under way, as where activations are computed again for it."
+    return torch._C._current_graph_task_id() != -1
 
 def _capturing() -> bool: return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 

@@ -60,13 +60,16 @@ class NonFinite(Rule):
         "Check the losses."
         for step in steps:
             loss = step.loss
-            if loss - loss == 0: self._told = True
-            elif not self.findings and not self._is_untold(loss): self._say(step, loss)
+            if loss - loss != 0 and not self.findings and not self._is_untold(loss): self._say(step, loss)
 
     def _say(self, step: Any, loss: float) -> None:
         advice = _FIRST_TO_CHECK
         if not self.facts.was_checked(step.iteration): advice = f"{_FIRST_TO_CHECK}. {_NOT_CHECKED}"
         self.found(step, f"the loss is {loss}", advice, tensor="loss")
+
+    def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
+        "A loss that was told is a NaN. Else a NaN may mean that nobody told it, as of a step that was left."
+        if kind == "nan_loss": self._told = True
 
     def _is_untold(self, loss: float) -> bool:
         "Whether a NaN only means that nobody told the loss."

@@ -16,7 +16,7 @@ from torch import nn
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['make_optimizer', 'CompositeOptimizer', 'optimizer_mode']
+__all__ = ['make_optimizer', 'CompositeOptimizer', 'hooked_optimizers', 'optimizer_mode']
 
 # %% ../../../nbs/engine/train/optimizer_setup.ipynb #9a6509ff
 def make_optimizer(
@@ -132,6 +132,19 @@ class CompositeOptimizer:
     def register_step_post_hook(self, hook: Callable) -> Any:
         "Call `hook` after the last of them has stepped."
         return self.optimizers[-1].register_step_post_hook(hook)
+
+def hooked_optimizers(
+    optimizer:Any,  # of torch.optim, or one that wraps it: Accelerate's, DeepSpeed's, Lookahead, a scheduler
+    depth:int=4,    # of wraps
+) -> list[Any]:     # empty: there is none
+    "The optimizers that make its updates and take hooks: itself, or those that it holds."
+    own = vars(optimizer) if hasattr(optimizer, "__dict__") else {}
+    made = not isinstance(optimizer, torch.optim.Optimizer) or "_optimizer_step_post_hooks" in own
+    if made and hasattr(optimizer, "register_step_post_hook") and hasattr(optimizer, "param_groups"): return [optimizer]
+    if not depth or isinstance(optimizer, (type, str, torch.Tensor, torch.nn.Module)): return []
+    held = [one for value in own.values() for one in (value if isinstance(value, (list, tuple)) else [value])]
+    found = [inner for one in held if hasattr(one, "step") for inner in hooked_optimizers(one, depth - 1)]
+    return list({id(inner): inner for inner in found}.values())
 
 def optimizer_mode(
     optimizer:Any,

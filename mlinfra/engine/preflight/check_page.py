@@ -94,7 +94,7 @@ def _course(check: CheckOfScript, first: CheckedRank) -> str:
     if check.ended_from_outside: words += " It caught the exception that ends it, and was ended from outside."
     return words
 
-# %% ../../../nbs/engine/preflight/check_page.ipynb #9701a689
+# %% ../../../nbs/engine/preflight/check_page.ipynb #a28a8d5c
 def _seen(check: CheckOfScript, first: CheckedRank) -> list[str]:
     rows = [("model", _model_words(model)) for model in first.models if model.trained]
     rows += [("not trained", _model_words(model)) for model in first.models if not model.trained]
@@ -163,6 +163,7 @@ def _rank_words(ranks: Sequence[CheckedRank]) -> str:
     if world == 1 and len(ranks) == 1: return "one process"
     updates = sorted({rank.updates for rank in ranks})
     words = f"{len(ranks)} of {world} seen" if len(ranks) != world else f"{world}"
+    if world == 1: words = f"{len(ranks)} processes without a process group"
     return f"{words}, each with {updates[0]} updates" if len(updates) == 1 else (
         f"{words}, with " + ", ".join(f"{rank.updates} updates on rank {rank.rank}" for rank in ranks))
 

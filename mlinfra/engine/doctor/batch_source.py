@@ -241,6 +241,9 @@ class BatchSource:
         except TimeoutError as error:
             raise RuntimeError(f"{error}: it waits for a lock, or for threads that were started before") from error
         except RuntimeError as error:
+            if "shared memory" in str(error):
+                raise ValueError(f"a batch does not fit into shared memory ({error}): give /dev/shm more, such as "
+                                 "docker run --shm-size=1g, or use smaller batches") from error
             if self.workers or "forked subprocess" not in str(error): raise
             return self._ask_here(how, seconds, "the loader uses CUDA")
 

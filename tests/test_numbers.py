@@ -267,6 +267,13 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.report.pictures.*", ANY, "sizes and places in a picture"),
     ("*.fail_if_slower", "zero", "any slowdown is too much"),
     ("engine.trace.profile_steps.TraceSteps.first", "zero", "the first step"),
+    ("engine.trace.profile_steps.TraceSteps.rank", "zero", "the first rank"),
+    ("engine.trace.profile_steps.TraceSteps.reach.done", ANY, "told by a loop"),
+    ("engine.trace.trace_file.TraceEvents.of_gpu.number", ANY, "a GPU that did nothing has no events"),
+    ("engine.record.live_trace.LiveTrace.*", ANY, "told by a recorder"),
+    *((f"engine.record.{name}.steps", ANY, "a run that goes on is needed, so it cannot be tried")
+      for name in ("watch.[Ww]atch.trace", "recorder.Monitor.trace")),
+    ("engine.record.live_trace.request_trace.steps", ANY, "a run that goes on is needed, so it cannot be tried"),
     ("engine.planner.clusters.Cluster.micro_batch_seconds", "zero", "a program that needs nothing besides"),
     ("engine.planner.clusters.Cluster.call_seconds", "zero", "messages that cost their bytes alone"),
     ("engine.planner.clusters.Cluster.tensor_seconds.bytes", "zero", "an empty message"),

@@ -10,6 +10,7 @@ import multiprocessing
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -152,6 +153,16 @@ class _Beside:
         self.away_seconds += watch.lap() - seconds
         return batch
 
+def _with_listed_order(loader: DataLoader) -> DataLoader:
+    "The same for a process that is not forked, which gets its order as numbers: no worker gets the sampler."
+    whole = loader.batch_sampler is None
+    endless = clone_loader(loader, num_workers=0)
+    numbers = list(islice(endless.sampler if whole else endless.batch_sampler, 256))
+    twin = copy.copy(loader)
+    twin.__dict__.update({"sampler" if whole else "batch_sampler": numbers, "generator": None, "_iterator": None})
+    if not whole: twin.__dict__["sampler"] = range(len(numbers))
+    return twin
+
 class BatchSource:
     "Batches of a loader: from copies of it as it is, or one at a time in a process beside this one."
     def __init__(
@@ -230,6 +241,9 @@ class BatchSource:
         except TimeoutError as error:
             raise RuntimeError(f"{error}: it waits for a lock, or for threads that were started before") from error
         except RuntimeError as error:
+            if "shared memory" in str(error):
+                raise ValueError(f"a batch does not fit into shared memory ({error}): give /dev/shm more, such as "
+                                 "docker run --shm-size=1g, or use smaller batches") from error
             if self.workers or "forked subprocess" not in str(error): raise
             return self._ask_here(how, seconds, "the loader uses CUDA")
 
@@ -241,7 +255,9 @@ class BatchSource:
         else:
             context = (self.loader.multiprocessing_context or multiprocessing.get_context()) if self.workers else None
             name = "a loading worker" if self.workers else "the process that loads"
-            self._side = SideProcess(_Loads, self.loader, self.places, context=context, name=name)
+            forked = context is None or context.get_start_method() == "fork"
+            loader = self.loader if forked else _with_listed_order(self.loader)
+            self._side = SideProcess(_Loads, loader, self.places, context=context, name=name)
             self._open.callback(self._side.close)
 
     def _ask_here(self, how: str, seconds: float, why: str) -> Any:

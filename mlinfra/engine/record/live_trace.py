@@ -28,10 +28,10 @@ def request_trace(
     rank:int=0,              # that records
 ) -> None:
     "Ask a run from outside for a trace of its next steps; ValueError where no run is going on."
-    folder, rank = Path(folder), nonnegative_int("rank", rank)
+    folder, steps, rank = Path(folder), positive_int("steps", steps), nonnegative_int("rank", rank)
     if not active_writer(folder, rank, Run(folder).attempts - 1):
         raise ValueError(f"no run is writing rank {rank} in {folder}: only a run that goes on can record a trace")
-    write_whole(_request_path(folder, rank), json.dumps(dict(steps=positive_int("steps", steps))).encode())
+    write_whole(_request_path(folder, rank), json.dumps(dict(steps=steps)).encode())
 
 class LiveTrace:
     "What a recorder asks between two steps: whether a trace is wanted, under way, or done."
@@ -53,13 +53,12 @@ class LiveTrace:
 
     def ask(
         self,
-        count:int,  # steps
-        first:int,  # the first of them that can be recorded
+        steps:int,
+        first:int,  # of them that can be recorded
     ) -> TraceSteps:
         "Record so many steps; what is under way is not begun again."
-        count = positive_int("steps", count)
         if self.steps is None:
-            self.steps = TraceSteps(self.folder or ".", first, count, self.rank)
+            self.steps = TraceSteps(self.folder or ".", first, steps, self.rank)
             if self.folder is None: self.steps.give_up("nothing is recorded")
         return self.steps
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..base.checks import positive_float
+from ..base.checks import positive_float, positive_int
 from .loss_methods import LossMethods
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
@@ -181,6 +181,7 @@ class Watch:
     ) -> TraceSteps:  # its `path` and `words` are there when the steps are over
         """Record a profiler's trace of the next steps into the run folder, and print in a line why the device was idle.
         One step before them warms up. The training goes on whatever happens to the trace."""
+        steps = positive_int("steps", steps)
         if self._recorder is None: raise RuntimeError("use it in a with block: with watch(folder) as w: ...")
         return self._recorder.live_trace.ask(steps, self._ended + 1 + self._in_step)
 
@@ -371,7 +372,11 @@ class Watch:
     ) -> None:
         "Tell the loss of this step."
         for look in self._recorder.looks: look.loss(value)
-        self._note(self._take_loss, _on_its_way(value) if isinstance(value, torch.Tensor) else float(value))
+        known = _on_its_way(value) if isinstance(value, torch.Tensor) else float(value)
+        self._note(self._take_loss, known)
+        if known != known:  # the batch that made it is still there
+            self._catch_up()
+            self._recorder.nan_loss(self._iteration, self._start - self._origin)
 
     def _take_loss(self, now: float, loss: Any) -> None: self._loss = loss
 

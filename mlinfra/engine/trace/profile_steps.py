@@ -33,7 +33,7 @@ class TraceSteps:
     ):
         self.folder, self.first = Path(folder), nonnegative_int("first", first)
         self.count, self.path, self._profile, self._done = positive_int("count", count), None, None, 0
-        self.rank = int(os.environ.get("RANK", 0)) if rank is None else rank
+        self.rank = int(os.environ.get("RANK", 0)) if rank is None else nonnegative_int("rank", rank)
         self.words, self.ended = "", False  # one line on what was recorded, or why nothing was
 
     def on_start(self, run: Any = None) -> None:

@@ -157,7 +157,8 @@ def to_device(
     device:torch.device,
 ) -> Any:
     "A copy of the batch on the device, or the batch itself if it is there."
-    if is_pair(batch): return batch[0].to(device, non_blocking=True), batch[1].to(device, non_blocking=True)
+    if is_pair(batch) and not hasattr(batch, "_fields"):  # a named tuple keeps its names
+        return batch[0].to(device, non_blocking=True), batch[1].to(device, non_blocking=True)
     whole = lambda part: isinstance(part, PackedSequence)  # its batch_sizes stay on the CPU
     return tree_map(lambda leaf: _moved(leaf, device), batch, is_leaf=whole)
 

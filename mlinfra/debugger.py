@@ -28,7 +28,7 @@ class Debugger(Monitor):
         rules:Iterable[Any]|None=None,                      # of `Rule`, or functions of a step; None: `default_rules()`
         action:Any=None,                                    # "remark", "stop", "save", a function; or several
         *,
-        every:int|None=None,                                # steps from look to look; None: as 2% of the time allow
+        every:int|None=None,                                # steps from look to look; None: see the schedule below
         save_to:str|os.PathLike|None=None,                  # the folder of "save"
     ):
         self.inspector = Inspector(default_rules() if rules is None else rules, action, every, save_to)

@@ -3,6 +3,7 @@ import copy
 import gc
 import io
 import json
+import math
 import multiprocessing
 import threading
 import time
@@ -21,8 +22,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from mlinfra.debugger import Debugger, Rule, default_rules
 from mlinfra.lab.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patient
 from mlinfra.engine.rules.inspection import apply_rules
-from mlinfra.engine.record.run_folder import Run
-from mlinfra.engine.rules.default_rules import SPEED_RULES, TENSOR_RULES
+from mlinfra.engine.record.run_folder import Run, StepRecord
+from mlinfra.engine.record.run_writer import RunWriter
+from mlinfra.engine.rules.default_rules import LOOP_RULES, SPEED_RULES, TENSOR_RULES
 from mlinfra.engine.rules.loss_rules import SameRun, StalledTraining
 from mlinfra.engine.train.transformer import Transformer
 from mlinfra.engine.record.recorder import Monitor
@@ -219,8 +221,8 @@ def test_a_run_that_is_the_same_as_another(tmp_path):
 
 
 def test_every_rule_on_tensors_has_a_sick_run_and_is_asked_in_a_healthy_one():
-    "Rules on speed have tests of their own."
-    named = {rule.name for rule in default_rules()} - SPEED
+    "Rules on speed and on loops have tests of their own."
+    named = {rule.name for rule in default_rules()} - SPEED - {rule.__name__ for rule in LOOP_RULES}
     assert named == {rule.__name__ for rule in TENSOR_RULES}
     assert named == set(SICK) | {"StalledTraining"}, "of a run that must fire"
     silent = set(named)  # those that have not been able to judge any of two healthy runs
@@ -269,6 +271,78 @@ def test_a_loss_lost_in_a_step_that_was_not_checked_is_seen_and_says_so():
     lost = next(step.iteration for step in history.steps if step.loss != step.loss)
     (finding,) = [f for f in debugger.findings if f.rule == "NonFinite"]
     assert (finding.step, finding.tensor) == (lost, "loss") and "Debugger(every=100)" in finding.advice
+
+
+class Distance(nn.Module):
+    "Of two embeddings, as in siamese networks: the slope of the root is not finite where they are equal."
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(16, 8)
+    def forward(self, pair): return (self.embed(pair[:, 0]) - self.embed(pair[:, 1])).square().sum(1).sqrt()
+
+
+def test_a_backward_pass_is_not_taken_for_a_loss():
+    x = torch.randn(160, 2, 16)
+    x[37, 1] = x[37, 0]
+    data, loss = DataLoader(TensorDataset(x, torch.ones(160)), 16), lambda out, y: (out - y).square().mean()
+    (finding,) = [f for f in run(Distance(), data, Debugger(), loss_fn=loss).findings if f.rule == "NonFinite"]
+    assert (finding.step, finding.tensor) == (2, "Distance") and "in its sqrt" in finding.message, finding
+    assert "sample 5 of the batch" in finding.message
+
+
+@pytest.mark.parametrize("spoil, words", [(lambda y: y.fill_(-100), "each is -100"),
+                                          (lambda y: y.float().fill_(math.nan), "numbers that are not finite")])
+def test_targets_without_a_finite_loss_are_named(tmp_path, spoil, words):
+    loader = [(x, y if n != 30 else spoil(y.clone())) for n, (x, y) in enumerate(batches(60))]
+    model, debugger = mlp(20, 64, 4), Debugger()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(tmp_path, model, optimizer, rules=[debugger]) as w:
+        for x, y in w(loader):
+            out = model(x)
+            loss = F.cross_entropy(out, y) if y.dtype == torch.long else (out[:, 0] - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.loss(loss)
+    (finding,) = [f for f in debugger.findings if f.rule == "NonFinite"]
+    assert (finding.step, finding.tensor) == (30, "target") and words in finding.message, finding
+
+
+def test_a_parameter_that_an_optimizer_leaves_out_is_not_lost_in_rounding(tmp_path):
+    model, debugger = mlp(20, 64, 64, 4), Debugger()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(tmp_path, model, optimizer, rules=[debugger]) as w:
+        for n, (x, y) in enumerate(w(batches(120))):
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            kept = model[2].weight.detach().clone()
+            optimizer.step()
+            if n >= 60:  # from here on
+                with torch.no_grad(): model[2].weight.copy_(kept)
+            w.loss(loss)
+    assert "UnchangedWeights" not in dict(said(debugger)), "the optimizer did its part; other rules judge the rest"
+    for group in optimizer.param_groups: group["lr"] = 1e-30
+    debugger = run(mlp(20, 64, 64, 4), batches(), Debugger(), optimizer=rate(0.1), scheduler=died)
+    (finding,) = [f for f in debugger.findings if f.rule == "UnchangedWeights"]
+    assert "the learning rate is 1e-31, and it was 0.1" in finding.message and finding.step <= 60 + 100, finding
+
+
+def died(optimizer): return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0 if n < 30 else 1e-30)
+
+
+def test_what_looking_costs_is_no_stall_of_the_run(tmp_path):
+    zeros = dict(zip(StepRecord._fields, [0] * len(StepRecord._fields)))
+    with RunWriter(tmp_path, rank=0, world_size=1) as writer:
+        for n in range(200):
+            slow = 0.05 if n % 10 == 0 else 0.001
+            writer.step(StepRecord(**zeros | dict(iteration=n, count=1, samples=1, start=n * 0.01, forward=slow)))
+    stalls = lambda: [f.rule for f in apply_rules(Run(tmp_path)).findings if f.rule == "PeriodicStall"]
+    assert stalls()
+    with (tmp_path / "events-0.jsonl").open("a") as file:
+        rows = [[n, True, 0.001] for n in range(0, 200, 10)]
+        file.write(json.dumps(dict(kind="looks", at=2.0, rows=rows)) + "\n")
+    assert not stalls(), "the debugger's own"
 
 
 # ---- healthy runs

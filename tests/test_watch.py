@@ -1,4 +1,5 @@
 """Watching where a notebook cannot show it: forks, threads, kills, full disks, broken rules, a GPU's driver."""
+import contextlib
 import copy
 import io
 import itertools
@@ -172,6 +173,57 @@ def test_what_cannot_be_told_apart_is_not_a_number(tmp_path, given):
     steps = lie_end_to_end(Run(tmp_path))
     known = ["forward", "copy"] if given == "model" else ["update"]
     assert (steps[known] > 0).all(axis=None) and steps[["backward"]].isna().all(axis=None) and (steps.other > 0).all()
+
+
+class Diffusion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = linear()
+    def forward(self, x): return self.net(x)
+    def training_loss(self, x):
+        time.sleep(0.02)
+        return self.net(x).square().mean()
+
+
+@clocked
+def test_a_loss_that_is_another_method_is_forward_and_not_copy(tmp_path):
+    model = Diffusion()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(tmp_path, model, optimizer) as w:
+        for x, _ in w(Paused(6, 0.0)):
+            loss = model.training_loss(x)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.loss(loss)
+    steps = lie_end_to_end(Run(tmp_path))
+    assert steps[["copy", "forward", "backward"]].iloc[0].isna().all(), "it is not known before the first step is over"
+    assert (steps.forward[1:] >= 0.02).all() and steps["copy"][1:].max() < 0.02
+    assert set(vars(model)) == set(vars(Diffusion()))
+
+
+class Wrapping(torch.optim.Optimizer):
+    "As Accelerate's and Lookahead of many projects: nothing of its base class is called."
+    def __init__(self, inner): self.inner = inner
+    def step(self): self.inner.step()
+
+
+def test_an_optimizer_that_wraps_another_tells_its_update(tmp_path):
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(tmp_path, model, Wrapping(optimizer)) as w: train(w, model, optimizer, Paused(3, 0.0))
+    assert (Run(tmp_path).steps["update"] > 0).all()
+
+
+@pytest.mark.parametrize("leave", [None, RuntimeError("out of memory"), KeyboardInterrupt()])
+def test_a_step_that_was_left_has_no_loss_and_no_nan(tmp_path, leave):
+    with contextlib.suppress(RuntimeError, KeyboardInterrupt), watch(tmp_path) as w:
+        for n, _ in enumerate(w(Paused(6, 0.0))):
+            if n == 3 and leave is not None: raise leave
+            if n == 3: break
+            w.loss(math.nan if n == 2 and leave is None else 1.0)
+    run = Run(tmp_path)
+    assert [e.data["iteration"] for e in run.events("nan_loss")] == ([2] if leave is None else [])
 
 
 # ---- hooks

@@ -42,8 +42,7 @@ def in_turn(layers: int, steps: int, block: int = 500) -> dict[str, float]:
     model, optimizer, watched = training(layers)
     inspector = Inspector([rule() for rule in TENSOR_RULES])
     inspector.on_begin(model, [optimizer])
-    probe = inspector._probe  # counts the time of both trainings as its own
-    probe.share, probe.check_share = probe.share / 2, probe.check_share / 2
+    probe = inspector._probe
     clock, pairs, sums, checks, zeros = time.perf_counter, [], [0.0, 0.0], 0, [0.0] * 9
     for n in range(steps):
         for which in ((0, 1), (1, 0))[n % 2]:
@@ -51,7 +50,7 @@ def in_turn(layers: int, steps: int, block: int = 500) -> dict[str, float]:
             loss = (bare, watched)[which]()
             if which: inspector.on_step(StepRecord(n, 0, 1, 8, loss, begun, *zeros))
             sums[which] += clock() - begun
-        checks += probe.checked == n
+        checks += probe.was_checked(n)
         if n % block == block - 1: pairs, sums = [*pairs, [1e6 * s / block for s in sums]], [0.0, 0.0]
     looks = probe.looks
     inspector.on_finish()

@@ -120,13 +120,20 @@ class Recorder:
         told:bool=True,  # somebody told its loss: a NaN is one
     ) -> None:
         "Keep a step, and let the rules see it."
-        if told and record.loss != record.loss and not self._nan_told:
-            self._nan_told = True
-            self.event("nan_loss", record.start, iteration=record.iteration)
+        if told and record.loss != record.loss: self.nan_loss(record.iteration, record.start)
         self.writer.step(record)
         self.last = record
         if record.loss - record.loss == 0: self._losses = self._losses[0] + record.loss, self._losses[1] + 1
         if self._on_step: self._tell(self._on_step, record)
+
+    def nan_loss(
+        self,
+        iteration:int,        # the number of the step
+        at:float|None=None,   # seconds since the start of the run; None: now
+    ) -> None:
+        "Say once that a loss that was told is a NaN: in a record it may mean that nobody told it."
+        if not self._nan_told: self.event("nan_loss", at, iteration=iteration)
+        self._nan_told = True
 
     def validated(
         self,

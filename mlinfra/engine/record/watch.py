@@ -372,7 +372,11 @@ class Watch:
     ) -> None:
         "Tell the loss of this step."
         for look in self._recorder.looks: look.loss(value)
-        self._note(self._take_loss, _on_its_way(value) if isinstance(value, torch.Tensor) else float(value))
+        known = _on_its_way(value) if isinstance(value, torch.Tensor) else float(value)
+        self._note(self._take_loss, known)
+        if known != known:  # the batch that made it is still there
+            self._catch_up()
+            self._recorder.nan_loss(self._iteration, self._start - self._origin)
 
     def _take_loss(self, now: float, loss: Any) -> None: self._loss = loss
 

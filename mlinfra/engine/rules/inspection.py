@@ -133,7 +133,7 @@ class Inspector:
         config = dict(config or {})
         self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
         self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
-        self.facts.schedule = LookSchedule(first, self.every)
+        self.facts.schedule, self.facts.batch = LookSchedule(first, self.every), self._batch or self.facts.batch
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
         self._unsaved, self._home, self.costs, self._known_costs = [], threading.get_ident(), [], {}
@@ -309,6 +309,7 @@ class Inspector:
         if self._unsaved: self._save()
         facts = self.facts  # nothing of the user's is kept
         facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
+        facts.batch = lambda: None
         self._current = self._batch = None
 
     def _end_looks(self) -> None:

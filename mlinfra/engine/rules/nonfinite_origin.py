@@ -19,7 +19,7 @@ from .tensor_stats import first_floats
 from ..train.batches import tensors_in
 
 # %% auto #0
-__all__ = ['leaf_modules', 'NonFiniteOrigin', 'is_finite', 'find_nonfinite']
+__all__ = ['leaf_modules', 'NonFiniteOrigin', 'is_finite', 'find_nonfinite', 'wrong_target']
 
 # %% ../../../nbs/engine/rules/nonfinite_origin.ipynb #d2d39779
 def _is_compiled(module: nn.Module) -> bool:
@@ -112,12 +112,20 @@ def find_nonfinite(
 
     output = None if model is None or inputs is None else _replay(model, seen, *inputs)
     if found: return found[0]
-    if (wrong := _wrong_target(batch, inputs, first_floats(output))) is not None:
+    if (wrong := wrong_target(batch, inputs, first_floats(output))) is not None:
         return NonFiniteOrigin(step, "target", None, "", *wrong[:1], sick, wrong[1])
-    if model is None or inputs is None: return NonFiniteOrigin(step, "backward", None, "", None, sick)
+    if model is None or inputs is None:
+        spoiled = next((t for t in _tensors(batch) if t.is_floating_point() and not is_finite(t)), None)
+        if spoiled is None: return NonFiniteOrigin(step, "backward", None, "", None, sick)
+        return NonFiniteOrigin(step, "input", "", "", _bad_samples(spoiled, len(spoiled) if spoiled.dim() else 0), sick)
     if (x := first_floats(output)) is not None and not is_finite(x):
         return NonFiniteOrigin(step, "forward", "", type(model).__name__, _bad_samples(x, size), sick)
     return _found_backward(step, model, inputs, size, sick) or NonFiniteOrigin(step, "loss", None, "", None, sick)
+
+def _tensors(batch: Any) -> list[torch.Tensor]:
+    "Its tensors; none of a class that nobody knows."
+    try: return list(tensors_in(batch))
+    except Exception: return []
 
 def _wrong_labels(labels: torch.Tensor, output: torch.Tensor | None) -> str:
     "What is wrong with integers that may be labels, in words; empty: nothing."
@@ -127,15 +135,19 @@ def _wrong_labels(labels: torch.Tensor, output: torch.Tensor | None) -> str:
     if by_class and high >= output.shape[1]: return f"a label is {high}, and the output has {output.shape[1]} classes"
     return f"a label is {low}" if by_class and low < 0 else ""
 
-def _wrong_target(batch: Any, inputs: Any, output: torch.Tensor | None) -> tuple[tuple[int, ...] | None, str] | None:
+def wrong_target(
+    batch:Any,                        # as the loader gave it
+    inputs:Any=None,                  # of the model: they are no targets; None: floats may be inputs or targets
+    output:torch.Tensor|None=None,    # of the model
+) -> tuple[tuple[int, ...] | None, str] | None:
     "Samples of which the targets cannot give a finite loss, and why, in words."
-    try: given, all_of = [t for t in tensors_in(inputs) if t.dim()], [t for t in tensors_in(batch) if t.numel()]
-    except Exception: return None  # a batch of a class that nobody knows
+    given, all_of = [t for t in _tensors(inputs) if t.dim()], [t for t in _tensors(batch) if t.numel()]
     size = len(given[0]) if given else len(all_of[0]) if all_of and all_of[0].dim() else 0
     for target in all_of:
         if any(t.shape == target.shape and bool((t == target.to(t.device)).all()) for t in given): continue
         if target.is_floating_point():
-            if not is_finite(target): return _bad_samples(target, size), "they hold numbers that are not finite"
+            if not given or is_finite(target): continue
+            return _bad_samples(target, size), "they hold numbers that are not finite"
         elif target.dtype in (torch.int32, torch.int64) and target.dim() and len(target) == size:
             if words := _wrong_labels(target, output): return None, words
     return None

@@ -282,8 +282,8 @@ def _capturing() -> bool: return torch.cuda.is_available() and torch.cuda.is_cur
 _FEW = 4096
 
 def _largest(gradient: torch.Tensor) -> int | None:
-    "Where a large gradient is largest: of a table of embeddings most rows have none, and do not move."
-    return None if gradient.numel() <= _FEW else int(gradient.detach().reshape(-1).abs().argmax())
+    "Where a long gradient is largest: of a table of embeddings most rows have none, and do not move."
+    return None if gradient.numel() <= _FEW else int(gradient.detach().reshape(-1).argmax())
 
 def _some(p: torch.Tensor, at: int | None = None) -> torch.Tensor:
     "A copy of about 1,024 of a parameter's numbers, from all its rows and columns, and of the one at a place."

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .findings import Facts, Rule, plain_name, several
-from .nonfinite_origin import NonFiniteOrigin
+from .nonfinite_origin import NonFiniteOrigin, wrong_target
 from .tensor_stats import ActivationStats, ParameterStats, TensorStats
 
 # %% auto #0
@@ -69,7 +69,10 @@ class NonFinite(Rule):
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "A loss that was told is a NaN. Else a NaN may mean that nobody told it, as of a step that was left."
-        if kind == "nan_loss": self._told = True
+        if kind != "nan_loss": return
+        self._told = True
+        if (wrong := wrong_target(self.facts.batch())) is None or self.findings: return
+        self.on_nonfinite(NonFiniteOrigin(data["iteration"], "target", None, "", wrong[0], (), wrong[1]))
 
     def _is_untold(self, loss: float) -> bool:
         "Whether a NaN only means that nobody told the loss."

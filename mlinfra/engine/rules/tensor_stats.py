@@ -73,13 +73,13 @@ def activation_figures(
 ) -> torch.Tensor:
     "rms, signal, peak, dead, bounded, low; on the device, so that nobody waits."
     x = _by_unit(x, kind)
-    size = x.abs()
-    rms, signal = x.square().mean().sqrt(), (x - x.mean(0)).square().mean().sqrt()
-    dead = (size.amax((0, 2)) == 0).float().mean()
-    bounded = torch.zeros_like(rms)
-    if kind == "Tanh": bounded = (size > 0.99).float().mean()
+    rms, signal = x.norm() / math.sqrt(x.numel()), x.var(0, correction=0).mean().sqrt()
+    low, high = (part((0, 2)) for part in (x.amin, x.amax))  # of each unit: all else is computed from these few
+    peaks = torch.maximum(-low, high)
+    bounded = rms.new_zeros(())
+    if kind == "Tanh": bounded = (x.abs() > 0.99).float().mean()
     elif kind == "Sigmoid": bounded = ((x - 0.5).abs() > 0.49).float().mean()
-    return torch.stack([rms, signal, size.amax(), dead, bounded, x.amin()])
+    return torch.stack([rms, signal, peaks.amax(), (peaks == 0).float().mean(), bounded, low.amin()])
 
 def unit_count(
     x:torch.Tensor,

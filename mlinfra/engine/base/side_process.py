@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import os
 import pickle
 import signal
 import sys
@@ -53,8 +54,20 @@ def _packed(message: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
 
 def _send(connection: Connection, *message: Any) -> None:
     head, buffers = _packed(message)
-    connection.send_bytes(pickle.dumps((head, len(buffers))))
-    for buffer in buffers: connection.send_bytes(buffer.raw())
+    parts = [buffer.raw() for buffer in buffers]
+    connection.send_bytes(pickle.dumps((head, [part.nbytes for part in parts])))
+    for part in parts:  # as they are: a connection copies what it sends, and what it receives many times
+        while part.nbytes: part = part[os.write(connection.fileno(), part):]
+
+def _filled(connection: Connection, size: int) -> bytearray:
+    "The next bytes of a connection."
+    memory = bytearray(size)
+    rest = memoryview(memory)
+    while rest.nbytes:
+        count = os.readv(connection.fileno(), [rest])
+        if not count: raise EOFError
+        rest = rest[count:]
+    return memory
 
 # %% ../../../nbs/engine/base/side_process.ipynb #sp000007
 class SideProcess:
@@ -100,8 +113,8 @@ class SideProcess:
         if not wait([self._here, self._process.sentinel], patience):
             raise TimeoutError(f"{self.name} sent nothing within {patience:.0f} s")
         try:
-            head, count = pickle.loads(self._here.recv_bytes())
-            return pickle.loads(head, buffers=[bytearray(self._here.recv_bytes()) for _ in range(count)])
+            head, sizes = pickle.loads(self._here.recv_bytes())
+            return pickle.loads(head, buffers=[_filled(self._here, size) for size in sizes])
         except (EOFError, OSError) as error:
             self._process.join(5)
             raise RuntimeError(f"{self.name} {_how_ended(self._process.exitcode)}") from error

@@ -55,6 +55,8 @@ class PeriodicStall(Rule):
         if found is None or found[0] <= int(self.facts.loader.get("num_workers") or 0): return
         period, on = found
         if period < 5 and len(on) < 10: return  # so few may be a busy machine's
+        updates = steady["update"] > 0
+        if updates.any() and (updates == np.isin(steady.iteration, on)).all(): return  # it accumulates gradients
         sizes = late[np.isin(steady.iteration, on)]
         usual_phase = on[0] % period in (0, period - 1)  # of a counter that is asked for its remainder
         if len(on) < 4 and not (usual_phase and sizes.max() < 1.5 * sizes.min()): return  # three may be chance

@@ -98,7 +98,7 @@ class PublishedTrace:
     lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to `LANE_COLUMNS`
     events:pd.DataFrame        # of that step all work of the GPU: `name`, `kind`, `launched_us`, `begin_us`, `end_us`
                                # from the begin of the step; empty where they are more than 100
-    entries:list[dict[str, Any]]  # of the file, of a stretch of that step; empty for most. `ts` counts from the first of them
+    entries:list[dict[str, Any]]  # of a stretch, as they stand in the file, `ts` from the first of them; empty for most
 
     @property
     def parts(self) -> pd.Series:
@@ -125,9 +125,10 @@ def published_trace(
     lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
     tables = {table: pd.DataFrame(found.pop(table)) for table in ("steps", "kernels", "events")}
-    device = origin.device or found.pop("device")
+    device = origin.device or found["device"]
+    rest = {"entries": [], **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
-                          device=device, lanes=lanes, **tables, **{"entries": [], **{k: v for k, v in found.items() if k != "device"}})
+                          device=device, lanes=lanes, **tables, **rest)
 
 @cache
 def _figures() -> dict[str, dict[str, Any]]:
@@ -209,7 +210,8 @@ def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
 
 def _entries_of(path: Path, step: str, stretch: _Stretch) -> list[dict[str, Any]]:
     "The GPU's work that begins in the stretch, the calls that launched it, and the longer operators."
-    entries = [entry for entry in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if entry.get("ph") == "X"]
+    told = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    entries = [entry for entry in told if entry.get("ph") == "X"]
     begins = {entry["name"]: entry["ts"] for entry in entries if entry["cat"] == "user_annotation"}
     begin = begins.get(f"ProfilerStep#{step}", 0) + stretch.begin_us
     end = begin + stretch.end_us - stretch.begin_us

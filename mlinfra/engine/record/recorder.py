@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch import nn
 
 from ..base.checks import positive_float, positive_int
 from .live_trace import LiveTrace
+from .ready_batches import ReadyBatches, queue_of
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
@@ -108,6 +110,14 @@ class Recorder:
         with ExitStack() as stack:
             for looks in self._looks: stack.enter_context(looks.starting(loader))
             yield
+
+    def batches_of(
+        self,
+        batches:Iterator,   # of a loader
+    ) -> Iterator:
+        "The batches; where workers load them it is noted how often the next one was there already."
+        queue = queue_of(batches)
+        return batches if queue is None else ReadyBatches(batches, queue, partial(self.event, "batches_there"))
 
     @property
     def stopping(self) -> bool:
@@ -321,7 +331,7 @@ class Monitor(Observer):
         opened, computed = self._own
 
         def open_epoch(run: TrainingRun) -> Iterator:
-            with self._recorder.starting(run.loader): return opened(run)
+            with self._recorder.starting(run.loader): return self._recorder.batches_of(opened(run))
 
         def step(model: Any, batch: Any) -> Any:
             for look in looks: look.batch(batch, run.iteration)

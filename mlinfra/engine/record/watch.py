@@ -194,7 +194,7 @@ class Watch:
     def _training(self, loader: Iterable[Any]) -> Iterator[Any]:
         epoch, note = _Epoch(loader), self._note
         note(self._open_loader, epoch)
-        with self._recorder.starting(loader): batches = iter(loader)
+        with self._recorder.starting(loader): batches = self._recorder.batches_of(iter(loader))
         looks = self._recorder.looks
         note(self._loader_is_open, epoch)
         self._catch_up()

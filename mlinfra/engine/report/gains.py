@@ -15,7 +15,9 @@ import numpy as np
 
 from ..base.checks import boolean, nonnegative_float, nonnegative_int, positive_float, positive_int
 from .compare import MeasuredGain
-from ..record.run_folder import Run
+from ..record.ready_batches import MOSTLY_THERE
+from ..record.run_folder import Run, StepRecord
+from ..rules.step_window import Window, late_first_waits
 from ..base.store import write_whole
 from .tables import loader_of
 from .waterfall import later_records, pace, step_parts
@@ -102,20 +104,32 @@ def step_model(
     except ValueError: return None
     workers, parts = loader.get("num_workers"), step_parts(run)
     workers, firsts = workers if isinstance(workers, int) else None, _firsts(run)
-    pauses = 0.0 if workers else _pauses(run)
-    wait, apart = parts["wait"] - pauses, parts["evaluation"] + parts["opening"] + pauses
+    pauses, starting = 0.0 if workers else _pauses(run), _starting(run, workers)
+    wait, opening = parts["wait"] - pauses - starting, parts["opening"] + starting
+    apart = parts["evaluation"] + opening + pauses
     compute, (own, theirs) = max(step - wait - apart, 0.0), _busy_cores(run)
     threads = run.config.get("threads") or 1  # all of which may have worked while it computed
-    taking, load = _taking(wait, own * step - threads * compute, workers), _load(wait, step - apart, workers, firsts)
+    taking = _taking(run, wait, own * step - threads * compute, workers)
+    load = _load(wait, step - apart, workers, firsts)
     if taking: load = min(load, theirs * step)  # nobody waits for loading: it is what the workers work
     return StepModel(
         load, compute, (own + theirs) * step, workers, run.machine.get("cores") or 1, parts["evaluation"],
-        parts["opening"], pauses, firsts, parts["update"] + parts["between"] + _fixed_work(run), parts["copy"],
+        opening, pauses, firsts, parts["update"] + parts["between"] + _fixed_work(run), parts["copy"],
         _batch_size(run), taking)
 
-def _taking(wait: float, work: float, workers: int | None) -> float:
-    "The wait for workers, where the trainer itself works for most of it: it takes batches, and they are there."
-    return wait if workers and 0.5 * wait < work <= wait else 0.0
+def _taking(run: Run, wait: float, work: float, workers: int | None) -> float:
+    "The wait for workers, where the batches are there or the trainer itself works for most of it: it takes them."
+    there = [event.data for event in run.events("batches_there")]
+    if there: handing = there[-1]["there"] >= MOSTLY_THERE * there[-1]["asked"]
+    else: handing = 0.5 * wait < work <= wait
+    return wait if workers and handing else 0.0
+
+def _starting(run: Run, workers: int | None) -> float:
+    "A step's share of first waits in which workers were still starting, without the first of all."
+    rows = later_records(run)
+    whole = rows[rows["count"] == 1]
+    late = late_first_waits(Window(np.column_stack([whole[name] for name in StepRecord._fields])), workers)
+    return sum(late.values()) / max(len(whole), 1)
 
 def _pauses(run: Run) -> float:
     "Seconds of a mean step in waits beyond three times the median: batches loaded ahead do not last that long."
@@ -278,7 +292,7 @@ def _more_workers(run: Run, model: StepModel) -> PredictedGain | None:
 
 def _no_workers(run: Run, model: StepModel) -> PredictedGain | None:
     if not model.taking: return None
-    because = (f"the trainer works for {duration_text(model.taking)} to take a batch from another process, and loading "
+    because = (f"the trainer takes {duration_text(model.taking)} to receive a batch from another process, and loading "
                f"one takes {duration_text(model.load)} at most; larger batches are taken less often")
     return _gain_of(run, dict(num_workers=0), because)
 

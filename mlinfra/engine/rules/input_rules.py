@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 from ..doctor.ablation import Round
 from ..doctor.predictions import worker_numbers
+from ..record.ready_batches import MOSTLY_THERE
 from ..record.stack_sampler import PlaceShare, StackSamples
 from .findings import Facts, Rule
 from .step_window import Window, block_sums, ms, sample_median
@@ -72,7 +74,20 @@ class _Share(Rule):
         "Report it."
         raise NotImplementedError
 
-class InputBound(_Share):
+class _Handing(Rule):
+    "Hears how often the next batch already lay there when the trainer asked for it."
+    _there = 0.0   # share of the times
+
+    def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
+        "Note the share."
+        if kind == "batches_there": self._there = data["there"] / max(data["asked"], 1)
+
+    @property
+    def handing(self) -> bool:
+        "Whether a wait for workers is the handing over of a batch: more of them would not shorten it."
+        return self._there >= MOSTLY_THERE
+
+class InputBound(_Share, _Handing):
     "The trainer waits for the loader."
     _stacks: StackSamples|None = None
 
@@ -93,6 +108,11 @@ class InputBound(_Share):
 
     def say(self, step: int, typical: float, share: float, seconds: float, loop: float) -> None:
         "Report it."
+        if self.handing:
+            return self.found(
+                step, f"the trainer takes {ms(seconds)} of {ms(loop)} to receive a batch that its workers have ready, "
+                f"{share:.0%} of the time", "Try num_workers=0, or larger batches, which are handed over less often",
+                cost=share, gain=1 / max(1 - share, 0.02), wait_seconds=seconds, step_seconds=loop)
         words, asleep, numbers = self._places(seconds)
         best = worker_count(self.facts, seconds, loop, asleep)
         advice = f"Try {worker_words(self.facts, best)}" if best else "Make reading, transforms or collate cheaper"
@@ -145,14 +165,14 @@ class TimeBetweenSteps(_Share):
                    cost=share, gain=1 / max(1 - share, 0.02), between_seconds=seconds, step_seconds=loop)
 
 # %% ../../../nbs/engine/rules/input_rules.ipynb #c30b7db8
-class TooFewWorkers(Rule):
+class TooFewWorkers(_Handing):
     "The trainer waits for workers, and more of them would load faster."
     def on_window(self, window: Window) -> None:
         "Judge the wait."
         workers = self.facts.loader.get("num_workers")
         if workers is None: return self.abstain("the loader has no workers to count")
         steady = window.steady
-        if len(steady) < 12 or not workers: return
+        if len(steady) < 12 or not workers or self.handing: return
         wait, loop = (float(values.mean()) for values in (steady["wait"], steady.loop))
         if wait < 0.3 * loop or (best := worker_count(self.facts, wait, loop)) is None: return
         gain = loop / max(loop - wait, loop * workers / best)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..record.stack_sampler import core_wait_seconds, stolen_seconds
 from .findings import Facts, Rule
-from .step_window import WORK, Window, ms
+from .step_window import WORK, Window, late_first_waits, ms
 
 # %% auto #0
 __all__ = ['PeriodicStall', 'StepOutliers', 'SlowValidation', 'SlowStart']
@@ -154,13 +154,16 @@ class SlowValidation(Rule):
 
 class SlowStart(Rule):
     "Starting takes long: a loader's workers in each epoch, or the first step."
-    _spent, _count = 0.0, 0
+    _spent, _count, _epoch = 0.0, 0, -1
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "Add up what opening the loader takes."
         if kind != "loader": return
         self._spent, self._count = self._spent + float(data.get("seconds", 0.0)), self._count + 1
-        share = self._spent / max(at + float(data.get("seconds", 0.0)), 1e-9)
+        self._judge(at + float(data.get("seconds", 0.0)))
+
+    def _judge(self, elapsed: float) -> None:
+        share = self._spent / max(elapsed, 1e-9)
         if self._count < 3 or share < 0.2 or self._spent < 0.5: return
         loader, advice = self.facts.loader, "Look at what the loader does before its first batch"
         if loader.get("num_workers") and not loader.get("persistent_workers"):
@@ -169,7 +172,11 @@ class SlowStart(Rule):
                    f"{share:.0%} of the time", advice, cost=share, gain=1 / (1 - min(share, 0.98)), seconds=self._spent)
 
     def on_window(self, window: Window) -> None:
-        "Compare the first step with the others."
+        "Add up how long first batches are late, and compare the first step with the others."
+        late = late_first_waits(window, self.facts.loader.get("num_workers"))
+        self._spent += sum(seconds for epoch, seconds in late.items() if epoch > self._epoch)
+        self._epoch = max([self._epoch, *late])
+        if late: self._judge(float(window["start"][-1] + window.loop[-1]))
         if len(window) < 20 or window.iteration[0] != 0: return
         start, usual = float(window["start"][0] + window["wait"][0] + window.work[0]), float(np.median(window.loop))
         if start < 10 or start < 100 * usual: return

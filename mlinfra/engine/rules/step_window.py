@@ -15,7 +15,7 @@ import numpy.ma  # noqa: F401  (the first median would import it, in the middle 
 from ..record.run_folder import StepRecord
 
 # %% auto #0
-__all__ = ['WORK', 'Window', 'block_sums', 'ms', 'sample_median']
+__all__ = ['WORK', 'Window', 'late_first_waits', 'block_sums', 'ms', 'sample_median']
 
 # %% ../../../nbs/engine/rules/step_window.ipynb #c7c54daf
 _AT = {name: i for i, name in enumerate(StepRecord._fields)}
@@ -73,6 +73,19 @@ class Window:
         epoch = self["epoch"]
         first = np.concatenate([[True], epoch[1:] != epoch[:-1]]) & (len(self) > 1)
         return Window(self.rows[~first & (self.iteration >= 2)])
+
+def late_first_waits(
+    window:Window,
+    workers:int|None,        # that load
+) -> dict[int, float]:       # seconds, by epoch
+    "How much longer an epoch's first batch is awaited than workers take to load one: they were still starting."
+    steady = window.steady
+    if not workers or len(steady) < 4: return {}
+    loading = workers * float(np.median(steady.loop))  # at most: each loads one batch in this time
+    epochs, at = np.unique(window["epoch"], return_index=True)
+    begins = zip(epochs.tolist(), at.tolist(), strict=True)
+    return {int(epoch): max(float(window["wait"][row]) - loading, 0.0) for epoch, row in begins
+            if row or window.iteration[0] == 0}
 
 def block_sums(
     values:np.ndarray,

@@ -748,7 +748,7 @@ def test_a_model_on_two_devices(tmp_path):
     assert not debugger.findings and not debugger.remarks and not has_hooks(model)
 
 
-@pytest.mark.parametrize("part", ["activation_figures", "_some", "_read"])
+@pytest.mark.parametrize("part", ["ActivationSample", "_some", "_numbers"])
 def test_looking_that_fails_ends_and_the_training_goes_on(monkeypatch, part):
     def fails(*args): raise RuntimeError("a tensor of a strange kind")
     monkeypatch.setattr(f"mlinfra.engine.rules.tensor_probe.{part}", fails)

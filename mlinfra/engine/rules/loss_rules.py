@@ -57,7 +57,8 @@ def _fell(losses: np.ndarray) -> bool:
     "Whether it was far lower than in the first tenth for a while: of a stream that is sorted it rises again and again."
     tenths = np.array_split(losses, 10)
     scatter = math.sqrt(float(np.mean([part.var() / len(part) for part in tenths])))
-    return bool(min(part.mean() for part in tenths) < tenths[0].mean() - 5 * scatter)
+    first = tenths[0].mean()
+    return bool(min(part.mean() for part in tenths) < min(first - 5 * scatter, first - 0.1 * abs(first)))
 
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."

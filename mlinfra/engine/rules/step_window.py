@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ class Window:
         self,
         records:Sequence[StepRecord]|np.ndarray,  # a row for each step, in the order of `StepRecord`
     ):
-        self.rows = np.asarray(records, dtype=float).reshape(-1, len(_AT))
+        if not isinstance(records, np.ndarray):  # numpy asks each named tuple what it is, for 50 times as long
+            records = np.fromiter(chain.from_iterable(records), float, len(records) * len(_AT))
+        self.rows = records.reshape(-1, len(_AT))
 
     def __len__(self) -> int: return len(self.rows)
 

@@ -19,7 +19,7 @@ from .findings import plain_name
 from .look_schedule import LookSchedule
 from .nonfinite_origin import NonFiniteOrigin, find_nonfinite, is_finite, leaf_modules
 from .tensor_stats import (
-    ActivationStats, ParameterStats, TensorStats, activation_figures, first_floats, unit_count)
+    ActivationStats, ParameterStats, TensorStats, ActivationSample, first_floats, unit_count)
 
 # %% auto #0
 __all__ = ['TensorProbe']
@@ -116,7 +116,7 @@ class TensorProbe:
     def _figures(self, name: str, kind: str, role: str, x: torch.Tensor | None) -> list[tuple]:
         "The row of a tensor; none where there is no tensor."
         if x is None: return []
-        with torch.no_grad(): return [(name, kind, role, unit_count(x, kind), activation_figures(x, kind))]
+        with torch.no_grad(): return [(name, kind, role, unit_count(x, kind), ActivationSample(x, kind))]
 
     def _arm(self) -> None:
         "Hooks on the layers, for one step."
@@ -216,7 +216,11 @@ class TensorProbe:
     def _after_update(self, before: list[tuple[nn.Parameter, int | None, torch.Tensor]]) -> None:
         start = time.perf_counter()
         with torch.no_grad():
-            for p, at, was in before: self._moves[id(p)] = (_some(p, at) - was).norm(), was.norm()
+            if before:
+                was = [old for _, _, old in before]
+                now = torch._foreach_sub([_some(p, at, False) for p, at, _ in before], was)
+                norms = zip(torch._foreach_norm(now), torch._foreach_norm(was))
+                self._moves |= {id(p): list(pair) for (p, _, _), pair in zip(before, norms)}
         self._inputs, self._look_step = None, self._current()
         self._cost += time.perf_counter() - start
 
@@ -256,8 +260,10 @@ class TensorProbe:
 
     def _look(self, step: int) -> TensorStats:
         rows = self._seen + self._given
-        seen = [ActivationStats(*row[:-1], *figures) for row, figures in zip(rows, _read([row[-1] for row in rows]))]
+        with torch.no_grad(): figures = ActivationSample.figures([row[-1] for row in rows])
+        seen = [ActivationStats(*row[:-1], *numbers) for row, numbers in zip(rows, figures)]
         given = seen.pop() if self._given else None
+        self._gradients, self._moves = _numbers(self._gradients), _numbers(self._moves)
         parameters = tuple(self._parameter(*row) for row in self._parameters if id(row[1]) in self._stepped)
         return TensorStats(step, given, tuple(seen), parameters, self._cost)
 
@@ -266,8 +272,8 @@ class TensorProbe:
         lr = group.get("lr")
         lr = None if lr is None else float(lr)
         if sizes is None: return ParameterStats(name, tuple(p.shape), math.nan, None, None, None, lr)
-        norm, peak, weight = (float(value) for value in sizes)
-        moved, was = (float(value) for value in move) if move else (math.nan, math.nan)
+        norm, peak, weight = sizes
+        moved, was = move or (math.nan, math.nan)
         ratio = None if move is None else moved / was if was else math.inf if moved else 0.0
         size = None if lr is None else lr * (1.0 if id(p) in self._adaptive else norm / root)
         eps = torch.finfo(p.dtype).eps if p.is_floating_point() else 0.0
@@ -285,17 +291,20 @@ def _largest(gradient: torch.Tensor) -> int | None:
     "Where a long gradient is largest: of a table of embeddings most rows have none, and do not move."
     return None if gradient.numel() <= _FEW else int(gradient.detach().reshape(-1).argmax())
 
-def _some(p: torch.Tensor, at: int | None = None) -> torch.Tensor:
-    "A copy of about 1,024 of a parameter's numbers, from all its rows and columns, and of the one at a place."
+def _some(p: torch.Tensor, at: int | None = None, copy: bool = True) -> torch.Tensor:
+    "About 1,024 of a parameter's numbers, from all its rows and columns, and the one at a place."
     flat, wide = p.detach().reshape(-1), p.numel() // len(p) if p.dim() else 1
     every = max(1, flat.numel() // 1024)
     while math.gcd(every, wide) > 1: every += 1  # else it would meet the same few columns in each row
-    return flat[::every].clone() if at is None else torch.cat([flat[::every], flat[at:at + 1]])
+    if at is not None: return torch.cat([flat[::every], flat[at:at + 1]])
+    return flat[::every].clone() if copy else flat[::every]
 
-def _read(figures: Sequence[torch.Tensor]) -> list[list[float]]:
-    "The numbers, with one wait for each device."
-    found: dict[int, list[float]] = {}
-    for device in {row.device for row in figures}:
-        places = [i for i, row in enumerate(figures) if row.device == device]
-        for i, row in zip(places, torch.stack([figures[i] for i in places]).tolist()): found[i] = row
-    return [found[i] for i in range(len(figures))]
+def _numbers(figures: dict[int, Sequence[torch.Tensor]]) -> dict[int, list[float]]:
+    "The same as numbers, with one wait for each device."
+    found, devices = {}, {}
+    for key, row in figures.items(): devices.setdefault(row[0].device, []).append(key)
+    for keys in devices.values():
+        few = len(figures[keys[0]])
+        values = torch.stack([value for key in keys for value in figures[key]]).tolist()
+        found |= {key: values[i * few:(i + 1) * few] for i, key in enumerate(keys)}
+    return found

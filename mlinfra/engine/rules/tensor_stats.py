@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ import torch
 from ..train.batches import tensors_in
 
 # %% auto #0
-__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'activation_figures', 'unit_count', 'first_floats']
+__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'activation_figures', 'ActivationSample', 'unit_count',
+           'first_floats']
 
 # %% ../../../nbs/engine/rules/tensor_stats.ipynb #ea9dfe21
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,48 @@ def activation_figures(
     kind:str,         # the class of the module that made it
 ) -> torch.Tensor:
     "rms, signal, peak, dead, bounded, low; on the device, so that nobody waits."
-    x = _by_unit(x, kind)
-    rms, signal = x.norm() / math.sqrt(x.numel()), x.var(0, correction=0).mean().sqrt()
-    low, high = (part((0, 2)) for part in (x.amin, x.amax))  # of each unit: all else is computed from these few
+    return _figures(_by_unit(x, kind)[None], kind)[0]
+
+def _figures(x: torch.Tensor, kind: str) -> torch.Tensor:
+    "A row for each of several activations of the same shape and kind."
+    rms, signal = x.flatten(1).norm(dim=1) / math.sqrt(x[0].numel()), x.var(1, correction=0).mean((1, 2)).sqrt()
+    low, high = (part((1, 3)) for part in (x.amin, x.amax))  # of each unit: all else is computed from these few
     peaks = torch.maximum(-low, high)
-    bounded = rms.new_zeros(())
-    if kind == "Tanh": bounded = (x.abs() > 0.99).float().mean()
-    elif kind == "Sigmoid": bounded = ((x - 0.5).abs() > 0.49).float().mean()
-    return torch.stack([rms, signal, peaks.amax(), (peaks == 0).float().mean(), bounded, low.amin()])
+    if kind == "Tanh": bounded = (x.abs() > 0.99).flatten(1).float().mean(1)
+    elif kind == "Sigmoid": bounded = ((x - 0.5).abs() > 0.49).flatten(1).float().mean(1)
+    else: bounded = torch.zeros_like(rms)
+    return torch.stack([rms, signal, peaks.amax(1), (peaks == 0).float().mean(1), bounded, low.amin(1)], 1)
+
+class ActivationSample:
+    "Some values of an activation: figures of many small ones are computed together, as each call takes microseconds."
+    def __init__(
+        self,
+        x:torch.Tensor,   # samples first
+        kind:str,         # the class of the module that made it
+    ):
+        x, self._kind = _by_unit(x, kind), kind if kind in ("Tanh", "Sigmoid") else ""
+        self._whole = _figures(x[None], kind)[0] if x.numel() > _MOST else None
+        self._some = x.clone() if self._whole is None else None  # what follows may overwrite it
+
+    @staticmethod
+    def figures(
+        samples:Sequence[ActivationSample],
+    ) -> list[list[float]]:
+        "The figures of each, as of `activation_figures`, with one wait for each device."
+        groups: dict[tuple, list[int]] = {}
+        for i, one in enumerate(samples):
+            x = one._some if one._whole is None else one._whole
+            groups.setdefault((x.device, x.shape, one._kind), []).append(i)
+        rows: dict[Any, list[tuple[list[int], torch.Tensor]]] = {}
+        for (device, _, kind), places in groups.items():
+            whole = samples[places[0]]._whole is not None
+            values = torch.stack([samples[i]._whole if whole else samples[i]._some for i in places])
+            rows.setdefault(device, []).append((places, values if whole else _figures(values, kind)))
+        found: list[list[float]] = [[]] * len(samples)
+        for parts in rows.values():
+            order = [i for places, _ in parts for i in places]
+            for i, row in zip(order, torch.cat([part for _, part in parts]).tolist()): found[i] = row
+        return found
 
 def unit_count(
     x:torch.Tensor,

@@ -117,6 +117,8 @@ def wrong_rows(dataset):
 def check_untouched(loader, act):
     before = state_of(loader)
     act()
+    for thread in threading.enumerate():  # a closed queue's thread ends a moment later
+        if thread.name not in before["threads"]: thread.join(60)
     after = state_of(loader)
     for name, value in before.items(): assert after[name] == value, name
     assert wrong_rows(loader.dataset) == 0

@@ -162,6 +162,10 @@ pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks rec
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
 record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign
 report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
+preflight.check_page preflight.checked_rank preflight.file_journal preflight.script_run preflight.script_watch
+preflight.source_writes preflight.trained_models record.loss_methods record.ready_batches rules.batch_fingerprint
+rules.batch_rules rules.head_rules rules.look_schedule rules.loop_looks rules.loop_probe rules.loop_rules
+rules.loss_graph rules.worker_generators train.optimizer_setup.hooked_optimizers
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
 serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
@@ -537,6 +541,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         lab.thread_group.run_threads.* lab.notebook_ranks.RankPool.*
         engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
+        engine.preflight.script_check.check_script.*
         lab.interval_study.KillableTraining.life.*
         engine.http.server.serve.*
     """.split()),

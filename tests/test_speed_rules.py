@@ -59,11 +59,12 @@ def test_a_fault_is_named_with_its_place_and_milliseconds_in_time(name, tmp_path
 
 @pytest.mark.parametrize("name", ALONE)
 @clocked
-def test_a_fault_is_named_on_the_real_clock(name, tmp_path): judge(name, tmp_path, milliseconds=False)
+def test_a_fault_is_named_on_the_real_clock(name, tmp_path): judge(name, tmp_path, milliseconds=False, late=60)
 
 
-def judge(name, tmp_path, milliseconds=True):
+def judge(name, tmp_path, milliseconds=True, late=0):
     "Whether a training with a fault gives its findings and no others, in time; and their figures."
+    # rules on speed leave out steps that the debugger looked at, and how many these are depends on the machine: `late`
     case = FAULTS[name]
     findings, ledger, starts = run_ours(case, tmp_path, rules())
     said = {f.rule: f for f in findings}
@@ -72,7 +73,7 @@ def judge(name, tmp_path, milliseconds=True):
     if name in FURTHER and milliseconds: FURTHER[name](findings, ledger, Run(tmp_path / "run"))
     if not case.rules: return
     first = said[case.rules[0]]
-    assert any(case.words in f.message for f in findings) and first.step <= case.by and first.advice, str(first)
+    assert any(case.words in f.message for f in findings) and first.step <= case.by + late and first.advice, str(first)
     if not case.number or not milliseconds: return
     spent = ledger.spent[case.place]
     injected = {"wait_seconds": lambda: sum(spent[2:first.step + 1]) / (first.step - 1),

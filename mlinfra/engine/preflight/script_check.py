@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from ..base.checks import positive_float, positive_int
 from .check_page import CheckOfScript, warning_before
 from .checked_rank import read_ranks
 from .file_journal import cache_folders, files_in, undo_writes
@@ -45,6 +46,8 @@ def check_script(
     stall_seconds:float=300.0,   # without an update, after the first one: the script is ended
 ) -> CheckOfScript | None:       # None: another rank of this machine tells
     "Run a script up to an update, look at each step, and put back what it wrote."
+    updates = positive_int("updates", updates)
+    stall_seconds = positive_float("stall_seconds", stall_seconds)
     source = _source(script, is_module)
     rank, ranks = _place_on_machine()
     with _scratch(rank, ranks) as scratch:

@@ -227,7 +227,7 @@ class Inspector:
         if self._due <= 0 or self._late >= self._wake: self._judge()
 
     def _hand_on(self) -> None:
-        "Tell the steps that have ended since: every 0.1 s, at first earlier; each one if there is an action."
+        "Tell the steps that have ended since: every 20 ms, at first earlier; each one if there is an action."
         fresh, self._fresh = self._fresh, []
         if not fresh: return
         self._hand_on_at = -math.inf if self.actions else next_turn(fresh[-1].start)

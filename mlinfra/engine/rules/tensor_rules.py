@@ -255,6 +255,7 @@ class UnchangedWeights(Rule):
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied")
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
+    _given: frozenset[str] = frozenset()  # those that have had a gradient
 
     def on_tensors(self, look: TensorStats) -> None:
         "Who has a gradient, and who moved."
@@ -269,8 +270,14 @@ class UnchangedWeights(Rule):
         self._idle = {p.name: (*self._idle.get(p.name, ()), look.step) for p in look.parameters if stands(p)}
         self.facts.suspicious |= _is_new(self._idle)
         self._rate = max([self._rate, *(rate for rate in rates if rate is not None)])
-        long = _lasting(self._idle)
-        if long: self._stands_still(look.step, [p for p in look.parameters if p.name in long])
+        long = [p for p in look.parameters if p.name in _lasting(self._idle) and not self._may_come(p)]
+        self._given |= {p.name for p in look.parameters if p.grad_rms is not None}
+        if long: self._stands_still(look.step, long)
+
+    def _may_come(self, p: ParameterStats) -> bool:
+        "Whether it had a gradient before, and only lately none: a branch that is seldom taken, such as an expert."
+        steps = self._idle[p.name]
+        return p.grad_rms is None and p.name in self._given and steps[-1] - steps[0] < 40
 
     def _never_given(self, step: int) -> None:
         "Parameters with a gradient that no optimizer has."

@@ -23,6 +23,7 @@ from torch import nn
 from ..base.checks import positive_float, positive_int
 from .live_trace import LiveTrace
 from .ready_batches import ReadyBatches, queue_of
+from .rank_records import RankRecords
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
@@ -72,6 +73,8 @@ class Recorder:
         **more:Any,                # settings that the rules see and the folder does not keep
     ) -> None:
         "Show the rules what is trained."
+        writer = self.writer
+        if writer.recording and writer.world_size > 1: more |= dict(rank_records=RankRecords(writer))
         self._tell(self._hooks["on_begin"], model, optimizers, self.config | more, first)
         self._looks = [rule.looks for rule in self.rules if getattr(rule, "looks", None) is not None]
 

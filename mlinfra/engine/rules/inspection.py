@@ -24,9 +24,12 @@ from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
 from .look_schedule import LookSchedule
 from .loop_looks import LoopLooks
+from .rank_history import RankHistory, tell_ranks_of
+from .rank_looks import RankLooks
 from .nonfinite_origin import NonFiniteOrigin
 from .tensor_probe import TensorProbe
 from .tensor_stats import TensorStats
+from ..record.rank_records import RankRecords
 from ..record.run_folder import Run, StepRecord
 from ..record.sampler import GpuSample, Sample
 from .default_rules import default_rules
@@ -55,9 +58,9 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
-_LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph")
+_LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph", "on_rank_looks")
 _HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_sample", "on_event", "on_loader",
-          "on_ranks", *_LOOP_HOOKS)
+          "on_ranks", "on_rank_epoch", *_LOOP_HOOKS)
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -132,6 +135,7 @@ class Inspector:
         self.on_finish()
         config = dict(config or {})
         self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
+        records = config.pop("rank_records", None)
         self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
         self.facts.schedule, self.facts.batch = LookSchedule(first, self.every), self._batch or self.facts.batch
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
@@ -145,6 +149,7 @@ class Inspector:
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
+        self.facts.ranks, self._history = records, None
         self._begin_loop_looks(first)
         self._ready = True
 
@@ -170,8 +175,18 @@ class Inspector:
         facts = self.facts
         if not facts.live or not any(self._hooks[hook] for hook in _LOOP_HOOKS): return
         self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
+        if facts.ranks is not None and self._hooks["on_rank_looks"]: self._begin_rank_looks(facts.ranks)
 
-    def _on_loop(self, hook: str, news: Any) -> None: self._tell(self._hooks[hook], news)
+    def _begin_rank_looks(self, records: RankRecords) -> None:
+        self._history = RankHistory(self._on_loop, records.read)
+        self.looks.ranks = RankLooks(self.facts.model, self.facts.optimizers, records, self._history.take,
+                                     self._on_rank_failure)
+
+    def _on_rank_failure(self, error: Exception) -> None:
+        self.remarks.append(f"ranks are compared no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=5)
+
+    def _on_loop(self, hook: str, *news: Any) -> None: self._tell(self._hooks[hook], *news)
 
     def _on_loop_failure(self, error: Exception) -> None:
         self.remarks.append(f"batches and the loop are looked at no more: {type(error).__name__}: {error}")
@@ -305,11 +320,12 @@ class Inspector:
         self._ready = False
         self._hand_on()
         self._end_looks()
+        if self._history is not None: self._history.finish()
         if self._new: self._judge()
         if self._unsaved: self._save()
         facts = self.facts  # nothing of the user's is kept
         facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
-        facts.batch = lambda: None
+        facts.batch, facts.ranks = lambda: None, None
         self._current = self._batch = None
 
     def _end_looks(self) -> None:
@@ -398,6 +414,7 @@ def apply_rules(
         if event.rank == rank: inspector._note_costs(event.data["rows"])
     for _, what, news in sorted(_course(run, rank), key=lambda row: row[0]): getattr(inspector, what)(*news)
     inspector.on_finish()
+    tell_ranks_of(run, inspector._on_loop)
     windows = {r: Window(_whole_steps(run, r)) for r in run.ranks}
     inspector._tell(inspector._hooks["on_ranks"], windows)
     return AppliedRules(ranked(inspector.findings), inspector.abstained)

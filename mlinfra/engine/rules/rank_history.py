@@ -5,8 +5,7 @@
 # %% ../../../nbs/engine/rules/rank_history.ipynb #0a5268ab
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from ..record.rank_records import RankNews
 from ..record.run_folder import Run

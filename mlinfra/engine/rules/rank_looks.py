@@ -57,8 +57,9 @@ def local_part(
     world_size:int,
 ) -> torch.Tensor | None:
     "The tensor as this rank holds it, if every rank should hold the same; None if it is sharded or not there yet."
-    if getattr(p, "tensor_model_parallel", False) or hasattr(p, "ds_id") or type(p).__name__ == "FlatParameter": return None
+    divided = getattr(p, "tensor_model_parallel", False) or hasattr(p, "ds_id") or type(p).__name__ == "FlatParameter"
     data = p.data
+    if divided: return None
     if hasattr(data, "placements"):
         if data.device_mesh.size() != world_size or not all(one.is_replicate() for one in data.placements): return None
         data = data.to_local()
@@ -205,7 +206,7 @@ class _Trained:
         self.frozen = [(n, p) for n, p, _ in whole if not p.requires_grad]
         buffers = [] if model is None or partly or fsdp else list(model.named_buffers())
         self.frozen += [(plain_name(n), b) for n, b in buffers
-                        if b.is_floating_point() and type(b) is torch.Tensor and b.layout == torch.strided and b.numel()]
+                        if b.is_floating_point() and local_part(b, world_size) is not None]
         self.groups = _Groups([self._name(n) for n, _ in self.rows])
         shapes = repr([(n, tuple(p.shape), str(p.dtype)) for n, p in self.rows])
         outside = [at for at, (_, p) in enumerate(self.rows) if wrappers and id(p) not in known]
@@ -309,8 +310,9 @@ class RankLooks:
         constants = trained.constants() if number in (0, 10) else np.empty(0, np.uint32)
         told = _fingerprint(batch)
         self._open = dict(
-            number=number, step=step, place=place, epoch=self._epoch, weights=weights if weights is None else _Host(weights),
-            constants=constants, told=told, given=None, called=False if trained.wrappers else None, passes=0,
+            number=number, step=step, place=place, epoch=self._epoch,
+            weights=weights if weights is None else _Host(weights), constants=constants, told=told, given=None,
+            called=False if trained.wrappers else None, passes=0,
             joined=any(ddp._join_config.enable for ddp in trained.wrappers), gradients={}, before=self._before)
         self._attach(trained)
 
@@ -378,7 +380,7 @@ class RankLooks:
             1 if told is None else told.samples, None if told is None or not told.spread else told.inputs,
             told.labels if apart else None, None if given is None else given.inputs, open_["called"], self._length,
             open_["before"], self._sampler, open_["joined"], open_["constants"])))
-        self._reads = min(self._reads, open_["number"] + 2)  # ranks that wait for each other in a step have written it by then
+        self._reads = min(self._reads, open_["number"] + 2)  # then ranks that wait for each other have written theirs
 
     def _gradients(self, found: Mapping[int, tuple]) -> tuple[np.ndarray, np.ndarray]:
         if not found: return np.empty(0, np.uint32), np.empty(0, np.float32)

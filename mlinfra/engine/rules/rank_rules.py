@@ -192,9 +192,10 @@ class _Words:
         one, two = self.looks[self.base].settings, self.looks[self.odd].settings
         for name in one:
             if one[name] == two.get(name): continue
-            x, y = next(((x, y) for x, y in zip(one[name], two.get(name, [])) if x != y), (one[name], two.get(name)))
-            return (f"their gradients are equal, and {name} is {_number(x)} on rank {self.base} and {_number(y)} on rank "
-                    f"{self.odd}", f"Set {name} alike on every rank")
+            pairs = [(x, y) for x, y in zip(one[name], two.get(name, [])) if x != y]
+            x, y = pairs[0] if pairs else (one[name], two.get(name))
+            return (f"their gradients are equal, and {name} is {_number(x)} on rank {self.base} and {_number(y)} on "
+                    f"rank {self.odd}", f"Set {name} alike on every rank")
         if not self.next_to: return (
             "the gradients of the ranks are equal in the step that was looked at, so what made the weights differ came "
             "before: a reduction that was lost, a step that one rank left out, weights that were loaded or changed on "
@@ -257,8 +258,8 @@ class SameBatchesOnRanks(Rule):
         if found is None: return
         rows, step = sorted({rank for pair in same if found[0] in pair for rank in pair}), looks[found[0]].step
         self.found(step, f"{ranks_words(rows)} train on the same batches: the last {len(self._rows[found])} that were "
-                   f"looked at are equal, so that {len(rows) - 1} of {len(rows)} ranks are in vain", "Give the loader a "
-                   "DistributedSampler, or each rank another seed or another share of the data",
+                   f"looked at are equal, so that {len(rows) - 1} of {len(rows)} ranks are in vain", "Give the loader "
+                   "a DistributedSampler, or each rank another seed or another share of the data",
                    cost=1 - 1 / len(rows), ranks=len(rows))
 
     def _is_whole(self, looks: Mapping[int, RankLook], models: Mapping[int, RankModel]) -> bool:
@@ -279,7 +280,7 @@ class SamplersDiffer(Rule):
         "Compare those that divide the data among ranks."
         known = {rank: look.sampler for rank, look in looks.items() if {"rank", "num_replicas"} <= look.sampler.keys()}
         if len(known) < 2 or self.findings or len(known) != len(looks): return
-        step, advice = next(iter(looks.values())).step, ""
+        step = next(iter(looks.values())).step
         shares = _by_value({rank: (one["rank"], one["num_replicas"]) for rank, one in known.items()})
         twice = [ranks for ranks in shares.values() if len(ranks) > 1]
         if twice and not any(model.divided for model in models.values()): return self.found(

@@ -24,12 +24,10 @@ from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
 from .look_schedule import LookSchedule
 from .loop_looks import LoopLooks
-from .rank_history import RankHistory, tell_ranks_of
-from .rank_looks import RankLooks
+from .rank_history import rank_looks_of, tell_ranks_of
 from .nonfinite_origin import NonFiniteOrigin
 from .tensor_probe import TensorProbe
 from .tensor_stats import TensorStats
-from ..record.rank_records import RankRecords
 from ..record.run_folder import Run, StepRecord
 from ..record.sampler import GpuSample, Sample
 from .default_rules import default_rules
@@ -135,7 +133,7 @@ class Inspector:
         self.on_finish()
         config = dict(config or {})
         self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
-        records = config.pop("rank_records", None)
+        ranks = config.pop("rank_records", None)
         self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
         self.facts.schedule, self.facts.batch = LookSchedule(first, self.every), self._batch or self.facts.batch
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
@@ -149,7 +147,7 @@ class Inspector:
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
-        self.facts.ranks, self._history = records, None
+        self.facts.ranks = ranks
         self._begin_loop_looks(first)
         self._ready = True
 
@@ -175,27 +173,21 @@ class Inspector:
         facts = self.facts
         if not facts.live or not any(self._hooks[hook] for hook in _LOOP_HOOKS): return
         self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
-        if facts.ranks is not None and self._hooks["on_rank_looks"]: self._begin_rank_looks(facts.ranks)
-
-    def _begin_rank_looks(self, records: RankRecords) -> None:
-        self._history = RankHistory(self._on_loop, records.read)
-        self.looks.ranks = RankLooks(self.facts.model, self.facts.optimizers, records, self._history.take,
-                                     self._on_rank_failure)
-
-    def _on_rank_failure(self, error: Exception) -> None:
-        self.remarks.append(f"ranks are compared no more: {type(error).__name__}: {error}")
-        warnings.warn(self.remarks[-1], stacklevel=5)
+        if self._hooks["on_rank_looks"]: self.looks.ranks = rank_looks_of(facts, self._on_loop, self._on_rank_failure)
 
     def _on_loop(self, hook: str, *news: Any) -> None: self._tell(self._hooks[hook], *news)
 
-    def _on_loop_failure(self, error: Exception) -> None:
-        self.remarks.append(f"batches and the loop are looked at no more: {type(error).__name__}: {error}")
-        warnings.warn(self.remarks[-1], stacklevel=5)
+    def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are looked at", error)
+
+    def _on_rank_failure(self, error: Exception) -> None: self._note_failure("ranks are compared", error)
 
     def _on_failure(self, error: Exception) -> None:
         self._abstain(f"its tensors are looked at no more: {type(error).__name__}: {error}")
-        self.remarks.append(f"tensors are looked at no more: {type(error).__name__}: {error}")
-        warnings.warn(self.remarks[-1], stacklevel=5)
+        self._note_failure("tensors are looked at", error)
+
+    def _note_failure(self, what: str, error: Exception) -> None:
+        self.remarks.append(f"{what} no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=6)
 
     def _on_tensors(self, look: TensorStats) -> bool:
         self._hand_on()  # in the order of time, whatever the clock says
@@ -320,7 +312,6 @@ class Inspector:
         self._ready = False
         self._hand_on()
         self._end_looks()
-        if self._history is not None: self._history.finish()
         if self._new: self._judge()
         if self._unsaved: self._save()
         facts = self.facts  # nothing of the user's is kept

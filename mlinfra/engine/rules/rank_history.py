@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 
 from ..record.rank_records import RankNews
 from ..record.run_folder import Run
-from .rank_looks import RankLook, RankModel, look_of, model_of
+from .findings import Facts
+from .rank_looks import RankLook, RankLooks, RankModel, look_of, model_of
 
 # %% auto #0
-__all__ = ['RankHistory', 'tell_ranks_of']
+__all__ = ['RankHistory', 'rank_looks_of', 'tell_ranks_of']
 
 # %% ../../../nbs/engine/rules/rank_history.ipynb #f6924b92
 _MOST = 32  # moments that wait for a rank
@@ -33,6 +34,7 @@ class RankHistory:
     def take(
         self,
         news:Iterable[RankNews],
+        over:bool=False,           # nothing more comes
     ) -> None:
         "What ranks have written since."
         for rank, kind, data in news:
@@ -40,7 +42,8 @@ class RankHistory:
             if kind == "rank_look" and rank in self._models: self._take_look(rank, look_of(data))
             if kind == "epoch": self._epochs.setdefault(data["epoch"], {})[rank] = data["iterations"]
             if kind == "end" and data.get("how") == "finished": self._ended.add(rank)
-        self._tell_moments(whole=True)
+        self._tell_moments(whole=not over)
+        if over: self._tell_epochs()
 
     def _take_look(self, rank: int, look: RankLook) -> None:
         self._waiting.setdefault((look.epoch, look.place), {})[rank] = look, self._models[rank]
@@ -56,13 +59,22 @@ class RankHistory:
             looks = {rank: look for rank, (look, _) in sorted(found.items())}
             self._tell("on_rank_looks", looks, {rank: found[rank][1] for rank in looks})
 
-    def finish(self) -> None:
-        "Nothing more comes: tell what is left, and the epochs that all ranks have finished."
-        self._tell_moments(whole=False)
+    def _tell_epochs(self) -> None:
+        "Those that ranks have finished."
         for epoch, steps in sorted(self._epochs.items()):
             later = {rank for other, ranks in self._epochs.items() if other > epoch for rank in ranks}
             over = {rank: steps[rank] for rank in steps if rank in later | self._ended}
             if len(over) > 1: self._tell("on_rank_epoch", epoch, dict(sorted(over.items())))
+
+def rank_looks_of(
+    facts:Facts,                               # of a run that begins
+    tell:Callable[..., None],                  # see `RankHistory`
+    on_failure:Callable[[Exception], None],    # told when looking fails; then it ends
+) -> RankLooks | None:                         # None: it has one rank, or none of it is recorded
+    "What looks at this rank while it trains, and compares it with the others if it falls to this rank."
+    if (records := facts.ranks) is None: return None
+    history = RankHistory(tell, records.read)
+    return RankLooks(facts.model, facts.optimizers, records, history.take, on_failure)
 
 def tell_ranks_of(
     run:Run,                    # that is read
@@ -71,6 +83,4 @@ def tell_ranks_of(
     "What the ranks of a run folder have written."
     kinds = ("rank_model", "rank_look", "epoch", "end")
     rows = [RankNews(event.rank, event.kind, event.data) for event in run.events() if event.kind in kinds]
-    history = RankHistory(tell, max(len(run.ranks), 2))
-    history.take(rows)
-    history.finish()
+    RankHistory(tell, max(len(run.ranks), 2)).take(rows, over=True)

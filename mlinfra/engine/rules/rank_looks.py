@@ -254,7 +254,7 @@ class RankLooks:
         model:nn.Module|None,
         optimizers:Sequence[Any],
         records:RankRecords,
-        on_news:Callable[[list[RankNews]], None],  # what ranks have written, if this rank compares
+        on_news:Callable[[list[RankNews], bool], None],  # what ranks have written, if this rank compares; if it is all
         on_failure:Callable[[Exception], None],    # told when looking fails; then it ends
     ):
         self._model, self._optimizers, self._records, self._on_news = model, list(optimizers), records, on_news
@@ -395,9 +395,9 @@ class RankLooks:
         return {name: [float(v) for v in values] for name, values in found.items()
                 if all(v is not None and not isinstance(v, torch.Tensor) for v in values)}
 
-    def _read(self) -> None:
+    def _read(self, over: bool = False) -> None:
         self._reads = math.inf
-        if self._records.compares: self._on_news(self._records.news())
+        if self._records.compares: self._on_news(self._records.news(), over)
 
     def _detach(self) -> None:
         for handle in self._handles: handle.remove()
@@ -409,7 +409,7 @@ class RankLooks:
         self.closed, self.due = True, math.inf
         try:
             if self._open is not None: self._write()
-            self._read()
+            self._read(over=True)
         except Exception as error: self._fail(error)
         self._detach()
 

@@ -177,7 +177,7 @@ class Inspector:
 
     def _on_loop(self, hook: str, *news: Any) -> None: self._tell(self._hooks[hook], *news)
 
-    def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are looked at", error)
+    def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are seen", error)
 
     def _on_rank_failure(self, error: Exception) -> None: self._note_failure("ranks are compared", error)
 

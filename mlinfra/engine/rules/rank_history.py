@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from ..record.rank_records import RankNews
 from ..record.run_folder import Run
 from .findings import Facts
-from .rank_looks import RankLook, RankLooks, RankModel, look_of, model_of
+from .rank_looks import RankLook, RankLooks, RankTraining, look_of, model_of
 
 # %% auto #0
 __all__ = ['RankHistory', 'rank_looks_of', 'tell_ranks_of']
@@ -26,8 +26,8 @@ class RankHistory:
         ranks:int,                  # that are read
     ):
         self._tell, self._ranks = tell, ranks
-        self._models: dict[int, RankModel] = {}
-        self._waiting: dict[tuple[int, int], dict[int, tuple[RankLook, RankModel]]] = {}
+        self._models: dict[int, RankTraining] = {}
+        self._waiting: dict[tuple[int, int], dict[int, tuple[RankLook, RankTraining]]] = {}
         self._epochs: dict[int, dict[int, int]] = {}
         self._ended: set[int] = set()
 

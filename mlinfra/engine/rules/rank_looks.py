@@ -26,7 +26,7 @@ from .batch_rules import innermost_sampler
 from .findings import plain_name
 
 # %% auto #0
-__all__ = ['bit_sums', 'is_flat', 'local_part', 'data_parallel_wrappers', 'RankModel', 'RankLook', 'look_row', 'look_of',
+__all__ = ['bit_sums', 'is_flat', 'local_part', 'data_parallel_wrappers', 'RankTraining', 'RankLook', 'look_row', 'look_of',
            'model_of', 'next_look', 'RankLooks', 'sampler_facts']
 
 # %% ../../../nbs/engine/rules/rank_looks.ipynb #b65d268d
@@ -86,9 +86,9 @@ def _is_in_one_mesh(parameters: Iterable[torch.Tensor], world_size: int) -> bool
     meshes = [p.device_mesh for p in parameters if hasattr(p, "device_mesh")]
     return all(mesh.ndim == 1 and mesh.size() == world_size for mesh in meshes)
 
-# %% ../../../nbs/engine/rules/rank_looks.ipynb #5114b31a
+# %% ../../../nbs/engine/rules/rank_looks.ipynb #f12419d8
 @dataclass(frozen=True, slots=True)
-class RankModel:
+class RankTraining:
     "What a rank trains, as others read it."
     names:tuple[str, ...]     # of the trained tensors that are compared, in groups if there are very many
     shapes:int                # a hash of all of them: ranks with another one train another model
@@ -141,10 +141,10 @@ def look_of(
 
 def model_of(
     row:Mapping[str, Any],
-) -> RankModel:
+) -> RankTraining:
     "The model that was written."
-    values = (row[name] for name in RankModel.__dataclass_fields__)
-    return RankModel(*(tuple(value) if isinstance(value, list) else value for value in values))
+    values = (row[name] for name in RankTraining.__dataclass_fields__)
+    return RankTraining(*(tuple(value) if isinstance(value, list) else value for value in values))
 
 # %% ../../../nbs/engine/rules/rank_looks.ipynb #2c8f5ef2
 _MOST_GROUPS = 128
@@ -214,7 +214,7 @@ class _Trained:
         self._world, divides = world_size, any(local_part(p, world_size) is None for _, p in rows)
         divided = partly or divides and not fsdp or not _is_in_one_mesh((p.data for _, p in rows), world_size)
         flat = sorted(set(self.groups.place[[at for at, (_, p) in enumerate(self.rows) if is_flat(self._part(p))]]))
-        self.model = RankModel(
+        self.model = RankTraining(
             self.groups.names, int.from_bytes(blake2b(shapes.encode(), digest_size=6).digest(), "big"),
             "ddp" if wrappers else "fsdp" if fsdp else "", bool(divided), tuple(map(int, flat)),
             tuple(dict.fromkeys(self.groups.names[self.groups.place[at]] for at in outside)),

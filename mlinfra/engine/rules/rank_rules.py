@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .findings import Facts, Rule, several
-from .rank_looks import RankLook, RankModel
+from .rank_looks import RankLook, RankTraining
 
 # %% auto #0
 __all__ = ['ranks_words', 'RanksDiffer', 'SameBatchesOnRanks', 'SamplersDiffer', 'UnequalSteps', 'UnequalPasses']
@@ -72,7 +72,7 @@ class RanksDiffer(Rule):
         self._never = self._past = 0                       # looks at gradients that were never equal; past the wrapper
         self._data, self._constants = False, {}
 
-    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankModel]) -> None:
+    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> None:
         "Compare the weights of the ranks that train the same model."
         if self.findings or self.abstained: return
         same = next(iter(_by_value({rank: model.shapes for rank, model in models.items()}).values()))
@@ -96,7 +96,7 @@ class RanksDiffer(Rule):
                                                  "they seem to be averaged now and then")
         self._before = looks
 
-    def _apart(self, looks: Mapping[int, RankLook], model: RankModel, base: int, odd: int, others: list[int],
+    def _apart(self, looks: Mapping[int, RankLook], model: RankTraining, base: int, odd: int, others: list[int],
                groups: list[int]) -> None:
         "The weights of `others` differ from those of `base` in some groups: since when, and why?"
         now, before = looks[base], self._before
@@ -109,7 +109,7 @@ class RanksDiffer(Rule):
         said = words.began(found) if before is None else words.became(found)
         self._say(now.step, others, said)
 
-    def _wait(self, now: RankLook, model: RankModel, found: _Gradients, words: _Words) -> None:
+    def _wait(self, now: RankLook, model: RankTraining, found: _Gradients, words: _Words) -> None:
         "Gradients differ as well: lost, or never averaged, or averaging is not meant."
         self._never += 1
         self._past += now.called is False
@@ -123,7 +123,7 @@ class RanksDiffer(Rule):
         if self._before is None or not self._data: return  # parts of one model, or models of their own
         self._say(now.step, words.others, words.never(past), remark=True)
 
-    def _judge_constants(self, looks: Mapping[int, RankLook], model: RankModel, step: int) -> None:
+    def _judge_constants(self, looks: Mapping[int, RankLook], model: RankTraining, step: int) -> None:
         "Frozen parameters and buffers that stay as they are."
         rows = {rank: look.constants for rank, look in looks.items() if len(look.constants)}
         if len(rows) < 2 or len({len(row) for row in rows.values()}) > 1: return
@@ -144,7 +144,7 @@ class RanksDiffer(Rule):
 
 class _Words:
     "A finding on weights that differ, in words."
-    def __init__(self, model: RankModel, looks: Mapping[int, RankLook], before: Mapping[int, RankLook]|None, base: int,
+    def __init__(self, model: RankTraining, looks: Mapping[int, RankLook], before: Mapping[int, RankLook]|None, base: int,
                  odd: int, others: list[int], groups: list[int], next_to: bool):
         self.model, self.looks, self.before, self.base, self.odd = model, looks, before, base, odd
         self.others, self.groups, self.next_to = others, groups, next_to
@@ -241,7 +241,7 @@ class SameBatchesOnRanks(Rule):
         self._rows: dict[tuple[int, int], list[int]] = {}
         self._whole = None
 
-    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankModel]) -> None:
+    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> None:
         "Count looks in a row in which two ranks have the same inputs."
         if self.findings or self.abstained: return
         if any(model.divided for model in models.values()):
@@ -262,7 +262,7 @@ class SameBatchesOnRanks(Rule):
                    "a DistributedSampler, or each rank another seed or another share of the data",
                    cost=1 - 1 / len(rows), ranks=len(rows))
 
-    def _is_whole(self, looks: Mapping[int, RankLook], models: Mapping[int, RankModel]) -> bool:
+    def _is_whole(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> bool:
         "Whether a rank holds what the others hold, as far as the first look tells."
         if any(model.wrapper for model in models.values()): return True
         rows = [look.weights for look in looks.values()]
@@ -276,7 +276,7 @@ class SameBatchesOnRanks(Rule):
 
 class SamplersDiffer(Rule):
     "The samplers of the ranks do not divide one order of the samples."
-    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankModel]) -> None:
+    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> None:
         "Compare those that divide the data among ranks."
         known = {rank: look.sampler for rank, look in looks.items() if {"rank", "num_replicas"} <= look.sampler.keys()}
         if len(known) < 2 or self.findings or len(known) != len(looks): return
@@ -303,7 +303,7 @@ class UnequalSteps(Rule):
         self._samples: Counter[int] = Counter()
         self._looks, self._joined, self._known = 0, False, False
 
-    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankModel]) -> None:
+    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> None:
         "Compare what the loaders say, what they gave in the epoch before, and the samples so far."
         self._joined |= any(look.joined for look in looks.values())
         if self._joined: return self.abstain("the ranks may end at different steps: they train in a Join")
@@ -351,7 +351,7 @@ class UnequalPasses(Rule):
     "Ranks add up unequal numbers of backward passes for an update."
     _rows, _enough = 0, 3
 
-    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankModel]) -> None:
+    def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> None:
         "Count looks in which the numbers differ in the same way."
         passes = {rank: look.passes for rank, look in looks.items() if len(look.gradients) and look.passes}
         if self.findings or len({model.shapes for model in models.values()}) > 1: return

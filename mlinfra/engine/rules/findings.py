@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..base.machine import usable_cores
 from .look_schedule import LookSchedule
 
 # %% auto #0
-__all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'plain_name', 'several']
+__all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'plain_name', 'own_part', 'several']
 
 # %% ../../../nbs/engine/rules/findings.ipynb #545b590e
 @dataclass(frozen=True)
@@ -130,6 +132,12 @@ def plain_name(
 ) -> str:
     "The name without what wrappers have put in front or in between."
     return re.sub(r"(^|\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.|$)", "", name).lstrip(".")
+
+def own_part(
+    tensor:torch.Tensor,
+) -> torch.Tensor:
+    "What this rank holds of a tensor that is divided among ranks: for the whole, all ranks would have to look at once."
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 def several(
     names:Sequence[str],  # at least one

@@ -69,12 +69,23 @@ class LossNotDecreasing(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._losses, self._next = [], 100
+        self._losses, self._next, self._rates = [], 100, [(0, self._rate())]
+
+    def _rate(self) -> float:
+        "The highest learning rate of any group."
+        groups = [group for optimizer in self.facts.optimizers for group in optimizer.param_groups]
+        return max((float(group["lr"]) for group in groups if "lr" in group), default=0.0)
+
+    def _warms_up(self) -> bool:
+        "Whether the learning rate has risen in the last quarter of the steps: the loss cannot be judged yet."
+        steps, rates = zip(*self._rates)
+        return rates[-1] > 1.001 * float(np.interp(0.75 * steps[-1], steps, rates))
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Collect, and ask now and then."
         before = len(self._losses)
         self._losses += [step.loss for step in steps]
+        self._rates = [*self._rates[-200:], (len(self._losses), self._rate())]
         while len(self._losses) >= self._next:
             self._ask(steps[self._next - before - 1], np.array(self._losses[:self._next]))
             self._next *= 2
@@ -89,6 +100,7 @@ class LossNotDecreasing(Rule):
         first, last = np.array_split(losses, 2)
         gain, error = first.mean() - last.mean(), math.sqrt(first.var() / len(first) + last.var() / len(last))
         if gain > 2 * error or gain > 0.01 * abs(first.mean()) or _falls(losses) or _fell(losses): return
+        if self._warms_up(): return
         words = f"the loss was {first.mean():.4g} in the first {len(first)} steps and {last.mean():.4g} in the last"
         self.found(step, words, "Try to learn a single batch by heart: if the loss of that does not fall either, look "
                    "at labels, loss and optimizer; if it does, change the learning rate",

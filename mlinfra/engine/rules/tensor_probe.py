@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ..record.watch import OwnedHook
-from .findings import plain_name
+from .findings import own_part, plain_name
 from .look_schedule import LookSchedule
 from .nonfinite_origin import NonFiniteOrigin, find_nonfinite, is_finite, leaf_modules
 from .tensor_stats import (
@@ -168,7 +168,7 @@ class TensorProbe:
         start = time.perf_counter() if self._waits else 0.0
         for p in self._guards[id(optimizer)]:
             if (grad := p.grad) is None or grad.layout != torch.strided: continue
-            value = grad.sum().item()
+            value = own_part(grad).sum().item()
             if value - value != 0: return self._investigate()
         if self._waits:
             self.checked = self._current()
@@ -197,15 +197,15 @@ class TensorProbe:
                           if id(p) in own and (p.grad is None or p.grad.layout == torch.strided)}
         scale = getattr(optimizer, "grad_scale", None)
         rows = [p for _, p, _ in self._parameters if id(p) in own and p.grad is not None
-                and p.grad.layout == torch.strided and p.numel()]
+                and p.grad.layout == torch.strided and own_part(p.grad).numel()]
         with torch.no_grad():
             if rows:
-                grads = [p.grad for p in rows]
-                sizes = torch._foreach_norm(grads), torch._foreach_norm(grads, math.inf), torch._foreach_norm(rows)
+                grads, weights = [own_part(p.grad) for p in rows], [own_part(p) for p in rows]
+                sizes = torch._foreach_norm(grads), torch._foreach_norm(grads, math.inf), torch._foreach_norm(weights)
                 for p, *three in zip(rows, *sizes):
                     self._gradients[id(p)] = [three[0] if scale is None else three[0] / scale.to(p.device),
                                               three[1] if scale is None else three[1] / scale.to(p.device), three[2]]
-            before = [(p, at, _some(p, at)) for p in rows for at in (_largest(p.grad),)]
+            before = [(p, at, _some(p, at)) for p in rows for at in (_largest(own_part(p.grad)),)]
             self._adaptive |= {id(p) for p in rows if any("sq" in str(key) for key in optimizer.state.get(p, ()))}
         hook = self._hook(optimizer, lambda *_: self._after_update(before))
         self._armed.append(optimizer.register_step_post_hook(hook))
@@ -265,7 +265,7 @@ class TensorProbe:
         return TensorStats(step, given, tuple(seen), parameters, self._cost)
 
     def _parameter(self, name: str, p: nn.Parameter, group: dict[str, Any]) -> ParameterStats:
-        sizes, move, root = self._gradients.get(id(p)), self._moves.get(id(p)), math.sqrt(max(p.numel(), 1))
+        sizes, move, root = self._gradients.get(id(p)), self._moves.get(id(p)), math.sqrt(max(own_part(p).numel(), 1))
         lr = group.get("lr")
         lr = None if lr is None else float(lr)
         if sizes is None: return ParameterStats(name, tuple(p.shape), math.nan, None, None, None, lr)
@@ -294,6 +294,7 @@ def _largest(gradient: torch.Tensor) -> int | None:
 
 def _some(p: torch.Tensor, at: int | None = None, copy: bool = True) -> torch.Tensor:
     "About 1,024 of a parameter's numbers, from all its rows and columns, and the one at a place."
+    p = own_part(p)
     flat, wide = p.detach().reshape(-1), p.numel() // len(p) if p.dim() else 1
     every = max(1, flat.numel() // 1024)
     while math.gcd(every, wide) > 1: every += 1  # else it would meet the same few columns in each row

@@ -125,7 +125,8 @@ class TensorProbe:
         self._seen, self._gradients, self._moves, self._given = [], {}, {}, []
         self._stepped, self._adaptive = set(), set()
         for name, module, weighs in self._leaves:
-            act = lambda args, output, n=name, k=type(module).__name__, w=weighs: self._after_module(n, k, w, args, output)
+            about = name, type(module).__name__, weighs
+            act = lambda args, output, about=about: self._after_module(*about, args, output)
             self._armed.append(module.register_forward_hook(self._hook(module, act)))
         if self._model is not None and not self._optimizers:
             done = self._hook(self._model, lambda *_: self._after_model())
@@ -154,8 +155,9 @@ class TensorProbe:
         scaled = getattr(optimizer, "grad_scale", None) is not None  # gradients of fp16: not finite now and then
         if not scaled and (not self._waits or self._may_wait()): self._check(optimizer)
         self._rootless, self._called = not self._called, False  # a part of the model was called, or another method
-        if not self._looking and self._current() >= self.schedule.next: self._arm()
-        if self._looking and self._current() <= self._look_step: self._weigh(optimizer)
+        step = self._current()
+        if not self._looking and step >= self.schedule.next: self._arm()
+        if self._looking and step <= self._look_step: self._weigh(optimizer)
         else: self._inputs = None
 
     def _may_wait(self) -> bool:

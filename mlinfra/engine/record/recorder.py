@@ -185,7 +185,7 @@ class Recorder:
         self,
         at:float,  # seconds since the start of the run
     ) -> None:
-        "Show them to the rules, and plan when the next ones are due. A rule without `patience` wants each step at once."
+        "Show them to the rules, and plan when the next ones are due. A rule without `patience` wants each at once."
         self._deliver()
         self._due = next_turn(at)
         self._write_costs(20)

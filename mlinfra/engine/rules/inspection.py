@@ -212,7 +212,7 @@ class Inspector:
     def on_step(self, record: StepRecord) -> None:
         "A step has ended."
         facts, probe = self.facts, self._probe
-        facts.steps, looked = record.iteration + 1, False
+        facts.steps, looked = record.iteration + 1, 0.0
         if self._each: self._tell(self._each, record)
         self._fresh.append(record)
         loss, was_finite = record.loss, self._finite
@@ -220,7 +220,10 @@ class Inspector:
         if record.start >= self._hand_on_at or was_finite and not self._finite: self._hand_on()
         took = self._just_looked if record.between >= self._just_looked else 0.0  # it shows in one of the next steps
         if took: self._just_looked = 0.0
-        if probe is not None: looked = self._look(record.iteration)
+        if probe is not None:
+            if looked := probe.step_done(record.iteration):
+                self._just_looked = looked
+                self.costs.append((record.iteration, True, looked))
         elif record.iteration in self._known_costs:  # of a run that is read: what looking took in it
             looked, seconds = self._known_costs[record.iteration]
             self._just_looked += seconds
@@ -239,13 +242,6 @@ class Inspector:
         if not fresh: return
         self._hand_on_at = -math.inf if self.actions else next_turn(fresh[-1].start)
         self._tell(self._hooks["on_steps"], fresh)
-
-    def _look(self, step: int) -> bool:
-        begun, looked = time.perf_counter(), self._probe.step_done(step)
-        if looked:
-            self._just_looked = time.perf_counter() - begun
-            self.costs.append((step, True, self._just_looked))
-        return looked
 
     def _judge(self) -> None:
         "Let rules see the last steps."

@@ -108,8 +108,9 @@ class LoopLooks:
         "Hooks stay on until they have seen two updates, or for sixteen steps."
         probe, self._next = self._probe, step + 1
         if not probe.attached:
-            probe.attach()
+            probe.attach(whole=not self._updates)
             self._until, self._read = step + (16 if self._updates else 1), False
+        elif not probe.whole and probe.updates: probe.attach()
         elif not early and (probe.updates >= 2 or step >= self._until):
             self._schedule.looked(step)
             self._next = max(self._schedule.next, step + 1)
@@ -132,7 +133,7 @@ class LoopLooks:
         loss:Any,   # of the step, with its graph
     ) -> None:
         "The loop has told a loss."
-        if not self._probe.attached or self._broken or self._read or not isinstance(loss, torch.Tensor): return
+        if not self._probe.whole or self._broken or self._read or not isinstance(loss, torch.Tensor): return
         self._read = self._step >= self._schedule.first + FIRST_STEPS
         try: self._tell("on_loss_graph", read_loss_graph(self._step, loss, self._target))
         except Exception as error: self._fail(error)

@@ -144,8 +144,8 @@ class RanksDiffer(Rule):
 
 class _Words:
     "A finding on weights that differ, in words."
-    def __init__(self, model: RankTraining, looks: Mapping[int, RankLook], before: Mapping[int, RankLook]|None, base: int,
-                 odd: int, others: list[int], groups: list[int], next_to: bool):
+    def __init__(self, model: RankTraining, looks: Mapping[int, RankLook], before: Mapping[int, RankLook]|None,
+                 base: int, odd: int, others: list[int], groups: list[int], next_to: bool):
         self.model, self.looks, self.before, self.base, self.odd = model, looks, before, base, odd
         self.others, self.groups, self.next_to = others, groups, next_to
 

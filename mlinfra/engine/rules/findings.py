@@ -61,6 +61,7 @@ class Facts:
     last_ended:int=-1                                       # the last step that has ended: it may be told later
     schedule:LookSchedule=field(default_factory=LookSchedule)  # of the looks at tensors; `soon` asks for one
     suspicious:bool=False                                   # set by a rule that wants to look again soon
+    ranks:Any=None                                          # `RankRecords` of a run of several ranks that is written
     batch:Callable[[], Any]=lambda: None                    # that the loader gave for the step under way
     was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
 

@@ -47,7 +47,7 @@ class TensorProbe:
         self._looking = self._called = self._rootless = self._broken = False
         self._inputs, self._look_step, self._cost = None, -1, 0.0
         self._parameters = self._named()
-        self._leaves = [] if model is None else list(leaf_modules(model))
+        self._leaves = [] if model is None else [(name, m, _weighs(m)) for name, m in leaf_modules(model)]
         if model is not None and not self._leaves:
             self.remark = "activations are not looked at: the compiler has made one piece of the model"
         self._guards = {id(optimizer): self._small(optimizer) for optimizer in self._optimizers}
@@ -124,8 +124,9 @@ class TensorProbe:
         self._looking, self._cost, self._look_step = True, 0.0, math.inf
         self._seen, self._gradients, self._moves, self._given = [], {}, {}, []
         self._stepped, self._adaptive = set(), set()
-        for name, module in self._leaves:
-            act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
+        for name, module, weighs in self._leaves:
+            about = name, type(module).__name__, weighs
+            act = lambda args, output, about=about: self._after_module(*about, args, output)
             self._armed.append(module.register_forward_hook(self._hook(module, act)))
         if self._model is not None and not self._optimizers:
             done = self._hook(self._model, lambda *_: self._after_model())
@@ -140,12 +141,10 @@ class TensorProbe:
         for handle in self._armed: handle.remove()
         self._armed, self._looking = [], False
 
-    def _after_module(self, name: str, module: nn.Module, args: tuple, output: Any) -> None:
+    def _after_module(self, name: str, kind: str, weighs: bool, args: tuple, output: Any) -> None:
         if not torch.is_grad_enabled() or _in_backward() or self._waits and _capturing(): return
         if self._current() > self._look_step: return
-        start, kind = time.perf_counter(), type(module).__name__
-        given = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        weighs = any(p.dim() > 1 for p in module.parameters(recurse=False)) and not isinstance(module, nn.Embedding)
+        start, given = time.perf_counter(), args[0] if args and isinstance(args[0], torch.Tensor) else None
         if weighs and given is not None and given.requires_grad and given.is_floating_point() and given.dim() > 1:
             self._seen += self._figures(name, kind, "input", given)
         self._seen += self._figures(name, kind, "output", first_floats(output))
@@ -156,8 +155,9 @@ class TensorProbe:
         scaled = getattr(optimizer, "grad_scale", None) is not None  # gradients of fp16: not finite now and then
         if not scaled and (not self._waits or self._may_wait()): self._check(optimizer)
         self._rootless, self._called = not self._called, False  # a part of the model was called, or another method
-        if not self._looking and self._current() >= self.schedule.next: self._arm()
-        if self._looking and self._current() <= self._look_step: self._weigh(optimizer)
+        step = self._current()
+        if not self._looking and step >= self.schedule.next: self._arm()
+        if self._looking and step <= self._look_step: self._weigh(optimizer)
         else: self._inputs = None
 
     def _may_wait(self) -> bool:
@@ -233,18 +233,17 @@ class TensorProbe:
     def step_done(
         self,
         step:int,  # that has ended
-    ) -> bool:
-        "Go on to the next step; whether this one was looked at."
+    ) -> float:    # seconds that it took to hand on what was seen in this step; 0: it was not looked at
+        "Go on to the next step."
         self.step = step + 1
-        if step < self._look_step or not self._looking:
-            if self._broken and self._handles: self.close()
-            self._get_ready()
-            return False
-        try: self._finish_look(step)
-        except Exception as error: self._fail(error)
-        if self._broken: self.close()
+        if not (self._looking or self._rootless or self._broken): return 0.0
+        begun, looked = time.perf_counter(), self._looking and step >= self._look_step
+        if looked:
+            try: self._finish_look(step)
+            except Exception as error: self._fail(error)
+        if self._broken and self._handles: self.close()
         self._get_ready()
-        return not self._broken
+        return time.perf_counter() - begun if looked and not self._broken else 0.0
 
     def _get_ready(self) -> None:
         "No call of the model will tell that the next look begins."
@@ -278,6 +277,10 @@ class TensorProbe:
         size = None if lr is None else lr * (1.0 if id(p) in self._adaptive else norm / root)
         eps = torch.finfo(p.dtype).eps if p.is_floating_point() else 0.0
         return ParameterStats(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr, size, eps)
+
+def _weighs(module: nn.Module) -> bool:
+    "Whether it multiplies by a matrix, so that what comes into it is looked at, too."
+    return not isinstance(module, nn.Embedding) and any(p.dim() > 1 for p in module.parameters(recurse=False))
 
 def _in_backward() -> bool:
     "Whether a backward pass is under way, as where activations are computed again for it."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ class UpdateRatio(Rule):
         if self._looks == 0 and matrices: self._grown = frozenset(p.name for p in matrices if p.weight_rms == 0)
         ratios = [_of_usual(p) for p in matrices if p.name not in self._grown and p.weight_rms > 0]
         if not ratios: return
-        ratio, self._looks = float(np.median(ratios)), self._looks + 1
+        ratio, self._looks = median(ratios), self._looks + 1
         self._first = look.step if self._first is None else self._first
         self._once |= ratio > 1e-6
         rates = {p.lr for p in look.parameters}

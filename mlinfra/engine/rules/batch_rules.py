@@ -67,7 +67,8 @@ class RepeatedByWorkers(Rule):
         self.found(steps[-1], f"the loader yields more samples than the {self._length:,} that its data set says it "
                    f"has: "
                    f"each of the {self._workers} workers may yield all of them", "Divide the stream in __iter__ by "
-                   "get_worker_info(), or correct __len__", cost=1 - 1 / self._workers, workers=self._workers)
+                   "get_worker_info(), or correct __len__", cost=1 - 1 / self._workers, remark=True,
+                   workers=self._workers)
 
 class EqualWorkerRandomness(Rule):
     "All workers draw the same random numbers."
@@ -84,6 +85,7 @@ class EqualWorkerRandomness(Rule):
 
 class EqualEpochRandomness(Rule):
     "The workers draw the same random numbers in each epoch."
+    asks = True
     follows = ("EqualWorkerRandomness",)
 
     def begin(self, facts: Facts) -> None:
@@ -142,7 +144,7 @@ class SameOrderEachEpoch(Rule):
         why, cure = "its generator is seeded anew", "Seed once, before the first epoch"
         if self._same_epoch: why, cure = "nobody calls its set_epoch", "Call sampler.set_epoch(epoch) before each epoch"
         self.found(batch.step, f"{self._sampler} shuffles, and yields the same order of samples in each epoch: {why}",
-                   cure, cost=0.3)
+                   cure, cost=0.3, remark=not self._same_epoch)
 
     def _is(self, now: tuple, then: tuple) -> bool:
         return now[0] == then[0] or now[1] is not None and now[1] == then[1]
@@ -205,6 +207,7 @@ class ConstantLabels(Rule):
 
 class BatchWithoutSpread(Rule):
     "All numbers of a batch are the same."
+    asks = True
     _looked, _flat, _other = 0, 0, False
 
     def on_batch(self, batch: BatchFingerprint) -> None:

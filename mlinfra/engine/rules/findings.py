@@ -76,6 +76,7 @@ def labels_of(
 class Rule:
     "Looks for one kind of fault; subclasses define some of the methods above and call `found`."
     follows: tuple[str, ...] = ()   # rules that explain what this one sees: once one of them has spoken, it is silent
+    asks: bool = False              # what it sees may be meant so: its findings are remarks
     facts: Facts
 
     # what a rule remembers of a run it keeps in attributes; `begin` puts back what they were when it was made
@@ -107,7 +108,7 @@ class Rule:
         rank:int|None=None,       # the process
         cost:float=1.0,           # share of the run that is lost
         gain:float|None=None,     # predicted speed-up with the cause gone
-        remark:bool=False,        # it may be meant so
+        remark:bool|None=None,    # it may be meant so; None: as the rule says of all that it finds
         **numbers:float,          # the figures of the message
     ) -> None:
         "Say it, unless it has been said of this tensor or rank."
@@ -115,7 +116,8 @@ class Rule:
         self._said.add((tensor, rank))
         step = int(getattr(step, "iteration", step))
         where = tensor, rank, float(cost), gain
-        self.findings.append(Finding(self.name, step, message, advice, *where, numbers, remark))
+        asks = self.asks if remark is None else remark
+        self.findings.append(Finding(self.name, step, message, advice, *where, numbers, asks))
 
     def abstain(
         self,

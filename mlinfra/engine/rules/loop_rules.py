@@ -59,6 +59,7 @@ class EvalModeTraining(Rule):
 
 class DropoutInEvaluation(Rule):
     "Dropout or batch norm works as in training while the model is in eval mode."
+    asks = True
     def on_forward(self, look: ForwardLook) -> None:
         "What was called."
         if look.learns or not look.random: return
@@ -69,6 +70,7 @@ class DropoutInEvaluation(Rule):
 
 class TrainingModeEvaluation(Rule):
     "The model is validated in training mode."
+    asks = True
     def on_forward(self, look: ForwardLook) -> None:
         "Its mode in an evaluation."
         if look.learns or not look.evaluation or not look.training or not look.training_layers: return

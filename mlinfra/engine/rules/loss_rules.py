@@ -43,7 +43,8 @@ class ExplodingLoss(Rule):
         self._high += 1 if loss <= 100 * base else 2
         if self._high >= 3:
             self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}",
-                       "Lower the learning rate, warm it up, or clip gradients", loss=loss, first=base)
+                       "Lower the learning rate, warm it up, or clip gradients", remark=loss < 100 * base, loss=loss,
+                       first=base)
 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #ed28e0bb
 def _falls(losses: np.ndarray) -> bool:
@@ -62,9 +63,12 @@ def _fell(losses: np.ndarray) -> bool:
 
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."
+    asks = True
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "PoorInitialisation", "UnchangedWeights", "UpdateRatio",
                "SaturatedActivation", "VanishingGradient", "AllZero", "ForgottenZeroGrad", "ProbabilitiesAsLogits",
-               "BroadcastTarget", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied", "EvalModeTraining")
+               "BroadcastTarget", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied", "EvalModeTraining",
+               "StaleOptimizer", "UnrelatedLabels", "LossRoseAgain", "LearningRateCycles", "ConstantLabels",
+               "RepeatedByWorkers", "LoadedInPart", "FrozenMoves", "BatchWithoutSpread")
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
@@ -97,6 +101,7 @@ class LossNotDecreasing(Rule):
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #c9e4a6ab
 class _Epochs(Rule):
     "Hears of epochs with a training loss and a validation loss."
+    asks = True
     follows = ("NonFinite", "ExplodingLoss")
     train: tuple[float, ...] = ()
     valid: tuple[float, ...] = ()
@@ -169,6 +174,7 @@ class BrokenMetric(_Epochs):
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #e16317ef
 class ClassImbalance(Rule):
     "Some classes have far more samples than others."
+    asks = True
     _first = True
 
     def on_loader(self, loader: Any) -> None:
@@ -186,6 +192,7 @@ class ClassImbalance(Rule):
 
 class StalledTraining(Rule):
     "No step for a long time."
+    asks = True
     def __init__(
         self,
         seconds:float=300.0,  # at least
@@ -212,6 +219,7 @@ class StalledTraining(Rule):
 
 class SameRun(Rule):
     "The losses are bit for bit those of another run: what was changed between them has no effect."
+    asks = True
     def __init__(
         self,
         other:str|os.PathLike,  # the folder of the other run

@@ -15,8 +15,8 @@ import torch
 from ..train.batches import tensors_in
 
 # %% auto #0
-__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'activation_figures', 'ActivationSample', 'unit_count',
-           'first_floats']
+__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'activation_figures', 'ActivationSample', 'autocast_format',
+           'unit_count', 'first_floats']
 
 # %% ../../../nbs/engine/rules/tensor_stats.ipynb #ea9dfe21
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class ActivationStats:
     dead:float          # share of the units that are 0 for every sample
     bounded:float       # share of the values within 1% of a bound of tanh or the sigmoid; 0 for other modules
     low:float           # the smallest value
+    dtype:torch.dtype|None=None      # its number format
+    autocast:torch.dtype|None=None   # what autocast casts to where it was made; None: it is off there
 
 @dataclass(frozen=True, slots=True)
 class ParameterStats:
@@ -54,6 +56,7 @@ class TensorStats:
     activations:tuple[ActivationStats, ...]     # in the order of the forward pass
     parameters:tuple[ParameterStats, ...]       # in the order of the model
     seconds:float                          # what the look cost
+    autocast:torch.dtype|None=None         # to which autocast casts where the model is called; None: off, or not known
 
 # %% ../../../nbs/engine/rules/tensor_stats.ipynb #357daf49
 _MOST, _SAMPLES = 1 << 15, 32
@@ -93,6 +96,7 @@ class ActivationSample:
         x:torch.Tensor,   # samples first
         kind:str,         # the class of the module that made it
     ):
+        self.dtype, self.autocast = x.dtype, autocast_format(x.device.type)
         x, self._kind = _by_unit(x, kind), kind if kind in ("Tanh", "Sigmoid") else ""
         self._whole = _figures(x[None], kind)[0] if x.numel() > _MOST else None
         self._some = x.clone() if self._whole is None else None  # what follows may overwrite it
@@ -116,6 +120,12 @@ class ActivationSample:
             order = [i for places, _ in parts for i in places]
             for i, row in zip(order, torch.cat([part for _, part in parts]).tolist()): found[i] = row
         return found
+
+def autocast_format(
+    device:str,   # its type
+) -> torch.dtype | None:
+    "What autocast casts to here; None: it is off."
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 def unit_count(
     x:torch.Tensor,

@@ -41,6 +41,7 @@ class RepeatedByWorkers(Rule):
         self._workers, self._batches, self._seen = getattr(loader, "num_workers", None) or 0, [], 0
         stream = isinstance(data := getattr(loader, "dataset", None), IterableDataset)
         self._length = _length(data) if stream and self._workers > 1 else None
+        self.abstained = "" if self._workers > 1 else "the loader has fewer than two workers"
 
     def on_batch(self, batch: BatchFingerprint) -> None:
         "Compare the first batches of the workers, and the second ones."
@@ -85,6 +86,7 @@ class EqualWorkerRandomness(Rule):
 
 class EqualEpochRandomness(Rule):
     "The workers draw the same random numbers in each epoch."
+    least_epochs = 2
     asks = True
     follows = ("EqualWorkerRandomness",)
 
@@ -116,6 +118,7 @@ def _sampler(loader: Any) -> Any:
 
 class SameOrderEachEpoch(Rule):
     "The sampler shuffles, and yields the same order in each epoch."
+    least_epochs = 2
     _sampler, _many, _epoch = None, False, ()
 
     def begin(self, facts: Facts) -> None:
@@ -151,6 +154,7 @@ class SameOrderEachEpoch(Rule):
 
 class SharedValidationSamples(Rule):
     "Samples of the validation are trained on."
+    needs = ("evaluation", "on_batch")
     _most = 4096
 
     def begin(self, facts: Facts) -> None:
@@ -184,6 +188,7 @@ class SharedValidationSamples(Rule):
 # %% ../../../nbs/engine/rules/batch_rules.ipynb #nw161835
 class ConstantLabels(Rule):
     "Cross entropy learns from a single label."
+    least_epochs = 2
     _classes = False
 
     def begin(self, facts: Facts) -> None:
@@ -207,6 +212,7 @@ class ConstantLabels(Rule):
 
 class BatchWithoutSpread(Rule):
     "All numbers of a batch are the same."
+    least_steps = 2
     asks = True
     _looked, _flat, _other = 0, 0, False
 

@@ -74,6 +74,7 @@ class _Course(Rule):
 # %% ../../../nbs/engine/rules/curve_rules.ipynb #hrc0004
 class UnrelatedLabels(_Course):
     "The labels do not belong to the inputs: the loss stays at the entropy of the labels."
+    least_steps = 100
     follows = ("NonFinite", "ExplodingLoss", "ForgottenZeroGrad", "DetachedLoss", "ProbabilitiesAsLogits", "DeadRelu",
                "ClippedWhileScaled", "LearningRateDied", "UnchangedWeights", "StaleOptimizer", "AllZero",
                "PoorInitialisation", "ConstantLabels", "SaturatedActivation", "VanishingGradient", "UpdateRatio")
@@ -108,7 +109,8 @@ class UnrelatedLabels(_Course):
         if lowest < 0.7 * entropy and max(last) < 3 * entropy and not self._restarted(): return self._say(
             step, f"the loss had fallen to {lowest:.4g} and has been {np.mean(last):.4g} for {3 * _BLOCK} steps, not "
             f"below {self._counted(entropy)}: labels and inputs no longer belong together", entropy)
-        if len(self._blocks) == 4 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy and self._stands(): self._say(
+        never = len(self._blocks) == 4 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy
+        if never and self._stands(): self._say(
             step, f"the loss is {last[-1]:.4g} after {4 * _BLOCK} steps and stays at {self._counted(entropy)}: the "
             "model learns how often each class comes, and nothing from the inputs", entropy)
 
@@ -139,6 +141,7 @@ class UnrelatedLabels(_Course):
 # %% ../../../nbs/engine/rules/curve_rules.ipynb #hrc0005
 class LossRoseAgain(_Course):
     "The loss has fallen, and rises again."
+    least_steps = 125
     follows = ("NonFinite", "ExplodingLoss", "ForgottenZeroGrad", "UnrelatedLabels", "LearningRateDied", "UpdateRatio",
                "DeadRelu", "ExplodingGradient", "LearningRateCycles", "EvalModeTraining", "PrecisionLost",
                "ClippedWhileScaled", "StaleOptimizer", "LoadedInPart", "BatchWithoutSpread", "BroadcastTarget",
@@ -163,7 +166,9 @@ class LossRoseAgain(_Course):
 
 class LossSpike(Rule):
     "A loss jumps far above all before it, and comes down again."
-    follows = ("NonFinite", "ExplodingLoss", "BatchWithoutSpread", "UpdateRatio", "UnrelatedLabels", "LearningRateCycles")
+    least_steps = 75
+    follows = ("NonFinite", "ExplodingLoss", "BatchWithoutSpread", "UpdateRatio", "UnrelatedLabels",
+               "LearningRateCycles")
     asks = True
 
     def begin(self, facts: Facts) -> None:
@@ -209,14 +214,15 @@ class LossSpike(Rule):
         if len(self._after) < 10: return
         spike, self._spike = self._spike, None
         if not float(np.median(self._after)) <= self._top or self._single > self._batches / 2: return
-        self.found(spike, f"the loss jumps to {spike.loss:.4g}, and of the steps before it was {self._usual:.4g} at the "
-                   f"median and {self._top:.4g} at most; ten steps later it is down again", "Look at the batch of this "
+        self.found(spike, f"the loss jumps to {spike.loss:.4g}, and of the steps before it was {self._usual:.4g} at "
+                   f"the median and {self._top:.4g} at most; ten steps later it is down again", "Look at the batch of this "
                    "step, inputs and labels; clipping gradients bounds what such a batch does", cost=0.1,
                    loss=spike.loss, usual=self._usual)
 
 # %% ../../../nbs/engine/rules/curve_rules.ipynb #hrc0006
 class ResumedWorse(Rule):
     "An attempt begins far above the loss at which the attempt before it ended."
+    least_steps = 10
     follows = ("NonFinite", "HalfLoaded", "LoadedInPart")
     asks = True
     _resumed = False
@@ -226,6 +232,7 @@ class ResumedWorse(Rule):
         super().begin(facts)
         self._losses: list[float] = []
         self._resumed = any(o.state for o in facts.optimizers)
+        if not facts.config.get("earlier_losses"): self.abstain("there is no attempt before this one in the run folder")
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare its first losses with the last of the attempt before it."

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from . import (
     batch_rules, curve_rules, device_rules, head_rules, input_rules, loop_rules, loss_rules, memory_rules,
-    parameter_rules, precision_rules, stall_rules, tensor_rules)
+    parameter_rules, precision_rules, rate_rules, stall_rules, tensor_rules)
 from .findings import Rule
 
 # %% auto #0
@@ -29,7 +29,7 @@ def rules_of(
 
 # one that explains others stands before them
 TENSOR_RULES = rules_of(tensor_rules, precision_rules, curve_rules, loss_rules)
-LOOP_RULES = rules_of(batch_rules, loop_rules, head_rules, parameter_rules)
+LOOP_RULES = rules_of(batch_rules, rate_rules, loop_rules, head_rules, parameter_rules)
 SPEED_RULES = rules_of(input_rules, stall_rules, memory_rules, device_rules)
 
 def default_rules() -> list[Rule]:

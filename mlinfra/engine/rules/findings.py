@@ -61,6 +61,9 @@ class Facts:
     suspicious:bool=False                                   # set by a rule that wants to look again soon
     batch:Callable[[], Any]=lambda: None                    # that the loader gave for the step under way
     was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
+    heard:set[str]=field(default_factory=set)               # methods of rules that were told something, and "evaluation"
+    epochs:int=0                                            # that have begun
+    validations:int=0                                       # whose loss was told
 
 def labels_of(
     loader:Any,  # a DataLoader, or another with a `dataset`
@@ -77,6 +80,10 @@ class Rule:
     "Looks for one kind of fault; subclasses define some of the methods above and call `found`."
     follows: tuple[str, ...] = ()   # rules that explain what this one sees: once one of them has spoken, it is silent
     asks: bool = False              # what it sees may be meant so: its findings are remarks
+    needs: tuple[str, ...] = ()     # of `Facts.heard`, without which it cannot judge
+    least_steps: int = 1            # before it can say anything
+    least_epochs: int = 0           # that have begun
+    least_validations: int = 0      # whose loss was told
     facts: Facts
 
     # what a rule remembers of a run it keeps in attributes; `begin` puts back what they were when it was made

@@ -171,7 +171,12 @@ class Inspector:
         if not facts.live or not any(self._hooks[hook] for hook in _LOOP_HOOKS): return
         self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
 
-    def _on_loop(self, hook: str, news: Any) -> None: self._tell(self._hooks[hook], news)
+    def _on_loop(self, hook: str, news: Any) -> None:
+        heard = self.facts.heard
+        heard.add(hook)
+        if hook == "on_forward" and not news.learns or hook == "on_batch" and news.evaluation: heard.add("evaluation")
+        if hook == "on_update" and len(news.micro_batches) > 1: heard.add("accumulation")
+        self._tell(self._hooks[hook], news)
 
     def _on_loop_failure(self, error: Exception) -> None:
         self.remarks.append(f"batches and the loop are looked at no more: {type(error).__name__}: {error}")
@@ -185,6 +190,7 @@ class Inspector:
     def _on_tensors(self, look: TensorStats) -> bool:
         self._hand_on()  # in the order of time, whatever the clock says
         self.facts.suspicious = False
+        self.facts.heard.add("on_tensors")
         self._tell(self._hooks["on_tensors"], look)
         return self.facts.suspicious
 
@@ -284,6 +290,8 @@ class Inspector:
         "Something rare: an epoch, an evaluation, a loader."
         self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
+        self.facts.epochs += kind == "loader"
+        self.facts.validations += data.get("valid_loss") is not None
         if kind in ("evaluation", "epoch"):
             self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))

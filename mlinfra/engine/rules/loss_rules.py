@@ -24,6 +24,7 @@ __all__ = ['ExplodingLoss', 'LossNotDecreasing', 'Overfitting', 'Overtraining', 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #87adb0e6
 class ExplodingLoss(Rule):
     "The loss grows far above what it was at the start."
+    least_steps = 6
     follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
 
@@ -63,6 +64,7 @@ def _fell(losses: np.ndarray) -> bool:
 
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."
+    least_steps = 100
     asks = True
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "PoorInitialisation", "UnchangedWeights", "UpdateRatio",
                "SaturatedActivation", "VanishingGradient", "AllZero", "ForgottenZeroGrad", "ProbabilitiesAsLogits",
@@ -134,6 +136,7 @@ class _Epochs(Rule):
 
 class Overfitting(_Epochs):
     "The validation loss rises while the training loss falls."
+    least_validations = 4
     def judge(self, step: int) -> None:
         "Three epochs 5% above the best."
         if len(self.valid) < 4 or len(self.train) < 4 or not self.lasted(4): return
@@ -147,6 +150,7 @@ class Overfitting(_Epochs):
 
 class Overtraining(_Epochs):
     "Nothing has improved for five epochs: they cost time and bring nothing."
+    least_validations = 6
     follows = ("NonFinite", "ExplodingLoss", "Overfitting", "LossNotDecreasing")
 
     def judge(self, step: int) -> None:
@@ -159,6 +163,7 @@ class Overtraining(_Epochs):
 
 class BrokenMetric(_Epochs):
     "The accuracy stays exactly the same while the loss falls."
+    least_validations = 3
     follows = ("NonFinite", "ExplodingLoss", "Overfitting")
 
     def judge(self, step: int) -> None:

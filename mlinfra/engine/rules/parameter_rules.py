@@ -22,6 +22,7 @@ __all__ = ['StaleOptimizer', 'FrozenMoves', 'TyingLost', 'load_words', 'LoadedIn
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0003
 class StaleOptimizer(Rule):
     "The optimizer trains tensors that the model no longer has."
+    least_steps = 5
     _times = 0
 
     def on_update(self, look: UpdateLook) -> None:
@@ -46,6 +47,7 @@ class StaleOptimizer(Rule):
 
 class FrozenMoves(Rule):
     "The optimizer moves parameters that are frozen."
+    least_steps = 3
     _times = 0
 
     def on_update(self, look: UpdateLook) -> None:
@@ -162,6 +164,7 @@ def load_words(
 
 class LoadedInPart(Rule):
     "Weights were loaded with keys missing or left over."
+    needs = ("load",)
     def begin(self, facts: Facts) -> None:
         "Listen to loads."
         self.finish()
@@ -181,6 +184,7 @@ class LoadedInPart(Rule):
         "What was loaded since."
         if not self._loads: return
         loads, self._loads = list(self._loads.values()), {}
+        self.facts.heard.add("load")
         for module, keys in loads:
             if not (keys.missing_keys or keys.unexpected_keys): continue
             words, advice, nothing = load_words(module, keys.missing_keys, keys.unexpected_keys)

@@ -33,6 +33,7 @@ def _name(dtype: torch.dtype) -> str: return str(dtype).removeprefix("torch.")
 
 class PrecisionLost(Rule):
     "Layers compute in another number format than autocast or the settings ask for."
+    least_steps = 2
     _before: frozenset[str] = frozenset()
 
     def on_tensors(self, look: TensorStats) -> None:

@@ -92,6 +92,7 @@ def _depth_ratio(look: TensorStats) -> float | None:
 
 class VanishingGradient(Rule):
     "The first layers get next to no gradient."
+    least_steps = 3
     asks = True
     follows = ("NonFinite", "DeadRelu", "SaturatedActivation", "PoorInitialisation")
     _small = 0
@@ -108,6 +109,7 @@ class VanishingGradient(Rule):
 
 class ExplodingGradient(Rule):
     "Gradients grow from layer to layer, or from step to step."
+    least_steps = 5
     asks = True
     follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation", "ForgottenZeroGrad")
     _steep, _large, _norms = 0, 0, ()
@@ -141,6 +143,7 @@ def _of_usual(p: ParameterStats) -> float:
 
 class UpdateRatio(Rule):
     "Updates are far too large or too small for the weights."
+    least_steps = 2
     asks = True
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "ForgottenZeroGrad", "ClippedWhileScaled", "LearningRateDied")
     _large, _first, _looks, _once, _start = 0, None, 0, False, None
@@ -175,6 +178,7 @@ class UpdateRatio(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #be89e75b
 class _TwoLooks(Rule):
     "Fires for the first module that is sick in two looks in a row."
+    least_steps = 2
     _before: frozenset[str] = frozenset()
 
     def is_sick(self, seen: ActivationStats, later: Sequence[ActivationStats]) -> bool:
@@ -238,8 +242,14 @@ def _is_new(seen: Mapping[str, tuple[int, ...]]) -> bool:
     "Whether a name has been seen too seldom to say so."
     return any(len(steps) < 3 for steps in seen.values())
 
+def _frozen(model: Any) -> set[str]:
+    "Names of the parameters that are frozen now."
+    rows = () if model is None else model.named_parameters()
+    return {plain_name(name) for name, p in rows if not p.requires_grad}
+
 class AllZero(Rule):
     "An activation, or the gradient of a weight, is zero throughout."
+    least_steps = 11
     asks = True
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "SaturatedActivation")
     _since: Mapping[str, tuple[int, ...]] = {}
@@ -247,7 +257,8 @@ class AllZero(Rule):
     def on_tensors(self, look: TensorStats) -> None:
         "Count looks in a row."
         zero = [a.name for a in look.activations if a.role == "output" and a.peak == 0 and a.kind != "Identity"]
-        zero += [p.name for p in _matrices(look) if p.grad_peak == 0]
+        frozen = _frozen(self.facts.model)
+        zero += [p.name for p in _matrices(look) if p.grad_peak == 0 and p.name not in frozen]
         self._since = {name: (*self._since.get(name, ()), look.step) for name in zero}
         self.facts.suspicious |= _is_new(self._since)
         if self.findings or not (long := _lasting(self._since)): return
@@ -258,6 +269,7 @@ class AllZero(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #44df4826
 class UnchangedWeights(Rule):
     "A parameter that should learn does not."
+    least_steps = 11
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied",
                "StaleOptimizer")
     _looks = 0
@@ -268,9 +280,7 @@ class UnchangedWeights(Rule):
         "Who has a gradient, and who moved."
         self._looks += 1
         self._never_given(look.step)
-        rates, model = {p.lr for p in look.parameters}, self.facts.model
-        known = () if model is None else model.named_parameters()
-        frozen = {plain_name(name) for name, p in known if not p.requires_grad}
+        rates, frozen = {p.lr for p in look.parameters}, _frozen(self.facts.model)
         def stands(p: ParameterStats) -> bool:
             if p.name in frozen: return False
             return p.grad_rms is None or p.update_ratio == 0 and p.grad_rms > 0 and (p.lr != 0 or len(rates) == 1)
@@ -329,6 +339,7 @@ def _same_rows(p: torch.Tensor) -> bool:
 
 class PoorInitialisation(Rule):
     "The initial weights shrink or swell what goes through the layers, or start all units equal."
+    least_steps = 2
     asks = True
     follows = ("NonFinite", "DeadRelu")
     _first: TensorStats|None = None

@@ -1,10 +1,10 @@
-"""More errors that raise nothing, each with its healthy twin: formats, tensors that are not trained, the course of a loss."""
+"""More errors that raise nothing, each with its healthy twin: formats, tensors that are not trained, losses."""
 import copy
 
 import pytest
 import torch
 import torch.nn.functional as F
-from test_silent_errors import CASES, listed, net, samples, sgd
+from test_silent_errors import CASES, net, sgd
 from torch import nn
 
 from mlinfra.engine.record.watch import watch

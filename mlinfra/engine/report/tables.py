@@ -47,7 +47,8 @@ def loader_of(
 
 _SETTINGS = dict(
     model="model", parameters="parameters", trained="trained", optimizer="optimizer", lr="learning rate",
-    precision="precision", device="device", epochs="epochs", accumulation="micro-batches in a step", threads="threads of PyTorch")
+    precision="precision", device="device", epochs="epochs", accumulation="micro-batches in a step",
+    threads="threads of PyTorch")
 _LOADER = dict(
     type="loader", batch_size="batch size", num_workers="workers", prefetch_factor="batches ahead, each worker",
     persistent_workers="workers stay between epochs", pin_memory="pinned memory")

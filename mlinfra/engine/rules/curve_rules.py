@@ -215,8 +215,8 @@ class LossSpike(Rule):
         spike, self._spike = self._spike, None
         if not float(np.median(self._after)) <= self._top or self._single > self._batches / 2: return
         self.found(spike, f"the loss jumps to {spike.loss:.4g}, and of the steps before it was {self._usual:.4g} at "
-                   f"the median and {self._top:.4g} at most; ten steps later it is down again", "Look at the batch of this "
-                   "step, inputs and labels; clipping gradients bounds what such a batch does", cost=0.1,
+                   f"the median and {self._top:.4g} at most; ten steps later it is down again", "Look at the batch of "
+                   "this step, inputs and labels; clipping gradients bounds what such a batch does", cost=0.1,
                    loss=spike.loss, usual=self._usual)
 
 # %% ../../../nbs/engine/rules/curve_rules.ipynb #hrc0006

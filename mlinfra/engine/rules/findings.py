@@ -61,7 +61,7 @@ class Facts:
     suspicious:bool=False                                   # set by a rule that wants to look again soon
     batch:Callable[[], Any]=lambda: None                    # that the loader gave for the step under way
     was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
-    heard:set[str]=field(default_factory=set)               # methods of rules that were told something, and "evaluation"
+    heard:set[str]=field(default_factory=set)               # methods that were told something, and "evaluation"
     epochs:int=0                                            # that have begun
     validations:int=0                                       # whose loss was told
 

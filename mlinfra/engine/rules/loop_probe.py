@@ -114,7 +114,8 @@ class _Updates:
         def moves(p: torch.Tensor, group: dict) -> bool:
             some = p.grad.any() or group.get("weight_decay") or self._optimizer.state.get(p)
             return id(p) in left and bool(some) and group.get("lr") != 0
-        rows = [p for group in self._optimizer.param_groups for p in group["params"] if id(p) in left and moves(p, group)]
+        groups = self._optimizer.param_groups
+        rows = [p for group in groups for p in group["params"] if id(p) in left and moves(p, group)]
         return tuple(self._all_names.get(id(p), "a parameter") for p in rows)
 
     def kept(self) -> float | None:

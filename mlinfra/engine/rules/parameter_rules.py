@@ -118,7 +118,7 @@ class TyingLost(Rule):
         how = "the transpose of" if flipped else "equal bit by bit to"
         pair = [plain_name(name) for name in names]
         self._say(0, f"{pair[1]} starts {how} {pair[0]}, and they are two tensors that will drift apart",
-                  "If they are to be tied, give both layers the same Parameter after loading, moving and wrapping", pair)
+                  "If they are to be tied, give both layers the same Parameter after loading and wrapping", pair)
         return True
 
     def on_tensors(self, look: TensorStats) -> None:
@@ -151,15 +151,15 @@ def load_words(
     "What a load that is not whole did."
     total = len(module.state_dict(keep_vars=True))
     words = []
-    if missing: words.append(f"left {len(missing)} of the model's {total} tensors ({len(missing) / max(total, 1):.0%}) as "
-                             f"they were, such as {several(missing, 2)}")
+    share = len(missing) / max(total, 1)
+    if missing: words.append(f"left {len(missing)} of the model's {total} tensors ({share:.0%}) as they were, such as {several(missing, 2)}")
     if left_over: words.append(f"had no place for {len(left_over)}, such as {several(left_over, 2)}")
     advice = "Compare the names that load_state_dict returns; what is left out on purpose may be deleted before"
     for prefix in ("module.", "_orig_mod.", "model."):
-        stripped, longer = {name.replace(prefix, "", 1) for name in left_over}, {name.replace(prefix, "", 1) for name in missing}
+        stripped, longer = ({name.replace(prefix, "", 1) for name in names} for names in (left_over, missing))
         if missing and left_over and (stripped & set(missing) or longer & set(left_over)):
-            advice = f"The names differ by {prefix!r}, which a wrapper puts in front: save and load model.{prefix[:-1]}'s " \
-                     "state, or rename the keys"
+            advice = (f"The names differ by {prefix!r}, which a wrapper puts in front: load into the model inside of "
+                      "it, or rename the keys")
     return f"load_state_dict(strict=False) {' and '.join(words)}", advice, total > 0 and len(missing) >= total
 
 class LoadedInPart(Rule):

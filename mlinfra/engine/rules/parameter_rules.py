@@ -152,7 +152,8 @@ def load_words(
     total = len(module.state_dict(keep_vars=True))
     words = []
     share = len(missing) / max(total, 1)
-    if missing: words.append(f"left {len(missing)} of the model's {total} tensors ({share:.0%}) as they were, such as {several(missing, 2)}")
+    if missing: words.append(f"left {len(missing)} of the model's {total} tensors ({share:.0%}) as they "
+                             f"were, such as {several(missing, 2)}")
     if left_over: words.append(f"had no place for {len(left_over)}, such as {several(left_over, 2)}")
     advice = "Compare the names that load_state_dict returns; what is left out on purpose may be deleted before"
     for prefix in ("module.", "_orig_mod.", "model."):

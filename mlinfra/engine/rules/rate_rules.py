@@ -67,6 +67,6 @@ class LearningRateCycles(Rule):
     def _judge(self, step: int, scheduler: LRScheduler, rate: float) -> None:
         planned, done = planned_steps(scheduler), scheduler.last_epoch
         if planned is None or done <= 1.2 * planned: return
-        self.found(step, f"{type(scheduler).__name__} was made for {planned} steps and has done {done}: past its end "
-                   f"the learning rate has risen again to {rate:.2g}", "Step the scheduler once an epoch if its settings "
+        self.found(step, f"{type(scheduler).__name__} was made for {planned} steps and has done {done}: past its "
+                   f"end the learning rate has risen again to {rate:.2g}", "Step the scheduler once an epoch if its settings "
                    "count epochs, or give it the number of steps", cost=0.5, remark=True, planned=planned, done=done)

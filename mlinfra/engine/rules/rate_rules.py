@@ -37,6 +37,7 @@ def planned_steps(
     "After how many of its steps a schedule ends; None: it has no end, or nobody can tell."
     if isinstance(scheduler, CosineAnnealingLR): return scheduler.T_max
     if isinstance(scheduler, OneCycleLR): return scheduler.total_steps
+    if isinstance(scheduler, LinearLR) and scheduler.end_factor >= scheduler.start_factor: return None  # a warm-up
     if isinstance(scheduler, (LinearLR, PolynomialLR)): return scheduler.total_iters
     if isinstance(scheduler, MultiStepLR): return max(scheduler.milestones, default=None)
     if isinstance(scheduler, SequentialLR):
@@ -68,5 +69,5 @@ class LearningRateCycles(Rule):
         planned, done = planned_steps(scheduler), scheduler.last_epoch
         if planned is None or done <= 1.2 * planned: return
         self.found(step, f"{type(scheduler).__name__} was made for {planned} steps and has done {done}: past its "
-                   f"end the learning rate has risen again to {rate:.2g}", "Step the scheduler once an epoch if its settings "
+                   f"end the rate has risen again to {rate:.2g}", "Step the scheduler once an epoch if its settings "
                    "count epochs, or give it the number of steps", cost=0.5, remark=True, planned=planned, done=done)

@@ -100,6 +100,7 @@ class PublishedTrace:
     entries:list[dict[str, Any]]  # of a stretch, as they stand in the file, `ts` from the first of them; empty for most
     waits:list[dict[str, Any]]  # copies for which the CPU waited a millisecond or longer in that step: operators, call
                                # and copy as they stand in the file, `ts` from the step's mark
+    operators:list[dict[str, Any]]  # the longest of that step, as they stand in the file; empty for most
     trace_ms:float                            # the duration of the whole trace
     trace_lanes:dict[str, list[LaneSpan]]     # of the whole trace; empty for most
 
@@ -130,7 +131,7 @@ def published_trace(
              for of, ms in (("lanes", "step_ms"), ("trace_lanes", "trace_ms"))}
     tables = {table: pd.DataFrame(found.pop(table)) for table in ("steps", "kernels", "events")}
     device = origin.device or found["device"]
-    rest = {"entries": [], "trace_ms": 0.0, **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "operators": [], "trace_ms": 0.0, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
                           device=device, **lanes, **tables, **rest)
 
@@ -176,6 +177,7 @@ _STRETCHES = {
     "training_a100_8ranks_rank3": _Stretch(53535.0, 53652.0),
     "mi300x_resnet_8ranks_rank0": _Stretch(-20000.0, 90000.0, "ncclDevKernel"),  # and the marks of the steps
 }  # trace -> its stretch
+_LONGEST = ("ddp_a100_2ranks_rank0",)  # traces of which the longest operators are kept
 _ARGS = ("correlation", "stream", "Collective name", "In msg nelems", "dtype")
 
 def trace_figures(
@@ -202,6 +204,7 @@ def trace_figures(
     begins = {entry["name"]: entry["ts"] for entry in told if str(entry["cat"]).lower() in ("user_annotation", "operator")}
     begin = begins.get(f"ProfilerStep#{step}", 0)
     entries: dict[str, Any] = {"waits": _waits_of(told, begin, begin + marked[1] - marked[0])}
+    if name in _LONGEST: entries["operators"] = _longest_operators(told, begin, begin + marked[1] - marked[0])
     if stretch := _STRETCHES.get(name): entries["entries"] = _entries_of(told, begin, stretch)
     if stretch and stretch.names:
         trace_ms = round(float(events.frame["end"].max()) / 1e3, 4)
@@ -233,6 +236,12 @@ def _waits_of(entries: list[dict[str, Any]], begin: float, end: float) -> list[d
               and str(entry["tid"]) == str(call["tid"]) and entry["ts"] <= call["ts"] and ends(call) <= ends(entry)]
     waits = [*around, *calls, *(copies[call["args"]["correlation"]] for call in calls)]
     return [_entry(entry, begin) for entry in sorted(waits, key=lambda entry: entry["ts"])]
+
+def _longest_operators(entries: list[dict[str, Any]], begin: float, end: float) -> list[dict[str, Any]]:
+    "Three, in order of time."
+    own = [entry for entry in entries if entry["cat"] == "cpu_op" and begin <= entry["ts"] < end]
+    longest = sorted(own, key=lambda entry: -entry["dur"])[:3]
+    return [_entry(entry, begin) for entry in sorted(longest, key=lambda entry: entry["ts"])]
 
 def _entry(entry: dict[str, Any], begin: float) -> dict[str, Any]:
     return dict(name=_short(entry["name"], 48), cat=entry["cat"], ts=round(entry["ts"] - begin, 1),

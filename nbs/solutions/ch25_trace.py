@@ -1,16 +1,3 @@
-def exposed(communication, compute):
-    def merged(spans):
-        found = []
-        for begin, end in sorted(spans):
-            if found and begin <= found[-1][1]: found[-1][1] = max(end, found[-1][1])
-            else: found.append([begin, end])
-        return found
-
-    sends, computes = merged(communication), merged(compute)
-    hidden = sum(max(min(e, end) - max(b, begin), 0) for b, e in sends for begin, end in computes)
-    return sum(end - begin for begin, end in sends) - hidden
-
-
 def cause(gap, launched, loader, synchronise):
     begin, end = gap
     if launched < begin: return {"queued": end - begin}

@@ -210,7 +210,8 @@ def gpu_bounds(entries, marks):
     "When the busiest stream had done what each mark found launched, if that is later by a fifth of a step; else marks."
     calls = {one["args"]["correlation"]: one["ts"] for one in reversed(entries)
              if "runtime" in str(one.get("cat")).lower() and one["args"].get("correlation")}
-    works = [one for one in entries if str(one.get("cat")).lower().removeprefix("gpu_") in ("kernel", "memcpy", "memset")]
+    on_gpu = "kernel", "memcpy", "memset"
+    works = [one for one in entries if str(one.get("cat")).lower().removeprefix("gpu_") in on_gpu]
     spent = {}
     for one in works:
         if str(one["cat"]).lower() == "kernel" and not re.search(SENDS, one["name"], re.I):

@@ -131,7 +131,8 @@ def published_trace(
              for of, ms in (("lanes", "step_ms"), ("trace_lanes", "trace_ms"))}
     tables = {table: pd.DataFrame(found.pop(table)) for table in ("steps", "kernels", "events")}
     device = origin.device or found["device"]
-    rest = {"entries": [], "operators": [], "trace_ms": 0.0, **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "operators": [], "trace_ms": 0.0,
+            **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
                           device=device, **lanes, **tables, **rest)
 
@@ -201,7 +202,8 @@ def trace_figures(
     name = Path(path).name.partition(".")[0]
     told = [entry for entry in json.loads(gzip.decompress(Path(path).read_bytes()))["traceEvents"]
             if entry.get("ph") == "X"]
-    begins = {entry["name"]: entry["ts"] for entry in told if str(entry["cat"]).lower() in ("user_annotation", "operator")}
+    begins = {entry["name"]: entry["ts"] for entry in told
+              if str(entry["cat"]).lower() in ("user_annotation", "operator")}
     begin = begins.get(f"ProfilerStep#{step}", 0)
     entries: dict[str, Any] = {"waits": _waits_of(told, begin, begin + marked[1] - marked[0])}
     if name in _LONGEST: entries["operators"] = _longest_operators(told, begin, begin + marked[1] - marked[0])
@@ -259,7 +261,8 @@ def _entries_of(entries: list[dict[str, Any]], step_begin: float, stretch: _Stre
     first = min(entry["ts"] for entry in [*work, *calls, *marks])
     operators = [entry for entry in entries if entry["cat"] == "cpu_op" and entry["dur"] >= stretch.operator_us
                  and first <= entry["ts"] and entry["ts"] + entry["dur"] <= end and not stretch.names]
-    return [_entry(entry, first) for entry in sorted([*work, *calls, *operators, *marks], key=lambda entry: entry["ts"])]
+    found = sorted([*work, *calls, *operators, *marks], key=lambda entry: entry["ts"])
+    return [_entry(entry, first) for entry in found]
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

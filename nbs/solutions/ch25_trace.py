@@ -7,6 +7,12 @@ def cause(gap, launched, loader, synchronise):
     return {why: time for why, time in found.items() if time}
 
 
+def latest(spans):
+    takes = {rank: [end - begin for begin, end in own] for rank, own in spans.items()}
+    last = [min(takes, key=lambda rank: takes[rank][i]) for i in range(len(next(iter(takes.values()))))]
+    return max(takes, key=last.count)
+
+
 def first_cure(parts, cures):
     step, best = sum(parts.values()), {}
     for name, (part, left, days) in cures.items():

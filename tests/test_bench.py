@@ -46,7 +46,8 @@ SMALLER = {  # stage -> what is smaller in its trial: the place of a constant, a
     "allreduce": {"parallel.WORLDS": (2,), "parallel.SIZES": lambda: list(getattr(*attribute("parallel.ENDS")))},
     "ddp": {"parallel.BATCHES": (64,)},
     "parallelize": {"few_lines.weights_of": lambda: lambda *_: {"w": torch.zeros(1)}},  # test_parallelize runs scripts
-    "watching": {"by_tool.COSTS": ("bare", "watch"), "by_tool.BLOCKS": lambda: kept("by_tool.BLOCKS", "0.1 ms step"),
+    "watching": {"by_tool.COSTS": ("bare", "watch"),
+                 "by_tool.BLOCKS": lambda: kept("by_tool.BLOCKS", "0.17 ms step, 1 module"),
                  "speed_cases.CASES": lambda: kept("speed_cases.CASES", "slow collate")},
     "saving": {"saving.TRAININGS": lambda: kept("saving.TRAININGS", "CNN, batch 64"), "saving.EVERY": 2,
                "saving.AROUND": 1, "saving.WIDTH": 16, "saving.find_spec": lambda: lambda name: None},

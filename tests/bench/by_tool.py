@@ -1,4 +1,4 @@
-"""What watching costs a step, and which faults are named, for ours, TraceML, gpuprof and torch.profiler.
+"""What watching costs a step, and which faults are named, for ours, TraceML, gpuprof, TrainCheck and torch.profiler.
 
 Every tool has a process of its own, so no tool's patches reach another's block. For the costs these processes stay,
 and blocks of steps are asked of each in turn. For the faults each training is a fresh process.
@@ -7,35 +7,45 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Listener
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import psutil
-from peers import ROOT, WATCHERS
+from peers import ROOT, TRAINCHECK, WATCHERS
 
 sys.path.append(str(ROOT / "tests"))
 SCRIPT = ROOT / "tests" / "bench" / "watchers.py"
 OURS = "watch, all rules"
-COSTS = ("bare", "watch", "watch, speed rules", OURS, "TraceML", "gpuprof", "torch.profiler")
-BLOCKS = {  # modules, width, batch, steps in a block
-    "0.1 ms step": (1, 8, 8, 1_000),
-    "2 ms step, 1 module": (1, 1_024, 32, 200),
-    "2 ms step, 101 modules": (101, 8, 8, 100),
+COSTS = ("bare", "watch", "watch, speed rules", OURS, "TraceML", "gpuprof", "TrainCheck", "torch.profiler")
+PLACES = {"TraceML": WATCHERS, "gpuprof": WATCHERS, "TrainCheck": TRAINCHECK}  # the others run in ours
+BLOCKS = {  # modules, width, batch, steps in a block; the milliseconds are about those of the bare step
+    "0.17 ms step, 1 module": (1, 8, 8, 1_000),
+    "2 ms step, 1 module": (1, 1_024, 32, 400),
+    "5 ms step, 101 modules": (101, 8, 8, 300),
 }
+SETTLED, NOT_COUNTED = 120, 50  # from these steps on looks are rare; and what a tool does at the start is over
+SLOW = {"TrainCheck": 6}  # steps in a block, in one round: it writes down every call of PyTorch, for seconds a step
+BETWEEN_LOOKS = 50
 
 
 def command(tool: str, folder: Path, ranks: int = 1) -> list[str]:
     "What starts a tool's process, as its documentation says, up to the script's arguments."
-    if tool not in ("TraceML", "gpuprof"): return [sys.executable, str(SCRIPT)]
+    if tool not in PLACES: return [sys.executable, str(SCRIPT)]
     if tool == "gpuprof": return [WATCHERS.python, str(SCRIPT)]
+    if tool == "TrainCheck":
+        collect = str(Path(TRAINCHECK.python).with_name("traincheck-collect"))
+        script = shutil.copy(SCRIPT.with_name("collected.py"), folder)  # beside which it writes another one
+        return [collect, "-p", script, "--models-to-track", "model", "--output-dir", str(folder / "collected")]
     launcher = str(Path(WATCHERS.python).with_name("traceml"))
     return [launcher, "run", str(SCRIPT), "--mode", "summary", "--logs-dir", str(folder / "logs"), "--run-name", "run",
             "--master-port", str(free_port()), "--aggregator-port", str(free_port()), "--nproc-per-node", str(ranks),
@@ -62,8 +72,11 @@ def served(tool: str, home: Path) -> Iterator[tuple[Any, int]]:
     folder.mkdir()
     address = str(folder / "line")
     with Listener(address, "AF_UNIX") as listener, (folder / "log").open("w") as log:
-        started = subprocess.Popen([*command(tool, folder), "serve", tool, address, str(folder / "runs")],
-                                   env=environment(), stdout=log, stderr=log, cwd=folder)
+        order = [] if tool == "TrainCheck" else ["serve", tool, address, str(folder / "runs")]
+        path = f"{Path(PLACES.get(tool, WATCHERS).python).parent}:{os.environ['PATH']}"
+        started = subprocess.Popen([*command(tool, folder), *order], stdout=log, stderr=log, cwd=folder,
+                                   env=environment() | dict(BENCH_LINE=address, PATH=path))
+        threading.Thread(target=hang_up, args=(started, address), daemon=True).start()
         line = listener.accept()
         line.recv()
         others = len(psutil.Process(started.pid).children(recursive=True))
@@ -73,11 +86,18 @@ def served(tool: str, home: Path) -> Iterator[tuple[Any, int]]:
             started.wait(120)
 
 
+def hang_up(process: subprocess.Popen, address: str) -> None:
+    "A process that ends before it has answered leaves nobody waiting: reading from it is an error then."
+    process.wait()
+    with contextlib.suppress(OSError): Client(address, "AF_UNIX").close()
+
+
 def costs(rounds: int, iterations: int) -> dict[str, Any]:
-    "Microseconds that each tool adds to a step, of medians and of means; every round asks all tools in turn."
+    """Microseconds that each tool adds to a step, of medians and of means, and what a look takes beside the 50 steps
+    between two looks. Every round asks all tools in turn."""
     from stages import FULL
-    tools = [tool for tool in COSTS if tool not in ("TraceML", "gpuprof") or WATCHERS.make()]
-    seen: dict[str, dict[str, list[list[float]]]] = {name: {tool: [] for tool in tools} for name in BLOCKS}
+    tools = [tool for tool in COSTS if tool not in PLACES or PLACES[tool].make()]
+    seen: dict[str, dict[str, list[Any]]] = {name: {tool: [] for tool in tools} for name in BLOCKS}
     shorter = min(1.0, iterations / FULL)
     with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
         lines = {tool: stack.enter_context(served(tool, Path(home))) for tool in tools}
@@ -85,23 +105,28 @@ def costs(rounds: int, iterations: int) -> dict[str, Any]:
             for name, (modules, width, batch, steps) in BLOCKS.items():
                 for k in range(len(tools)):  # another one begins in each round
                     tool = tools[(k + n) % len(tools)]
-                    lines[tool][0].send((modules, width, batch, max(60, round(steps * shorter))))
-                    times = lines[tool][0].recv()
-                    if n >= 0: seen[name][tool].append(times)
+                    if tool in SLOW and n != 0: continue
+                    many = SLOW.get(tool, max(60, round(steps * shorter)))
+                    lines[tool][0].send((modules, width, batch, many))
+                    told = lines[tool][0].recv()
+                    if n >= 0: seen[name][tool].append(told)
         others = {tool: line[1] for tool, line in lines.items()}
     return {f"{name}, {tool}": row_of(blocks[tool], blocks["bare"]) | dict(other_processes=others[tool])
             for name, blocks in seen.items() for tool in tools}
 
 
-def row_of(blocks: list[list[float]], bare: list[list[float]]) -> dict[str, float]:
+def row_of(blocks: list[Any], bare: list[Any]) -> dict[str, float]:
     "Of the medians of blocks and of their means: the step, and what was added in the same round."
     row = {}
     for name, figure in (("median", median), ("mean", mean)):
-        own, base = ([1e6 * figure(times[10:]) for times in part] for part in (blocks, bare))
+        own, base = ([1e6 * figure(times[min(NOT_COUNTED, len(times) // 4):]) for times, _ in part]
+                     for part in (blocks, bare))
         added = [a - b for a, b in zip(own, base)]
         row |= {f"{name}_us": median(own), f"{name}_added_us": median(added),
                 f"{name}_ratio": median(a / b for a, b in zip(own, base))}
         if name == "median": row |= dict(low_added_us=min(added), high_added_us=max(added))
+    looks = [1e6 * (times[n] - median(times)) for times, looked in blocks for n in looked if SETTLED <= n < len(times)]
+    if looks: row |= dict(look_us=median(looks), look_share=median(looks) / BETWEEN_LOOKS / row["median_us"])
     return row
 
 

@@ -1,5 +1,6 @@
 """The environments of the peers: made when they are missing, and what is in them."""
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +27,7 @@ class Environment:
     packages: tuple[str, ...]  # whose versions are reported
     modules: tuple[str, ...]   # that must be importable
     ours: bool                 # whether it sees what is installed for the project, such as torch
+    changes: tuple[tuple[str, str, str], ...] = ()  # file, text, and what is put in its place after installing
 
     @property
     def python(self) -> str: return str(self.folder / "bin" / "python")
@@ -51,10 +53,13 @@ class Environment:
     def _install(self) -> None:
         run = lambda *command: subprocess.run(command, check=True, capture_output=True, text=True)
         run(sys.executable, "-m", "venv", str(self.folder))
-        if self.ours:
-            place = run(self.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
-            Path(place, "main.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        place = Path(run(self.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
+        if self.ours: (place / "main.pth").write_text(os.path.realpath(sysconfig.get_path("purelib")) + "\n")
         run(self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.requirements)
+        for file, old, new in self.changes:
+            text = (place / file).read_text()
+            if text.count(old) != 1: raise ValueError(f"{old!r} must be in {file} once, got {text.count(old)} times")
+            (place / file).write_text(text.replace(old, new))
 
     def versions(self) -> dict[str, str]:
         "Package -> version."
@@ -83,6 +88,12 @@ WATCHERS = Environment(
     ("torch", "traceml_ai", "gpuprof"),
     True,
 )
+# its collector reads an attribute of each object of PyTorch, and without a driver one of them raises an error
+_NO_DRIVER = "if isinstance(e, ModuleNotFoundError):"
+TRAINCHECK = Environment(
+    ROOT / ".venv-traincheck", ("traincheck==0.2.0",), ("traincheck",), ("torch", "traincheck"), True,
+    (("traincheck/utils.py", _NO_DRIVER, "if isinstance(e, (ModuleNotFoundError, RuntimeError)):"),),
+)
 SNAPSHOTS = Environment(
     ROOT / ".venv-snapshots", ("torchsnapshot==0.1.0",), ("torchsnapshot",), ("torch", "torchsnapshot"), True
 )
@@ -96,6 +107,7 @@ PEERS = {
     "mxnet, not hybridized": MXNET,
     "TraceML": WATCHERS,
     "gpuprof": WATCHERS,
+    "TrainCheck": TRAINCHECK,
     "torchsnapshot": SNAPSHOTS,
     "HolisticTraceAnalysis": TRACERS,
 }  # contender -> where it runs; the others run in ours

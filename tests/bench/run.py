@@ -296,14 +296,13 @@ def browser_marks(results: dict[str, Any]) -> list[Mark]:
 
 
 def watching_marks(results: dict[str, Any]) -> list[Mark]:
-    table, ours = results["watching"], "watch, speed rules"
-    found = [Mark("microseconds that watch and speed rules add to a 0.1 ms step",
-                  table[f"0.1 ms step, {ours}"]["median_added_us"], 20)]
-    for name in ("2 ms step, 1 module", "2 ms step, 101 modules"):
-        found.append(Mark(f"the same, of a {name}", table[f"{name}, {ours}"]["median_ratio"] - 1, 0.005))
-    everything = table["2 ms step, 101 modules, watch, all rules"]
-    found.append(Mark("watch and all rules, of the mean 2 ms step of 101 modules", everything["mean_ratio"] - 1, 0.03))
-    found.append(Mark("other processes", table[f"0.1 ms step, {ours}"]["other_processes"], 0))
+    table, found = results["watching"], []
+    for name in by_tool.BLOCKS:
+        row, bare = table[f"{name}, {by_tool.OURS}"], table[f"{name}, bare"]
+        found.append(Mark(f"microseconds that watch and all rules add to a {name}", row["median_added_us"],
+                          max(20.0, 0.005 * bare["median_us"])))
+        if "look_share" in row: found.append(Mark(f"a look, of 50 steps: {name}", row["look_share"], 0.05))
+        found.append(Mark("other processes", row["other_processes"], 0))
     rows = results["faults, ours"].values()
     wrong = sum(row.get(part) is False for row in rows for part in ("verdict", "place", "milliseconds"))
     return [*found, Mark("verdicts, places and milliseconds of faults that are wrong or missing", wrong, 0),

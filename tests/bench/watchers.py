@@ -95,14 +95,20 @@ def block_model(modules: int, width: int) -> nn.Module:
     return nn.Sequential(*(nn.Linear(width, width) for _ in range(modules)))
 
 
-def block(tool: str, folder: Path, modules: int, width: int, batch: int, steps: int) -> list[float]:
-    "Seconds from the start of a step to the start of the next."
+def block(tool: str, folder: Path, modules: int, width: int, batch: int, steps: int) -> tuple[list[float], list[int]]:
+    "Seconds from the start of a step to the start of the next, and the steps whose tensors were looked at."
     model = block_model(modules, width)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     from speed_cases import Parts
     batches = [(torch.randn(batch, width), torch.randint(0, width, (batch,)))] * steps
     with TOOLS[tool](folder, model, optimizer) as watcher: starts = train(Parts(model, batches), watcher, optimizer)
-    return [after - before for before, after in zip(starts, starts[1:])]
+    looked = looks_in(folder) if tool == "watch, all rules" else []
+    return [after - before for before, after in zip(starts, starts[1:])], looked
+
+
+def looks_in(folder: Path) -> list[int]:
+    from mlinfra.engine.record.run_folder import Run
+    return [int(row[0]) for event in Run(folder).events("looks") for row in event.data["rows"] if row[1]]
 
 
 def serve(tool: str, address: str, folder: Path) -> None:

@@ -23,6 +23,7 @@ from torch import nn
 from ..base.checks import positive_float, positive_int
 from .live_trace import LiveTrace
 from .ready_batches import ReadyBatches, queue_of
+from .rank_records import RankRecords
 from .run_folder import StepRecord
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
@@ -56,6 +57,7 @@ class Recorder:
         self._hooks = {name: [(rule, getattr(rule, name)) for rule in self.rules if hasattr(rule, name)] for name in (
             "on_begin", "on_step", "on_ended", "on_sample", "on_event", "on_loader", "on_finish")}
         self._looks: list[Any] = []
+        self._fresh: list[StepRecord] = []  # kept, and neither written nor shown to the rules so far
         self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
         self._nan_told, self._losses = False, (0.0, 0)  # of the steps since the last validation: sum and number
@@ -72,6 +74,8 @@ class Recorder:
         **more:Any,                # settings that the rules see and the folder does not keep
     ) -> None:
         "Show the rules what is trained."
+        writer = self.writer
+        if writer.recording and writer.world_size > 1: more |= dict(rank_records=RankRecords(writer))
         self._tell(self._hooks["on_begin"], model, optimizers, self.config | more, first)
         self._looks = [rule.looks for rule in self.rules if getattr(rule, "looks", None) is not None]
 
@@ -83,6 +87,7 @@ class Recorder:
     ) -> None:
         "Keep an event, and let the rules hear of it."
         at = self.writer.now() if at is None else at
+        self._deliver()
         self.writer.event(kind, at, **data)
         self._tell(self._hooks["on_event"], kind, at, data)
 
@@ -131,10 +136,16 @@ class Recorder:
     ) -> None:
         "Keep a step, and let the rules see it."
         if told and record.loss != record.loss: self.nan_loss(record.iteration, record.start)
-        self.writer.step(record)
         self.last = record
         if record.loss - record.loss == 0: self._losses = self._losses[0] + record.loss, self._losses[1] + 1
-        if self._on_step: self._tell(self._on_step, record)
+        self._fresh.append(record)
+
+    def _deliver(self) -> None:
+        "Write the steps that were kept, and show them to the rules: many at once cost less than one at a time."
+        fresh, self._fresh = self._fresh, []
+        if not fresh: return
+        self.writer.steps(fresh)
+        for rule, hook in tuple(self._on_step): self._tell([(rule, partial(_for_each, hook))], fresh)
 
     def nan_loss(
         self,
@@ -177,7 +188,8 @@ class Recorder:
         self,
         at:float,  # seconds since the start of the run
     ) -> None:
-        "Plan when the next ones are due. A rule without `patience` wants to hear of each step at once."
+        "Show them to the rules, and plan when the next ones are due. A rule without `patience` wants each at once."
+        self._deliver()
         self._due = next_turn(at)
         self._write_costs(20)
         self._left = min([_AT_ONCE, *(getattr(rule, "patience", 0) for rule, _ in self._on_step)])
@@ -226,6 +238,7 @@ class Recorder:
         self.live_trace.end()
         if self.thread: self.thread.close()
         self._looks = []
+        self._deliver()
         self._tell(self._hooks["on_finish"])
         self._write_costs(1)
         if not self.writer.recording: return
@@ -235,6 +248,9 @@ class Recorder:
         self.writer.step(rest)  # no step: what came after the last one
         why = {} if error is None else dict(error=f"{type(error).__name__}: {error}")
         self.writer.end(how or how_it_ended(error), **why)
+
+def _for_each(hook: Callable, records: Iterable[StepRecord]) -> None:
+    for record in records: hook(record)
 
 def _place_in_world() -> dict[str, int]:
     "Rank and world size of a process group; else the writer looks for a launcher's."

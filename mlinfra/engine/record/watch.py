@@ -126,9 +126,12 @@ class Watch:
         return self
 
     def _hook(self, owner: Any, act: Callable) -> OwnedHook:
+        log, clock, keeps_gradients = self._log, time.perf_counter, torch.is_grad_enabled
+
         def note(*_: Any) -> None:
-            self._log.append((act, time.perf_counter(), torch.is_grad_enabled()))
-            if len(self._log) > _MOST_NOTES: self._catch_up()
+            log.append((act, clock(), keeps_gradients()))
+            if len(log) > _MOST_NOTES: self._catch_up()
+
         return OwnedHook(owner, note)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -397,9 +400,8 @@ def count_samples(
     except Exception: return 1
 
 def _on_its_way(loss: torch.Tensor) -> Any:
-    loss = loss.detach()
-    if loss.numel() != 1: loss = loss.float().mean()
-    if loss.device.type != "cuda": return loss.item()
+    if not loss.is_cuda: return loss.item() if loss.numel() == 1 else loss.detach().float().mean().item()
+    loss = loss.detach() if loss.numel() == 1 else loss.detach().float().mean()
     host = torch.empty((), pin_memory=True).copy_(loss, non_blocking=True)
     event = torch.cuda.Event()
     event.record()

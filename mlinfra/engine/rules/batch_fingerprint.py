@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/rules/batch_fingerprint.ipynb #nw202037
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -108,7 +109,7 @@ class BatchSnapshot:
         known = None if labels is None else _hash(np.ascontiguousarray(labels.numpy()))
         counts = {}
         if labels is not None and len(self.label_shape) == 1 and not labels.is_floating_point():
-            counts = dict(zip(*(part.tolist() for part in np.unique(labels.numpy(), return_counts=True))))
+            counts = dict(Counter(labels.tolist()))
         value = float(values.flat[0])
         return BatchFingerprint(step, epoch, place, evaluation, self.samples, _hash(values), rows, spread, value, known,
                                 self.label_shape, counts)

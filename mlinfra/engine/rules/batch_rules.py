@@ -15,8 +15,8 @@ from .findings import Facts, Rule
 from .worker_generators import GeneratorStates
 
 # %% auto #0
-__all__ = ['RepeatedByWorkers', 'EqualWorkerRandomness', 'EqualEpochRandomness', 'SameOrderEachEpoch', 'SharedValidationSamples',
-           'ConstantLabels', 'BatchWithoutSpread']
+__all__ = ['RepeatedByWorkers', 'EqualWorkerRandomness', 'EqualEpochRandomness', 'innermost_sampler', 'SameOrderEachEpoch',
+           'SharedValidationSamples', 'ConstantLabels', 'BatchWithoutSpread']
 
 # %% ../../../nbs/engine/rules/batch_rules.ipynb #nw095766
 def _length(thing: Any) -> int | None:
@@ -103,7 +103,9 @@ class EqualEpochRandomness(Rule):
                        tensor=one.name, cost=0.5)
 
 # %% ../../../nbs/engine/rules/batch_rules.ipynb #nw902659
-def _sampler(loader: Any) -> Any:
+def innermost_sampler(
+    loader:Any,  # a DataLoader, or another that has a sampler
+) -> Any:
     "The innermost sampler of a loader: a DistributedSampler may lie in a BatchSampler."
     found = loader
     for _ in range(5):
@@ -123,7 +125,7 @@ class SameOrderEachEpoch(Rule):
 
     def on_loader(self, loader: Any) -> None:
         "Which sampler shuffles, and for which epoch."
-        sampler, before = _sampler(loader), self._epoch
+        sampler, before = innermost_sampler(loader), self._epoch
         self._epoch = (getattr(sampler, "epoch", None), getattr(sampler, "seed", None))
         self._same_epoch = before == self._epoch and hasattr(sampler, "set_epoch")
         shuffles = isinstance(sampler, RandomSampler) or getattr(sampler, "shuffle", False) is True

@@ -9,11 +9,11 @@ from inspect import Parameter as Argument, signature
 from types import ModuleType
 
 from . import (batch_rules, device_rules, head_rules, input_rules, loop_rules, loss_rules,
-                                  memory_rules, stall_rules, tensor_rules)
+                                  memory_rules, rank_rules, stall_rules, tensor_rules)
 from .findings import Rule
 
 # %% auto #0
-__all__ = ['TENSOR_RULES', 'LOOP_RULES', 'SPEED_RULES', 'rules_of', 'default_rules']
+__all__ = ['TENSOR_RULES', 'LOOP_RULES', 'RANK_RULES', 'SPEED_RULES', 'rules_of', 'default_rules']
 
 # %% ../../../nbs/engine/rules/default_rules.ipynb #cbc23a5b
 def rules_of(
@@ -28,8 +28,9 @@ def rules_of(
 
 TENSOR_RULES = rules_of(tensor_rules, loss_rules)
 LOOP_RULES = rules_of(batch_rules, loop_rules, head_rules)
+RANK_RULES = rules_of(rank_rules)
 SPEED_RULES = rules_of(input_rules, stall_rules, memory_rules, device_rules)
 
 def default_rules() -> list[Rule]:
     "One of each rule that needs no setting."
-    return [rule() for rule in TENSOR_RULES + LOOP_RULES + SPEED_RULES]
+    return [rule() for rule in TENSOR_RULES + LOOP_RULES + RANK_RULES + SPEED_RULES]

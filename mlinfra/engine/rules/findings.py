@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..base.machine import usable_cores
 from .look_schedule import LookSchedule
 
 # %% auto #0
-__all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'plain_name', 'several']
+__all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'plain_name', 'own_part', 'several']
 
 # %% ../../../nbs/engine/rules/findings.ipynb #545b590e
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Facts:
     last_ended:int=-1                                       # the last step that has ended: it may be told later
     schedule:LookSchedule=field(default_factory=LookSchedule)  # of the looks at tensors; `soon` asks for one
     suspicious:bool=False                                   # set by a rule that wants to look again soon
+    ranks:Any=None                                          # `RankRecords` of a run of several ranks that is written
     batch:Callable[[], Any]=lambda: None                    # that the loader gave for the step under way
     was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
 
@@ -130,6 +133,12 @@ def plain_name(
 ) -> str:
     "The name without what wrappers have put in front or in between."
     return re.sub(r"(^|\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.|$)", "", name).lstrip(".")
+
+def own_part(
+    tensor:torch.Tensor,
+) -> torch.Tensor:
+    "What this rank holds of a tensor that is divided among ranks: for the whole, all ranks would have to look at once."
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 def several(
     names:Sequence[str],  # at least one

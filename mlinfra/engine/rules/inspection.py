@@ -24,6 +24,7 @@ from ..base.checks import positive_int
 from .findings import Facts, Finding, Rule, labels_of, ranked
 from .look_schedule import LookSchedule
 from .loop_looks import LoopLooks
+from .rank_history import rank_looks_of, tell_ranks_of
 from .nonfinite_origin import NonFiniteOrigin
 from .tensor_probe import TensorProbe
 from .tensor_stats import TensorStats
@@ -55,9 +56,9 @@ class FunctionRule(Rule):
         "Ask the function."
         if (words := self.function(step)) is not None: self.found(step, str(words))
 
-_LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph")
+_LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph", "on_rank_looks")
 _HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_sample", "on_event", "on_loader",
-          "on_ranks", *_LOOP_HOOKS)
+          "on_ranks", "on_rank_epoch", *_LOOP_HOOKS)
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
@@ -132,6 +133,7 @@ class Inspector:
         self.on_finish()
         config = dict(config or {})
         self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
+        ranks = config.pop("rank_records", None)
         self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
         self.facts.schedule, self.facts.batch = LookSchedule(first, self.every), self._batch or self.facts.batch
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
@@ -145,6 +147,7 @@ class Inspector:
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
+        self.facts.ranks = ranks
         self._begin_loop_looks(first)
         self._ready = True
 
@@ -170,17 +173,21 @@ class Inspector:
         facts = self.facts
         if not facts.live or not any(self._hooks[hook] for hook in _LOOP_HOOKS): return
         self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
+        if self._hooks["on_rank_looks"]: self.looks.ranks = rank_looks_of(facts, self._on_loop, self._on_rank_failure)
 
-    def _on_loop(self, hook: str, news: Any) -> None: self._tell(self._hooks[hook], news)
+    def _on_loop(self, hook: str, *news: Any) -> None: self._tell(self._hooks[hook], *news)
 
-    def _on_loop_failure(self, error: Exception) -> None:
-        self.remarks.append(f"batches and the loop are looked at no more: {type(error).__name__}: {error}")
-        warnings.warn(self.remarks[-1], stacklevel=5)
+    def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are seen", error)
+
+    def _on_rank_failure(self, error: Exception) -> None: self._note_failure("ranks are compared", error)
 
     def _on_failure(self, error: Exception) -> None:
         self._abstain(f"its tensors are looked at no more: {type(error).__name__}: {error}")
-        self.remarks.append(f"tensors are looked at no more: {type(error).__name__}: {error}")
-        warnings.warn(self.remarks[-1], stacklevel=5)
+        self._note_failure("tensors are looked at", error)
+
+    def _note_failure(self, what: str, error: Exception) -> None:
+        self.remarks.append(f"{what} no more: {type(error).__name__}: {error}")
+        warnings.warn(self.remarks[-1], stacklevel=6)
 
     def _on_tensors(self, look: TensorStats) -> bool:
         self._hand_on()  # in the order of time, whatever the clock says
@@ -205,7 +212,7 @@ class Inspector:
     def on_step(self, record: StepRecord) -> None:
         "A step has ended."
         facts, probe = self.facts, self._probe
-        facts.steps, looked = record.iteration + 1, False
+        facts.steps, looked = record.iteration + 1, 0.0
         if self._each: self._tell(self._each, record)
         self._fresh.append(record)
         loss, was_finite = record.loss, self._finite
@@ -213,7 +220,10 @@ class Inspector:
         if record.start >= self._hand_on_at or was_finite and not self._finite: self._hand_on()
         took = self._just_looked if record.between >= self._just_looked else 0.0  # it shows in one of the next steps
         if took: self._just_looked = 0.0
-        if probe is not None: looked = self._look(record.iteration)
+        if probe is not None:
+            if looked := probe.step_done(record.iteration):
+                self._just_looked = looked
+                self.costs.append((record.iteration, True, looked))
         elif record.iteration in self._known_costs:  # of a run that is read: what looking took in it
             looked, seconds = self._known_costs[record.iteration]
             self._just_looked += seconds
@@ -232,13 +242,6 @@ class Inspector:
         if not fresh: return
         self._hand_on_at = -math.inf if self.actions else next_turn(fresh[-1].start)
         self._tell(self._hooks["on_steps"], fresh)
-
-    def _look(self, step: int) -> bool:
-        begun, looked = time.perf_counter(), self._probe.step_done(step)
-        if looked:
-            self._just_looked = time.perf_counter() - begun
-            self.costs.append((step, True, self._just_looked))
-        return looked
 
     def _judge(self) -> None:
         "Let rules see the last steps."
@@ -309,7 +312,7 @@ class Inspector:
         if self._unsaved: self._save()
         facts = self.facts  # nothing of the user's is kept
         facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
-        facts.batch = lambda: None
+        facts.batch, facts.ranks = lambda: None, None
         self._current = self._batch = None
 
     def _end_looks(self) -> None:
@@ -398,6 +401,7 @@ def apply_rules(
         if event.rank == rank: inspector._note_costs(event.data["rows"])
     for _, what, news in sorted(_course(run, rank), key=lambda row: row[0]): getattr(inspector, what)(*news)
     inspector.on_finish()
+    tell_ranks_of(run, inspector._on_loop)
     windows = {r: Window(_whole_steps(run, r)) for r in run.ranks}
     inspector._tell(inspector._hooks["on_ranks"], windows)
     return AppliedRules(ranked(inspector.findings), inspector.abstained)

@@ -17,6 +17,7 @@ from .batch_fingerprint import BatchSnapshot, lacks_spread
 from .loop_probe import LoopProbe
 from .loss_graph import read_loss_graph
 from .look_schedule import FIRST_STEPS, LookSchedule
+from .rank_looks import RankLooks
 from .worker_generators import WorkerGenerators, starts_workers
 
 # %% auto #0
@@ -37,6 +38,7 @@ class LoopLooks:
         first:int=0,                   # the number of the first step
     ):
         self._tell, self._on_failure = tell, on_failure
+        self.ranks: RankLooks|None = None   # of several ranks that share a run folder
         on_forward, on_update = (lambda look, name=name: tell(name, look) for name in ("on_forward", "on_update"))
         self._probe = LoopProbe(model, optimizers, on_forward, on_update, self._fail)
         self._schedule, self._step = LookSchedule(first), first - 1
@@ -53,6 +55,7 @@ class LoopLooks:
 
     def close(self) -> None:
         "Take all hooks off, keep nothing, and look no more."
+        if self.ranks is not None: self.ranks.close()
         self._broken = True
         self._probe.detach()
         self._pending.clear()
@@ -64,7 +67,8 @@ class LoopLooks:
         loader:Any,   # whose iteration is started in this block
     ) -> Iterator[None]:
         "An epoch begins."
-        self._epoch, self._place = self._epoch + 1, 0
+        batches, self._epoch, self._place = self._place, self._epoch + 1, 0
+        if self.ranks is not None: self.ranks.starting(loader, self._epoch, batches)
         self._begins = self._epoch < 4 or self._step - self._event >= _BETWEEN_EVENTS
         if self._begins: self._event, self._next = self._step, self._step + 1
         self._workers = WorkerGenerators(loader) if not self._broken and starts_workers(loader) else None
@@ -80,6 +84,7 @@ class LoopLooks:
         "A batch has come; with accumulation, one of several for the step."
         place, self._place = self._place, self._place + 1
         new, self._step = step != self._step, step
+        if self.ranks is not None and place >= self.ranks.due: self.ranks.batch(batch, step, place)
         if step < self._next and step < self._glance or self._broken: return
         try: self._look(batch, step, place, new)
         except Exception as error: self._fail(error)
@@ -103,8 +108,9 @@ class LoopLooks:
         "Hooks stay on until they have seen two updates, or for sixteen steps."
         probe, self._next = self._probe, step + 1
         if not probe.attached:
-            probe.attach()
+            probe.attach(whole=not self._updates)
             self._until, self._read = step + (16 if self._updates else 1), False
+        elif not probe.whole and probe.updates: probe.attach()
         elif not early and (probe.updates >= 2 or step >= self._until):
             self._schedule.looked(step)
             self._next = max(self._schedule.next, step + 1)
@@ -127,7 +133,7 @@ class LoopLooks:
         loss:Any,   # of the step, with its graph
     ) -> None:
         "The loop has told a loss."
-        if not self._probe.attached or self._broken or self._read or not isinstance(loss, torch.Tensor): return
+        if not self._probe.whole or self._broken or self._read or not isinstance(loss, torch.Tensor): return
         self._read = self._step >= self._schedule.first + FIRST_STEPS
         try: self._tell("on_loss_graph", read_loss_graph(self._step, loss, self._target))
         except Exception as error: self._fail(error)

@@ -125,7 +125,8 @@ class LoopProbe:
         self.step, self.evaluation, self.updates = 0, False, 0
         self._model, self._optimizers = model, list(optimizers)
         self._on_forward, self._on_update, self._on_failure = on_forward, on_update, on_failure
-        self._handles, self._calls, self._broken, self._on = [], [], False, False
+        self._handles, self._calls, self._micro = [], [], []
+        self._broken = self._on = self._whole = self._several = False
         names = {} if model is None else {id(p): plain_name(name) for name, p in model.named_parameters()}
         self._states = [_Updates(optimizer, names) for optimizer in self._optimizers]
         self._noise = [] if model is None else noise_layers(model)
@@ -136,27 +137,39 @@ class LoopProbe:
         "Whether its hooks are on."
         return self._on
 
-    def attach(self) -> None:
-        "Put the hooks on; what is left of the last update is known from the next one on."
-        if self._broken or self._on: return
-        self._on, self.updates, self._micro = True, 0, []
+    @property
+    def whole(self) -> bool:
+        "Whether all of them are on."
+        return self._whole
+
+    def attach(
+        self,
+        whole:bool=True,   # else only those that wait for an update: what is left of it is known from the next one on
+    ) -> None:
+        "Put the hooks on."
+        if self._broken: return
         keep, model = self._handles.append, self._model
+        if not self._on:
+            self._on, self.updates = True, 0
+            for optimizer, state in zip(self._optimizers, self._states):
+                state.updated = False
+                after = lambda *_, s=state: self._after_update(s)
+                keep(optimizer.register_step_post_hook(self._hook(optimizer, after)))
+        if self._whole or not whole: return
+        self._whole, self._micro, self._forwards = True, [], 0
         if model is not None and self._eager:
             keep(model.register_forward_pre_hook(self._hook(model, self._before_model)))
             keep(model.register_forward_hook(self._hook(model, self._after_model), always_call=True))
         for optimizer, state in zip(self._optimizers, self._states):
-            state.updated = False
             state.begin()
-            before, after = lambda *_, s=state: self._before_update(s), lambda *_, s=state: self._after_update(s)
-            keep(optimizer.register_step_pre_hook(self._hook(optimizer, before)))
-            keep(optimizer.register_step_post_hook(self._hook(optimizer, after)))
+            keep(optimizer.register_step_pre_hook(self._hook(optimizer, lambda *_, s=state: self._before_update(s))))
             for place, p in enumerate(state.small):
                 if p.requires_grad: keep(p.register_hook(lambda grad, s=state, i=place: self._gradient(s, i, grad)))
 
     def detach(self) -> None:
         "Take all hooks off."
         for handle in self._handles: handle.remove()
-        self._handles, self._micro, self._on = [], [], False
+        self._handles, self._micro, self._on, self._whole = [], [], False, False
 
     def _hook(self, owner: Any, act: Callable) -> OwnedHook:
         return OwnedHook(owner, lambda *args: self._guarded(act, *args))
@@ -182,7 +195,9 @@ class LoopProbe:
         on, off = ([name for name, m in self._noise if m.training is mode] for mode in (True, False))
         self._on_forward(ForwardLook(self.step, learns, self.evaluation, self._model.training, tuple(on), tuple(off),
                                      () if calls is None else tuple(calls.names)))
-        out = first_floats(output) if learns else None
+        if not learns: return
+        self._forwards += 1
+        out = first_floats(output) if self._several else None
         if out is not None and out.requires_grad and out.dim() > 1:
             out.register_hook(lambda grad: self._guarded(self._weigh, grad))
 
@@ -195,6 +210,7 @@ class LoopProbe:
 
     def _before_update(self, state: _Updates) -> None:
         if not state.updated: return
+        self._several |= self._forwards > 1  # micro-batches are weighed from the next update on
         left = [state.names[i] for i, old in state.left.items() if old]
         if not (state.left and all(state.left.values())): left = []
         kept, norm = state.kept(), None
@@ -204,5 +220,5 @@ class LoopProbe:
         self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm))
 
     def _after_update(self, state: _Updates) -> None:
-        self._micro, self.updates, state.updated = [], self.updates + 1, True
+        self._micro, self._forwards, self.updates, state.updated = [], 0, self.updates + 1, True
         state.begin()

@@ -55,10 +55,9 @@ def _falls(losses: np.ndarray) -> bool:
 
 def _fell(losses: np.ndarray) -> bool:
     "Whether it was far lower than in the first tenth for a while: of a stream that is sorted it rises again and again."
-    tenths = np.array_split(losses, 10)
-    scatter = math.sqrt(float(np.mean([part.var() / len(part) for part in tenths])))
-    first = tenths[0].mean()
-    return bool(min(part.mean() for part in tenths) < min(first - 5 * scatter, first - 0.1 * abs(first)))
+    first, *others = [(part.mean(), part.var() / len(part)) for part in np.array_split(losses, 10)]
+    far = lambda mean, var: max(5 * math.sqrt(first[1] + var), 0.1 * abs(first[0]))
+    return any(mean < first[0] - far(mean, var) for mean, var in others)
 
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."
@@ -69,12 +68,23 @@ class LossNotDecreasing(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._losses, self._next = [], 100
+        self._losses, self._next, self._rates = [], 100, [(0, self._rate())]
+
+    def _rate(self) -> float:
+        "The highest learning rate of any group."
+        groups = [group for optimizer in self.facts.optimizers for group in optimizer.param_groups]
+        return max((float(group["lr"]) for group in groups if "lr" in group), default=0.0)
+
+    def _warms_up(self) -> bool:
+        "Whether the learning rate has risen in the last quarter of the steps: the loss cannot be judged yet."
+        steps, rates = zip(*self._rates)
+        return rates[-1] > 1.001 * float(np.interp(0.75 * steps[-1], steps, rates))
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Collect, and ask now and then."
         before = len(self._losses)
         self._losses += [step.loss for step in steps]
+        self._rates = [*self._rates[-200:], (len(self._losses), self._rate())]
         while len(self._losses) >= self._next:
             self._ask(steps[self._next - before - 1], np.array(self._losses[:self._next]))
             self._next *= 2
@@ -89,6 +99,7 @@ class LossNotDecreasing(Rule):
         first, last = np.array_split(losses, 2)
         gain, error = first.mean() - last.mean(), math.sqrt(first.var() / len(first) + last.var() / len(last))
         if gain > 2 * error or gain > 0.01 * abs(first.mean()) or _falls(losses) or _fell(losses): return
+        if self._warms_up() or 2 * error > 0.03 * abs(first.mean()): return  # it is asked again
         words = f"the loss was {first.mean():.4g} in the first {len(first)} steps and {last.mean():.4g} in the last"
         self.found(step, words, "Try to learn a single batch by heart: if the loss of that does not fall either, look "
                    "at labels, loss and optimizer; if it does, change the learning rate",

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ..record.watch import OwnedHook
-from .findings import plain_name
+from .findings import own_part, plain_name
 from .look_schedule import LookSchedule
 from .nonfinite_origin import NonFiniteOrigin, find_nonfinite, is_finite, leaf_modules
 from .tensor_stats import (
@@ -47,7 +47,7 @@ class TensorProbe:
         self._looking = self._called = self._rootless = self._broken = False
         self._inputs, self._look_step, self._cost = None, -1, 0.0
         self._parameters = self._named()
-        self._leaves = [] if model is None else list(leaf_modules(model))
+        self._leaves = [] if model is None else [(name, m, _weighs(m)) for name, m in leaf_modules(model)]
         if model is not None and not self._leaves:
             self.remark = "activations are not looked at: the compiler has made one piece of the model"
         self._guards = {id(optimizer): self._small(optimizer) for optimizer in self._optimizers}
@@ -124,8 +124,9 @@ class TensorProbe:
         self._looking, self._cost, self._look_step = True, 0.0, math.inf
         self._seen, self._gradients, self._moves, self._given = [], {}, {}, []
         self._stepped, self._adaptive = set(), set()
-        for name, module in self._leaves:
-            act = lambda args, output, m=module, n=name: self._after_module(n, m, args, output)
+        for name, module, weighs in self._leaves:
+            about = name, type(module).__name__, weighs
+            act = lambda args, output, about=about: self._after_module(*about, args, output)
             self._armed.append(module.register_forward_hook(self._hook(module, act)))
         if self._model is not None and not self._optimizers:
             done = self._hook(self._model, lambda *_: self._after_model())
@@ -140,12 +141,10 @@ class TensorProbe:
         for handle in self._armed: handle.remove()
         self._armed, self._looking = [], False
 
-    def _after_module(self, name: str, module: nn.Module, args: tuple, output: Any) -> None:
+    def _after_module(self, name: str, kind: str, weighs: bool, args: tuple, output: Any) -> None:
         if not torch.is_grad_enabled() or _in_backward() or self._waits and _capturing(): return
         if self._current() > self._look_step: return
-        start, kind = time.perf_counter(), type(module).__name__
-        given = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        weighs = any(p.dim() > 1 for p in module.parameters(recurse=False)) and not isinstance(module, nn.Embedding)
+        start, given = time.perf_counter(), args[0] if args and isinstance(args[0], torch.Tensor) else None
         if weighs and given is not None and given.requires_grad and given.is_floating_point() and given.dim() > 1:
             self._seen += self._figures(name, kind, "input", given)
         self._seen += self._figures(name, kind, "output", first_floats(output))
@@ -156,8 +155,9 @@ class TensorProbe:
         scaled = getattr(optimizer, "grad_scale", None) is not None  # gradients of fp16: not finite now and then
         if not scaled and (not self._waits or self._may_wait()): self._check(optimizer)
         self._rootless, self._called = not self._called, False  # a part of the model was called, or another method
-        if not self._looking and self._current() >= self.schedule.next: self._arm()
-        if self._looking and self._current() <= self._look_step: self._weigh(optimizer)
+        step = self._current()
+        if not self._looking and step >= self.schedule.next: self._arm()
+        if self._looking and step <= self._look_step: self._weigh(optimizer)
         else: self._inputs = None
 
     def _may_wait(self) -> bool:
@@ -170,7 +170,7 @@ class TensorProbe:
         start = time.perf_counter() if self._waits else 0.0
         for p in self._guards[id(optimizer)]:
             if (grad := p.grad) is None or grad.layout != torch.strided: continue
-            value = grad.sum().item()
+            value = own_part(grad).sum().item()
             if value - value != 0: return self._investigate()
         if self._waits:
             self.checked = self._current()
@@ -199,15 +199,15 @@ class TensorProbe:
                           if id(p) in own and (p.grad is None or p.grad.layout == torch.strided)}
         scale = getattr(optimizer, "grad_scale", None)
         rows = [p for _, p, _ in self._parameters if id(p) in own and p.grad is not None
-                and p.grad.layout == torch.strided and p.numel()]
+                and p.grad.layout == torch.strided and own_part(p.grad).numel()]
         with torch.no_grad():
             if rows:
-                grads = [p.grad for p in rows]
-                sizes = torch._foreach_norm(grads), torch._foreach_norm(grads, math.inf), torch._foreach_norm(rows)
+                grads, weights = [own_part(p.grad) for p in rows], [own_part(p) for p in rows]
+                sizes = torch._foreach_norm(grads), torch._foreach_norm(grads, math.inf), torch._foreach_norm(weights)
                 for p, *three in zip(rows, *sizes):
                     self._gradients[id(p)] = [three[0] if scale is None else three[0] / scale.to(p.device),
                                               three[1] if scale is None else three[1] / scale.to(p.device), three[2]]
-            before = [(p, at, _some(p, at)) for p in rows for at in (_largest(p.grad),)]
+            before = [(p, at, _some(p, at)) for p in rows for at in (_largest(own_part(p.grad)),)]
             self._adaptive |= {id(p) for p in rows if any("sq" in str(key) for key in optimizer.state.get(p, ()))}
         hook = self._hook(optimizer, lambda *_: self._after_update(before))
         self._armed.append(optimizer.register_step_post_hook(hook))
@@ -233,18 +233,17 @@ class TensorProbe:
     def step_done(
         self,
         step:int,  # that has ended
-    ) -> bool:
-        "Go on to the next step; whether this one was looked at."
+    ) -> float:    # seconds that it took to hand on what was seen in this step; 0: it was not looked at
+        "Go on to the next step."
         self.step = step + 1
-        if step < self._look_step or not self._looking:
-            if self._broken and self._handles: self.close()
-            self._get_ready()
-            return False
-        try: self._finish_look(step)
-        except Exception as error: self._fail(error)
-        if self._broken: self.close()
+        if not (self._looking or self._rootless or self._broken): return 0.0
+        begun, looked = time.perf_counter(), self._looking and step >= self._look_step
+        if looked:
+            try: self._finish_look(step)
+            except Exception as error: self._fail(error)
+        if self._broken and self._handles: self.close()
         self._get_ready()
-        return not self._broken
+        return time.perf_counter() - begun if looked and not self._broken else 0.0
 
     def _get_ready(self) -> None:
         "No call of the model will tell that the next look begins."
@@ -268,7 +267,7 @@ class TensorProbe:
         return TensorStats(step, given, tuple(seen), parameters, self._cost)
 
     def _parameter(self, name: str, p: nn.Parameter, group: dict[str, Any]) -> ParameterStats:
-        sizes, move, root = self._gradients.get(id(p)), self._moves.get(id(p)), math.sqrt(max(p.numel(), 1))
+        sizes, move, root = self._gradients.get(id(p)), self._moves.get(id(p)), math.sqrt(max(own_part(p).numel(), 1))
         lr = group.get("lr")
         lr = None if lr is None else float(lr)
         if sizes is None: return ParameterStats(name, tuple(p.shape), math.nan, None, None, None, lr)
@@ -278,6 +277,10 @@ class TensorProbe:
         size = None if lr is None else lr * (1.0 if id(p) in self._adaptive else norm / root)
         eps = torch.finfo(p.dtype).eps if p.is_floating_point() else 0.0
         return ParameterStats(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr, size, eps)
+
+def _weighs(module: nn.Module) -> bool:
+    "Whether it multiplies by a matrix, so that what comes into it is looked at, too."
+    return not isinstance(module, nn.Embedding) and any(p.dim() > 1 for p in module.parameters(recurse=False))
 
 def _in_backward() -> bool:
     "Whether a backward pass is under way, as where activations are computed again for it."
@@ -293,6 +296,7 @@ def _largest(gradient: torch.Tensor) -> int | None:
 
 def _some(p: torch.Tensor, at: int | None = None, copy: bool = True) -> torch.Tensor:
     "About 1,024 of a parameter's numbers, from all its rows and columns, and the one at a place."
+    p = own_part(p)
     flat, wide = p.detach().reshape(-1), p.numel() // len(p) if p.dim() else 1
     every = max(1, flat.numel() // 1024)
     while math.gcd(every, wide) > 1: every += 1  # else it would meet the same few columns in each row

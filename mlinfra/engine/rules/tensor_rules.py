@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
-from .findings import Facts, Rule, plain_name, several
+from .findings import Facts, Rule, own_part, plain_name, several
 from .nonfinite_origin import NonFiniteOrigin, wrong_target
 from .tensor_stats import ActivationStats, ParameterStats, TensorStats
 
@@ -149,7 +150,7 @@ class UpdateRatio(Rule):
         if self._looks == 0 and matrices: self._grown = frozenset(p.name for p in matrices if p.weight_rms == 0)
         ratios = [_of_usual(p) for p in matrices if p.name not in self._grown and p.weight_rms > 0]
         if not ratios: return
-        ratio, self._looks = float(np.median(ratios)), self._looks + 1
+        ratio, self._looks = median(ratios), self._looks + 1
         self._first = look.step if self._first is None else self._first
         self._once |= ratio > 1e-6
         rates = {p.lr for p in look.parameters}
@@ -251,10 +252,11 @@ class AllZero(Rule):
 
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #44df4826
 class UnchangedWeights(Rule):
-    "A parameter that should learn does not."
+    "A parameter that should learn does not. A gradient that is all rounding, as of a bias before batch norm, is none."
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied")
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
+    _given: frozenset[str] = frozenset()  # those that have had a gradient
 
     def on_tensors(self, look: TensorStats) -> None:
         "Who has a gradient, and who moved."
@@ -262,14 +264,21 @@ class UnchangedWeights(Rule):
         rates, model = {p.lr for p in look.parameters}, self.facts.model
         known = () if model is None else model.named_parameters()
         frozen = {plain_name(name) for name, p in known if not p.requires_grad}
+        usual = float(np.median([p.grad_rms for p in look.parameters if p.grad_rms is not None] or [0.0]))
         def stands(p: ParameterStats) -> bool:
-            if p.name in frozen: return False
+            if p.name in frozen or p.grad_rms is not None and p.grad_rms < 32 * p.eps * usual: return False
             return p.grad_rms is None or p.update_ratio == 0 and p.grad_rms > 0 and (p.lr != 0 or len(rates) == 1)
         self._idle = {p.name: (*self._idle.get(p.name, ()), look.step) for p in look.parameters if stands(p)}
         self.facts.suspicious |= _is_new(self._idle)
         self._rate = max([self._rate, *(rate for rate in rates if rate is not None)])
-        long = _lasting(self._idle)
-        if long: self._stands_still(look.step, [p for p in look.parameters if p.name in long])
+        long = [p for p in look.parameters if p.name in _lasting(self._idle) and not self._may_come(p)]
+        self._given |= {p.name for p in look.parameters if p.grad_rms is not None}
+        if long: self._stands_still(look.step, long)
+
+    def _may_come(self, p: ParameterStats) -> bool:
+        "Whether it had a gradient before, and only lately none: a branch that is seldom taken, such as an expert."
+        steps = self._idle[p.name]
+        return p.grad_rms is None and p.name in self._given and steps[-1] - steps[0] < 40
 
     def _never_given(self, step: int) -> None:
         "Parameters with a gradient that no optimizer has."
@@ -306,7 +315,8 @@ class UnchangedWeights(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #7e5d2cbc
 def _same_rows(p: torch.Tensor) -> bool:
     "Whether all units of a layer start out with the same weights; zeros, which many layers begin with, do not count."
-    rows = p.detach()[:16].reshape(min(len(p), 16), -1)[:, :4096]
+    rows = own_part(p.detach())[:16]
+    rows = rows.reshape(len(rows), -1)[:, :4096]
     return len(rows) > 1 and bool((rows == rows[:1]).all()) and bool((rows != 0).any())
 
 class PoorInitialisation(Rule):
@@ -333,6 +343,8 @@ class PoorInitialisation(Rule):
         hidden = [a for a in look.activations if a.role == "output" and (a.kind == "Linear" or "Conv" in a.kind)]
         zero = {p.name.rpartition(".")[0] for p in _matrices(look) if p.weight_rms == 0}  # on purpose
         hidden = [a for a in hidden if math.isfinite(a.signal) and a.units > 1 and a.name not in zero]
+        last = max((i for i, a in enumerate(hidden) if a.signal > 0), default=0)
+        hidden = [a for i, a in enumerate(hidden) if a.signal > 0 or i > last]  # else it got a single sample
         if len(hidden) < 3 or hidden[0].signal == 0: return
         ratio = max((a.signal / hidden[0].signal for a in hidden), key=lambda r: abs(math.log(max(r, 1e-30))))
         if 1e-4 < ratio < 1e4: return

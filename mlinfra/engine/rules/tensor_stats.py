@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..train.batches import tensors_in
 
 # %% auto #0
-__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'activation_figures', 'ActivationSample', 'unit_count',
-           'first_floats']
+__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'ActivationSample', 'unit_count', 'first_floats']
 
 # %% ../../../nbs/engine/rules/tensor_stats.ipynb #ea9dfe21
 @dataclass(frozen=True, slots=True)
@@ -58,64 +58,66 @@ class TensorStats:
 # %% ../../../nbs/engine/rules/tensor_stats.ipynb #357daf49
 _MOST, _SAMPLES = 1 << 15, 32
 _BY_CHANNEL = ("Conv", "BatchNorm", "GroupNorm", "InstanceNorm", "Pool", "Dropout2d")
+_OF_NUMPY = (torch.float32, torch.float64, torch.float16)
 
-def _by_unit(x: torch.Tensor, kind: str) -> torch.Tensor:
-    "Some of `x` as (samples, units, positions)."
+def _by_unit(x: Any, kind: str) -> Any:
+    "Some of a tensor or an array as (samples, units, positions)."
+    x = x[::-(-len(x) // _SAMPLES)]
     n = len(x)
-    x = x.detach()[::max(1, math.ceil(n / _SAMPLES))]
-    if x.dim() == 1: return x.reshape(len(x), 1, 1).float()
-    channels = x.dim() == 4 or x.dim() > 2 and any(word in kind for word in _BY_CHANNEL)
-    x = x.flatten(2) if channels else x.reshape(len(x), -1, x.shape[-1]).transpose(1, 2)
-    most = max(1, _MOST // max(1, x.shape[0] * x.shape[1]))
-    return x[:, :, ::max(1, math.ceil(x.shape[2] / most))].float()
+    if x.ndim == 1: return x.reshape(n, 1, 1)
+    channels = x.ndim == 4 or x.ndim > 2 and any(word in kind for word in _BY_CHANNEL)
+    x = x.reshape(n, x.shape[1], -1) if channels else x.reshape(n, -1, x.shape[-1]).swapaxes(1, 2)
+    x = x[:, ::-(-n * x.shape[1] // _MOST)]
+    return x[:, :, ::-(-n * x.shape[1] * x.shape[2] // _MOST)]
 
-def activation_figures(
-    x:torch.Tensor,   # samples first
-    kind:str,         # the class of the module that made it
-) -> torch.Tensor:
-    "rms, signal, peak, dead, bounded, low; on the device, so that nobody waits."
-    return _figures(_by_unit(x, kind)[None], kind)[0]
-
-def _figures(x: torch.Tensor, kind: str) -> torch.Tensor:
-    "A row for each of several activations of the same shape and kind."
-    rms, signal = x.flatten(1).norm(dim=1) / math.sqrt(x[0].numel()), x.var(1, correction=0).mean((1, 2)).sqrt()
-    low, high = (part((1, 3)) for part in (x.amin, x.amax))  # of each unit: all else is computed from these few
-    peaks = torch.maximum(-low, high)
-    if kind == "Tanh": bounded = (x.abs() > 0.99).flatten(1).float().mean(1)
-    elif kind == "Sigmoid": bounded = ((x - 0.5).abs() > 0.49).flatten(1).float().mean(1)
-    else: bounded = torch.zeros_like(rms)
-    return torch.stack([rms, signal, peaks.amax(1), (peaks == 0).float().mean(1), bounded, low.amin(1)], 1)
+def _figures(x: np.ndarray, kind: str) -> np.ndarray:
+    "rms, signal, peak, dead, bounded, low: a row for each of several activations of the same shape and kind."
+    flat, off = x.reshape(len(x), -1), x - x[:, :1]  # of samples that are all the same exactly nothing is left
+    off = (off - off.mean(1, keepdims=True)).reshape(len(x), -1)
+    low, high = x.min((1, 3)), x.max((1, 3))  # of each unit: all else is computed from these few
+    peaks, bounded = np.maximum(-low, high), np.zeros(len(x))
+    if kind == "Tanh": bounded = (abs(flat) > 0.99).mean(1)
+    elif kind == "Sigmoid": bounded = (abs(flat - 0.5) > 0.49).mean(1)
+    size = flat.shape[1]
+    rms, signal = (np.sqrt(np.einsum("ij,ij->i", part, part) / size) for part in (flat, off))
+    return np.stack([rms, signal, peaks.max(1), (peaks == 0).mean(1), bounded, low.min(1)], 1)
 
 class ActivationSample:
-    "Some values of an activation: figures of many small ones are computed together, as each call takes microseconds."
+    "Some values of an activation."
     def __init__(
         self,
         x:torch.Tensor,   # samples first
         kind:str,         # the class of the module that made it
     ):
-        x, self._kind = _by_unit(x, kind), kind if kind in ("Tanh", "Sigmoid") else ""
-        self._whole = _figures(x[None], kind)[0] if x.numel() > _MOST else None
-        self._some = x.clone() if self._whole is None else None  # what follows may overwrite it
+        x, self._kind = x.detach(), kind if kind in ("Tanh", "Sigmoid") else ""
+        if x.device.type == "cpu" and x.dtype in _OF_NUMPY and type(x) in (torch.Tensor, torch.nn.Parameter):
+            self._some = np.array(_by_unit(x.numpy(), kind), np.float32)
+        else: self._some = _by_unit(x, kind).to(torch.float32, copy=True)
 
     @staticmethod
     def figures(
         samples:Sequence[ActivationSample],
     ) -> list[list[float]]:
-        "The figures of each, as of `activation_figures`, with one wait for each device."
-        groups: dict[tuple, list[int]] = {}
-        for i, one in enumerate(samples):
-            x = one._some if one._whole is None else one._whole
-            groups.setdefault((x.device, x.shape, one._kind), []).append(i)
-        rows: dict[Any, list[tuple[list[int], torch.Tensor]]] = {}
-        for (device, _, kind), places in groups.items():
-            whole = samples[places[0]]._whole is not None
-            values = torch.stack([samples[i]._whole if whole else samples[i]._some for i in places])
-            rows.setdefault(device, []).append((places, values if whole else _figures(values, kind)))
+        "rms, signal, peak, dead, bounded and low of each, with one wait for each device."
+        arrays, groups = _on_host([one._some for one in samples]), {}
+        for i, (one, x) in enumerate(zip(samples, arrays)): groups.setdefault((x.shape, one._kind), []).append(i)
         found: list[list[float]] = [[]] * len(samples)
-        for parts in rows.values():
-            order = [i for places, _ in parts for i in places]
-            for i, row in zip(order, torch.cat([part for _, part in parts]).tolist()): found[i] = row
+        with np.errstate(all="ignore"):  # what is not finite is told as such
+            for (_, kind), places in groups.items():
+                rows = _figures(np.stack([arrays[i] for i in places]), kind).tolist()
+                for i, row in zip(places, rows): found[i] = row
         return found
+
+def _on_host(values: Sequence[np.ndarray|torch.Tensor]) -> list[np.ndarray]:
+    "Arrays as they are, and the tensors of each device by one copy."
+    found, devices = list(values), {}
+    for i, x in enumerate(values):
+        if isinstance(x, torch.Tensor): devices.setdefault(x.device, []).append(i)
+    for places in devices.values():
+        flat = torch.cat([values[i].reshape(-1) for i in places]).cpu().numpy()
+        ends = np.cumsum([values[i].numel() for i in places])
+        for i, part in zip(places, np.split(flat, ends[:-1])): found[i] = part.reshape(values[i].shape)
+    return found
 
 def unit_count(
     x:torch.Tensor,

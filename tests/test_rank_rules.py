@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
 from mlinfra.engine.dist.ranks import call_each, run_ranks
+from mlinfra.engine.parallel.parallelize import parallelize
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, RANK_RULES, TENSOR_RULES
@@ -377,10 +378,17 @@ def resumed(folder, rank):
     return train(folder, rank, ddp, optimizer) + train(folder, rank, ddp, optimizer, batches(rank)[::-1])
 
 
+def parallelized(folder, rank):
+    "Its own hooks on gradients, and ours, which it lets be."
+    made = net()
+    model, loader, optimizer = parallelize(made, DataLoader(TensorDataset(*samples(480)), 16), "ddp", sgd(made))
+    return train(folder, rank, model, optimizer, loader)
+
+
 FAULTS = [globals()[name] for name in WORDS]
 HEALTHY = [batch_norm, batch_norm_without_broadcast, accumulates, clipped_everywhere, frozen_and_unused, static_graph,
            sharded, joins, local_sgd, two_models, moving_average_on_rank_0, slices_of_one_batch, evaluates_on_rank_0,
-           resumed]
+           resumed, parallelized]
 
 
 def on_rank(case, folder, *fault):

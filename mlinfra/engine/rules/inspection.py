@@ -175,7 +175,9 @@ class Inspector:
         self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
         if self._hooks["on_rank_looks"]: self.looks.ranks = rank_looks_of(facts, self._on_loop, self._on_rank_failure)
 
-    def _on_loop(self, hook: str, *news: Any) -> None: self._tell(self._hooks[hook], *news)
+    def _on_loop(self, hook: str, *news: Any) -> None:
+        self.facts.note(hook, news[0] if news else None)
+        self._tell(self._hooks[hook], *news)
 
     def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are seen", error)
 
@@ -192,6 +194,7 @@ class Inspector:
     def _on_tensors(self, look: TensorStats) -> bool:
         self._hand_on()  # in the order of time, whatever the clock says
         self.facts.suspicious = False
+        self.facts.heard.add("on_tensors")
         self._tell(self._hooks["on_tensors"], look)
         return self.facts.suspicious
 
@@ -287,6 +290,8 @@ class Inspector:
         "Something rare: an epoch, an evaluation, a loader."
         self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
+        self.facts.epochs += kind == "loader"
+        self.facts.validations += data.get("valid_loss") is not None
         if kind in ("evaluation", "epoch"):
             self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))

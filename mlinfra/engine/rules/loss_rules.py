@@ -24,6 +24,7 @@ __all__ = ['ExplodingLoss', 'LossNotDecreasing', 'Overfitting', 'Overtraining', 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #87adb0e6
 class ExplodingLoss(Rule):
     "The loss grows far above what it was at the start."
+    least_steps = 6
     follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
 
@@ -43,7 +44,8 @@ class ExplodingLoss(Rule):
         self._high += 1 if loss <= 100 * base else 2
         if self._high >= 3:
             self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}",
-                       "Lower the learning rate, warm it up, or clip gradients", loss=loss, first=base)
+                       "Lower the learning rate, warm it up, or clip gradients", remark=loss < 100 * base, loss=loss,
+                       first=base)
 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #ed28e0bb
 def _falls(losses: np.ndarray) -> bool:
@@ -61,9 +63,13 @@ def _fell(losses: np.ndarray) -> bool:
 
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."
+    least_steps = 100
+    asks = True
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "PoorInitialisation", "UnchangedWeights", "UpdateRatio",
                "SaturatedActivation", "VanishingGradient", "AllZero", "ForgottenZeroGrad", "ProbabilitiesAsLogits",
-               "BroadcastTarget", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied", "EvalModeTraining")
+               "BroadcastTarget", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied", "EvalModeTraining",
+               "StaleOptimizer", "UnrelatedLabels", "LossRoseAgain", "LearningRateCycles", "ConstantLabels",
+               "RepeatedByWorkers", "LoadedInPart", "FrozenMoves", "BatchWithoutSpread")
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
@@ -108,6 +114,7 @@ class LossNotDecreasing(Rule):
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #c9e4a6ab
 class _Epochs(Rule):
     "Hears of epochs with a training loss and a validation loss."
+    asks = True
     follows = ("NonFinite", "ExplodingLoss")
     train: tuple[float, ...] = ()
     valid: tuple[float, ...] = ()
@@ -140,6 +147,7 @@ class _Epochs(Rule):
 
 class Overfitting(_Epochs):
     "The validation loss rises while the training loss falls."
+    least_validations = 4
     def judge(self, step: int) -> None:
         "Three epochs 5% above the best."
         if len(self.valid) < 4 or len(self.train) < 4 or not self.lasted(4): return
@@ -153,6 +161,7 @@ class Overfitting(_Epochs):
 
 class Overtraining(_Epochs):
     "Nothing has improved for five epochs: they cost time and bring nothing."
+    least_validations = 6
     follows = ("NonFinite", "ExplodingLoss", "Overfitting", "LossNotDecreasing")
 
     def judge(self, step: int) -> None:
@@ -165,6 +174,7 @@ class Overtraining(_Epochs):
 
 class BrokenMetric(_Epochs):
     "The accuracy stays exactly the same while the loss falls."
+    least_validations = 3
     follows = ("NonFinite", "ExplodingLoss", "Overfitting")
 
     def judge(self, step: int) -> None:
@@ -180,6 +190,7 @@ class BrokenMetric(_Epochs):
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #e16317ef
 class ClassImbalance(Rule):
     "Some classes have far more samples than others."
+    asks = True
     _first = True
 
     def on_loader(self, loader: Any) -> None:
@@ -197,6 +208,7 @@ class ClassImbalance(Rule):
 
 class StalledTraining(Rule):
     "No step for a long time."
+    asks = True
     def __init__(
         self,
         seconds:float=300.0,  # at least
@@ -223,6 +235,7 @@ class StalledTraining(Rule):
 
 class SameRun(Rule):
     "The losses are bit for bit those of another run: what was changed between them has no effect."
+    asks = True
     def __init__(
         self,
         other:str|os.PathLike,  # the folder of the other run

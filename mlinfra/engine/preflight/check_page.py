@@ -15,10 +15,11 @@ from typing import Any
 
 from ..base.text import bytes_text
 from .checked_rank import (
-    CheckedFinding, CheckedModel, CheckedOptimizer, CheckedRank, rank_findings)
+    CheckedFinding, CheckedModel, CheckedOptimizer, CheckedRank)
 from .file_journal import UndoneWrites
 from .source_writes import SourceWrite
 from .trained_models import Place
+from ..rules.default_rules import RANK_RULES
 
 # %% auto #0
 __all__ = ['CheckOfScript', 'warning_before']
@@ -40,7 +41,6 @@ class CheckOfScript:
     def findings(self) -> list[CheckedFinding]:
         "One of each, faults first; what several ranks say is said once."
         found: dict[tuple, CheckedFinding] = {}
-        for finding in rank_findings(self.ranks) if self.ranks else (): found[(finding.rule, None, "")] = finding
         for rank in self.ranks:
             for finding in rank.findings: found.setdefault((finding.rule, finding.tensor, finding.place), finding)
         return sorted(found.values(), key=lambda finding: (not finding.fault, finding.step))
@@ -186,7 +186,9 @@ def _findings(findings: Iterable[CheckedFinding], check: CheckOfScript) -> list[
 
 def _held(check: CheckOfScript, first: CheckedRank) -> list[str]:
     said = {finding.rule for finding in check.findings}
-    held = [name for name in first.held if all(name in rank.held for rank in check.ranks) and name not in said]
+    between = {rule.__name__ for rule in RANK_RULES}  # the first rank compares
+    ranks = {name: [first] if name in between else check.ranks for name in first.held}
+    held = [name for name in first.held if all(name in rank.held for rank in ranks[name]) and name not in said]
     lines = ["", f"What holds, as far as {first.updates} updates show: {len(held)} checks found nothing"]
     lines += _wrapped(", ".join(held)) + ["", "What was not judged"]
     lines += _wrapped("Speed: looking at each step costs time. `mlinfra doctor` and `watch` judge it.")

@@ -22,7 +22,7 @@ class RankHistory:
     "The looks of a run's ranks."
     def __init__(
         self,
-        tell:Callable[..., None],   # "on_rank_looks" with looks and models, or "on_rank_epoch", each by rank
+        tell:Callable[..., None],   # "on_rank_looks" with looks and models by rank, "on_rank_epoch", "on_ranks_end"
         ranks:int,                  # that are read
     ):
         self._tell, self._ranks = tell, ranks
@@ -43,7 +43,9 @@ class RankHistory:
             if kind == "epoch": self._epochs.setdefault(data["epoch"], {})[rank] = data["iterations"]
             if kind == "end" and data.get("how") == "finished": self._ended.add(rank)
         self._tell_moments(whole=not over)
-        if over: self._tell_epochs()
+        if over:
+            self._tell_epochs()
+            self._tell("on_ranks_end")
 
     def _take_look(self, rank: int, look: RankLook) -> None:
         self._waiting.setdefault((look.epoch, look.place), {})[rank] = look, self._models[rank]

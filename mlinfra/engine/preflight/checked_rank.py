@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,14 @@ from typing import Any
 from ..base.store import write_whole
 from .script_watch import ScriptWatch
 from .trained_models import class_place
+from ..record.run_folder import Run
+from ..rules.default_rules import RANK_RULES
 from ..rules.findings import Facts, Rule
+from ..rules.rank_history import rules_told
 
 # %% auto #0
-__all__ = ['CheckedModel', 'CheckedGroup', 'CheckedOptimizer', 'CheckedFinding', 'CheckedRank', 'read_ranks', 'checked_rank',
-           'has_judged']
+__all__ = ['BETWEEN_RANKS', 'CheckedModel', 'CheckedGroup', 'CheckedOptimizer', 'CheckedFinding', 'CheckedRank', 'read_ranks',
+           'rank_findings', 'checked_rank', 'has_judged']
 
 # %% ../../../nbs/engine/preflight/checked_rank.ipynb #67ad85b8
 @dataclass(frozen=True)
@@ -100,6 +103,20 @@ def read_ranks(
     return [rank for rank in found if rank.updates] or found
 
 # %% ../../../nbs/engine/preflight/checked_rank.ipynb #2163bc7c
+BETWEEN_RANKS = frozenset(rule.__name__ for rule in RANK_RULES)
+
+def rank_findings(
+    folder:str|os.PathLike,       # of the run that the ranks have written
+    ranks:Sequence[CheckedRank],
+) -> list[CheckedFinding]:
+    "What the rules on ranks say when all have written all: the first rank may have ended before others."
+    if len(ranks) < 2 or not Path(folder).is_dir(): return []
+    rules = [rule() for rule in RANK_RULES]
+    return [CheckedFinding(one.rule, one.step, one.message, one.advice, one.tensor,
+                           ranks[0].places.get(rule.about) or ranks[0].places.get("update", ""), ranks[0].rank,
+                           not one.remark)
+            for rule in rules_told(Run(folder), rules) for one in rule.findings]
+
 _FRAMEWORKS = dict(lightning="Lightning", pytorch_lightning="Lightning", accelerate="accelerate", ignite="Ignite",
                    deepspeed="DeepSpeed", skorch="skorch", fastai="fastai")
 

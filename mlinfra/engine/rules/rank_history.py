@@ -5,15 +5,16 @@
 # %% ../../../nbs/engine/rules/rank_history.ipynb #0a5268ab
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ..record.rank_records import RankNews
 from ..record.run_folder import Run
-from .findings import Facts
+from .findings import Facts, Rule
 from .rank_looks import RankLook, RankLooks, RankTraining, look_of, model_of
 
 # %% auto #0
-__all__ = ['RankHistory', 'rank_looks_of', 'tell_ranks_of']
+__all__ = ['RankHistory', 'rank_looks_of', 'tell_ranks_of', 'rules_told']
 
 # %% ../../../nbs/engine/rules/rank_history.ipynb #f6924b92
 _MOST = 32  # moments that wait for a rank
@@ -86,3 +87,14 @@ def tell_ranks_of(
     kinds = ("rank_model", "rank_look", "epoch", "end")
     rows = [RankNews(event.rank, event.kind, event.data) for event in run.events() if event.kind in kinds]
     RankHistory(tell, max(len(run.ranks), 2)).take(rows, over=True)
+
+def rules_told(
+    run:Run,                # that is read
+    rules:Sequence[Rule],
+) -> Sequence[Rule]:        # the same
+    "Rules on ranks that have heard of a whole run, and of nothing else."
+    for rule in rules: rule.begin(Facts(live=False))
+    def tell(hook: str, *news: Any) -> None:
+        for rule in rules: getattr(rule, hook, lambda *_: None)(*news)
+    tell_ranks_of(run, tell)
+    return rules

@@ -259,9 +259,6 @@ CASES = dict(
     ProbabilitiesAsLogits=double_softmax, BroadcastTarget=broadcast, DetachedLoss=detached)
 
 
-def test_each_rule_has_a_case(): assert CASES.keys() == {rule.__name__ for rule in LOOP_RULES}
-
-
 @pytest.mark.parametrize("rule", CASES)
 def test_the_cause_is_named_and_nothing_else(rule, tmp_path):
     "And each finding is in the run folder with the rest of the run."

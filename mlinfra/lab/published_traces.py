@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..engine.base.checks import one_of
-from ..engine.trace.gpu_idle import step_windows
-from ..engine.trace.step_lanes import LaneSpan, representative_step, step_lanes, thinned
+from ..engine.trace.gpu_idle import gpu_step_windows, step_windows
+from ..engine.trace.step_lanes import LaneSpan, representative_step, step_lanes, thinned, trace_lanes
 from ..engine.trace.trace import read
 from ..engine.trace.trace_file import COLLECTIVE, TraceEvents
 from ..engine.trace.trace_tables import PARTS, typical
@@ -88,17 +88,21 @@ class PublishedTrace:
     year:int                   # of its publication
     caveat:str                 # what one has to know when one quotes a figure of it; may be empty
     world_size:int             # ranks that trained together; the trace is of one of them
-    steps:pd.DataFrame         # as `Trace.steps`: a row a step, with `seconds` and shares of it
+    steps:pd.DataFrame         # as `Trace.steps`: a row a step, with `begin`, `seconds` and shares of it
     kernels:pd.DataFrame       # the longest, as `Trace.kernels`; `share` is of all kernels and copies of the trace
     step:str                   # the name of the step of the median duration, which `lanes` shows
-    step_ms:float              # its duration
+    step_ms:float              # its duration on the GPU
     gpu_events:int             # kernels, copies and memsets of that step
-    launches:int               # calls within the step that launched work, of this step or the next; a graph's kernels
-                               # share one
+    launches:int               # calls of the step that launched work; a graph's kernels share one
     lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to `LANE_COLUMNS`
     events:pd.DataFrame        # of that step all work of the GPU: `name`, `kind`, `launched_us`, `begin_us`, `end_us`
                                # from the begin of the step; empty where they are more than 100
     entries:list[dict[str, Any]]  # of a stretch, as they stand in the file, `ts` from the first of them; empty for most
+    waits:list[dict[str, Any]]  # copies for which the CPU waited a millisecond or longer in that step: operators, call
+                               # and copy as they stand in the file, `ts` from the step's mark
+    operators:list[dict[str, Any]]  # the longest of that step, as they stand in the file; empty for most
+    trace_ms:float                            # the duration of the whole trace
+    trace_lanes:dict[str, list[LaneSpan]]     # of the whole trace; empty for most
 
     @property
     def parts(self) -> pd.Series:
@@ -122,13 +126,15 @@ def published_trace(
     import pandas as pd
     one_of("name", name, ORIGINS)
     found, origin = dict(_figures()[name]), ORIGINS[name]
-    lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
-             if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
+    lanes = {of: {lane: _unpacked(packed, found[ms]) for lane, packed in found.pop(of, {}).items()
+                  if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
+             for of, ms in (("lanes", "step_ms"), ("trace_lanes", "trace_ms"))}
     tables = {table: pd.DataFrame(found.pop(table)) for table in ("steps", "kernels", "events")}
     device = origin.device or found["device"]
-    rest = {"entries": [], **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "operators": [], "trace_ms": 0.0,
+            **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
-                          device=device, lanes=lanes, **tables, **rest)
+                          device=device, **lanes, **tables, **rest)
 
 @cache
 def _figures() -> dict[str, dict[str, Any]]:
@@ -170,8 +176,9 @@ class _Stretch:
 
 _STRETCHES = {
     "training_a100_8ranks_rank3": _Stretch(53535.0, 53652.0),
-    "mi300x_resnet_8ranks_rank0": _Stretch(-20000.0, 64000.0, "ncclDevKernel"),
+    "mi300x_resnet_8ranks_rank0": _Stretch(-20000.0, 90000.0, "ncclDevKernel"),  # and the marks of the steps
 }  # trace -> its stretch
+_LONGEST = ("ddp_a100_2ranks_rank0",)  # traces of which the longest operators are kept
 _ARGS = ("correlation", "stream", "Collective name", "In msg nelems", "dtype")
 
 def trace_figures(
@@ -181,11 +188,11 @@ def trace_figures(
     trace = read(path)
     (events,) = trace.events.values()
     step = representative_step(trace.steps)
-    names, windows = step_windows(events)
-    window = windows[names.index(step)]
+    names, windows = gpu_step_windows(events)
+    window, marked = windows[names.index(step)], step_windows(events)[1][names.index(step)]
     step_ms = float(window[1] - window[0]) / 1e3
     gpu = _gpu_events(events, window)
-    launches = _launches_within(events, window)
+    launches = _launches_within(events, marked)
     steps = trace.steps.drop(columns="rank").round(5).assign(seconds=trace.steps["seconds"].round(7))
     kernels = trace.kernels.head(_KERNELS).assign(name=[_short(name) for name in trace.kernels["name"].head(_KERNELS)])
     kernels = kernels.round({"seconds": 6, "share": 4, "mean_us": 2})
@@ -193,7 +200,18 @@ def trace_figures(
     kept = gpu if len(gpu) <= _MOST_EVENTS else gpu[:0]
     kept = kept.assign(name=[_short(name) for name in kept["name"]]).round(1)
     name = Path(path).name.partition(".")[0]
-    entries = {"entries": _entries_of(Path(path), step, stretch)} if (stretch := _STRETCHES.get(name)) else {}
+    told = [entry for entry in json.loads(gzip.decompress(Path(path).read_bytes()))["traceEvents"]
+            if entry.get("ph") == "X"]
+    begins = {entry["name"]: entry["ts"] for entry in told
+              if str(entry["cat"]).lower() in ("user_annotation", "operator")}
+    begin = begins.get(f"ProfilerStep#{step}", 0)
+    entries: dict[str, Any] = {"waits": _waits_of(told, begin, begin + marked[1] - marked[0])}
+    if name in _LONGEST: entries["operators"] = _longest_operators(told, begin, begin + marked[1] - marked[0])
+    if stretch := _STRETCHES.get(name): entries["entries"] = _entries_of(told, begin, stretch)
+    if stretch and stretch.names:
+        trace_ms = round(float(events.frame["end"].max()) / 1e3, 4)
+        lanes = {lane: _packed(spans, trace_ms) for lane, spans in trace_lanes(events).items()}
+        entries |= dict(trace_ms=trace_ms, trace_lanes=lanes)
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
@@ -202,29 +220,49 @@ def trace_figures(
         events=kept.to_dict("list"), **entries)
 
 def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
-    "How many calls of the step launched work: the GPU may run it in the next one."
+    "How many calls of the step launched work."
     frame = events.frame
     calls = frame[(frame["kind"] == "runtime") & (frame["begin"] >= window[0]) & (frame["begin"] < window[1])]
     worked = frame.loc[frame["kind"].isin(["kernel", "copy", "memset"]), "correlation"].unique()
     return int(calls.loc[(calls["correlation"] != 0) & calls["correlation"].isin(worked), "correlation"].nunique())
 
-def _entries_of(path: Path, step: str, stretch: _Stretch) -> list[dict[str, Any]]:
+def _waits_of(entries: list[dict[str, Any]], begin: float, end: float) -> list[dict[str, Any]]:
+    "The copies of a step whose call returns only when they are nearly done, a millisecond later or more."
+    copies = {entry["args"].get("correlation"): entry for entry in entries
+              if str(entry["cat"]).lower() in ("gpu_memcpy", "memcpy")}
+    def ends(entry: dict[str, Any]) -> float: return entry["ts"] + entry["dur"]
+    calls = [entry for entry in entries if begin <= entry["ts"] < end and entry["dur"] >= 1000
+             and entry["name"] == "cudaMemcpyAsync" and (copy := copies.get(entry["args"].get("correlation")))
+             and ends(entry) >= copy["ts"] + 0.9 * copy["dur"]]
+    around = [entry for entry in entries for call in calls if entry["name"].startswith("aten::")
+              and str(entry["tid"]) == str(call["tid"]) and entry["ts"] <= call["ts"] and ends(call) <= ends(entry)]
+    waits = [*around, *calls, *(copies[call["args"]["correlation"]] for call in calls)]
+    return [_entry(entry, begin) for entry in sorted(waits, key=lambda entry: entry["ts"])]
+
+def _longest_operators(entries: list[dict[str, Any]], begin: float, end: float) -> list[dict[str, Any]]:
+    "Three, in order of time."
+    own = [entry for entry in entries if entry["cat"] == "cpu_op" and begin <= entry["ts"] < end]
+    longest = sorted(own, key=lambda entry: -entry["dur"])[:3]
+    return [_entry(entry, begin) for entry in sorted(longest, key=lambda entry: entry["ts"])]
+
+def _entry(entry: dict[str, Any], begin: float) -> dict[str, Any]:
+    return dict(name=_short(entry["name"], 48), cat=entry["cat"], ts=round(entry["ts"] - begin, 1),
+                dur=round(entry["dur"], 1), args={key: entry["args"][key] for key in _ARGS if key in entry["args"]})
+
+def _entries_of(entries: list[dict[str, Any]], step_begin: float, stretch: _Stretch) -> list[dict[str, Any]]:
     "The GPU's work that begins in the stretch, the calls that launched it, and the longer operators."
-    told = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    entries = [entry for entry in told if entry.get("ph") == "X"]
-    begins = {entry["name"]: entry["ts"] for entry in entries if entry["cat"] == "user_annotation"}
-    begin = begins.get(f"ProfilerStep#{step}", 0) + stretch.begin_us
-    end = begin + stretch.end_us - stretch.begin_us
+    begin, end = step_begin + stretch.begin_us, step_begin + stretch.end_us
     work = [entry for entry in entries if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
             and begin <= entry["ts"] < end and entry["name"].startswith(stretch.names)]
     numbers = {entry["args"]["correlation"] for entry in work}
     calls = [entry for entry in entries if entry["cat"] == "cuda_runtime" and entry["args"]["correlation"] in numbers]
-    first = min(entry["ts"] for entry in [*work, *calls])
+    marks = [entry for entry in entries if stretch.names and entry["cat"] == "user_annotation"
+             and entry["name"].startswith("ProfilerStep#")]
+    first = min(entry["ts"] for entry in [*work, *calls, *marks])
     operators = [entry for entry in entries if entry["cat"] == "cpu_op" and entry["dur"] >= stretch.operator_us
                  and first <= entry["ts"] and entry["ts"] + entry["dur"] <= end and not stretch.names]
-    return [dict(name=_short(entry["name"], 48), cat=entry["cat"], ts=round(entry["ts"] - first, 1),
-                 dur=round(entry["dur"], 1), args={key: entry["args"][key] for key in _ARGS if key in entry["args"]})
-            for entry in sorted([*work, *calls, *operators], key=lambda entry: entry["ts"])]
+    found = sorted([*work, *calls, *operators, *marks], key=lambda entry: entry["ts"])
+    return [_entry(entry, first) for entry in found]
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

@@ -1,16 +1,3 @@
-def exposed(communication, compute):
-    def merged(spans):
-        found = []
-        for begin, end in sorted(spans):
-            if found and begin <= found[-1][1]: found[-1][1] = max(end, found[-1][1])
-            else: found.append([begin, end])
-        return found
-
-    sends, computes = merged(communication), merged(compute)
-    hidden = sum(max(min(e, end) - max(b, begin), 0) for b, e in sends for begin, end in computes)
-    return sum(end - begin for begin, end in sends) - hidden
-
-
 def cause(gap, launched, loader, synchronise):
     begin, end = gap
     if launched < begin: return {"queued": end - begin}
@@ -18,6 +5,12 @@ def cause(gap, launched, loader, synchronise):
     rest = "synchronise" if any(b <= begin < e for b, e in synchronise) else "launch"
     found = {"loader": waited, rest: end - begin - waited}
     return {why: time for why, time in found.items() if time}
+
+
+def latest(spans):
+    takes = {rank: [end - begin for begin, end in own] for rank, own in spans.items()}
+    last = [min(takes, key=lambda rank: takes[rank][i]) for i in range(len(next(iter(takes.values()))))]
+    return max(takes, key=last.count)
 
 
 def first_cure(parts, cures):

@@ -17,7 +17,7 @@ from typing import Any
 from ..base.store import write_whole
 from .script_watch import ScriptWatch
 from .trained_models import class_place
-from ..rules.findings import Rule, several
+from ..rules.findings import Facts, Rule, several
 
 # %% auto #0
 __all__ = ['CheckedModel', 'CheckedGroup', 'CheckedOptimizer', 'CheckedFinding', 'CheckedRank', 'read_ranks', 'rank_findings',
@@ -148,18 +148,20 @@ def checked_rank(
         tuple(_model(watch, found) for found in watch.models), tuple(_optimizers(watch)), tuple(watch.loaders),
         losses, watch.first_sums, watch.last_sums, autocast, {name: str(place) for name, place in places},
         _frameworks(), findings,
-        tuple(rule.name for rule in quiet if has_judged(rule, bool(watch.loaders), bool(watch.over))), abstained,
+        tuple(rule.name for rule in quiet if has_judged(rule, inspector.facts, bool(watch.over))), abstained,
         tuple(dict.fromkeys(remarks)))
 
 def has_judged(
     rule:Rule,
-    loader:bool,        # whether a loader was seen
+    facts:Facts,        # of the steps that were run
     over:bool=True,     # whether the watch is over: a rule with a `finish` judges only then
 ) -> bool:
-    "Whether what a rule listens to has happened."
+    "Whether a rule could have spoken: what it listens to has happened, often enough."
     if not over and hasattr(rule, "finish"): return False
-    rare = {"on_window", "on_sample", "on_ranks", "on_event"} | (set() if loader else {"on_loader"})
-    return any(hook.startswith("on_") and hook not in rare for hook in dir(rule))
+    if facts.steps < rule.least_steps or facts.epochs < rule.least_epochs: return False
+    if facts.validations < rule.least_validations or not facts.heard.issuperset(rule.needs): return False
+    always = dict(on_step=facts.steps, on_steps=facts.steps, on_loader=facts.epochs, on_event=facts.validations)
+    return any(hasattr(rule, hook) for hook in (*facts.heard, *(hook for hook, times in always.items() if times)))
 
 def _model(watch: ScriptWatch, found: Any) -> CheckedModel:
     parameters, kind = list(found.module.parameters()), type(found.module)

@@ -24,7 +24,7 @@ from ..base.checks import positive_float, positive_int
 from .live_trace import LiveTrace
 from .ready_batches import ReadyBatches, queue_of
 from .rank_records import RankRecords
-from .run_folder import StepRecord
+from .run_folder import StepRecord, earlier_losses
 from .run_writer import RunWriter, how_it_ended
 from .sampler import Sample, SamplerThread, sample_row
 from ..trace.profile_steps import TraceSteps
@@ -76,6 +76,9 @@ class Recorder:
         "Show the rules what is trained."
         writer = self.writer
         if writer.recording and writer.world_size > 1: more |= dict(rank_records=RankRecords(writer))
+        attempt = self.writer.attempt
+        if attempt: more |= dict(attempt=attempt, earlier_losses=earlier_losses(
+            self.writer.folder, self.writer.rank, attempt))
         self._tell(self._hooks["on_begin"], model, optimizers, self.config | more, first)
         self._looks = [rule.looks for rule in self.rules if getattr(rule, "looks", None) is not None]
 
@@ -286,8 +289,16 @@ def training_settings(
     found = {} if model is None else dict(
         model=type(model).__name__, parameters=sum(p.numel() for p in model.parameters()))
     if not optimizers: return found
+    if model is not None: found["trained"] = _trained(model, optimizers)
     rates = [group.get("lr") for group in getattr(optimizers[0], "param_groups", ())]
     return found | dict(optimizer=", ".join(type(one).__name__ for one in optimizers), lr=rates[0] if rates else None)
+
+def _trained(model: nn.Module, optimizers: Sequence[Any]) -> str:
+    "How many of the model's parameters are trained: not frozen, and in an optimizer."
+    held = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
+    rows = [(p.numel(), p.requires_grad and id(p) in held) for p in model.parameters()]
+    count, whole = sum(n for n, trained in rows if trained), sum(n for n, _ in rows)
+    return f"{count:,} of {whole:,} parameters, {count / max(whole, 1):.1%}"
 
 def loader_settings(
     loader:Any,  # a DataLoader, or anything that yields batches

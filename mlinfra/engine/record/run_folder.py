@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['FORMAT', 'STEP_PARTS', 'PARTS', 'STEP_BYTES', 'open_writers', 'StepRecord', 'pack_header', 'pack_step',
-           'process_born', 'boot_id', 'run_files', 'RunEvent', 'active_writer', 'Run']
+           'process_born', 'boot_id', 'run_files', 'RunEvent', 'active_writer', 'earlier_losses', 'Run']
 
 # %% ../../../nbs/engine/record/run_folder.ipynb #facbcf34
 FORMAT = 1  # of the folder; a reader refuses later ones
@@ -213,6 +213,26 @@ def active_writer(
         return "another process" if time.time() - last.events_path.stat().st_mtime <= 5 else ""
     who = f"process {last.start['pid']} on {last.start['hostname']}"
     return who if _is_written(last.events_path, last.start) else ""
+
+def earlier_losses(
+    folder:Path,
+    rank:int,
+    attempt:int,   # that begins
+) -> tuple[list[float], list[float]] | None:
+    "The first 10 losses of a run's first attempt, and the last 10 of the latest one before; None: there are too few."
+    first = _some_losses(run_files(folder, rank, 0)[0], 0)[:10]
+    for before in range(attempt - 1, -1, -1):
+        if len(last := _some_losses(run_files(folder, rank, before)[0], -64)[-10:]) == 10: return first, last
+    return None
+
+def _some_losses(path: Path, place: int) -> list[float]:
+    "Losses of the first 64 records of a file of steps, or of the last."
+    raw = _tail(path, 0, _HEADER.size)
+    if len(raw) < _HEADER.size or _HEADER.unpack(raw)[:3] != (_MAGIC, FORMAT, STEP_BYTES): return []
+    whole = (path.stat().st_size - _HEADER.size) // STEP_BYTES
+    start = max(whole + place, 0) if place else 0
+    rows, _ = _parsed(_tail(path, _HEADER.size + start * STEP_BYTES, 64 * STEP_BYTES))
+    return [float(loss) for loss in rows["loss"] if np.isfinite(loss)]
 
 # %% ../../../nbs/engine/record/run_folder.ipynb #44461195
 class Run:

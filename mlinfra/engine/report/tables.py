@@ -46,8 +46,9 @@ def loader_of(
     return {name: value for name, value in said.items() if name != "seconds"} if isinstance(said, Mapping) else {}
 
 _SETTINGS = dict(
-    model="model", parameters="parameters", optimizer="optimizer", lr="learning rate", precision="precision",
-    device="device", epochs="epochs", accumulation="micro-batches in a step", threads="threads of PyTorch")
+    model="model", parameters="parameters", trained="trained", optimizer="optimizer", lr="learning rate",
+    precision="precision", device="device", epochs="epochs", accumulation="micro-batches in a step",
+    threads="threads of PyTorch")
 _LOADER = dict(
     type="loader", batch_size="batch size", num_workers="workers", prefetch_factor="batches ahead, each worker",
     persistent_workers="workers stay between epochs", pin_memory="pinned memory")

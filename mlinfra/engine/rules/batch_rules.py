@@ -41,6 +41,7 @@ class RepeatedByWorkers(Rule):
         self._workers, self._batches, self._seen = getattr(loader, "num_workers", None) or 0, [], 0
         stream = isinstance(data := getattr(loader, "dataset", None), IterableDataset)
         self._length = _length(data) if stream and self._workers > 1 else None
+        self.abstained = "" if self._workers > 1 else "the loader has fewer than two workers"
 
     def on_batch(self, batch: BatchFingerprint) -> None:
         "Compare the first batches of the workers, and the second ones."
@@ -67,7 +68,8 @@ class RepeatedByWorkers(Rule):
         self.found(steps[-1], f"the loader yields more samples than the {self._length:,} that its data set says it "
                    f"has: "
                    f"each of the {self._workers} workers may yield all of them", "Divide the stream in __iter__ by "
-                   "get_worker_info(), or correct __len__", cost=1 - 1 / self._workers, workers=self._workers)
+                   "get_worker_info(), or correct __len__", cost=1 - 1 / self._workers, remark=True,
+                   workers=self._workers)
 
 class EqualWorkerRandomness(Rule):
     "All workers draw the same random numbers."
@@ -84,6 +86,8 @@ class EqualWorkerRandomness(Rule):
 
 class EqualEpochRandomness(Rule):
     "The workers draw the same random numbers in each epoch."
+    least_epochs = 2
+    asks = True
     follows = ("EqualWorkerRandomness",)
 
     def begin(self, facts: Facts) -> None:
@@ -116,6 +120,7 @@ def innermost_sampler(
 
 class SameOrderEachEpoch(Rule):
     "The sampler shuffles, and yields the same order in each epoch."
+    least_epochs = 2
     _sampler, _many, _epoch = None, False, ()
 
     def begin(self, facts: Facts) -> None:
@@ -144,13 +149,14 @@ class SameOrderEachEpoch(Rule):
         why, cure = "its generator is seeded anew", "Seed once, before the first epoch"
         if self._same_epoch: why, cure = "nobody calls its set_epoch", "Call sampler.set_epoch(epoch) before each epoch"
         self.found(batch.step, f"{self._sampler} shuffles, and yields the same order of samples in each epoch: {why}",
-                   cure, cost=0.3)
+                   cure, cost=0.3, remark=not self._same_epoch)
 
     def _is(self, now: tuple, then: tuple) -> bool:
         return now[0] == then[0] or now[1] is not None and now[1] == then[1]
 
 class SharedValidationSamples(Rule):
     "Samples of the validation are trained on."
+    needs = ("evaluation", "on_batch")
     _most = 4096
 
     def begin(self, facts: Facts) -> None:
@@ -184,6 +190,7 @@ class SharedValidationSamples(Rule):
 # %% ../../../nbs/engine/rules/batch_rules.ipynb #nw161835
 class ConstantLabels(Rule):
     "Cross entropy learns from a single label."
+    least_epochs = 2
     _classes = False
 
     def begin(self, facts: Facts) -> None:
@@ -207,6 +214,8 @@ class ConstantLabels(Rule):
 
 class BatchWithoutSpread(Rule):
     "All numbers of a batch are the same."
+    least_steps = 2
+    asks = True
     _looked, _flat, _other = 0, 0, False
 
     def on_batch(self, batch: BatchFingerprint) -> None:

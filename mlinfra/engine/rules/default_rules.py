@@ -8,8 +8,9 @@ from __future__ import annotations
 from inspect import Parameter as Argument, signature
 from types import ModuleType
 
-from . import (batch_rules, device_rules, head_rules, input_rules, loop_rules, loss_rules,
-                                  memory_rules, rank_rules, stall_rules, tensor_rules)
+from . import (
+    batch_rules, curve_rules, device_rules, head_rules, input_rules, loop_rules, loss_rules, memory_rules,
+    parameter_rules, precision_rules, rank_rules, rate_rules, stall_rules, tensor_rules)
 from .findings import Rule
 
 # %% auto #0
@@ -26,8 +27,9 @@ def rules_of(
         argument.default is Argument.empty and argument.kind is Argument.POSITIONAL_OR_KEYWORD
         for argument in list(signature(rule.__init__).parameters.values())[1:]))
 
-TENSOR_RULES = rules_of(tensor_rules, loss_rules)
-LOOP_RULES = rules_of(batch_rules, loop_rules, head_rules)
+# one that explains others stands before them
+TENSOR_RULES = rules_of(tensor_rules, precision_rules, curve_rules, loss_rules)
+LOOP_RULES = rules_of(batch_rules, rate_rules, loop_rules, head_rules, parameter_rules)
 RANK_RULES = rules_of(rank_rules)
 SPEED_RULES = rules_of(input_rules, stall_rules, memory_rules, device_rules)
 

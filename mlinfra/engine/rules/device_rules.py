@@ -24,6 +24,7 @@ def _gpu_use(samples: Sequence[Any]) -> float | None:
 
 class IdleDevice(Rule):
     "A GPU is hardly used, or most cores are left out."
+    asks = True
     follows = ("InputBound", "TransferBound", "TimeBetweenSteps", "SlowValidation")
 
     def on_window(self, window: Window) -> None:
@@ -46,6 +47,7 @@ class IdleDevice(Rule):
 
 class BatchTooSmall(Rule):
     "What a step costs does not depend on the batch: a larger one is nearly free."
+    asks = True
     follows = ("InputBound", "TransferBound", "TimeBetweenSteps")
 
     def on_window(self, window: Window) -> None:
@@ -82,6 +84,7 @@ def _typical(window: Window, name: str) -> float:
 
 class Straggler(Rule):
     "One rank is slower than the others, which wait for it."
+    asks = True
     causes = dict(wait="its loader", copy="what it does between batch and forward pass, such as copies",
                   forward="its forward pass", gap="what it does between steps", update="its update")
 

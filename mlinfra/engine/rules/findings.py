@@ -62,8 +62,23 @@ class Facts:
     schedule:LookSchedule=field(default_factory=LookSchedule)  # of the looks at tensors; `soon` asks for one
     suspicious:bool=False                                   # set by a rule that wants to look again soon
     ranks:Any=None                                          # `RankRecords` of a run of several ranks that is written
+    current:Callable[[], int]=lambda: 0                     # the number of the step under way, where that is known
     batch:Callable[[], Any]=lambda: None                    # that the loader gave for the step under way
     was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
+    heard:set[str]=field(default_factory=set)               # methods that were told something, and "evaluation"
+    epochs:int=0                                            # that have begun
+    validations:int=0                                       # whose loss was told
+
+    def note(
+        self,
+        hook:str,   # of a rule
+        news:Any,   # that it is told
+    ) -> None:
+        "Remember what the rules have heard of."
+        self.heard.add(hook)
+        if hook == "on_forward" and not news.learns or hook == "on_batch" and news.evaluation:
+            self.heard.add("evaluation")
+        if hook == "on_update" and len(news.micro_batches) > 1: self.heard.add("accumulation")
 
 def labels_of(
     loader:Any,  # a DataLoader, or another with a `dataset`
@@ -79,6 +94,11 @@ def labels_of(
 class Rule:
     "Looks for one kind of fault; subclasses define some of the methods above and call `found`."
     follows: tuple[str, ...] = ()   # rules that explain what this one sees: once one of them has spoken, it is silent
+    asks: bool = False              # what it sees may be meant so: its findings are remarks
+    needs: tuple[str, ...] = ()     # of `Facts.heard`, without which it cannot judge
+    least_steps: int = 1            # before it can say anything
+    least_epochs: int = 0           # that have begun
+    least_validations: int = 0      # whose loss was told
     facts: Facts
 
     # what a rule remembers of a run it keeps in attributes; `begin` puts back what they were when it was made
@@ -110,7 +130,7 @@ class Rule:
         rank:int|None=None,       # the process
         cost:float=1.0,           # share of the run that is lost
         gain:float|None=None,     # predicted speed-up with the cause gone
-        remark:bool=False,        # it may be meant so
+        remark:bool|None=None,    # it may be meant so; None: as the rule says of all that it finds
         **numbers:float,          # the figures of the message
     ) -> None:
         "Say it, unless it has been said of this tensor or rank."
@@ -118,7 +138,8 @@ class Rule:
         self._said.add((tensor, rank))
         step = int(getattr(step, "iteration", step))
         where = tensor, rank, float(cost), gain
-        self.findings.append(Finding(self.name, step, message, advice, *where, numbers, remark))
+        asks = self.asks if remark is None else remark
+        self.findings.append(Finding(self.name, step, message, advice, *where, numbers, asks))
 
     def abstain(
         self,

@@ -49,6 +49,7 @@ def worker_words(
 # %% ../../../nbs/engine/rules/input_rules.ipynb #5c13dc0c
 class _Share(Rule):
     "A part of the loop takes too large a share of the median step."
+    asks = True
     part, least, least_seconds = "wait", 0.3, 0.0
 
     def share(self, window: Window) -> tuple[float, float]:
@@ -167,6 +168,7 @@ class TimeBetweenSteps(_Share):
 # %% ../../../nbs/engine/rules/input_rules.ipynb #c30b7db8
 class TooFewWorkers(_Handing):
     "The trainer waits for workers, and more of them would load faster."
+    asks = True
     def on_window(self, window: Window) -> None:
         "Judge the wait."
         workers = self.facts.loader.get("num_workers")
@@ -182,6 +184,7 @@ class TooFewWorkers(_Handing):
 
 class TooManyWorkers(Rule):
     "There are far more workers than cores, and they are idle."
+    asks = True
     def on_window(self, window: Window) -> None:
         "Judge wait and samples."
         workers, cores = self.facts.loader.get("num_workers"), self.facts.cores

@@ -135,6 +135,7 @@ class Inspector:
         self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
         ranks = config.pop("rank_records", None)
         self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
+        self.facts.ranks, self.facts.current = ranks, self._current or self.facts.current
         self.facts.schedule, self.facts.batch = LookSchedule(first, self.every), self._batch or self.facts.batch
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
@@ -147,7 +148,6 @@ class Inspector:
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
-        self.facts.ranks = ranks
         self._begin_loop_looks(first)
         self._ready = True
 
@@ -175,7 +175,9 @@ class Inspector:
         self.looks = LoopLooks(facts.model, facts.optimizers, self._on_loop, self._on_loop_failure, first)
         if self._hooks["on_rank_looks"]: self.looks.ranks = rank_looks_of(facts, self._on_loop, self._on_rank_failure)
 
-    def _on_loop(self, hook: str, *news: Any) -> None: self._tell(self._hooks[hook], *news)
+    def _on_loop(self, hook: str, *news: Any) -> None:
+        self.facts.note(hook, news[0] if news else None)
+        self._tell(self._hooks[hook], *news)
 
     def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are seen", error)
 
@@ -192,6 +194,7 @@ class Inspector:
     def _on_tensors(self, look: TensorStats) -> bool:
         self._hand_on()  # in the order of time, whatever the clock says
         self.facts.suspicious = False
+        self.facts.heard.add("on_tensors")
         self._tell(self._hooks["on_tensors"], look)
         return self.facts.suspicious
 
@@ -287,6 +290,8 @@ class Inspector:
         "Something rare: an epoch, an evaluation, a loader."
         self._hand_on()
         if kind == "loader" and len(data) > 1: self.facts.loader = dict(data)
+        self.facts.epochs += kind == "loader"
+        self.facts.validations += data.get("valid_loss") is not None
         if kind in ("evaluation", "epoch"):
             self.facts.schedule.soon(self._current() if self._current else self.facts.steps)
         self._tell(self._hooks["on_event"], kind, at, dict(data))
@@ -312,7 +317,7 @@ class Inspector:
         if self._unsaved: self._save()
         facts = self.facts  # nothing of the user's is kept
         facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
-        facts.batch, facts.ranks = lambda: None, None
+        facts.batch, facts.ranks, facts.current = lambda: None, None, lambda: 0
         self._current = self._batch = None
 
     def _end_looks(self) -> None:

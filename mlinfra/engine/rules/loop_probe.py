@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from ..record.watch import OwnedHook
+from ..record.watch import GradientReader, OwnedHook
 from .findings import plain_name
 from .nonfinite_origin import leaf_modules
 from .tensor_stats import first_floats
@@ -43,6 +43,7 @@ class UpdateLook:
     micro_batches:tuple[tuple[int, float], ...]   # samples, and the mean gradient of a sample's outputs
     kept:float|None             # size of the gradient at the update, relative to what the backward passes gave
     norm:float|None             # of all gradients at the update, where `kept` is very small
+    frozen:tuple[str, ...]=()   # frozen parameters that the optimizer moves, by gradients that are left
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -90,6 +91,7 @@ class _Updates:
                 if p.requires_grad and p.layout == torch.strided and type(p) in (nn.Parameter, torch.Tensor)]
         self.small = sorted(rows, key=lambda p: p.numel())[:1]
         self.names = [names.get(id(p), f"parameter {i}") for i, p in enumerate(self.small)]
+        self._optimizer, self._all_names = optimizer, names
         self.all, self.updated = rows, False
         self.begin()
 
@@ -104,6 +106,17 @@ class _Updates:
         old = there is not None and bool(there.any())
         self.left[place] = old and self.left.get(place, True)
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
+
+    def frozen(self) -> tuple[str, ...]:
+        "Frozen parameters that the update moves: gradients of before are still there."
+        left = {id(p) for p in self.all if not p.requires_grad and p.grad is not None}
+        if not left: return ()
+        def moves(p: torch.Tensor, group: dict) -> bool:
+            some = p.grad.any() or group.get("weight_decay") or self._optimizer.state.get(p)
+            return id(p) in left and bool(some) and group.get("lr") != 0
+        groups = self._optimizer.param_groups
+        rows = [p for group in groups for p in group["params"] if id(p) in left and moves(p, group)]
+        return tuple(self._all_names.get(id(p), "a parameter") for p in rows)
 
     def kept(self) -> float | None:
         "The gradient that the update takes, relative to what has come."
@@ -164,7 +177,8 @@ class LoopProbe:
             state.begin()
             keep(optimizer.register_step_pre_hook(self._hook(optimizer, lambda *_, s=state: self._before_update(s))))
             for place, p in enumerate(state.small):
-                if p.requires_grad: keep(p.register_hook(lambda grad, s=state, i=place: self._gradient(s, i, grad)))
+                act = GradientReader(lambda grad, s=state, i=place: self._gradient(s, i, grad))
+                if p.requires_grad: keep(p.register_hook(act))
 
     def detach(self) -> None:
         "Take all hooks off."
@@ -217,7 +231,7 @@ class LoopProbe:
         if kept is not None and kept < 1e-7:
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
         micro = tuple((n, float(size)) for n, size in self._micro)
-        self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm))
+        self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm, state.frozen()))
 
     def _after_update(self, state: _Updates) -> None:
         self._micro, self._forwards, self.updates, state.updated = [], 0, self.updates + 1, True

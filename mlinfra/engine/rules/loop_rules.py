@@ -16,6 +16,7 @@ from torch import nn
 
 from .findings import Facts, Rule, plain_name, several
 from .loop_probe import ForwardLook, UpdateLook
+from .rate_rules import planned_steps, schedulers_of
 
 # %% auto #0
 __all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'TrainingModeEvaluation', 'UnequalMicroBatches',
@@ -24,6 +25,7 @@ __all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'Trai
 # %% ../../../nbs/engine/rules/loop_rules.ipynb #nw048661
 class ForgottenZeroGrad(Rule):
     "Gradients of earlier updates are still there, and new ones are added to them."
+    least_steps = 5
     _times = 0
 
     def on_update(self, look: UpdateLook) -> None:
@@ -37,6 +39,7 @@ class ForgottenZeroGrad(Rule):
 
 class EvalModeTraining(Rule):
     "The model trains in eval mode."
+    least_steps = 4
     _trained, _eval, _times, _layers = False, False, 0, ()
 
     def on_forward(self, look: ForwardLook) -> None:
@@ -59,6 +62,8 @@ class EvalModeTraining(Rule):
 
 class DropoutInEvaluation(Rule):
     "Dropout or batch norm works as in training while the model is in eval mode."
+    needs = ("evaluation",)
+    asks = True
     def on_forward(self, look: ForwardLook) -> None:
         "What was called."
         if look.learns or not look.random: return
@@ -69,6 +74,8 @@ class DropoutInEvaluation(Rule):
 
 class TrainingModeEvaluation(Rule):
     "The model is validated in training mode."
+    needs = ("evaluation",)
+    asks = True
     def on_forward(self, look: ForwardLook) -> None:
         "Its mode in an evaluation."
         if look.learns or not look.evaluation or not look.training or not look.training_layers: return
@@ -79,6 +86,7 @@ class TrainingModeEvaluation(Rule):
 
 class UnequalMicroBatches(Rule):
     "Micro-batches of different sizes have the same weight in an update."
+    needs = ("accumulation",)
     _times = 0
 
     def on_update(self, look: UpdateLook) -> None:
@@ -95,6 +103,7 @@ class UnequalMicroBatches(Rule):
 
 class ClippedWhileScaled(Rule):
     "Gradients are clipped before the loss scale is taken out of them."
+    least_steps = 7
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
@@ -112,6 +121,7 @@ class ClippedWhileScaled(Rule):
 # %% ../../../nbs/engine/rules/loop_rules.ipynb #nw047086
 class LearningRateDied(Rule):
     "The learning rate has fallen to next to nothing long before the end."
+    least_steps = 12
     _peak, _at, _low = 0.0, 0, None
 
     def on_update(self, look: UpdateLook) -> None:
@@ -140,9 +150,27 @@ class StoppedEarly(Rule):
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None: "Nothing: it asks at the end."
 
     def finish(self) -> None:
-        "Compare the steps done with those planned, unless an error ended the run."
+        "Compare the steps done with those planned, unless an error ended the run or it went on from another."
         facts, config = self.facts, self.facts.config
-        if not facts.live or "loader" in config or config.get("attempt") or sys.exc_info()[1] is not None: return
+        if not facts.live or sys.exc_info()[1] is not None or not facts.steps: return self.abstain(
+            "the run did not end by itself")
+        if "loader" not in config and not config.get("attempt"): self._compare()
+        if not self.findings: self._look_at_schedules()
+
+    def _look_at_schedules(self) -> None:
+        "Whether the schedule of the rate came to its end."
+        for one in schedulers_of(self.facts.optimizers):
+            planned, done = planned_steps(one), one.last_epoch
+            if planned is None or not 0 < done < 0.9 * planned: continue
+            rate = max(float(group["lr"]) for group in one.optimizer.param_groups)
+            self.found(self.facts.steps - 1, f"the run ended after {done} of the {planned} steps that "
+                       f"{type(one).__name__} was made for, with a learning rate of {rate:.2g}", "Give it "
+                       "the number of steps of the run, and call it as often as its settings count",
+                       cost=1 - done / planned, remark=True, planned=planned)
+            return
+
+    def _compare(self) -> None:
+        facts, config = self.facts, self.facts.config
         planned = next((config[name] for name in _PLANNED if isinstance(config.get(name), int)), None)
         if planned is None and isinstance(config.get("epochs"), int):
             planned = config["epochs"] * (facts.loader.get("batches") or 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 
 from ..record.run_folder import Run
 from .findings import Facts, Rule
+from .rank_waits import RankWaits
 
 # %% auto #0
 __all__ = ['ExplodingLoss', 'LossNotDecreasing', 'Overfitting', 'Overtraining', 'BrokenMetric', 'ClassImbalance',
@@ -24,6 +26,7 @@ __all__ = ['ExplodingLoss', 'LossNotDecreasing', 'Overfitting', 'Overtraining', 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #87adb0e6
 class ExplodingLoss(Rule):
     "The loss grows far above what it was at the start."
+    least_steps = 6
     follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
 
@@ -43,7 +46,8 @@ class ExplodingLoss(Rule):
         self._high += 1 if loss <= 100 * base else 2
         if self._high >= 3:
             self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}",
-                       "Lower the learning rate, warm it up, or clip gradients", loss=loss, first=base)
+                       "Lower the learning rate, warm it up, or clip gradients", remark=loss < 100 * base, loss=loss,
+                       first=base)
 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #ed28e0bb
 def _falls(losses: np.ndarray) -> bool:
@@ -61,9 +65,13 @@ def _fell(losses: np.ndarray) -> bool:
 
 class LossNotDecreasing(Rule):
     "The loss has not fallen since the start."
+    least_steps = 100
+    asks = True
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "PoorInitialisation", "UnchangedWeights", "UpdateRatio",
                "SaturatedActivation", "VanishingGradient", "AllZero", "ForgottenZeroGrad", "ProbabilitiesAsLogits",
-               "BroadcastTarget", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied", "EvalModeTraining")
+               "BroadcastTarget", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied", "EvalModeTraining",
+               "StaleOptimizer", "UnrelatedLabels", "LossRoseAgain", "LearningRateCycles", "ConstantLabels",
+               "RepeatedByWorkers", "LoadedInPart", "FrozenMoves", "BatchWithoutSpread")
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
@@ -108,6 +116,7 @@ class LossNotDecreasing(Rule):
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #c9e4a6ab
 class _Epochs(Rule):
     "Hears of epochs with a training loss and a validation loss."
+    asks = True
     follows = ("NonFinite", "ExplodingLoss")
     train: tuple[float, ...] = ()
     valid: tuple[float, ...] = ()
@@ -140,6 +149,7 @@ class _Epochs(Rule):
 
 class Overfitting(_Epochs):
     "The validation loss rises while the training loss falls."
+    least_validations = 4
     def judge(self, step: int) -> None:
         "Three epochs 5% above the best."
         if len(self.valid) < 4 or len(self.train) < 4 or not self.lasted(4): return
@@ -153,6 +163,7 @@ class Overfitting(_Epochs):
 
 class Overtraining(_Epochs):
     "Nothing has improved for five epochs: they cost time and bring nothing."
+    least_validations = 6
     follows = ("NonFinite", "ExplodingLoss", "Overfitting", "LossNotDecreasing")
 
     def judge(self, step: int) -> None:
@@ -165,6 +176,7 @@ class Overtraining(_Epochs):
 
 class BrokenMetric(_Epochs):
     "The accuracy stays exactly the same while the loss falls."
+    least_validations = 3
     follows = ("NonFinite", "ExplodingLoss", "Overfitting")
 
     def judge(self, step: int) -> None:
@@ -180,6 +192,7 @@ class BrokenMetric(_Epochs):
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #e16317ef
 class ClassImbalance(Rule):
     "Some classes have far more samples than others."
+    asks = True
     _first = True
 
     def on_loader(self, loader: Any) -> None:
@@ -196,10 +209,11 @@ class ClassImbalance(Rule):
                        cost=0.3, ratio=many / few)
 
 class StalledTraining(Rule):
-    "No step for a long time."
+    "No step for a long time; of several ranks, which one waits where, and for which one."
+    asks = True
     def __init__(
         self,
-        seconds:float=300.0,  # at least
+        seconds:float=300.0,  # at least; ranks that wait for each other for ever are told after 30 of them
     ):
         self.seconds = seconds
 
@@ -207,6 +221,7 @@ class StalledTraining(Rule):
         "Start anew."
         super().begin(facts)
         self._last, self._longest, self._steps = time.perf_counter(), 0.0, 0
+        self._waits = None if facts.ranks is None else RankWaits(facts.ranks, threading.get_ident())
 
     def on_sample(self, sample: Any) -> None:
         "Is the next step late? Called from outside the training, twice a second."
@@ -215,14 +230,26 @@ class StalledTraining(Rule):
         if steps != self._steps:
             if self._steps: self._longest = max(self._longest, late)
             self._last, self._steps = now, steps
-        elif steps and self.facts.live and late >= max(self.seconds, 10 * self._longest): self._say(late)
+        elif steps and self.facts.live and late >= 10 * self._longest and not self.findings: self._look(late)
 
-    def _say(self, late: float) -> None:
-        self.found(self.facts.steps, f"no step has ended for {late:.0f} s, and the longest took {self._longest:.1f} s",
-                   "Look where it waits: py-spy dump --pid, beside the run", seconds=late)
+    def _look(self, late: float) -> None:
+        "Say it when it is time; where all ranks wait for each other it does not get better."
+        step = max(self.facts.current(), self.facts.steps)
+        if self._waits is not None and late >= min(self.seconds, 30.0): self._waits.look(step)
+        if self._waits is None: return self._say(step, late, "") if late >= self.seconds else None
+        known = self._waits.is_complete or late >= 1.5 * self.seconds + 5.0
+        if late >= self.seconds and known or late >= 30.0 and self._waits.is_deadlock:
+            self._say(step, late, str(self._waits))
+
+    def _say(self, step: int, late: float, where: str) -> None:
+        words = f"no step has ended for {late:.0f} s, and the longest took {self._longest:.1f} s"
+        advice = "Every rank must call the same collectives in the same order, equally often" if where else (
+            "Look where it waits: py-spy dump --pid, beside the run")
+        self.found(step, f"{words}: {where}" if where else words, advice, seconds=late)
 
 class SameRun(Rule):
     "The losses are bit for bit those of another run: what was changed between them has no effect."
+    asks = True
     def __init__(
         self,
         other:str|os.PathLike,  # the folder of the other run

@@ -36,6 +36,7 @@ _MUCH = 1e9  # bytes: a cache that takes no more until it is full is nobody's tr
 
 class _WorkerMemory(NamedTuple):
     "A reading."
+    asks = True
     step: int
     at: float
     count: int
@@ -45,6 +46,7 @@ def _span(seconds: float) -> str: return f"{seconds / 60:.0f} min" if seconds >=
 
 class MemoryLeak(Rule):
     "Memory grows from step to step, of the trainer or of the loader's workers."
+    asks = True
     every, most = 4, 64
     _next, _before = 8, None
 

@@ -37,6 +37,7 @@ def _period(iterations: np.ndarray, seen: np.ndarray) -> tuple[int, np.ndarray] 
 
 class PeriodicStall(Rule):
     "Something takes long at equal distances of steps."
+    asks = True
     places = dict(wait="in the loader", work="in the step", gap="between two steps")
 
     def on_window(self, window: Window) -> None:
@@ -80,6 +81,7 @@ class PeriodicStall(Rule):
 
 class StepOutliers(Rule):
     "Single steps take far longer than the others, with no period."
+    asks = True
     follows = ("PeriodicStall", "InputBound")
 
     def begin(self, facts: Facts) -> None:
@@ -130,6 +132,7 @@ def _machine_seconds() -> float | None:
 # %% ../../../nbs/engine/rules/stall_rules.ipynb #8fcffc38
 class SlowValidation(Rule):
     "Validation takes a large share of the time."
+    asks = True
     _spent, _count = 0.0, 0
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
@@ -154,6 +157,7 @@ class SlowValidation(Rule):
 
 class SlowStart(Rule):
     "Starting takes long: a loader's workers in each epoch, or the first step."
+    asks = True
     _spent, _count, _epoch = 0.0, 0, -1
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:

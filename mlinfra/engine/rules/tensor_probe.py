@@ -19,7 +19,7 @@ from .findings import own_part, plain_name
 from .look_schedule import LookSchedule
 from .nonfinite_origin import NonFiniteOrigin, find_nonfinite, is_finite, leaf_modules
 from .tensor_stats import (
-    ActivationStats, ParameterStats, TensorStats, ActivationSample, first_floats, unit_count)
+    ActivationStats, ParameterStats, TensorStats, ActivationSample, autocast_format, first_floats, unit_count)
 
 # %% auto #0
 __all__ = ['TensorProbe']
@@ -45,7 +45,7 @@ class TensorProbe:
         self._current, self._batch = current or (lambda: self.step), batch or (lambda: None)
         self._model, self._optimizers, self._handles, self._armed = model, list(optimizers), [], []
         self._looking = self._called = self._rootless = self._broken = False
-        self._inputs, self._look_step, self._cost = None, -1, 0.0
+        self._inputs, self._look_step, self._cost, self._autocast = None, -1, 0.0, None
         self._parameters = self._named()
         self._leaves = [] if model is None else [(name, m, _weighs(m)) for name, m in leaf_modules(model)]
         if model is not None and not self._leaves:
@@ -110,6 +110,7 @@ class TensorProbe:
         elif self._current() >= self.schedule.next: self._arm()
         else: return
         start = time.perf_counter()
+        self._autocast = autocast_format(self._parameters[0][1].device.type if self._parameters else "cpu")
         self._given = self._figures("", "", "input", first_floats((args, kwargs)))
         self._cost += time.perf_counter() - start
 
@@ -260,11 +261,12 @@ class TensorProbe:
     def _look(self, step: int) -> TensorStats:
         rows = self._seen + self._given
         with torch.no_grad(): figures = ActivationSample.figures([row[-1] for row in rows])
-        seen = [ActivationStats(*row[:-1], *numbers) for row, numbers in zip(rows, figures)]
+        seen = [ActivationStats(*row[:-1], *numbers, row[-1].dtype, row[-1].autocast)
+                for row, numbers in zip(rows, figures)]
         given = seen.pop() if self._given else None
         self._gradients, self._moves = _numbers(self._gradients), _numbers(self._moves)
         parameters = tuple(self._parameter(*row) for row in self._parameters if id(row[1]) in self._stepped)
-        return TensorStats(step, given, tuple(seen), parameters, self._cost)
+        return TensorStats(step, given, tuple(seen), parameters, self._cost, self._autocast)
 
     def _parameter(self, name: str, p: nn.Parameter, group: dict[str, Any]) -> ParameterStats:
         sizes, move, root = self._gradients.get(id(p)), self._moves.get(id(p)), math.sqrt(max(own_part(p).numel(), 1))

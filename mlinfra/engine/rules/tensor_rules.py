@@ -93,6 +93,8 @@ def _depth_ratio(look: TensorStats) -> float | None:
 
 class VanishingGradient(Rule):
     "The first layers get next to no gradient."
+    least_steps = 3
+    asks = True
     follows = ("NonFinite", "DeadRelu", "SaturatedActivation", "PoorInitialisation")
     _small = 0
 
@@ -108,6 +110,8 @@ class VanishingGradient(Rule):
 
 class ExplodingGradient(Rule):
     "Gradients grow from layer to layer, or from step to step."
+    least_steps = 5
+    asks = True
     follows = ("NonFinite", "ExplodingLoss", "PoorInitialisation", "ForgottenZeroGrad")
     _steep, _large, _norms = 0, 0, ()
 
@@ -140,6 +144,8 @@ def _of_usual(p: ParameterStats) -> float:
 
 class UpdateRatio(Rule):
     "Updates are far too large or too small for the weights."
+    least_steps = 2
+    asks = True
     follows = ("NonFinite", "ExplodingLoss", "DeadRelu", "ForgottenZeroGrad", "ClippedWhileScaled", "LearningRateDied")
     _large, _first, _looks, _once, _start = 0, None, 0, False, None
     _grown: frozenset[str] = frozenset()  # from zero, as LoRA's second matrix: any first update is large beside it
@@ -173,6 +179,7 @@ class UpdateRatio(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #be89e75b
 class _TwoLooks(Rule):
     "Fires for the first module that is sick in two looks in a row."
+    least_steps = 2
     _before: frozenset[str] = frozenset()
 
     def is_sick(self, seen: ActivationStats, later: Sequence[ActivationStats]) -> bool:
@@ -209,10 +216,12 @@ class DeadRelu(_TwoLooks):
         share = round(seen.dead * seen.units)
         self.found(look.step, f"of the {seen.units} units of what {where} {seen.name!r}{_and_others(others)}, {share} "
                    "are 0 for every sample", "Look at the bias before it and at the learning rate: a negative bias, or "
-                   "one step that was too large, switches units off for good", tensor=seen.name, dead_share=seen.dead)
+                   "one step that was too large, switches units off for good", tensor=seen.name,
+                   remark=seen.dead < 1, dead_share=seen.dead)
 
 class SaturatedActivation(_TwoLooks):
     "A hidden tanh or sigmoid is at its bounds: hardly any gradient comes through."
+    asks = True
     follows = ("NonFinite",)
 
     def is_sick(self, seen: ActivationStats, later: Sequence[ActivationStats]) -> bool:
@@ -234,15 +243,23 @@ def _is_new(seen: Mapping[str, tuple[int, ...]]) -> bool:
     "Whether a name has been seen too seldom to say so."
     return any(len(steps) < 3 for steps in seen.values())
 
+def _frozen(model: Any) -> set[str]:
+    "Names of the parameters that are frozen now."
+    rows = () if model is None else model.named_parameters()
+    return {plain_name(name) for name, p in rows if not p.requires_grad}
+
 class AllZero(Rule):
     "An activation, or the gradient of a weight, is zero throughout."
+    least_steps = 11
+    asks = True
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "SaturatedActivation")
     _since: Mapping[str, tuple[int, ...]] = {}
 
     def on_tensors(self, look: TensorStats) -> None:
         "Count looks in a row."
         zero = [a.name for a in look.activations if a.role == "output" and a.peak == 0 and a.kind != "Identity"]
-        zero += [p.name for p in _matrices(look) if p.grad_peak == 0]
+        frozen = _frozen(self.facts.model)
+        zero += [p.name for p in _matrices(look) if p.grad_peak == 0 and p.name not in frozen]
         self._since = {name: (*self._since.get(name, ()), look.step) for name in zero}
         self.facts.suspicious |= _is_new(self._since)
         if self.findings or not (long := _lasting(self._since)): return
@@ -253,17 +270,19 @@ class AllZero(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #44df4826
 class UnchangedWeights(Rule):
     "A parameter that should learn does not. A gradient that is all rounding, as of a bias before batch norm, is none."
-    follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied")
+    least_steps = 11
+    follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied",
+               "StaleOptimizer")
+    _looks = 0
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
     _given: frozenset[str] = frozenset()  # those that have had a gradient
 
     def on_tensors(self, look: TensorStats) -> None:
         "Who has a gradient, and who moved."
+        self._looks += 1
         self._never_given(look.step)
-        rates, model = {p.lr for p in look.parameters}, self.facts.model
-        known = () if model is None else model.named_parameters()
-        frozen = {plain_name(name) for name, p in known if not p.requires_grad}
+        rates, frozen = {p.lr for p in look.parameters}, _frozen(self.facts.model)
         usual = float(np.median([p.grad_rms for p in look.parameters if p.grad_rms is not None] or [0.0]))
         def stands(p: ParameterStats) -> bool:
             if p.name in frozen or p.grad_rms is not None and p.grad_rms < 32 * p.eps * usual: return False
@@ -273,7 +292,11 @@ class UnchangedWeights(Rule):
         self._rate = max([self._rate, *(rate for rate in rates if rate is not None)])
         long = [p for p in look.parameters if p.name in _lasting(self._idle) and not self._may_come(p)]
         self._given |= {p.name for p in look.parameters if p.grad_rms is not None}
-        if long: self._stands_still(look.step, long)
+        if long: self._stands_still(look.step, long, len(look.parameters))
+
+    def on_update(self, look: Any) -> None:
+        "The same before the update: the loop may set the gradients to zero after it."
+        if self._looks: self._never_given(look.step)
 
     def _may_come(self, p: ParameterStats) -> bool:
         "Whether it had a gradient before, and only lately none: a branch that is seldom taken, such as an expert."
@@ -283,14 +306,17 @@ class UnchangedWeights(Rule):
     def _never_given(self, step: int) -> None:
         "Parameters with a gradient that no optimizer has."
         if self.facts.model is None or not self.facts.optimizers: return
-        known = {id(p) for o in self.facts.optimizers for group in o.param_groups for p in group["params"]}
+        held = [p for o in self.facts.optimizers for group in o.param_groups for p in group["params"]]
+        known, own = {id(p) for p in held}, {id(p) for p in self.facts.model.parameters()}
+        stale = any(p.grad is None and id(p) not in own for p in held)
+        if stale and self._looks < 8: return  # of these `StaleOptimizer` tells more
         lost = [plain_name(name) for name, p in self.facts.model.named_parameters()
                 if p.requires_grad and p.grad is not None and id(p) not in known]
         if not lost: return
         them = "it" if len(lost) == 1 else "them"
         self.found(step, f"gradients are computed for {several(lost)}, and no optimizer has {them}",
                    "Give the optimizer model.parameters(); if this is on purpose, requires_grad_(False) saves their "
-                   "gradients", tensor=lost[0], cost=0.8, tensors=len(lost))
+                   "gradients", tensor=lost[0], cost=0.8, remark=True, tensors=len(lost))
 
     def _reason(self, p: ParameterStats) -> tuple[str, str]:
         "Why it stands still, and what to do."
@@ -299,18 +325,20 @@ class UnchangedWeights(Rule):
             was = f", and it was {self._rate:.3g}" if self._rate > p.lr else ""
             return (f"not moved: the learning rate is {p.lr:.3g}{was}",
                     "Look at the scheduler: one that was made for epochs must not be stepped in each batch")
-        if p.step_rms is None or p.step_rms < p.eps * p.weight_rms:
+        if p.step_rms is not None and p.step_rms < p.eps * p.weight_rms:
             return "not moved: the updates are lost in rounding", "Raise the learning rate, or keep them in fp32"
-        return (f"not moved, though there is a gradient and the rate is {p.lr:.3g}",
+        rate = "" if p.lr is None else f" and the rate is {p.lr:.3g}"
+        return (f"not moved, though there is a gradient{rate}",
                 "The optimizer leaves it out: look at what steps it, at a compiled step that was made before it was "
                 "unfrozen, and at code that puts old weights back")
 
-    def _stands_still(self, step: int, long: Sequence[ParameterStats]) -> None:
+    def _stands_still(self, step: int, long: Sequence[ParameterStats], count: int) -> None:
         names, since = [p.name for p in long], self._idle[long[0].name][0]
         why, advice = self._reason(long[0])
         verb = "has" if len(names) == 1 else "have"
+        unused = long[0].grad_rms is None and len(names) < count  # as of a branch that is not taken
         self.found(step, f"{several(names)} {verb} {why} since step {since}", advice, tensor=names[0], cost=0.8,
-                   tensors=len(names))
+                   remark=unused, tensors=len(names))
 
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #7e5d2cbc
 def _same_rows(p: torch.Tensor) -> bool:
@@ -321,6 +349,8 @@ def _same_rows(p: torch.Tensor) -> bool:
 
 class PoorInitialisation(Rule):
     "The initial weights shrink or swell what goes through the layers, or start all units equal."
+    least_steps = 2
+    asks = True
     follows = ("NonFinite", "DeadRelu")
     _first: TensorStats|None = None
 
@@ -358,6 +388,7 @@ class PoorInitialisation(Rule):
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #958adea8
 class UnnormalisedInputs(Rule):
     "What goes into the model is far from zero mean and unit spread."
+    asks = True
     def on_tensors(self, look: TensorStats) -> None:
         "Look at the first inputs."
         given = look.inputs

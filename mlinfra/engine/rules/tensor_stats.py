@@ -16,7 +16,8 @@ import torch
 from ..train.batches import tensors_in
 
 # %% auto #0
-__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'ActivationSample', 'unit_count', 'first_floats']
+__all__ = ['ActivationStats', 'ParameterStats', 'TensorStats', 'ActivationSample', 'autocast_format', 'unit_count',
+           'first_floats']
 
 # %% ../../../nbs/engine/rules/tensor_stats.ipynb #ea9dfe21
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class ActivationStats:
     dead:float          # share of the units that are 0 for every sample
     bounded:float       # share of the values within 1% of a bound of tanh or the sigmoid; 0 for other modules
     low:float           # the smallest value
+    dtype:torch.dtype|None=None      # its number format
+    autocast:torch.dtype|None=None   # what autocast casts to where it was made; None: it is off there
 
 @dataclass(frozen=True, slots=True)
 class ParameterStats:
@@ -54,6 +57,7 @@ class TensorStats:
     activations:tuple[ActivationStats, ...]     # in the order of the forward pass
     parameters:tuple[ParameterStats, ...]       # in the order of the model
     seconds:float                          # what the look cost
+    autocast:torch.dtype|None=None         # to which autocast casts where the model is called; None: off, or not known
 
 # %% ../../../nbs/engine/rules/tensor_stats.ipynb #357daf49
 _MOST, _SAMPLES = 1 << 15, 32
@@ -89,6 +93,7 @@ class ActivationSample:
         x:torch.Tensor,   # samples first
         kind:str,         # the class of the module that made it
     ):
+        self.dtype, self.autocast = x.dtype, autocast_format(x.device.type)
         x, self._kind = x.detach(), kind if kind in ("Tanh", "Sigmoid") else ""
         if x.device.type == "cpu" and x.dtype in _OF_NUMPY and type(x) in (torch.Tensor, torch.nn.Parameter):
             self._some = np.array(_by_unit(x.numpy(), kind), np.float32)
@@ -118,6 +123,12 @@ def _on_host(values: Sequence[np.ndarray|torch.Tensor]) -> list[np.ndarray]:
         ends = np.cumsum([values[i].numel() for i in places])
         for i, part in zip(places, np.split(flat, ends[:-1])): found[i] = part.reshape(values[i].shape)
     return found
+
+def autocast_format(
+    device:str,   # its type
+) -> torch.dtype | None:
+    "What autocast casts to here; None: it is off."
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 def unit_count(
     x:torch.Tensor,

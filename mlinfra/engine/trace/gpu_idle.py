@@ -17,12 +17,14 @@ from .trace_file import COLLECTIVE, TraceEvents
 if TYPE_CHECKING: import pandas as pd
 
 # %% auto #0
-__all__ = ['CAUSES', 'QUEUED_US', 'SILENT_US', 'loader_waits', 'step_windows', 'GpuTime', 'gpu_time', 'gpu_waits']
+__all__ = ['CAUSES', 'QUEUED_US', 'SILENT_US', 'AHEAD', 'loader_waits', 'step_windows', 'gpu_step_windows', 'GpuTime', 'gpu_time',
+           'gpu_waits']
 
 # %% ../../../nbs/engine/trace/gpu_idle.ipynb #gi7000005
 CAUSES = ("loader", "between", "synchronise", "launch", "queued", "unexplained")  # of idle time, in the order of blame
 QUEUED_US = 50.0    # in which a GPU begins what is queued, also on another stream
 SILENT_US = 1000.0  # a CPU that records nothing for longer is not "between two operators"
+AHEAD = 0.2         # of a step: where the CPU is further ahead, its marks do not tell when the GPU's steps begin
 
 _WAITS = re.compile(r"(cuda|hip)(Stream|Device|Event)Synchronize|(cuda|hip|cu)Memcpy(?!.*Async)|cuCtxSynchronize"
                     r"|cu(Stream|Event)Synchronize")  # the calls in which a CPU waits for the GPU
@@ -61,6 +63,30 @@ def step_windows(
     if len(works) and len(kept) > 1: kept[-1] &= works.max() >= begin[-1]  # else the loop had ended, after a last look
     return [name for name, keep in zip(names, kept) if keep], np.stack([begin, end], 1)[kept]
 
+def gpu_step_windows(
+    events:TraceEvents,
+) -> tuple[list[str], np.ndarray]:  # as `step_windows`
+    """The steps as the GPU ran them. Where the CPU is far ahead, a mark stands for the moment at which the stream that
+    computes most has done all that was launched before the mark; else the marks hold."""
+    names, windows = step_windows(events)
+    stream = _busiest_stream(frame := events.frame)
+    launched, begun = _launches(frame, stream)
+    before = np.isnan(launched) & (begun < begun[~np.isnan(launched)].min(initial=np.inf))  # the profiler began
+    if before.all(): return names, windows
+    order = np.argsort(launched := np.where(before, -np.inf, launched), kind="stable")  # what has no launch is last
+    done = np.maximum.accumulate(np.append(-np.inf, stream["end"].to_numpy()[order]))
+    moved = np.maximum(windows, done[np.searchsorted(launched[order], windows)])
+    ahead = (moved - windows).max() > AHEAD * np.median(np.diff(windows))
+    return names, moved if ahead and (np.diff(moved) > 0).all() else windows
+
+def _busiest_stream(frame: pd.DataFrame) -> pd.DataFrame:
+    "All work of the stream whose kernels compute for longest, in order of its begin."
+    gpu = frame[frame["kind"].isin(["kernel", "copy", "memset"])]
+    sends = gpu["name"].isin([name for name in gpu["name"].cat.categories if COLLECTIVE.search(name)])
+    computes = gpu[(gpu["kind"] == "kernel") & ~sends]
+    spent = (computes["end"] - computes["begin"]).groupby(computes["lane"]).sum()
+    return gpu[gpu["lane"] == spent.idxmax()] if len(spent) else gpu[:0]
+
 @dataclass(frozen=True)
 class GpuTime:
     "Sets of intervals that divide the time of a trace's steps, in microseconds."
@@ -79,11 +105,11 @@ class GpuTime:
 
 def gpu_time(
     events:TraceEvents,
-    windows:np.ndarray|None=None,  # of the steps; None: those of `step_windows`
+    windows:np.ndarray|None=None,  # of the steps; None: those of `gpu_step_windows`
 ) -> GpuTime:
     "Divide the time of the steps by what the GPU did, and its idle time by what the CPU did meanwhile."
     frame = events.frame
-    windows = step_windows(events)[1] if windows is None else windows
+    windows = gpu_step_windows(events)[1] if windows is None else windows
     within = merge(windows[:, 0], windows[:, 1])
     gpu = frame[frame["kind"].isin(["kernel", "copy", "memset"])]
     names = gpu["name"].cat.categories
@@ -132,11 +158,13 @@ def gpu_waits(
     frame:pd.DataFrame,   # of `TraceEvents`, or of one thread
     copies:pd.DataFrame,  # the events among which the copies are
 ) -> np.ndarray:
-    "When the CPU waited for the GPU; a copy that blocks is a call that has not returned when the copy is done."
+    """When the CPU waited for the GPU. A copy blocks if its call returns only when the copy is nearly done; the last
+    piece of pageable memory is on its way by then."""
     calls = _named(frame, "runtime", _WAITS)
     copies = copies[(copies["kind"] == "copy") & (copies["correlation"] != 0)].drop_duplicates("correlation")
     runtime = _named(frame, "runtime", r"(cuda|hip|cu)Memcpy")
-    done = runtime["correlation"].map(copies.set_index("correlation")["end"]).to_numpy(float)
+    nearly = copies["begin"] + 0.9 * (copies["end"] - copies["begin"])
+    done = runtime["correlation"].map(nearly.set_axis(copies["correlation"])).to_numpy(float)
     blocking = runtime[runtime["end"].to_numpy() >= done]
     begin, end = (np.concatenate([calls[side].to_numpy(), blocking[side].to_numpy()]) for side in ("begin", "end"))
     return merge(begin, end + 1e-3)  # a wait covers the moment at which it ends

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..base.checks import nonnegative_float, positive_float, positive_int
-from .gpu_idle import gpu_time, gpu_waits, loader_waits, step_windows
+from .gpu_idle import gpu_step_windows, gpu_time, gpu_waits, loader_waits
 from .intervals import intersect, length, merge, subtract
 from .trace_file import TraceEvents
 from .trace_tables import steps_table, typical
@@ -19,7 +19,7 @@ from .trace_tables import steps_table, typical
 if TYPE_CHECKING: import pandas as pd
 
 # %% auto #0
-__all__ = ['LaneSpan', 'representative_step', 'step_lanes', 'thinned']
+__all__ = ['LaneSpan', 'representative_step', 'step_lanes', 'trace_lanes', 'thinned']
 
 # %% ../../../nbs/engine/trace/step_lanes.ipynb #883139d2
 class LaneSpan(NamedTuple):
@@ -39,13 +39,20 @@ def step_lanes(
     events:TraceEvents,
     step:str|None=None,          # its name; None: the representative one
 ) -> dict[str, list[LaneSpan]]:  # name of the lane -> its spans, in order of time
-    """The threads of the CPU that worked in the step, the loop's first, and what the GPU did. A thread *works* in an
-    operator or a call of the GPU's driver; else it is in Python, of which a trace tells nothing."""
-    names, windows = step_windows(events)
+    """The threads of the CPU that worked while the GPU ran the step, the loop's first, and what the GPU did. A thread
+    *works* in an operator or a call of the GPU's driver; else it is in Python, of which a trace tells nothing."""
+    names, windows = gpu_step_windows(events)
     step = representative_step(steps_table(events)) if step is None else step
     if step not in names: raise ValueError(f"step must be one of {', '.join(names)}, got {step}")
     window = windows[names.index(step)]
-    return _cpu_lanes(events, window) | _gpu_lanes(events, window)
+    return _cpu_lanes(events, window) | _gpu_lanes(events, window, windows)
+
+def trace_lanes(
+    events:TraceEvents,
+) -> dict[str, list[LaneSpan]]:  # as `step_lanes`
+    "The lanes of the whole trace, in milliseconds from its first event: steps of the CPU beside those of the GPU."
+    window = np.array([events.frame["begin"].min(), events.frame["end"].max()])
+    return _cpu_lanes(events, window) | _gpu_lanes(events, window, window[None])
 
 def _spans(window: np.ndarray, states: dict[str, np.ndarray]) -> list[LaneSpan]:
     "The sets of intervals of each state as spans of the step."
@@ -84,9 +91,9 @@ def _thread_name(place: int, own: pd.DataFrame) -> str:
     backward = own["name"].astype(str).str.contains("autograd::engine|Backward").any()
     return "CPU, backward" if backward and place == 1 else f"CPU, thread {place + 1}"
 
-def _gpu_lanes(events: TraceEvents, window: np.ndarray) -> dict[str, list[LaneSpan]]:
+def _gpu_lanes(events: TraceEvents, window: np.ndarray, windows: np.ndarray) -> dict[str, list[LaneSpan]]:
     if not (events.frame["kind"] == "kernel").any(): return {}
-    time = gpu_time(events)
+    time = gpu_time(events, windows)
     lanes = {"GPU computes": {"compute": time.compute}, "GPU communicates": {"communication": time.communication},
              "GPU copies": {"copy": time.copy}, "GPU is idle": time.idle}
     spans = {name: _spans(window, states) for name, states in lanes.items()}

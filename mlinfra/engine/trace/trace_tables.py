@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .gpu_idle import CAUSES, gpu_time, loader_waits, step_windows
+from .gpu_idle import CAUSES, gpu_step_windows, gpu_time, loader_waits, step_windows
 from .intervals import intersect, length
 from .trace_file import COLLECTIVE, TraceEvents
 
@@ -27,9 +27,10 @@ def steps_table(
     events:TraceEvents,
 ) -> pd.DataFrame:  # a row a step: `step`, `seconds`, and shares of the step
     """What the GPU did in each step: `gpu_busy`, `gpu_compute`, `communication`, `communication_exposed`, `copy`,
-    `copy_exposed`, and `idle_` with each cause; and `loader`, the share in which the loop waited for a batch. Of a
-    trace without a GPU only the last is known. Where one process used several GPUs, each has rows of its own: `gpu` is
-    its number, -1 for none."""
+    `copy_exposed`, and `idle_` with each cause; and `loader`, the share of the loop's own step in which it waited for a
+    batch. Of a trace without a GPU only the last is known. `begin` and `seconds` are of the step as the GPU ran it,
+    from the first event. Where one process used several GPUs, each has rows of its own: `gpu` is its number, -1 for
+    none."""
     import pandas as pd
     tables = [_steps_of(events.of_gpu(number)).assign(gpu=number) for number in events.gpus or [-1]]
     return pd.concat(tables, ignore_index=True)
@@ -37,7 +38,7 @@ def steps_table(
 def _steps_of(events: TraceEvents) -> pd.DataFrame:
     "The rows of one GPU."
     import pandas as pd
-    names, windows = step_windows(events)
+    (names, windows), (_, marked) = gpu_step_windows(events), step_windows(events)
     frame, rows = events.frame, []
     has_gpu = bool((frame["kind"] == "kernel").any())
     time = gpu_time(events, windows)
@@ -45,11 +46,12 @@ def _steps_of(events: TraceEvents) -> pd.DataFrame:
             "communication_exposed": time.communication_exposed, "copy": time.copy, "copy_exposed": time.copy_exposed,
             **{f"idle_{cause}": some for cause, some in time.idle.items()}}
     loading = loader_waits(frame)
-    for name, window in zip(names, windows):
-        span = window[1] - window[0]
-        def share(some: np.ndarray) -> float: return length(intersect(some, window[None])) / span
-        shares = {key: share(some) if has_gpu else np.nan for key, some in sets.items()}
-        rows.append({"step": name, "seconds": span / 1e6, **shares, "loader": share(loading)})
+    def share(some: np.ndarray, window: np.ndarray) -> float:
+        return length(intersect(some, window[None])) / (window[1] - window[0])
+    for name, window, own in zip(names, windows, marked):
+        shares = {key: share(some, window) if has_gpu else np.nan for key, some in sets.items()}
+        rows.append({"step": name, "begin": window[0] / 1e6, "seconds": (window[1] - window[0]) / 1e6, **shares,
+                     "loader": share(loading, own)})
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/engine/trace/trace_tables.ipynb #tt7000006

@@ -39,6 +39,7 @@ def state_of(
 # %% ../../../nbs/engine/ui/lanes.ipynb #1d447fc0
 _LEFT = 130.0  # pixels, of the time axis
 _ROW = 22.0
+_ARROWS = 44.0  # the height that arrows take
 
 def draw_lanes(
     lanes:Mapping[str, Spans],  # name -> spans that do not overlap
@@ -47,19 +48,31 @@ def draw_lanes(
     width:float=720,            # pixels
     key:bool=True,              # whether the colours are explained below
     title:str="",               # read aloud by screen readers
+    unit:str="milliseconds of the step",  # the words below the axis
+    arrows:Sequence[tuple[str, float, str, float]]=(),  # from a lane's moment to another's, such as launch and kernel
+    marks:Mapping[str, Sequence[float]]|None=None,      # lane -> moments at which a step begins there
 ) -> Svg:
     "A row for each lane over one axis of time."
     if not end_ms > begin_ms: raise ValueError(f"end_ms must be above begin_ms, {begin_ms:g}, got {end_ms:g}")
     used = [state for state in STATES if any(span[0] == state for spans in lanes.values() for span in spans)]
     lines = 1 + sum(34 + 6.3 * len(STATES[state][0]) for state in used) // (width - _LEFT)
-    foot = _ROW * len(lanes) + 8
+    below = {target for _, _, target, _ in arrows}  # arrows need room above the lanes to which they lead
+    top, place = {}, 4.0
+    for name in lanes:
+        place += _ARROWS * (name in below)
+        top[name], place = place, place + _ROW
+    foot = place + 4
     drawing = Svg(width, foot + 40 + (18 * lines + 6 if key else 0), title or "what CPU and GPU did when")
-    axis = BarAxis(Axis("milliseconds of the step", begin_ms, end_ms), _LEFT, width - _LEFT - 12)
-    for row, (name, spans) in enumerate(lanes.items()):
-        y = _ROW * row + 4
+    axis = BarAxis(Axis(unit, begin_ms, end_ms), _LEFT, width - _LEFT - 12)
+    for name, spans in lanes.items():
+        y = top[name]
         drawing.text(0, y + 13, name)
         drawing.line(_LEFT, y + 16.5, width - 12, y + 16.5, "#88888855")
         for span in spans: _draw_span(drawing, axis, y, span)
+        for moment in (marks or {}).get(name, ()):
+            drawing.box(axis.place(moment) - 1, y - 3, 2, 22, "currentColor", hover="a step begins")
+    for source, begin, target, end in arrows:
+        _arrow(drawing, axis.place(begin), top[source] + 16, axis.place(end), top[target])
     axis.draw(drawing, foot)
     if key: draw_key(drawing, foot + 42, [STATES[state] for state in used], _LEFT, hollow=False)
     return drawing
@@ -75,12 +88,17 @@ def _draw_span(
     hover = f"{words}: {duration_text((end - begin) * unit)}, from {begin:,.4g} {name}"
     drawing.box(left, y, max(right - left, 0.4), 16, color, hover=hover)
 
+def _arrow(drawing: Svg, x: float, y: float, tip_x: float, tip_y: float) -> None:
+    drawing.line(x, y, tip_x, tip_y - 1)
+    drawing.parts.append(f'<path d="M {tip_x:.1f} {tip_y:g} l -3.5 -8 l 7 0 z" fill="currentColor"/>')
+
 # %% ../../../nbs/engine/ui/lanes.ipynb #d5f50feb
 def draw_step_parts(
     steps:Mapping[str, Mapping[str, float]],  # words -> part of a step -> milliseconds, which add up to it
     shares:bool=False,                        # of its own step, not milliseconds
     width:float=720,                          # pixels
     left:float=170.0,                         # pixels, for the words
+    key:bool=True,                            # whether the colours are explained below
 ) -> Svg:
     "A bar for each step, of what the GPU did and why it was idle; its milliseconds stand behind it."
     steps = {words: dict(parts) for words, parts in steps.items()}  # a row of a frame is welcome, too
@@ -95,7 +113,7 @@ def draw_step_parts(
     entries = [_entry(part) for part in used]
     lines = 1 + sum(34 + 6.3 * len(words) for words, _ in entries) // (width - 10)
     foot = 26 * len(steps) + 4
-    drawing = Svg(width, foot + 44 + 18 * lines, f"where the time of a step went: {', '.join(steps)}")
+    drawing = Svg(width, foot + 44 + (18 * lines if key else 0), f"where the time of a step went: {', '.join(steps)}")
     for row, (words, parts) in enumerate(steps.items()):
         y, scale = 26 * row + 4, 100 / totals[words] if shares else 1e-3
         drawing.text(0, y + 14, words)
@@ -104,7 +122,7 @@ def draw_step_parts(
         end = axis.bar(drawing, y, 20, bar, readout)
         drawing.text(end + 6, y + 14, duration_text(totals[words] / 1e3), size=11)
     axis.draw(drawing, foot)
-    return draw_key(drawing, foot + 44, entries, hollow=False)
+    return draw_key(drawing, foot + 44, entries, hollow=False) if key else drawing
 
 def _entry(part: str) -> tuple[str, str]:
     "The words and the colour of a part."
@@ -140,8 +158,7 @@ def draw_launches(
         left, tip = axis.place(begin), axis.place(begun)
         drawing.box(left, top, axis.place(end) - left, 16, STATES["works"][1], hover=f"launch {number}")
         drawing.text((left + axis.place(end)) / 2, top - 5, f"{number}", "middle", 11)
-        drawing.line(left, top + 16, tip, low - 1)
-        drawing.parts.append(f'<path d="M {tip:.1f} {low} l -3.5 -8 l 7 0 z" fill="currentColor"/>')
+        _arrow(drawing, left, top + 16, tip, low)
     axis.draw(drawing, low + 24)
     used = [state for state in STATES if state == "works" or any(span[0] == state for span in (*idle, *work))]
     return draw_key(drawing, low + 66, [STATES[state] for state in used], _LEFT, hollow=False)

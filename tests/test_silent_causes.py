@@ -1,0 +1,188 @@
+"""More errors that raise nothing, each with its healthy twin: formats, tensors that are not trained, losses."""
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_silent_errors import CASES, net, sgd
+from torch import nn
+
+from mlinfra.engine.record.watch import watch
+from mlinfra.engine.rules import (
+    batch_rules, curve_rules, head_rules, loop_rules, parameter_rules, precision_rules, rate_rules)
+from mlinfra.engine.rules.default_rules import LOOP_RULES, TENSOR_RULES, rules_of
+from mlinfra.engine.rules.inspection import Inspector
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    threads = torch.get_num_threads()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def said(folder, model, optimizer, batches, loss_fn=F.cross_entropy, *, before=None, after=None, **how):
+    "What all rules but those on speed say; `before` and `after` are told the number of the step."
+    inspector = Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    with watch(folder, model, optimizer, rules=[inspector], **how) as w:
+        for n, (x, y) in enumerate(w(batches)):
+            if before: before(n)
+            optimizer.zero_grad()
+            loss = loss_fn(model(x), y)
+            loss.backward()
+            optimizer.step()
+            w.loss(loss)
+            if after: after(n, w)
+    assert not inspector.remarks, inspector.remarks
+    return inspector.findings
+
+
+def stream(steps, size=32, seed=1, start=0, labels=True):
+    "Batches that never come again; from step `start` on, labels do not belong to the inputs unless `labels`."
+    make = torch.Generator().manual_seed(seed)
+    for n in range(steps):
+        x = torch.randn(size, 20, generator=make)
+        y = x[:, :5].argmax(1)
+        yield x, y if labels or n < start else y[torch.randperm(size, generator=make)]
+
+
+# ---- which tensors are trained
+
+def stale_optimizer(folder, sick, start=0, steps=40):
+    model = net()
+    optimizer = sgd(model)
+
+    def new_head(n):
+        if n != start: return
+        model[2] = nn.Linear(16, 5)
+        if not sick: optimizer.param_groups[0]["params"] = list(model.parameters())
+    return said(folder, model, optimizer, stream(steps), before=new_head)
+
+
+def frozen_moves(folder, sick, start=10, steps=60):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    optimizer.zero_grad = lambda: torch.optim.SGD.zero_grad(optimizer, set_to_none=False)
+
+    def freeze(n):
+        if n != start: return
+        model[0].requires_grad_(False)
+        if not sick: model[0].weight.grad = model[0].bias.grad = None
+    return said(folder, model, optimizer, stream(steps), before=freeze)
+
+
+class Words(nn.Module):
+    def __init__(self, tied):
+        super().__init__()
+        self.table, self.body, self.head = nn.Embedding(20, 8), nn.Linear(8, 8), nn.Linear(8, 20, bias=False)
+        self.head.weight = self.table.weight if tied else nn.Parameter(self.table.weight.detach().clone())
+
+    def forward(self, x): return self.head(torch.tanh(self.body(self.table(x))))
+
+
+def next_words(steps):
+    return [(ids := torch.randint(20, (64,)), (ids + 1) % 20) for _ in range(steps)]
+
+
+def tying_lost(folder, sick, start=None, steps=30):
+    model = Words(tied=not sick or start is not None)
+    optimizer = sgd(model, 0.3)
+
+    def untie(n):
+        if not sick or n != start: return
+        model.head.weight = nn.Parameter(model.table.weight.detach().clone())
+        optimizer.param_groups[0]["params"].append(model.head.weight)
+    return said(folder, model, optimizer, next_words(steps), before=untie)
+
+
+def loaded_in_part(folder, sick, start=5, steps=30):
+    model = net()
+
+    def load(n):
+        if n != start: return
+        state = {"module." * sick + name: value.clone() for name, value in model.state_dict().items()}
+        model.load_state_dict(state, strict=False)
+    return said(folder, model, sgd(model), stream(steps), before=load)
+
+
+# ---- precision
+
+class Mixed(nn.Module):
+    "Computes its body inside of an autocast of its own."
+    def __init__(self, forgets):
+        super().__init__()
+        self.a, self.b, self.c, self.forgets = nn.Linear(20, 16), nn.Linear(16, 16), nn.Linear(16, 5), forgets
+
+    def forward(self, x):
+        forgets = self.forgets() if callable(self.forgets) else self.forgets
+        with torch.autocast("cpu", torch.bfloat16): x = F.relu(self.a(x))
+        with torch.autocast("cpu", torch.bfloat16, enabled=not forgets): x = F.relu(self.b(x.float()))
+        with torch.autocast("cpu", torch.bfloat16): return self.c(x)
+
+
+def precision_lost(folder, sick, start=0, steps=40):
+    now = [0]
+    model = Mixed(lambda: sick and now[0] >= start)
+    return said(folder, model, sgd(model), stream(steps), before=lambda n: now.__setitem__(0, n),
+                config=dict(precision="bf16"))
+
+
+# ---- the rate and the course of the loss
+
+def rate_cycles(folder, sick):
+    model = net()
+    optimizer = sgd(model)
+    plan = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5)
+    return said(folder, model, optimizer, stream(60), after=lambda n, w: plan.step() if sick or n % 12 == 11 else None)
+
+
+def unrelated_labels(folder, sick, start=0, steps=160):
+    return said(folder, m := net(), sgd(m, 0.3), stream(steps, labels=not sick, start=start))
+
+
+def rises_again(folder, sick, start=150, steps=260):
+    "From some step on the inputs are noisy."
+    batches = [(x + 0.7 * torch.randn_like(x) * (sick and n >= start), y) for n, (x, y) in enumerate(stream(steps))]
+    return said(folder, m := net(), sgd(m, 0.5), batches)
+
+
+def spike(folder, sick, start=110, steps=140):
+    batches = [(x, (y + 1) % 5 if sick and n == start else y) for n, (x, y) in enumerate(stream(steps))]
+    return said(folder, m := net(), sgd(m, 0.5), batches)
+
+
+def resumed(folder, sick):
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    assert not said(folder, model, optimizer, stream(150))
+    again, state = net(), copy.deepcopy(model.state_dict())
+    if sick: del state["2.weight"]
+    again.load_state_dict(state, strict=False)
+    other = torch.optim.Adam(again.parameters(), 1e-2)
+    other.load_state_dict(optimizer.state_dict())
+    return said(folder, again, other, stream(30, seed=2))
+
+
+MORE = dict(StaleOptimizer=stale_optimizer, FrozenMoves=frozen_moves, TyingLost=tying_lost, LoadedInPart=loaded_in_part,
+            PrecisionLost=precision_lost, LearningRateCycles=rate_cycles, UnrelatedLabels=unrelated_labels,
+            LossRoseAgain=rises_again, LossSpike=spike, ResumedWorse=resumed)
+
+
+def test_each_rule_has_a_case():
+    rules = rules_of(batch_rules, loop_rules, head_rules, parameter_rules, precision_rules, rate_rules, curve_rules)
+    assert CASES.keys() | MORE.keys() == {rule.__name__ for rule in rules}
+
+
+@pytest.mark.parametrize("rule", MORE)
+def test_the_cause_is_named_and_nothing_else(rule, tmp_path):
+    found = MORE[rule](tmp_path, True)
+    assert [finding.rule for finding in found] == [rule], [str(finding) for finding in found]
+    assert found[0].message and found[0].advice
+
+
+@pytest.mark.parametrize("rule", MORE)
+def test_the_healthy_twin_is_silent(rule, tmp_path):
+    found = MORE[rule](tmp_path, False)
+    assert not found, [str(finding) for finding in found]

@@ -60,7 +60,8 @@ class PrecisionLost(Rule):
         asked = declared_format(setting)
         if asked == torch.float32: return self._too_short(rows, setting)
         inside = {a.autocast for a in rows if a.autocast is not None}
-        wanted = asked or (next(iter(inside)) if len(inside) == 1 else declared_format(self.facts.config.get("autocast")))
+        seen = next(iter(inside)) if len(inside) == 1 else declared_format(self.facts.config.get("autocast"))
+        wanted = asked or seen
         off = [a for a in rows if a.autocast is None and a.dtype == torch.float32]
         if wanted is None or not off: return None
         if len(off) == len(rows): return self._none(rows, wanted, setting if asked else None)
@@ -83,7 +84,7 @@ class PrecisionLost(Rule):
         names = [a.name for a in rows]
         why = f"the settings say precision={setting!r}" if setting is not None else (
             f"the script enters autocast to {_name(wanted)}")
-        return (names, f"{why}, and no layer computes in {_name(wanted)}: the outputs of {several(names)} are float32",
+        return (names, f"{why}, and no layer does: the outputs of {several(names)} are float32",
                 f"Call the model inside of torch.autocast(device_type, torch.{_name(wanted)})", False)
 
     def _some(self, off: list[ActivationStats], rows: list[ActivationStats], look: TensorStats, wanted: torch.dtype,

@@ -159,9 +159,14 @@ def check_unhooked(
 ) -> None:
     "ValueError if a user's hook would see a part of a gradient."
     for name, p in parameters.items():
-        if len(p._backward_hooks or ()) <= ours[0] and len(p._post_accumulate_grad_hooks or ()) <= ours[1]: continue
+        hooks = _that_may_change(p._backward_hooks), _that_may_change(p._post_accumulate_grad_hooks)
+        if hooks[0] <= ours[0] and hooks[1] <= ours[1]: continue
         raise ValueError(f"{name} has a hook on its gradient, which would get that of this rank's part of the model or "
                          "of the batch. Take it off, and change p.grad after backward, before the step")
+
+def _that_may_change(hooks: Mapping[int, Callable] | None) -> int:
+    "How many may change the gradient: those of a watch say that they only read it."
+    return sum(not getattr(hook, "only_reads", False) for hook in (hooks or {}).values())
 
 def is_lazy(
     tensor:torch.Tensor,

@@ -26,7 +26,7 @@ from ..train.batches import SampleCount, samples_in
 from ..train.optimizer_setup import hooked_optimizers
 
 # %% auto #0
-__all__ = ['watch', 'OwnedHook', 'Evaluation', 'Watch', 'count_samples']
+__all__ = ['watch', 'OwnedHook', 'GradientReader', 'Evaluation', 'Watch', 'count_samples']
 
 # %% ../../../nbs/engine/record/watch.ipynb #0211aaa8
 class OwnedHook:
@@ -42,6 +42,13 @@ class OwnedHook:
         if self._act is not None and self._owner() is owner: self._act(*args)
 
     def __reduce__(self) -> tuple[type, tuple]: return OwnedHook, ()  # what copy and pickle take
+
+class GradientReader:
+    "A hook of a gradient that changes nothing: `parallelize`, which refuses others, lets it be."
+    only_reads = True
+    def __init__(self, act: Callable): self._act = act
+
+    def __call__(self, tensor: torch.Tensor) -> None: self._act(tensor)
 
 class _Epoch:
     "One iteration over a loader: when it was opened, and the number of its first step."

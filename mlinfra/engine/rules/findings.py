@@ -63,6 +63,7 @@ class Facts:
     suspicious:bool=False                                   # set by a rule that wants to look again soon
     more:bool=False                                         # set by one that wants to see the next update, too
     ranks:Any=None                                          # `RankRecords` of a run of several ranks that is written
+    current:Callable[[], int]=lambda: 0                     # the number of the step under way, where that is known
     batch:Callable[[], Any]=lambda: None                    # that the loader gave for the step under way
     was_checked:Callable[[int], bool]=lambda step: False    # whether the gradients of a step were checked
     heard:set[str]=field(default_factory=set)               # methods that were told something, and "evaluation"

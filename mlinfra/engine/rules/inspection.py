@@ -135,6 +135,7 @@ class Inspector:
         self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
         ranks = config.pop("rank_records", None)
         self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
+        self.facts.ranks, self.facts.current = ranks, self._current or self.facts.current
         self.facts.schedule, self.facts.batch = LookSchedule(first, self.every), self._batch or self.facts.batch
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
@@ -147,7 +148,6 @@ class Inspector:
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
-        self.facts.ranks = ranks
         self._begin_loop_looks(first)
         self._ready = True
 
@@ -319,7 +319,7 @@ class Inspector:
         if self._unsaved: self._save()
         facts = self.facts  # nothing of the user's is kept
         facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
-        facts.batch, facts.ranks = lambda: None, None
+        facts.batch, facts.ranks, facts.current = lambda: None, None, lambda: 0
         self._current = self._batch = None
 
     def _end_looks(self) -> None:

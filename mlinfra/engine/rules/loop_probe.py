@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from ..record.watch import OwnedHook
+from ..record.watch import GradientReader, OwnedHook
 from .findings import plain_name
 from .nonfinite_origin import leaf_modules
 from .tensor_stats import first_floats
@@ -177,7 +177,8 @@ class LoopProbe:
             state.begin()
             keep(optimizer.register_step_pre_hook(self._hook(optimizer, lambda *_, s=state: self._before_update(s))))
             for place, p in enumerate(state.small):
-                if p.requires_grad: keep(p.register_hook(lambda grad, s=state, i=place: self._gradient(s, i, grad)))
+                act = GradientReader(lambda grad, s=state, i=place: self._gradient(s, i, grad))
+                if p.requires_grad: keep(p.register_hook(act))
 
     def detach(self) -> None:
         "Take all hooks off."

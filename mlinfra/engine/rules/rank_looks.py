@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..record.rank_records import RankNews, RankRecords
-from ..record.watch import OwnedHook
+from ..record.watch import GradientReader, OwnedHook
 from .batch_fingerprint import BatchFingerprint, BatchSnapshot
 from .batch_rules import innermost_sampler
 from .findings import plain_name
@@ -339,7 +339,8 @@ class RankLooks:
             act = OwnedHook(optimizer, lambda *_, o=optimizer: self._before_update(o))
             keep(optimizer.register_step_pre_hook(act))
         small = min((p for _, p in trained.rows), key=lambda p: p.numel(), default=None)
-        if small is not None and small.is_leaf: keep(small.register_post_accumulate_grad_hook(lambda _: self._passed()))
+        if small is not None and small.is_leaf:
+            keep(small.register_post_accumulate_grad_hook(GradientReader(lambda _: self._passed())))
 
     def _called(self) -> None:
         if torch.is_grad_enabled(): self._open["called"] = True

@@ -68,6 +68,7 @@ class RanksDiffer(Rule):
         super().begin(facts)
         self._before: Mapping[int, RankLook]|None = None   # the last look with equal weights
         self._since: int|None = None                       # the step of the first look since with others
+        self._next_to = False                              # that look is the one of the next batch
         self._first: int|None = None
         self._never = self._past = 0                       # looks at gradients that were never equal; past the wrapper
         self._data, self._constants = False, {}
@@ -100,11 +101,14 @@ class RanksDiffer(Rule):
                groups: list[int]) -> None:
         "The weights of `others` differ from those of `base` in some groups: since when, and why?"
         now, before = looks[base], self._before
-        fresh, self._since = self._since is None, now.step if self._since is None else self._since
+        fresh = self._since is None
         known = before is not None and {base, odd} <= before.keys()
-        next_to = known and (before[base].epoch, before[base].place + 1) == (now.epoch, now.place)
-        found = _compared(before if fresh and next_to else looks, base, odd)
-        words = _Words(model, looks, before if known else None, base, odd, others, groups, next_to and fresh)
+        if fresh:
+            next_to = known and (before[base].epoch, before[base].place + 1) == (now.epoch, now.place)
+            self._since, self._next_to = now.step, next_to
+        found = _compared(before if fresh and self._next_to else looks, base, odd)
+        words = _Words(model, looks, before[base].step if known else None, self._since, base, odd, others, groups,
+                       self._next_to)
         if found.kind in ("other", "some", "unseen"): return self._wait(now, model, found, words)
         said = words.began(found) if before is None else words.became(found)
         self._say(now.step, others, said)
@@ -144,9 +148,9 @@ class RanksDiffer(Rule):
 
 class _Words:
     "A finding on weights that differ, in words."
-    def __init__(self, model: RankTraining, looks: Mapping[int, RankLook], before: Mapping[int, RankLook]|None,
+    def __init__(self, model: RankTraining, looks: Mapping[int, RankLook], before: int|None, since: int,
                  base: int, odd: int, others: list[int], groups: list[int], next_to: bool):
-        self.model, self.looks, self.before, self.base, self.odd = model, looks, before, base, odd
+        self.model, self.looks, self.before, self.since, self.base, self.odd = model, looks, before, since, base, odd
         self.others, self.groups, self.next_to = others, groups, next_to
 
     def names(self, groups: Sequence[int]) -> list[str]: return [self.model.names[group] for group in groups]
@@ -155,9 +159,8 @@ class _Words:
         all_ = len(self.groups) == len(self.model.names) > 1
         where = f"all {len(self.groups)} trained tensors" if all_ else several(self.names(self.groups))
         if self.before is None: since = "from the first look on"
-        elif self.next_to: since = f"since the update of step {self.before[self.base].step}"
-        else: since = (f"since an update between steps {self.before[self.base].step} and "
-                       f"{self.looks[self.base].step - 1}")
+        elif self.next_to: since = f"since the update of step {self.before}"
+        else: since = f"since an update between steps {self.before} and {self.since - 1}"
         verb = "differ" if len(self.others) > 1 else "differs"
         return f"{ranks_words(self.others)} {verb} from rank {self.base} in the weights, {since}, in {where}"
 

@@ -2,6 +2,8 @@
 
 All trainings run in two processes that are forked once for this file."""
 import re
+import threading
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -20,6 +22,7 @@ from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, RANK_RULES, TENSOR_RULES
 from mlinfra.engine.rules.findings import Facts
 from mlinfra.engine.rules.inspection import Inspector
+from mlinfra.engine.rules.loss_rules import StalledTraining
 from mlinfra.engine.rules.rank_history import tell_ranks_of
 
 
@@ -402,6 +405,7 @@ def told(tmp_path_factory):
     "What was said of each training: live by each rank, and of its folder."
     root = tmp_path_factory.mktemp("ranks")
     cases = [(case, True) for case in FAULTS] + [(case, False) for case in FAULTS] + [(case,) for case in HEALTHY]
+    cases += [(waiting, where) for where in PLACES]
     names = ["-".join(map(str, (case.__name__, *fault))) for case, *fault in cases]
     calls = [(on_rank, case, str(root / name), *fault) for name, (case, *fault) in zip(names, cases)]
     found = run_ranks(call_each, 2, calls, share_cores=True, timeout_seconds=240)
@@ -433,3 +437,53 @@ def test_nothing_is_said_of_a_healthy_training(told, case):
     live, folder = told[case]
     assert live == {0: [], 1: []}
     assert read(folder) == []
+
+
+
+# ---- ranks that wait
+
+def until_told(folder):
+    "Until rank 0 has said that it waits."
+    while not any(event.rank == 0 for event in Run(folder).findings): time.sleep(0.05)
+
+
+def waiting(folder, rank, where):
+    "In step 9 rank 0 waits for a message of rank 1, which it sends when that has been said."
+    model, message, inspector = net(), torch.zeros(1), Inspector([StalledTraining(0.5)])
+    optimizer = sgd(model)
+    def answer():
+        until_told(folder)
+        dist.send(message.clone(), 1 - rank)
+    with watch(folder, model, optimizer, rules=[inspector], every_seconds=0.1) as w:
+        for i, (x, y) in enumerate(w(batches(rank))):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if i < 9: continue
+            if where == "ended" and rank == 1: break
+            if where == "computes" and rank == 1: answer()
+            if where == "other":
+                helper = threading.Thread(target=answer)
+                helper.start()
+                if rank == 1: dist.recv(message, 0)
+            if rank == 0: dist.recv(message, 1)
+            if where == "other": helper.join()
+            break
+    if where == "ended" and rank == 1: answer()
+    return [(f.rule, f.step, f.message) for f in inspector.findings]
+
+
+PLACES = dict(
+    ended=r"rank 0 waits at test_rank_rules\.py:\d+ in recv of step 9; rank 1 has ended after 10 steps; the others "
+          r"wait for rank 1",
+    computes=r"rank 0 waits at test_rank_rules\.py:\d+ in recv of step 9; rank 1 is at test_rank_rules\.py:\d+ of "
+             r"step 9; the others wait for rank 1",
+    other=r"rank 0 waits at .* in recv of step 9; rank 1 waits at .* in recv of step 9; they wait for each other in "
+          r"different collectives")
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_it_is_said_which_rank_waits_where_and_for_which_one(told, where):
+    live, _ = told[f"waiting-{where}"]
+    (found,) = live[0]
+    assert found[:2] == ("StalledTraining", 9) and re.search(PLACES[where], found[2]), found

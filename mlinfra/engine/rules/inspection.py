@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ..base.checks import positive_int
-from .findings import Facts, Finding, Rule, labels_of, ranked
+from .findings import Facts, Finding, Rule, in_order, labels_of, ranked
 from .look_schedule import LookSchedule
 from .loop_looks import LoopLooks
 from .rank_history import rank_looks_of, tell_ranks_of
@@ -135,19 +135,19 @@ class Inspector:
         self._current, self._batch = config.pop("current_step", None), config.pop("current_batch", None)
         ranks = config.pop("rank_records", None)
         self._ready, self.facts = False, Facts(model, list(optimizers), config, **facts)
+        self.facts.ranks, self.facts.current = ranks, self._current or self.facts.current
         self.facts.schedule, self.facts.batch = LookSchedule(first, self.every), self._batch or self.facts.batch
         self.findings, self.remarks, self.stopping, self._over = [], [], False, False
         self._new, self._old, self._due, self._told = [], None, 20, {id(rule): 0 for rule in self.rules}
         self._unsaved, self._home, self.costs, self._known_costs = [], threading.get_ident(), [], {}
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
         self._looks_cost, self._just_looked, self._lateness = 0.0, 0.0, math.inf
-        self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
+        self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in in_order(self.rules) if hasattr(rule, hook)]
                        for hook in _HOOKS}
         self._each, self._windows = self._hooks["on_step"], self._hooks["on_window"]
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
         self._tell([(rule, rule.begin) for rule in self.rules], self.facts)
         self._begin_looks()
-        self.facts.ranks = ranks
         self._begin_loop_looks(first)
         self._ready = True
 
@@ -177,7 +177,9 @@ class Inspector:
 
     def _on_loop(self, hook: str, *news: Any) -> None:
         self.facts.note(hook, news[0] if news else None)
+        self.facts.more = False
         self._tell(self._hooks[hook], *news)
+        if self.facts.more and self.looks is not None: self.looks.more = True
 
     def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are seen", error)
 
@@ -317,7 +319,7 @@ class Inspector:
         if self._unsaved: self._save()
         facts = self.facts  # nothing of the user's is kept
         facts.model, facts.optimizers, facts.labels, facts.was_checked = None, (), None, lambda step: False
-        facts.batch, facts.ranks = lambda: None, None
+        facts.batch, facts.ranks, facts.current = lambda: None, None, lambda: 0
         self._current = self._batch = None
 
     def _end_looks(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 
 from ..record.run_folder import Run
 from .findings import Facts, Rule
+from .rank_waits import RankWaits
 
 # %% auto #0
 __all__ = ['ExplodingLoss', 'LossNotDecreasing', 'Overfitting', 'Overtraining', 'BrokenMetric', 'ClassImbalance',
@@ -27,11 +29,17 @@ class ExplodingLoss(Rule):
     least_steps = 6
     follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
+    _before, _jumped = math.inf, False  # jumped: from one step to the next, from far below
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare with the first steps."
+        before = self._before
         for step in steps:
-            if self._high or self._count < 5 or step.loss > 4 * self._first: self._compare(step, step.loss)
+            if self._high or self._count < 5 or step.loss > 4 * self._first:
+                if not self._high: self._jumped = before < 0.5 * self._first
+                self._compare(step, step.loss)
+            before = step.loss
+        self._before = before
 
     def _compare(self, step: Any, loss: float) -> None:
         if loss != loss: return
@@ -43,9 +51,11 @@ class ExplodingLoss(Rule):
     def _count_high(self, step: Any, loss: float, base: float) -> None:
         self._high += 1 if loss <= 100 * base else 2
         if self._high >= 3:
-            self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}",
-                       "Lower the learning rate, warm it up, or clip gradients", remark=loss < 100 * base, loss=loss,
-                       first=base)
+            advice = "Lower the learning rate, warm it up, or clip gradients"
+            if self._jumped: advice = ("It jumped from one step to the next: look at what changed there, inputs, "
+                                       f"labels or loaded weights. Else {advice[0].lower()}{advice[1:]}")
+            self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}", advice,
+                       remark=loss < 100 * base, loss=loss, first=base)
 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #ed28e0bb
 def _falls(losses: np.ndarray) -> bool:
@@ -207,11 +217,11 @@ class ClassImbalance(Rule):
                        cost=0.3, ratio=many / few)
 
 class StalledTraining(Rule):
-    "No step for a long time."
+    "No step for a long time; of several ranks, which one waits where, and for which one."
     asks = True
     def __init__(
         self,
-        seconds:float=300.0,  # at least
+        seconds:float=300.0,  # at least; ranks that wait for each other for ever are told after 30 of them
     ):
         self.seconds = seconds
 
@@ -219,6 +229,7 @@ class StalledTraining(Rule):
         "Start anew."
         super().begin(facts)
         self._last, self._longest, self._steps = time.perf_counter(), 0.0, 0
+        self._waits = None if facts.ranks is None else RankWaits(facts.ranks, threading.get_ident())
 
     def on_sample(self, sample: Any) -> None:
         "Is the next step late? Called from outside the training, twice a second."
@@ -227,11 +238,22 @@ class StalledTraining(Rule):
         if steps != self._steps:
             if self._steps: self._longest = max(self._longest, late)
             self._last, self._steps = now, steps
-        elif steps and self.facts.live and late >= max(self.seconds, 10 * self._longest): self._say(late)
+        elif steps and self.facts.live and late >= 10 * self._longest and not self.findings: self._look(late)
 
-    def _say(self, late: float) -> None:
-        self.found(self.facts.steps, f"no step has ended for {late:.0f} s, and the longest took {self._longest:.1f} s",
-                   "Look where it waits: py-spy dump --pid, beside the run", seconds=late)
+    def _look(self, late: float) -> None:
+        "Say it when it is time; where all ranks wait for each other it does not get better."
+        step = max(self.facts.current(), self.facts.steps)
+        if self._waits is not None and late >= min(self.seconds, 30.0): self._waits.look(step)
+        if self._waits is None: return self._say(step, late, "") if late >= self.seconds else None
+        known = self._waits.is_complete or late >= 1.5 * self.seconds + 5.0
+        if late >= self.seconds and known or late >= 30.0 and self._waits.is_deadlock:
+            self._say(step, late, str(self._waits))
+
+    def _say(self, step: int, late: float, where: str) -> None:
+        words = f"no step has ended for {late:.0f} s, and the longest took {self._longest:.1f} s"
+        advice = "Every rank must call the same collectives in the same order, equally often" if where else (
+            "Look where it waits: py-spy dump --pid, beside the run")
+        self.found(step, f"{words}: {where}" if where else words, advice, seconds=late)
 
 class SameRun(Rule):
     "The losses are bit for bit those of another run: what was changed between them has no effect."

@@ -10,7 +10,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from mlinfra.engine.record import callbacks
 from mlinfra.engine.record.run_folder import PARTS, Run
+from mlinfra.engine.record.watch import Watch
+from mlinfra.engine.rules.default_rules import LOOP_RULES, SPEED_RULES, TENSOR_RULES
+from mlinfra.engine.rules.inspection import Inspector
 
+SPEED = {rule.__name__ for rule in SPEED_RULES}
 WAIT, EVALUATION = 0.02, 0.015  # seconds of a batch
 
 
@@ -135,6 +139,86 @@ def test_transformers(tmp_path):
     assert not model._forward_hooks and not model._forward_pre_hooks
     runner.evaluate()  # outside of the training: nobody listens
     assert watch.findings == []
+
+
+def watched(kind, folder):
+    return kind(folder, rules=[inspector := Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])]), inspector
+
+
+class Classes(Dataset):
+    "Which of two numbers is the larger."
+    def __init__(self, first=0, samples=320): self.first, self.samples = first, samples
+    def __len__(self): return self.samples
+
+    def __getitem__(self, i):
+        x = torch.randn(4, generator=torch.Generator().manual_seed(self.first + i))
+        return dict(x=x, labels=int(x[0] > x[1]))
+
+
+class Head(nn.Module):
+    "A classifier, which may give probabilities to a loss that takes logits."
+    def __init__(self, sick):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 2), *[nn.Softmax(1)] * sick)
+
+    def forward(self, x, labels):
+        logits = self.layers(x)
+        return dict(loss=nn.functional.cross_entropy(logits, labels), logits=logits)
+
+
+@pytest.mark.parametrize("sick", [True, False])
+def test_lightning_tells_rules_of_batches_losses_and_validations(lightning, tmp_path, sick):
+    torch.manual_seed(0)
+    watch, inspector = watched(callbacks.LightningWatch, tmp_path / "run")
+
+    class Lit(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = Head(sick)
+
+        def training_step(self, batch, i): return self.net(**batch)["loss"]
+        def validation_step(self, batch, i): self.log("val_loss", self.net(**batch)["loss"])
+        def configure_optimizers(self): return torch.optim.SGD(self.parameters(), 0.3)
+
+    runner = trainer(lightning, tmp_path, watch, max_epochs=3, num_sanity_val_steps=1)
+    runner.fit(Lit(), DataLoader(Classes(), 8, shuffle=True), DataLoader(Classes(1000, 64), 8))
+    assert [f.rule for f in inspector.findings if f.rule not in SPEED] == ["ProbabilitiesAsLogits"] * sick
+    heard = {"on_batch", "on_update", "on_loss_graph", "on_tensors", "evaluation"}
+    assert heard <= inspector.facts.heard and inspector.facts.validations == 3 and not inspector.remarks
+
+
+@pytest.mark.parametrize("sick", [True, False])
+def test_transformers_tells_rules_of_batches_losses_and_validations(tmp_path, sick):
+    transformers = pytest.importorskip("transformers", reason="needs transformers: pip install mlinfra[callbacks]")
+    pytest.importorskip("accelerate", reason="needs accelerate: pip install mlinfra[callbacks]")
+    watch, inspector = watched(callbacks.TransformersWatch, tmp_path / "run")
+    how = dict(output_dir=tmp_path / "out", per_device_train_batch_size=8, use_cpu=True, num_train_epochs=2,
+               eval_strategy="epoch", save_strategy="no", report_to="none", disable_tqdm=True, learning_rate=0.1)
+    runner = transformers.Trainer(Head(sick), transformers.TrainingArguments(**how), callbacks=[watch],
+                                  train_dataset=Classes(), eval_dataset=Classes(1000, 64))
+    runner.train()
+    assert [f.rule for f in inspector.findings if f.rule not in SPEED] == ["ProbabilitiesAsLogits"] * sick
+    heard = {"on_batch", "on_update", "on_loss_graph", "on_tensors", "on_forward", "evaluation"}
+    assert heard <= inspector.facts.heard and inspector.facts.validations == 2 and not inspector.remarks
+    assert Run(tmp_path / "run").steps.loss.notna().all(), "the loss of each step is that of the model"
+    assert not runner.model._forward_hooks and not runner.model._forward_pre_hooks
+
+
+def test_a_loop_with_accelerate_is_watched_as_any_other(tmp_path):
+    accelerate = pytest.importorskip("accelerate", reason="needs accelerate: pip install mlinfra[callbacks]")
+    torch.manual_seed(0)
+    run = accelerate.Accelerator(cpu=True)
+    model = Head(True)
+    model, optimizer, loader = run.prepare(model, torch.optim.SGD(model.parameters(), 0.3), DataLoader(Classes(), 8))
+    inspector = Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    with Watch(tmp_path, model, optimizer, rules=[inspector]) as w:
+        for batch in w(loader):
+            optimizer.zero_grad()
+            loss = model(**batch)["loss"]
+            run.backward(loss)
+            optimizer.step()
+            w.loss(loss)
+    assert [f.rule for f in inspector.findings] == ["ProbabilitiesAsLogits"] and not inspector.remarks
 
 
 def test_nonsense_is_refused_before_the_training(tmp_path):

@@ -24,7 +24,7 @@ from mlinfra.lab.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patie
 from mlinfra.engine.rules.inspection import apply_rules
 from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
-from mlinfra.engine.rules.default_rules import LOOP_RULES, SPEED_RULES, TENSOR_RULES
+from mlinfra.engine.rules.default_rules import LOOP_RULES, RANK_RULES, SPEED_RULES, TENSOR_RULES
 from mlinfra.engine.rules.loss_rules import SameRun, StalledTraining
 from mlinfra.engine.train.transformer import Transformer
 from mlinfra.engine.record.recorder import Monitor
@@ -222,7 +222,7 @@ def test_a_run_that_is_the_same_as_another(tmp_path):
 
 def test_every_rule_on_tensors_has_a_sick_run_and_is_asked_in_a_healthy_one():
     "Rules on speed and on loops have tests of their own."
-    named = {rule.name for rule in default_rules()} - SPEED - {rule.__name__ for rule in LOOP_RULES}
+    named = {rule.name for rule in default_rules()} - SPEED - {rule.__name__ for rule in LOOP_RULES + RANK_RULES}
     assert named == {rule.__name__ for rule in TENSOR_RULES}
     assert named == set(SICK) | {"StalledTraining"}, "of a run that must fire"
     silent = set(named)  # those that have not been able to judge any of two healthy runs

@@ -130,6 +130,7 @@ def checked_rank(
     abstained = {} if inspector is None else dict(inspector.abstained)
     quiet = [] if inspector is None else [rule for rule in inspector.rules if rule.name not in said | set(abstained)]
     losses, autocast = tuple(watch.losses), tuple(sorted(watch.autocast))
+    if inspector is not None and watch.loaded: inspector.facts.heard.add("load")
     findings = tuple(CheckedFinding(
         finding.rule, finding.step, finding.message, finding.advice, finding.tensor, str(place or ""), rank,
         not finding.remark) for finding, place in watch.found)

@@ -9,9 +9,12 @@ import functools
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from .watch import Watch, count_samples
+import torch
+
+from .watch import OwnedHook, Watch, count_samples
 
 # %% auto #0
 __all__ = ['LoopWatch', 'LightningWatch', 'TransformersWatch']
@@ -32,6 +35,7 @@ class LoopWatch(Watch):
         "An epoch begins, over the batches of `loader`."
         self.leave()
         self._epoch += 1
+        with self._recorder.starting(loader): pass  # the framework iterates over it
         self._opened, self._first = self._last, self._iteration
         self._recorder.loader(loader, self._last - self._origin, 0.0)
 
@@ -40,6 +44,24 @@ class LoopWatch(Watch):
         self.leave()
         at, steps = self._last - self._origin, self._iteration - self._first
         self._recorder.event("epoch", at, epoch=self._epoch, iterations=steps, seconds=self._last - self._opened)
+        for look in self._recorder.looks: look.between()
+
+    def arrives(self, batch: Any) -> None:
+        "The rules are shown a batch of the step, or with accumulation one of several."
+        self._batch = batch
+        for look in self._recorder.looks: look.batch(batch, self._ended)
+
+    def computed(self, loss: Any) -> None:
+        "The rules are shown a loss with its graph."
+        for look in self._recorder.looks: look.loss(loss)
+
+    def validates(self, batch: Any) -> None:
+        "The rules are shown a batch of a validation."
+        for look in self._recorder.looks: look.validation_batch(batch)
+
+    def evaluates_now(self, on: bool) -> None:
+        "The rules are told that a validation begins, or is over."
+        for look in self._recorder.looks: look.evaluation(on)
 
     def begin_step(self) -> None:
         "A step begins with the wait for its batch."
@@ -58,7 +80,9 @@ class LoopWatch(Watch):
     def end_step(self) -> None:
         "The step has ended."
         self._to(self._now(), "between")
-        if self._open: self._close_step()
+        if self._open:
+            self._ended += 1
+            self._close_step()
         self._remember()
 
     def begin(self, part: str) -> None:
@@ -167,10 +191,12 @@ class LightningWatch(_FrameworkWatch):
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         "The wait is over."
         self.watched.batch(count_samples(batch), "forward")
+        self.watched.arrives(batch)
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         "The forward pass has ended."
         self.watched.begin("backward")
+        self.watched.computed(loss)
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
         "The backward pass has ended."
@@ -184,12 +210,19 @@ class LightningWatch(_FrameworkWatch):
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         "What comes now is validation."
-        if self._goes_on: self.watched.leave()
+        if not self._goes_on: return
+        self.watched.leave()
+        self.watched.evaluates_now(True)
+
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
+        "Show it to the rules."
+        if self._goes_on: self.watched.validates(batch)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         "It has ended."
         if not self._goes_on: return
         self.watched.ended("evaluation")
+        self.watched.evaluates_now(False)
         found = trainer.callback_metrics
         self._tell("val_loss", {name: found[name] for name in ("val_acc", "val_accuracy") if name in found}, found)
 
@@ -213,7 +246,7 @@ class TransformersWatch(_FrameworkWatch):
     def __new__(cls, *_: Any, **__: Any) -> Any:
         return object.__new__(_derived(cls, "transformers", "TrainerCallback"))
 
-    _evaluating = False
+    _evaluating, _handles = False, ()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Open the folder."
@@ -222,9 +255,32 @@ class TransformersWatch(_FrameworkWatch):
         self._samples = args.train_batch_size * accumulation
         config = dict(loop="transformers", epochs=args.num_train_epochs, iterations=state.max_steps,
                       accumulation=accumulation, device=str(args.device))
+        if kind := "bf16" if getattr(args, "bf16", False) else "fp16" if getattr(args, "fp16", False) else "":
+            config["autocast"] = kind
         self._loader = more.get("train_dataloader")
         self._open(config, more.get("model"), more.get("optimizer"))
-        self._evaluating = False
+        self._evaluating = self._validating = False
+        self._losses, self._adds_up = [], False
+        if (model := more.get("model")) is not None: self._listen(model)
+
+    def _listen(self, model: Any) -> None:
+        "Batches and losses, which Trainer does not tell, go through the model."
+        before, after = (OwnedHook(model, act) for act in (self._before_model, self._after_model))
+        self._handles = [model.register_forward_pre_hook(before, with_kwargs=True), model.register_forward_hook(after)]
+
+    def _before_model(self, args: tuple, kwargs: dict) -> None:
+        self._adds_up = kwargs.get("num_items_in_batch") is not None
+        if torch.is_grad_enabled(): return self.watched.arrives(kwargs or args)
+        if not self._validating: self.watched.evaluates_now(True)
+        self._validating = True
+        self.watched.validates(kwargs or args)
+
+    def _after_model(self, args: tuple, output: Any) -> None:
+        if not torch.is_grad_enabled(): return
+        loss = output.get("loss") if isinstance(output, Mapping) else output[0] if isinstance(output, tuple) else None
+        if not isinstance(loss, torch.Tensor) or loss.dim(): return
+        self.watched.computed(loss)
+        self._losses.append(loss.detach())
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Note the loader."
@@ -235,14 +291,17 @@ class TransformersWatch(_FrameworkWatch):
         self.watched.batch(self._samples)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        "Keep the step."
+        "Keep the step, with the loss of its micro-batches: of each a share, if the model knows how many there are."
+        losses, self._losses = self._losses, []
+        if losses: self.watched.loss(sum(losses) / (1 if self._adds_up else len(losses)))
         self.watched.end_step()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any) -> None:
         "Keep what is logged."
         if not self._goes_on: return  # an evaluation outside of the training
         self.watched.ended("evaluation") if self._evaluating else self.watched.leave()
-        self._evaluating = False
+        if self._validating: self.watched.evaluates_now(False)
+        self._evaluating = self._validating = False
         logs = dict(logs or {})
         self._tell("eval_loss", {"accuracy": logs["eval_accuracy"]} if "eval_accuracy" in logs else {}, logs)
         self.watched.event("log", step=state.global_step, logs=logs)
@@ -262,3 +321,4 @@ class TransformersWatch(_FrameworkWatch):
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Close the folder."
         if self._goes_on: self._close()
+        for handle in self._handles: handle.remove()

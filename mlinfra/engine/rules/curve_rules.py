@@ -27,7 +27,7 @@ def label_entropy(
     total = sum(counts.values())
     return -sum(n / total * math.log(n / total) for n in counts.values() if n)
 
-_BLOCK = 25  # steps whose losses are averaged
+_BLOCK = 20  # steps whose losses are averaged
 
 class _Course(Rule):
     "Averages losses in blocks, and hears of labels and of the kind of the loss."
@@ -106,12 +106,13 @@ class UnrelatedLabels(_Course):
         if entropy is None or len(self._blocks) < 3: return
         last, lowest = self._blocks[-3:], min(self._blocks)
         if min(last) < 0.97 * entropy: return
-        if lowest < 0.7 * entropy and max(last) < 3 * entropy and not self._restarted(): return self._say(
+        back = lowest < 0.9 * entropy and min(last) > 0.98 * entropy and max(last) < 3 * entropy
+        if back and not self._restarted(): return self._say(
             step, f"the loss had fallen to {lowest:.4g} and has been {np.mean(last):.4g} for {3 * _BLOCK} steps, not "
             f"below {self._counted(entropy)}: labels and inputs no longer belong together", entropy)
-        never = len(self._blocks) == 4 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy
+        never = len(self._blocks) == 5 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy
         if never and self._stands(): self._say(
-            step, f"the loss is {last[-1]:.4g} after {4 * _BLOCK} steps and stays at {self._counted(entropy)}: the "
+            step, f"the loss is {last[-1]:.4g} after {5 * _BLOCK} steps and stays at {self._counted(entropy)}: the "
             "model learns how often each class comes, and nothing from the inputs", entropy)
 
     def _restarted(self) -> bool: return self._blocks[-1] < 0.9 * self._blocks[-2] < 0.81 * self._blocks[-3]
@@ -141,7 +142,7 @@ class UnrelatedLabels(_Course):
 # %% ../../../nbs/engine/rules/curve_rules.ipynb #hrc0005
 class LossRoseAgain(_Course):
     "The loss has fallen, and rises again."
-    least_steps = 125
+    least_steps = 100
     follows = ("NonFinite", "ExplodingLoss", "ForgottenZeroGrad", "UnrelatedLabels", "LearningRateDied", "UpdateRatio",
                "DeadRelu", "ExplodingGradient", "LearningRateCycles", "EvalModeTraining", "PrecisionLost",
                "ClippedWhileScaled", "StaleOptimizer", "LoadedInPart", "BatchWithoutSpread", "BroadcastTarget",

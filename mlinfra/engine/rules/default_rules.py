@@ -27,9 +27,8 @@ def rules_of(
         argument.default is Argument.empty and argument.kind is Argument.POSITIONAL_OR_KEYWORD
         for argument in list(signature(rule.__init__).parameters.values())[1:]))
 
-# one that explains others stands before them
-TENSOR_RULES = rules_of(tensor_rules, precision_rules, curve_rules, loss_rules)
-LOOP_RULES = rules_of(batch_rules, rate_rules, loop_rules, head_rules, parameter_rules)
+TENSOR_RULES = rules_of(tensor_rules, loss_rules)
+LOOP_RULES = rules_of(batch_rules, loop_rules, head_rules, parameter_rules, precision_rules, rate_rules, curve_rules)
 RANK_RULES = rules_of(rank_rules)
 SPEED_RULES = rules_of(input_rules, stall_rules, memory_rules, device_rules)
 

@@ -17,7 +17,7 @@ from ..base.machine import usable_cores
 from .look_schedule import LookSchedule
 
 # %% auto #0
-__all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'plain_name', 'own_part', 'several']
+__all__ = ['Finding', 'ranked', 'Facts', 'labels_of', 'Rule', 'in_order', 'plain_name', 'own_part', 'several']
 
 # %% ../../../nbs/engine/rules/findings.ipynb #545b590e
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Facts:
     last_ended:int=-1                                       # the last step that has ended: it may be told later
     schedule:LookSchedule=field(default_factory=LookSchedule)  # of the looks at tensors; `soon` asks for one
     suspicious:bool=False                                   # set by a rule that wants to look again soon
+    more:bool=False                                         # set by one that wants to see the next update, too
     ranks:Any=None                                          # `RankRecords` of a run of several ranks that is written
     current:Callable[[], int]=lambda: 0                     # the number of the step under way, where that is known
     batch:Callable[[], Any]=lambda: None                    # that the loader gave for the step under way
@@ -150,6 +151,19 @@ class Rule:
         self.abstained = self.abstained or why
 
 # %% ../../../nbs/engine/rules/findings.ipynb #ce5e9d22
+def in_order(
+    rules:Iterable[Rule],
+) -> list[Rule]:
+    "The same rules; one that follows others comes after them, so that it hears of everything later."
+    rules = list(rules)
+    names, depths = {rule.name: rule for rule in rules}, {}
+    def depth(rule: Rule, above: tuple[str, ...] = ()) -> int:
+        if rule.name in above: return 0  # they follow each other
+        if rule.name not in depths: depths[rule.name] = max(
+            (1 + depth(names[name], (*above, rule.name)) for name in rule.follows if name in names), default=0)
+        return depths[rule.name]
+    return sorted(rules, key=depth)
+
 def plain_name(
     name:str,  # of a module or parameter
 ) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ..base.checks import positive_int
-from .findings import Facts, Finding, Rule, labels_of, ranked
+from .findings import Facts, Finding, Rule, in_order, labels_of, ranked
 from .look_schedule import LookSchedule
 from .loop_looks import LoopLooks
 from .rank_history import rank_looks_of, tell_ranks_of
@@ -142,7 +142,7 @@ class Inspector:
         self._unsaved, self._home, self.costs, self._known_costs = [], threading.get_ident(), [], {}
         self._start, self._usual, self._late, self._wake = math.inf, math.inf, 0, 3
         self._looks_cost, self._just_looked, self._lateness = 0.0, 0.0, math.inf
-        self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in self.rules if hasattr(rule, hook)]
+        self._hooks = {hook: [(rule, getattr(rule, hook)) for rule in in_order(self.rules) if hasattr(rule, hook)]
                        for hook in _HOOKS}
         self._each, self._windows = self._hooks["on_step"], self._hooks["on_window"]
         self._fresh, self._hand_on_at, self._finite = [], -math.inf, True
@@ -177,7 +177,9 @@ class Inspector:
 
     def _on_loop(self, hook: str, *news: Any) -> None:
         self.facts.note(hook, news[0] if news else None)
+        self.facts.more = False
         self._tell(self._hooks[hook], *news)
+        if self.facts.more and self.looks is not None: self.looks.more = True
 
     def _on_loop_failure(self, error: Exception) -> None: self._note_failure("batches and the loop are seen", error)
 

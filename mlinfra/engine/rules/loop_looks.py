@@ -47,6 +47,7 @@ class LoopLooks:
         self._pending, self._workers, self._began = deque(), None, (first, time.perf_counter())
         self._broken, self._read, self._until, self._updates = False, False, first, bool(optimizers)
         self._event, self._begins = first, True
+        self.more, self._windows, self._longer = False, 0, 0  # more: a rule wants to see the next update, too
         self._probe.attach()
 
     def _fail(self, error: Exception) -> None:
@@ -105,13 +106,15 @@ class LoopLooks:
         return 1 if step < first + FIRST_STEPS else max(1, min(50, round(_GLANCE_SECONDS / max(pace, 1e-9))))
 
     def _plan(self, step: int, early: bool) -> None:
-        "Hooks stay on until they have seen two updates, or for sixteen steps."
+        "Hooks stay on until they have seen two updates, or more if a rule is suspicious, at most for sixteen steps."
         probe, self._next = self._probe, step + 1
+        more, self.more = self.more and self._longer < 8 + self._windows // 4, False
         if not probe.attached:
             probe.attach(whole=not self._updates)
             self._until, self._read = step + (16 if self._updates else 1), False
         elif not probe.whole and probe.updates: probe.attach()
-        elif not early and (probe.updates >= 2 or step >= self._until):
+        elif not early and (probe.updates >= 2 and not more or step >= self._until):
+            self._windows, self._longer = self._windows + 1, self._longer + (probe.updates > 2)
             self._schedule.looked(step)
             self._next = max(self._schedule.next, step + 1)
             if self._next > step + 1: probe.detach()

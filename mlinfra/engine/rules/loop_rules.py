@@ -31,6 +31,7 @@ class ForgottenZeroGrad(Rule):
     def on_update(self, look: UpdateLook) -> None:
         "Count updates in a row."
         self._times = self._times + 1 if look.left else 0
+        self.facts.more |= 0 < self._times < 3
         if self._times >= 3:
             self.found(look.step, "gradients pile up: those of the last update are still there when the next backward "
                        "pass "
@@ -51,6 +52,7 @@ class EvalModeTraining(Rule):
     def on_update(self, look: UpdateLook) -> None:
         "Count the updates that follow."
         self._times = self._times + 1 if self._eval and self._layers else 0
+        self.facts.more |= 0 < self._times < 3
         if self._times < 3: return
         frozen = any(not p.requires_grad for p in self.facts.model.parameters())
         if not self._trained and frozen: return  # a part of a network that somebody has frozen
@@ -95,6 +97,7 @@ class UnequalMicroBatches(Rule):
         (few, loud), (many, quiet) = min(rows, default=(1, 1.0)), max(rows, default=(1, 1.0))
         unequal = many >= 3 * few and 0.6 < loud / quiet / (many / few) < 1.7
         self._times = self._times + 1 if unequal else 0
+        self.facts.more |= 0 < self._times < 3
         if self._times < 3: return
         self.found(look.step, f"micro-batches of one update have from {few} to {many} samples and the same weight: a "
                    f"sample "
@@ -112,6 +115,7 @@ class ClippedWhileScaled(Rule):
     def on_update(self, look: UpdateLook) -> None:
         "Collect norms of gradients that have become tiny."
         self._norms = [*self._norms, look.norm][-5:] if look.norm else []
+        self.facts.more |= 0 < len(self._norms) < 5
         if len(self._norms) < 5 or max(self._norms) > min(0.01, 1.01 * min(self._norms)): return
         self.found(look.step, f"the gradients have a norm of {look.norm:.2g} at each update, {look.kept:.1g} of what "
                    f"came: "

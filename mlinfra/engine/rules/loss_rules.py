@@ -29,11 +29,17 @@ class ExplodingLoss(Rule):
     least_steps = 6
     follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
+    _before, _jumped = math.inf, False  # jumped: from one step to the next, from far below
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare with the first steps."
+        before = self._before
         for step in steps:
-            if self._high or self._count < 5 or step.loss > 4 * self._first: self._compare(step, step.loss)
+            if self._high or self._count < 5 or step.loss > 4 * self._first:
+                if not self._high: self._jumped = before < 0.5 * self._first
+                self._compare(step, step.loss)
+            before = step.loss
+        self._before = before
 
     def _compare(self, step: Any, loss: float) -> None:
         if loss != loss: return
@@ -45,9 +51,11 @@ class ExplodingLoss(Rule):
     def _count_high(self, step: Any, loss: float, base: float) -> None:
         self._high += 1 if loss <= 100 * base else 2
         if self._high >= 3:
-            self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}",
-                       "Lower the learning rate, warm it up, or clip gradients", remark=loss < 100 * base, loss=loss,
-                       first=base)
+            advice = "Lower the learning rate, warm it up, or clip gradients"
+            if self._jumped: advice = ("It jumped from one step to the next: look at what changed there, inputs, "
+                                       f"labels or loaded weights. Else {advice[0].lower()}{advice[1:]}")
+            self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}", advice,
+                       remark=loss < 100 * base, loss=loss, first=base)
 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #ed28e0bb
 def _falls(losses: np.ndarray) -> bool:

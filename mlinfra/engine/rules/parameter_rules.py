@@ -36,6 +36,7 @@ class StaleOptimizer(Rule):
         lost = [plain_name(name) for name, p in named
                 if p.requires_grad and p.grad is not None and id(p) not in known] if idle else []
         self._times = self._times + 1 if lost else 0
+        self.facts.more |= 0 < self._times < 3
         if self._times < 3: return
         self.found(look.step, f"{idle} of the {len(held)} tensors that the optimizer holds are not the model's and get "
                    f"no gradient, while {several(lost)} get gradients and no optimizer has "
@@ -53,6 +54,7 @@ class FrozenMoves(Rule):
     def on_update(self, look: UpdateLook) -> None:
         "Count updates in a row."
         self._times = self._times + 1 if look.frozen else 0
+        self.facts.more |= self._times == 1
         if self._times < 2: return
         names = [plain_name(name) for name in look.frozen]
         self.found(look.step, f"{several(names)} {'is' if len(names) == 1 else 'are'} frozen, and the optimizer still "
@@ -189,7 +191,7 @@ class LoadedInPart(Rule):
         for module, keys in loads:
             if not (keys.missing_keys or keys.unexpected_keys): continue
             words, advice, nothing = load_words(module, keys.missing_keys, keys.unexpected_keys)
-            self.found(steps[0], words, advice, tensor=(list(keys.missing_keys) + list(keys.unexpected_keys))[0],
+            self.found(steps[-1], words, advice, tensor=(list(keys.missing_keys) + list(keys.unexpected_keys))[0],
                        cost=1.0 if nothing else 0.5, remark=not nothing, missing=len(keys.missing_keys),
                        left_over=len(keys.unexpected_keys))
 

@@ -60,7 +60,8 @@ class PrecisionLost(Rule):
         asked = declared_format(setting)
         if asked == torch.float32: return self._too_short(rows, setting)
         inside = {a.autocast for a in rows if a.autocast is not None}
-        wanted = asked or (next(iter(inside)) if len(inside) == 1 else self.facts.config.get("autocast"))
+        seen = next(iter(inside)) if len(inside) == 1 else declared_format(self.facts.config.get("autocast"))
+        wanted = asked or seen
         off = [a for a in rows if a.autocast is None and a.dtype == torch.float32]
         if wanted is None or not off: return None
         if len(off) == len(rows): return self._none(rows, wanted, setting if asked else None)
@@ -73,17 +74,17 @@ class PrecisionLost(Rule):
                 "torch.amp.custom_fwd, and a compiled one must be compiled under autocast", False)
 
     def _too_short(self, rows: list[ActivationStats], setting: Any) -> tuple[list[str], str, str, bool] | None:
-        short = [a.name for a in rows if a.dtype in _SHORT]
+        short = [a.name for a in rows if a.dtype in _SHORT and a.autocast is not None]
         if not short: return None
         kind = next(_name(a.dtype) for a in rows if a.dtype in _SHORT)
         return (short, f"the settings say precision={setting!r}, and {several(short)} compute in {kind}",
-                "Look at the format of the weights as they are loaded, and for an autocast around the model", True)
+                "Look for an autocast around the model, or correct the settings", True)
 
     def _none(self, rows: list[ActivationStats], wanted: torch.dtype, setting: Any) -> tuple[list[str], str, str, bool]:
         names = [a.name for a in rows]
         why = f"the settings say precision={setting!r}" if setting is not None else (
             f"the script enters autocast to {_name(wanted)}")
-        return (names, f"{why}, and no layer computes in {_name(wanted)}: the outputs of {several(names)} are float32",
+        return (names, f"{why}, and no layer does: the outputs of {several(names)} are float32",
                 f"Call the model inside of torch.autocast(device_type, torch.{_name(wanted)})", False)
 
     def _some(self, off: list[ActivationStats], rows: list[ActivationStats], look: TensorStats, wanted: torch.dtype,
@@ -93,10 +94,11 @@ class PrecisionLost(Rule):
             return (names, f"the model is called under autocast to {_name(look.autocast)}, and switches it off for "
                     f"{several(names)}, whose output is float32", "If they need fp32, it is meant so", True)
         only_last = len(off) == 1 and off[0] is rows[-1]
+        framework = self.facts.config.get("loop") is not None  # that enters it: the model may leave it
         return (names, f"{several(names)} {'computes' if len(names) == 1 else 'compute'} in float32, outside of "
                 f"autocast, and {len(rows) - len(off)} other layers in {_name(wanted)}",
                 "Call the whole model inside of torch.autocast; if they need fp32, autocast(enabled=False) around "
-                "them says so", asked is None or only_last)
+                "them says so", asked is None or only_last or framework)
 
     def _say(self, step: int, names: list[str], words: str, advice: str, remark: bool) -> None:
         self.found(step, words, advice, tensor=names[0], cost=0.3, remark=remark, layers=len(names))

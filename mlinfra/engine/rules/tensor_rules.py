@@ -273,7 +273,7 @@ class UnchangedWeights(Rule):
     least_steps = 11
     follows = ("NonFinite", "DeadRelu", "PoorInitialisation", "DetachedLoss", "ClippedWhileScaled", "LearningRateDied",
                "StaleOptimizer")
-    _looks = 0
+    _looks, _stale = 0, 0
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
     _given: frozenset[str] = frozenset()  # those that have had a gradient
@@ -299,8 +299,10 @@ class UnchangedWeights(Rule):
         if self._looks: self._never_given(look.step)
 
     def _may_come(self, p: ParameterStats) -> bool:
-        "Whether it had a gradient before, and only lately none: a branch that is seldom taken, such as an expert."
+        "Whether it had a gradient before, and lately none (a branch that is seldom taken), or the rate has fallen."
         steps = self._idle[p.name]
+        dead = p.lr is not None and p.lr < 1e-3 * self._rate  # of this `LearningRateDied` tells more
+        if p.grad_rms is not None: return dead and steps[-1] - steps[0] < 100
         return p.grad_rms is None and p.name in self._given and steps[-1] - steps[0] < 40
 
     def _never_given(self, step: int) -> None:
@@ -309,7 +311,8 @@ class UnchangedWeights(Rule):
         held = [p for o in self.facts.optimizers for group in o.param_groups for p in group["params"]]
         known, own = {id(p) for p in held}, {id(p) for p in self.facts.model.parameters()}
         stale = any(p.grad is None and id(p) not in own for p in held)
-        if stale and self._looks < 8: return  # of these `StaleOptimizer` tells more
+        self._stale = self._stale + 1 if stale else 0
+        if 0 < self._stale < 10: return  # of these `StaleOptimizer` tells more
         lost = [plain_name(name) for name, p in self.facts.model.named_parameters()
                 if p.requires_grad and p.grad is not None and id(p) not in known]
         if not lost: return

@@ -29,6 +29,7 @@ from ..record.recorder import loader_settings
 from ..rules.default_rules import SPEED_RULES, default_rules
 from ..rules.findings import Finding, plain_name
 from ..rules.inspection import Inspector
+from ..rules.parameter_rules import load_words
 
 # %% auto #0
 __all__ = ['CheckOver', 'ScriptWatch']
@@ -127,6 +128,8 @@ class ScriptWatch:
         self.group: ModelGroup|None = None
         self.over, self.ranks = "", (int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
         self._training, self._own_step, self._scaled = None, False, None
+        self._loads: list[tuple[torch.nn.Module, Any, Place|None]] = []   # before the training began
+        self.loaded = False                                               # weights of what is trained
         self._opening: _WatchedBatches|None = None   # over whose loader the watch is about to iterate
         self._broken, self._swallowed, self._telling = False, 0, threading.Lock()
 
@@ -137,6 +140,7 @@ class ScriptWatch:
         self._wrap(torch.autograd, "backward", self._backward)
         self._wrap(torch.amp.GradScaler, "scale", self._scale)
         self._wrap(torch.autocast, "__enter__", self._enter_autocast)
+        self._wrap(torch.nn.Module, "load_state_dict", self._load)
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._guarded(self._before_update, optimizer))
         register_optimizer_step_post_hook(lambda optimizer, *_: self._after_update(optimizer))
         return self
@@ -220,10 +224,28 @@ class ScriptWatch:
         if dist.is_available() and dist.is_initialized(): self.ranks = dist.get_rank(), dist.get_world_size()
         rules = [rule for rule in default_rules() if not isinstance(rule, SPEED_RULES)]  # looks at each step cost time
         self.inspector = Inspector(rules, self._note, every=1)
+        for note in self._loads: self._tell_of_load(*note)
+        self._loads.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             folder = self.folder if self.ranks[1] > 1 else None  # only ranks have something to compare
             self.watch = LoopWatch(folder, model, self.optimizers, rules=[self.inspector]).__enter__()
+
+    def _load(self, original: Callable, module: torch.nn.Module, *args: Any, **kw: Any) -> Any:
+        keys = original(module, *args, **kw)
+        if self.watch is None and keys is not None: self._loads.append((module, keys, user_place(self.own)))
+        return keys
+
+    def _tell_of_load(self, module: torch.nn.Module, keys: Any, place: Place | None) -> None:
+        "Weights that were loaded before the training began; of a model that is trained."
+        missing, left_over = list(keys.missing_keys), list(keys.unexpected_keys)
+        trained = {id(p) for model in self.models if model.trained for p in model.module.parameters()}
+        if not any(id(p) in trained for p in module.parameters()): return
+        self.loaded = True
+        if not (missing or left_over): return
+        words, advice, nothing = load_words(module, missing, left_over)
+        finding = Finding("LoadedInPart", 0, words, advice, (missing + left_over)[0], cost=0.5, remark=not nothing)
+        self.found.append((finding, place))
 
     def _note(self, finding: Finding) -> None:
         if not self.over: self.found.append((finding, self._place(finding)))
@@ -236,7 +258,6 @@ class ScriptWatch:
         batch = any(hasattr(rule, hook) for hook in ("on_loader", "on_batch", "on_batches"))
         if batch and "batch" in self.places: return self.places["batch"]
         name = "update" if hasattr(rule, "on_tensors") or hasattr(rule, "on_update") else "loss"
-        name = getattr(rule, "about", "") or name
         return self.places.get(name) or self.places.get("update")
 
     def _class_of(self, name: str) -> Place | None:
@@ -256,7 +277,9 @@ class ScriptWatch:
         return scaled
 
     def _enter_autocast(self, original: Callable, context: Any) -> Any:
-        if context._enabled and not self.over: self.autocast.add(str(context.fast_dtype).removeprefix("torch."))
+        if context._enabled and not self.over:
+            self.autocast.add(kind := str(context.fast_dtype).removeprefix("torch."))
+            if self.inspector is not None and torch.is_grad_enabled(): self.inspector.facts.config["autocast"] = kind
         return original(context)
 
     def _backward(self, original: Callable, tensors: Any, *args: Any, **kw: Any) -> Any:

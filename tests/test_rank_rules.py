@@ -20,10 +20,9 @@ from mlinfra.engine.parallel.parallelize import parallelize
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, RANK_RULES, TENSOR_RULES
-from mlinfra.engine.rules.findings import Facts
 from mlinfra.engine.rules.inspection import Inspector
 from mlinfra.engine.rules.loss_rules import StalledTraining
-from mlinfra.engine.rules.rank_history import tell_ranks_of
+from mlinfra.engine.rules.rank_history import rules_told
 
 
 def samples(n=1280):
@@ -414,9 +413,7 @@ def told(tmp_path_factory):
 
 def read(folder):
     "What somebody finds who reads the folder."
-    rules = [rule() for rule in RANK_RULES]
-    for rule in rules: rule.begin(Facts(live=False))
-    tell_ranks_of(Run(folder), lambda hook, *news: [getattr(r, hook)(*news) for r in rules if hasattr(r, hook)])
+    rules = rules_told(Run(folder), [rule() for rule in RANK_RULES])
     return [(f.rule, f.step, f.message) for rule in rules for f in rule.findings]
 
 

@@ -11,6 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampl
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, SPEED_RULES, TENSOR_RULES
 from mlinfra.engine.rules.inspection import Inspector
+from mlinfra.lab import silent_errors as lab
 from mlinfra.training import fit
 
 SPEED = {rule.__name__ for rule in SPEED_RULES}
@@ -81,11 +82,6 @@ def by_number(worker): get_worker_info().dataset.rng = random.Random(worker)
 def workers(data, **how): return DataLoader(data, 16, num_workers=2, **how)
 
 
-def equal_workers(folder, sick):
-    loader = workers(Noisy(random.Random(0)), shuffle=True, worker_init_fn=None if sick else own_seed)
-    return trained(folder, m := net(), sgd(m), loader, epochs=1)
-
-
 def equal_epochs(folder, sick):
     loader = workers(Noisy(random.Random(0)), shuffle=True, worker_init_fn=by_number if sick else own_seed)
     return trained(folder, m := net(), sgd(m), loader, epochs=2)
@@ -118,38 +114,11 @@ def constant_labels(folder, sick):
     return trained(folder, m := net(), sgd(m), loader)
 
 
-def zero_batch(folder, sick):
-    loader = [(x * (0.0 if sick and n == 7 else 1.0), y) for n, (x, y) in enumerate(listed())]
-    return trained(folder, m := net(), sgd(m), loader)
-
-
 # ---- loops
-
-def no_zero_grad(folder, sick): return trained(folder, m := net(), sgd(m, 0.01), listed(), zero=not sick)
-
 
 def eval_for_ever(folder, sick):
     model = net(nn.Dropout(0.1))
     return trained(folder, model, sgd(model), listed(), after=lambda w: model.eval() if sick else model.eval().train())
-
-
-class Wet(nn.Module):
-    "Dropout as a function."
-    def __init__(self, always):
-        super().__init__()
-        self.layers, self.always = net(), always
-
-    def forward(self, x): return self.layers(F.dropout(x, 0.1, training=self.always or self.training))
-
-
-def dropout_in_evaluation(folder, sick):
-    model = Wet(sick)
-
-    @torch.no_grad()
-    def validate(w):
-        model.eval()(samples()[0])
-        model.train()
-    return trained(folder, model, sgd(model), listed(), after=validate)
 
 
 def training_in_evaluation(folder, sick):
@@ -199,35 +168,6 @@ def rate_by_batch(folder, sick):
     return trained(folder, model, optimizer, listed(), epochs=4, **by)
 
 
-def stopped_early(folder, sick):
-    return trained(folder, m := net(), sgd(m), listed(), epochs=1 if sick else 4, config=dict(iterations=48))
-
-
-class Staged(nn.Sequential):
-    "Freezes its first layer in train()."
-    frozen_stages = 1
-
-    def train(self, mode=True):
-        super().train(mode)
-        self[0].requires_grad_(False)
-        return self
-
-
-def nothing_frozen(folder, sick):
-    model = Staged(*net())
-    return trained(folder, model if sick else model.train(), sgd(model), listed())
-
-
-def half_loaded(folder, sick):
-    whole = net()
-    trained(folder / "before", whole, sgd(whole, 0.3), listed())
-    part = {name: value for name, value in whole.state_dict().items() if not sick or name.startswith("2.")}
-    model = net()
-    model.load_state_dict(part, strict=False)
-    model[0].requires_grad_(False)
-    return trained(folder / "after", model, sgd(model[2]), listed())
-
-
 # ---- heads
 
 def double_softmax(folder, sick): return trained(folder, m := net(*[nn.Softmax(1)] * sick), sgd(m), listed())
@@ -235,11 +175,6 @@ def double_softmax(folder, sick): return trained(folder, m := net(*[nn.Softmax(1
 
 def raw_nll(folder, sick):
     return trained(folder, m := net(*[nn.LogSoftmax(1)] * (not sick)), sgd(m, 1e-3), listed(), F.nll_loss, epochs=1)
-
-
-def broadcast(folder, sick):
-    def loss_fn(out, y): return ((out if sick else out.squeeze(1)) - y.float()).square().mean()
-    return trained(folder, m := net(out=1), sgd(m), listed(), loss_fn)
 
 
 def detached(folder, sick):
@@ -250,13 +185,14 @@ def detached(folder, sick):
 
 
 CASES = dict(
-    EqualWorkerRandomness=equal_workers, EqualEpochRandomness=equal_epochs, RepeatedByWorkers=repeated_stream,
+    EqualWorkerRandomness=lab.equal_workers, EqualEpochRandomness=equal_epochs, RepeatedByWorkers=repeated_stream,
     SameOrderEachEpoch=no_set_epoch, SharedValidationSamples=shared_validation, ConstantLabels=constant_labels,
-    BatchWithoutSpread=zero_batch, ForgottenZeroGrad=no_zero_grad, EvalModeTraining=eval_for_ever,
-    DropoutInEvaluation=dropout_in_evaluation, TrainingModeEvaluation=training_in_evaluation,
+    BatchWithoutSpread=lab.empty_batches, ForgottenZeroGrad=lab.no_zero_grad, EvalModeTraining=eval_for_ever,
+    DropoutInEvaluation=lab.dropout_in_evaluation,
+    UnpreparedEvaluation=lab.early_evaluation, TrainingModeEvaluation=training_in_evaluation,
     UnequalMicroBatches=micro_batches, ClippedWhileScaled=clipped_while_scaled, LearningRateDied=rate_by_batch,
-    StoppedEarly=stopped_early, NothingFrozen=nothing_frozen, HalfLoaded=half_loaded,
-    ProbabilitiesAsLogits=double_softmax, BroadcastTarget=broadcast, DetachedLoss=detached)
+    StoppedEarly=lab.too_few_steps, NothingFrozen=lab.nothing_frozen, HalfLoaded=lab.half_loaded,
+    ProbabilitiesAsLogits=double_softmax, BroadcastTarget=lab.broadcast, DetachedLoss=detached)
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -271,6 +207,15 @@ def test_the_cause_is_named_and_nothing_else(rule, tmp_path):
 def test_the_healthy_twin_is_silent(rule, tmp_path):
     found = CASES[rule](tmp_path, False)
     assert not found, [str(finding) for finding in found]
+
+
+@pytest.mark.parametrize("train, rule", [
+    (lab.nothing_to_train, "UnchangedWeights"), (lab.optimizer_before_wrap, "StaleOptimizer"),
+    (lab.stale_step, "UnchangedWeights"), (lab.no_autocast, "PrecisionLost")])
+def test_published_errors_are_told(train, rule, tmp_path):
+    "The others of the list are in `CASES`, or between ranks."
+    assert [finding.rule for finding in train(tmp_path / "sick", True)] == [rule]
+    assert not train(tmp_path / "well", False)
 
 
 def test_logits_in_nll_loss_are_told(tmp_path):

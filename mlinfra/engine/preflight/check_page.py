@@ -15,7 +15,7 @@ from typing import Any
 
 from ..base.text import bytes_text
 from .checked_rank import (
-    CheckedFinding, CheckedModel, CheckedOptimizer, CheckedRank, rank_findings)
+    BETWEEN_RANKS, CheckedFinding, CheckedModel, CheckedOptimizer, CheckedRank)
 from .file_journal import UndoneWrites
 from .source_writes import SourceWrite
 from .trained_models import Place
@@ -35,14 +35,15 @@ class CheckOfScript:
     left:tuple[str, ...]=()          # files that appeared in its folders, and nobody knows from whom
     ended_from_outside:bool=False    # the script went on after the last update
     waiting:Mapping[int, str]=field(default_factory=dict)   # ranks that made no more updates -> where they were
+    between:tuple[CheckedFinding, ...]=()                   # what rules on ranks say, which compare them
 
     @property
     def findings(self) -> list[CheckedFinding]:
         "One of each, faults first; what several ranks say is said once."
         found: dict[tuple, CheckedFinding] = {}
-        for finding in rank_findings(self.ranks) if self.ranks else (): found[(finding.rule, None, "")] = finding
-        for rank in self.ranks:
-            for finding in rank.findings: found.setdefault((finding.rule, finding.tensor, finding.place), finding)
+        own = [finding for rank in self.ranks for finding in rank.findings if finding.rule not in BETWEEN_RANKS]
+        for finding in [*self.between, *own]:
+            found.setdefault((finding.rule, finding.tensor, finding.place), finding)
         return sorted(found.values(), key=lambda finding: (not finding.fault, finding.step))
 
     @property
@@ -186,7 +187,8 @@ def _findings(findings: Iterable[CheckedFinding], check: CheckOfScript) -> list[
 
 def _held(check: CheckOfScript, first: CheckedRank) -> list[str]:
     said = {finding.rule for finding in check.findings}
-    held = [name for name in first.held if all(name in rank.held for rank in check.ranks) and name not in said]
+    ranks = {name: [first] if name in BETWEEN_RANKS else check.ranks for name in first.held}  # the first one compares
+    held = [name for name in first.held if all(name in rank.held for rank in ranks[name]) and name not in said]
     lines = ["", f"What holds, as far as {first.updates} updates show: {len(held)} checks found nothing"]
     lines += _wrapped(", ".join(held)) + ["", "What was not judged"]
     lines += _wrapped("Speed: looking at each step costs time. `mlinfra doctor` and `watch` judge it.")

@@ -17,11 +17,14 @@ from typing import Any
 from ..base.store import write_whole
 from .script_watch import ScriptWatch
 from .trained_models import class_place
-from ..rules.findings import Facts, Rule, several
+from ..record.run_folder import Run
+from ..rules.default_rules import RANK_RULES
+from ..rules.findings import Facts, Rule
+from ..rules.rank_history import rules_told
 
 # %% auto #0
-__all__ = ['CheckedModel', 'CheckedGroup', 'CheckedOptimizer', 'CheckedFinding', 'CheckedRank', 'read_ranks', 'rank_findings',
-           'checked_rank', 'has_judged']
+__all__ = ['BETWEEN_RANKS', 'CheckedModel', 'CheckedGroup', 'CheckedOptimizer', 'CheckedFinding', 'CheckedRank', 'read_ranks',
+           'rank_findings', 'checked_rank', 'has_judged']
 
 # %% ../../../nbs/engine/preflight/checked_rank.ipynb #67ad85b8
 @dataclass(frozen=True)
@@ -76,8 +79,6 @@ class CheckedRank:
     optimizers:tuple[CheckedOptimizer, ...]
     loaders:tuple[Mapping[str, Any], ...]
     losses:tuple[float, ...]              # one for each backward pass
-    first_sums:Mapping[str, float]        # of each trained parameter when the training began, if there are ranks
-    last_sums:Mapping[str, float]         # and after the last update
     autocast:tuple[str, ...]              # number formats
     places:Mapping[str, str]              # of batch, loss and update
     frameworks:tuple[str, ...]            # that were imported and train
@@ -101,30 +102,21 @@ def read_ranks(
     found = sorted((pickle.loads(file.read_bytes()) for file in files), key=lambda rank: rank.rank)
     return [rank for rank in found if rank.updates] or found
 
-# %% ../../../nbs/engine/preflight/checked_rank.ipynb #f763df01
+# %% ../../../nbs/engine/preflight/checked_rank.ipynb #2163bc7c
+BETWEEN_RANKS = frozenset(rule.__name__ for rule in RANK_RULES)
+
 def rank_findings(
+    folder:str|os.PathLike,       # of the run that the ranks have written
     ranks:Sequence[CheckedRank],
 ) -> list[CheckedFinding]:
-    "What the parameters of several ranks show that made the same updates."
-    first, *others = ranks
-    if not others or not first.last_sums or any(rank.last_sums.keys() != first.last_sums.keys() for rank in others):
-        return []
-    apart = _unequal(first.first_sums, [rank.first_sums for rank in others])
-    moved = _unequal(first.last_sums, [rank.last_sums for rank in others])
-    if not moved or len({rank.updates for rank in ranks}) > 1: return []
-    words, advice = "differ from the start", "If the ranks train one model, DistributedDataParallel makes them equal"
-    if not apart: words, advice = f"were equal and differ after {first.updates} updates", (
-        "Something keeps gradients from being averaged, or a rank changes its own: a forward pass past the wrapper, "
-        "a model moved after wrapping, clipping on one rank")
-    message = f"the parameters of the ranks {words}, as in {several(apart or moved)}"
-    place = first.places.get("update", "")
-    return [CheckedFinding("RanksDiffer", first.updates - 1, message, advice, None, place, first.rank, not apart)]
+    "What the rules on ranks say when all have written all: the first rank may have ended before others."
+    if len(ranks) < 2 or not Path(folder).is_dir(): return []
+    rules = [rule() for rule in RANK_RULES]
+    return [CheckedFinding(one.rule, one.step, one.message, one.advice, one.tensor,
+                           ranks[0].places.get(rule.about) or ranks[0].places.get("update", ""), ranks[0].rank,
+                           not one.remark)
+            for rule in rules_told(Run(folder), rules) for one in rule.findings]
 
-def _unequal(sums: Mapping[str, float], others: Sequence[Mapping[str, float]]) -> list[str]:
-    "Names whose sums differ; not a number is equal to itself here."
-    return [name for name, value in sums.items() if any(repr(other[name]) != repr(value) for other in others)]
-
-# %% ../../../nbs/engine/preflight/checked_rank.ipynb #2163bc7c
 _FRAMEWORKS = dict(lightning="Lightning", pytorch_lightning="Lightning", accelerate="accelerate", ignite="Ignite",
                    deepspeed="DeepSpeed", skorch="skorch", fastai="fastai")
 
@@ -147,7 +139,7 @@ def checked_rank(
     return CheckedRank(
         rank, world_size, how, max(watch.updates.values(), default=0), steps,
         tuple(_model(watch, found) for found in watch.models), tuple(_optimizers(watch)), tuple(watch.loaders),
-        losses, watch.first_sums, watch.last_sums, autocast, {name: str(place) for name, place in places},
+        losses, autocast, {name: str(place) for name, place in places},
         _frameworks(), findings,
         tuple(rule.name for rule in quiet if has_judged(rule, inspector.facts, bool(watch.over))), abstained,
         tuple(dict.fromkeys(remarks)))

@@ -24,7 +24,7 @@ import psutil
 
 from ..base.checks import positive_float, positive_int
 from .check_page import CheckOfScript, warning_before
-from .checked_rank import read_ranks
+from .checked_rank import rank_findings, read_ranks
 from .file_journal import cache_folders, files_in, undo_writes
 from .source_writes import source_writes
 from .trained_models import Place, is_of_user
@@ -193,6 +193,7 @@ def _checked(scratch: Path, script: str, updates: int, notes: Mapping[int, dict]
     left = tuple(sorted(path for path in changed if not any(os.path.samestat(os.lstat(path), one) for one in output)))
     waiting = {rank: note["waits_at"] for rank, note in notes.items() if note["waits_at"]}
     status = next((note["status"] for note in notes.values() if note["status"]), 0)
+    ranks = read_ranks(scratch / "results")
     return CheckOfScript(
-        script, updates, status, tuple(read_ranks(scratch / "results")), undone, left,
-        any(note["stopped"] for note in notes.values()), waiting)
+        script, updates, status, tuple(ranks), undone, left, any(note["stopped"] for note in notes.values()), waiting,
+        tuple(rank_findings(scratch / "run", ranks)))

@@ -120,8 +120,6 @@ class ScriptWatch:
         self.first_rates: list[list[Any]] = []
         self.loaders: list[dict[str, Any]] = []
         self.losses: list[float] = []
-        self.first_sums: dict[str, float] = {}                      # of each trained parameter, where there are ranks
-        self.last_sums: dict[str, float] = {}
         self.autocast: set[str] = set()
         self.found: list[tuple[Finding, Place|None]] = []
         self.remarks: list[str] = []
@@ -226,7 +224,6 @@ class ScriptWatch:
         if dist.is_available() and dist.is_initialized(): self.ranks = dist.get_rank(), dist.get_world_size()
         rules = [rule for rule in default_rules() if not isinstance(rule, SPEED_RULES)]  # looks at each step cost time
         self.inspector = Inspector(rules, self._note, every=1)
-        self.first_sums = self._sums()
         for note in self._loads: self._tell_of_load(*note)
         self._loads.clear()
         with warnings.catch_warnings():
@@ -249,14 +246,6 @@ class ScriptWatch:
         words, advice, nothing = load_words(module, missing, left_over)
         finding = Finding("LoadedInPart", 0, words, advice, (missing + left_over)[0], cost=0.5, remark=not nothing)
         self.found.append((finding, place))
-
-    def _sums(self) -> dict[str, float]:
-        "The sum of each trained parameter that lies whole on a rank: equal tensors have equal ones."
-        if self.ranks[1] == 1: return {}
-        named = [(plain_name(name), p) for model in self.models if model.trained
-                 for name, p in model.module.named_parameters() if p.requires_grad]
-        return {name: float(p.detach().double().sum()) for name, p in named
-                if type(p.data) is torch.Tensor and type(p).__name__ != "FlatParameter"}
 
     def _note(self, finding: Finding) -> None:
         if not self.over: self.found.append((finding, self._place(finding)))
@@ -333,6 +322,7 @@ class ScriptWatch:
         self._own_step = True
         self.watch.begin_step()
         self.watch.batch(1)
+        if (looks := self.inspector.looks) is not None: looks.batch(None, self.inspector.facts.current())
 
     def end(
         self,
@@ -348,7 +338,6 @@ class ScriptWatch:
 
     def _last_step(self, how: str) -> None:
         self.watch.end_step() if how == "checked" else self.watch.leave()
-        if how == "checked": self.last_sums = self._sums()
 
 def _loader_facts(loader: DataLoader) -> dict[str, Any]:
     try: samples = len(loader.dataset)

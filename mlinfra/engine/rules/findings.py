@@ -95,6 +95,7 @@ def labels_of(
 class Rule:
     "Looks for one kind of fault; subclasses define some of the methods above and call `found`."
     follows: tuple[str, ...] = ()   # rules that explain what this one sees: once one of them has spoken, it is silent
+    about: str = ""                 # the line of the loop that it is about: "batch", "loss" or "update"
     asks: bool = False              # what it sees may be meant so: its findings are remarks
     needs: tuple[str, ...] = ()     # of `Facts.heard`, without which it cannot judge
     least_steps: int = 1            # before it can say anything

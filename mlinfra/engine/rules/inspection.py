@@ -58,7 +58,7 @@ class FunctionRule(Rule):
 
 _LOOP_HOOKS = ("on_batch", "on_workers", "on_forward", "on_update", "on_loss_graph", "on_rank_looks")
 _HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_sample", "on_event", "on_loader",
-          "on_ranks", "on_rank_epoch", *_LOOP_HOOKS)
+          "on_ranks", "on_rank_epoch", "on_ranks_end", *_LOOP_HOOKS)
 
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step

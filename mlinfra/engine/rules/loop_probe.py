@@ -34,6 +34,7 @@ class ForwardLook:
     training_layers:tuple[str, ...]   # dropout and batch norm in training mode
     eval_layers:tuple[str, ...]       # those in eval mode
     random:tuple[str, ...]      # functions that were called as in training though all modules are in eval mode
+    size:torch.Tensor|None=None # root mean square of the output; None: after the first pass that keeps gradients
 
 @dataclass(frozen=True, slots=True)
 class UpdateLook:
@@ -135,7 +136,7 @@ class LoopProbe:
         on_update:Callable[[UpdateLook], None],
         on_failure:Callable[[Exception], None],  # told when looking itself fails
     ):
-        self.step, self.evaluation, self.updates = 0, False, 0
+        self.step, self.evaluation, self.updates, self._has_learned = 0, False, 0, False
         self._model, self._optimizers = model, list(optimizers)
         self._on_forward, self._on_update, self._on_failure = on_forward, on_update, on_failure
         self._handles, self._calls, self._micro = [], [], []
@@ -208,12 +209,17 @@ class LoopProbe:
         if self._calls: return  # it has called itself
         on, off = ([name for name, m in self._noise if m.training is mode] for mode in (True, False))
         self._on_forward(ForwardLook(self.step, learns, self.evaluation, self._model.training, tuple(on), tuple(off),
-                                     () if calls is None else tuple(calls.names)))
+                                     () if calls is None else tuple(calls.names), self._size(output)))
         if not learns: return
+        self._has_learned = True
         self._forwards += 1
         out = first_floats(output) if self._several else None
         if out is not None and out.requires_grad and out.dim() > 1:
             out.register_hook(lambda grad: self._guarded(self._weigh, grad))
+
+    def _size(self, output: Any) -> torch.Tensor | None:
+        out = None if self._has_learned else first_floats(output)
+        return None if out is None else out.detach().float().norm() / math.sqrt(out.numel())
 
     def _weigh(self, grad: torch.Tensor) -> None:
         "How much a sample of this micro-batch counts."

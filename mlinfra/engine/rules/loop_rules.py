@@ -19,8 +19,9 @@ from .loop_probe import ForwardLook, UpdateLook
 from .rate_rules import planned_steps, schedulers_of
 
 # %% auto #0
-__all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'TrainingModeEvaluation', 'UnequalMicroBatches',
-           'ClippedWhileScaled', 'LearningRateDied', 'StoppedEarly', 'NothingFrozen', 'HalfLoaded']
+__all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'UnpreparedEvaluation', 'TrainingModeEvaluation',
+           'UnequalMicroBatches', 'ClippedWhileScaled', 'LearningRateDied', 'StoppedEarly', 'NothingFrozen',
+           'HalfLoaded']
 
 # %% ../../../nbs/engine/rules/loop_rules.ipynb #nw048661
 class ForgottenZeroGrad(Rule):
@@ -73,6 +74,26 @@ class DropoutInEvaluation(Rule):
                    f"the "
                    "outputs of an evaluation are random or change the model", "Pass training=self.training, or use the "
                    "module instead of the function", tensor=look.random[0], cost=0.3)
+
+class UnpreparedEvaluation(Rule):
+    "The model is evaluated before training has set up what its outputs need."
+    needs = ("evaluation",)
+    asks = True
+    _before: ForwardLook | None = None
+
+    def on_forward(self, look: ForwardLook) -> None:
+        "Compare the first evaluation with the first pass in training: there was no update between them."
+        if look.size is None: return
+        if not look.learns:
+            if not look.training: self._before = self._before or look
+            return
+        if (before := self._before) is None or any(map(_is_batch_norm, self.facts.model.modules())): return
+        then, now = float(before.size), float(look.size)
+        if now / 10 <= then <= 10 * now: return
+        self.found(before.step, f"in an evaluation before the first step the outputs have a root mean square of "
+                   f"{then:.3g}, and in training mode, with the same weights, {now:.3g}", "Run the model once in "
+                   "training mode before the first evaluation: something in it is set up there, as by spectral_norm",
+                   ratio=then / max(now, 1e-30))
 
 class TrainingModeEvaluation(Rule):
     "The model is validated in training mode."
@@ -208,6 +229,8 @@ class NothingFrozen(Rule):
                    f"frozen",
                    "Call model.train() before the first step if it freezes them there, else requires_grad_(False)",
                    tensor=name or "model", cost=0.3, remark=True)
+
+def _is_batch_norm(module: nn.Module) -> bool: return isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 def _is_positive(value: Any) -> bool: return value is True or isinstance(value, int) and value > 0
 

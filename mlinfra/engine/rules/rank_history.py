@@ -5,15 +5,16 @@
 # %% ../../../nbs/engine/rules/rank_history.ipynb #0a5268ab
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ..record.rank_records import RankNews
 from ..record.run_folder import Run
-from .findings import Facts
+from .findings import Facts, Rule
 from .rank_looks import RankLook, RankLooks, RankTraining, look_of, model_of
 
 # %% auto #0
-__all__ = ['RankHistory', 'rank_looks_of', 'tell_ranks_of']
+__all__ = ['RankHistory', 'rank_looks_of', 'tell_ranks_of', 'rules_told']
 
 # %% ../../../nbs/engine/rules/rank_history.ipynb #f6924b92
 _MOST = 32  # moments that wait for a rank
@@ -22,7 +23,7 @@ class RankHistory:
     "The looks of a run's ranks."
     def __init__(
         self,
-        tell:Callable[..., None],   # "on_rank_looks" with looks and models, or "on_rank_epoch", each by rank
+        tell:Callable[..., None],   # "on_rank_looks" with looks and models by rank, "on_rank_epoch", "on_ranks_end"
         ranks:int,                  # that are read
     ):
         self._tell, self._ranks = tell, ranks
@@ -43,7 +44,9 @@ class RankHistory:
             if kind == "epoch": self._epochs.setdefault(data["epoch"], {})[rank] = data["iterations"]
             if kind == "end" and data.get("how") == "finished": self._ended.add(rank)
         self._tell_moments(whole=not over)
-        if over: self._tell_epochs()
+        if over:
+            self._tell_epochs()
+            self._tell("on_ranks_end")
 
     def _take_look(self, rank: int, look: RankLook) -> None:
         self._waiting.setdefault((look.epoch, look.place), {})[rank] = look, self._models[rank]
@@ -84,3 +87,14 @@ def tell_ranks_of(
     kinds = ("rank_model", "rank_look", "epoch", "end")
     rows = [RankNews(event.rank, event.kind, event.data) for event in run.events() if event.kind in kinds]
     RankHistory(tell, max(len(run.ranks), 2)).take(rows, over=True)
+
+def rules_told(
+    run:Run,                # that is read
+    rules:Sequence[Rule],
+) -> Sequence[Rule]:        # the same
+    "Rules on ranks that have heard of a whole run, and of nothing else."
+    for rule in rules: rule.begin(Facts(live=False))
+    def tell(hook: str, *news: Any) -> None:
+        for rule in rules: getattr(rule, hook, lambda *_: None)(*news)
+    tell_ranks_of(run, tell)
+    return rules

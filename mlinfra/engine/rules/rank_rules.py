@@ -61,6 +61,7 @@ def _compared(looks: Mapping[int, RankLook], a: int, b: int) -> _Gradients:
 # %% ../../../nbs/engine/rules/rank_rules.ipynb #18bd94a2
 class RanksDiffer(Rule):
     "Weights that every rank should hold alike are not equal."
+    needs, about, least_steps = ("on_rank_looks",), "update", 2
     _quiet, _young = 48, 63    # steps for which gradients that are never equal are watched, and from the run's start
 
     def begin(self, facts: Facts) -> None:
@@ -68,6 +69,7 @@ class RanksDiffer(Rule):
         super().begin(facts)
         self._before: Mapping[int, RankLook]|None = None   # the last look with equal weights
         self._since: int|None = None                       # the step of the first look since with others
+        self._pending: tuple|None = None                   # what is said if it goes on
         self._next_to = False                              # that look is the one of the next batch
         self._first: int|None = None
         self._never = self._past = 0                       # looks at gradients that were never equal; past the wrapper
@@ -116,16 +118,20 @@ class RanksDiffer(Rule):
     def _wait(self, now: RankLook, model: RankTraining, found: _Gradients, words: _Words) -> None:
         "Gradients differ as well: lost, or never averaged, or averaging is not meant."
         self._never += 1
-        self._past += now.called is False
+        self._past += now.called is False and now.given is not None
         if found.kind == "some" and (model.wrapper or self._data and not set(found.groups) <= set(model.flat)):
             if self._before is not None or set(words.names(found.groups)) & set(model.outside):
                 return self._say(now.step, words.others, words.partly(found))
         past = model.wrapper == "ddp" and self._past == self._never
         late = now.step - self._since >= self._quiet and now.step - self._first >= self._young
-        if not (past and self._never >= 3) and not late or model.averages: return
-        if model.wrapper: return self._say(now.step, words.others, words.never(past))
-        if self._before is None or not self._data: return  # parts of one model, or models of their own
-        self._say(now.step, words.others, words.never(past), remark=True)
+        if model.averages: return
+        if not model.wrapper and (self._before is None or not self._data): return  # parts of one model, or several
+        self._pending = now.step, words.others, words.never(past), not model.wrapper
+        if past and self._never >= 3 or late: self._say(*self._pending)
+
+    def on_ranks_end(self) -> None:
+        "A short run ends before it is late."
+        if self._pending and self._never >= 8 and not (self.findings or self.abstained): self._say(*self._pending)
 
     def _judge_constants(self, looks: Mapping[int, RankLook], model: RankTraining, step: int) -> None:
         "Frozen parameters and buffers that stay as they are."
@@ -236,6 +242,7 @@ def _number(value: Any) -> str: return f"{value:g}" if isinstance(value, float) 
 # %% ../../../nbs/engine/rules/rank_rules.ipynb #ab1421a6
 class SameBatchesOnRanks(Rule):
     "Two ranks train on the same batches."
+    needs, about, least_steps = ("on_rank_looks",), "batch", 6
     _enough, _kinds = 6, 4   # looks in a row, and different batches among them
 
     def begin(self, facts: Facts) -> None:
@@ -279,6 +286,8 @@ class SameBatchesOnRanks(Rule):
 
 class SamplersDiffer(Rule):
     "The samplers of the ranks do not divide one order of the samples."
+    needs, about, least_epochs = ("on_rank_looks",), "batch", 2
+
     def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> None:
         "Compare those that divide the data among ranks."
         known = {rank: look.sampler for rank, look in looks.items() if {"rank", "num_replicas"} <= look.sampler.keys()}
@@ -300,6 +309,8 @@ class SamplersDiffer(Rule):
 # %% ../../../nbs/engine/rules/rank_rules.ipynb #30ffed08
 class UnequalSteps(Rule):
     "Ranks have unequal numbers of batches in an epoch, or batches of unequal sizes."
+    needs, about, least_steps = ("on_rank_looks",), "batch", 20
+
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
@@ -352,6 +363,7 @@ class UnequalSteps(Rule):
 
 class UnequalPasses(Rule):
     "Ranks add up unequal numbers of backward passes for an update."
+    needs, about, least_steps = ("on_rank_looks",), "loss", 4
     _rows, _enough = 0, 3
 
     def on_rank_looks(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> None:

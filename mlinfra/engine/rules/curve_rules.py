@@ -189,6 +189,12 @@ class LossSpike(Rule):
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare each loss with the 64 before it."
+        losses = [step.loss for step in steps]
+        usual = self._spike is None and len(self._recent) >= 48 and max(losses) <= self._limit
+        if usual and (total := sum(losses)) - total == 0:
+            self._recent += losses
+            if len(self._recent) >= self._until: self._measure(steps[-1])
+            return
         for step in steps:
             loss = step.loss
             if self._spike is not None: self._wait(loss)
@@ -198,14 +204,14 @@ class LossSpike(Rule):
                 if len(self._recent) >= self._until: self._measure(step)
 
     def _measure(self, step: Any) -> None:
-        "The limit is computed anew each 16 steps."
+        "The limit is computed anew each 16 steps or more."
         recent, self._until = self._recent[-64:], 64
         if not self._first and len(recent) >= 10: self._first = float(np.mean(recent[:10]))
         self._samples = max(self._samples, step.samples)
         if len(recent) < 48: self._until = len(recent) + 4
         else:
-            self._recent, self._usual, self._top = recent[16:] if len(recent) >= 64 else recent, float(
-                np.median(recent)), max(recent)
+            self._recent = recent[16:] if len(recent) >= 64 else recent
+            self._usual, self._top = sorted(recent)[len(recent) // 2], max(recent)
             spread = self._top - self._usual
             self._limit = max(self._usual + 8 * spread, 3 * self._usual, 0.5 * self._first) if (
                 min(recent) >= 0 and 0 < spread < 4 * self._usual) else math.inf  # else losses scatter over decades

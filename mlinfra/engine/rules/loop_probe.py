@@ -45,6 +45,7 @@ class UpdateLook:
     kept:float|None             # size of the gradient at the update, relative to what the backward passes gave
     norm:float|None             # of all gradients at the update, where `kept` is very small
     frozen:tuple[str, ...]=()   # frozen parameters that the optimizer moves, by gradients that are left
+    optimizer:int=0             # its place among those of the run
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -237,7 +238,8 @@ class LoopProbe:
         if kept is not None and kept < 1e-7:
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
         micro = tuple((n, float(size)) for n, size in self._micro)
-        self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm, state.frozen()))
+        self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm, state.frozen(),
+                                   self._states.index(state)))
 
     def _after_update(self, state: _Updates) -> None:
         self._micro, self._forwards, self.updates, state.updated = [], 0, self.updates + 1, True

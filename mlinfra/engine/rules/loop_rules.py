@@ -27,13 +27,14 @@ __all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'Unpr
 class ForgottenZeroGrad(Rule):
     "Gradients of earlier updates are still there, and new ones are added to them."
     least_steps = 5
-    _times = 0
+    _times: Mapping[int, int] = {}
 
     def on_update(self, look: UpdateLook) -> None:
-        "Count updates in a row."
-        self._times = self._times + 1 if look.left else 0
-        self.facts.more |= 0 < self._times < 3
-        if self._times >= 3:
+        "Count updates of each optimizer in a row."
+        self._times = {**self._times, look.optimizer: self._times.get(look.optimizer, 0) + 1 if look.left else 0}
+        times = self._times[look.optimizer]
+        self.facts.more |= 0 < times < 3
+        if times >= 3:
             self.found(look.step, "gradients pile up: those of the last update are still there when the next backward "
                        "pass "
                        f"adds to them, as in {several(look.left)}", "Call optimizer.zero_grad() once for each update",

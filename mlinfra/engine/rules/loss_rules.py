@@ -157,6 +157,7 @@ class _Epochs(Rule):
 
 class Overfitting(_Epochs):
     "The validation loss rises while the training loss falls."
+    follows = ("NonFinite", "ExplodingLoss", "UnrelatedLabels")
     least_validations = 4
     def judge(self, step: int) -> None:
         "Three epochs 5% above the best."

@@ -164,6 +164,7 @@ record.run_folder.run_files record.run_timeline report.waterfall.began report.wa
 report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
 preflight.check_page preflight.checked_rank preflight.file_journal preflight.script_run preflight.script_watch
 preflight.source_writes preflight.trained_models record.loss_methods record.ready_batches rules.batch_fingerprint
+record.rank_records rules.rank_history rules.rank_looks rules.rank_rules rules.rank_waits
 rules.batch_rules rules.head_rules rules.look_schedule rules.loop_looks rules.loop_probe rules.loop_rules
 rules.loss_graph rules.worker_generators train.optimizer_setup.hooked_optimizers
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin

@@ -101,7 +101,7 @@ class PublishedTrace:
     marked:list[float]         # seconds at which the CPU began each step, from the first
     entries:list[dict[str, Any]]  # of a stretch: `ts` from the first of them, names cut; empty for most
     operators:pd.DataFrame     # of stretches of that step the outermost operators, neighbours of one name joined:
-                               # `name`, `count`, `begin_ms`, `end_ms`, `inside`, `sent`; empty for most
+                               # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
 
     @property
     def parts(self) -> pd.Series:
@@ -214,7 +214,7 @@ def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
 def _operator_runs(
     entries: list[dict[str, Any]], step_begin: float, stretches: Sequence[tuple[float, float]],
 ) -> list[dict[str, Any]]:
-    "The outermost operators of some stretches; what each calls most often, and what NCCL sent meanwhile."
+    "The outermost operators of some stretches; what the loop did, what NCCL sent, and what each called most often."
     runs: list[dict[str, Any]] = []
     operators = sorted((entry for entry in entries if entry["cat"] == "cpu_op"
                         and any(low <= entry["ts"] - step_begin < high for low, high in stretches)),
@@ -225,11 +225,14 @@ def _operator_runs(
         elif runs and runs[-1]["name"] == entry["name"]: runs[-1] |= dict(end=begin + entry["dur"],
                                                                           count=runs[-1]["count"] + 1)
         else: runs.append(dict(name=entry["name"], count=1, begin=begin, end=begin + entry["dur"], inside=Counter()))
+    marks = [entry for entry in entries if entry["cat"] == "user_annotation" and not entry["name"].startswith("nccl")]
     sends = [entry for entry in entries if entry["cat"] == "kernel" and "In msg nelems" in entry["args"]]
     for run in runs:
+        around = [entry for entry in marks if 0 <= run["begin"] + step_begin - entry["ts"] < entry["dur"]]
+        run["during"] = min(around, key=lambda entry: entry["dur"])["name"]
         run["sent"] = ", ".join(f"{entry['args']['In msg nelems']:,} {entry['args']['dtype']}" for entry in sends
                                 if run["begin"] <= entry["ts"] - step_begin < run["end"] and "c10d" in run["name"])
-    return [dict(name=run["name"], count=run["count"], begin_ms=round(run["begin"] / 1e3, 3),
+    return [dict(name=run["name"], count=run["count"], during=run["during"], begin_ms=round(run["begin"] / 1e3, 3),
                  end_ms=round(run["end"] / 1e3, 3), sent=run["sent"],
                  inside=" ".join(f"{count} {name}" for name, count in run["inside"].most_common(1)))
             for run in runs if run["end"] - run["begin"] >= _RUN_US]

@@ -86,7 +86,7 @@ def draw_step_parts(
     width:float=720,                          # pixels
     left:float=170.0,                         # pixels, for the words
     key:bool=True,                            # whether the colours are explained below
-    scale:bool=True,                          # whether the axis is drawn
+    scale:bool=True,                          # whether the axis and the milliseconds are drawn
 ) -> Svg:
     "A bar for each step, of what the GPU did and why it was idle; its milliseconds stand behind it."
     steps = {words: dict(parts) for words, parts in steps.items()}  # a row of a frame is welcome, too
@@ -95,7 +95,7 @@ def draw_step_parts(
         raise ValueError(f"steps must hold parts that took time, got {dict(steps)}")
     used = [part for part in dict.fromkeys(part for parts in steps.values() for part in parts)
             if any(parts.get(part, 0) >= 0.002 * totals[words] for words, parts in steps.items())]
-    inner = width - left - 84
+    inner = width - left - (84 if scale else 12)  # as wide as lanes
     axis = (BarAxis(Axis("share of the step (%)", 0, 100), left, inner) if shares else
             seconds_axis(max(totals.values()) / 1e3, "a step", left, inner))
     entries = [_entry(part) for part in used]
@@ -110,7 +110,7 @@ def draw_step_parts(
         bar = [Part(*_entry(part), parts[part] * unit) for part in used if parts.get(part)]
         readout = _of(totals[words] * 1e-5 if shares else 1.0, totals[words] / 1e3)
         end = axis.bar(drawing, y, 20, bar, readout)
-        drawing.text(end + 6, y + 14, duration_text(totals[words] / 1e3), size=11)
+        if scale: drawing.text(end + 6, y + 14, duration_text(totals[words] / 1e3), size=11)
     if scale: axis.draw(drawing, foot)
     return draw_key(drawing, foot + below, entries, hollow=False) if key else drawing
 

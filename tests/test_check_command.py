@@ -27,7 +27,7 @@ class Net(torch.nn.Module):
     def forward(self, x): return self.head(torch.relu(self.body(x)))
 def main():
     model = Net()
-    ema = copy.deepcopy(model)
+    ema, _ = copy.deepcopy(model), model.load_state_dict(dict(list(model.state_dict().items())[:3]), strict=False)
     optimizer = torch.optim.SGD(model.head.parameters(), float(sys.argv[1]))
     with torch.no_grad(): model(x)
     for epoch in range(10):
@@ -107,8 +107,11 @@ def test_a_plain_script_runs_as_it_is_up_to_an_update_and_leaves_its_folder_as_i
     for words in ("a line __main__", "finally", "atexit", "up to its update 6; 6 steps", "19.1% of them trained",
                   "not trained ema, Net", "34 parameters, lr 0.1", "batches of 32, RandomSampler, 2 workers",
                   "wrote 1 new file (20 B), which is removed: log.txt",
-                  "changed or removed 1 file, which is as before: model.pt"):
+                  "changed or removed 1 file, which is as before: model.pt",
+                  "train.py:18: LoadedInPart at head.bias", "left 1 of the model's 4 tensors (25%) as they were"):
         assert words in said, (words, said)
+    held = said.partition("What holds")[2].partition("What was not judged")[0]
+    assert "StaleOptimizer" in held and "SameOrderEachEpoch" not in held, "the script has begun one epoch"
     assert "train.py:27: torch.save saves a file" in errors and (folder / "model.pt").read_text() == "of last night"
 
 

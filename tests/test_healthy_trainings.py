@@ -758,6 +758,21 @@ def experts(loop: Loop) -> None:
     with loop(model, optimizer) as w: learn(w, model, optimizer, task(STEPS, 8), loss_fn=loss_fn)
 
 
+def alternating_tasks(loop: Loop) -> None:
+    "A head of its own for each task; the second task comes in each fourth step."
+    model = nn.ModuleDict(dict(body=mlp(20, 32), classes=nn.Linear(32, 4), number=nn.Linear(32, 1)))
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    with loop(model, optimizer) as w:
+        for n, (x, y) in enumerate(w(task())):
+            body = model["body"](x).relu()
+            if n % 4: loss = F.cross_entropy(model["classes"](body), y)
+            else: loss = F.mse_loss(model["number"](body).squeeze(1), x[:, 0])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.loss(loss)
+
+
 def dropout(loop: Loop) -> None:
     "Dropout, also as a function; validated each 30 steps, and train() is restored."
     class Wet(nn.Module):
@@ -877,6 +892,7 @@ HEALTHY: dict[str, Callable[[Loop], None]] = {
     "gradient penalty": gradient_penalty, "adversarial": adversarial, "meta-learning": meta_learning,
     "proximal policy": proximal_policy, "language model, tied": language_model, "carried state": carried_state,
     "frozen batch norm": frozen_batch_norm, "new head": new_head, "unfreezing": unfreezing, "experts": experts,
+    "alternating tasks": alternating_tasks,
     "dropout": dropout, "compiled": compiled, "bf16": half_precision, "advertisements": advertisements}
 
 

@@ -183,3 +183,79 @@ def test_the_cause_is_named_and_nothing_else(rule, tmp_path):
 def test_the_healthy_twin_is_silent(rule, tmp_path):
     found = MORE[rule](tmp_path, False)
     assert not found, [str(finding) for finding in found]
+
+
+# ---- when it is told
+
+def zero_grad_missing(folder, start):
+    model, count = net(), iter(range(10_000))
+    optimizer = sgd(model)
+    optimizer.zero_grad = lambda: next(count) < start and torch.optim.SGD.zero_grad(optimizer)
+    return said(folder, model, optimizer, stream(start + 101))
+
+
+def eval_left_on(folder, start):
+    model = net(nn.Dropout(0.1))
+    return said(folder, model, sgd(model), stream(start + 101), before=lambda n: model.train(n < start))
+
+
+class Skips(torch.optim.SGD):
+    "Leaves its first parameter out from some step on."
+    start, done = 0, 0
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        first = self.param_groups[0]["params"][0]
+        old = first.clone()
+        super().step(closure)
+        if self.done >= self.start: first.copy_(old)
+        self.done += 1
+
+
+def skipped(folder, start):
+    model = net()
+    optimizer = Skips(model.parameters(), 0.05)
+    optimizer.start = start
+    return said(folder, model, optimizer, stream(start + 101))
+
+
+def units_die(folder, start):
+    model = net()
+    return said(folder, model, sgd(model), stream(start + 101),
+                before=lambda n: n == start and nn.init.constant_(model[0].bias, -100.0))
+
+
+LATE = dict(
+    ForgottenZeroGrad=zero_grad_missing, EvalModeTraining=eval_left_on, UnchangedWeights=skipped, DeadRelu=units_die,
+    StaleOptimizer=lambda folder, start: stale_optimizer(folder, True, start, start + 101),
+    FrozenMoves=lambda folder, start: frozen_moves(folder, True, start, start + 101),
+    PrecisionLost=lambda folder, start: precision_lost(folder, True, start, start + 101))
+
+
+@pytest.mark.parametrize("start", [33, 700])
+@pytest.mark.parametrize("rule", LATE)
+def test_a_fault_that_begins_at_any_step_is_told_a_hundred_steps_later_at_most(rule, start, tmp_path):
+    found = LATE[rule](tmp_path, start)
+    assert [finding.rule for finding in found] == [rule] and start <= found[0].step <= start + 100, found
+
+
+def test_labels_that_say_nothing_of_a_validation_are_told(tmp_path):
+    "What is learnt by heart falls, and the validation stays at the entropy of the labels; true labels are silent."
+    for sick in (True, False):
+        model, held = nn.Sequential(nn.Linear(20, 128), nn.ReLU(), nn.Linear(128, 5)), next(stream(1, 256, seed=9))
+        known = list(stream(4 if sick else 12, seed=3, labels=not sick))
+
+        @torch.no_grad()
+        def validate(n, w, model=model, held=held):
+            if n % 12 == 11: w.evaluation(F.cross_entropy(model(held[0]), held[1]))
+        found = said(tmp_path / str(sick), model, torch.optim.Adam(model.parameters(), 1e-2 if sick else 1e-3),
+                     known * (24 // len(known) * 3), after=validate)
+        assert [finding.rule for finding in found] == ["UnrelatedLabels"] * sick, [str(finding) for finding in found]
+
+
+def test_a_schedule_that_was_made_for_more_steps_is_told(tmp_path):
+    for planned in (400, 100):
+        optimizer = sgd(model := net())
+        plan = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, planned)
+        found = said(tmp_path / str(planned), model, optimizer, stream(100), after=lambda n, w, plan=plan: plan.step())
+        assert [finding.rule for finding in found] == ["StoppedEarly"] * (planned == 400)

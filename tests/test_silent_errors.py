@@ -188,7 +188,8 @@ CASES = dict(
     EqualWorkerRandomness=lab.equal_workers, EqualEpochRandomness=equal_epochs, RepeatedByWorkers=repeated_stream,
     SameOrderEachEpoch=no_set_epoch, SharedValidationSamples=shared_validation, ConstantLabels=constant_labels,
     BatchWithoutSpread=lab.empty_batches, ForgottenZeroGrad=lab.no_zero_grad, EvalModeTraining=eval_for_ever,
-    DropoutInEvaluation=lab.dropout_in_evaluation, TrainingModeEvaluation=training_in_evaluation,
+    DropoutInEvaluation=lab.dropout_in_evaluation,
+    UnpreparedEvaluation=lab.early_evaluation, TrainingModeEvaluation=training_in_evaluation,
     UnequalMicroBatches=micro_batches, ClippedWhileScaled=clipped_while_scaled, LearningRateDied=rate_by_batch,
     StoppedEarly=lab.too_few_steps, NothingFrozen=lab.nothing_frozen, HalfLoaded=lab.half_loaded,
     ProbabilitiesAsLogits=double_softmax, BroadcastTarget=lab.broadcast, DetachedLoss=detached)

@@ -61,9 +61,9 @@ class Recorder:
         self._on_step, self._on_sample = self._hooks["on_step"], self._hooks["on_sample"]
         self.origin, self.last, self._due, self._left = self.writer.origin, None, 0.0, 0
         self._nan_told, self._losses = False, (0.0, 0)  # of the steps since the last validation: sum and number
-        working = self.writer.recording or self._on_sample
-        self.thread = SamplerThread(self._sample, every_seconds) if working else None
         self.live_trace = LiveTrace(folder if self.writer.recording else None, self.writer.rank, self.event)
+        working = self.writer.recording or self._on_sample  # the thread uses all of the above from its first moment on
+        self.thread = SamplerThread(self._sample, every_seconds) if working else None
         for words in self.thread.sampler.remarks if self.thread else (): self.writer.event("remark", words=words)
 
     def begin(

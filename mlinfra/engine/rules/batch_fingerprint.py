@@ -110,6 +110,10 @@ class BatchSnapshot:
         counts = {}
         if labels is not None and len(self.label_shape) == 1 and not labels.is_floating_point():
             counts = dict(Counter(labels.tolist()))
+        elif labels is not None and len(self.label_shape) <= 2 and self.label_shape[1:] in ((), (1,)):  # yes and no
+            numbers = labels.numpy()
+            if ((numbers == 0) | (numbers == 1)).all(): counts = {n: int((numbers == n).sum()) for n in (0, 1)}
+            counts = {n: count for n, count in counts.items() if count}
         value = float(values.flat[0])
         return BatchFingerprint(step, epoch, place, evaluation, self.samples, _hash(values), rows, spread, value, known,
                                 self.label_shape, counts)

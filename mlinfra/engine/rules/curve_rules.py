@@ -93,7 +93,8 @@ class UnrelatedLabels(_Course):
     def _entropy(self) -> float | None:
         "None: it is not a cross entropy, or too few labels are known."
         counted = sum(self._labels.values())
-        enough = self._classes and counted >= max(100, 10 * len(self._labels)) and len(self._labels) > 1
+        one = len(self.facts.optimizers) < 2  # a critic's cross entropy has labels of its own
+        enough = one and self._classes and counted >= max(100, 10 * len(self._labels)) and len(self._labels) > 1
         return label_entropy(self._labels) if enough and not self.is_sorted else None
 
     def _counted(self, entropy: float) -> str:
@@ -118,16 +119,16 @@ class UnrelatedLabels(_Course):
     def _restarted(self) -> bool: return self._blocks[-1] < 0.9 * self._blocks[-2] < 0.81 * self._blocks[-3]
 
     def _stands(self) -> bool:
-        "Whether the weights move as those of a training that learns, and the loss does not fall."
-        return bool(self._moves) and float(np.median(self._moves)) > 1e-3 and (
-            min(self._blocks[2:]) > 0.99 * self._blocks[0])
+        "Whether weights move by half a percent in a step, more than where learning is slow, and the loss stands."
+        early, late = np.mean(self._blocks[1:3]), np.mean(self._blocks[3:])
+        return bool(self._moves) and float(np.median(self._moves)) > 5e-3 and bool(late > 0.99 * early)
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "A validation: does the training loss fall below the entropy, and this one not?"
         if kind not in ("validated", "epoch") or data.get("valid_loss") is None or data.get("loss") is None: return
         self._valid.append((float(data["loss"]), float(data["valid_loss"])))
         entropy = self._entropy()
-        if entropy is None or len(self._valid) < 3 or self.findings: return
+        if entropy is None or len(self._valid) < 4 or self.findings: return
         train, valid = self._valid[-1][0], [loss for _, loss in self._valid]
         if not (train < 0.8 * entropy and min(valid) > 0.98 * entropy): return
         self._say(max(self.facts.steps - 1, 0), f"the training loss is {train:.4g}, and the loss of {len(valid)} "
@@ -169,7 +170,7 @@ class LossSpike(Rule):
     "A loss jumps far above all before it, and comes down again."
     least_steps = 75
     follows = ("NonFinite", "ExplodingLoss", "BatchWithoutSpread", "UpdateRatio", "UnrelatedLabels",
-               "LearningRateCycles")
+               "ForgottenZeroGrad", "LearningRateCycles", "LossRoseAgain", "ExplodingGradient")
     asks = True
 
     def begin(self, facts: Facts) -> None:
@@ -188,6 +189,12 @@ class LossSpike(Rule):
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare each loss with the 64 before it."
+        losses = [step.loss for step in steps]
+        usual = self._spike is None and len(self._recent) >= 48 and max(losses) <= self._limit
+        if usual and (total := sum(losses)) - total == 0:
+            self._recent += losses
+            if len(self._recent) >= self._until: self._measure(steps[-1])
+            return
         for step in steps:
             loss = step.loss
             if self._spike is not None: self._wait(loss)
@@ -197,17 +204,17 @@ class LossSpike(Rule):
                 if len(self._recent) >= self._until: self._measure(step)
 
     def _measure(self, step: Any) -> None:
-        "The limit is computed anew each 16 steps."
+        "The limit is computed anew each 16 steps or more."
         recent, self._until = self._recent[-64:], 64
         if not self._first and len(recent) >= 10: self._first = float(np.mean(recent[:10]))
         self._samples = max(self._samples, step.samples)
         if len(recent) < 48: self._until = len(recent) + 4
         else:
-            self._recent, self._usual, self._top = recent[16:] if len(recent) >= 64 else recent, float(
-                np.median(recent)), max(recent)
+            self._recent = recent[16:] if len(recent) >= 64 else recent
+            self._usual, self._top = sorted(recent)[len(recent) // 2], max(recent)
             spread = self._top - self._usual
             self._limit = max(self._usual + 8 * spread, 3 * self._usual, 0.5 * self._first) if (
-                min(recent) >= 0 and spread > 0) else math.inf
+                min(recent) >= 0 and 0 < spread < 4 * self._usual) else math.inf  # else losses scatter over decades
 
     def _wait(self, loss: float) -> None:
         "Ten steps later: is it over?"

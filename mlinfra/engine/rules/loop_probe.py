@@ -34,6 +34,7 @@ class ForwardLook:
     training_layers:tuple[str, ...]   # dropout and batch norm in training mode
     eval_layers:tuple[str, ...]       # those in eval mode
     random:tuple[str, ...]      # functions that were called as in training though all modules are in eval mode
+    size:torch.Tensor|None=None # root mean square of the output; None: after the first pass that keeps gradients
 
 @dataclass(frozen=True, slots=True)
 class UpdateLook:
@@ -44,6 +45,7 @@ class UpdateLook:
     kept:float|None             # size of the gradient at the update, relative to what the backward passes gave
     norm:float|None             # of all gradients at the update, where `kept` is very small
     frozen:tuple[str, ...]=()   # frozen parameters that the optimizer moves, by gradients that are left
+    optimizer:int=0             # its place among those of the run
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -135,7 +137,7 @@ class LoopProbe:
         on_update:Callable[[UpdateLook], None],
         on_failure:Callable[[Exception], None],  # told when looking itself fails
     ):
-        self.step, self.evaluation, self.updates = 0, False, 0
+        self.step, self.evaluation, self.updates, self._has_learned = 0, False, 0, False
         self._model, self._optimizers = model, list(optimizers)
         self._on_forward, self._on_update, self._on_failure = on_forward, on_update, on_failure
         self._handles, self._calls, self._micro = [], [], []
@@ -208,12 +210,17 @@ class LoopProbe:
         if self._calls: return  # it has called itself
         on, off = ([name for name, m in self._noise if m.training is mode] for mode in (True, False))
         self._on_forward(ForwardLook(self.step, learns, self.evaluation, self._model.training, tuple(on), tuple(off),
-                                     () if calls is None else tuple(calls.names)))
+                                     () if calls is None else tuple(calls.names), self._size(output)))
         if not learns: return
+        self._has_learned = True
         self._forwards += 1
         out = first_floats(output) if self._several else None
         if out is not None and out.requires_grad and out.dim() > 1:
             out.register_hook(lambda grad: self._guarded(self._weigh, grad))
+
+    def _size(self, output: Any) -> torch.Tensor | None:
+        out = None if self._has_learned else first_floats(output)
+        return None if out is None else out.detach().float().norm() / math.sqrt(out.numel())
 
     def _weigh(self, grad: torch.Tensor) -> None:
         "How much a sample of this micro-batch counts."
@@ -231,7 +238,8 @@ class LoopProbe:
         if kept is not None and kept < 1e-7:
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
         micro = tuple((n, float(size)) for n, size in self._micro)
-        self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm, state.frozen()))
+        self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm, state.frozen(),
+                                   self._states.index(state)))
 
     def _after_update(self, state: _Updates) -> None:
         self._micro, self._forwards, self.updates, state.updated = [], 0, self.updates + 1, True

@@ -19,20 +19,22 @@ from .loop_probe import ForwardLook, UpdateLook
 from .rate_rules import planned_steps, schedulers_of
 
 # %% auto #0
-__all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'TrainingModeEvaluation', 'UnequalMicroBatches',
-           'ClippedWhileScaled', 'LearningRateDied', 'StoppedEarly', 'NothingFrozen', 'HalfLoaded']
+__all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'UnpreparedEvaluation', 'TrainingModeEvaluation',
+           'UnequalMicroBatches', 'ClippedWhileScaled', 'LearningRateDied', 'StoppedEarly', 'NothingFrozen',
+           'HalfLoaded']
 
 # %% ../../../nbs/engine/rules/loop_rules.ipynb #nw048661
 class ForgottenZeroGrad(Rule):
     "Gradients of earlier updates are still there, and new ones are added to them."
     least_steps = 5
-    _times = 0
+    _times: Mapping[int, int] = {}
 
     def on_update(self, look: UpdateLook) -> None:
-        "Count updates in a row."
-        self._times = self._times + 1 if look.left else 0
-        self.facts.more |= 0 < self._times < 3
-        if self._times >= 3:
+        "Count updates of each optimizer in a row."
+        self._times = {**self._times, look.optimizer: self._times.get(look.optimizer, 0) + 1 if look.left else 0}
+        times = self._times[look.optimizer]
+        self.facts.more |= 0 < times < 3
+        if times >= 3:
             self.found(look.step, "gradients pile up: those of the last update are still there when the next backward "
                        "pass "
                        f"adds to them, as in {several(look.left)}", "Call optimizer.zero_grad() once for each update",
@@ -73,6 +75,26 @@ class DropoutInEvaluation(Rule):
                    f"the "
                    "outputs of an evaluation are random or change the model", "Pass training=self.training, or use the "
                    "module instead of the function", tensor=look.random[0], cost=0.3)
+
+class UnpreparedEvaluation(Rule):
+    "The model is evaluated before training has set up what its outputs need."
+    needs = ("evaluation",)
+    asks = True
+    _before: ForwardLook | None = None
+
+    def on_forward(self, look: ForwardLook) -> None:
+        "Compare the first evaluation with the first pass in training: there was no update between them."
+        if look.size is None: return
+        if not look.learns:
+            if not look.training: self._before = self._before or look
+            return
+        if (before := self._before) is None or any(map(_is_batch_norm, self.facts.model.modules())): return
+        then, now = float(before.size), float(look.size)
+        if now / 10 <= then <= 10 * now: return
+        self.found(before.step, f"in an evaluation before the first step the outputs have a root mean square of "
+                   f"{then:.3g}, and in training mode, with the same weights, {now:.3g}", "Run the model once in "
+                   "training mode before the first evaluation: something in it is set up there, as by spectral_norm",
+                   ratio=then / max(now, 1e-30))
 
 class TrainingModeEvaluation(Rule):
     "The model is validated in training mode."
@@ -208,6 +230,8 @@ class NothingFrozen(Rule):
                    f"frozen",
                    "Call model.train() before the first step if it freezes them there, else requires_grad_(False)",
                    tensor=name or "model", cost=0.3, remark=True)
+
+def _is_batch_norm(module: nn.Module) -> bool: return isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 def _is_positive(value: Any) -> bool: return value is True or isinstance(value, int) and value > 0
 

@@ -24,7 +24,7 @@ class LossGraph:
     raw:bool                     # nll_loss gets the output of a layer, and no logarithms of probabilities
     broadcast:tuple[tuple[int, ...], tuple[int, ...]]|None   # shape of the output, and what it became
     leaf:bool                    # it has no graph, and yet it asks for a gradient
-    classes:bool                 # it is a cross entropy of classes
+    classes:bool                 # it is a cross entropy of classes, or of yes and no
 
 # %% ../../../nbs/engine/rules/loss_graph.ipynb #nw330185
 _MOST = 80
@@ -85,6 +85,7 @@ def read_loss_graph(
         kind = _kind(node)
         if kind == "LogSoftmax" and _before(node) == "Softmax": twice = "softmax"
         if kind == "BinaryCrossEntropyWithLogits" and _before(node) == "Sigmoid": twice = "sigmoid"
+        classes |= kind.startswith("BinaryCrossEntropy")
         if kind.startswith("NllLoss"): classes, raw = True, raw or _before(node) in _LAYERS
         if target and broadcast is None: broadcast = _broadcast(node, by, target)
     return LossGraph(step, twice, raw, broadcast, False, classes)

@@ -157,6 +157,7 @@ class _Epochs(Rule):
 
 class Overfitting(_Epochs):
     "The validation loss rises while the training loss falls."
+    follows = ("NonFinite", "ExplodingLoss", "UnrelatedLabels")
     least_validations = 4
     def judge(self, step: int) -> None:
         "Three epochs 5% above the best."
@@ -233,16 +234,20 @@ class StalledTraining(Rule):
 
     def on_sample(self, sample: Any) -> None:
         "Is the next step late? Called from outside the training, twice a second."
-        now, steps = time.perf_counter(), self.facts.steps
+        now, steps = time.perf_counter(), self._steps_so_far()
         late = now - self._last
         if steps != self._steps:
             if self._steps: self._longest = max(self._longest, late)
             self._last, self._steps = now, steps
         elif steps and self.facts.live and late >= 10 * self._longest and not self.findings: self._look(late)
 
+    def _steps_so_far(self) -> int:
+        "Those that have ended, told or not: steps are handed on together."
+        return max(self.facts.current(), self.facts.steps)
+
     def _look(self, late: float) -> None:
         "Say it when it is time; where all ranks wait for each other it does not get better."
-        step = max(self.facts.current(), self.facts.steps)
+        step = self._steps_so_far()
         if self._waits is not None and late >= min(self.seconds, 30.0): self._waits.look(step)
         if self._waits is None: return self._say(step, late, "") if late >= self.seconds else None
         known = self._waits.is_complete or late >= 1.5 * self.seconds + 5.0

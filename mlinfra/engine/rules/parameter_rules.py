@@ -49,13 +49,14 @@ class StaleOptimizer(Rule):
 class FrozenMoves(Rule):
     "The optimizer moves parameters that are frozen."
     least_steps = 3
-    _times = 0
+    _before: frozenset[int] = frozenset()   # optimizers whose last update did so
 
     def on_update(self, look: UpdateLook) -> None:
-        "Count updates in a row."
-        self._times = self._times + 1 if look.frozen else 0
-        self.facts.more |= self._times == 1
-        if self._times < 2: return
+        "Two updates in a row of one optimizer."
+        again = look.optimizer in self._before
+        self._before = self._before | {look.optimizer} if look.frozen else self._before - {look.optimizer}
+        self.facts.more |= bool(look.frozen)
+        if not (look.frozen and again): return
         names = [plain_name(name) for name in look.frozen]
         self.found(look.step, f"{several(names)} {'is' if len(names) == 1 else 'are'} frozen, and the optimizer still "
                    "moves them by the gradients of before, or by what it remembers of them", "Set p.grad = None when "

@@ -84,8 +84,8 @@ class PrecisionLost(Rule):
         names = [a.name for a in rows]
         why = f"the settings say precision={setting!r}" if setting is not None else (
             f"the script enters autocast to {_name(wanted)}")
-        return (names, f"{why}, and no layer does: the outputs of {several(names)} are float32",
-                f"Call the model inside of torch.autocast(device_type, torch.{_name(wanted)})", False)
+        return (names, f"{why}, and no layer computes in it: the outputs of {several(names)} are float32",
+                f"Call the model inside of torch.autocast(device_type, torch.{_name(wanted)})", setting is None)
 
     def _some(self, off: list[ActivationStats], rows: list[ActivationStats], look: TensorStats, wanted: torch.dtype,
               asked: torch.dtype | None) -> tuple[list[str], str, str, bool]:

@@ -276,7 +276,7 @@ class UnchangedWeights(Rule):
     _looks, _stale = 0, 0
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
-    _given: frozenset[str] = frozenset()  # those that have had a gradient
+    _given: Mapping[str, int] = {}  # in how many looks each had a gradient
 
     def on_tensors(self, look: TensorStats) -> None:
         "Who has a gradient, and who moved."
@@ -291,7 +291,8 @@ class UnchangedWeights(Rule):
         self.facts.suspicious |= _is_new(self._idle)
         self._rate = max([self._rate, *(rate for rate in rates if rate is not None)])
         long = [p for p in look.parameters if p.name in _lasting(self._idle) and not self._may_come(p)]
-        self._given |= {p.name for p in look.parameters if p.grad_rms is not None}
+        given = [p.name for p in look.parameters if p.grad_rms is not None]
+        self._given = {**self._given, **{name: self._given.get(name, 0) + 1 for name in given}}
         if long: self._stands_still(look.step, long, len(look.parameters))
 
     def on_update(self, look: Any) -> None:
@@ -299,11 +300,12 @@ class UnchangedWeights(Rule):
         if self._looks: self._never_given(look.step)
 
     def _may_come(self, p: ParameterStats) -> bool:
-        "Whether it had a gradient before, and lately none (a branch that is seldom taken), or the rate has fallen."
-        steps = self._idle[p.name]
+        "Whether it had one so seldom that none lately is chance (an expert, one of several tasks), or the rate fell."
+        steps, count = self._idle[p.name], self._given.get(p.name, 0)
         dead = p.lr is not None and p.lr < 1e-3 * self._rate  # of this `LearningRateDied` tells more
         if p.grad_rms is not None: return dead and steps[-1] - steps[0] < 100
-        return p.grad_rms is None and p.name in self._given and steps[-1] - steps[0] < 40
+        share = count / (self._looks - len(steps) + 1)  # of the looks before
+        return count > 0 and (1 - share) ** len(steps) > 1e-5
 
     def _never_given(self, step: int) -> None:
         "Parameters with a gradient that no optimizer has."

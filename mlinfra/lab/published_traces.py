@@ -9,6 +9,7 @@ import gzip
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +21,7 @@ import numpy as np
 
 from ..engine.base.checks import one_of
 from ..engine.trace.gpu_idle import gpu_step_windows, step_windows
-from ..engine.trace.step_lanes import LaneSpan, representative_step, step_lanes, thinned, trace_lanes
+from ..engine.trace.step_lanes import LaneSpan, representative_step, step_lanes, thinned
 from ..engine.trace.trace import read
 from ..engine.trace.trace_file import COLLECTIVE, TraceEvents
 from ..engine.trace.trace_tables import PARTS, typical
@@ -97,12 +98,10 @@ class PublishedTrace:
     lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to `LANE_COLUMNS`
     events:pd.DataFrame        # of that step all work of the GPU: `name`, `kind`, `launched_us`, `begin_us`, `end_us`
                                # from the begin of the step; empty where they are more than 100
-    entries:list[dict[str, Any]]  # of a stretch, as they stand in the file, `ts` from the first of them; empty for most
-    waits:list[dict[str, Any]]  # copies for which the CPU waited a millisecond or longer in that step: operators, call
-                               # and copy as they stand in the file, `ts` from the step's mark
-    operators:list[dict[str, Any]]  # the longest of that step, as they stand in the file; empty for most
-    trace_ms:float                            # the duration of the whole trace
-    trace_lanes:dict[str, list[LaneSpan]]     # of the whole trace; empty for most
+    marked:list[float]         # seconds at which the CPU began each step, from the first
+    entries:list[dict[str, Any]]  # of a stretch: `ts` from the first of them, names cut; empty for most
+    operators:pd.DataFrame     # of stretches of that step the outermost operators, neighbours of one name joined:
+                               # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
 
     @property
     def parts(self) -> pd.Series:
@@ -126,15 +125,13 @@ def published_trace(
     import pandas as pd
     one_of("name", name, ORIGINS)
     found, origin = dict(_figures()[name]), ORIGINS[name]
-    lanes = {of: {lane: _unpacked(packed, found[ms]) for lane, packed in found.pop(of, {}).items()
-                  if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
-             for of, ms in (("lanes", "step_ms"), ("trace_lanes", "trace_ms"))}
-    tables = {table: pd.DataFrame(found.pop(table)) for table in ("steps", "kernels", "events")}
+    lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
+             if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
+    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators")}
     device = origin.device or found["device"]
-    rest = {"entries": [], "operators": [], "trace_ms": 0.0,
-            **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
-                          device=device, **lanes, **tables, **rest)
+                          device=device, lanes=lanes, **tables, **rest)
 
 @cache
 def _figures() -> dict[str, dict[str, Any]]:
@@ -166,20 +163,11 @@ def _unpacked(packed: str, step_ms: float) -> list[LaneSpan]:
 _MOST_EVENTS = 100  # of a step whose events are kept one by one
 _KERNELS = 10
 
-@dataclass(frozen=True)
-class _Stretch:
-    "A part of the step whose entries are kept as they stand in the file."
-    begin_us:float          # of its first kernel or later, from the begin of the step
-    end_us:float
-    names:str=""            # of the kernels; empty: all, and the operators beside them
-    operator_us:float=5.0   # that an operator must last
-
-_STRETCHES = {
-    "training_a100_8ranks_rank3": _Stretch(53535.0, 53652.0),
-    "mi300x_resnet_8ranks_rank0": _Stretch(-20000.0, 90000.0, "ncclDevKernel"),  # and the marks of the steps
-}  # trace -> its stretch
-_LONGEST = ("ddp_a100_2ranks_rank0",)  # traces of which the longest operators are kept
-_ARGS = ("correlation", "stream", "Collective name", "In msg nelems", "dtype")
+_ENTRIES = {"training_a100_8ranks_rank3": (53535.0, 53652.0)}  # trace -> microseconds of the step, kept entry by entry
+_OPERATOR_US = 5.0  # that an operator must last to be kept among them
+_OPERATORS = {"ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0))}  # kept as runs: DDP's own work
+_RUN_US = 50.0      # that a run of operators must last
+_ARGS = ("correlation", "stream")
 
 def trace_figures(
     path:str|os.PathLike,  # of one rank's trace
@@ -205,19 +193,16 @@ def trace_figures(
     begins = {entry["name"]: entry["ts"] for entry in told
               if str(entry["cat"]).lower() in ("user_annotation", "operator")}
     begin = begins.get(f"ProfilerStep#{step}", 0)
-    entries: dict[str, Any] = {"waits": _waits_of(told, begin, begin + marked[1] - marked[0])}
-    if name in _LONGEST: entries["operators"] = _longest_operators(told, begin, begin + marked[1] - marked[0])
-    if stretch := _STRETCHES.get(name): entries["entries"] = _entries_of(told, begin, stretch)
-    if stretch and stretch.names:
-        trace_ms = round(float(events.frame["end"].max()) / 1e3, 4)
-        lanes = {lane: _packed(spans, trace_ms) for lane, spans in trace_lanes(events).items()}
-        entries |= dict(trace_ms=trace_ms, trace_lanes=lanes)
+    kept_of: dict[str, Any] = {}
+    if name in _ENTRIES: kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[name])
+    if name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[name])
+    starts = step_windows(events)[1][:, 0]
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
         gpu_events=len(gpu), launches=int(launches),
         lanes={name: _packed(spans, step_ms) for name, spans in step_lanes(events, step).items()},
-        events=kept.to_dict("list"), **entries)
+        events=kept.to_dict("list"), marked=((starts - starts[0]) / 1e6).round(6).tolist(), **kept_of)
 
 def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
     "How many calls of the step launched work."
@@ -226,43 +211,48 @@ def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
     worked = frame.loc[frame["kind"].isin(["kernel", "copy", "memset"]), "correlation"].unique()
     return int(calls.loc[(calls["correlation"] != 0) & calls["correlation"].isin(worked), "correlation"].nunique())
 
-def _waits_of(entries: list[dict[str, Any]], begin: float, end: float) -> list[dict[str, Any]]:
-    "The copies of a step whose call returns only when they are nearly done, a millisecond later or more."
-    copies = {entry["args"].get("correlation"): entry for entry in entries
-              if str(entry["cat"]).lower() in ("gpu_memcpy", "memcpy")}
-    def ends(entry: dict[str, Any]) -> float: return entry["ts"] + entry["dur"]
-    calls = [entry for entry in entries if begin <= entry["ts"] < end and entry["dur"] >= 1000
-             and entry["name"] == "cudaMemcpyAsync" and (copy := copies.get(entry["args"].get("correlation")))
-             and ends(entry) >= copy["ts"] + 0.9 * copy["dur"]]
-    around = [entry for entry in entries for call in calls if entry["name"].startswith("aten::")
-              and str(entry["tid"]) == str(call["tid"]) and entry["ts"] <= call["ts"] and ends(call) <= ends(entry)]
-    waits = [*around, *calls, *(copies[call["args"]["correlation"]] for call in calls)]
-    return [_entry(entry, begin) for entry in sorted(waits, key=lambda entry: entry["ts"])]
+def _operator_runs(
+    entries: list[dict[str, Any]], step_begin: float, stretches: Sequence[tuple[float, float]],
+) -> list[dict[str, Any]]:
+    "The outermost operators of some stretches; what the loop did, what NCCL sent, and what each called most often."
+    runs: list[dict[str, Any]] = []
+    operators = sorted((entry for entry in entries if entry["cat"] == "cpu_op"
+                        and any(low <= entry["ts"] - step_begin < high for low, high in stretches)),
+                       key=lambda entry: (entry["ts"], -entry["dur"]))
+    for entry in operators:
+        begin = entry["ts"] - step_begin
+        if runs and begin < runs[-1]["end"]: runs[-1]["inside"][entry["name"]] += 1
+        elif runs and runs[-1]["name"] == entry["name"]: runs[-1] |= dict(end=begin + entry["dur"],
+                                                                          count=runs[-1]["count"] + 1)
+        else: runs.append(dict(name=entry["name"], count=1, begin=begin, end=begin + entry["dur"], inside=Counter()))
+    marks = [entry for entry in entries if entry["cat"] == "user_annotation" and not entry["name"].startswith("nccl")]
+    sends = [entry for entry in entries if entry["cat"] == "kernel" and "In msg nelems" in entry["args"]]
+    for run in runs:
+        around = [entry for entry in marks if 0 <= run["begin"] + step_begin - entry["ts"] < entry["dur"]]
+        run["during"] = min(around, key=lambda entry: entry["dur"])["name"]
+        run["sent"] = ", ".join(f"{entry['args']['In msg nelems']:,} {entry['args']['dtype']}" for entry in sends
+                                if run["begin"] <= entry["ts"] - step_begin < run["end"] and "c10d" in run["name"])
+    return [dict(name=run["name"], count=run["count"], during=run["during"], begin_ms=round(run["begin"] / 1e3, 3),
+                 end_ms=round(run["end"] / 1e3, 3), sent=run["sent"],
+                 inside=" ".join(f"{count} {name}" for name, count in run["inside"].most_common(1)))
+            for run in runs if run["end"] - run["begin"] >= _RUN_US]
 
-def _longest_operators(entries: list[dict[str, Any]], begin: float, end: float) -> list[dict[str, Any]]:
-    "Three, in order of time."
-    own = [entry for entry in entries if entry["cat"] == "cpu_op" and begin <= entry["ts"] < end]
-    longest = sorted(own, key=lambda entry: -entry["dur"])[:3]
-    return [_entry(entry, begin) for entry in sorted(longest, key=lambda entry: entry["ts"])]
-
-def _entry(entry: dict[str, Any], begin: float) -> dict[str, Any]:
-    return dict(name=_short(entry["name"], 48), cat=entry["cat"], ts=round(entry["ts"] - begin, 1),
-                dur=round(entry["dur"], 1), args={key: entry["args"][key] for key in _ARGS if key in entry["args"]})
-
-def _entries_of(entries: list[dict[str, Any]], step_begin: float, stretch: _Stretch) -> list[dict[str, Any]]:
+def _entries_of(
+    entries: list[dict[str, Any]], step_begin: float, begin_us: float, end_us: float,
+) -> list[dict[str, Any]]:
     "The GPU's work that begins in the stretch, the calls that launched it, and the longer operators."
-    begin, end = step_begin + stretch.begin_us, step_begin + stretch.end_us
+    begin, end = step_begin + begin_us, step_begin + end_us
     work = [entry for entry in entries if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-            and begin <= entry["ts"] < end and entry["name"].startswith(stretch.names)]
+            and begin <= entry["ts"] < end]
     numbers = {entry["args"]["correlation"] for entry in work}
     calls = [entry for entry in entries if entry["cat"] == "cuda_runtime" and entry["args"]["correlation"] in numbers]
-    marks = [entry for entry in entries if stretch.names and entry["cat"] == "user_annotation"
-             and entry["name"].startswith("ProfilerStep#")]
-    first = min(entry["ts"] for entry in [*work, *calls, *marks])
-    operators = [entry for entry in entries if entry["cat"] == "cpu_op" and entry["dur"] >= stretch.operator_us
-                 and first <= entry["ts"] and entry["ts"] + entry["dur"] <= end and not stretch.names]
-    found = sorted([*work, *calls, *operators, *marks], key=lambda entry: entry["ts"])
-    return [_entry(entry, first) for entry in found]
+    first = min(entry["ts"] for entry in [*work, *calls])
+    operators = [entry for entry in entries if entry["cat"] == "cpu_op" and entry["dur"] >= _OPERATOR_US
+                 and first <= entry["ts"] and entry["ts"] + entry["dur"] <= end]
+    found = sorted([*work, *calls, *operators], key=lambda entry: entry["ts"])
+    return [dict(name=_short(entry["name"], 48), cat=entry["cat"], ts=round(entry["ts"] - first, 1),
+                 dur=round(entry["dur"], 1), args={key: entry["args"][key] for key in _ARGS if key in entry["args"]})
+            for entry in found]
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

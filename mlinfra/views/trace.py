@@ -120,7 +120,8 @@ def draw_step(
     lanes = {name: thinned(spans, _COLUMNS, high, low) for name, spans in step.lanes.items()}
     drawings = [draw_lanes(lanes, high, low, _WIDTH)]
     if step.parts:
-        drawings.insert(0, draw_step_parts({"a typical step": step.parts}, width=_WIDTH, left=_LEFT, key=False))
+        mean = f"typical: {duration_text(sum(step.parts.values()) / 1e3)}"
+        drawings.insert(0, draw_step_parts({mean: step.parts}, True, _WIDTH, _LEFT, key=False, scale=False))
     whole = Svg(_WIDTH, sum(one.height for one in drawings), "where a step's time went; " + describe_step(step).number)
     y = 0.0
     for one in drawings:

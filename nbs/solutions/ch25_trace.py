@@ -1,6 +1,6 @@
 def cause(gap, launched, loader, synchronise):
     begin, end = gap
-    if launched < begin: return {"queued": end - begin}
+    if launched <= begin: return {"queued": end - begin}
     waited = sum(max(min(end, e) - max(begin, b), 0) for b, e in loader)
     rest = "synchronise" if any(b <= begin < e for b, e in synchronise) else "launch"
     found = {"loader": waited, rest: end - begin - waited}
@@ -15,7 +15,7 @@ def latest(spans):
 
 def first_cure(parts, cures):
     step, best = sum(parts.values()), {}
-    for name, (part, left, days) in cures.items():
-        gain = step / (step - parts.get(part, 0) * (1 - left)) - 1
+    for name, (part, left, bound, days) in cures.items():
+        gain = step / (step - min(parts.get(part, 0) * (1 - left), bound)) - 1
         if gain >= 0.05: best[name] = gain / days
     return max(best, key=best.get, default=None)

@@ -119,9 +119,9 @@ class UnrelatedLabels(_Course):
     def _restarted(self) -> bool: return self._blocks[-1] < 0.9 * self._blocks[-2] < 0.81 * self._blocks[-3]
 
     def _stands(self) -> bool:
-        "Whether the weights move as those of a training that learns, and the loss does not fall."
+        "Whether weights move by half a percent in a step, more than where learning is slow, and the loss stands."
         early, late = np.mean(self._blocks[1:3]), np.mean(self._blocks[3:])
-        return bool(self._moves) and float(np.median(self._moves)) > 1e-3 and bool(late > 0.99 * early)
+        return bool(self._moves) and float(np.median(self._moves)) > 5e-3 and bool(late > 0.99 * early)
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "A validation: does the training loss fall below the entropy, and this one not?"

@@ -19,7 +19,7 @@ from .trace_tables import steps_table, typical
 if TYPE_CHECKING: import pandas as pd
 
 # %% auto #0
-__all__ = ['LaneSpan', 'representative_step', 'step_lanes', 'trace_lanes', 'thinned']
+__all__ = ['LaneSpan', 'representative_step', 'step_lanes', 'thinned']
 
 # %% ../../../nbs/engine/trace/step_lanes.ipynb #883139d2
 class LaneSpan(NamedTuple):
@@ -46,13 +46,6 @@ def step_lanes(
     if step not in names: raise ValueError(f"step must be one of {', '.join(names)}, got {step}")
     window = windows[names.index(step)]
     return _cpu_lanes(events, window) | _gpu_lanes(events, window, windows)
-
-def trace_lanes(
-    events:TraceEvents,
-) -> dict[str, list[LaneSpan]]:  # as `step_lanes`
-    "The lanes of the whole trace, in milliseconds from its first event: steps of the CPU beside those of the GPU."
-    window = np.array([events.frame["begin"].min(), events.frame["end"].max()])
-    return _cpu_lanes(events, window) | _gpu_lanes(events, window, window[None])
 
 def _spans(window: np.ndarray, states: dict[str, np.ndarray]) -> list[LaneSpan]:
     "The sets of intervals of each state as spans of the step."

@@ -39,7 +39,6 @@ def state_of(
 # %% ../../../nbs/engine/ui/lanes.ipynb #1d447fc0
 _LEFT = 130.0  # pixels, of the time axis
 _ROW = 22.0
-_ARROWS = 44.0  # the height that arrows take
 
 def draw_lanes(
     lanes:Mapping[str, Spans],  # name -> spans that do not overlap
@@ -48,31 +47,19 @@ def draw_lanes(
     width:float=720,            # pixels
     key:bool=True,              # whether the colours are explained below
     title:str="",               # read aloud by screen readers
-    unit:str="milliseconds of the step",  # the words below the axis
-    arrows:Sequence[tuple[str, float, str, float]]=(),  # from a lane's moment to another's, such as launch and kernel
-    marks:Mapping[str, Sequence[float]]|None=None,      # lane -> moments at which a step begins there
 ) -> Svg:
     "A row for each lane over one axis of time."
     if not end_ms > begin_ms: raise ValueError(f"end_ms must be above begin_ms, {begin_ms:g}, got {end_ms:g}")
     used = [state for state in STATES if any(span[0] == state for spans in lanes.values() for span in spans)]
     lines = 1 + sum(34 + 6.3 * len(STATES[state][0]) for state in used) // (width - _LEFT)
-    below = {target for _, _, target, _ in arrows}  # arrows need room above the lanes to which they lead
-    top, place = {}, 4.0
-    for name in lanes:
-        place += _ARROWS * (name in below)
-        top[name], place = place, place + _ROW
-    foot = place + 4
+    foot = _ROW * len(lanes) + 8
     drawing = Svg(width, foot + 40 + (18 * lines + 6 if key else 0), title or "what CPU and GPU did when")
-    axis = BarAxis(Axis(unit, begin_ms, end_ms), _LEFT, width - _LEFT - 12)
-    for name, spans in lanes.items():
-        y = top[name]
+    axis = BarAxis(Axis("milliseconds of the step", begin_ms, end_ms), _LEFT, width - _LEFT - 12)
+    for row, (name, spans) in enumerate(lanes.items()):
+        y = _ROW * row + 4
         drawing.text(0, y + 13, name)
         drawing.line(_LEFT, y + 16.5, width - 12, y + 16.5, "#88888855")
         for span in spans: _draw_span(drawing, axis, y, span)
-        for moment in (marks or {}).get(name, ()):
-            drawing.box(axis.place(moment) - 1, y - 3, 2, 22, "currentColor", hover="a step begins")
-    for source, begin, target, end in arrows:
-        _arrow(drawing, axis.place(begin), top[source] + 16, axis.place(end), top[target])
     axis.draw(drawing, foot)
     if key: draw_key(drawing, foot + 42, [STATES[state] for state in used], _LEFT, hollow=False)
     return drawing
@@ -99,6 +86,7 @@ def draw_step_parts(
     width:float=720,                          # pixels
     left:float=170.0,                         # pixels, for the words
     key:bool=True,                            # whether the colours are explained below
+    scale:bool=True,                          # whether the axis and the milliseconds are drawn
 ) -> Svg:
     "A bar for each step, of what the GPU did and why it was idle; its milliseconds stand behind it."
     steps = {words: dict(parts) for words, parts in steps.items()}  # a row of a frame is welcome, too
@@ -107,22 +95,24 @@ def draw_step_parts(
         raise ValueError(f"steps must hold parts that took time, got {dict(steps)}")
     used = [part for part in dict.fromkeys(part for parts in steps.values() for part in parts)
             if any(parts.get(part, 0) >= 0.002 * totals[words] for words, parts in steps.items())]
-    inner = width - left - 84
+    inner = width - left - (84 if scale else 12)  # as wide as lanes
     axis = (BarAxis(Axis("share of the step (%)", 0, 100), left, inner) if shares else
             seconds_axis(max(totals.values()) / 1e3, "a step", left, inner))
     entries = [_entry(part) for part in used]
     lines = 1 + sum(34 + 6.3 * len(words) for words, _ in entries) // (width - 10)
     foot = 26 * len(steps) + 4
-    drawing = Svg(width, foot + 44 + (18 * lines if key else 0), f"where the time of a step went: {', '.join(steps)}")
+    below = 44 if scale else 4
+    height = foot + below + (18 * lines if key else 0)
+    drawing = Svg(width, height, f"where the time of a step went: {', '.join(steps)}")
     for row, (words, parts) in enumerate(steps.items()):
-        y, scale = 26 * row + 4, 100 / totals[words] if shares else 1e-3
+        y, unit = 26 * row + 4, 100 / totals[words] if shares else 1e-3
         drawing.text(0, y + 14, words)
-        bar = [Part(*_entry(part), parts[part] * scale) for part in used if parts.get(part)]
+        bar = [Part(*_entry(part), parts[part] * unit) for part in used if parts.get(part)]
         readout = _of(totals[words] * 1e-5 if shares else 1.0, totals[words] / 1e3)
         end = axis.bar(drawing, y, 20, bar, readout)
-        drawing.text(end + 6, y + 14, duration_text(totals[words] / 1e3), size=11)
-    axis.draw(drawing, foot)
-    return draw_key(drawing, foot + 44, entries, hollow=False) if key else drawing
+        if scale: drawing.text(end + 6, y + 14, duration_text(totals[words] / 1e3), size=11)
+    if scale: axis.draw(drawing, foot)
+    return draw_key(drawing, foot + below, entries, hollow=False) if key else drawing
 
 def _entry(part: str) -> tuple[str, str]:
     "The words and the colour of a part."

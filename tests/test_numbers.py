@@ -165,7 +165,8 @@ record.run_folder.run_files record.run_timeline report.waterfall.began report.wa
 report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
 preflight.check_page preflight.checked_rank preflight.file_journal preflight.script_run preflight.script_watch
 preflight.source_writes preflight.trained_models record.loss_methods record.ready_batches rules.batch_fingerprint
-record.rank_records rules.rank_history rules.rank_looks rules.rank_rules rules.rank_waits
+record.rank_records record.run_folder.earlier_losses rules.curve_rules rules.parameter_rules rules.precision_rules
+rules.rank_history rules.rank_looks rules.rank_rules rules.rank_waits rules.rate_rules
 rules.batch_rules rules.head_rules rules.look_schedule rules.loop_looks rules.loop_probe rules.loop_rules
 rules.loss_graph rules.worker_generators train.optimizer_setup.hooked_optimizers
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin

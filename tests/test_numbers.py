@@ -148,7 +148,8 @@ dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_sour
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
 export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.metrics
 http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server.bound_socket lab.faults
-lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.step_examples lab.tensor_costs.LayerWork
+lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.silent_errors lab.step_examples
+lab.tensor_costs.LayerWork
 lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.signal_name loading.batch_tensors
 loading.crops.random_box loading.dataset_callables loading.loader_surgery loading.loading_times
 loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_block loading.shards.Shard
@@ -164,6 +165,7 @@ record.run_folder.run_files record.run_timeline report.waterfall.began report.wa
 report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
 preflight.check_page preflight.checked_rank preflight.file_journal preflight.script_run preflight.script_watch
 preflight.source_writes preflight.trained_models record.loss_methods record.ready_batches rules.batch_fingerprint
+record.rank_records rules.rank_history rules.rank_looks rules.rank_rules rules.rank_waits
 rules.batch_rules rules.head_rules rules.look_schedule rules.loop_looks rules.loop_probe rules.loop_rules
 rules.loss_graph rules.worker_generators train.optimizer_setup.hooked_optimizers
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin

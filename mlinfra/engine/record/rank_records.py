@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..base.checks import positive_int
 from .run_folder import run_files
 from .run_writer import RunWriter
 
@@ -34,7 +35,7 @@ class RankRecords:
         most:int=16,        # ranks that are read while the run goes on; all are, when its folder is read
     ):
         self.writer, self.rank, self.world_size = writer, writer.rank, writer.world_size
-        self.read = min(self.world_size, most)
+        self.read = min(self.world_size, positive_int("most", most))
         self._at: dict[Path, int] = {}
 
     def again(self) -> RankRecords:

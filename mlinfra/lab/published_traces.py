@@ -167,7 +167,6 @@ _ENTRIES = {"training_a100_8ranks_rank3": (53535.0, 53652.0)}  # trace -> micros
 _OPERATOR_US = 5.0  # that an operator must last to be kept among them
 _OPERATORS = {"ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0))}  # kept as runs: DDP's own work
 _RUN_US = 50.0      # that a run of operators must last
-_ARGS = ("correlation", "stream")
 
 def trace_figures(
     path:str|os.PathLike,  # of one rank's trace
@@ -251,7 +250,8 @@ def _entries_of(
                  and first <= entry["ts"] and entry["ts"] + entry["dur"] <= end]
     found = sorted([*work, *calls, *operators], key=lambda entry: entry["ts"])
     return [dict(name=_short(entry["name"], 48), cat=entry["cat"], ts=round(entry["ts"] - first, 1),
-                 dur=round(entry["dur"], 1), args={key: entry["args"][key] for key in _ARGS if key in entry["args"]})
+                 dur=round(entry["dur"], 1),
+                 args={key: value for key, value in entry["args"].items() if key == "correlation"})
             for entry in found]
 
 def _short(name: str, most: int = 64) -> str:

@@ -114,7 +114,7 @@ class BatchSnapshot:
             numbers = labels.numpy()
             if ((numbers == 0) | (numbers == 1)).all(): counts = {n: int((numbers == n).sum()) for n in (0, 1)}
             counts = {n: count for n, count in counts.items() if count}
-        value = float(values.flat[0])
+        value = float(values.flat[0]) + 0.0  # and never -0
         return BatchFingerprint(step, epoch, place, evaluation, self.samples, _hash(values), rows, spread, value, known,
                                 self.label_shape, counts)
 

@@ -197,11 +197,14 @@ class ConstantLabels(Rule):
         "Start anew."
         super().begin(facts)
         self._labels: set[int] = set()
-        self._looks = 0
+        self._targets: set[float] = set()
+        self._looks, self._known = 0, True
 
     def on_loss_graph(self, look: Any) -> None:
-        "Whether the loss needs classes."
+        "Whether the loss needs classes, and which it has compared with."
         self._classes |= look.classes
+        if look.targets is None: self._known = False
+        else: self._targets |= look.targets
 
     def on_batch(self, batch: BatchFingerprint) -> None:
         "Collect the labels of an epoch."
@@ -209,8 +212,10 @@ class ConstantLabels(Rule):
         self._labels.update(batch.label_counts)
         self._looks += batch.samples
         if batch.epoch < 1 or len(self._labels) > 1 or not self._classes or self._looks < 200: return
+        if self._targets and self._targets != self._labels: return  # it is trained on something else
         self.found(batch.step, f"all labels that were looked at in an epoch are {next(iter(self._labels))}",
-                   "Look at how the data set reads its labels", cost=1.0)
+                   "Look at how the data set reads its labels; if the loss does not use them, it is meant so", cost=1.0,
+                   remark=not (self._known and self._targets))
 
 class BatchWithoutSpread(Rule):
     "All numbers of a batch are the same."

@@ -23,9 +23,9 @@ class ProbabilitiesAsLogits(Rule):
                        f"model",
                        cost=0.5)
         elif look.raw:
-            self.found(look.step, "nll_loss takes logarithms of probabilities, and gets the output of a layer, which "
-                       "are "
-                       "logits", "Use cross_entropy, or log_softmax before it")
+            what = "logits" if look.raw == "layer" else "probabilities without the logarithm"
+            self.found(look.step, f"nll_loss takes logarithms of probabilities, and gets the output of a {look.raw}, "
+                       f"which are {what}", "Use cross_entropy on the logits, or log_softmax before it")
 
 class BroadcastTarget(Rule):
     "Output and target have different shapes, and their difference has more values than either."

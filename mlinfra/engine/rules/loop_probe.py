@@ -100,6 +100,7 @@ class _Updates:
 
     def begin(self) -> None:
         self.look: UpdateLook | None = None
+        self.judged = False
         self.left: dict[int, bool] = {}
         self.came: dict[int, torch.Tensor] = {}
 
@@ -231,18 +232,22 @@ class LoopProbe:
         self._guarded(state.gradient, place, grad)
 
     def _before_update(self, state: _Updates) -> None:
-        if not state.updated: return
+        "Judge what has come; with a closure it comes later."
+        if state.updated: self._judge(state)
+
+    def _judge(self, state: _Updates) -> None:
         self._several |= self._forwards > 1  # micro-batches are weighed from the next update on
         left = [state.names[i] for i, old in state.left.items() if old]
         if not (state.left and all(state.left.values())): left = []
         kept, norm = state.kept(), None
         if kept is not None and kept < 1e-7:
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
-        micro = tuple((n, float(size)) for n, size in self._micro)
+        state.judged, micro = bool(state.came), tuple((n, float(size)) for n, size in self._micro)
         state.keep_frozen()
         state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state))
 
     def _after_update(self, state: _Updates) -> None:
+        if state.came and not state.judged: self._judge(state)  # it came in a closure
         self._micro, self._forwards, self.updates, state.updated = [], 0, self.updates + 1, True
         look = state.look and replace(state.look, frozen=state.frozen())
         state.begin()

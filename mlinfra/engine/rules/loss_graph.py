@@ -21,16 +21,18 @@ class LossGraph:
     "What the operations next to a loss say."
     step:int
     softmax:str                  # "softmax" or "sigmoid" where a loss that takes logits gets what that makes; else ""
-    raw:bool                     # nll_loss gets the output of a layer, and no logarithms of probabilities
+    raw:str                      # "layer" or "softmax" where nll_loss gets that, and no logarithms; else ""
     broadcast:tuple[tuple[int, ...], tuple[int, ...]]|None   # shape of the output, and what it became
     leaf:bool                    # it has no graph, and yet it asks for a gradient
-    classes:bool                 # it is a cross entropy of classes, or of yes and no
+    classes:bool                 # it is a cross entropy of classes, or of yes and no, for as many samples as labels
+    targets:frozenset[float]|None=None  # the least and greatest it compares with; None: no longer there
 
 # %% ../../../nbs/engine/rules/loss_graph.ipynb #nw330185
 _MOST = 80
 _SAME = ("View", "Reshape", "UnsafeView", "ToCopy", "Squeeze", "Unsqueeze", "Slice", "Select", "Transpose", "Permute",
          "Alias", "T", "Clone")
-_LAYERS = ("Addmm", "Mm", "Linear", "Convolution", "Bmm")
+_PROBABILITIES = dict(Softmax="softmax", Sigmoid="sigmoid")
+_NO_LOGARITHMS = dict.fromkeys(("Addmm", "Mm", "Linear", "Convolution", "Bmm"), "layer") | dict(Softmax="softmax")
 _ELEMENTWISE = ("MseLoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy")
 
 def _kind(node: Any) -> str: return node.name().rstrip("0123456789").removesuffix("Backward")
@@ -62,7 +64,7 @@ def _before(node: Any) -> str:
 def _broadcast(node: Any, by: str, target: tuple[int, ...]) -> tuple | None:
     "What an output became, if a target with as many numbers made more of them."
     kind, others = _kind(node), [child for child, _ in node.next_functions]
-    if not (kind == "Sub" and None in others or kind == "Expand" and by in (*_ELEMENTWISE, "Sub")): return None
+    if not (kind in ("Sub", "Mul", "Div") and None in others or kind == "Expand" and by in (*_ELEMENTWISE, "Sub")): return None
     shape = _shape(node, 0)
     for child, place in node.next_functions:
         given = () if child is None else _shape(child, place)
@@ -72,6 +74,16 @@ def _broadcast(node: Any, by: str, target: tuple[int, ...]) -> tuple | None:
         if whole == shape and math.prod(whole) > math.prod(given): return given, shape
     return None
 
+def _given(node: Any) -> tuple[int, ...]:
+    "The shape of what a node takes."
+    return next((_shape(child, place) for child, place in node.next_functions if child is not None), ())
+
+def _targets(node: Any) -> frozenset[float] | None:
+    "The least and the greatest value of what a loss compares with; None where a backward pass has freed it."
+    try: target = node._saved_target
+    except (AttributeError, RuntimeError): return None
+    return frozenset(float(part) for part in (target.min(), target.max())) if target.numel() else None
+
 def read_loss_graph(
     step:int,
     loss:torch.Tensor,              # as the loop computes it, with its graph
@@ -79,13 +91,16 @@ def read_loss_graph(
 ) -> LossGraph:
     "Read the nodes next to a loss."
     root = loss.grad_fn
-    if root is None: return LossGraph(step, "", False, None, loss.requires_grad, False)
-    twice, raw, broadcast, classes = "", False, None, False
+    if root is None: return LossGraph(step, "", "", None, loss.requires_grad, False)
+    twice, raw, broadcast, compared = "", "", None, []
     for node, by in _nodes(root):
         kind = _kind(node)
-        if kind == "LogSoftmax" and _before(node) == "Softmax": twice = "softmax"
-        if kind == "BinaryCrossEntropyWithLogits" and _before(node) == "Sigmoid": twice = "sigmoid"
-        classes |= kind.startswith("BinaryCrossEntropy")
-        if kind.startswith("NllLoss"): classes, raw = True, raw or _before(node) in _LAYERS
+        if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"): twice = twice or _PROBABILITIES.get(_before(node), "")
+        if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
+        if kind.startswith(("BinaryCrossEntropy", "NllLoss")): compared.append(node)
         if target and broadcast is None: broadcast = _broadcast(node, by, target)
-    return LossGraph(step, twice, raw, broadcast, False, classes)
+    classes = any(math.prod(_given(node)) == math.prod(target) if _kind(node).startswith("Binary") else
+                  _given(node)[:1] == target[:1] for node in compared)
+    values = [_targets(node) for node in compared]
+    known = frozenset().union(*values) if values and None not in values else None
+    return LossGraph(step, twice, raw, broadcast, False, classes, known)

@@ -185,6 +185,40 @@ def test_the_healthy_twin_is_silent(rule, tmp_path):
     assert not found, [str(finding) for finding in found]
 
 
+# ---- what looks like a fault and is none
+
+def test_a_frozen_tensor_that_its_optimizer_leaves_where_it_is_is_silent(tmp_path):
+    "RMSprop without momentum remembers squares only: a gradient of zeros moves nothing."
+    optimizer = torch.optim.RMSprop((model := net()).parameters(), 1e-3)
+    optimizer.zero_grad = lambda: torch.optim.RMSprop.zero_grad(optimizer, set_to_none=False)
+    assert not said(tmp_path, model, optimizer, stream(40), before=lambda n: model[0].requires_grad_(n < 10))
+
+
+def test_a_load_that_a_later_one_makes_whole_is_silent(tmp_path):
+    "A strict load raises, and the loop loads what it has renamed; or the head is loaded afterwards."
+    model = net()
+
+    def load(n):
+        if n not in (5, 7): return
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        if n == 7:
+            model.load_state_dict(dict(list(state.items())[:2]), strict=False)
+            return model[2].load_state_dict(model[2].state_dict())
+        with pytest.raises(RuntimeError): model.load_state_dict({f"module.{name}": state[name] for name in state})
+        model.load_state_dict(state)
+    assert not said(tmp_path, model, sgd(model), stream(30), before=load)
+
+
+def test_what_a_load_lacks_is_counted_without_the_hooks_of_the_user(tmp_path):
+    model, called = net(nn.LayerNorm(5)), []
+    model.register_buffer("table", torch.zeros(2), persistent=False)
+    model._register_state_dict_hook(lambda *news: called.append(1))
+    found = said(tmp_path, model, sgd(model), stream(30), before=lambda n: n == 5 and model.load_state_dict(
+        {"0.bias": torch.zeros(16)}, strict=False))
+    assert [f.rule for f in found] == ["LoadedInPart"] and not called
+    assert found[0].message.startswith("load_state_dict left 5 of the model's 6 tensors"), found
+
+
 # ---- when it is told
 
 def zero_grad_missing(folder, start):

@@ -13,9 +13,9 @@ def latest(spans):
     return max(takes, key=last.count)
 
 
-def first_cure(parts, cures):
-    step, best = sum(parts.values()), {}
-    for name, (part, left, bound, days) in cures.items():
-        gain = step / (step - min(parts.get(part, 0) * (1 - left), bound)) - 1
+def first_cure(chains, cures):
+    step, best = max(chains.values()), {}
+    for name, (chain, saves, days) in cures.items():
+        gain = step / max((chains | {chain: chains[chain] - saves}).values()) - 1
         if gain >= 0.05: best[name] = gain / days
     return max(best, key=best.get, default=None)

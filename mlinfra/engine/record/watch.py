@@ -149,6 +149,7 @@ class Watch:
         if self._open and error is None: self._close_step()
         self._hand_on(block=True)
         self._recorder.end(error, self._times["evaluation"])
+        self._batch = None
 
     def _note(self, act: Callable, told: Any = None) -> float:
         "Keep what happens now; what it means is found out when there is time for it."

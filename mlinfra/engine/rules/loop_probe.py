@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ class UpdateLook:
     micro_batches:tuple[tuple[int, float], ...]   # samples, and the mean gradient of a sample's outputs
     kept:float|None             # size of the gradient at the update, relative to what the backward passes gave
     norm:float|None             # of all gradients at the update, where `kept` is very small
-    frozen:tuple[str, ...]=()   # frozen parameters that the optimizer moves, by gradients that are left
+    frozen:tuple[str, ...]=()   # frozen parameters that it has moved, by gradients that are left
     optimizer:int=0             # its place among those of the run
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
@@ -87,6 +87,8 @@ class _TrainingCalls(TorchFunctionMode):
         if some and trains and func.__name__ not in self.names: self.names.append(func.__name__)
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw658293
+def _some(p: torch.Tensor) -> torch.Tensor: return p.detach().reshape(-1)[::max(1, p.numel() // 4096)].clone()
+
 class _Updates:
     "What comes into the smallest parameter of an optimizer between two updates."
     def __init__(self, optimizer: Any, names: dict[int, str]):
@@ -94,11 +96,11 @@ class _Updates:
                 if p.requires_grad and p.layout == torch.strided and type(p) in (nn.Parameter, torch.Tensor)]
         self.small = sorted(rows, key=lambda p: p.numel())[:1]
         self.names = [names.get(id(p), f"parameter {i}") for i, p in enumerate(self.small)]
-        self._optimizer, self._all_names = optimizer, names
-        self.all, self.updated = rows, False
+        self._all_names, self.all, self.updated = names, rows, False
         self.begin()
 
     def begin(self) -> None:
+        self.look: UpdateLook | None = None
         self.left: dict[int, bool] = {}
         self.came: dict[int, torch.Tensor] = {}
 
@@ -110,16 +112,14 @@ class _Updates:
         self.left[place] = old and self.left.get(place, True)
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
 
+    def keep_frozen(self) -> None:
+        "Keep some values of frozen parameters, of which gradients of before are still there."
+        self._kept = [(p, _some(p)) for p in self.all if not p.requires_grad and p.grad is not None]
+
     def frozen(self) -> tuple[str, ...]:
-        "Frozen parameters that the update moves: gradients of before are still there."
-        left = {id(p) for p in self.all if not p.requires_grad and p.grad is not None}
-        if not left: return ()
-        def moves(p: torch.Tensor, group: dict) -> bool:
-            some = p.grad.any() or group.get("weight_decay") or self._optimizer.state.get(p)
-            return id(p) in left and bool(some) and group.get("lr") != 0
-        groups = self._optimizer.param_groups
-        rows = [p for group in groups for p in group["params"] if id(p) in left and moves(p, group)]
-        return tuple(self._all_names.get(id(p), "a parameter") for p in rows)
+        "Those that the update has moved."
+        moved = [p for p, old in self._kept if not torch.equal(_some(p), old)]
+        return tuple(self._all_names.get(id(p), "a parameter") for p in moved)
 
     def kept(self) -> float | None:
         "The gradient that the update takes, relative to what has come."
@@ -221,7 +221,8 @@ class LoopProbe:
 
     def _size(self, output: Any) -> torch.Tensor | None:
         out = None if self._has_learned else first_floats(output)
-        return None if out is None else out.detach().float().norm() / math.sqrt(out.numel())
+        return None if out is None else torch.linalg.vector_norm(
+            out.detach(), dtype=torch.float32) / math.sqrt(out.numel())
 
     def _weigh(self, grad: torch.Tensor) -> None:
         "How much a sample of this micro-batch counts."
@@ -239,9 +240,11 @@ class LoopProbe:
         if kept is not None and kept < 1e-7:
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
         micro = tuple((n, float(size)) for n, size in self._micro)
-        self._on_update(UpdateLook(self.step, tuple(left), micro, kept, norm, state.frozen(),
-                                   self._states.index(state)))
+        state.keep_frozen()
+        state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state))
 
     def _after_update(self, state: _Updates) -> None:
         self._micro, self._forwards, self.updates, state.updated = [], 0, self.updates + 1, True
+        look = state.look and replace(state.look, frozen=state.frozen())
         state.begin()
+        if look is not None: self._on_update(look)

@@ -146,14 +146,20 @@ def _copied_block(model: nn.Module, *names: str) -> bool:
     return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(blocks[0].values(), blocks[1].values()))
 
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0005
+def _saved(module: nn.Module) -> dict[str, torch.Tensor]:
+    "Parameters and buffers by the names that they have in a checkpoint, without asking the user's hooks."
+    parts = module.named_modules(remove_duplicate=False)
+    return {f"{place}.{name}".lstrip("."): tensor for place, part in parts
+            for name, tensor in (part._parameters | part._buffers).items()
+            if tensor is not None and name not in part._non_persistent_buffers_set}
+
 def load_words(
     module:nn.Module,          # into which was loaded
     missing:Sequence[str],     # its tensors that got nothing
     left_over:Sequence[str],   # what had no place
 ) -> tuple[str, str, bool]:    # words, advice, and whether nothing at all was loaded
     "What a load that is not whole did."
-    total = len(module.state_dict(keep_vars=True))
-    words = []
+    total, words = len(_saved(module)), []
     share = len(missing) / max(total, 1)
     if missing: words.append(f"left {len(missing)} of the model's {total} tensors ({share:.0%}) as they "
                              f"were, such as {several(missing, 2)}")
@@ -164,7 +170,7 @@ def load_words(
         if missing and left_over and (stripped & set(missing) or longer & set(left_over)):
             advice = (f"The names differ by {prefix!r}, which a wrapper puts in front: load into the model inside of "
                       "it, or rename the keys")
-    return f"load_state_dict(strict=False) {' and '.join(words)}", advice, total > 0 and len(missing) >= total
+    return f"load_state_dict {' and '.join(words)}", advice, total > 0 and len(missing) >= total
 
 class LoadedInPart(Rule):
     "Weights were loaded with keys missing or left over."
@@ -189,12 +195,16 @@ class LoadedInPart(Rule):
         if not self._loads: return
         loads, self._loads = list(self._loads.values()), {}
         self.facts.heard.add("load")
-        for module, keys in loads:
-            if not (keys.missing_keys or keys.unexpected_keys): continue
-            words, advice, nothing = load_words(module, keys.missing_keys, keys.unexpected_keys)
-            self.found(steps[-1], words, advice, tensor=(list(keys.missing_keys) + list(keys.unexpected_keys))[0],
-                       cost=1.0 if nothing else 0.5, remark=not nothing, missing=len(keys.missing_keys),
-                       left_over=len(keys.unexpected_keys))
+        given: set[int] = set()  # by later loads: it is not missing
+        for module, keys in reversed(loads):
+            saved = _saved(module)
+            missing = [name for name in keys.missing_keys if id(saved.get(name)) not in given]
+            left_over = [] if id(module) in given else keys.unexpected_keys
+            given |= {id(module), *(id(tensor) for name, tensor in saved.items() if name not in keys.missing_keys)}
+            if not (missing or left_over): continue
+            words, advice, nothing = load_words(module, missing, left_over)
+            self.found(steps[-1], words, advice, tensor=[*missing, *left_over][0], cost=1.0 if nothing else 0.5,
+                       remark=not nothing, missing=len(missing), left_over=len(left_over))
 
     def finish(self) -> None:
         "Take the hooks off."

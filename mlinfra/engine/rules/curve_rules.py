@@ -165,7 +165,8 @@ class LossRoseAgain(_Course):
         rate = f" The learning rate is {max(rates):.3g}" if rates else ""
         self.found(step, f"the loss fell to {best:.4g} by step {self._best_at * _BLOCK} and is {last[-1]:.4g} now: "
                    f"it has risen by more than half of what it had fallen.{rate}", "Lower the learning rate or clip "
-                   "gradients; if that does not help, look at what changed at that time: data, labels, weights that were loaded",
+                   "gradients; if that does not help, look at what changed at that time: data, labels, weights that "
+                   "were loaded",
                    best=best, last=last[-1])
 
 class LossSpike(Rule):

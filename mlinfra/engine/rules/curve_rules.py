@@ -29,10 +29,29 @@ def label_entropy(
 
 _BLOCK = 20  # steps whose losses are averaged
 
-class _Course(Rule):
-    "Averages losses in blocks, and hears of labels and of the kind of the loss."
+class _Labels(Rule):
+    "Counts labels."
     asks = True
 
+    def begin(self, facts: Facts) -> None:
+        "Start anew."
+        super().begin(facts)
+        self._labels: Counter[int] = Counter()
+        self._batches, self._single = 0, 0
+
+    def on_batch(self, batch: BatchFingerprint) -> None:
+        "Count them."
+        if batch.evaluation or not batch.label_counts: return
+        self._batches, self._single = self._batches + 1, self._single + (len(batch.label_counts) == 1 < batch.samples)
+        self._labels.update(batch.label_counts)
+
+    @property
+    def is_sorted(self) -> bool:
+        "Whether most batches hold a single class: such a loss rises, or jumps, where the next class begins."
+        return self._single > self._batches / 2
+
+class _Course(_Labels):
+    "Averages losses in blocks, and hears of the kind of the loss."
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
@@ -40,23 +59,11 @@ class _Course(Rule):
         self._blocks: list[float] = []  # the last five means
         self._lows: list[float] = []    # and the least loss of each
         self._done, self._first, self._peak, self._best, self._best_at, self._won = 0, 0.0, -math.inf, math.inf, 0, 0.0
-        self._labels: Counter[int] = Counter()
-        self._batches, self._single, self._classes, self._known, self._epoch = 0, 0, False, False, 0
+        self._classes, self._known, self._epoch = False, False, 0
 
     def on_loss_graph(self, look: Any) -> None:
         "Whether it is a cross entropy."
         self._known, self._classes = True, self._classes or look.classes
-
-    def on_batch(self, batch: BatchFingerprint) -> None:
-        "Count labels."
-        if batch.evaluation or not batch.label_counts: return
-        self._batches, self._single = self._batches + 1, self._single + (len(batch.label_counts) == 1 < batch.samples)
-        self._labels.update(batch.label_counts)
-
-    @property
-    def is_sorted(self) -> bool:
-        "Whether most batches hold a single class: such a loss rises where the next class begins."
-        return self._single > self._batches / 2
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Average."
@@ -169,12 +176,11 @@ class LossRoseAgain(_Course):
                    "were loaded",
                    best=best, last=last[-1])
 
-class LossSpike(Rule):
+class LossSpike(_Labels):
     "A loss jumps far above all before it, and comes down again."
     least_steps = 75
     follows = ("NonFinite", "ExplodingLoss", "BatchWithoutSpread", "UpdateRatio", "UnrelatedLabels",
                "ForgottenZeroGrad", "LearningRateCycles", "LossRoseAgain", "ExplodingGradient")
-    asks = True
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
@@ -183,12 +189,7 @@ class LossSpike(Rule):
         self._limit, self._first, self._until, self._samples = math.inf, 0.0, 0, 0
         self._spike: Any = None
         self._after: list[float] = []
-        self._usual, self._top, self._single, self._batches = 0.0, 0.0, 0, 0
-
-    def on_batch(self, batch: BatchFingerprint) -> None:
-        "Batches of a single class: such a loss jumps where the next class begins."
-        if batch.evaluation or not batch.label_counts: return
-        self._batches, self._single = self._batches + 1, self._single + (len(batch.label_counts) == 1 < batch.samples)
+        self._usual, self._top = 0.0, 0.0
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare each loss with the 64 before it."
@@ -224,7 +225,7 @@ class LossSpike(Rule):
         self._after.append(loss)
         if len(self._after) < 10: return
         spike, self._spike = self._spike, None
-        if not float(np.median(self._after)) <= self._top or self._single > self._batches / 2: return
+        if not float(np.median(self._after)) <= self._top or self.is_sorted: return
         self.found(spike, f"the loss jumps to {spike.loss:.4g}; the steps before had a median of {self._usual:.4g} "
                    f"and a maximum of {self._top:.4g}; ten steps later it is down again", "Look at the batch of "
                    "this step, inputs and labels; clipping gradients bounds what such a batch does", cost=0.1,

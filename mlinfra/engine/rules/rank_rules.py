@@ -164,8 +164,9 @@ class _Words:
 
     def _what(self) -> str:
         all_ = len(self.groups) == len(self.model.names) > 1
-        count = "" if any(" to " in name for name in self.model.names) else f"{len(self.groups)} "  # of single tensors
-        where = f"all {count}trained tensors" if all_ else several(self.names(self.groups))
+        count = "" if any(" to " in name for name in self.model.names) else f" {len(self.groups)}"  # of single tensors
+        all_words = "both" if count == " 2" else f"all{count}"
+        where = f"{all_words} trained tensors" if all_ else several(self.names(self.groups))
         if self.before is None: since = "from the first look on"
         elif self.next_to: since = f"since the update of step {self.before}"
         else: since = f"since an update between steps {self.before} and {self.since - 1}"

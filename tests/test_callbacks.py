@@ -204,6 +204,46 @@ def test_transformers_tells_rules_of_batches_losses_and_validations(tmp_path, si
     assert not runner.model._forward_hooks and not runner.model._forward_pre_hooks
 
 
+def trains(folder, **how):
+    "A model with dropout, a watch, its inspector, and a Trainer for three steps."
+    transformers = pytest.importorskip("transformers", reason="needs transformers: pip install mlinfra[callbacks]")
+    pytest.importorskip("accelerate", reason="needs accelerate: pip install mlinfra[callbacks]")
+    model, (watch, inspector) = Head(False), watched(callbacks.TransformersWatch, folder / "run")
+    model.layers.append(nn.Dropout(0.1))
+    arguments = transformers.TrainingArguments(folder / "out", max_steps=3, use_cpu=True, save_strategy="no",
+                                               report_to="none", disable_tqdm=True, **how)
+    return transformers.Trainer(model, arguments, callbacks=[watch], train_dataset=Classes(),
+                                eval_dataset=Classes(1000, 24)), inspector
+
+
+def test_transformers_hears_of_a_second_training_once_after_one_that_raised(tmp_path):
+    runner, inspector = trains(tmp_path)
+    model, own = runner.model, runner.compute_loss
+
+    def fails(*given, **how): raise ArithmeticError("so it is")
+    runner.compute_loss = fails
+    with pytest.raises(ArithmeticError): runner.train()
+    runner.compute_loss = own
+    runner.train()
+    assert not model._forward_hooks and not model._forward_pre_hooks
+    assert len(Run(tmp_path / "run").steps) == 3 and not inspector.remarks
+
+
+@pytest.mark.parametrize("validates", [True, False])
+def test_transformers_takes_no_pass_of_a_loss_for_a_validation(validates, tmp_path):
+    "The loss of a preference is computed with the model's own outputs of before, for which no gradient is kept."
+    runner, inspector = trains(tmp_path, eval_strategy="steps" if validates else "no", eval_steps=2)
+    own = runner.compute_loss
+
+    def twice(model, inputs, *given, **how):
+        with torch.no_grad(): model(**inputs)
+        return own(model, inputs, *given, **how)
+    runner.compute_loss = twice
+    runner.train()
+    assert not [f for f in inspector.findings if f.rule not in SPEED] and not inspector.remarks
+    assert inspector.facts.validations == 2 * validates
+
+
 def test_a_loop_with_accelerate_is_watched_as_any_other(tmp_path):
     accelerate = pytest.importorskip("accelerate", reason="needs accelerate: pip install mlinfra[callbacks]")
     torch.manual_seed(0)

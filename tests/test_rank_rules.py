@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
 from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.engine.parallel.parallelize import parallelize
+from mlinfra.engine.preflight.checked_rank import rank_findings
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, RANK_RULES, TENSOR_RULES
@@ -231,7 +233,7 @@ WORDS = dict(
     layer_added_after_wrapping=r"does not know these parameters",
     rate_of_its_own=r"lr is 0\.05 on rank 0 and 0\.1 on rank 1",
     scaled_on_one_rank=r"gradients of rank 1 are 2 times those of rank 0",
-    step_left_out=r"rank 1 made no update in this step|gradients are equal|gradients of rank 1",
+    step_left_out=r"rank 1 made no update in this step",
     two_passes_on_one_rank=r"backward passes, 1 on rank 0 and 2 on rank 1",
     random_features=r"not trained differs between them.*table",
     same_batches=r"ranks 0 and 1 train on the same batches",
@@ -436,6 +438,12 @@ def test_nothing_is_said_of_a_healthy_training(told, case):
     assert read(folder) == []
 
 
+def test_a_check_compares_ranks_of_which_one_was_killed(told):
+    "It wrote its part of the folder, and no result."
+    _, folder = told["same_batches-True"]
+    (found,) = rank_findings(folder, [SimpleNamespace(rank=0, world_size=2, places={})])
+    assert found.rule == "SameBatchesOnRanks" and found.fault
+
 
 # ---- ranks that wait
 
@@ -444,9 +452,14 @@ def until_told(folder):
     while not any(event.rank == 0 for event in Run(folder).findings): time.sleep(0.05)
 
 
+class Impatient(StalledTraining):
+    "One long step, such as the first on a busy machine, does not keep a rank from telling where it stands."
+    name, _longest = "StalledTraining", property(lambda self: 0.1, lambda self, seconds: None)
+
+
 def waiting(folder, rank, where):
     "In step 9 rank 0 waits for a message of rank 1, which it sends when that has been said."
-    model, message, inspector = net(), torch.zeros(1), Inspector([StalledTraining(0.5)])
+    model, message, inspector = net(), torch.zeros(1), Inspector([Impatient(1.0)])
     optimizer = sgd(model)
     def answer():
         until_told(folder)

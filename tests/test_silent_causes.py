@@ -293,3 +293,4 @@ def test_a_schedule_that_was_made_for_more_steps_is_told(tmp_path):
         plan = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, planned)
         found = said(tmp_path / str(planned), model, optimizer, stream(100), after=lambda n, w, plan=plan: plan.step())
         assert [finding.rule for finding in found] == ["StoppedEarly"] * (planned == 400)
+        if found: assert "was made for 400 steps and had been called 100 times" in found[0].message

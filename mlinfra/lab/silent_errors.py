@@ -353,7 +353,7 @@ def findings_of(
     error:SilentError,
     sick:bool=True,     # False: its healthy twin
 ) -> list[Finding]:
-    "What the debugger says of the training, in a folder that is gone afterwards, always with the same random numbers."
+    "What the debugger says of the training, in a folder that is gone afterwards, with torch seeded to 0."
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     torch.set_num_threads(1)
     torch.manual_seed(0)

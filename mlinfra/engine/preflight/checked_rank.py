@@ -109,8 +109,8 @@ def rank_findings(
     folder:str|os.PathLike,       # of the run that the ranks have written
     ranks:Sequence[CheckedRank],
 ) -> list[CheckedFinding]:
-    "What the rules on ranks say when all have written all: the first rank may have ended before others."
-    if len(ranks) < 2 or not Path(folder).is_dir(): return []
+    "What the rules on ranks say of all that they have written, those too that were killed or hang."
+    if not ranks or ranks[0].world_size < 2 or not Path(folder).is_dir(): return []
     rules = [rule() for rule in RANK_RULES]
     return [CheckedFinding(one.rule, one.step, one.message, one.advice, one.tensor,
                            ranks[0].places.get(rule.about) or ranks[0].places.get("update", ""), ranks[0].rank,

@@ -79,10 +79,11 @@ class LoopWatch(Watch):
 
     def end_step(self) -> None:
         "The step has ended."
-        self._to(self._now(), "between")
         if self._open:
             self._ended += 1
-            self._close_step()
+            self._note(self._end_step)
+            self._catch_up()  # it is in the folder from here on
+        else: self._to(self._now(), "between")
         self._remember()
 
     def begin(self, part: str) -> None:
@@ -246,11 +247,11 @@ class TransformersWatch(_FrameworkWatch):
     def __new__(cls, *_: Any, **__: Any) -> Any:
         return object.__new__(_derived(cls, "transformers", "TrainerCallback"))
 
-    _evaluating, _handles = False, ()
+    _evaluating, _handles, _unsaid = False, (), None  # the last: a batch that may be one of a validation
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Open the folder."
-        if self._goes_on: self._close()
+        if self._goes_on: self._close()  # an error ended the training before, and nobody told
         accumulation = args.gradient_accumulation_steps
         self._samples = args.train_batch_size * accumulation
         config = dict(loop="transformers", epochs=args.num_train_epochs, iterations=state.max_steps,
@@ -259,8 +260,7 @@ class TransformersWatch(_FrameworkWatch):
             config["autocast"] = kind
         self._loader = more.get("train_dataloader")
         self._open(config, more.get("model"), more.get("optimizer"))
-        self._evaluating = self._validating = False
-        self._losses, self._adds_up = [], False
+        self._evaluating, self._losses, self._adds_up = False, [], False
         if (model := more.get("model")) is not None: self._listen(model)
 
     def _listen(self, model: Any) -> None:
@@ -271,9 +271,7 @@ class TransformersWatch(_FrameworkWatch):
     def _before_model(self, args: tuple, kwargs: dict) -> None:
         self._adds_up = kwargs.get("num_items_in_batch") is not None
         if torch.is_grad_enabled(): return self.watched.arrives(kwargs or args)
-        if not self._validating: self.watched.evaluates_now(True)
-        self._validating = True
-        self.watched.validates(kwargs or args)
+        self._unsaid = kwargs or args
 
     def _after_model(self, args: tuple, output: Any) -> None:
         if not torch.is_grad_enabled(): return
@@ -292,7 +290,7 @@ class TransformersWatch(_FrameworkWatch):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Keep the step, with the loss of its micro-batches: of each a share, if the model knows how many there are."
-        losses, self._losses = self._losses, []
+        losses, self._losses, self._unsaid = self._losses, [], None
         if losses: self.watched.loss(sum(losses) / (1 if self._adds_up else len(losses)))
         self.watched.end_step()
 
@@ -300,15 +298,18 @@ class TransformersWatch(_FrameworkWatch):
         "Keep what is logged."
         if not self._goes_on: return  # an evaluation outside of the training
         self.watched.ended("evaluation") if self._evaluating else self.watched.leave()
-        if self._validating: self.watched.evaluates_now(False)
-        self._evaluating = self._validating = False
+        if self._evaluating: self.watched.evaluates_now(False)
+        self._evaluating = False
         logs = dict(logs or {})
         self._tell("eval_loss", {"accuracy": logs["eval_accuracy"]} if "eval_accuracy" in logs else {}, logs)
         self.watched.event("log", step=state.global_step, logs=logs)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        "A part of an evaluation, which ends with a log."
-        self._evaluating = True
+        "A part of an evaluation, which ends with a log: only now is it known that its batch was one of it."
+        if not self._goes_on: return
+        if not self._evaluating: self.watched.evaluates_now(True)
+        if self._unsaid is not None: self.watched.validates(self._unsaid)
+        self._evaluating, self._unsaid = True, None
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "A checkpoint is written."
@@ -321,4 +322,8 @@ class TransformersWatch(_FrameworkWatch):
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Close the folder."
         if self._goes_on: self._close()
+
+    def _close(self, error: BaseException | None = None) -> None:
         for handle in self._handles: handle.remove()
+        self._handles, self._unsaid = (), None
+        super()._close(error)

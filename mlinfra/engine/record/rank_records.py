@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/record/rank_records.ipynb #93c3d435
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base.checks import positive_int
-from .run_folder import run_files
+from .run_folder import active_writer, run_files
 from .run_writer import RunWriter
 
 # %% auto #0
@@ -28,19 +29,24 @@ class RankNews(NamedTuple):
 _BEGINNINGS = tuple(f'{{"kind":"{word}'.encode() for word in ("rank_", 'epoch"', 'end"'))
 
 class RankRecords:
-    "The files of a run's ranks, of the attempt that is being written."
+    "The files of a run's ranks, of the attempts that are being written."
     def __init__(
         self,
         writer:RunWriter,   # of this rank
         most:int=16,        # ranks that are read while the run goes on; all are, when its folder is read
     ):
         self.writer, self.rank, self.world_size = writer, writer.rank, writer.world_size
-        self.read = min(self.world_size, positive_int("most", most))
+        self.most = min(self.world_size, positive_int("most", most))
+        self.ranks = sorted({*range(self.most), self.rank})   # that are read
         self._at: dict[Path, int] = {}
+        self._attempts: dict[int, int] = {}
+        self._begun = os.stat(writer.events_path).st_mtime if writer.recording else 0.0
 
     def again(self) -> RankRecords:
         "The same, for a reader that has read nothing yet."
-        return RankRecords(self.writer, self.read)
+        other = copy.copy(self)
+        other._at = {}
+        return other
 
     def write(
         self,
@@ -51,10 +57,19 @@ class RankRecords:
         self.writer.event(kind, **data)
 
     def files(self) -> dict[int, Path]:
-        "The files that are there, by rank; without those beyond the limit that are not this rank's."
-        ranks = [*range(self.read), *([self.rank] if self.rank >= self.read else [])]
-        paths = {rank: run_files(self.writer.folder, rank, self.writer.attempt)[1] for rank in ranks}
-        return {rank: path for rank, path in paths.items() if path.exists()}
+        "The files of this start that are there, by rank; without those beyond the limit that are not this rank's."
+        found = {rank: self._file(rank) for rank in self.ranks}
+        return {rank: path for rank, path in found.items() if path is not None}
+
+    def _file(self, rank: int) -> Path | None:
+        "A rank's latest attempt: each counts its own. None if it had ended before this rank began."
+        attempt = self.writer.attempt if rank == self.rank else self._attempts.get(rank, 0)
+        of = lambda attempt: run_files(self.writer.folder, rank, attempt)[1]
+        while rank != self.rank and of(attempt + 1).exists(): attempt += 1
+        self._attempts[rank] = attempt
+        try: old = rank != self.rank and os.stat(of(attempt)).st_mtime < self._begun
+        except FileNotFoundError: return None
+        return None if old and not active_writer(self.writer.folder, rank, attempt) else of(attempt)
 
     @property
     def compares(self) -> bool:
@@ -73,5 +88,9 @@ class RankRecords:
             raw = file.read()
         raw = raw[:raw.rfind(b"\n") + 1]  # the last line may be on its way
         self._at[path] = begin + len(raw)
-        said = [json.loads(line) for line in raw.splitlines() if line.startswith(_BEGINNINGS)]
-        return [RankNews(rank, one.pop("kind"), one) for one in said]
+        said = [_parsed(line) for line in raw.splitlines() if line.startswith(_BEGINNINGS)]
+        return [RankNews(rank, one.pop("kind"), one) for one in said if one]
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try: return json.loads(line)
+    except ValueError: return {}   # damaged

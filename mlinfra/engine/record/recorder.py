@@ -295,7 +295,7 @@ def training_settings(
 
 def _trained(model: nn.Module, optimizers: Sequence[Any]) -> str:
     "How many of the model's parameters are trained: not frozen, and in an optimizer."
-    held = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
+    held = {id(p) for one in optimizers for group in getattr(one, "param_groups", ()) for p in group["params"]}
     rows = [(p.numel(), p.requires_grad and id(p) in held) for p in model.parameters()]
     count, whole = sum(n for n, trained in rows if trained), sum(n for n, _ in rows)
     return f"{count:,} of {whole:,} parameters, {count / max(whole, 1):.1%}"

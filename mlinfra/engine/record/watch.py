@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from ..base.checks import positive_float, positive_int
+from ..base.host_copy import HostCopy
 from .loss_methods import LossMethods
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
@@ -148,6 +149,7 @@ class Watch:
         if self._open and error is None: self._close_step()
         self._hand_on(block=True)
         self._recorder.end(error, self._times["evaluation"])
+        self._batch = None
 
     def _note(self, act: Callable, told: Any = None) -> float:
         "Keep what happens now; what it means is found out when there is time for it."
@@ -407,21 +409,15 @@ def count_samples(
     except Exception: return 1
 
 def _on_its_way(loss: torch.Tensor) -> Any:
-    if not loss.is_cuda: return loss.item() if loss.numel() == 1 else loss.detach().float().mean().item()
-    loss = loss.detach() if loss.numel() == 1 else loss.detach().float().mean()
-    host = torch.empty((), pin_memory=True).copy_(loss, non_blocking=True)
-    event = torch.cuda.Event()
-    event.record()
-    return host, event
+    if loss.numel() > 1: loss = loss.detach().float().mean()
+    return HostCopy(loss) if loss.is_cuda else loss.item()
 
 def _is_compiled(model: nn.Module) -> bool:
     return any(hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) for part in model.modules())
 
-def _is_known(loss: Any) -> bool: return not isinstance(loss, tuple) or loss[1].query()
+def _is_known(loss: Any) -> bool: return not isinstance(loss, HostCopy) or loss.ready
 
 def _number(loss: Any) -> float:
-    if not isinstance(loss, tuple): return loss
-    loss[1].synchronize()
-    return float(loss[0])
+    return loss.read().item() if isinstance(loss, HostCopy) else loss
 
 watch = Watch  # as it is called: `with watch(folder) as w:`

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.host_copy import HostCopy
 from ..train.batches import samples_in, tensors_in
 
 # %% auto #0
@@ -55,13 +56,6 @@ def batch_inputs(
     usual = lambda t: t is not labels and t.dim() and t.numel() and t.layout == torch.strided and not t.is_nested
     return next((t for t in tensors_in(batch) if usual(t) and not t.is_meta and not t.is_complex()), None)
 
-def _host(values: torch.Tensor) -> torch.Tensor:
-    "The values in host memory, without waiting for them."
-    values = values.detach()
-    if values.dtype == torch.bfloat16: values = values.float()
-    if values.device.type != "cuda": return values
-    return torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values, non_blocking=True)
-
 def _same(values: Any) -> bool: return bool((values == values.reshape(-1)[0]).all())
 
 def _hash(values: np.ndarray) -> int: return int.from_bytes(blake2b(values.tobytes(), digest_size=7).digest(), "big")
@@ -80,18 +74,16 @@ class BatchSnapshot:
         self.samples = samples_in(batch)
         some = x[::max(1, -(-len(x) // rows))]
         some = some.reshape(len(some), -1)
-        self._values = _host(some[:, ::max(1, some.shape[1] // _COLUMNS)][:, :_COLUMNS])
+        self._values = HostCopy(some[:, ::max(1, some.shape[1] // _COLUMNS)][:, :_COLUMNS])
         self._floats = x.is_floating_point()
-        self._spread = x.device.type == "cpu" and self._floats and _same(self._values.numpy()) and not _same(x)
+        self._spread = x.device.type == "cpu" and self._floats and _same(self._values.read()) and not _same(x)
         self.label_shape = () if labels is None else tuple(labels.shape)
-        self._labels = None if labels is None or not labels.numel() else _host(labels.reshape(-1)[:_MOST_LABELS])
-        self._event = torch.cuda.Event() if x.device.type == "cuda" else None
-        if self._event is not None: self._event.record()
+        self._labels = None if labels is None or not labels.numel() else HostCopy(labels.reshape(-1)[:_MOST_LABELS])
 
     @property
     def ready(self) -> bool:
         "Whether the values are there."
-        return self._event is None or self._event.query()
+        return self._values.ready and (self._labels is None or self._labels.ready)
 
     def fingerprint(
         self,
@@ -101,18 +93,17 @@ class BatchSnapshot:
         evaluation:bool=False,
     ) -> BatchFingerprint:
         "The fingerprint; it waits if the values are not there yet."
-        if self._event is not None: self._event.synchronize()
-        values, labels = np.ascontiguousarray(self._values.numpy()), self._labels
+        values = np.ascontiguousarray(self._values.read())
+        labels = None if self._labels is None else self._labels.read()
         spread = self._spread or not self._floats or not _same(values)
         differ = (values != values[:, :1]).sum(1) >= 4
         rows = tuple(_hash(row) for row, known in zip(values, differ.tolist()) if known)
-        known = None if labels is None else _hash(np.ascontiguousarray(labels.numpy()))
+        known = None if labels is None else _hash(np.ascontiguousarray(labels))
         counts = {}
-        if labels is not None and len(self.label_shape) == 1 and not labels.is_floating_point():
+        if labels is not None and len(self.label_shape) == 1 and labels.dtype.kind != "f":
             counts = dict(Counter(labels.tolist()))
         elif labels is not None and len(self.label_shape) <= 2 and self.label_shape[1:] in ((), (1,)):  # yes and no
-            numbers = labels.numpy()
-            if ((numbers == 0) | (numbers == 1)).all(): counts = {n: int((numbers == n).sum()) for n in (0, 1)}
+            if ((labels == 0) | (labels == 1)).all(): counts = {n: int((labels == n).sum()) for n in (0, 1)}
             counts = {n: count for n, count in counts.items() if count}
         value = float(values.flat[0]) + 0.0  # and never -0
         return BatchFingerprint(step, epoch, place, evaluation, self.samples, _hash(values), rows, spread, value, known,

@@ -29,41 +29,52 @@ def label_entropy(
 
 _BLOCK = 20  # steps whose losses are averaged
 
-class _Course(Rule):
-    "Averages losses in blocks, and hears of labels and of the kind of the loss."
+class _Labels(Rule):
+    "Counts labels."
     asks = True
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._losses: list[float] = []
-        self._blocks: list[float] = []
-        self._lows: list[float] = []
         self._labels: Counter[int] = Counter()
-        self._batches, self._single, self._classes, self._known, self._epoch = 0, 0, False, False, 0
-
-    def on_loss_graph(self, look: Any) -> None:
-        "Whether it is a cross entropy."
-        self._known, self._classes = True, self._classes or look.classes
+        self._batches, self._single = 0, 0
 
     def on_batch(self, batch: BatchFingerprint) -> None:
-        "Count labels."
+        "Count them."
         if batch.evaluation or not batch.label_counts: return
         self._batches, self._single = self._batches + 1, self._single + (len(batch.label_counts) == 1 < batch.samples)
         self._labels.update(batch.label_counts)
 
     @property
     def is_sorted(self) -> bool:
-        "Whether most batches hold a single class: such a loss rises where the next class begins."
+        "Whether most batches hold a single class: such a loss rises, or jumps, where the next class begins."
         return self._single > self._batches / 2
+
+class _Course(_Labels):
+    "Averages losses in blocks, and hears of the kind of the loss."
+    def begin(self, facts: Facts) -> None:
+        "Start anew."
+        super().begin(facts)
+        self._losses: list[float] = []
+        self._blocks: list[float] = []  # the last five means
+        self._lows: list[float] = []    # and the least loss of each
+        self._done, self._first, self._peak, self._best, self._best_at, self._won = 0, 0.0, -math.inf, math.inf, 0, 0.0
+        self._classes, self._known, self._epoch = False, False, 0
+
+    def on_loss_graph(self, look: Any) -> None:
+        "Whether it is a cross entropy."
+        self._known, self._classes = True, self._classes or look.classes
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Average."
         self._losses += [step.loss for step in steps if step.loss - step.loss == 0]
         while len(self._losses) >= _BLOCK:
             block, self._losses = self._losses[:_BLOCK], self._losses[_BLOCK:]
-            self._blocks.append(sum(block) / _BLOCK)
-            self._lows.append(min(block))
+            mean = sum(block) / _BLOCK
+            self._blocks, self._lows = [*self._blocks, mean][-5:], [*self._lows, min(block)][-5:]
+            self._done, self._first, self._peak = self._done + 1, self._first if self._done else mean, max(
+                self._peak, mean)
+            if mean < self._best: self._best, self._best_at, self._won = mean, self._done, self._peak - mean
             self._epoch = steps[-1].epoch
             if not self.findings: self.judge(steps[-1])
 
@@ -105,13 +116,13 @@ class UnrelatedLabels(_Course):
         "Is the loss at the entropy, from the start or again?"
         entropy = self._entropy()
         if entropy is None or len(self._blocks) < 3: return
-        last, lowest = self._blocks[-3:], min(self._blocks)
+        last, lowest = self._blocks[-3:], self._best
         if min(last) < 0.97 * entropy: return
         back = lowest < 0.9 * entropy and min(last) > 0.98 * entropy and max(last) < 3 * entropy
         if back and not self._restarted(): return self._say(
             step, f"the loss had fallen to {lowest:.4g} and has been {np.mean(last):.4g} for {3 * _BLOCK} steps, not "
             f"below {self._counted(entropy)}: labels and inputs no longer belong together", entropy)
-        never = len(self._blocks) == 5 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy
+        never = self._done == 5 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy
         if never and self._stands(): self._say(
             step, f"the loss is {last[-1]:.4g} after {5 * _BLOCK} steps and stays at {self._counted(entropy)}: the "
             "model learns how often each class comes, and nothing from the inputs", entropy)
@@ -153,25 +164,23 @@ class LossRoseAgain(_Course):
         "Three blocks in a row above half of what was won."
         if len(self.facts.optimizers) > 1: return self.abstain("the losses of several optimizers may rise on purpose")
         if len(self._blocks) < 5 or not (self._classes or self._epoch and self._known) or self.is_sorted: return
-        first, place = self._blocks[0], int(np.argmin(self._blocks))
-        best, last = self._blocks[place], self._blocks[-3:]
-        won = max(self._blocks[:place + 1]) - best
-        if won <= 0.2 * abs(first) or len(self._blocks) - 1 - place < 3: return
+        best, won, last = self._best, self._won, self._blocks[-3:]
+        if won <= 0.2 * abs(self._first) or self._done - self._best_at < 3: return
         risen = min(last) > best + 0.5 * won and last[-1] > 0.95 * last[0] and min(self._lows[-3:]) > best
         if not risen: return
         rates = [float(g["lr"]) for o in self.facts.optimizers for g in o.param_groups if "lr" in g]
         rate = f" The learning rate is {max(rates):.3g}" if rates else ""
-        self.found(step, f"the loss fell to {best:.4g} by step {(place + 1) * _BLOCK} and is {last[-1]:.4g} now: more "
-                   f"than half of what was won is lost again.{rate}", "Lower the learning rate or clip gradients; if "
-                   "that does not help, look at what changed at that time: data, labels, weights that were loaded",
+        self.found(step, f"the loss fell to {best:.4g} by step {self._best_at * _BLOCK} and is {last[-1]:.4g} now: "
+                   f"it has risen by more than half of what it had fallen.{rate}", "Lower the learning rate or clip "
+                   "gradients; if that does not help, look at what changed at that time: data, labels, weights that "
+                   "were loaded",
                    best=best, last=last[-1])
 
-class LossSpike(Rule):
+class LossSpike(_Labels):
     "A loss jumps far above all before it, and comes down again."
     least_steps = 75
     follows = ("NonFinite", "ExplodingLoss", "BatchWithoutSpread", "UpdateRatio", "UnrelatedLabels",
                "ForgottenZeroGrad", "LearningRateCycles", "LossRoseAgain", "ExplodingGradient")
-    asks = True
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
@@ -180,12 +189,7 @@ class LossSpike(Rule):
         self._limit, self._first, self._until, self._samples = math.inf, 0.0, 0, 0
         self._spike: Any = None
         self._after: list[float] = []
-        self._usual, self._top, self._single, self._batches = 0.0, 0.0, 0, 0
-
-    def on_batch(self, batch: BatchFingerprint) -> None:
-        "Batches of a single class: such a loss jumps where the next class begins."
-        if batch.evaluation or not batch.label_counts: return
-        self._batches, self._single = self._batches + 1, self._single + (len(batch.label_counts) == 1 < batch.samples)
+        self._usual, self._top = 0.0, 0.0
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare each loss with the 64 before it."
@@ -221,9 +225,9 @@ class LossSpike(Rule):
         self._after.append(loss)
         if len(self._after) < 10: return
         spike, self._spike = self._spike, None
-        if not float(np.median(self._after)) <= self._top or self._single > self._batches / 2: return
-        self.found(spike, f"the loss jumps to {spike.loss:.4g}, and of the steps before it was {self._usual:.4g} at "
-                   f"the median and {self._top:.4g} at most; ten steps later it is down again", "Look at the batch of "
+        if not float(np.median(self._after)) <= self._top or self.is_sorted: return
+        self.found(spike, f"the loss jumps to {spike.loss:.4g}; the steps before had a median of {self._usual:.4g} "
+                   f"and a maximum of {self._top:.4g}; ten steps later it is down again", "Look at the batch of "
                    "this step, inputs and labels; clipping gradients bounds what such a batch does", cost=0.1,
                    loss=spike.loss, usual=self._usual)
 
@@ -240,19 +244,21 @@ class ResumedWorse(Rule):
         super().begin(facts)
         self._losses: list[float] = []
         self._resumed = any(o.state for o in facts.optimizers)
-        if not facts.config.get("earlier_losses"): self.abstain("there is no attempt before this one in the run folder")
+        before = facts.config.get("earlier_losses")
+        self._before = before if before and len(before[0]) >= 10 else None
+        if not before: self.abstain("there is no attempt before this one in the run folder")
+        elif self._before is None: self.abstain("the first attempt in the run folder has fewer than ten losses")
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare its first losses with the last of the attempt before it."
         if len(self._losses) >= 10: return
         self._losses += [step.loss for step in steps if step.loss - step.loss == 0]
-        before = self.facts.config.get("earlier_losses")
-        if len(self._losses) < 10 or not before: return
-        start, last = before
+        if len(self._losses) < 10 or self._before is None: return
+        start, last = self._before
         now, was, first = (float(np.mean(part)) for part in (self._losses[:10], last, start))
         scatter = float(np.std(last)) + float(np.std(self._losses[:10]))
         anew = now > first - 0.2 * abs(first - was) and not self._resumed
         if anew or not now > was + max(3 * scatter / math.sqrt(10), 0.25 * abs(first - was)): return
         self.found(steps[-1], f"this attempt begins with a loss of {now:.4g}, and the attempt before it in this folder "
-                   f"ended with {was:.4g}: a part of its state was not loaded", "Compare the names that "
+                   f"ended with {was:.4g}: perhaps a part of its state was not loaded", "Compare the names that "
                    "load_state_dict returns, and load model, optimizer and scheduler", cost=0.5, now=now, was=was)

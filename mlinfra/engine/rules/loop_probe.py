@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from ..base.host_copy import is_capturing
 from ..record.watch import GradientReader, OwnedHook
 from .findings import plain_name
 from .nonfinite_origin import leaf_modules
@@ -192,7 +193,7 @@ class LoopProbe:
         return OwnedHook(owner, lambda *args: self._guarded(act, *args))
 
     def _guarded(self, act: Callable, *args: Any) -> None:
-        if self._broken or torch.cuda.is_available() and torch.cuda.is_current_stream_capturing(): return
+        if self._broken or is_capturing(): return
         try: act(*args)
         except Exception as error:
             self._broken = True

@@ -189,8 +189,8 @@ class StoppedEarly(Rule):
             planned, done = planned_steps(one), one.last_epoch
             if planned is None or not 0 < done < 0.9 * planned: continue
             rate = max(float(group["lr"]) for group in one.optimizer.param_groups)
-            self.found(self.facts.steps - 1, f"the run ended after {done} of the {planned} steps that "
-                       f"{type(one).__name__} was made for, with a learning rate of {rate:.2g}", "Give it "
+            self.found(self.facts.steps - 1, f"{type(one).__name__} was made for {planned} steps and had been called "
+                       f"{done} times when the run ended, with a learning rate of {rate:.2g}", "Give it "
                        "the number of steps of the run, and call it as often as its settings count",
                        cost=1 - done / planned, remark=True, planned=planned)
             return

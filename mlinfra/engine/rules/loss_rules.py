@@ -239,6 +239,7 @@ class StalledTraining(Rule):
         if steps != self._steps:
             if self._steps: self._longest = max(self._longest, late)
             self._last, self._steps = now, steps
+            if self._waits is not None: self._waits.gone_on(steps)
         elif steps and self.facts.live and late >= 10 * self._longest and not self.findings: self._look(late)
 
     def _steps_so_far(self) -> int:

@@ -36,7 +36,6 @@ _MUCH = 1e9  # bytes: a cache that takes no more until it is full is nobody's tr
 
 class _WorkerMemory(NamedTuple):
     "A reading."
-    asks = True
     step: int
     at: float
     count: int

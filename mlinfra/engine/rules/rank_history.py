@@ -76,7 +76,7 @@ def rank_looks_of(
 ) -> RankLooks | None:                         # None: it has one rank, or none of it is recorded
     "What looks at this rank while it trains, and compares it with the others if it falls to this rank."
     if (records := facts.ranks) is None: return None
-    history = RankHistory(tell, records.read)
+    history = RankHistory(tell, records.most)
     return RankLooks(facts.model, facts.optimizers, records, history.take, on_failure)
 
 def tell_ranks_of(

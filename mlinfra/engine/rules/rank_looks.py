@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ..base.host_copy import HostCopy, is_capturing
 from ..record.rank_records import RankNews, RankRecords
 from ..record.watch import GradientReader, OwnedHook
 from .batch_fingerprint import BatchFingerprint, BatchSnapshot
@@ -173,19 +174,6 @@ class _Groups:
         known[self.place[good]] = True
         return np.where(known, np.sqrt(squares), math.nan).astype(np.float32)
 
-class _Host:
-    "Numbers on their way to the host."
-    def __init__(self, values: torch.Tensor):
-        self._event, self._values = None, values
-        if values.device.type != "cuda": return
-        self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values, non_blocking=True)
-        self._event = torch.cuda.Event()
-        self._event.record()
-
-    def read(self) -> np.ndarray:
-        if self._event is not None: self._event.synchronize()
-        return self._values.cpu().numpy()
-
 # %% ../../../nbs/engine/rules/rank_looks.ipynb #dfb1e73c
 class _Trained:
     "The tensors of a model and its optimizers that are compared."
@@ -201,7 +189,8 @@ class _Trained:
         partly = any(ddp.process_group.size() != world_size for ddp in wrappers)
         whole = [(n, p, part) for n, p in rows if id(p) not in ignored and not partly
                  and (part := local_part(p, world_size)) is not None and not (fsdp and type(p.data) is torch.Tensor)]
-        self.wrappers, self.inner = wrappers, wrappers[0].module if wrappers else model
+        inner = wrappers[0].module if wrappers else model   # is told what it is called with, unless compiled
+        self.wrappers, self.inner = wrappers, None if _is_compiled(inner, [model, *wrappers]) else inner
         self.rows = [(n, p) for n, p, _ in whole if p.requires_grad and (id(p) in own or not optimizers)]
         self.frozen = [(n, p) for n, p, _ in whole if not p.requires_grad]
         buffers = [] if model is None or partly or fsdp else list(model.named_buffers())
@@ -237,15 +226,17 @@ def _may_average_weights() -> bool:
         "torch.distributed.algorithms.model_averaging.averagers", "accelerate.local_sgd", "hivemind"))
 
 # %% ../../../nbs/engine/rules/rank_looks.ipynb #700d1cb8
-_FIRST, _EARLY, _APART, _NEAR, _PATIENCE = 20, (24, 32, 40, 50, 64, 80, 100), 50, 25, 16
+_FIRST, _EARLY, _PATIENCE = 20, (24, 32, 40, 50, 64, 80, 100), 16
 _SETTINGS = ("lr", "weight_decay", "momentum")
 
 def next_look(
     batches:int,  # so far in the run, the one that was just looked at included
 ) -> int:         # the number of the next one that is looked at
-    "Each of the first 20 batches, some of the first 100, then each 50th."
+    "Each of the first 20 batches, some of the first 100, then each 50th; of long runs fewer, so that lines stay few."
     if batches < _FIRST: return batches
-    return next((n for n in _EARLY if n >= batches), batches + _APART - 1)
+    return next((n for n in _EARLY if n >= batches), batches + max(50, batches // 100) - 1)
+
+def _is_near(number: int, last: int) -> bool: return number - last < max(50, number // 100) // 2
 
 class RankLooks:
     "Takes this rank's looks and writes them."
@@ -260,7 +251,7 @@ class RankLooks:
         self._model, self._optimizers, self._records, self._on_news = model, list(optimizers), records, on_news
         self._on_failure = on_failure
         self._trained: _Trained|None = None
-        self._count, self._last, self._epoch, self._length, self._ends = 0, -_NEAR, -1, None, -1
+        self._count, self._last, self._epoch, self._length, self._ends = 0, -25, -1, None, -1
         self._before, self._sampler, self._place = None, {}, -1
         self._open, self._handles, self._reads, self.closed = None, [], math.inf, False
         self.due = 0.0   # the place in the epoch of the next batch that it wants to see
@@ -275,7 +266,7 @@ class RankLooks:
         if self.closed: return
         self._count, self._before, self._epoch = self._count + batches, batches if epoch else None, epoch
         self._length, self._sampler = _length(loader), sampler_facts(loader)
-        near = self._open is None and self._count - self._last < _NEAR
+        near = self._open is None and _is_near(self._count, self._last)
         self.due = max(next_look(self._last + 1) - self._count, 0) if near else 0
 
     def batch(
@@ -285,19 +276,31 @@ class RankLooks:
         place:int,   # in the epoch
     ) -> None:
         "A batch has come that was due."
-        try: self._go_on(batch, step, place)
+        try: self._end() if self.closed else self._go_on(batch, step, place)
         except Exception as error: self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _end(self) -> None:
         self._detach()
         self._open, self._reads, self.due, self.closed = None, math.inf, math.inf, True
+
+    def _fail(self, error: Exception) -> None:
+        self._end()
         self._on_failure(error)
+
+    def _guarded(self, act: Callable, *args: Any) -> None:
+        "What a hook does; if it fails, looking ends and the training goes on."
+        if self._open is None or is_capturing(): return
+        try: act(*args)
+        except Exception as error:
+            self._open, self.due, self.closed = None, 0.0, True  # hooks go off later: an optimizer goes through them
+            self._on_failure(error)
 
     def _go_on(self, batch: Any, step: int, place: int) -> None:
         number = self._count + place
         if self._open is not None and (self._open["number"] + _PATIENCE <= number or self._seen()): self._write()
         if number >= self._reads: self._read()
-        planned = self._last < 0 or number >= next_look(self._last + 1) or place == 0 and number - self._last >= _NEAR
+        begins = place == 0 and not _is_near(number, self._last)
+        planned = begins or self._last < 0 or number >= next_look(self._last + 1)
         if planned and self._open is not None: self._write()
         if planned: self._look(batch, step, place, number)
         wanted = min(number + 1 if self._open is not None else math.inf, self._reads, next_look(self._last + 1))
@@ -311,7 +314,7 @@ class RankLooks:
         told = _fingerprint(batch)
         self._open = dict(
             number=number, step=step, place=place, epoch=self._epoch,
-            weights=weights if weights is None else _Host(weights), constants=constants, told=told, given=None,
+            weights=weights if weights is None else HostCopy(weights), constants=constants, told=told, given=None,
             called=False if trained.wrappers else None, passes=0,
             joined=any(ddp._join_config.enable for ddp in trained.wrappers), gradients={}, before=self._before)
         self._attach(trained)
@@ -331,16 +334,16 @@ class RankLooks:
     def _attach(self, trained: _Trained) -> None:
         keep, inner = self._handles.append, trained.inner
         for ddp in trained.wrappers:
-            keep(ddp.register_forward_pre_hook(OwnedHook(ddp, lambda *_: self._called())))
-        if inner is not None and getattr(inner, "_compiled_call_impl", None) is None:
-            given = OwnedHook(inner, lambda args, kwargs: self._given(args, kwargs))
+            keep(ddp.register_forward_pre_hook(OwnedHook(ddp, lambda *_: self._guarded(self._called))))
+        if inner is not None:
+            given = OwnedHook(inner, lambda *args: self._guarded(self._given, *args))
             keep(inner.register_forward_pre_hook(given, with_kwargs=True))
         for optimizer in self._optimizers:
-            act = OwnedHook(optimizer, lambda *_, o=optimizer: self._before_update(o))
+            act = OwnedHook(optimizer, lambda *_, o=optimizer: self._guarded(self._before_update, o))
             keep(optimizer.register_step_pre_hook(act))
         small = min((p for _, p in trained.rows), key=lambda p: p.numel(), default=None)
         if small is not None and small.is_leaf:
-            keep(small.register_post_accumulate_grad_hook(GradientReader(lambda _: self._passed())))
+            keep(small.register_post_accumulate_grad_hook(GradientReader(lambda _: self._guarded(self._passed))))
 
     def _called(self) -> None:
         if torch.is_grad_enabled(): self._open["called"] = True
@@ -361,7 +364,7 @@ class RankLooks:
         found = None
         if grads:
             with torch.no_grad(): norms = torch.stack([n.to(grads[0].device, torch.float64) for n in _norms(grads)])
-            found = _Host(bit_sums(grads)), _Host(norms)
+            found = HostCopy(bit_sums(grads)), HostCopy(norms)
         self._open["gradients"][id(optimizer)] = at, found
 
     def _seen(self) -> bool:
@@ -406,18 +409,23 @@ class RankLooks:
 
     def close(self) -> None:
         "The run is over: write what is open, and compare once more."
-        if self.closed: return
-        self.closed, self.due = True, math.inf
         try:
             if self._open is not None: self._write()
-            self._read(over=True)
+            if not self.closed: self._read(over=True)
         except Exception as error: self._fail(error)
-        self._detach()
+        self._end()
+
+def _is_compiled(inner: nn.Module | None, models: Iterable[nn.Module | None]) -> bool:
+    "Whether the compiler traces the module, so that a hook of it would break its graph."
+    parts = {m for model in models if model is not None for m in model.modules()}
+    around = [m for m in parts if any(part is inner for part in m.modules())]
+    return any(getattr(m, "_compiled_call_impl", None) or hasattr(m, "_orig_mod") and m is not inner for m in around)
 
 def _norms(grads: list[torch.Tensor]) -> Sequence[torch.Tensor]:
-    "Of short floats too as float32, so that a factor between two ranks shows."
-    short = any(grad.element_size() < 4 for grad in grads)
-    return torch._foreach_norm(grads, 2.0, dtype=torch.float32) if short else torch._foreach_norm(grads)
+    "Of short floats too as longer ones, so that a factor between two ranks shows."
+    sizes = {grad.element_size() for grad in grads}
+    if min(sizes) >= 4: return torch._foreach_norm(grads)
+    return torch._foreach_norm(grads, 2.0, dtype=torch.float64 if max(sizes) > 4 else torch.float32)
 
 def _plain_gradient(p: torch.Tensor) -> torch.Tensor | None:
     grad = p.grad

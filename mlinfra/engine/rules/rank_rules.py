@@ -112,7 +112,7 @@ class RanksDiffer(Rule):
         words = _Words(model, looks, before[base].step if known else None, self._since, base, odd, others, groups,
                        self._next_to)
         if found.kind in ("other", "some", "unseen"): return self._wait(now, model, found, words)
-        said = words.began(found) if before is None else words.became(found)
+        said = words.began() if before is None and found.kind == "equal" else words.became(found)
         self._say(now.step, others, said)
 
     def _wait(self, now: RankLook, model: RankTraining, found: _Gradients, words: _Words) -> None:
@@ -126,7 +126,8 @@ class RanksDiffer(Rule):
         late = now.step - self._since >= self._quiet and now.step - self._first >= self._young
         if model.averages: return
         if not model.wrapper and (self._before is None or not self._data): return  # parts of one model, or several
-        self._pending = now.step, words.others, words.never(past), not model.wrapper
+        if found.kind != "unseen" or self._pending is None:
+            self._pending = now.step, words.others, words.never(found, past), not model.wrapper
         if past and self._never >= 3 or late: self._say(*self._pending)
 
     def on_ranks_end(self) -> None:
@@ -163,15 +164,17 @@ class _Words:
 
     def _what(self) -> str:
         all_ = len(self.groups) == len(self.model.names) > 1
-        where = f"all {len(self.groups)} trained tensors" if all_ else several(self.names(self.groups))
+        count = "" if any(" to " in name for name in self.model.names) else f" {len(self.groups)}"  # of single tensors
+        all_words = "both" if count == " 2" else f"all{count}"
+        where = f"{all_words} trained tensors" if all_ else several(self.names(self.groups))
         if self.before is None: since = "from the first look on"
         elif self.next_to: since = f"since the update of step {self.before}"
         else: since = f"since an update between steps {self.before} and {self.since - 1}"
         verb = "differ" if len(self.others) > 1 else "differs"
         return f"{ranks_words(self.others)} {verb} from rank {self.base} in the weights, {since}, in {where}"
 
-    def began(self, found: _Gradients) -> tuple[str, str]:
-        "They were never equal."
+    def began(self) -> tuple[str, str]:
+        "They were never equal, and their gradients are."
         if self.model.wrapper == "ddp":
             cause = "their gradients are averaged, and DistributedDataParallel makes weights equal only when it wraps"
             return f"{self._what()}: {cause}", ("Load and change weights before wrapping, or on every rank alike")
@@ -217,16 +220,20 @@ class _Words:
         "Gradients of some tensors differ, and of others they do not."
         names = self.names(found.groups)
         cause = (f"the gradients of {several(names)} differ between the ranks at the update, and those of "
-                 f"{len(self.model.names) - len(names)} other tensors are equal")
+                 "others are equal")
         if set(names) <= set(self.model.outside): return (
             f"{self._what()}: {cause}. DistributedDataParallel does not know these parameters: they came after it had "
             "wrapped the model", "Wrap the model when all its parameters are there, and make the optimizer after that")
         return (f"{self._what()}: {cause}, so they were not averaged, or the reduction was lost", "Average the "
                 "gradients of every parameter that is trained")
 
-    def never(self, past: bool) -> tuple[str, str]:
-        "Gradients of the ranks are never equal."
-        what = f"{self._what()}: their gradients differ at each update that was looked at, so they are not averaged"
+    def never(self, found: _Gradients, past: bool) -> tuple[str, str]:
+        "Gradients of the ranks are never equal, or none was seen."
+        if found.kind == "unseen": return (
+            f"{self._what()}: no gradient was seen at an update, so that it is not known why", "Load and change "
+            "weights on every rank alike, and give watch the optimizer that updates them")
+        whose = f"the gradients of {several(self.names(found.groups))}" if found.kind == "some" else "their gradients"
+        what = f"{self._what()}: {whose} differ at each update that was looked at, so they are not averaged"
         if past: return (
             f"{what}. The DistributedDataParallel that wraps the model is never called: the forward pass goes past it",
             "Call the wrapper, not its .module")
@@ -268,8 +275,8 @@ class SameBatchesOnRanks(Rule):
         if found is None: return
         rows, step = sorted({rank for pair in same if found[0] in pair for rank in pair}), looks[found[0]].step
         self.found(step, f"{ranks_words(rows)} train on the same batches: the last {len(self._rows[found])} that were "
-                   f"looked at are equal, so that {len(rows) - 1} of {len(rows)} ranks are in vain", "Give the loader "
-                   "a DistributedSampler, or each rank another seed or another share of the data",
+                   f"looked at are equal, so that the work of {len(rows) - 1} of {len(rows)} ranks is in vain", "Give "
+                   "the loader a DistributedSampler, or each rank another seed or another share of the data",
                    cost=1 - 1 / len(rows), ranks=len(rows))
 
     def _is_whole(self, looks: Mapping[int, RankLook], models: Mapping[int, RankTraining]) -> bool:

@@ -17,7 +17,7 @@ import torch
 
 import mlinfra
 from ..record.rank_records import RankRecords
-from .findings import several
+from .rank_rules import ranks_words
 
 # %% auto #0
 __all__ = ['WaitingPlace', 'waiting_place', 'RankWaits', 'waits_words']
@@ -28,18 +28,26 @@ class WaitingPlace:
     "Where the training of a rank stands."
     step:int
     line:str        # of the user's code: file and number; empty if none is on the stack
-    call:str        # what it calls there, such as "all_reduce"; empty: nothing that is known to wait
+    call:str        # what it calls there, such as "all_reduce"; empty: nothing that may wait
     ended:bool=False    # the rank has left its loop, in `step` steps
 
     @property
     def waits(self) -> bool:
-        "Whether other ranks can let it wait here."
-        return bool(self.call)
+        "Whether it is in a collective: a backward pass computes, and may wait for gradients of others."
+        return self.call not in ("", _BACKWARD)
 
     def __str__(self) -> str:
         if self.ended: return f"has ended after {self.step} steps"
         where, call = self.line or "an unknown line", f" in {self.call}" if self.call else ""
-        return f"{'waits' if self.call else 'is'} at {where}{call} of step {self.step}"
+        return f"{'waits' if self.waits else 'is'} at {where}{call} of step {self.step}"
+
+_BACKWARD = "the backward pass"
+_COLLECTIVES = {"barrier", "monitored_barrier", "broadcast", "broadcast_object_list", "all_reduce",
+                "all_reduce_coalesced", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object",
+                "all_gather_coalesced", "gather", "gather_object", "scatter", "scatter_object_list", "reduce_scatter",
+                "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv", "send_object_list",
+                "recv_object_list", "wait_tensor", "all_gather_tensor", "new_group", "init_process_group"}
+_DDP_CALLS = {"_pre_forward", "_distributed_broadcast_coalesced"}   # wait where they are the innermost frame
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LIBRARIES = tuple({path + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -57,21 +65,22 @@ def waiting_place(
 ) -> WaitingPlace:
     "Where a thread stands now."
     line = call = ""
-    for file, name, number in _frames(sys._current_frames().get(thread)):
+    for depth, (file, name, number) in enumerate(_frames(sys._current_frames().get(thread))):
         if not file.startswith(_LIBRARIES) and file[:1] != "<":
             line = f"{os.path.basename(file)}:{number}"
             if not call and ".wait(" in linecache.getline(file, number): call = "wait"  # has no frame of its own
             break
-        call = call or _call(file, name)
+        call = call or _call(file, name, depth)
     return WaitingPlace(step, line, call)
 
-def _call(file: str, name: str) -> str:
-    "What of PyTorch waits for other ranks."
+def _call(file: str, name: str, depth: int) -> str:
+    "What of PyTorch waits for other ranks, or may."
     if not file.startswith(_TORCH): return ""
     part = file.removeprefix(_TORCH).replace(os.sep, "/")
-    if part.startswith("distributed/") and name[0] != "_" and name != "wrapper": return name
-    if part == "nn/parallel/distributed.py": return "the forward pass of DistributedDataParallel"
-    if part in ("autograd/graph.py", "autograd/__init__.py"): return "the backward pass"
+    if part.startswith("distributed/") and name in _COLLECTIVES: return name
+    if part == "nn/parallel/distributed.py" and name in _DDP_CALLS and depth == 0:
+        return "the forward pass of DistributedDataParallel"
+    if part in ("autograd/graph.py", "autograd/__init__.py"): return _BACKWARD
     return ""
 
 # %% ../../../nbs/engine/rules/rank_waits.ipynb #c95debd4
@@ -84,7 +93,8 @@ class RankWaits:
     ):
         self._records, self._thread, self._last = records.again(), thread, None
         self.places: dict[int, WaitingPlace] = {}
-        self._looks: dict[int, int] = {}
+        self._steps: dict[int, int] = {}
+        self._still = 0   # looks in a row in which no place has changed
 
     def look(
         self,
@@ -93,29 +103,41 @@ class RankWaits:
         "Write where this rank stands, if that is new, and read where others do."
         place = waiting_place(self._thread, step)
         if place != self._last: self._records.write("rank_wait", **asdict(place))
-        self._last = place
+        self._last, before = place, dict(self.places)
         for rank, kind, data in self._records.news():
             if kind == "rank_wait": self.places[rank] = WaitingPlace(**{
                 name: data[name] for name in WaitingPlace.__dataclass_fields__})
-            elif kind == "epoch": self._looks[rank] = self._looks.get(rank, 0) + data["iterations"]
-            elif kind == "end": self.places[rank] = WaitingPlace(self._looks.get(rank, 0), "", "", True)
+            elif kind == "epoch": self._steps[rank] = self._steps.get(rank, 0) + data["iterations"]
+            elif kind == "end": self.places[rank] = WaitingPlace(self._steps.get(rank, 0), "", "", True)
             elif kind == "rank_look" and rank in self.places and data["step"] > self.places[rank].step:
                 del self.places[rank]  # it has gone on
+        self._still = self._still + 1 if self.places == before else 0
+
+    def gone_on(
+        self,
+        step:int,   # under way
+    ) -> None:
+        "This rank has made a step; if it had written where it stood, others read that it stands there no more."
+        if self._last is not None: self._records.write("rank_wait", **asdict(WaitingPlace(step, "", "")))
+        self._last, self._still = None, 0
 
     @property
     def is_complete(self) -> bool:
-        "Whether it is known of every rank where it stands."
-        return len(self.places) >= self._records.read
+        "Whether it is known where every rank stands that is read."
+        return self.places.keys() >= set(self._records.ranks)
 
     @property
     def is_deadlock(self) -> bool:
-        "Whether no rank is at work: all wait for others, in different places, or for one that has ended."
+        "Whether no rank has moved for some looks: all wait for others, in different places, or for one that has ended."
         places = self.places.values()
-        if not self.is_complete or not any(place.waits for place in places): return False
+        if self._still < 4 or len(places) < self._records.world_size: return False
+        if not any(place.waits for place in places): return False
         if not all(place.waits or place.ended for place in places): return False
         return any(place.ended for place in places) or len({(place.line, place.call) for place in places}) > 1
 
-    def __str__(self) -> str: return waits_words(self.places)
+    def __str__(self) -> str:
+        words, read, world = waits_words(self.places), len(self._records.ranks), self._records.world_size
+        return f"{words} ({read} of {world} ranks were read)" if words and read < world else words
 
 def waits_words(
     places:Mapping[int, WaitingPlace],   # by rank
@@ -124,8 +146,8 @@ def waits_words(
     if len(places) < 2: return ""
     same: dict[WaitingPlace, list[int]] = {}
     for rank, place in sorted(places.items()): same.setdefault(place, []).append(rank)
-    words = [f"rank{'s' if len(ranks) > 1 else ''} {several([str(rank) for rank in ranks], 4)} "
-             f"{_plural(str(place)) if len(ranks) > 1 else place}" for place, ranks in same.items()]
+    words = [f"{ranks_words(ranks)} {_plural(str(place)) if len(ranks) > 1 else place}"
+             for place, ranks in same.items()]
     return "; ".join([*words[:6], *([f"{len(words) - 6} more groups"] if len(words) > 6 else []), _blame(places)])
 
 def _plural(words: str) -> str:
@@ -134,10 +156,9 @@ def _plural(words: str) -> str:
 
 def _blame(places: Mapping[int, WaitingPlace]) -> str:
     "The ranks for which others wait."
-    if not any(place.waits for place in places.values()): return "no rank waits in a collective"
-    free = [rank for rank, place in sorted(places.items()) if not place.waits]
-    if free: return (f"the others wait for rank{'s' if len(free) > 1 else ''} "
-                     f"{several([str(rank) for rank in free], 4)}")
+    if not any(place.call for place in places.values()): return "no rank waits in a collective"
+    free = [rank for rank, place in sorted(places.items()) if not place.call]
+    if free: return f"the others wait for {ranks_words(free)}"
     if len({(place.line, place.call) for place in places.values()}) == 1:
         behind = min(places, key=lambda rank: places[rank].step)
         if places[behind].step < max(place.step for place in places.values()): return f"rank {behind} is behind"

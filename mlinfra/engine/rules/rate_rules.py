@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch.optim.lr_scheduler import (
-    CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, MultiStepLR, OneCycleLR, PolynomialLR, SequentialLR)
+    CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, OneCycleLR, PolynomialLR, SequentialLR)
 
 from .findings import Rule
 from .loop_probe import UpdateLook
@@ -39,7 +39,6 @@ def planned_steps(
     if isinstance(scheduler, OneCycleLR): return scheduler.total_steps
     if isinstance(scheduler, LinearLR) and scheduler.end_factor >= scheduler.start_factor: return None  # a warm-up
     if isinstance(scheduler, (LinearLR, PolynomialLR)): return scheduler.total_iters
-    if isinstance(scheduler, MultiStepLR): return max(scheduler.milestones, default=None)
     if isinstance(scheduler, SequentialLR):
         last = planned_steps(scheduler._schedulers[-1])
         return None if last is None else scheduler._milestones[-1] + last

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..base.host_copy import is_capturing
 from ..record.watch import OwnedHook
 from .findings import own_part, plain_name
 from .look_schedule import LookSchedule
@@ -102,7 +103,7 @@ class TensorProbe:
         self._handles, self._inputs = [], None
 
     def _before_model(self, args: tuple, kwargs: dict) -> None:
-        if not torch.is_grad_enabled() or self._waits and _capturing(): return
+        if not torch.is_grad_enabled() or self._waits and is_capturing(): return
         self._inputs, self._called = (args, kwargs), True
         if self._looking:
             if self._current() > self._look_step: return  # it was weighed, and is handed on later
@@ -143,7 +144,7 @@ class TensorProbe:
         self._armed, self._looking = [], False
 
     def _after_module(self, name: str, kind: str, weighs: bool, args: tuple, output: Any) -> None:
-        if not torch.is_grad_enabled() or _in_backward() or self._waits and _capturing(): return
+        if not torch.is_grad_enabled() or _in_backward() or self._waits and is_capturing(): return
         if self._current() > self._look_step: return
         start, given = time.perf_counter(), args[0] if args and isinstance(args[0], torch.Tensor) else None
         if weighs and given is not None and given.requires_grad and given.is_floating_point() and given.dim() > 1:
@@ -152,7 +153,7 @@ class TensorProbe:
         self._cost += time.perf_counter() - start
 
     def _before_update(self, optimizer: Any) -> None:
-        if self._waits and _capturing(): return
+        if self._waits and is_capturing(): return
         scaled = getattr(optimizer, "grad_scale", None) is not None  # gradients of fp16: not finite now and then
         if not scaled and (not self._waits or self._may_wait()): self._check(optimizer)
         self._rootless, self._called = not self._called, False  # a part of the model was called, or another method
@@ -287,8 +288,6 @@ def _weighs(module: nn.Module) -> bool:
 def _in_backward() -> bool:
     "Whether a backward pass is under way, as where activations are computed again for it."
     return torch._C._current_graph_task_id() != -1
-
-def _capturing() -> bool: return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 _FEW = 4096
 

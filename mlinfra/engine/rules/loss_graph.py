@@ -95,7 +95,8 @@ def read_loss_graph(
     twice, raw, broadcast, compared = "", "", None, []
     for node, by in _nodes(root):
         kind = _kind(node)
-        if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"): twice = twice or _PROBABILITIES.get(_before(node), "")
+        if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"):
+            twice = twice or _PROBABILITIES.get(_before(node), "")
         if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
         if kind.startswith(("BinaryCrossEntropy", "NllLoss")): compared.append(node)
         if target and broadcast is None: broadcast = _broadcast(node, by, target)

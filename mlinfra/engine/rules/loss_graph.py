@@ -64,7 +64,8 @@ def _before(node: Any) -> str:
 def _broadcast(node: Any, by: str, target: tuple[int, ...]) -> tuple | None:
     "What an output became, if a target with as many numbers made more of them."
     kind, others = _kind(node), [child for child, _ in node.next_functions]
-    if not (kind in ("Sub", "Mul", "Div") and None in others or kind == "Expand" and by in (*_ELEMENTWISE, "Sub")): return None
+    with_constant = kind in ("Sub", "Mul", "Div") and None in others
+    if not (with_constant or kind == "Expand" and by in (*_ELEMENTWISE, "Sub")): return None
     shape = _shape(node, 0)
     for child, place in node.next_functions:
         given = () if child is None else _shape(child, place)

@@ -47,7 +47,8 @@ QUICK = dict(budget_seconds=0.5, device="cpu")
 
 def children():
     "The processes that we have started and that still run, but for Python's own resource tracker."
-    return {p for p in psutil.Process().children() if "resource_tracker" not in " ".join(p.cmdline())}
+    running = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
+    return {p for p in running if "resource_tracker" not in " ".join(p.cmdline())}
 
 
 @pytest.fixture(autouse=True)

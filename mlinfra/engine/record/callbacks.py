@@ -79,6 +79,7 @@ class LoopWatch(Watch):
 
     def end_step(self) -> None:
         "The step has ended."
+        if not self._open: self._catch_up()  # that a step of a watched loader has begun may only be noted
         if self._open:
             self._ended += 1
             self._note(self._end_step)

@@ -24,6 +24,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.lab.cpu_noise import busy_neighbour
+from mlinfra.engine.base.host_copy import HostCopy
 from mlinfra.engine.dist.ranks import run_ranks
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.sampler import Sampler, SamplerThread
@@ -451,6 +452,26 @@ def test_a_kill_in_the_middle_of_a_step_loses_that_step_and_a_restart_goes_on_be
     again = watched(tmp_path)  # the kernel was restarted, and the cell run again
     assert again.attempts == 2 and len(lie_end_to_end(again)) == 6 and again.ended
     assert len(Run(tmp_path, attempt=0).steps) == 5
+
+
+class Late(HostCopy):
+    "A loss on its way from a GPU, which is there after two more steps were told."
+    asked = 0
+
+    @property
+    def ready(self):
+        self.asked += 1
+        return self.asked > 2
+
+
+def test_losses_that_arrive_later_are_kept_with_their_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr("mlinfra.engine.record.watch._on_its_way", lambda loss: Late(loss))
+    model = linear()
+    with watch(tmp_path, model) as w:
+        for n, (x, y) in enumerate(w([(torch.ones(2, 4), torch.ones(2))] * 7)):
+            model(x)
+            w.loss(torch.tensor(float(n)))
+    assert list(Run(tmp_path).steps.loss) == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_kill_among_short_steps_loses_the_last_of_them_only(tmp_path):

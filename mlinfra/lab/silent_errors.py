@@ -333,7 +333,7 @@ SILENT_ERRORS = (
     SilentError("DeepSpeed 1801", clipped_on_one_rank, "RanksDiffer"),
     SilentError("a public thread of 2024", past_ddp, "RanksDiffer"),
     SilentError("PyTorch 104336", moved_after_ddp, "RanksDiffer"),
-    SilentError("PyTorch 96600, Baichuan2 86", lost_reduction, "RanksDiffer", errors=2),
+    SilentError("PyTorch 96600, Baichuan2 86", lost_reduction, "RanksDiffer", 20, errors=2),
     SilentError("DeepSpeed 5794, 6714, 6089", waiting_apart, "StalledTraining", 30),
     SilentError("PyTorch 84803", empty_batches, "BatchWithoutSpread", 7),
     SilentError("StackOverflow 60335387", no_zero_grad, "ForgottenZeroGrad"),

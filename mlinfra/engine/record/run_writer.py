@@ -164,7 +164,7 @@ class RunWriter:
         self,
         records:Sequence[StepRecord],  # of steps that have ended, in their order
     ) -> None:
-        "Keep several steps, by one call of the system: 1 microsecond each."
+        "Keep several steps, by one call of the system where the file is not thinned."
         at = 0
         while at < len(records) and self.recording:
             if self._stride > 1 and records[at].count:

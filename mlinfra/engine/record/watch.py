@@ -287,7 +287,7 @@ class Watch:
         times.update(_NOTHING)
         if self._unknown or not self._learned and self._model is not None and not self._told:
             known = self._untold(known)
-        late = type(loss) is tuple or self._waiting  # steps are recorded in their order
+        late = isinstance(loss, HostCopy) or self._waiting  # steps are recorded in their order
         record = StepRecord(self._iteration, self._epoch, 1, self._samples, math.nan if late or loss is None else loss,
                             self._start - self._origin, *self._head, *known)
         self._iteration += 1
@@ -409,7 +409,7 @@ def count_samples(
     except Exception: return 1
 
 def _on_its_way(loss: torch.Tensor) -> Any:
-    if loss.numel() > 1: loss = loss.detach().float().mean()
+    if loss.numel() != 1: loss = loss.detach().float().mean()
     return HostCopy(loss) if loss.is_cuda else loss.item()
 
 def _is_compiled(model: nn.Module) -> bool:

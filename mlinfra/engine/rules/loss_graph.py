@@ -80,10 +80,11 @@ def _given(node: Any) -> tuple[int, ...]:
     return next((_shape(child, place) for child, place in node.next_functions if child is not None), ())
 
 def _targets(node: Any) -> frozenset[float] | None:
-    "The least and the greatest value of what a loss compares with; None where a backward pass has freed it."
+    "The least and the greatest value of what a loss compares with; None where it is freed, or lies on a GPU."
     try: target = node._saved_target
     except (AttributeError, RuntimeError): return None
-    return frozenset(float(part) for part in (target.min(), target.max())) if target.numel() else None
+    if target.device.type != "cpu" or not target.numel(): return None
+    return frozenset(float(part) for part in (target.min(), target.max()))
 
 def read_loss_graph(
     step:int,

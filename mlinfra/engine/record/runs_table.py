@@ -195,7 +195,8 @@ def filtered(
                 tuple(said[max(n - 2, 0):n]), tuple(said[n + 1:n + 3])}: column_named(word, table)
         query += places[word] if kind == "column" else repr(word) if kind == "word" else "==" if word == "=" else word
         n += bool(word.strip())
-    try: fits = table.set_axis([f"column_{n}" for n in range(table.shape[1])], axis=1).convert_dtypes().eval(query, engine="python")
+    named = table.set_axis([f"column_{n}" for n in range(table.shape[1])], axis=1)
+    try: fits = named.convert_dtypes().eval(query, engine="python")
     except Exception as error:  # whatever pandas makes of it
         raise ValueError("a filter must read like lr > 0.05 and accuracy > 0.9, and compares columns with numbers or "
                          f"words, got {text!r}: {_with_names(str(error), places)}") from error
@@ -207,7 +208,8 @@ def _tokens(text: str, columns: list[str]) -> Iterator[tuple[str, str]]:
     "Kind (column, quoted, operator, word, in, other) and text of each part of a condition."
     odd = sorted((name for name in columns if not re.fullmatch(_PART, name)), key=len, reverse=True)
     kinds = dict(column="|".join(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in odd) or "(?!)", named="`[^`]*`",
-                 quoted=r"""\"[^\"]*\"|'[^']*'""", operator="[=!<>]=|[<>=]", word=_WORD, number=r"\d[\w.]*", space=r"\s+")
+                 quoted=r"""\"[^\"]*\"|'[^']*'""", operator="[=!<>]=|[<>=]", word=_WORD, number=r"\d[\w.]*",
+                 space=r"\s+")
     pattern = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in kinds.items()) + "|(?P<other>.)", re.DOTALL)
     place = 0
     while place < len(text):

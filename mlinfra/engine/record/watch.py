@@ -124,8 +124,8 @@ class Watch:
     def __enter__(self) -> Watch:
         self._recorder, self._home = self._make(), threading.get_ident()
         self._origin = self._last = self._recorder.origin
-        self._recorder.begin(self._model, self._optimizers, self._iteration, loss_told=False, current_batch=lambda: self._batch,
-                             current_step=lambda: max(self._ended, self._iteration))
+        self._recorder.begin(self._model, self._optimizers, self._iteration, loss_told=False,
+                             current_batch=lambda: self._batch, current_step=lambda: max(self._ended, self._iteration))
         if (model := self._model) is not None and not self._told:
             self._handles.append(model.register_forward_pre_hook(self._hook(model, self._before_model)))
             after = self._hook(model, self._after_forward)

@@ -103,7 +103,8 @@ def _names(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[
     further = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)
     plain = [name for name in kinds if name not in (several, further) and name not in kwargs]
     if several is None: return [*plain, *kwargs], None, further
-    if plain: raise ValueError(f"forward takes {', '.join(plain)} and *{several}: write a forward with all inputs named")
+    if plain: raise ValueError(
+        f"forward takes {', '.join(plain)} and *{several}: write a forward with all inputs named")
     return [*(f"{several}_{at}" for at in range(len(args))), *kwargs], several, further
 
 def _check_batch(tensors: list[torch.Tensor], dynamic_batch: bool) -> None:

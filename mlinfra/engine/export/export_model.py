@@ -90,8 +90,8 @@ def _placed(examples: Any) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Te
 
 def _changed(name: str, before: torch.Tensor, after: torch.Tensor) -> str:
     "How far an output is off; of scores, how many samples get another answer, too."
-    words = (f"largest difference in {name} {(before.double() - after.double()).abs().max():.2g}, its largest number is "
-             f"{before.double().abs().max():.2g}")
+    off, largest = (before.double() - after.double()).abs().max(), before.double().abs().max()
+    words = f"largest difference in {name} {off:.2g}, its largest number is {largest:.2g}"
     if before.ndim < 2 or before.shape[-1] < 2 or not before.is_floating_point(): return words
     other = (before.argmax(-1) != after.argmax(-1)).reshape(len(before), -1).any(1).sum()
     return f"{words}; in {other} of {len(before):,} samples another number is the largest"

@@ -40,7 +40,8 @@ def int8_kernel(
     x86 = (machine or platform.machine()).lower() in ("x86_64", "amd64", "i386", "i686")
     try: lines = Path(path).read_text().splitlines()
     except OSError: return Int8Kernel("unknown, since the system does not list what the processor has", (), x86)
-    listed = {word for line in lines if line.startswith(("flags", "Features")) for word in line.partition(":")[2].split()}
+    listed = {word for line in lines if line.startswith(("flags", "Features"))
+              for word in line.partition(":")[2].split()}
     fits = [kernel for kernel in (_X86 if x86 else _ARM) if listed.issuperset(kernel.flags)]
     return fits[-1] if fits else Int8Kernel("SSE" if x86 else "portable code or NEON", (), x86)
 

@@ -167,8 +167,8 @@ def _of_factory(name: str) -> OpenedModel:
     tensors = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor) or not tensor.ndim or not len(tensor): raise ValueError(
-            f"{name} must return (model, batch) with the batch as a tensor of at least one sample, a tuple of such or a "
-            f"dict of such, got {type(tensor).__name__}{getattr(tensor, 'shape', '')}")
+            f"{name} must return (model, batch) with the batch as a tensor of at least one sample, a tuple of such or "
+            f"a dict of such, got {type(tensor).__name__}{getattr(tensor, 'shape', '')}")
         positive_ints("the shape of the batch's samples", tuple(tensor.shape[1:]))
     if not tensors: raise ValueError(f"{name} must return (model, batch) with an input in the batch, got none")
     return OpenedModel(model.eval(), tuple(tensors[0].shape[1:]), name, f"made by {name}", tensors[0].dtype, batch)

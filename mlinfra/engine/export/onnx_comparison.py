@@ -73,7 +73,8 @@ def compare_output(
     if not pairs[0][1].is_floating_point() and not pairs[0][1].is_complex():
         others, numbers = (sum(int(_other(*pair).sum()) for pair in pairs), sum(wanted.numel() for _, wanted in pairs))
         return result(f"{others:,} of its {numbers:,} whole numbers are others" if others > SHARE * numbers else "")
-    if not worst <= SHARE * largest + 1e-6: return result(f"it differs by {worst:.3g}, and the largest is {largest:.3g}")
+    if not worst <= SHARE * largest + 1e-6:
+        return result(f"it differs by {worst:.3g}, and the largest is {largest:.3g}")
     floor = _ROUNDINGS * eps * largest + 1e-6
     for axis in (1, -1):
         if found := _wrong_slice(pairs, axis, floor): return result(found)

@@ -381,7 +381,8 @@ def _compared(path: Path, provider: str, wanted: _Cases, weights: Sequence[torch
     for (inputs, theirs), ours in zip(wanted, answers):
         shapes = [[tuple(t.shape) for t in tensors] for tensors in (ours, theirs)]
         if shapes[0] != shapes[1]: raise ValueError(
-            f"the exported file answers a batch of {_forms(inputs)} with shapes {shapes[0]}, and PyTorch with {shapes[1]}")
+            f"the exported file answers a batch of {_forms(inputs)} with shapes {shapes[0]}, and PyTorch with "
+            f"{shapes[1]}")
     eps = spacing([*weights, *wanted[0][1]], provider)
     return [compare_output(name, provider, [(ours[at], theirs[at]) for ours, (_, theirs) in zip(answers, wanted)], eps)
             for at, name in enumerate(runs.output_names)]

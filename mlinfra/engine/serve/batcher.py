@@ -98,7 +98,7 @@ class Batcher:
         self.prepare = prepare
         self.waiting, self.images, self.closed = deque(), 0, False  # `images`: that wait
         self.changed, self.counts = threading.Condition(), BatchCounts()
-        self._prepared, self._error = threading.Semaphore(0), None
+        self._prepared, self._counting, self._error = threading.Semaphore(0), threading.Lock(), None
         self.alive, self.restarts, self.trouble = 0, 0, ""  # workers that can answer; deaths; why none can begin anew
         self.jobs = [Job(self._work) for _ in range(positive_int("workers", workers, 1_000))]
 
@@ -222,11 +222,11 @@ class Batcher:
         self._count(1)
 
     def _count(self, change: int) -> None:
-        with self.changed: self.alive += change
+        with self._counting: self.alive += change
 
     def _begin_again(self, job: Job) -> None:
         "Prepare a worker that has died until that works, with pauses that grow."
-        with self.changed: self.restarts += 1
+        with self._counting: self.restarts += 1
         self._count(-1)
         pause = 0.1
         while True:

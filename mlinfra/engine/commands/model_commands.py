@@ -75,7 +75,8 @@ def _serve_options(serve: argparse.ArgumentParser) -> None:
     after.add_argument("--softmax", action="store_true",
                        help="of a classifier's scores: answer classes and probabilities in their place")
     after.add_argument("--postprocess", default=None, metavar="PACKAGE.MODULE:FUNCTION",
-                       help="a function of yours that gets what the model returns for a batch, and returns what to answer")
+                       help="a function of yours that gets what the model returns for a batch, and returns what to "
+                            "answer")
     add("--max-batch", type=count, default=64, metavar="N",
         help="images answered together, and in one request, at most; only such of the same shape")
     add("--workers", type=count, default=1, metavar="N",

@@ -13,18 +13,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.checks import nonnegative_int
+
 # %% auto #0
-__all__ = ['OutputRows', 'PerSample', 'OutputDivider', 'softmax']
+__all__ = ['OutputRows', 'OutputDivider', 'softmax']
 
 # %% ../../../nbs/engine/http/model_outputs.ipynb #x0314d33
 class OutputRows:
     "Outputs for each sample of a batch; a slice is those of some of them, in the same structure."
     def __init__(
         self,
-        tree:Any,        # mappings, tuples, arrays with a row for each sample, and `PerSample`
+        tree:Any,        # mappings, tuples, arrays with a row for each sample, and `_SampleList`
         samples:int,     # in it
     ):
-        self.tree, self.samples = tree, samples
+        self.tree, self.samples = tree, nonnegative_int("samples", samples)
 
     def __len__(self) -> int: return self.samples
     def __getitem__(self, part: slice) -> OutputRows:
@@ -37,13 +39,13 @@ class OutputRows:
         "The body of an answer. ValueError where a number is NaN or infinite, which JSON has no word for."
         return json.dumps(dict(outputs=_plain(self.tree)) | more, allow_nan=False, separators=(",", ":")).encode()
 
-class PerSample(list):
+class _SampleList(list):
     "A list with what a model says of each sample."
 
 def _cut(tree: Any, part: slice) -> Any:
     if isinstance(tree, Mapping): return {name: _cut(value, part) for name, value in tree.items()}
     if isinstance(tree, tuple): return tuple(_cut(value, part) for value in tree)
-    return PerSample(tree[part]) if isinstance(tree, PerSample) else tree[part]
+    return _SampleList(tree[part]) if isinstance(tree, _SampleList) else tree[part]
 
 def _plain(tree: Any) -> Any:
     "As lists, dicts and numbers."
@@ -68,11 +70,13 @@ class OutputDivider:
         if isinstance(found, Mapping): return {name: self._tree(value, samples) for name, value in found.items()}
         if isinstance(found, tuple): return tuple(self._tree(value, samples) for value in found)
         if isinstance(found, list):
-            if self._is_per_sample(found, samples): return PerSample(found)
+            if self._is_per_sample(found, samples): return _SampleList(found)
             return tuple(self._tree(value, samples) for value in found)
         if isinstance(found, np.ndarray) and found.ndim and len(found) == samples: return found
-        got = f"{found.shape[0]} rows" if isinstance(found, np.ndarray) and found.ndim else f"one {type(found).__name__}"
-        raise ValueError(f"{samples} samples gave {got} of outputs: give postprocess= a function that makes a row for each")
+        rows = isinstance(found, np.ndarray) and found.ndim
+        got = f"{found.shape[0]} rows" if rows else f"one {type(found).__name__}"
+        raise ValueError(
+            f"{samples} samples gave {got} of outputs: give postprocess= a function that makes a row for each")
 
     def _is_per_sample(self, found: list, samples: int) -> bool:
         "Whether a list holds what is said of each sample, and not several outputs with rows for all of them."

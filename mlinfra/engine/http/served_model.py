@@ -8,8 +8,10 @@ from __future__ import annotations
 import copy
 import importlib
 import multiprocessing
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import torch
 from torch import nn
 
 from ...data import to_float
+from ..base.checks import positive_float, positive_int
 from ..base.machine import pick_device
 from ..base.side_process import SideProcess, TracebackBeside
 from ..export.example_inputs import Sizes, example_inputs
@@ -98,6 +101,7 @@ def open_served(
     dynamic:Sizes=(),              # dimensions of the factory's batch that may vary
 ) -> tuple[ServedModel, str, Any]:  # the model, what it is, and a batch that it takes or None
     "Open a model to serve it. ValueError where there is none, or it is unknown what it takes."
+    threads = positive_int("threads", threads, 4096)
     hook = postprocess if postprocess in (None, "softmax") else _one_argument(postprocess)
     if Path(name).suffix == ".onnx":
         model = load_onnx(name, threads, provider)
@@ -130,7 +134,8 @@ class ModelProcess:
         hang_seconds:float=3_600.0,     # after which a batch without an answer ends the process
         **options:Any,                  # of `open_served`
     ):
-        self.name, self.hang_seconds, self.options = name, hang_seconds, options
+        self.name, self.options = name, options
+        self.hang_seconds = positive_float("hang_seconds", hang_seconds)
         self.side: SideProcess | None = None
         self.inputs, self.what, self.example = (), "", None
 
@@ -163,6 +168,7 @@ class ModelProcess:
 def _open_beside(name: str, options: Mapping[str, Any]) -> Callable[[Any], Any]:
     "In the process: the model as a function of arrays; of None, what it takes."
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes to all processes of a service; the server ends this one
+    threading.Thread(target=_end_with_server, daemon=True).start()
     torch.set_num_threads(options["threads"])
     model, what, example = open_served(name, **options)
 
@@ -172,3 +178,8 @@ def _open_beside(name: str, options: Mapping[str, Any]) -> Callable[[Any], Any]:
         rows = model(tensors if len(tensors) > 1 else tensors[0])
         return rows.tree, rows.samples
     return answer
+
+def _end_with_server() -> None:
+    "Where the server is killed, a model that never returns does not stay behind."
+    multiprocessing.parent_process().join()
+    os._exit(1)

@@ -258,7 +258,7 @@ _LOG_LIMIT, _GC_FREEZE = RateLimitFilter(), GcFreeze()  # of all servers of this
 
 class Server:
     "A model behind HTTP, in a thread of its own. Use it in a `with` block, or call `stop`."
-    def __init__(self, app: _ModelApp, listening: socket.socket, per_address: int | None = None):
+    def __init__(self, app: _ModelApp, listening: socket.socket, limits: ConnectionLimits):
         import uvicorn
         self.policy, self.timeout_seconds = app.batcher.policy, app.timeout_seconds
         host, port = listening.getsockname()[:2]
@@ -266,7 +266,7 @@ class Server:
         self._app, self._listening, self._error = app, listening, None
         quiet = dict(log_config=None, log_level="warning", access_log=False, server_header=False)
         config = uvicorn.Config(app.routes(), **quiet, lifespan="off", ws="none", loop="asyncio",
-                                http=limited_protocol(_limits(app, per_address)), proxy_headers=False,
+                                http=limited_protocol(limits), proxy_headers=False,
                                 timeout_keep_alive=30,
                                 timeout_graceful_shutdown=math.ceil(self.timeout_seconds) + 1)
         self._uvicorn, self._closing = uvicorn.Server(config), threading.Lock()
@@ -421,7 +421,7 @@ def serve(
         models.shared = ServedModel(model, inputs, postprocess)
     try:
         app = _ModelApp(models, BodyRules(models.inputs, max_batch, body_bytes), policy, timeout_seconds, workers)
-        return Server(app, bound_socket(host, port), per_address).start()
+        return Server(app, bound_socket(host, port), _limits(app, per_address)).start()
     except BaseException:
         models.close()
         raise

@@ -97,8 +97,9 @@ class ConnectionLimits:
     header_bytes:int=65_536   # of the head of a request
 
     def __post_init__(self):
-        positive_float("header_seconds", self.header_seconds)
-        for name in ("connections", "per_address", "header_bytes"): positive_int(name, getattr(self, name))
+        object.__setattr__(self, "header_seconds", positive_float("header_seconds", self.header_seconds))
+        for name in ("connections", "per_address", "header_bytes"):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name)))
 
 def limited_protocol(
     limits:ConnectionLimits,

@@ -258,6 +258,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.[Ww]atch.loss.value", ANY, "any loss"),
+    ("engine.record.watch.[Ww]atch.first_step", "zero", "a loop that was not resumed"),
     ("engine.record.callbacks.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),

@@ -49,11 +49,11 @@ class Points:
         self._attempts: list[_AttemptPoints] = []
         self.left_out: set[int] = set()  # attempts of which a later one does every step again
         self._told: dict[str, float] = {}
-        self._look()
 
     @property
     def begun(self) -> float:
         "When the first attempt began, in seconds since 1970."
+        if not self._attempts: self._look()
         return self._attempts[0].run.started or 0.0
 
     def new(

@@ -288,6 +288,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
     ("engine.http.server.serve.port", "zero", "any port that is free"),
     ("engine.http.load_client.ServerError.*", ANY, "what a server has said"),
+    ("engine.export.onnx_comparison.OutputDifference.*", ANY, "what a comparison has measured"),
     ("cost.price_run.seconds", "zero", "a run that takes no time"),
     ("cost.Purchase.*", "zero", "no power, free electricity, no upkeep"),
     ("cost.quote.*", "zero", "a machine for nothing, electricity without CO2"),

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 import checkpoint_cases as cases
@@ -26,7 +27,7 @@ from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.train.step_clock import HostClock
 from mlinfra.engine.base.step_folders import step_folder, step_folders
 from mlinfra.engine.checkpoint.checkpoint_files import (
-    damage, latest, read_state, verify, write_state)
+    UnreadableCheckpoint, damage, latest, read_state, verify, write_state)
 from mlinfra.training import fit
 
 SAME = "losses", "iterations", "samples", "epochs", "weights"
@@ -266,15 +267,44 @@ def test_another_version_of_torch_is_remarked(cut_off):
     assert keeper.remarks[0] in history.remarks
 
 
-def test_a_later_format_is_not_guessed_at(cut_off):
-    path = step_folder(cut_off, 9) / "manifest.json"
-    kept = json.loads(path.read_bytes())
+def of_a_later_version(folder, name="mlinfra checkpoint 7"):
+    "Its manifest as a later version may write it."
+    kept = json.loads((folder / "manifest.json").read_bytes()) | dict(format=name)
     del kept["crc32"]
-    kept["format"] = "mlinfra checkpoint 2"
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
-    whole = kept | dict(crc32=f"{files.zlib.crc32(text):08x}")
-    path.write_text(json.dumps(whole, sort_keys=True, separators=(",", ":")))
-    assert "this version reads 'mlinfra checkpoint 1'" in damage(path.parent) and latest(cut_off).step == 6
+    (folder / "manifest.json").write_bytes(files._json(kept | dict(crc32=files._sum_of(kept))))
+
+
+def no_access(_path): raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+def lost_server(_path): raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("reason", ["later", no_access, lost_server])
+@pytest.mark.parametrize("step", [9, 6])
+def test_what_cannot_be_read_now_is_neither_passed_over_nor_deleted(reason, step, cut_off, monkeypatch):
+    "The newest is refused; an older one is left where it is, though it is its turn to be deleted."
+    folder, real = step_folder(cut_off, step), Path.read_bytes
+    if reason == "later": of_a_later_version(folder)
+    else: monkeypatch.setattr(Path, "read_bytes", lambda path: reason(path) if path.parent == folder else real(path))
+    if step == 9:
+        for look in (latest, lambda root: trained(Checkpointer(root))):
+            with pytest.raises(UnreadableCheckpoint, match="step-00000009"): look(cut_off)
+        assert not verify(cut_off).good[2] and verify(cut_off).good[:2].all()
+    else:
+        history = trained(Checkpointer(cut_off, 3, keep=1))
+        assert any("step-00000006 could not be deleted" in words for words in history.remarks)
+    assert folder.exists() and "step-00000009" in os.listdir(cut_off) if step == 9 else folder.exists()
+    monkeypatch.undo()
+    assert read_state(folder).step == step if reason != "later" else (folder / "model.safetensors").exists()
+
+
+def test_a_stale_handle_is_opened_again(cut_off, monkeypatch):
+    real, left = Path.read_bytes, [2]
+    def read(path):
+        left[0] -= 1
+        if left[0] >= 0: raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return real(path)
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert latest(cut_off).step == 9
 
 
 @pytest.mark.parametrize("where, says", [
@@ -306,12 +336,12 @@ def test_a_value_that_cannot_be_kept_later_does_not_end_the_run(root):
 @pytest.mark.parametrize("number, says", [(errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the quota"),
                                           (errno.EIO, "Input/output error")])
 def test_a_disk_that_is_full_costs_one_checkpoint_and_not_the_run(number, says, root, monkeypatch):
-    real, left = files._write_all, [9]
-    def write(file, piece):
+    real, left = files.save_file, [4]
+    def write(*what):
         left[0] -= 1
-        if left[0] == 0: raise OSError(number, os.strerror(number))
-        real(file, piece)
-    monkeypatch.setattr(files, "_write_all", write)
+        if left[0] == 0: raise SafetensorError(f"I/O error: {os.strerror(number)} (os error {number})")  # as it does
+        real(*what)
+    monkeypatch.setattr(files, "save_file", write)
     keeper = Checkpointer(root, 3)
     with pytest.warns(UserWarning, match=f"was not saved: .*{says}.*training goes on"): history = trained(keeper)
     assert losses(history) == losses(trained()) and verify(root).good.all() and latest(root).step == 15
@@ -319,13 +349,13 @@ def test_a_disk_that_is_full_costs_one_checkpoint_and_not_the_run(number, says, 
 
 
 def test_a_failure_that_comes_while_the_next_save_waits_costs_one_checkpoint(root, monkeypatch):
-    real, left, waiting = files._write_all, [9], threading.Event()
-    def write(file, piece):
+    real, left, waiting = files.save_file, [4], threading.Event()
+    def write(*what):
         left[0] -= 1
-        if left[0]: return real(file, piece)
+        if left[0]: return real(*what)
         assert waiting.wait(60)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(files, "_write_all", write)
+    monkeypatch.setattr(files, "save_file", write)
     class Slow(Checkpointer):
         def wait(self):
             waiting.set()

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
 import threading
 from dataclasses import replace
@@ -15,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 
 import checkpoint_cases as cases
@@ -27,7 +30,7 @@ from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.train.step_clock import HostClock
 from mlinfra.engine.base.step_folders import step_folder, step_folders
 from mlinfra.engine.checkpoint.checkpoint_files import (
-    UnreadableCheckpoint, damage, latest, read_state, verify, write_state)
+    RankStates, UnreadableCheckpoint, damage, latest, read_state, verify, write_state)
 from mlinfra.training import fit
 
 SAME = "losses", "iterations", "samples", "epochs", "weights"
@@ -537,10 +540,55 @@ def test_nothing_is_unpickled(cut_off, monkeypatch):
     assert read_state(step_folder(cut_off, 9)).step == 9
 
 
-def test_weights_are_read_by_other_tools(cut_off):
-    from safetensors.torch import load_file
-    model = cases.mlp()
-    model.load_state_dict(load_file(step_folder(cut_off, 9) / "model.safetensors"))
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_other_tools_read_weights_and_optimizer(root):
+    "Two layers that share a weight, the momenta of the optimizer, and nothing of ours."
+    how = cases.CASES["tied"]()
+    fit(**how | dict(observers=[Checkpointer(root, 15)]))
+    folder, model = step_folder(root, 15), cases.Tied()
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    momenta = {f"optimizer.state.{n}.momentum_buffer": torch.empty_like(own["momentum_buffer"])
+               for n, own in how["optimizer"].state_dict()["state"].items()}
+    found = {name: torch.empty_like(tensor) for name, tensor in model.state_dict().items()} | momenta
+    dcp.load(found, storage_reader=dcp.HuggingFaceStorageReader(str(folder)), no_dist=True)
+    for name, tensor in how["model"].state_dict().items():
+        assert torch.equal(tensor, found[name]) and torch.equal(tensor, model.state_dict()[name])
+    for n, own in how["optimizer"].state_dict()["state"].items():
+        assert torch.equal(own["momentum_buffer"], momenta[f"optimizer.state.{n}.momentum_buffer"])
+
+
+@pytest.fixture
+def old(root):
+    "Checkpoints of the format before: of one process, and of two ranks of FSDP."
+    root.mkdir()
+    archive = Path(__file__).with_name("checkpoints_format_1.tar.xz")
+    with tarfile.open(archive) as held: held.extractall(root, filter="data")
+    return root
+
+
+def test_an_old_checkpoint_is_read_and_gone_on_with(old):
+    "As from the same state in today's format."
+    was = read_state(step_folder(old / "plain", 8))
+    assert was.parts["identity"]["config"] == dict(width=8, words=("a", 1), odd={1: float("inf")})
+    write_state(step_folder(old / "new", 8), was)
+    found = [trained(Checkpointer(old / name, 100), name="bf16") for name in ("plain", "new")]
+    assert losses(found[0]) == losses(found[1]) and len(found[0].steps) == 15 and latest(old / "plain").step == 15
+    assert list(step_folders(old / "plain")) == [15, 8]
+
+
+def test_old_shards_are_put_together(old):
+    folder = step_folder(old / "shards", 5)
+    own = RankStates(folder)
+    assert own.ranks == 2 and own.step == 5
+    zero, one = own.of(0), own.of(1)
+    for name, tensor in zero.parts["model"]["weights"].items():
+        part = load_file(folder / "rank-0" / "model.safetensors")[name]
+        assert torch.equal(tensor[:len(part)] if tensor.ndim else tensor, part)
+        if "body.1" not in name: assert torch.equal(tensor, one.parts["model"]["weights"][name])
+    assert zero.parts["model"]["weights"]["body.0.weight"].shape == (15, 6)
+    assert zero.parts["optimizer"]["state"][0]["momentum_buffer"].shape == (15, 6)
+    flip(folder / "rank-1" / "model.safetensors")
+    with pytest.raises(ValueError, match="rank-1/model.safetensors was altered"): RankStates(folder)
 
 
 def test_a_run_that_is_stopped_while_the_loader_opens_is_saved(tmp_path):

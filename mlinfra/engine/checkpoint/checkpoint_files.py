@@ -22,20 +22,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import whole_folder, writing
+from .first_format import FirstFormat
 from .training_state import State
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FORMAT', 'OLD_FORMAT', 'MANIFEST', 'FileSum', 'write_file', 'write_tensors', 'TreeEncoder', 'decode_tree',
-           'UnreadableCheckpoint', 'write_manifest', 'read_manifest', 'sync_folder', 'write_piece', 'write_state',
-           'damage', 'missing_shards', 'RankStates', 'read_state', 'Checkpoint', 'checkpoint_at', 'latest', 'verify',
-           'RootLock']
+__all__ = ['FORMAT', 'OLD_FORMAT', 'MANIFEST', 'FileSum', 'TreeEncoder', 'decode_tree', 'UnreadableCheckpoint', 'write_manifest',
+           'read_manifest', 'sync_folder', 'write_piece', 'write_state', 'damage', 'RankStates', 'read_state',
+           'Checkpoint', 'checkpoint_at', 'latest', 'verify', 'RootLock']
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d005
 _CHUNK = 4 << 20  # bytes that are summed at once
@@ -59,23 +59,15 @@ def _synced(path: Path) -> FileSum:
         os.fsync(file.fileno())
     return found.result()
 
-def write_file(
-    path:Path,
-    raw:bytes,
-) -> FileSum:
-    "Write a file, until it is on the disk; returns its sum."
+def _write_bytes(path: Path, raw: bytes) -> FileSum:
     path.write_bytes(raw)
     return _synced(path)
 
-def write_tensors(
-    path:Path,
-    tensors:Mapping[str, torch.Tensor],  # name -> on the host, row-major
-    starts:Mapping[str, list[int]],      # of shards: where they begin in the whole tensor
-) -> FileSum:
-    "Write a safetensors file that DCP can read, too. OSError where the disk refuses."
+def _write_tensors(path: Path, tensors: dict[str, torch.Tensor], starts: dict[str, list[int]]) -> FileSum:
+    "Write a safetensors file with the beginnings of shards in their whole tensors. OSError where the disk refuses."
     offsets = {name: dict(saved_offsets=starts.get(name, [0] * tensor.ndim)) for name, tensor in tensors.items()}
     notes = dict(DCP_SHARDING_INFO=json.dumps(offsets), DCP_VERSION="1.0", format="pt")
-    try: save_file(dict(tensors), path, notes)
+    try: save_file(tensors, path, notes)
     except SafetensorError as error:
         number = re.search(r"(?:os error|code:) (\d+)", str(error))
         if number is None: raise
@@ -83,8 +75,8 @@ def write_tensors(
     return _synced(path)
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d008
-_NATIVE = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
-           torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2)
+_NATIVE = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+           torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2)
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WEIGHTS = "model.weights."
 _INLINE = 4096  # bytes of an array up to which it is written into the JSON
@@ -176,7 +168,8 @@ def decode_tree(
     if kind == "$scalar": return held[()]
     if kind == "$array":
         raw, dtype, shape = held  # memory of a tensor is kept: its values may come later
-        return np.array(np.ndarray(shape, dtype, raw)) if isinstance(raw, bytes) else np.ndarray(shape, dtype, raw.numpy())
+        if isinstance(raw, bytes): return np.ndarray(shape, dtype, raw).copy()
+        return np.ndarray(shape, dtype, raw.numpy())
     raise UnreadableCheckpoint(f"a value of the kind {kind} is unknown: it was written by a later mlinfra")
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d011
@@ -192,21 +185,20 @@ def _reading(act: Callable[[Path], Any], path: Path) -> Any:
     for attempt in range(3):
         try: return act(path)
         except FileNotFoundError: raise ValueError(f"{path.name} is missing") from None
-        except (IsADirectoryError, NotADirectoryError) as error:
-            raise ValueError(f"{path.name} cannot be read: {error.strerror}") from None
         except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ENOTDIR): raise ValueError(f"{path.name} is not a file") from None
             if error.errno == errno.ESTALE and attempt < 2: continue  # opened anew, it may be found again
             raise UnreadableCheckpoint(f"{path} cannot be read now: {error.strerror}; try again, or move "
                                        f"{path.parent.name} away to go on without it") from error
 
 def write_manifest(
     path:Path,
-    files:Mapping[str, FileSum],    # name -> what it should hold
+    files:Mapping[str, FileSum],
     **more:Any,                     # what else to note: JSON-able
 ) -> None:
-    "Note what the files of a folder should hold."
+    "Note what files should hold, by name."
     kept = dict(format=FORMAT, files={name: [s.bytes, s.crc32] for name, s in files.items()}, **more)
-    write_file(path, _json(kept | dict(crc32=_sum_of(kept))))
+    _write_bytes(path, _json(kept | dict(crc32=_sum_of(kept))))
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
@@ -218,7 +210,8 @@ def read_manifest(
 ) -> dict[str, Any]:
     "What `write_manifest` noted. ValueError if it is not there or damaged."
     try: kept = json.loads(raw := _reading(Path.read_bytes, path))
-    except (UnicodeDecodeError, json.JSONDecodeError): raise ValueError(f"{path.name} was altered: it is not valid JSON") from None
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise ValueError(f"{path.name} was altered: it is not valid JSON") from None
     same = isinstance(kept, dict) and raw == _json(kept)  # two texts may be the same number
     if not same or kept.pop("crc32", None) != _sum_of(kept):
         raise ValueError(f"{path.name} was altered: its sum is another")
@@ -236,7 +229,7 @@ def sync_folder(
     try: os.fsync(handle)
     finally: os.close(handle)
 
-def _of_rank(name: str, rank: int) -> str: return f"{name}-rank-{rank}" if rank else name
+def _name(kind: str, rank: int, end: str) -> str: return f"{kind}-rank-{rank}.{end}" if rank else f"{kind}.{end}"
 
 def write_piece(
     folder:Path,    # that is being built
@@ -244,15 +237,13 @@ def write_piece(
     rank:int=0,
 ) -> dict[str, FileSum]:  # of its files, by name
     "Write the files of one rank. ValueError for what cannot be kept."
-    pieces = dict(state.parts.get("pieces", {}))
-    encoder = TreeEncoder(rank, pieces.pop("cuts", {}))
-    tree = {name: encoder.tree(part, name) for name, part in state.parts.items() if name != "pieces"}
-    text = json.dumps(tree | (dict(pieces=pieces) if pieces else {}), allow_nan=False).encode()
-    held = {f"{_of_rank(file, rank)}.safetensors": tensors for file, tensors in encoder.tensors.items()
-            if tensors or not rank}
-    files = {name: write_tensors(folder / name, tensors, encoder.starts) for name, tensors in held.items()}
-    name = f"{_of_rank('state', rank)}.json"
-    return files | {name: write_file(folder / name, text)}
+    encoder = TreeEncoder(rank, state.parts.get("pieces", {}).get("cuts", {}))
+    tree = {name: encoder.tree(part, name) for name, part in state.parts.items()}
+    if "pieces" in tree: del tree["pieces"]["cuts"]  # the files say it
+    files = {_name(kind, rank, "safetensors"): tensors for kind, tensors in encoder.tensors.items()}
+    found = {name: _write_tensors(folder / name, tensors, encoder.starts) for name, tensors in files.items()}
+    name, text = _name("state", rank, "json"), json.dumps(tree, allow_nan=False).encode()
+    return found | {name: _write_bytes(folder / name, text)}
 
 def write_state(
     folder:str|os.PathLike,  # of this checkpoint: it must not be there yet
@@ -284,19 +275,6 @@ def damage(
     except ValueError as error: return str(error)
     return ""
 
-def missing_shards(
-    folder:Path,                        # that is being built
-    shapes:Mapping[str, list[int]],     # of whole tensors, by name
-) -> str:                               # "" if none is
-    "Which tensor the ranks' files do not hold exactly once, in words."
-    from torch.distributed.checkpoint import HuggingFaceStorageReader
-    held = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    counts = {name: sum(chunk.sizes.numel() for chunk in kept.chunks) for name, kept in held.items()}
-    wanted = {name: kept.size.numel() for name, kept in held.items()} | {n: math.prod(s) for n, s in shapes.items()}
-    for name, values in wanted.items():
-        if counts.get(name, 0) != values: return f"the ranks hold {counts.get(name, 0):,} of {values:,} values of {name}"
-    return ""
-
 class RankStates:
     "The states that the ranks saved in one checkpoint, read when they are asked for. ValueError if it is not whole."
     def __init__(
@@ -319,17 +297,17 @@ class RankStates:
         live:Callable[[str], Any]=lambda _path: None,  # path -> tensor of this run that is to be loaded
     ) -> State:
         "The state of a rank. A tensor whose live one is sharded has the same shards, all others are whole."
-        old = [_old_rank(place) for place in self._places] if self._old else []
-        name = "state.json" if old else f"{_of_rank('state', rank)}.json"
-        tree, targets, made = json.loads((self._places[rank] / name).read_bytes()), {}, {}
+        old, targets, made = FirstFormat(self._places) if self._old else None, {}, {}
+        tree = json.loads((self._places[rank] / _name("state", 0 if old else rank, "json")).read_bytes())
 
         def tensor(file: str, name: str, kind: str, shape: list[int]) -> Any:
             if (file, name) in made: return made[file, name]
-            dtype, path = getattr(torch, kind), re.sub(r"^rank-\d+/", "", name)
-            path, near = _WEIGHTS + path if file == "model" else path, live(_WEIGHTS + path if file == "model" else path)
-            whole = _old_tensor(old, rank, file, path, dtype, shape) if old else torch.empty(shape, dtype=dtype, device="meta")
+            dtype, path = getattr(torch, kind), _WEIGHTS * (file == "model") + re.sub(r"^rank-\d+/", "", name)
+            whole = old.tensor(rank, file, path, dtype, shape) if old else torch.empty(shape, device="meta")
+            near = live(path)
             near = near if hasattr(near, "to_local") and near.shape == whole.shape else None
-            part = whole if near is None else whole[_slices(near.__create_chunk_list__()[0])]
+            chunk = None if near is None else near.__create_chunk_list__()[0]
+            part = whole if near is None else whole[tuple(slice(a, a + n) for a, n in zip(chunk.offsets, chunk.sizes))]
             held = torch.empty(part.shape, dtype=dtype, device="cpu" if near is None else near.to_local().device)
             if old: held.copy_(part)
             else: targets[name] = _like(near, _native(held))
@@ -356,30 +334,12 @@ def _like(live: Any, local: torch.Tensor) -> Any:
     return type(live).from_local(local, live.device_mesh, live.placements, run_check=False, shape=shape,
                                  stride=torch.empty(shape, device="meta").stride())
 
-def _slices(chunk: Any) -> tuple[slice, ...]:
-    return tuple(slice(start, start + size) for start, size in zip(chunk.offsets, chunk.sizes))
-
 def read_state(
     folder:str|os.PathLike,  # of a checkpoint
 ) -> State:
     "The state that one process or rank 0 wrote there, all tensors whole. ValueError if a byte of it has changed."
     if why := damage(Path(folder)): raise ValueError(f"{folder} is not a whole checkpoint: {why}")
     return RankStates(folder, check=False).of(0)
-
-def _old_rank(folder: Path) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
-    "The tensors of a rank by file and name, and their cuts by path, as the first format kept them."
-    pieces = json.loads((folder / "state.json").read_bytes()).get("pieces", {})
-    return {file: load_file(folder / f"{file}.safetensors") for file in ("model", "training")}, pieces.get("cuts", {})
-
-def _old_tensor(ranks: list, rank: int, file: str, path: str, dtype: torch.dtype, shape: list[int]) -> torch.Tensor:
-    "A whole tensor of the first format, from the parts of all ranks."
-    (files, cuts), name = ranks[rank], path.removeprefix(_WEIGHTS) if file == "model" else path
-    if path not in cuts: return files[file][name].view(dtype).view(shape)
-    whole = torch.empty(cuts[path]["shape"], dtype=dtype)
-    for files, cuts in ranks:
-        part = files[file][name].view(dtype)
-        whole[tuple(slice(a, a + n) for a, n in zip(cuts[path]["start"], part.shape))] = part
-    return whole
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d016
 @dataclass(frozen=True)

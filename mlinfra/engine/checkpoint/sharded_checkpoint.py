@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import random
 import shutil
@@ -30,8 +31,8 @@ from ..base.step_folders import step_folders
 from ..base.store import writing
 from ..base.text import count_text
 from mlinfra.engine.checkpoint.checkpoint_files import (
-    MANIFEST, FileSum, RankStates, UnreadableCheckpoint, damage, missing_shards, read_manifest, sync_folder,
-    write_manifest, write_piece)
+    MANIFEST, FileSum, RankStates, UnreadableCheckpoint, damage, read_manifest, sync_folder, write_manifest,
+    write_piece)
 from .rng_state import random_states, set_random_states
 from .training_state import (
     HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
@@ -249,9 +250,7 @@ class RankWriter:
             if kept["step"] != state.step: raise OSError(errno.EIO, f"rank {rank} wrote step {kept['step']:,}")
             files |= {name: FileSum(*found) for name, found in kept["files"].items()}
             note.unlink()
-        shapes = {path.removeprefix("model.weights."): cut["shape"]
-                  for path, cut in state.parts["pieces"]["cuts"].items() if cut["owner"] == 0}
-        if why := missing_shards(building, shapes): raise OSError(errno.EIO, why)
+        _check_whole(building, state.parts["pieces"]["cuts"])
         with writing(folder):
             write_manifest(building / MANIFEST, files, step=state.step, epoch=state.epoch, written=time.time(),
                            ranks=self.world_size, **more)
@@ -298,6 +297,16 @@ class RankWriter:
             if not why: return RankStates(mine[step], check=False), bad
             bad[step] = why
         return None, bad
+
+def _check_whole(building: Path, cuts: dict[str, dict[str, Any]]) -> None:
+    "OSError unless the files hold every value of every tensor once."
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+    held = HuggingFaceStorageReader(str(building)).read_metadata().state_dict_metadata
+    shapes = {path.removeprefix("model.weights."): cut["shape"] for path, cut in cuts.items() if not cut["owner"]}
+    for name, shape in ({name: kept.size for name, kept in held.items()} | shapes).items():
+        found = sum(chunk.sizes.numel() for chunk in held[name].chunks) if name in held else 0
+        if found != math.prod(shape):
+            raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {math.prod(shape):,} values of {name}")
 
 def _size(path: str) -> int:
     try: return os.path.getsize(path)

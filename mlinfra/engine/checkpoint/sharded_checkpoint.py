@@ -143,7 +143,7 @@ def restore_rank_states(
         first = pieces.of(0, ["model", "optimizer"], live).parts
         weights = first["model"]["weights"] | parts["model"]["weights"]
         parts |= dict(model=parts["model"] | dict(weights=weights), optimizer=first["optimizer"])
-    parts["optimizer"] = _strides_of_whole(parts["optimizer"], parts.get("pieces", {}).get("cuts", {}))
+    parts["optimizer"] = _fitted(parts["optimizer"], run.optimizer, parts.get("pieces", {}).get("cuts", {}))
     if world_size != pieces.ranks:
         remarks.append(f"saved by {count_text(pieces.ranks, 'rank')}, and goes on with {world_size:,}")
         histories = [pieces.of(number, ["history"]).parts["history"] for number in range(pieces.ranks)]
@@ -173,11 +173,13 @@ def _live_tensors(run: Any) -> Callable[[str], Any]:
         return parameters[int(words[2])] if int(words[2]) < len(parameters) else None
     return find
 
-def _strides_of_whole(optimizer: dict[str, Any], cuts: dict[str, Any]) -> dict[str, Any]:
-    "Layouts in memory are kept for tensors that neither were nor are cut."
-    kept = [row for row in optimizer["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
-            and not _is_sharded(optimizer["state"][row[0]][row[1]])]
-    return optimizer | dict(strides=kept)
+def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer, cuts: dict[str, Any]) -> dict[str, Any]:
+    "Layouts in memory of tensors that neither were nor are cut, and the kernels that take what the parameters are now."
+    strides = [row for row in kept["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
+               and not _is_sharded(kept["state"][row[0]][row[1]])]
+    own = [{name: group[name] for name in ("fused", "foreach") if name in group} for group in optimizer.param_groups]
+    groups = [group | own[n] if n < len(own) else group for n, group in enumerate(kept["groups"])]
+    return kept | dict(strides=strides, groups=groups)
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece518
 WAIT_SECONDS = 60.0  # in which not a byte of the other ranks' pieces is written, until they are given up

@@ -68,6 +68,8 @@ def _write_tensors(path: Path, tensors: dict[str, torch.Tensor], starts: dict[st
     offsets = {name: dict(saved_offsets=starts.get(name, [0] * tensor.ndim)) for name, tensor in tensors.items()}
     notes = dict(DCP_SHARDING_INFO=json.dumps(offsets), DCP_VERSION="1.0", format="pt")
     try: save_file(tensors, path, notes)
+    except RuntimeError:  # some are parts of others, which safetensors does not write
+        save_file({name: tensor.clone() for name, tensor in tensors.items()}, path, notes)
     except SafetensorError as error:
         number = re.search(r"(?:os error|code:) (\d+)", str(error))
         if number is None: raise
@@ -139,7 +141,7 @@ class TreeEncoder:
         shape, file = list(tensor.shape) if cut is None else cut["shape"], "model" if weight else "training"
         found = self._places[place] = [file, name, str(tensor.dtype).removeprefix("torch."), shape]
         if cut is not None and (not cut["first"] or not tensor.numel() and math.prod(shape)): return found
-        held = _native(tensor.cpu().contiguous())
+        held = _native(tensor.detach().cpu().contiguous())
         self.tensors[file][name] = held.clone() if (file, id(tensor)) in self._written else held
         self._written.add((file, id(tensor)))
         if cut is not None: self.starts[name] = cut["start"] + [0] * (held.ndim - tensor.ndim)
@@ -286,6 +288,7 @@ class RankStates:
         if check and (why := damage(self.folder)): raise ValueError(why)
         kept = read_manifest(self.folder / MANIFEST)
         self.step, self.epoch, self.ranks = kept["step"], kept["epoch"], kept.get("ranks", 1)
+        self._files = [str(self.folder / name) for name in kept["files"]]
         self._old = kept["format"] == OLD_FORMAT
         self._places = [self.folder / f"rank-{n}" if self._old and "ranks" in kept else self.folder
                         for n in range(self.ranks)]
@@ -322,6 +325,7 @@ class RankStates:
         "Read without `load` of DCP: its errors are no Exception, and it would wait for other ranks."
         from torch.distributed.checkpoint import DefaultLoadPlanner, HuggingFaceStorageReader
         reader, planner = HuggingFaceStorageReader(str(self.folder)), DefaultLoadPlanner(flatten_state_dict=False)
+        reader.fs.ls = lambda _path: self._files  # not what others have put beside them
         metadata = reader.read_metadata()
         planner.set_up_planner(targets, metadata, True)
         reader.set_up_storage_reader(metadata, True)
@@ -396,11 +400,11 @@ class RootLock:
     def __init__(self, root:str|os.PathLike):
         self.root = Path(root)
         with writing(self.root): self._handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        _held.add(self)
         try: self._lock()
         except BaseException:
-            os.close(self._handle)
+            self.release()
             raise
-        _held.add(self)
 
     def _lock(self) -> None:
         try: import fcntl

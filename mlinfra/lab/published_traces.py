@@ -102,6 +102,10 @@ class PublishedTrace:
     entries:list[dict[str, Any]]  # of a stretch: `ts` from the first of them, names cut; empty for most
     operators:pd.DataFrame     # of stretches of that step the outermost operators, neighbours of one name joined:
                                # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
+    launched:pd.DataFrame      # of that step each call that launched work: `at_ms`, and `gpu_ms` of this work; as
+                               # `operators`, empty for most
+    marks:dict[str, float]     # milliseconds at which the loop's own marks begin in that step; empty for most
+    cpu_entries:int            # operators and calls of CUDA that the profiler wrote down in that step; 0 for most
 
     @property
     def parts(self) -> pd.Series:
@@ -127,9 +131,9 @@ def published_trace(
     found, origin = dict(_figures()[name]), ORIGINS[name]
     lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
-    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators")}
+    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators", "launched")}
     device = origin.device or found["device"]
-    rest = {"entries": [], **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "marks": {}, "cpu_entries": 0, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
                           device=device, lanes=lanes, **tables, **rest)
 
@@ -169,6 +173,7 @@ _OPERATORS = {  # kept as runs: DDP's own work, and what the CPU does before it 
     "ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0)),
     "training_a100_8ranks_rank3": ((22500.0, 31300.0),)}
 _RUN_US = 50.0      # that a run of operators must last
+_LAUNCHES = ("ddp_a100_2ranks_rank0",)  # kept one by one
 
 def trace_figures(
     path:str|os.PathLike,  # of one rank's trace
@@ -197,6 +202,7 @@ def trace_figures(
     kept_of: dict[str, Any] = {}
     if name in _ENTRIES: kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[name])
     if name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[name])
+    if name in _LAUNCHES: kept_of |= _launches_of(told, step)
     starts = step_windows(events)[1][:, 0]
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
@@ -255,6 +261,22 @@ def _entries_of(
                  dur=round(entry["dur"], 1),
                  args={key: value for key, value in entry["args"].items() if key == "correlation"})
             for entry in found]
+
+def _launches_of(entries: list[dict[str, Any]], step: str) -> dict[str, Any]:
+    "Each call of a step that launched work, the loop's marks, and how much the profiler wrote of the CPU."
+    (mark,) = (entry for entry in entries if entry["name"] == f"ProfilerStep#{step}"
+               and entry["cat"] == "user_annotation")
+    own = [entry for entry in entries if 0 <= entry["ts"] - mark["ts"] < mark["dur"]]
+    work = {entry["args"]["correlation"]: entry for entry in entries
+            if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")}
+    calls = sorted((entry for entry in own if entry["cat"] == "cuda_runtime"
+                    and entry["args"].get("correlation") in work), key=lambda entry: entry["ts"])
+    return dict(
+        launched=dict(at_ms=[round((call["ts"] - mark["ts"]) / 1e3, 3) for call in calls],
+                      gpu_ms=[round(work[call["args"]["correlation"]]["dur"] / 1e3, 3) for call in calls]),
+        marks={entry["name"].strip("# "): round((entry["ts"] - mark["ts"]) / 1e3, 3) for entry in own
+               if entry["cat"] == "user_annotation" and entry["name"].startswith("##")},
+        cpu_entries=sum(entry["cat"] in ("cpu_op", "cuda_runtime") for entry in own))
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

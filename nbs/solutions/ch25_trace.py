@@ -16,6 +16,6 @@ def latest(spans):
 def first_cure(chains, cures):
     step, best = max(chains.values()), {}
     for name, (chain, saves, days) in cures.items():
-        gain = step / max((chains | {chain: chains[chain] - saves}).values()) - 1
-        if gain >= 0.05: best[name] = gain / days
+        saved = step - max((chains | {chain: chains[chain] - saves}).values())
+        if saved >= 0.05 * step: best[name] = saved / days
     return max(best, key=best.get, default=None)

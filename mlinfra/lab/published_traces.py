@@ -77,7 +77,7 @@ ORIGINS = {
 }  # name -> where it comes from
 
 # %% ../../nbs/lab/published_traces.ipynb #e67aa23e
-LANE_COLUMNS = 400  # of the timeline of a step: each column has one state
+LANE_COLUMNS = {"training_a100_8ranks_rank3": 2000}  # of the timeline of a step: each has one state; others: 400
 
 @dataclass(frozen=True, eq=False)
 class PublishedTrace:
@@ -95,7 +95,7 @@ class PublishedTrace:
     step_ms:float              # its duration on the GPU
     gpu_events:int             # kernels, copies and memsets of that step
     launches:int               # calls of the step that launched work; a graph's kernels share one
-    lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to `LANE_COLUMNS`
+    lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to 400 columns or `LANE_COLUMNS`
     events:pd.DataFrame        # of that step all work of the GPU: `name`, `kind`, `launched_us`, `begin_us`, `end_us`
                                # from the begin of the step; empty where they are more than 100
     marked:list[float]         # seconds at which the CPU began each step, from the first
@@ -104,6 +104,8 @@ class PublishedTrace:
                                # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
     launched:pd.DataFrame      # of that step each call that launched work: `at_ms`, and `gpu_ms` of this work; as
                                # `operators`, empty for most
+    long_operators:pd.DataFrame  # of that step the outermost operators above 1 ms: `name`, `begin_ms`, `end_ms`, and
+                               # the `launches` in it and `gpu_ms` of what they launched; empty for most
     marks:dict[str, float]     # milliseconds at which the loop's own marks begin in that step; empty for most
     cpu_entries:int            # operators and calls of CUDA that the profiler wrote down in that step; 0 for most
 
@@ -129,9 +131,11 @@ def published_trace(
     import pandas as pd
     one_of("name", name, ORIGINS)
     found, origin = dict(_figures()[name]), ORIGINS[name]
-    lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
+    columns = LANE_COLUMNS.get(name, 400)
+    lanes = {lane: _unpacked(packed, found["step_ms"], columns) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
-    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators", "launched")}
+    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators", "launched",
+                                                                       "long_operators")}
     device = origin.device or found["device"]
     rest = {"entries": [], "marks": {}, "cpu_entries": 0, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
@@ -146,20 +150,20 @@ _LETTERS = {"works": "w", "loader": "l", "synchronise": "s", "compute": "c", "co
             "launch": "a", "between": "b", "queued": "q", "unexplained": "u", "": "-"}
 _STATES = {letter: state for state, letter in _LETTERS.items()}
 
-def _packed(spans: Sequence[LaneSpan], step_ms: float) -> str:
+def _packed(spans: Sequence[LaneSpan], step_ms: float, columns: int) -> str:
     "The lane as runs of columns, such as `l30w10-5`."
-    states = [""] * LANE_COLUMNS
-    for span in thinned(spans, LANE_COLUMNS, step_ms):
-        first, last = (round(t / step_ms * LANE_COLUMNS) for t in (span.begin_ms, span.end_ms))
+    states = [""] * columns
+    for span in thinned(spans, columns, step_ms):
+        first, last = (round(t / step_ms * columns) for t in (span.begin_ms, span.end_ms))
         states[first:last] = [span.state] * (last - first)
     runs = re.finditer(r"(.)\1*", "".join(_LETTERS[state] for state in states))
     return "".join(f"{run[1]}{len(run[0])}" for run in runs)
 
-def _unpacked(packed: str, step_ms: float) -> list[LaneSpan]:
+def _unpacked(packed: str, step_ms: float, columns: int) -> list[LaneSpan]:
     found, at = [], 0
     for letter, count in re.findall(r"(\D)(\d+)", packed):
         begin, at = at, at + int(count)
-        span = LaneSpan(_STATES[letter], begin * step_ms / LANE_COLUMNS, at * step_ms / LANE_COLUMNS)
+        span = LaneSpan(_STATES[letter], begin * step_ms / columns, at * step_ms / columns)
         if span.state: found.append(span)
     return found
 
@@ -169,11 +173,11 @@ _KERNELS = 10
 
 _ENTRIES = {"training_a100_8ranks_rank3": (53535.0, 53652.0)}  # trace -> microseconds of the step, kept entry by entry
 _OPERATOR_US = 5.0  # that an operator must last to be kept among them
-_OPERATORS = {  # kept as runs: DDP's own work, and what the CPU does before it is late
-    "ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0)),
-    "training_a100_8ranks_rank3": ((22500.0, 31300.0),)}
+_OPERATORS = {"ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0))}  # kept as runs: DDP's own work
 _RUN_US = 50.0      # that a run of operators must last
 _LAUNCHES = ("ddp_a100_2ranks_rank0",)  # kept one by one
+_LONG_OPERATORS = ("resnet50_v100_workers0", "resnet50_v100_workers4")  # with a line for each
+_LONG_MS = 1.0
 
 def trace_figures(
     path:str|os.PathLike,  # of one rank's trace
@@ -193,22 +197,24 @@ def trace_figures(
     kernels["tensor_cores"] = kernels["tensor_cores"].astype(object).where(kernels["tensor_cores"].notna(), None)
     kept = gpu if len(gpu) <= _MOST_EVENTS else gpu[:0]
     kept = kept.assign(name=[_short(name) for name in kept["name"]]).round(1)
-    name = Path(path).name.partition(".")[0]
+    trace_name = Path(path).name.partition(".")[0]
     told = [entry for entry in json.loads(gzip.decompress(Path(path).read_bytes()))["traceEvents"]
             if entry.get("ph") == "X"]
     begins = {entry["name"]: entry["ts"] for entry in told
               if str(entry["cat"]).lower() in ("user_annotation", "operator")}
     begin = begins.get(f"ProfilerStep#{step}", 0)
     kept_of: dict[str, Any] = {}
-    if name in _ENTRIES: kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[name])
-    if name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[name])
-    if name in _LAUNCHES: kept_of |= _launches_of(told, step)
+    if trace_name in _ENTRIES: kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[trace_name])
+    if trace_name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[trace_name])
+    if trace_name in _LAUNCHES: kept_of |= _launches_of(told, step)
+    if trace_name in _LONG_OPERATORS: kept_of["long_operators"] = _long_operators(events, marked)
     starts = step_windows(events)[1][:, 0]
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
         gpu_events=len(gpu), launches=int(launches),
-        lanes={name: _packed(spans, step_ms) for name, spans in step_lanes(events, step).items()},
+        lanes={name: _packed(spans, step_ms, LANE_COLUMNS.get(trace_name, 400)) for name, spans in
+               step_lanes(events, step).items()},
         events=kept.to_dict("list"), marked=((starts - starts[0]) / 1e6).round(6).tolist(), **kept_of)
 
 def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
@@ -261,6 +267,24 @@ def _entries_of(
                  dur=round(entry["dur"], 1),
                  args={key: value for key, value in entry["args"].items() if key == "correlation"})
             for entry in found]
+
+def _long_operators(events: TraceEvents, window: np.ndarray) -> list[dict[str, Any]]:
+    "Outermost operators and marks of the step that last, and what was launched in each."
+    frame, found = events.frame, []
+    work = frame[frame["kind"].isin(["kernel", "copy", "memset"])].set_index("correlation")
+    calls = frame[(frame["kind"] == "runtime") & frame["correlation"].isin(work.index)]
+    own = frame[frame["kind"].isin(["operator", "annotation"]) & (frame["begin"] >= window[0])
+                & (frame["begin"] < window[1]) & (frame["end"] - frame["begin"] >= 1e3 * _LONG_MS)]
+    own = own[~own["name"].astype(str).str.startswith("ProfilerStep")].sort_values(["begin", "end"])
+    for row in own.itertuples():
+        if any(row.lane == other["lane"] and row.begin < other["end"] for other in found): continue
+        inside = calls[(calls["lane"] == row.lane) & calls["begin"].between(row.begin, row.end)]
+        ran = work.loc[inside["correlation"]]
+        found.append(dict(name=str(row.name), lane=row.lane, begin=row.begin, end=row.end, launches=len(ran),
+                          gpu_ms=round(float((ran["end"] - ran["begin"]).sum()) / 1e3, 2)))
+    return [dict(name=one["name"], begin_ms=round((one["begin"] - window[0]) / 1e3, 2),
+                 end_ms=round((one["end"] - window[0]) / 1e3, 2), launches=one["launches"], gpu_ms=one["gpu_ms"])
+            for one in found]
 
 def _launches_of(entries: list[dict[str, Any]], step: str) -> dict[str, Any]:
     "Each call of a step that launched work, the loop's marks, and how much the profiler wrote of the CPU."

@@ -77,7 +77,7 @@ ORIGINS = {
 }  # name -> where it comes from
 
 # %% ../../nbs/lab/published_traces.ipynb #e67aa23e
-LANE_COLUMNS = {"training_a100_8ranks_rank3": 2000}  # of the timeline of a step: each has one state; others: 400
+LANE_COLUMNS = 400  # of the timeline of a step: each column has one state
 
 @dataclass(frozen=True, eq=False)
 class PublishedTrace:
@@ -95,7 +95,7 @@ class PublishedTrace:
     step_ms:float              # its duration on the GPU
     gpu_events:int             # kernels, copies and memsets of that step
     launches:int               # calls of the step that launched work; a graph's kernels share one
-    lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to 400 columns or `LANE_COLUMNS`
+    lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to `LANE_COLUMNS`
     events:pd.DataFrame        # of that step all work of the GPU: `name`, `kind`, `launched_us`, `begin_us`, `end_us`
                                # from the begin of the step; empty where they are more than 100
     marked:list[float]         # seconds at which the CPU began each step, from the first
@@ -106,8 +106,9 @@ class PublishedTrace:
                                # `operators`, empty for most
     long_operators:pd.DataFrame  # of that step the outermost operators above 1 ms: `name`, `begin_ms`, `end_ms`, and
                                # the `launches` in it and `gpu_ms` of what they launched; empty for most
+    work:dict[str, list[list[float]]]  # of that step begin and end of every kernel and copy in milliseconds, by kind:
+                               # "compute", "communication", "copy"; empty for most
     marks:dict[str, float]     # milliseconds at which the loop's own marks begin in that step; empty for most
-    cpu_entries:int            # operators and calls of CUDA that the profiler wrote down in that step; 0 for most
 
     @property
     def parts(self) -> pd.Series:
@@ -131,13 +132,12 @@ def published_trace(
     import pandas as pd
     one_of("name", name, ORIGINS)
     found, origin = dict(_figures()[name]), ORIGINS[name]
-    columns = LANE_COLUMNS.get(name, 400)
-    lanes = {lane: _unpacked(packed, found["step_ms"], columns) for lane, packed in found.pop("lanes").items()
+    lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
     tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators", "launched",
                                                                        "long_operators")}
     device = origin.device or found["device"]
-    rest = {"entries": [], "marks": {}, "cpu_entries": 0, **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "work": {}, "marks": {}, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
                           device=device, lanes=lanes, **tables, **rest)
 
@@ -150,20 +150,20 @@ _LETTERS = {"works": "w", "loader": "l", "synchronise": "s", "compute": "c", "co
             "launch": "a", "between": "b", "queued": "q", "unexplained": "u", "": "-"}
 _STATES = {letter: state for state, letter in _LETTERS.items()}
 
-def _packed(spans: Sequence[LaneSpan], step_ms: float, columns: int) -> str:
+def _packed(spans: Sequence[LaneSpan], step_ms: float) -> str:
     "The lane as runs of columns, such as `l30w10-5`."
-    states = [""] * columns
-    for span in thinned(spans, columns, step_ms):
-        first, last = (round(t / step_ms * columns) for t in (span.begin_ms, span.end_ms))
+    states = [""] * LANE_COLUMNS
+    for span in thinned(spans, LANE_COLUMNS, step_ms):
+        first, last = (round(t / step_ms * LANE_COLUMNS) for t in (span.begin_ms, span.end_ms))
         states[first:last] = [span.state] * (last - first)
     runs = re.finditer(r"(.)\1*", "".join(_LETTERS[state] for state in states))
     return "".join(f"{run[1]}{len(run[0])}" for run in runs)
 
-def _unpacked(packed: str, step_ms: float, columns: int) -> list[LaneSpan]:
+def _unpacked(packed: str, step_ms: float) -> list[LaneSpan]:
     found, at = [], 0
     for letter, count in re.findall(r"(\D)(\d+)", packed):
         begin, at = at, at + int(count)
-        span = LaneSpan(_STATES[letter], begin * step_ms / columns, at * step_ms / columns)
+        span = LaneSpan(_STATES[letter], begin * step_ms / LANE_COLUMNS, at * step_ms / LANE_COLUMNS)
         if span.state: found.append(span)
     return found
 
@@ -204,7 +204,9 @@ def trace_figures(
               if str(entry["cat"]).lower() in ("user_annotation", "operator")}
     begin = begins.get(f"ProfilerStep#{step}", 0)
     kept_of: dict[str, Any] = {}
-    if trace_name in _ENTRIES: kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[trace_name])
+    if trace_name in _ENTRIES:
+        kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[trace_name])
+        kept_of["work"] = _work_of(gpu, step_ms)
     if trace_name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[trace_name])
     if trace_name in _LAUNCHES: kept_of |= _launches_of(told, step)
     if trace_name in _LONG_OPERATORS: kept_of["long_operators"] = _long_operators(events, marked)
@@ -213,8 +215,7 @@ def trace_figures(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
         gpu_events=len(gpu), launches=int(launches),
-        lanes={name: _packed(spans, step_ms, LANE_COLUMNS.get(trace_name, 400)) for name, spans in
-               step_lanes(events, step).items()},
+        lanes={name: _packed(spans, step_ms) for name, spans in step_lanes(events, step).items()},
         events=kept.to_dict("list"), marked=((starts - starts[0]) / 1e6).round(6).tolist(), **kept_of)
 
 def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
@@ -268,6 +269,14 @@ def _entries_of(
                  args={key: value for key, value in entry["args"].items() if key == "correlation"})
             for entry in found]
 
+def _work_of(gpu: pd.DataFrame, step_ms: float) -> dict[str, list[list[float]]]:
+    "Begin and end in milliseconds of the step, by kind."
+    found: dict[str, list[list[float]]] = dict(compute=[], communication=[], copy=[])
+    for row in gpu.itertuples():
+        kind = row.kind if row.kind in found else "copy"
+        found[kind].append([round(max(row.begin_us / 1e3, 0.0), 3), round(min(row.end_us / 1e3, step_ms), 3)])
+    return found
+
 def _long_operators(events: TraceEvents, window: np.ndarray) -> list[dict[str, Any]]:
     "Outermost operators and marks of the step that last, and what was launched in each."
     frame, found = events.frame, []
@@ -299,8 +308,7 @@ def _launches_of(entries: list[dict[str, Any]], step: str) -> dict[str, Any]:
         launched=dict(at_ms=[round((call["ts"] - mark["ts"]) / 1e3, 3) for call in calls],
                       gpu_ms=[round(work[call["args"]["correlation"]]["dur"] / 1e3, 3) for call in calls]),
         marks={entry["name"].strip("# "): round((entry["ts"] - mark["ts"]) / 1e3, 3) for entry in own
-               if entry["cat"] == "user_annotation" and entry["name"].startswith("##")},
-        cpu_entries=sum(entry["cat"] in ("cpu_op", "cuda_runtime") for entry in own))
+               if entry["cat"] == "user_annotation" and entry["name"].startswith("##")})
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

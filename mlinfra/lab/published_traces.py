@@ -102,13 +102,10 @@ class PublishedTrace:
     entries:list[dict[str, Any]]  # of a stretch: `ts` from the first of them, names cut; empty for most
     operators:pd.DataFrame     # of stretches of that step the outermost operators, neighbours of one name joined:
                                # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
-    launched:pd.DataFrame      # of that step each call that launched work: `at_ms`, and `gpu_ms` of this work; as
-                               # `operators`, empty for most
     long_operators:pd.DataFrame  # of that step the outermost operators above 1 ms: `name`, `begin_ms`, `end_ms`, and
                                # the `launches` in it and `gpu_ms` of what they launched; empty for most
     work:dict[str, list[list[float]]]  # of that step begin and end of every kernel and copy in milliseconds, by kind:
                                # "compute", "communication", "copy"; empty for most
-    marks:dict[str, float]     # milliseconds at which the loop's own marks begin in that step; empty for most
 
     @property
     def parts(self) -> pd.Series:
@@ -134,10 +131,9 @@ def published_trace(
     found, origin = dict(_figures()[name]), ORIGINS[name]
     lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
-    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators", "launched",
-                                                                       "long_operators")}
+    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators", "long_operators")}
     device = origin.device or found["device"]
-    rest = {"entries": [], "work": {}, "marks": {}, **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "work": {}, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
                           device=device, lanes=lanes, **tables, **rest)
 
@@ -175,7 +171,6 @@ _ENTRIES = {"training_a100_8ranks_rank3": (53535.0, 53652.0)}  # trace -> micros
 _OPERATOR_US = 5.0  # that an operator must last to be kept among them
 _OPERATORS = {"ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0))}  # kept as runs: DDP's own work
 _RUN_US = 50.0      # that a run of operators must last
-_LAUNCHES = ("ddp_a100_2ranks_rank0",)  # kept one by one
 _LONG_OPERATORS = ("resnet50_v100_workers0", "resnet50_v100_workers4")  # with a line for each
 _LONG_MS = 1.0
 
@@ -208,7 +203,6 @@ def trace_figures(
         kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[trace_name])
         kept_of["work"] = _work_of(gpu, step_ms)
     if trace_name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[trace_name])
-    if trace_name in _LAUNCHES: kept_of |= _launches_of(told, step)
     if trace_name in _LONG_OPERATORS: kept_of["long_operators"] = _long_operators(events, marked)
     starts = step_windows(events)[1][:, 0]
     return dict(
@@ -294,21 +288,6 @@ def _long_operators(events: TraceEvents, window: np.ndarray) -> list[dict[str, A
     return [dict(name=one["name"], begin_ms=round((one["begin"] - window[0]) / 1e3, 2),
                  end_ms=round((one["end"] - window[0]) / 1e3, 2), launches=one["launches"], gpu_ms=one["gpu_ms"])
             for one in found]
-
-def _launches_of(entries: list[dict[str, Any]], step: str) -> dict[str, Any]:
-    "Each call of a step that launched work, the loop's marks, and how much the profiler wrote of the CPU."
-    (mark,) = (entry for entry in entries if entry["name"] == f"ProfilerStep#{step}"
-               and entry["cat"] == "user_annotation")
-    own = [entry for entry in entries if 0 <= entry["ts"] - mark["ts"] < mark["dur"]]
-    work = {entry["args"]["correlation"]: entry for entry in entries
-            if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")}
-    calls = sorted((entry for entry in own if entry["cat"] == "cuda_runtime"
-                    and entry["args"].get("correlation") in work), key=lambda entry: entry["ts"])
-    return dict(
-        launched=dict(at_ms=[round((call["ts"] - mark["ts"]) / 1e3, 3) for call in calls],
-                      gpu_ms=[round(work[call["args"]["correlation"]]["dur"] / 1e3, 3) for call in calls]),
-        marks={entry["name"].strip("# "): round((entry["ts"] - mark["ts"]) / 1e3, 3) for entry in own
-               if entry["cat"] == "user_annotation" and entry["name"].startswith("##")})
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

@@ -139,7 +139,7 @@ class Checkpointer:
     # ---- going on
 
     def _go_on(self, run: Any, pieces: RankStates) -> None:
-        state = pieces.of(0)
+        state = pieces.of(0, ["identity"])
         self.remarks += [words for words in restore_rank_states(run, pieces, self.skip) if words not in self.remarks]
         self._position, self.resumed_from = run.open.__self__, state.step
         identity = state.parts["identity"]

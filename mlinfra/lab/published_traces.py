@@ -131,7 +131,8 @@ def published_trace(
     found, origin = dict(_figures()[name]), ORIGINS[name]
     lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
-    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators", "long_operators")}
+    tables = {table: pd.DataFrame(found.pop(table, [])) for table in (
+        "steps", "kernels", "events", "operators", "long_operators")}
     device = origin.device or found["device"]
     rest = {"entries": [], "work": {}, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,

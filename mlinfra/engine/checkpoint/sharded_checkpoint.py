@@ -14,7 +14,7 @@ import shutil
 import socket
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from .rng_state import random_states, set_random_states
 from .checkpoint_files import (
     MANIFEST, FileSum, damage, read_manifest, read_state, sync_folder, write_manifest, write_state)
 from ..dist.process_group import rank_and_world_size
+from .object_state import named_weights
 from .training_state import (
     HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
 from ..base.step_folders import step_folders
@@ -86,9 +87,10 @@ def capture_rank_state(
     run:TrainingRun,                 # between two steps
     copies:HostCopies|None=None,     # memory to use again; None: new memory
     rows:StepRows|None=None,         # of this run
+    more:Mapping[str, Any]|None=None,  # further parts, live
 ) -> State:
     "What this rank keeps of the run's state, copied to the host."
-    parts, cuts = live_parts(run, rows), {}
+    parts, cuts = live_parts(run, rows) | dict(more or {}), {}
     def local(path: str, value: Any) -> Any:
         if not _is_sharded(value): return value
         cuts[path] = shard_bounds(value)
@@ -221,12 +223,14 @@ def restore_rank_states(
     run:TrainingRun,  # before its first step, on this rank
     pieces:RankStates,
     skip:bool|None=None,  # as `LoaderState` takes it
+    next_epoch:bool=False,  # as `restore` takes it
+    choose:Callable[[dict], dict]=dict,  # of the parts, those that are put back
 ) -> list[str]:       # what is not as it was
     "Put everything back that belongs to this rank. ValueError before anything is changed."
     rank, world_size = rank_and_world_size()
     own = pieces.of(rank if rank < pieces.ranks else 0)
     kept, parts, remarks = own.parts["pieces"], dict(own.parts), []
-    _check_kind(run, kept, world_size)
+    _check_kind(run, kept, world_size, parts["loader"]["inside"] and not next_epoch)
     if kept["kind"] == "replicas" and rank in range(1, pieces.ranks): parts = _with_replicas(parts, pieces.of(0).parts)
     live = _live_tensors(run)
     fit_leaf = lambda path, value: pieces.fitted(path, value, kept["cuts"].get(path), live(path)) \
@@ -237,18 +241,19 @@ def restore_rank_states(
         remarks.append(f"saved by {count_text(pieces.ranks, 'rank')}, and goes on with {world_size:,}")
         parts["history"] = merged_history([state.parts["history"] for state in pieces.all()], rank, world_size)
     if rank >= pieces.ranks: parts["random"] = rng_states_of_new_rank(parts["random"], rank)
-    found = remarks + restore(run, replace(own, parts=parts), skip)
+    found = remarks + restore(run, replace(own, parts=choose(parts)), skip, next_epoch)
     run.history.remarks += [words for words in remarks if words not in run.history.remarks]
     return found
 
-def _check_kind(run: Any, kept: dict[str, Any], world_size: int) -> None:
-    kind = weights_kind(run.model)
+def _check_kind(run: Any, kept: dict[str, Any], world_size: int, inside: bool) -> None:
+    kind = "replicas" if world_size == 1 else weights_kind(run.model)  # one process has them whole
     if "own" in (kind, kept["kind"]) and kept["ranks"] != world_size:
         raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: weights that are "
                          "neither replicas of DistributedDataParallel nor cut by fully_shard fit only as many")
-    if not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
-        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: a loader of "
-                         f"{type(run.loader).__name__} cannot say where they go on; ShardLoader can")
+    if inside and not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
+        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')} inside an epoch, and here are {world_size:,}: "
+                         f"a loader of {type(run.loader).__name__} cannot say where they go on; ShardLoader can, or "
+                         "begin the next epoch, override=\"next_epoch\"")
 
 def _with_replicas(parts: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
     "This rank's piece with the weights and the optimizer of rank 0."
@@ -257,7 +262,7 @@ def _with_replicas(parts: dict[str, Any], first: dict[str, Any]) -> dict[str, An
 
 def _live_tensors(run: Any) -> Callable[[str], Any]:
     "Path of a saved leaf -> the parameter or buffer that it belongs to, or None."
-    held = unwrap_model(run.model).state_dict()
+    held = named_weights(run.model)
     parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
     def find(path: str) -> Any:
         if path.startswith("model.weights."): return held.get(path.removeprefix("model.weights."))

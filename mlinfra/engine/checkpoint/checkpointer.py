@@ -156,15 +156,15 @@ class Checkpointer:
 
     def _go_on(self, run: Any, pieces: RankStates) -> None:
         state = pieces.of(0)
-        identity, settings = state.parts["identity"], self._settings
+        identity, settings, words = state.parts["identity"], self._settings, []
         def choose(parts: dict[str, Any]) -> dict[str, Any]:
-            self._kept, words = settings.decide(parts, identity.get("settings", settings.now))
-            for one in words: self._say(one)
+            self._kept, words[:] = settings.decide(parts, identity.get("settings", settings.now))
             return self._kept
         new_epoch = bool({"next_epoch", "weights_only"} & settings.override)
         found = restore_rank_states(run, pieces, self.skip, new_epoch, choose)
         self.remarks += [words for words in found if words not in self.remarks]
         settings.apply()
+        for one in words: self._say(one)
         self._check_schedule(run)
         self._position, self.resumed_from = run.open.__self__, state.step
         self._position.prepare = self._prepare

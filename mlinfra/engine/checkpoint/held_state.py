@@ -77,7 +77,8 @@ def look(
         for name, value, holder in _parts(thing):
             at = ".".join(filter(None, (path, str(name))))
             if isinstance(value, GENERATORS): _note_generator(found, seen, at, value)
-            elif _is_value(value): found.values[at] = holder, name
+            elif _is_value(value):
+                if holder is not None and _home(thing) != "mlinfra": found.values[at] = holder, name  # ours have a state
             elif isinstance(value, deque) or isinstance(value, Iterator) and _home(value) in ("itertools", "builtins"):
                 found.lost.append(at)
             else: todo.append((at, value, holder is getattr(thing, "_modules", 0)))
@@ -172,7 +173,9 @@ class HeldState:
     def _moved(self, path: str, value: Any) -> bool:
         tensor, name = isinstance(value, (torch.Tensor, np.ndarray)), path.rpartition(".")[2]
         if not tensor and (path.startswith("observers.") or _OF_PROCESS.search(name)): return False
-        return path not in self._first or not self._first[path].same(value)
+        first = self._first.get(path)
+        if not isinstance(value, list): return first is None or not first.same(value)
+        return first is not None and value != first.value and len(value) == len(first.value)  # else it is a log
 
     def load(
         self,
@@ -199,7 +202,7 @@ def _put(found: Found, path: str, value: Any, device: Any) -> bool:
     if isinstance(now, torch.Tensor) and isinstance(value, torch.Tensor) and now.shape == value.shape:
         with torch.no_grad(): now.copy_(value)
     elif isinstance(now, np.ndarray) and now.shape == value.shape: now[...] = value
-    elif isinstance(now, list): now[:] = value.tolist()
+    elif isinstance(now, list): now[:] = value.tolist() if isinstance(value, np.ndarray) else value
     elif isinstance(holder, tuple): return False
     else:
         value = value.to(device, copy=True) if isinstance(value, torch.Tensor) else copy.copy(value)

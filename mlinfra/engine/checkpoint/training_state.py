@@ -146,7 +146,7 @@ def check_optimizer_state(
     step:int,             # at which it was saved
 ) -> None:
     "ValueError unless the saved state is of such an optimizer."
-    kind, sizes = type(optimizer).__name__, [len(group["params"]) for group in optimizer.state_dict()["param_groups"]]
+    kind, sizes = type(optimizer).__name__, [len(group["params"]) for group in optimizer.param_groups]
     before = [len(group["params"]) for group in kept["groups"]]
     if kept["kind"] != kind:
         raise ValueError(f"step {step:,} was saved with the optimizer {kept['kind']}, and this run has {kind}")

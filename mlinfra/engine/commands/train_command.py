@@ -40,7 +40,7 @@ def _train(args: argparse.Namespace) -> int:
     work = _train_here if args.parallel == "none" else _train_parallel
     return work(args, model, digits, test)
 
-_AS_SAVED = "lr", "momentum", "seed"  # count as the run was saved with them, unless --override names them
+_AS_SAVED = "lr", "momentum", "seed"  # count as they were saved, unless --override names one
 
 def _check_saving(args: argparse.Namespace) -> bool:
     "Whether there is something left to train. ValueError where nothing could be saved, or a run not go on as asked."
@@ -49,8 +49,8 @@ def _check_saving(args: argparse.Namespace) -> bool:
     from mlinfra.engine.checkpoint.checkpoint_files import latest
     if args.save is None:
         for name in ("resume", "override"):
-            if getattr(args, name): raise ValueError(f"--{name} needs the folder with the checkpoints: pass --save FOLDER "
-                                                     "too")
+            if getattr(args, name):
+                raise ValueError(f"--{name} needs the folder with the checkpoints: pass --save FOLDER too")
         return True
     if args.parallel in ("pipeline", "tensor"):
         part = "the stages of a pipeline" if args.parallel == "pipeline" else "parts of layers"
@@ -60,8 +60,8 @@ def _check_saving(args: argparse.Namespace) -> bool:
     found = latest(args.save)
     if found is not None and found.epoch < args.epochs: _take_saved_settings(args, found.path)
     if found is None or found.epoch < args.epochs: return True
-    if _leads(): print(f"{args.save} holds {count_text(found.epoch, 'epoch')} already, and there is nothing left to train: "
-                       f"ask for more, --epochs {found.epoch + 1} or above")
+    if _leads(): print(f"{args.save} holds {count_text(found.epoch, 'epoch')} already, and nothing is left to train: "
+                       f"for more, pass --epochs {found.epoch + 1} or above")
     return False
 
 def _leads() -> bool:
@@ -71,13 +71,14 @@ def _leads() -> bool:
 def _take_saved_settings(args: argparse.Namespace, folder: Path) -> None:
     "Go on with the settings of the saved run where they count, and say so."
     from mlinfra.engine.checkpoint.sharded_checkpoint import read_rank_states
+    if "weights_only" in args.override: return
     kept, names = read_rank_states(folder, check=False).of(0).parts["identity"]["config"], []
     for name in _AS_SAVED:
         if name not in kept or kept[name] == getattr(args, name) or name in args.override: continue
-        names.append(f"{name} {kept[name]:g} (not {getattr(args, name):g})")
+        cure = "" if name == "seed" else f"; --override {name} takes that"
+        names.append(f"{name} {kept[name]:g} (not {getattr(args, name):g}{cure})")
         setattr(args, name, kept[name])
-    if names and "weights_only" not in args.override and _leads():
-        print(f"the saved run's settings count: {', '.join(names)}; --override NAME takes yours", file=sys.stderr)
+    if names and _leads(): print(f"mlinfra train: as the run was saved: {', '.join(names)}", file=sys.stderr)
 
 def _savers(args: argparse.Namespace) -> list[Any]:
     "The observers that save the run; none without --save."
@@ -87,7 +88,7 @@ def _savers(args: argparse.Namespace) -> list[Any]:
     names = "model", "limit", "batch_size", "seed", "lr", "momentum", "precision"
     settings = {name: getattr(args, name) for name in names}
     keeper = Checkpointer(args.save, args.save_every, config=settings,
-                          override=[name for name in args.override if name != "seed"] if args.resume else ())
+                          override=args.override)
     return [keeper, StopNotice(keeper)]
 
 # %% ../../../nbs/engine/commands/train_command.ipynb #90971625
@@ -289,8 +290,8 @@ def _train_options(train: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true",
         help="go on with the newest checkpoint in the folder of --save; begin if there is none")
     add("--override", action="append", default=[], type=lambda text: text.replace("-", "_"), metavar="NAME",
-        choices=["lr", "momentum", "seed", "next_epoch", "weights_only"],
-        help="what of a resumed run is as asked here and not as saved: lr, momentum, seed; next-epoch leaves the epoch that "
+        choices=["lr", "momentum", "next_epoch", "weights_only"],
+        help="what of a resumed run is as asked here and not as saved: lr, momentum; next-epoch leaves the epoch that "
              "had begun, weights-only all but the weights; may be given several times")
 
 TRAIN = Command("train", "train a model on MNIST", _train, _train_options, common=True)

@@ -100,6 +100,10 @@ def test_lightning(lightning, tmp_path):
     assert (frame.wait >= WAIT).all() and run.config["name"] == "mine"
     assert frame.loss.notna().all() and list(run.epochs.iterations) == [5, 5]
     assert runner.profiler is profiler and seen, "the tap is taken off"
+    runner.save_checkpoint(tmp_path / "checkpoint")
+    again = trainer(lightning, tmp_path, callbacks.LightningWatch(tmp_path / "run"), max_epochs=3)
+    again.fit(lit(lightning), *loaders(), ckpt_path=tmp_path / "checkpoint")
+    assert list(Run(tmp_path / "run").steps.iteration) == [10, 11, 12, 13, 14], "it goes on at its step"
 
 
 def test_lightning_counts_a_checkpoint_as_between(lightning, tmp_path):
@@ -139,6 +143,8 @@ def test_transformers(tmp_path):
     assert not model._forward_hooks and not model._forward_pre_hooks
     runner.evaluate()  # outside of the training: nobody listens
     assert watch.findings == []
+    runner.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-8"))
+    assert list(Run(tmp_path / "run").steps.iteration) == [8, 9], "it goes on at its step"
 
 
 def watched(kind, folder):

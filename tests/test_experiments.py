@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from copies import PYTHON
+from filelock import FileLock, Timeout
 
 from mlinfra.engine.record import tracker_writers
 from mlinfra.engine.record.provenance import code_version
@@ -16,6 +17,7 @@ from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.record.runs_table import keep_result, runs_table
 from mlinfra.engine.record.tracker_writers import to_mlflow, to_tensorboard
+from mlinfra.engine.record.watch import watch
 
 ROOT = Path(__file__).parents[1]
 CHILD = """
@@ -109,10 +111,20 @@ def test_stopping_the_writing_leaves_what_is_whole(recorded, tmp_path, monkeypat
     with pytest.raises(FileExistsError, match="holds events already"): to_tensorboard(recorded, tmp_path)
 
 
-def test_mlflow_holds_what_was_recorded_and_refuses_it_twice(recorded, tmp_path):
+def test_mlflow_holds_what_was_recorded_and_refuses_it_twice(recorded, tmp_path, monkeypatch):
+    import mlflow
     from mlflow import MlflowClient
-    database = tmp_path / "new folder" / "runs.db"
+    database, alone = tmp_path / "new folder" / "runs.db", []
+
+    def opened(uri):
+        "MLflow makes the tables at the first call: another process that would write must wait."
+        with pytest.raises(Timeout): FileLock(f"{database}.lock", timeout=0).acquire()
+        alone.append(uri)
+        return MlflowClient(uri)
+
+    monkeypatch.setattr(mlflow, "MlflowClient", opened)
     written = to_mlflow(recorded, database, every=10)
+    assert alone == [written.where]
     client = MlflowClient(written.where)
     experiment = client.get_experiment_by_name("mlinfra")
     run, = client.search_runs([experiment.experiment_id])
@@ -127,7 +139,22 @@ def test_mlflow_holds_what_was_recorded_and_refuses_it_twice(recorded, tmp_path)
     files = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert files == {"origin.json", "code-1.diff"}
     with pytest.raises(FileExistsError, match="is already in the experiment"): to_mlflow(recorded, database)
-    assert sorted(path.name for path in database.parent.iterdir()) == ["artifacts", "runs.db"]
+    assert sorted(path.name for path in database.parent.iterdir()) == ["artifacts", "runs.db", "runs.db.lock"]
+
+
+def test_a_loop_that_was_resumed_goes_on_at_its_step_in_a_tracker(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    def loop(steps, **where):
+        with watch(tmp_path / "run", every_seconds=60, **where) as w:
+            for n in w(range(steps)): w.loss(float(n))
+    loop(6)
+    loop(4, first_step=5)
+    where = to_tensorboard(tmp_path / "run", tmp_path / "tb").where
+    losses = [(e.step, e.value) for e in EventAccumulator(where).Reload().Scalars("loss")]
+    assert losses == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (5, 0.0), (6, 1.0), (7, 2.0), (8, 3.0)]
+    loop(2)
+    with pytest.warns(UserWarning, match="all steps of attempt 0, 1 are left out.*first_step"):
+        to_tensorboard(tmp_path / "run", tmp_path / "again")
 
 
 def test_the_code_is_that_of_the_main_program(tmp_path):

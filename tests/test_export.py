@@ -91,11 +91,57 @@ def test_a_large_model_keeps_its_weights_beside(tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_files, "_ONE_FILE", 1_000_000)
     model = GluonCNN()
     file = export_onnx(model, X, tmp_path / "cnn.onnx")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["cnn.onnx", "cnn.onnx.data"]
+    weights, = tmp_path.glob("cnn.onnx.*.data")
     assert file.bytes == sum(p.stat().st_size for p in tmp_path.iterdir()) > 4 * 440_812
     torch.testing.assert_close(answers(file.load()), answers(model.eval()), atol=1e-5, rtol=1e-5)
-    (tmp_path / "cnn.onnx.data").unlink()
+    small = quantize_static(file, tmp_path / "int8.onnx", X)
+    assert len(list(tmp_path.glob("int8.onnx*"))) == 2 and small.bytes < 0.31 * file.bytes
+    assert (answers(small) - answers(model)).abs().max() < 0.3 * answers(model).abs().max()
+    weights.unlink()
     with pytest.raises(ValueError, match="is not an ONNX model that runs here"): file.load()
+
+
+def is_killed_between(pipe, path):
+    "Once the weights are in place, and the file that names them is not."
+    onnx_files._ONE_FILE = 1_000_000
+    real = os.replace
+
+    def replace(old, new):
+        if Path(new) == path: os.kill(os.getpid(), signal.SIGKILL)
+        real(old, new)
+    os.replace = replace
+    torch.manual_seed(2)
+    export_onnx(GluonCNN(), X, path)
+
+
+def test_an_older_export_never_gets_the_weights_of_a_newer_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_files, "_ONE_FILE", 1_000_000)
+    path, models = tmp_path / "cnn.onnx", [GluonCNN().eval() for _ in range(2)]
+    export_onnx(models[0], X, path)
+    with twin(is_killed_between, path) as (process, _):
+        process.join(300)
+        assert process.exitcode == -signal.SIGKILL
+    assert len(list(tmp_path.glob("*.data"))) == 2
+    torch.testing.assert_close(answers(load_onnx(path)), answers(models[0]), atol=1e-5, rtol=1e-5)
+    for threshold in (1_000_000, 10**9):
+        monkeypatch.setattr(onnx_files, "_ONE_FILE", threshold)
+        file = export_onnx(models[1], X, path)
+        torch.testing.assert_close(answers(file.load()), answers(models[1]), atol=1e-5, rtol=1e-5)
+    assert file.bytes == path.stat().st_size < 1.8e6, "weights that are in the file, and no others, are counted"
+    assert len(list(tmp_path.glob("*.data"))) == 1, "those of the killed one, which no file names"
+
+
+def test_a_wrong_part_of_one_output_is_found(tmp_path):
+    class Joined(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.large, self.small = nn.Linear(16, 3), nn.Linear(16, 3)
+
+        def forward(self, x):
+            return torch.cat([1e5 * self.large(x), nn.functional.dropout(self.small(x), 0.5, True)], 1)
+    with pytest.raises(ValueError, match="number [345] along its dimension 1 differs by .*draws random numbers"):
+        export_onnx(Joined(), torch.randn(4, 16), tmp_path / "joined.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
@@ -266,7 +312,8 @@ def test_export_from_a_shell(tmp_path, monkeypatch, capsys):
                                       "def make(): return nn.Linear(3, 2), torch.ones(5, 3)\n"
                                       "def breaks(): return 1 / 0\n")
     assert cli.main(["export", "--model", "mine:make", "--to", "mine.onnx", "--quantize", "int8"]) == 0
-    assert "of 5 samples get another answer" in capsys.readouterr().out and load_onnx("mine.onnx").input_shape == (3,)
+    assert "of 5 samples another number is the largest" in capsys.readouterr().out
+    assert load_onnx("mine.onnx").input_shape == (3,)
     assert cli.main(["export", "--model", "mine:breaks", "--to", "mine.pt2"]) == 1
     assert "in breaks" in capsys.readouterr().err, "of one's own code one wants to see the line"
     torch.save(nn.Linear(2, 2).state_dict(), "mine.pt")

@@ -258,6 +258,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     *((f"engine.record.run_writer.RunWriter.{name}", ANY, "a second writer is refused: its own tests have them")
       for name in ("rank", "world_size", "limit_bytes")),
     ("engine.record.watch.[Ww]atch.loss.value", ANY, "any loss"),
+    ("engine.record.watch.[Ww]atch.first_step", "zero", "a loop that was not resumed"),
     ("engine.record.callbacks.LoopWatch.*", ANY, "told by a framework's loop"),
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
@@ -287,6 +288,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("lab.sweep_comparison.rank_correlation.*", ANY, "any numbers have an order"),
     ("engine.http.server.serve.port", "zero", "any port that is free"),
     ("engine.http.load_client.ServerError.*", ANY, "what a server has said"),
+    ("engine.export.onnx_comparison.OutputDifference.*", ANY, "what a comparison has measured"),
     ("cost.price_run.seconds", "zero", "a run that takes no time"),
     ("cost.Purchase.*", "zero", "no power, free electricity, no upkeep"),
     ("cost.quote.*", "zero", "a machine for nothing, electricity without CO2"),

@@ -20,8 +20,9 @@ import torch.distributed as dist
 from ..base.checks import positive_int
 from ..base.step_folders import partial_folders, step_folder, step_folders
 from ..base.store import writing
-from .checkpoint_files import RootLock, write_state
-from .sharded_checkpoint import NoLock, RankStates, RankWriter, read_rank_states
+from .checkpoint_files import (
+    MANIFEST, RankStates, RootLock, UnreadableCheckpoint, damage, read_manifest, write_state)
+from .sharded_checkpoint import NoLock, RankWriter
 from .training_state import HostCopies, State
 
 # %% auto #0
@@ -31,7 +32,11 @@ __all__ = ['delete_checkpoint', 'delete_partial', 'checkpoints_to_delete', 'Save
 def delete_checkpoint(
     folder:Path,  # of a checkpoint
 ) -> None:
-    "Delete a checkpoint so that a kill leaves a folder that ends in .part."
+    "Delete a checkpoint so that a kill leaves a folder that ends in .part. `UnreadableCheckpoint` if it is not ours."
+    if not folder.exists(): return
+    try: read_manifest(folder / MANIFEST)
+    except UnreadableCheckpoint: raise
+    except ValueError: pass  # it is damaged
     leaving = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.part")
     os.rename(folder, leaving)
     shutil.rmtree(leaving)
@@ -166,17 +171,19 @@ class CheckpointFolder:
         "The newest that can be read, and what is wrong with newer ones."
         bad: dict[int, str] = {}
         for step, folder in found.items():
-            try: return read_rank_states(folder), bad
-            except ValueError as error: bad[step] = str(error).partition("checkpoint: ")[2] or str(error)
+            if not (why := damage(folder)): return RankStates(folder, check=False), bad
+            bad[step] = why
         return None, bad
 
     def _write(self, state: State, copies: HostCopies, copy_seconds: float = 0.0, alone: bool = False) -> None:
         start, folder = time.perf_counter(), step_folder(self.root, state.step)
         try:
             copies.wait()
-            if folder.exists() and self.leads: delete_checkpoint(folder)  # damaged: a whole one is never rewritten
-            write = write_state if alone or self.ranks is None else self.ranks.write
-            size = write(folder, state, torch=str(torch.__version__), run=self.run_id)
+            more = dict(torch=str(torch.__version__), run=self.run_id)
+            if alone or self.ranks is None:
+                delete_checkpoint(folder)  # a damaged one: a whole one is never written again
+                size = write_state(folder, state, **more)
+            else: size = self.ranks.write(folder, state, delete_checkpoint, **more)
             self.bad.discard(state.step)
             self.saves.append(Saved(state.step, folder, copy_seconds, time.perf_counter() - start, size))
             if self.leads: self._delete_old(state)
@@ -187,5 +194,5 @@ class CheckpointFolder:
         found = step_folders(self.root)
         for step in checkpoints_to_delete(list(found), self.keep, {best["step"]} if best else set(), self.bad):
             try: delete_checkpoint(found[step])
-            except OSError as error:
-                self.remark(f"{found[step].name} could not be deleted: {error.strerror or error}")
+            except (OSError, UnreadableCheckpoint) as error:
+                self.remark(f"{found[step].name} could not be deleted: {getattr(error, 'strerror', None) or error}")

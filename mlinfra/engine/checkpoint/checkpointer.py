@@ -155,7 +155,7 @@ class Checkpointer:
     # ---- going on
 
     def _go_on(self, run: Any, pieces: RankStates) -> None:
-        state = pieces.of(0)
+        state = pieces.of(0, ["identity"])
         identity, settings, words = state.parts["identity"], self._settings, []
         def choose(parts: dict[str, Any]) -> dict[str, Any]:
             self._kept, words[:] = settings.decide(parts, identity.get("settings", settings.now))

@@ -78,7 +78,7 @@ def look(
             at = ".".join(filter(None, (path, str(name))))
             if isinstance(value, GENERATORS): _note_generator(found, seen, at, value)
             elif _is_value(value):
-                if holder is not None and _home(thing) != "mlinfra": found.values[at] = holder, name  # ours have a state
+                if holder is not None and _home(thing) != "mlinfra": found.values[at] = holder, name
             elif isinstance(value, deque) or isinstance(value, Iterator) and _home(value) in ("itertools", "builtins"):
                 found.lost.append(at)
             else: todo.append((at, value, holder is getattr(thing, "_modules", 0)))

@@ -17,24 +17,30 @@ __all__ = ['EXPORT', 'SERVE']
 
 # %% ../../../nbs/engine/commands/model_commands.ipynb #1891876c
 def _export(args: argparse.Namespace) -> int:
-    """Write a model as an ONNX file, a program of torch.export, or plain weights, and say what it has become. The ONNX
-    file is compared with PyTorch before it is there."""
+    """Write a model as an ONNX file, a program of torch.export, or plain weights, and say what it has become. Before
+    the ONNX file is there, each of its outputs is compared with PyTorch's by itself, at several sizes, by each provider
+    of onnxruntime that is installed (CPU, CUDA, OpenVINO). Weights of 2 GB and more go into a file beside it."""
     import torch
     from mlinfra.engine.export.export_model import export_model
     torch.manual_seed(args.seed)
-    for line in export_model(args.model, args.to, args.quantize, args.batch_size, args.root): print(line, flush=True)
+    for line in export_model(args.model, args.to, args.quantize, args.batch_size, args.root, args.dynamic or ()):
+        print(line, flush=True)
     return 0
 
 def _export_options(export: argparse.ArgumentParser) -> None:
     add = export.add_argument
     add("--model", required=True, metavar="MODEL",
         help="gluon, resnet18 or resnet50 with random weights; a folder of checkpoints; a .safetensors file of one of "
-             "these; or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model, or (model, batch)")
+             "these; or PACKAGE.MODULE:FUNCTION, a function of yours that returns a model, or (model, batch) with the "
+             "batch as a tensor, a tuple with one for each input, or a dict with the names of forward's parameters")
     add("--to", required=True, metavar="FILE", help="ends in .onnx, .pt2 or .safetensors")
     add("--quantize", choices=["int8", "dynamic"], default=None,
-        help="whole numbers in an .onnx file: with ranges measured on examples, or in each call")
+        help="whole numbers in an .onnx file: with ranges measured on examples, or in each call; it says which "
+             "instructions (AVX2, VNNI, AMX) onnxruntime's kernel has for them on this processor")
     add("--batch-size", type=count, default=None, metavar="N",
         help="batches of just N samples; by default of any number")
+    add("--dynamic", type=shape, default=None, metavar="N,N,...",
+        help="further dimensions that may vary: 1 for the length of texts, 2,3 for the height and width of images")
     add("--seed", type=int, default=0, metavar="N", help="of random weights")
     add("--root", default=None, metavar="FOLDER", help="a folder with the four IDX files of MNIST, for examples")
 

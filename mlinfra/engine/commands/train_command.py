@@ -70,9 +70,9 @@ def _leads() -> bool:
 
 def _take_saved_settings(args: argparse.Namespace, folder: Path) -> None:
     "Go on with the settings of the saved run where they count, and say so."
-    from mlinfra.engine.checkpoint.sharded_checkpoint import read_rank_states
+    from mlinfra.engine.checkpoint.checkpoint_files import RankStates
     if "weights_only" in args.override: return
-    kept, names = read_rank_states(folder, check=False).of(0).parts["identity"]["config"], []
+    kept, names = RankStates(folder, check=False).of(0, ["identity"]).parts["identity"]["config"], []
     for name in _AS_SAVED:
         if name not in kept or kept[name] == getattr(args, name) or name in args.override: continue
         cure = "" if name == "seed" else f"; --override {name} takes that"

@@ -16,10 +16,13 @@ import torch
 from ...data import mnist
 from ..base.checks import one_of, positive_int
 from .model_files import OpenedModel, open_model, save_weights
+from .example_inputs import Sizes
+from .onnx_comparison import output_tensors
 from .onnx_files import OnnxFile, export_onnx
 from .torch_programs import export_program
-from .quantize import quantize_dynamic, quantize_static, saturates
-from .variants import answering, images_and_labels, scores_of
+from .int8_kernels import int8_kernel
+from .quantize import quantize_dynamic, quantize_static
+from .variants import images_and_labels
 
 # %% auto #0
 __all__ = ['FORMS', 'QUANTIZED', 'export_model']
@@ -35,6 +38,7 @@ def export_model(
     quantize:str|None=None,               # of `QUANTIZED`, for .onnx: ranges measured on examples, or in each call
     batch_size:int|None=None,             # samples in every batch; None: any number
     root:str|os.PathLike|None=None,       # a folder with the four files of MNIST; None: those that come with mlinfra
+    dynamic:Sizes=(),                     # dimensions beside the batch that may vary, such as (2, 3)
 ) -> Iterator[str]:                       # what was done, a line for each step
     "Open a model and write it. ValueError before anything is written where it cannot be done."
     path, batch_size = Path(path), None if batch_size is None else positive_int("batch_size", batch_size, most=100_000)
@@ -44,42 +48,55 @@ def export_model(
         if path.suffix != ".onnx": raise ValueError(f"only an .onnx file can be quantised here, got {path}")
     opened = open_model(name)
     images = None if quantize is None else _examples(opened, root, quantize == "int8")
-    return _steps(opened, path, quantize, batch_size, images)
+    return _steps(opened, path, quantize, batch_size, images, dynamic)
 
-def _steps(opened: OpenedModel, path: Path, quantize: str | None, batch_size: int | None, images: Any) -> Iterator[str]:
+def _steps(opened: OpenedModel, path: Path, quantize: str | None, batch_size: int | None, images: Any,
+           further: Sizes) -> Iterator[str]:
     yield f"{opened.name}: {opened.why}"
     if path.suffix == ".safetensors":
         yield f"{save_weights(opened.model, path)}: {path.stat().st_size / 1e6:.2f} MB of weights, and no code"
         return
     example, dynamic = opened.example(batch_size or 2), batch_size is None
     if path.suffix == ".pt2":
-        made = export_program(opened.model, example, path, dynamic)
+        made = export_program(opened.model, example, path, dynamic, further)
         yield f"{made.path}: {made.bytes / 1e6:.2f} MB, {made.operators} operators; torch.export.load opens it"
-    elif quantize is None: yield str(export_onnx(opened.model, example, path, dynamic))
-    else: yield from _small(opened, example, path, quantize, dynamic, images)
-
-def _small(opened: OpenedModel, example: torch.Tensor, path: Path, quantize: str, dynamic: bool,
-           images: Any) -> Iterator[str]:
-    "Export in floats, quantise, compare."
+        return
     with tempfile.TemporaryDirectory() as between:
-        file = export_onnx(opened.model, example, Path(between, "floats.onnx"), dynamic)
-        if quantize == "dynamic": small = quantize_dynamic(file, path)
-        else: small = quantize_static(file, path, images)
-        seven = ", weights of 7 bits for this processor" * saturates()
-        words = "in each call" if quantize == "dynamic" else f"on {len(images):,} examples{seven}"
-        yield f"{path}: {small.bytes / 1e6:.2f} MB of {file.bytes / 1e6:.2f} MB, in int8, ranges measured {words}"
-        yield _changed(file, small, example if images is None else images)
+        to = path if quantize is None else Path(between, "floats.onnx")
+        file = export_onnx(opened.model, example, to, dynamic, further)
+        yield str(file)
+        if quantize is not None: yield from _small(file, path, quantize, example if images is None else images)
 
-def _changed(file: OnnxFile, small: Any, images: torch.Tensor) -> str:
-    "What the fewer bits did to the answers."
+def _small(file: OnnxFile, path: Path, quantize: str, examples: Any) -> Iterator[str]:
+    "Quantise, and say what the fewer bits did to the answers."
+    small = quantize_dynamic(file, path) if quantize == "dynamic" else quantize_static(file, path, examples)
+    kernel, before = int8_kernel(), file.load()
+    seven = ", weights of 7 bits, since this kernel's sums would overflow" * (kernel.saturates and quantize == "int8")
+    tensors = [tensor for _, tensor in before.placed(*_placed(examples))]
+    words = "in each call" if quantize == "dynamic" else f"on {len(tensors[0]):,} examples"
+    yield f"{path}: {small.bytes / 1e6:.2f} MB of {file.bytes / 1e6:.2f} MB, in int8, ranges measured {words}"
+    yield f"onnxruntime's kernel for products of 8 bits here: {kernel}{seven}"
     size = 250 if file.dynamic_batch else file.batch_sizes[0]
-    images = images[:len(images) // size * size or len(images)] if not file.dynamic_batch else images
-    before, after = (scores_of(answering(model), images, size) for model in (file.load(), small))
-    other = int((before.argmax(-1) != after.argmax(-1)).reshape(len(images), -1).any(1).sum())
-    return (f"largest difference of a score {(before - after).abs().max():.2g}, the largest score is "
-            f"{before.abs().max():.2g}; {other} of {len(images):,} samples get another answer")
+    used = len(tensors[0]) if file.dynamic_batch else len(tensors[0]) // size * size  # it takes whole batches only
+    parts = list(zip(*(tensor[:used].split(size) for tensor in tensors)))
+    rows = [[output_tensors(model(*part)) for part in parts] for model in (before, small)]
+    for at, name in enumerate(before.output_names):
+        yield _changed(name, *(torch.cat([part[at] for part in parts]) for parts in rows))
 
-def _examples(opened: OpenedModel, root: Any, needed: bool) -> torch.Tensor | None:
+def _placed(examples: Any) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    "Positional inputs and those by keyword."
+    if isinstance(examples, dict): return (), examples
+    return (examples if isinstance(examples, tuple) else (examples,)), {}
+
+def _changed(name: str, before: torch.Tensor, after: torch.Tensor) -> str:
+    "How far an output is off; of scores, how many samples get another answer, too."
+    off, largest = (before.double() - after.double()).abs().max(), before.double().abs().max()
+    words = f"largest difference in {name} {off:.2g}, its largest number is {largest:.2g}"
+    if before.ndim < 2 or before.shape[-1] < 2 or not before.is_floating_point(): return words
+    other = (before.argmax(-1) != after.argmax(-1)).reshape(len(before), -1).any(1).sum()
+    return f"{words}; in {other} of {len(before):,} samples another number is the largest"
+
+def _examples(opened: OpenedModel, root: Any, needed: bool) -> Any:
     "Inputs of the kind that the model takes; None where there are none and none are needed."
     if opened.batch is not None: return opened.batch
     if opened.input_shape == (1, 28, 28): return images_and_labels(mnist(root=root), _EXAMPLES)[0]

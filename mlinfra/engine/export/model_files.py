@@ -16,9 +16,8 @@ from torch import nn
 
 from ..base.checks import positive_int, positive_ints
 from ..base.user_factory import load_factory
-from ..checkpoint.checkpoint_files import latest
-from ..checkpoint.sharded_checkpoint import read_rank_states
-from ..checkpoint.training_state import unwrap_model, map_tree, model_changes
+from ..checkpoint.checkpoint_files import RankStates, latest
+from ..checkpoint.training_state import unwrap_model, model_changes
 from ..base.store import write_whole
 from ...models import GluonCNN, resnet18, resnet50
 
@@ -81,16 +80,19 @@ class OpenedModel:
     name:str                           # as it was asked for
     why:str                            # where the weights come from, in words
     dtype:torch.dtype=torch.float32    # of the inputs
-    batch:torch.Tensor|None=None       # of real inputs, where a function of the user's gave one
+    # of real inputs, where a function of the user's gave one: a tensor, one for each input, or by keyword
+    batch:torch.Tensor|tuple[torch.Tensor, ...]|dict[str, torch.Tensor]|None=None
 
     def example(
         self,
         batch_size:int=2,  # samples
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | tuple[torch.Tensor, ...] | dict[str, torch.Tensor]:
         "A batch that the model takes: of the real inputs, else of noise; of zeros, where it takes whole numbers."
         batch_size = positive_int("batch_size", batch_size)
-        if self.batch is not None and len(self.batch):
-            return self.batch[torch.arange(batch_size) % len(self.batch)]
+        def rows(tensor: torch.Tensor) -> torch.Tensor: return tensor[torch.arange(batch_size) % len(tensor)]
+        if isinstance(self.batch, dict): return {name: rows(tensor) for name, tensor in self.batch.items()}
+        if isinstance(self.batch, tuple): return tuple(map(rows, self.batch))
+        if self.batch is not None: return rows(self.batch)
         if self.input_shape is None:
             raise ValueError(f"it is unknown what {self.name} takes: let the factory return (model, batch)")
         shape = batch_size, *self.input_shape
@@ -145,13 +147,9 @@ def _of_checkpoint(name: str) -> OpenedModel:
     "The newest whole checkpoint of a folder, or the one that the folder is; of several ranks, too."
     folder, found = Path(name), latest(name)
     if found is not None: folder = found.path
-    try: pieces = read_rank_states(folder)
+    try: state = RankStates(folder).of(0, ["model"])
     except ValueError as error: raise ValueError(f"{name} holds no whole checkpoint: {error}") from None
-    state = pieces.of(0)
-    cuts = state.parts["pieces"]["cuts"]
-    weights = map_tree(state.parts["model"]["weights"], lambda p, value: pieces.whole(p) if p in cuts else value,
-                     "model.weights")
-    model, shape = model_of_weights(weights, folder)
+    model, shape = model_of_weights(state.parts["model"]["weights"], folder)
     return OpenedModel(model.eval(), shape, name, f"the weights of {folder}, after {state.step:,} steps")
 
 def _of_factory(name: str) -> OpenedModel:
@@ -160,7 +158,12 @@ def _of_factory(name: str) -> OpenedModel:
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name} must return a model or (model, batch), got {type(model).__name__}")
     if batch is None: return OpenedModel(model.eval(), None, name, f"made by {name}")
-    if not isinstance(batch, torch.Tensor): raise ValueError(
-        f"{name} must return (model, batch) with the batch as one tensor, got {type(batch).__name__}")
-    shape = positive_ints("the shape of the batch's samples", tuple(batch.shape[1:]))
-    return OpenedModel(model.eval(), shape, name, f"made by {name}", batch.dtype, batch)
+    if isinstance(batch, (list, tuple)): batch = tuple(batch)
+    tensors = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or not tensor.ndim or not len(tensor): raise ValueError(
+            f"{name} must return (model, batch) with the batch as a tensor of at least one sample, a tuple of such or "
+            f"a dict of such, got {type(tensor).__name__}{getattr(tensor, 'shape', '')}")
+        positive_ints("the shape of the batch's samples", tuple(tensor.shape[1:]))
+    if not tensors: raise ValueError(f"{name} must return (model, batch) with an input in the batch, got none")
+    return OpenedModel(model.eval(), tuple(tensors[0].shape[1:]), name, f"made by {name}", tensors[0].dtype, batch)

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import tempfile
 import time
 import warnings
@@ -24,31 +23,43 @@ import torch
 from torch import nn
 
 from ...data import to_float
-from ..base.checks import boolean, positive_int
+from ..base.checks import one_of, positive_int
 from ..base.sample_statistics import median
-from ..checkpoint.training_state import unwrap_model
-from ..base.store import remove_old_parts, writing
+from ..base.store import writing
 from ..base.text import count_text
+from ..checkpoint.training_state import unwrap_model
+from .example_inputs import ExampleInputs, Sizes, example_inputs, other_sizes
+from .onnx_comparison import (
+    OutputDifference, compare_output, output_tensors, slow_path, spacing)
+from .onnx_data_files import data_files, folder_beside, name_data_apart, put_in_place
 
 # %% auto #0
-__all__ = ['OnnxModel', 'load_onnx', 'takes_bytes', 'as_taken', 'needs', 'OnnxFile', 'folder_beside', 'export_onnx', 'evaluating',
-           'quietly', 'batch_dims', 'why_not', 'operator_seconds']
+__all__ = ['providers', 'OnnxModel', 'load_onnx', 'takes_bytes', 'as_taken', 'needs', 'OnnxFile', 'export_onnx', 'evaluating',
+           'quietly', 'why_not', 'operator_seconds']
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b005
 _DTYPES = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16,
            "tensor(int64)": torch.int64, "tensor(int32)": torch.int32, "tensor(uint8)": torch.uint8,
            "tensor(int8)": torch.int8, "tensor(bool)": torch.bool}
+_PROVIDERS = {"CPU": "CPUExecutionProvider", "CUDA": "CUDAExecutionProvider", "OpenVINO": "OpenVINOExecutionProvider"}
+
+def providers() -> list[str]:
+    "What onnxruntime can run on here, of CPU, CUDA and OpenVINO, as it was installed."
+    import onnxruntime
+    return [name for name, theirs in _PROVIDERS.items() if theirs in onnxruntime.get_available_providers()]
 
 class OnnxModel:
-    "An ONNX file as a function: tensors in, tensors out, on the CPU. Several threads may call it."
+    "An ONNX file as a function: tensors on the host in, tensors on the host out. Several threads may call it."
     def __init__(
         self,
         path:str|os.PathLike,      # of the file; made by `load_onnx`, which says what is wrong with it
         threads:int|None=None,     # None: as many as PyTorch uses
+        provider:str="CPU",        # one of `providers()`
     ):
         self.path = Path(path)
         self.threads = torch.get_num_threads() if threads is None else positive_int("threads", threads, most=4096)
-        self.session = _session(self.path, self.threads)
+        self.provider = provider
+        self.session = _session(self.path, self.threads, provider)
         self.inputs = self.session.get_inputs()
         self.output_names = [output.name for output in self.session.get_outputs()]
 
@@ -74,22 +85,33 @@ class OnnxModel:
 
     @property
     def bytes(self) -> int:
-        "Of the file, and of the file beside it that holds the weights of a large model."
-        beside = self.path.with_name(self.path.name + ".data")
-        return self.path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+        "Of the file, and of the files beside it that it names, which hold the weights of a large model."
+        return sum(part.stat().st_size for part in (self.path, *data_files(self.path)))
 
-    def __call__(self, *batches: torch.Tensor) -> Any:
-        "The outputs for a batch: a tensor, or a tuple where there are several. Images in bytes become floats."
-        if len(batches) != len(self.inputs):
-            raise ValueError(f"{self.path} takes {count_text(len(self.inputs), 'input')}, got {len(batches)}")
-        fed = {put.name: _fitting(put, batch).numpy() for put, batch in zip(self.inputs, batches)}
+    def __call__(self, *batches: torch.Tensor, **named: torch.Tensor) -> Any:
+        """The outputs for a batch: a tensor, or a tuple where there are several. Inputs come in the file's order or
+        by name. Images in bytes become floats."""
+        fed = {put.name: _fitting(put, batch).numpy() for put, batch in self.placed(batches, named)}
         found = tuple(torch.from_numpy(array) for array in self.session.run(None, fed))
         return found[0] if len(found) == 1 else found
 
+    def placed(
+        self,
+        batches:Sequence[torch.Tensor],          # in the file's order
+        named:Mapping[str, torch.Tensor]|None=None,  # further ones, by name
+    ) -> list[tuple[Any, torch.Tensor]]:
+        "Each input of the file with what it gets. ValueError where one is missing or there is no such input."
+        rest, given = self.inputs[len(batches):], dict(named or {})
+        names = ", ".join(put.name for put in self.inputs)
+        if len(batches) > len(self.inputs) or {put.name for put in rest} != set(given): raise ValueError(
+            f"{self.path} takes {count_text(len(self.inputs), 'input')} ({names}), got {len(batches)}"
+            f"{''.join(f', {name}' for name in given)}")
+        return list(zip(self.inputs, (*batches, *(given[put.name] for put in rest))))
+
     def __repr__(self) -> str: return f"OnnxModel({str(self.path)!r}, threads={self.threads})"
 
-def _session(path: Path, threads: int, **more: Any) -> Any:
-    "A session of onnxruntime on the CPU; `more` are further attributes of its options."
+def _session(path: Path, threads: int, provider: str = "CPU", **more: Any) -> Any:
+    "A session of onnxruntime; `more` are further attributes of its options."
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised
@@ -97,7 +119,11 @@ def _session(path: Path, threads: int, **more: Any) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     for name, value in dict(intra_op_num_threads=threads, inter_op_num_threads=1, **more).items():
         setattr(options, name, value)
-    return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+    theirs = _PROVIDERS[one_of("provider", provider, providers())]
+    session = onnxruntime.InferenceSession(os.fspath(path), options, providers=[theirs])
+    if theirs not in session.get_providers():  # it goes on on the CPU, and says so in its log alone
+        raise ValueError(f"onnxruntime could not start {provider} here and would run on the CPU")
+    return session
 
 def _fitting(put: Any, batch: Any) -> torch.Tensor:
     "The batch as this input takes it, or ValueError."
@@ -118,6 +144,7 @@ def _form(shape: Sequence[Any]) -> str:
 def load_onnx(
     path:str|os.PathLike,   # of an ONNX file
     threads:int|None=None,  # None: as many as PyTorch uses
+    provider:str="CPU",     # what runs it: one of `providers()`
 ) -> OnnxModel:
     "The model in a file. ValueError if it holds no whole ONNX model that can run here."
     threads = None if threads is None else positive_int("threads", threads, most=4096)
@@ -126,7 +153,7 @@ def load_onnx(
     if path.is_dir(): raise ValueError(f"{path} is a folder, not an ONNX file")
     with open(path, "rb"): pass  # a missing or unreadable file is Python's own error
     if not path.stat().st_size: raise ValueError(f"{path} is not an ONNX model: the file is empty")
-    try: model = OnnxModel(path, threads)
+    try: model = OnnxModel(path, threads, provider)
     except Exception as error:  # onnxruntime's errors have no common class
         if not type(error).__module__.startswith("onnxruntime"): raise
         raise ValueError(f"{path} is not an ONNX model that runs here: {_ort_words(error)}") from error
@@ -166,59 +193,74 @@ def needs(
 class OnnxFile:
     "A model that was exported and compared."
     path:Path
-    bytes:int                       # of the file, and of the one beside it where there is one
+    bytes:int                       # of the file, and of those beside it where there are some
     opset:int                       # version of the set of operators
     seconds:float                   # that export and checks took
-    largest_difference:float        # of an output from PyTorch's
-    largest_output:float            # of PyTorch's, beside which to see it
+    outputs:tuple[OutputDifference, ...]  # from PyTorch's, of each output by each provider
     batch_sizes:tuple[int, ...]     # that were compared
     input_shape:tuple[int, ...]     # of one sample, of the first input
     dynamic_batch:bool              # whether it takes batches of any size
+    other_sizes:tuple[str, ...]=()  # further sizes that were compared, such as "height 64, width 64"
+
+    @property
+    def worst(self) -> OutputDifference:
+        "The output that differs most, beside its own size."
+        return max(self.outputs, key=lambda output: output.share)
+
+    @property
+    def largest_difference(self) -> float:
+        "Of the worst output from PyTorch's."
+        return self.worst.largest_difference
+
+    @property
+    def largest_output(self) -> float:
+        "The largest number in PyTorch's worst output, beside which to see its difference."
+        return self.worst.largest_output
 
     def load(
         self,
         threads:int|None=None,  # None: as many as PyTorch uses
+        provider:str="CPU",     # what runs it: one of `providers()`
     ) -> OnnxModel:
         "Open the file as a function."
-        return load_onnx(self.path, threads)
+        return load_onnx(self.path, threads, provider)
 
     def __str__(self) -> str:
-        sizes = ", ".join(map(str, self.batch_sizes))
+        sizes = "; ".join((f"batch sizes {', '.join(map(str, self.batch_sizes))}", *self.other_sizes))
+        ran = " and ".join(dict.fromkeys(output.provider for output in self.outputs))
+        names = dict.fromkeys(output.name for output in self.outputs)
+        which = f" in {self.worst.name}, the worst of {len(names)} outputs" if len(names) > 1 else ""
         return (f"{self.path}: {self.bytes / 1e6:.2f} MB, opset {self.opset}; largest difference from PyTorch "
-                f"{self.largest_difference:.1e} (batch sizes {sizes}; largest output {self.largest_output:.2g})")
-
-@contextlib.contextmanager
-def folder_beside(
-    path:Path,  # of a file that will be written
-) -> Iterator[Path]:
-    "A folder beside the file, in which to build it; removed at the end. ValueError where the path is that of a folder."
-    if path.is_dir(): raise ValueError(f"path must be that of a file, got the folder {path}")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_old_parts(path.parent, path.name)
-        building = Path(tempfile.mkdtemp(dir=path.parent, prefix=path.name + ".", suffix=".part"))
-    try: yield building
-    finally: shutil.rmtree(building, ignore_errors=True)
+                f"{self.largest_difference:.1e}{which}, by onnxruntime on {ran} ({sizes}; largest output "
+                f"{self.largest_output:.2g})")
 
 def export_onnx(
-    model:nn.Module,                                   # stays as it is; exported in eval mode
-    example:torch.Tensor|tuple[torch.Tensor, ...],     # a batch that it takes, or one for each of its inputs
-    path:str|os.PathLike,                              # of the new file; what is there is replaced
-    dynamic_batch:bool=True,                           # whether the file takes batches of any size
+    model:nn.Module,          # stays as it is; exported in eval mode, without PyTorch's fast path for attention
+    # a batch that it takes: a tensor, a tuple with one for each input, or a mapping with names of forward's parameters
+    example:torch.Tensor|tuple[torch.Tensor, ...]|Mapping[str, torch.Tensor],
+    path:str|os.PathLike,     # of the new file; what is there is replaced
+    dynamic_batch:bool=True,  # whether the file takes batches of any size
+    # further dimensions that may vary: (2, 3) for height and width, or {"ids": {1: "length"}} by input and with names
+    dynamic:Sizes=(),
 ) -> OnnxFile:
-    "Write a model as an ONNX file, checked and compared. ValueError says why a model cannot be exported."
+    """Write a model as an ONNX file, checked, and compared with PyTorch at several sizes, each output by itself.
+    ValueError says why a model cannot be exported."""
     needs("onnx", "onnxscript", "onnxruntime")
-    path, batches = Path(path), _batches(example, boolean("dynamic_batch", dynamic_batch))
-    start = time.perf_counter()
-    with evaluating(unwrap_model(model)) as module, torch.no_grad():
-        wanted = {size: _answer(module, inputs) for size, inputs in batches.items()}
-        program = _exported(module, batches[_traced(batches)], dynamic_batch)
-    with folder_beside(path) as building:
-        compared = _written(program, module, building / path.name, batches, wanted)
-        with writing(path): _move(building, path)
-    written, shape = load_onnx(path), tuple(batches[_traced(batches)][0].shape[1:])
-    return OnnxFile(path, written.bytes, program.model.opset_imports[""], time.perf_counter() - start, *compared,
-                    tuple(batches), shape, dynamic_batch)
+    path, start = Path(path), time.perf_counter()
+    with evaluating(unwrap_model(model)) as module, torch.no_grad(), slow_path():
+        inputs = example_inputs(module, example, dynamic_batch, dynamic)
+        wanted = _answers(module, inputs)
+        program = _exported(module, _traced(inputs))
+        with folder_beside(path) as building:
+            outputs = _written(program, module, building / path.name, wanted)
+            put_in_place(building, path)
+    written, sizes = load_onnx(path), [case.sizes for case, _ in wanted]
+    batches = [size.get("batch", len(inputs.tensors[0])) for size in sizes]
+    others = [", ".join(f"{name} {size}" for name, size in case.items() if name != "batch")
+              for case in sizes if case != inputs.sizes | {"batch": case.get("batch")}]
+    return OnnxFile(path, written.bytes, program.model.opset_imports[""], time.perf_counter() - start, outputs,
+                    tuple(dict.fromkeys(batches)), tuple(inputs.tensors[0].shape[1:]), dynamic_batch,
+                    tuple(filter(None, dict.fromkeys(others))))
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b009
 @contextlib.contextmanager
@@ -232,37 +274,35 @@ def evaluating(
     finally:
         for module, mode in modes.items(): module.training = mode
 
-def _batches(example: Any, dynamic: bool) -> dict[int, tuple[torch.Tensor, ...]]:
-    "Batch size -> inputs to try: the example's samples, again and again."
-    inputs = tuple(example) if isinstance(example, (tuple, list)) else (example,)
-    for each in inputs:
-        if not isinstance(each, torch.Tensor): raise ValueError(f"example must be a tensor, got {type(each).__name__}")
-        if not each.ndim or not len(each): raise ValueError(f"example must hold at least one sample, got {each.shape}")
-    own = len(inputs[0])
-    if any(len(each) != own for each in inputs):
-        raise ValueError(f"the inputs of example must be as many samples, got {[len(each) for each in inputs]}")
-    sizes = sorted({1, 2, 5, own}) if dynamic else [own]
-    return {size: tuple(each.detach()[torch.arange(size) % own] for each in inputs) for size in sizes}
+_Cases = list[tuple[ExampleInputs, tuple[torch.Tensor, ...]]]  # inputs, and what PyTorch says of them
 
-def _traced(batches: Mapping[int, Any]) -> int:
-    "The batch size that the exporter sees: it takes 1 for a constant."
-    return next((size for size in batches if size > 1), next(iter(batches)))
+def _answers(model: nn.Module, inputs: ExampleInputs) -> _Cases:
+    "PyTorch's outputs at several sizes. Of those beside the batch, the sizes that the model takes; at least one."
+    cases, refusals = [], []
+    for sizes in other_sizes(inputs):
+        tried = inputs.resized(**sizes)
+        try: cases.append((tried, _answer(model, tried)))
+        except ValueError as error:
+            if "batch" in sizes or not sizes: raise
+            refusals.append(f"{', '.join(f'{name} {size}' for name, size in sizes.items())}: {error}")
+    further = [sizes for sizes in other_sizes(inputs) if sizes and "batch" not in sizes]
+    if further and len(refusals) == len(further): raise ValueError(
+        f"a size that may vary must be one of which the model takes several: {refusals[0]}")
+    return cases
 
-def _answer(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def _answer(model: nn.Module, inputs: ExampleInputs) -> tuple[torch.Tensor, ...]:
     "The outputs of PyTorch, in a row."
-    try: found = model(*inputs)
+    try: found = inputs.call(model)
     except Exception as error:  # of the user's model
-        raise ValueError(f"the model does not take a batch of {_form(inputs[0].shape)}: {_first_line(error)}; if it "
+        raise ValueError(f"the model does not take a batch of {_forms(inputs)}: {_first_line(error)}; if it "
                          "takes one batch size only, export with dynamic_batch=False") from error
-    return tuple(_tensors(found))
+    return output_tensors(found)
 
-def _tensors(found: Any) -> Iterator[torch.Tensor]:
-    if isinstance(found, torch.Tensor): yield found
-    elif isinstance(found, Mapping):
-        for value in found.values(): yield from _tensors(value)
-    elif isinstance(found, (tuple, list)):
-        for value in found: yield from _tensors(value)
-    else: raise ValueError(f"the model must return tensors, got {type(found).__name__}")
+def _forms(inputs: ExampleInputs) -> str: return " and ".join(_form(tensor.shape) for tensor in inputs.tensors)
+
+def _traced(inputs: ExampleInputs) -> ExampleInputs:
+    "The inputs that the exporter sees: it takes a size of 1 for a constant."
+    return inputs.resized(**{name: 2 for name, size in inputs.sizes.items() if size == 1})
 
 def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
@@ -280,22 +320,13 @@ def quietly() -> Iterator[None]:
                 yield
     finally: logging.disable(before)
 
-def batch_dims(
-    inputs:Sequence[torch.Tensor],  # batches
-    dynamic:bool,                   # whether their first size is left open
-) -> tuple[dict[int, Any], ...]|None:
-    "The sizes that may vary, as torch.export wants them."
-    if not dynamic: return None
-    batch = torch.export.Dim("batch")
-    return tuple({0: batch} for _ in inputs)
-
-def _exported(model: nn.Module, inputs: tuple[torch.Tensor, ...], dynamic: bool) -> Any:
+def _exported(model: nn.Module, inputs: ExampleInputs) -> Any:
     "PyTorch's ONNX program. ValueError says why the model cannot be exported."
-    names = ["images"] if len(inputs) == 1 and inputs[0].ndim == 4 else None
+    names = ["images"] if len(inputs.tensors) == 1 and inputs.tensors[0].ndim == 4 else None
     try:
         with quietly():
-            return torch.onnx.export(model, inputs, dynamo=True, dynamic_shapes=batch_dims(inputs, dynamic),
-                                     input_names=names, verbose=False)
+            return torch.onnx.export(model, inputs.args, kwargs=inputs.kwargs, dynamo=True, input_names=names,
+                                     dynamic_shapes=inputs.dynamic_shapes(), verbose=False)
     except Exception as error: raise ValueError(f"this model cannot be exported: {why_not(error)}") from error
 
 def why_not(
@@ -312,7 +343,8 @@ def why_not(
         return (f"what it does next depends on the values of its input{_line(words)}, and a file holds one "
                 "fixed sequence of operators: use torch.where, or torch.cond with both branches")
     if any(text in words for text in ("ConstraintViolation", "Constraints violated", "specialized to be a constant")):
-        return "it has fixed the batch size, as with a number in a reshape: export with dynamic_batch=False"
+        return ("it has fixed the batch size or another that is to vary, as with a number in a reshape: export with "
+                "dynamic_batch=False, or leave that dimension out of dynamic")
     return f"{_first_line(chain[-1])}{_line(words)}"
 
 def _line(words: str) -> str:
@@ -325,48 +357,49 @@ def _line(words: str) -> str:
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b011
 _ONE_FILE = 1_900_000_000  # bytes of weights; Protocol Buffers end at 2 GiB
 
-def _written(
-    program: Any, model: nn.Module, path: Path, batches: Mapping[int, Any], wanted: Mapping[int, Any],
-) -> tuple[float, float]:
-    "Save, check and compare; the largest difference and the largest output."
+def _written(program: Any, model: nn.Module, path: Path, wanted: _Cases) -> tuple[OutputDifference, ...]:
+    "Save, check and compare; how far each output is off on each provider."
     import onnx
-    with writing(path), quietly():
-        held = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-        program.save(path, external_data=held > _ONE_FILE)
+    held = sum(value.const_value.nbytes for value in program.model.graph.initializers.values())
+    with writing(path), quietly(): program.save(path, external_data=held > _ONE_FILE)
+    name_data_apart(path)
     onnx.checker.check_model(path, full_check=True)
-    runs, worst, largest = load_onnx(path), 0.0, 0.0
-    for size, inputs in batches.items():
-        got = _run(runs, inputs)
-        if [tuple(t.shape) for t in got] != [tuple(t.shape) for t in wanted[size]]: raise ValueError(
-            f"the exported file answers a batch of {size} with shapes {[tuple(t.shape) for t in got]}, and PyTorch "
-            f"with {[tuple(t.shape) for t in wanted[size]]}")
-        for a, b in zip(got, wanted[size]):
-            worst, largest = max(worst, _difference(a, b)), max(largest, _largest(b))
-    if not worst <= 0.01 * largest + 1e-6: raise ValueError(
-        f"the exported file does not compute what the model does: an output differs by {worst:.3g}, and the largest "
-        f"is {largest:.3g}; a model that draws random numbers can't be compared")
-    return worst, largest
+    weights = [*model.parameters(), *model.buffers()]
+    found = [difference for provider in providers() for difference in _compared(path, provider, wanted, weights)]
+    if wrong := next((difference for difference in found if difference.words), None): raise ValueError(
+        f"the exported file does not compute what the model does: in output {wrong.name}, run on {wrong.provider}, "
+        f"{wrong.words}{_why_else(model, wanted)}")
+    return tuple(found)
 
-def _run(runs: OnnxModel, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    try: return tuple(_tensors(runs(*inputs)))
+def _compared(path: Path, provider: str, wanted: _Cases, weights: Sequence[torch.Tensor]) -> list[OutputDifference]:
+    "Each output by one provider; none where it cannot be started here."
+    try: runs = load_onnx(path, provider=provider)
+    except ValueError:
+        if provider == "CPU": raise
+        return []  # onnxruntime was built with it, and the device or its libraries are missing
+    answers = [_run(runs, inputs) for inputs, _ in wanted]
+    for (inputs, theirs), ours in zip(wanted, answers):
+        shapes = [[tuple(t.shape) for t in tensors] for tensors in (ours, theirs)]
+        if shapes[0] != shapes[1]: raise ValueError(
+            f"the exported file answers a batch of {_forms(inputs)} with shapes {shapes[0]}, and PyTorch with "
+            f"{shapes[1]}")
+    eps = spacing([*weights, *wanted[0][1]], provider)
+    return [compare_output(name, provider, [(ours[at], theirs[at]) for ours, (_, theirs) in zip(answers, wanted)], eps)
+            for at, name in enumerate(runs.output_names)]
+
+def _why_else(model: nn.Module, wanted: _Cases) -> str:
+    "Whether PyTorch itself says something else when it is asked again."
+    inputs, first = wanted[-1]
+    again = zip(_answer(model, inputs), first)
+    same = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in again)
+    return "" if same else ": the model draws random numbers, so a second call of PyTorch's differs, too"
+
+def _run(runs: OnnxModel, inputs: ExampleInputs) -> tuple[torch.Tensor, ...]:
+    try: return output_tensors(runs(*inputs.tensors))
     except Exception as error:  # onnxruntime's errors have no common class
-        raise ValueError(f"the exported file does not take a batch of {len(inputs[0])}: {_ort_words(error)}; the model "
+        raise ValueError(f"the exported file does not take a batch of {_forms(inputs)}: {_ort_words(error)}; the model "
                          "has fixed the batch size: export with dynamic_batch=False") from error
 
-def _difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    "The largest, infinite where one has NaN and the other has a number."
-    a, b = a.double(), b.cpu().double()
-    same = (a == b) | (a.isnan() & b.isnan())
-    return (a - b).abs().masked_fill(same, 0.0).nan_to_num(torch.inf).max().item() if a.numel() else 0.0
-
-def _largest(b: torch.Tensor) -> float:
-    found = b.cpu().double().abs()
-    return found[found.isfinite()].max().item() if found.isfinite().any() else 0.0
-
-def _move(building: Path, path: Path) -> None:
-    "The weights beside first: the file that names them comes last."
-    for part in sorted(building.iterdir(), key=lambda part: part.name == path.name):
-        os.replace(part, path.with_name(part.name))
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b027
 def operator_seconds(

@@ -9,6 +9,7 @@ import copy
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from ..base.checks import fraction
 from .fine_tuning import LoRA, is_conv1d
@@ -22,18 +23,32 @@ def prune(
     share:float,      # of the weights, from 0 to below 1
 ) -> nn.Module:
     "A copy in which the smallest weights of all linear layers and convolutions together are 0; the rest stays."
-    share, model = fraction("share", share, one=False), copy.deepcopy(model)
-    weights = _weights(model)
+    share = fraction("share", share, one=False)
+    _weights(model)  # what cannot be pruned may not be copied either
+    model = copy.deepcopy(model)
+    held = _weights(model)
+    weights = [weight for weight, _ in held]
     sizes = torch.cat([weight.detach().abs().double().flatten().to(weights[0].device) for weight in weights])
     keep = torch.ones_like(sizes, dtype=torch.bool)
     keep[sizes.topk(int(share * len(sizes)), largest=False).indices] = False
     with torch.no_grad():
-        for weight, kept in zip(weights, keep.split([weight.numel() for weight in weights])):
-            weight *= kept.view(weight.shape).to(weight.device)
+        for (weight, layer), kept in zip(held, keep.split([weight.numel() for weight in weights])):
+            kept = kept.view(weight.shape).to(weight.device)
+            if layer is None: weight *= kept
+            else: _assign(layer, weight * kept)
     return model
 
-def _weights(model: nn.Module) -> list[torch.Tensor]:
-    "The weights of linear layers, attention and convolutions, shared ones once; not those that an embedding shares."
+def _assign(layer: nn.Module, weight: torch.Tensor) -> None:
+    "Give a layer whose weight is computed from others those that give this one, if there are such."
+    try: layer.weight, why = weight, None
+    except (NotImplementedError, RuntimeError, ValueError) as error: why = error  # it has no way back
+    if why is not None or not torch.equal(layer.weight == 0, weight == 0): raise ValueError(
+        f"the weight of a {type(layer).__bases__[0].__name__} is computed from others in a way that gives no zeros: "
+        "make it a plain one first, by torch.nn.utils.parametrize.remove_parametrizations") from why
+
+def _weights(model: nn.Module) -> list[tuple[torch.Tensor, nn.Module | None]]:
+    """The weights of linear layers, attention and convolutions, shared ones once; not those that an embedding shares.
+    Where a parametrization computes one, such as weight_norm, its layer comes with it."""
     embedded = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     found = {}
     for name, layer in model.named_modules():
@@ -41,14 +56,16 @@ def _weights(model: nn.Module) -> list[torch.Tensor]:
             f"{name} has a LoRA, whose change would fill the zeros: merge_lora first")
         if isinstance(layer, nn.MultiheadAttention):
             own = (layer.in_proj_weight, layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-            found |= {id(weight): weight for weight in own if weight is not None}
+            found |= {id(weight): (weight, None) for weight in own if weight is not None}
         if not isinstance(layer, (nn.Linear, nn.modules.conv._ConvNd)) and not is_conv1d(layer): continue
-        if not isinstance(layer._parameters.get("weight"), nn.Parameter): raise ValueError(
-            f"the weight of {name or type(layer).__name__} is computed from others (weight_norm or a mask, say): "
-            "make it a plain one first, by torch.nn.utils.parametrize.remove_parametrizations")
+        computed = parametrize.is_parametrized(layer, "weight")
+        if not computed and not isinstance(layer._parameters.get("weight"), nn.Parameter): raise ValueError(
+            f"the weight of {name or type(layer).__name__} is computed from others by a hook (a mask of "
+            "torch.nn.utils.prune or the old weight_norm): make it a plain one first, by its remove function")
         if not layer.weight.is_floating_point(): raise ValueError(
             f"the weight of {name or type(layer).__name__} is {layer.weight.dtype}: prune first, and quantise then")
-        found[id(layer.weight)] = layer.weight
+        weight = layer.weight
+        found[id(layer if computed else weight)] = weight, layer if computed else None
     found = {key: weight for key, weight in found.items() if key not in embedded}
     if not found: raise ValueError("the model has no linear layer and no convolution of its own")
     return list(found.values())
@@ -57,5 +74,5 @@ def sparsity(
     model:nn.Module,
 ) -> float:
     "The share of zeros among the weights of linear layers and convolutions."
-    weights = _weights(model)
+    weights = [weight for weight, _ in _weights(model)]
     return sum(int((weight == 0).sum()) for weight in weights) / sum(weight.numel() for weight in weights)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import os
-import platform
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from torch.nn import functional as F
 
 from ..base.checks import one_of, positive_int
 from .fine_tuning import is_conv1d
-from .onnx_files import OnnxFile, OnnxModel, as_taken, folder_beside, load_onnx, needs, quietly
-from ..base.store import writing
+from .int8_kernels import saturates
+from .onnx_data_files import data_files, folder_beside, name_data_apart, put_in_place
+from .onnx_files import OnnxFile, OnnxModel, as_taken, load_onnx, needs, quietly
 
 # %% auto #0
 __all__ = ['BITS', 'quantize_tensor', 'pack', 'unpack', 'QuantizedLinear', 'QuantizedConv2d', 'quantize_weights', 'model_bytes',
-           'quantize_dynamic', 'quantize_static', 'saturates']
+           'quantize_dynamic', 'quantize_static']
 
 # %% ../../../nbs/engine/export/quantize.ipynb #ef22c005
 BITS = 8, 4, 2
@@ -161,26 +162,32 @@ def _path_of(source: Any) -> Path:
     "The path of the ONNX file that is meant; ValueError if there is none."
     if isinstance(source, nn.Module):
         raise ValueError("onnxruntime quantises ONNX files: export_onnx(model, example, path) makes one")
-    model = load_onnx(source.path if isinstance(source, (OnnxFile, OnnxModel)) else source, 1)
-    if model.bytes > 1_900_000_000: raise ValueError(
-        f"{model.path} has {model.bytes / 1e9:.1f} GB: with 2 GB and more its weights are in a file beside it, which "
-        "is not done here; see use_external_data_format of onnxruntime.quantization")
-    return model.path
+    return load_onnx(source.path if isinstance(source, (OnnxFile, OnnxModel)) else source, 1).path
 
-def _prepared(path: Path, building: Path) -> Path:
+def _prepared(path: Path, building: Path) -> str:
     "The graph with all shapes worked out and operators joined, as the quantiser wants it."
     from onnxruntime.quantization.shape_inference import quant_pre_process
-    with quietly(): quant_pre_process(os.fspath(path), os.fspath(building / "prepared.onnx"))
-    return building / "prepared.onnx"
+    made, beside = os.fspath(building / "prepared.onnx"), _is_large(path)
+    with quietly(): quant_pre_process(os.fspath(path), made, save_as_external_data=beside,
+                                      all_tensors_to_one_file=beside)
+    return made
+
+def _is_large(path: Path) -> bool:
+    "Whether the weights are in files beside: with 2 GB and more there is no other way."
+    return bool(data_files(path))
 
 def _quantized(source: Any, path: Any, work: Any, threads: int | None) -> OnnxModel:
-    "What `work(prepared file, file to write)` makes, in place once it runs."
+    "What `work(prepared file, file to write, whether weights go beside)` makes, in place once it runs."
     needs("onnx", "onnxruntime", "sympy")
     found, path = _path_of(source), Path(path)
     with folder_beside(path) as building:
-        with quietly(): work(os.fspath(_prepared(found, building)), os.fspath(building / path.name))
+        between = building / "between"
+        between.mkdir()
+        with quietly(): work(_prepared(found, between), os.fspath(building / path.name), _is_large(found))
+        shutil.rmtree(between)
+        name_data_apart(building / path.name)
         load_onnx(building / path.name, 1)
-        with writing(path): os.replace(building / path.name, path)
+        put_in_place(building, path)
     return load_onnx(path, threads)
 
 def quantize_dynamic(
@@ -191,40 +198,50 @@ def quantize_dynamic(
 ) -> OnnxModel:
     "An ONNX model with weights in int8 and inputs of layers that are rounded in each call."
     threads = None if threads is None else positive_int("threads", threads, most=4096)
-    def work(before: str, after: str) -> None:
+    def work(before: str, after: str, beside: bool) -> None:
         from onnxruntime.quantization import QuantType, quantize_dynamic as theirs
-        theirs(before, after, weight_type=QuantType.QInt8, per_channel=True,
+        theirs(before, after, weight_type=QuantType.QInt8, per_channel=True, use_external_data_format=beside,
                op_types_to_quantize=None if operators is None else list(operators))
     return _quantized(source, path, work, threads)
 
 def quantize_static(
     source:str|os.PathLike|OnnxFile|OnnxModel,       # the network in floats
     path:str|os.PathLike,                            # of the new file; what is there is replaced
-    calibration:torch.Tensor|Iterable[torch.Tensor],  # examples of inputs, some hundred: one tensor, or batches
+    # examples of inputs, some hundred: one tensor, or batches; where the file has several inputs, a tuple or a mapping
+    # with a tensor for each of them, or batches of such
+    calibration:torch.Tensor|Mapping[str, torch.Tensor]|Iterable[Any],
     threads:int|None=None,                           # of the model that is returned; None: as many as PyTorch uses
     seven_bits:bool|None=None,                       # weights of 7 bits; None: where 8 could overflow, see `saturates`
 ) -> OnnxModel:
     "An ONNX model in int8 throughout, with ranges that were measured on examples."
     threads = None if threads is None else positive_int("threads", threads, most=4096)
     model = load_onnx(_path_of(source))
-    parts, seven_bits = list(_parts(calibration)), saturates() if seven_bits is None else bool(seven_bits)
-    parts = [as_taken(model, part) for part in parts]
+    parts, seven_bits = list(_parts(model, calibration)), saturates() if seven_bits is None else bool(seven_bits)
     if not parts: raise ValueError("calibration must hold at least one example, got none")
-    def work(before: str, after: str) -> None:
+    def work(before: str, after: str, beside: bool) -> None:
         from onnxruntime.quantization import QuantType, quantize_static as theirs
-        theirs(before, after, _reader(load_onnx(before, 1).input_name, parts), per_channel=True,
-               reduce_range=seven_bits, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
-    model(parts[0])  # what does not fit is said now
+        theirs(before, after, _reader(parts), per_channel=True, reduce_range=seven_bits,
+               activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, use_external_data_format=beside)
+    for part in parts: model(**part)  # what does not fit is said now
     return _quantized(source, path, work, threads)
 
-def _parts(calibration: Any) -> Iterator[torch.Tensor]:
-    "Batches of at most 64."
-    for batch in [calibration] if isinstance(calibration, torch.Tensor) else calibration:
-        if not isinstance(batch, torch.Tensor):
-            raise ValueError(f"calibration must be a tensor or batches, got a {type(batch).__name__} in it")
-        yield from (part for part in batch.split(64) if len(part))
+def _parts(model: OnnxModel, calibration: Any) -> Iterator[dict[str, torch.Tensor]]:
+    "Batches of at most 64, by the names of the file's inputs."
+    one = isinstance(calibration, (torch.Tensor, Mapping)) or (
+        isinstance(calibration, tuple) and len(model.inputs) > 1 and all(map(torch.is_tensor, calibration)))
+    for batch in [calibration] if one else calibration:
+        given, named = ((), batch) if isinstance(batch, Mapping) else (
+            (batch,) if isinstance(batch, torch.Tensor) else tuple(batch) if isinstance(batch, (tuple, list)) else
+            (batch,), {})
+        placed = model.placed(given, named)
+        for put, tensor in placed:
+            if not isinstance(tensor, torch.Tensor): raise ValueError(
+                f"calibration must be a tensor or batches, got a {type(tensor).__name__} for {put.name}")
+        fed = {put.name: as_taken(model, tensor) if put is model.inputs[0] else tensor for put, tensor in placed}
+        for cut in zip(*(tensor.split(64) for tensor in fed.values())):
+            if len(cut[0]): yield dict(zip(fed, cut))
 
-def _reader(name: str, parts: Sequence[torch.Tensor]) -> Any:
+def _reader(parts: Sequence[Mapping[str, torch.Tensor]]) -> Any:
     "The batches as onnxruntime asks for them."
     from onnxruntime.quantization import CalibrationDataReader
 
@@ -232,13 +249,6 @@ def _reader(name: str, parts: Sequence[torch.Tensor]) -> Any:
         def __init__(self): self.rest = iter(parts)
         def get_next(self) -> dict[str, Any] | None:
             part = next(self.rest, None)
-            return None if part is None else {name: part.numpy()}
+            return None if part is None else {name: tensor.numpy() for name, tensor in part.items()}
 
     return Reader()
-
-def saturates() -> bool:
-    "Whether this processor's sums of two products of 8 bits can overflow: x86 without VNNI instructions."
-    if platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686"): return False
-    try: words = Path("/proc/cpuinfo").read_text()
-    except OSError: return True  # it may
-    return not any(f" {flag}" in words for flag in ("avx512_vnni", "avx_vnni", "amx_int8"))

@@ -8,16 +8,18 @@ from __future__ import annotations
 import io
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from ..base.checks import boolean
-from .onnx_files import batch_dims, evaluating, quietly, why_not
-from ..checkpoint.training_state import unwrap_model
 from ..base.store import write_whole
+from ..checkpoint.training_state import unwrap_model
+from .example_inputs import Sizes, example_inputs
+from .onnx_comparison import slow_path
+from .onnx_files import evaluating, quietly, why_not
 
 # %% auto #0
 __all__ = ['ProgramFile', 'export_program']
@@ -33,19 +35,20 @@ class ProgramFile:
 
 def export_program(
     model:nn.Module,           # stays as it is; exported in eval mode
-    example:torch.Tensor,      # a batch that it takes
+    # a batch that it takes: a tensor, a tuple with one for each input, or a mapping with names of forward's parameters
+    example:torch.Tensor|tuple[torch.Tensor, ...]|Mapping[str, torch.Tensor],
     path:str|os.PathLike,      # of the new file, such as model.pt2; what is there is replaced
     dynamic_batch:bool=True,   # whether it takes batches of any size
+    dynamic:Sizes=(),          # further dimensions that may vary: (2, 3), or {"ids": {1: "length"}}
 ) -> ProgramFile:
     "Write a model as a program of torch.export, whole or not at all. ValueError says why a model cannot be exported."
-    dynamic, start, buffer = boolean("dynamic_batch", dynamic_batch), time.perf_counter(), io.BytesIO()
-    if not isinstance(example, torch.Tensor) or not example.ndim or not len(example):
-        raise ValueError(f"example must be a tensor with at least one sample, got {example!r:.80}")
-    if dynamic and len(example) == 1: example = torch.cat([example, example])  # 1 would be taken for a constant
-    with evaluating(unwrap_model(model)) as module, torch.no_grad():
+    start, buffer = time.perf_counter(), io.BytesIO()
+    with evaluating(unwrap_model(model)) as module, torch.no_grad(), slow_path():
+        inputs = example_inputs(module, example, dynamic_batch, dynamic)
+        seen = inputs.resized(**{name: 2 for name, size in inputs.sizes.items() if size == 1})  # 1 becomes a constant
         try:
-            with quietly(): program = torch.export.export(module, (example,),
-                                                          dynamic_shapes=batch_dims((example,), dynamic))
+            with quietly(): program = torch.export.export(module, seen.args, seen.kwargs,
+                                                          dynamic_shapes=seen.dynamic_shapes())
         except Exception as error: raise ValueError(f"this model cannot be exported: {why_not(error)}") from error
     torch.export.save(program, buffer)
     write_whole(path, buffer.getvalue())

@@ -144,8 +144,8 @@ class _FrameworkWatch:
         "What the rules have found so far."
         return self.watched.findings if self.watched else []
 
-    def _open(self, config: dict[str, Any], *trained: Any, told: bool = False) -> None:
-        how = self.how | dict(config=config | dict(self.how.get("config") or {}))
+    def _open(self, config: dict[str, Any], done: int, *trained: Any, told: bool = False) -> None:
+        how = dict(first_step=done) | self.how | dict(config=config | dict(self.how.get("config") or {}))
         self.watched, self._goes_on = LoopWatch(self.folder, *trained, told=told, **how).__enter__(), True
 
     def _tell(self, name: str, metrics: dict[str, Any], found: Any) -> None:
@@ -183,7 +183,8 @@ class LightningWatch(_FrameworkWatch):
         "Open the folder."
         config = dict(loop="lightning", precision=str(trainer.precision), epochs=trainer.max_epochs,
                       accumulation=trainer.accumulate_grad_batches, device=str(pl_module.device))
-        self._open(config, pl_module, list(trainer.optimizers), told=True)
+        done = trainer.fit_loop.epoch_loop.batch_progress.total.ready  # before a checkpoint was loaded
+        self._open(config, done, pl_module, list(trainer.optimizers), told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -260,7 +261,7 @@ class TransformersWatch(_FrameworkWatch):
         if kind := "bf16" if getattr(args, "bf16", False) else "fp16" if getattr(args, "fp16", False) else "":
             config["autocast"] = kind
         self._loader = more.get("train_dataloader")
-        self._open(config, more.get("model"), more.get("optimizer"))
+        self._open(config, state.global_step, more.get("model"), more.get("optimizer"))
         self._evaluating, self._losses, self._adds_up = False, [], False
         if (model := more.get("model")) is not None: self._listen(model)
 

@@ -267,7 +267,7 @@ class Run:
             if rank.isdigit() and (attempt or "0").isdigit(): found.append((int(rank), int(attempt or 0)))
         if not found: return
         self.attempts = max(attempt for _, attempt in found) + 1
-        chosen = self.attempts - 1 if self._attempt is None else self._attempt
+        self.attempt = chosen = self.attempts - 1 if self._attempt is None else self._attempt
         if not any(attempt == chosen for _, attempt in found):
             raise ValueError(f"attempt must be one of 0 to {self.attempts - 1}, got {chosen}")
         if any(files.attempt != chosen for files in self._ranks.values()): self._ranks.clear()

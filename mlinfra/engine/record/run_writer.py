@@ -15,13 +15,13 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ..base.checks import nonnegative_int, positive_int
 from ..base.machine import container_bytes, cpu_name, system_name, total_bytes, usable_cores
+from ..base.plain_values import plain_value
 from ..base.store import writing
 from mlinfra.engine.record.run_folder import (
     FORMAT, STEP_BYTES, StepRecord, active_writer, boot_id, open_writers, pack_header, pack_step, process_born,
@@ -84,7 +84,7 @@ class RunWriter:
         *,
         rank:int|None=None,                  # None: $RANK, which torchrun sets, or 0
         world_size:int|None=None,            # None: $WORLD_SIZE, or 1
-        config:Mapping[str, Any]|None=None,  # settings of the run: words and numbers
+        config:Mapping[str, Any]|None=None,  # settings of the run, as `plain_value` writes them
         limit_bytes:int=64 << 20,            # of each of the two files; beyond it, they are thinned
     ):
         self.folder, self.limit = Path(folder or "."), positive_int("limit_bytes", limit_bytes)
@@ -204,12 +204,12 @@ class RunWriter:
         self,
         kind:str,             # such as "epoch", "evaluation", "finding"
         at:float|None=None,   # seconds since the start of the run; None: now
-        **data:Any,           # words, numbers, lists and dictionaries of them
+        **data:Any,           # as `plain_value` writes it
     ) -> None:
         "Keep an event: a line in the file of events."
         if not self.recording: return
         line = dict(kind=kind, at=round(self.now() if at is None else at, 6), **data)
-        words = json.dumps(line, default=_plain, ensure_ascii=False, separators=(",", ":"))
+        words = json.dumps(plain_value(line), ensure_ascii=False, separators=(",", ":"))
         raw = words.encode(errors="backslashreplace") + b"\n"  # a file name need not be Unicode
         with self._lock:
             if not self.recording: return
@@ -256,10 +256,6 @@ class RunWriter:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None: self.end()
         else: self.end(how_it_ended(error), error=f"{kind.__name__}: {error}")
-
-def _plain(value: Any) -> Any:
-    "What JSON does not know: fields of a dataclass, words of anything else."
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 def how_it_ended(
     error:BaseException|None,  # that left the training

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,33 +178,54 @@ def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 # %% ../../../nbs/engine/record/runs_table.ipynb #1e987f12
 _LOGIC = "and", "or", "not", "in", "True", "False"
-_TERM = re.compile(r"""("[^"]*"|'[^']*'|`[^`]*`|\d[\w.]*)|([A-Za-z_][\w.]*)""")  # quoted or a number; else a word
-_OPERATOR = r"\s*(?:[=!<>]=|[<>])\s*"
+_WORD, _PART = r"[^\W\d][\w.]*(?:-\w[\w.]*)*", r"[^\W\d][\w.]*"
 
 def filtered(
     table:pd.DataFrame,
     text:str,            # a condition on its columns; empty: all rows
 ) -> pd.DataFrame:
-    "The rows that fit a condition, as `DataFrame.query` reads it; names with dots and words need no quotes."
+    "The rows that fit a condition, as `DataFrame.query` reads it; names of columns and words need no quotes."
     if not text.strip(): return table
-    condition = re.sub(r"(?<![=<>!])=(?!=)", "==", text.strip())
-
-    def quoted(term: re.Match) -> str:
-        word = term[2]
-        if word is None or word in _LOGIC: return term[0]
-        if word in table: return f"`{word}`"
-        before = re.search(rf"([\w.]+){_OPERATOR}$", condition[:term.start()])
-        after = re.match(rf"{_OPERATOR}([\w.]+)", condition[term.end():])
-        if not any(side and side[1] in table for side in (before, after)): column_named(word, table)
-        return repr(word)
-
-    query = _TERM.sub(quoted, condition)
-    try: fits = table.convert_dtypes().eval(query, engine="python").fillna(False).to_numpy(bool)
+    tokens = list(_tokens(text.strip(), list(map(str, table))))
+    said = [kind for kind, word in tokens if word.strip()]
+    places = {str(name): f"column_{n}" for n, name in enumerate(table)}  # names that pandas takes, whatever ours are
+    query, n = "", 0
+    for kind, word in tokens:
+        if kind == "word" and not {("column", "operator"), ("operator", "column")} & {
+                tuple(said[max(n - 2, 0):n]), tuple(said[n + 1:n + 3])}: column_named(word, table)
+        query += places[word] if kind == "column" else repr(word) if kind == "word" else "==" if word == "=" else word
+        n += bool(word.strip())
+    named = table.set_axis([f"column_{n}" for n in range(table.shape[1])], axis=1)
+    try: fits = named.convert_dtypes().eval(query, engine="python")
     except Exception as error:  # whatever pandas makes of it
         raise ValueError("a filter must read like lr > 0.05 and accuracy > 0.9, and compares columns with numbers or "
-                         f"words, got {text!r}: {error}") from error
-    if re.search(_OPERATOR, condition) or " in " in condition: return table[fits]
-    raise ValueError(f"a filter compares columns with numbers or words, got {text!r}")
+                         f"words, got {text!r}: {_with_names(str(error), places)}") from error
+    if not {"operator", "in"} & set(said): raise ValueError(
+        f"a filter compares columns with numbers or words, got {text!r}")
+    return table[fits.fillna(False).to_numpy(bool)]
+
+def _tokens(text: str, columns: list[str]) -> Iterator[tuple[str, str]]:
+    "Kind (column, quoted, operator, word, in, other) and text of each part of a condition."
+    odd = sorted((name for name in columns if not re.fullmatch(_PART, name)), key=len, reverse=True)
+    kinds = dict(column="|".join(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in odd) or "(?!)", named="`[^`]*`",
+                 quoted=r"""\"[^\"]*\"|'[^']*'""", operator="[=!<>]=|[<>=]", word=_WORD, number=r"\d[\w.]*",
+                 space=r"\s+")
+    pattern = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in kinds.items()) + "|(?P<other>.)", re.DOTALL)
+    place = 0
+    while place < len(text):
+        found = pattern.match(text, place)
+        kind, word = found.lastgroup, found[0]
+        if kind == "word" and word not in columns and all(p in columns or p[0].isdigit() for p in word.split("-")):
+            word = re.match(_PART, word)[0]  # a difference of columns and numbers
+        place += len(word)
+        if kind == "named": word = column_named(word[1:-1], columns)
+        if kind == "word" and word in _LOGIC: kind = "in" if word == "in" else "other"
+        if kind == "named" or word in columns and kind == "word": kind = "column"
+        yield kind, word
+
+def _with_names(words: str, places: Mapping[str, str]) -> str:
+    names = {place: name for name, place in places.items()}
+    return re.sub(r"column_\d+", lambda found: names.get(found[0], found[0]), words)
 
 def column_named(
     name:str,

@@ -8,19 +8,23 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from filelock import FileLock
 
 from ..base.checks import boolean, positive_int
 from .run_summary import state_text
-from .run_folder import STEP_PARTS, Run
+from .run_folder import STEP_PARTS, Run, run_files
 from .runs_table import run_origin, run_results, run_settings
 
 # %% auto #0
@@ -35,56 +39,101 @@ class Point(NamedTuple):
     value:float
 
 class Points:
-    "The figures of a run, each given once."
+    "The figures of a run over all its attempts, each step once: of a step that was done again, the later attempt's."
     def __init__(
         self,
-        run:Run,
+        run:Run,       # of its latest attempt, or of another: then up to that one
         every:int=1,   # steps in one point
     ):
-        self.run, self.every = run, positive_int("every", every)
-        self._steps = self._epochs = 0
+        self.run, self.every, self._given = run, positive_int("every", every), -1
+        self._attempts: list[_AttemptPoints] = []
+        self.left_out: set[int] = set()  # attempts of which a later one does every step again
         self._told: dict[str, float] = {}
+
+    @property
+    def begun(self) -> float:
+        "When the first attempt began, in seconds since 1970."
+        if not self._attempts: self._look()
+        return self._attempts[0].run.started or 0.0
 
     def new(
         self,
         last:bool=False,  # the run has ended: what is left over makes a group, too
     ) -> list[Point]:
         "Points that were not given before; look at the run with `refresh` first."
-        return sorted([*self._new_steps(last), *self._new_epochs(), *self._new_results()], key=lambda p: (p.step, p.at))
+        self._look()
+        newest, limit, found = self._attempts[-1], math.inf, []
+        if math.isinf(newest.first) and not last: return []  # only its first step says which ones are done again
+        for one in reversed(self._attempts):
+            if not math.isinf(one.first) and one.first >= limit: self.left_out.add(one.run.attempt)
+            found += one.new(limit, last or one is not newest)
+            limit = min(limit, one.first)
+        self._given = max([self._given, *(point.step for point in found)])
+        return sorted([*found, *self._new_results()], key=lambda p: (p.step, p.at))
 
-    def _new_steps(self, last: bool) -> Iterator[Point]:
-        rank = self.run.ranks[0]
-        rows, begun = self.run.records(rank), self.run.started or 0.0
-        while self._steps < len(rows):
-            group = rows[self._steps:self._steps + self.every]
-            if len(group) < self.every and not last: return
-            self._steps += len(group)
-            final, samples = group[-1], group["samples"].sum()
-            seconds = sum(float(np.nansum(group[part])) for part in STEP_PARTS)
-            step, at = int(final["iteration"] + final["count"] - 1), begun + float(final["start"])
-            if samples: loss = float((group["loss"] * group["samples"]).sum() / samples)
-            else: loss = float(group["loss"].mean())
-            yield Point("step_seconds", step, at, seconds / max(int(group["count"].sum()), 1))
-            if loss == loss or (group["loss"] == group["loss"]).any(): yield Point("loss", step, at, loss)
-
-    def _new_epochs(self) -> Iterator[Point]:
-        events = [event for event in self.run.events("epoch") if event.rank == self.run.ranks[0]]
-        steps = 0
-        for n, event in enumerate(events):
-            steps += int(event.data.get("iterations") or 0)
-            if n < self._epochs: continue
-            for name, value in event.data.items():
-                if name in ("epoch", "iterations", "samples") or not isinstance(value, (int, float)): continue
-                yield Point(f"epoch/{name}", max(steps - 1, 0), (self.run.started or 0.0) + event.at, float(value))
-        self._epochs = len(events)
+    def _look(self) -> None:
+        "Read what is new, and open attempts that have begun."
+        for one in self._attempts: one.run.refresh()
+        known = self._attempts[-1].run.attempt + 1 if self._attempts else 0
+        for attempt in range(known, self.run.attempt + 1):
+            if not run_files(self.run.folder, self.run.ranks[0], attempt)[1].exists(): continue
+            self._attempts.append(_AttemptPoints(Run(self.run.folder, attempt), self.every, self._given))
 
     def _new_results(self) -> Iterator[Point]:
         "What `keep_result` has kept, when it is new or another."
         for name, value in run_results(self.run.folder).items():
             if self._told.get(name) == value: continue
             self._told[name] = value
-            rows = self.run.records(self.run.ranks[0])
-            yield Point(f"result/{name}", int(rows["iteration"].max()) if len(rows) else 0, time.time(), float(value))
+            yield Point(f"result/{name}", max(self._given, 0), time.time(), float(value))
+
+class _AttemptPoints:
+    "The figures of one attempt, as far as no later one does the steps again."
+    def __init__(self, run: Run, every: int, after: int):
+        self.run, self.every, self.after = run, every, after  # up to `after` they were given before it began
+        self._steps = self._epochs = 0
+
+    @property
+    def rows(self) -> np.ndarray: return self.run.records(self.run.ranks[0])
+
+    @property
+    def first(self) -> float:
+        "The number of its first step; infinite where there is none."
+        rows = self.rows
+        return int(rows["iteration"][0]) if len(rows) else math.inf
+
+    def new(self, limit: float, last: bool) -> Iterator[Point]:
+        yield from self._new_steps(limit, last)
+        for point in self._new_epochs():
+            if self.after < point.step < limit: yield point
+
+    def _new_steps(self, limit: float, last: bool) -> Iterator[Point]:
+        rows, begun = self.rows, self.run.started or 0.0
+        rows = rows[(rows["iteration"] > self.after) & (rows["iteration"] < limit)]
+        while self._steps < len(rows):
+            group = rows[self._steps:self._steps + self.every]
+            if len(group) < self.every and not last: return
+            self._steps += len(group)
+            final, samples = group[-1], group["samples"].sum()
+            seconds = sum(float(np.nansum(group[part])) for part in STEP_PARTS)
+            step, at = int(min(_last_step(final), limit - 1)), begun + float(final["start"])
+            if samples: loss = float((group["loss"] * group["samples"]).sum() / samples)
+            else: loss = float(group["loss"].mean())
+            yield Point("step_seconds", step, at, seconds / max(int(group["count"].sum()), 1))
+            if loss == loss or (group["loss"] == group["loss"]).any(): yield Point("loss", step, at, loss)
+
+    def _new_epochs(self) -> Iterator[Point]:
+        "The figures of an epoch stand at its last step, which may be the last one of the attempt before."
+        events = [event for event in self.run.events("epoch") if event.rank == self.run.ranks[0]]
+        for event in events[self._epochs:]:
+            rows = self.rows
+            done = rows[rows["epoch"] <= int(event.data.get("epoch") or 0)]
+            step = _last_step(done[-1]) if len(done) else int(rows["iteration"][0]) - 1 if len(rows) else 0
+            for name, value in event.data.items():
+                if name in ("epoch", "iterations", "samples") or not isinstance(value, (int, float)): continue
+                yield Point(f"epoch/{name}", max(step, 0), (self.run.started or 0.0) + event.at, float(value))
+        self._epochs = len(events)
+
+def _last_step(row: np.void) -> int: return int(row["iteration"] + row["count"] - 1)
 
 # %% ../../../nbs/engine/record/tracker_writers.ipynb #4158bc5a
 @dataclass(frozen=True)
@@ -100,10 +149,11 @@ class _Sink(Protocol):
     def write(self, points: list[Point]) -> None: ...
     def close(self, ended: str) -> None: ...
 
-def _write(run: Run | str | os.PathLike, open_sink: Callable[[Run], _Sink], every: int, follow: bool) -> Written:
+def _write(run: Run | str | os.PathLike, open_sink: Callable[[Run, float], _Sink], every: int, follow: bool) -> Written:
     "Open, write what is there, go on while it comes, and close whatever happens."
     run, follow = run if isinstance(run, Run) else Run(run), boolean("follow", follow)
-    points, sink, count = Points(run, every), open_sink(run), 0
+    points, count = Points(run, every), 0
+    sink = open_sink(run, points.begun)
     ended = "stopped writing"
     try:
         while True:
@@ -116,6 +166,9 @@ def _write(run: Run | str | os.PathLike, open_sink: Callable[[Run], _Sink], ever
             time.sleep(0.5)
         ended = state_text(run)
     finally: sink.close(ended)
+    if points.left_out: warnings.warn(
+        f"all steps of attempt {', '.join(map(str, sorted(points.left_out)))} are left out, since a later attempt does "
+        "them again. Where a loop of your own was resumed, tell watch its first_step", stacklevel=3)
     return Written(sink.where, run.folder.name, count, ended)
 
 def _library(name: str) -> ModuleType:
@@ -127,7 +180,7 @@ def _library(name: str) -> ModuleType:
 
 def _identity(run: Run) -> str:
     "The same for the same attempt of the same run, in every process."
-    return hashlib.sha256(f"{run.folder.resolve()} {run.attempts} {run.started}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"{run.folder.resolve()} {run.attempt + 1} {run.started}".encode()).hexdigest()[:12]
 
 # %% ../../../nbs/engine/record/tracker_writers.ipynb #405ebd7f
 class _TensorBoard:
@@ -156,28 +209,39 @@ def to_tensorboard(
     follow:bool=False,                # go on until the run has ended
 ) -> Written:
     "Write a run as TensorBoard's event files."
-    return _write(run, lambda run: _TensorBoard(run, Path(folder)), every, follow)
+    return _write(run, lambda run, begun: _TensorBoard(run, Path(folder)), every, follow)
 
 # %% ../../../nbs/engine/record/tracker_writers.ipynb #042648ba
 class _MLflow:
-    def __init__(self, run: Run, uri: str | os.PathLike, experiment: str):
-        tracking = _library("mlflow")
-        self.entities, self.run = tracking.entities, run
+    def __init__(self, run: Run, begun: float, uri: str | os.PathLike, experiment: str):
+        self.library = _library("mlflow")
+        self.entities, self.run = self.library.entities, run
         self.where = str(uri) if "://" in str(uri) else f"sqlite:///{Path(uri).resolve()}"
-        files = None
+        files, lock = None, nullcontext()
         if self.where.startswith("sqlite:///"):
-            database = Path(self.where.removeprefix("sqlite:///"))
+            database = Path(self.where.removeprefix("sqlite:///").partition("?")[0])
             database.parent.mkdir(parents=True, exist_ok=True)
-            files = (database.parent / "artifacts").resolve().as_uri()
-        self.client = tracking.MlflowClient(self.where)
-        known = self.client.get_experiment_by_name(experiment)
-        place = known.experiment_id if known else self.client.create_experiment(experiment, artifact_location=files)
-        identity = _identity(run)
-        if self.client.search_runs([place], filter_string=f"tags.mlinfra_run = '{identity}'"):
-            raise FileExistsError(f"{run.folder} is already in the experiment {experiment} of {self.where}")
-        self.id = self.client.create_run(place, start_time=int(1000 * (run.started or 0)), run_name=run.folder.name,
-                                         tags=dict(mlinfra_run=identity, **self._source())).info.run_id
+            files, lock = (database.parent / "artifacts").resolve().as_uri(), FileLock(f"{database}.lock")
+        with lock:  # MLflow makes the tables of a new file without one
+            self.client = self.library.MlflowClient(self.where)
+            self.id = self._new_run(begun, experiment, files)
         self._settings()
+
+    def _new_run(self, begun: float, experiment: str, files: str | None) -> str:
+        "The id of the run that is made; FileExistsError if it is there already."
+        place, identity = self._experiment(experiment, files), _identity(self.run)
+        if self.client.search_runs([place], filter_string=f"tags.mlinfra_run = '{identity}'"):
+            raise FileExistsError(f"{self.run.folder} is already in the experiment {experiment} of {self.where}")
+        return self.client.create_run(place, start_time=int(1000 * begun), run_name=self.run.folder.name,
+                                      tags=dict(mlinfra_run=identity, **self._source())).info.run_id
+
+    def _experiment(self, name: str, files: str | None) -> str:
+        "The id of the experiment, which another client of the same server may make at this moment."
+        if known := self.client.get_experiment_by_name(name): return known.experiment_id
+        try: return self.client.create_experiment(name, artifact_location=files)
+        except self.library.exceptions.MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS": raise
+            return self.client.get_experiment_by_name(name).experiment_id
 
     def _source(self) -> dict[str, str]:
         "Where MLflow's pages look for the code."
@@ -213,16 +277,16 @@ def to_mlflow(
     follow:bool=False,                # go on until the run has ended
 ) -> Written:
     "Write a run to MLflow."
-    return _write(run, lambda run: _MLflow(run, uri, experiment), every, follow)
+    return _write(run, lambda run, begun: _MLflow(run, begun, uri, experiment), every, follow)
 
 # %% ../../../nbs/engine/record/tracker_writers.ipynb #88ad7dfc
 class _Wandb:
-    def __init__(self, run: Run, folder: Path, project: str):
+    def __init__(self, run: Run, begun: float, folder: Path, project: str):
         library = _library("wandb")
         folder.mkdir(parents=True, exist_ok=True)
         quiet = library.Settings(console="off", silent=True, disable_git=True, save_code=False,
                                  disable_job_creation=True)
-        self.begun, self.last = run.started or 0.0, 0
+        self.begun, self.last = begun, 0
         self.run = library.init(
             mode="offline", project=project, name=run.folder.name, id=_identity(run), dir=str(folder), settings=quiet,
             reinit="create_new", config=run_settings(run) | dict(origin=run_origin(run)))
@@ -248,4 +312,4 @@ def to_wandb(
     follow:bool=False,                # go on until the run has ended
 ) -> Written:
     "Write a run as an offline run of Weights & Biases; nothing leaves this machine."
-    return _write(run, lambda run: _Wandb(run, Path(folder), project), every, follow)
+    return _write(run, lambda run, begun: _Wandb(run, begun, Path(folder), project), every, follow)

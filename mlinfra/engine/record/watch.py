@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..base.checks import positive_float, positive_int
+from ..base.checks import nonnegative_int, positive_float, positive_int
 from ..base.host_copy import HostCopy
 from .loss_methods import LossMethods
 from .recorder import Recorder, check_listeners, findings_of, training_settings
@@ -89,6 +89,7 @@ class Watch:
         config:Mapping[str, Any]|None=None,  # settings to be kept
         samples:Callable[[Any], int]|None=None,  # how many a batch holds; None: see `samples_in`
         batch_dim:int|None=None,             # of a batch's first tensor that counts samples: 1 for time x samples
+        first_step:int=0,                    # the number of its first step: of a resumed loop, the steps done before
     ):
         said = samples is not None or batch_dim is not None
         self._count = SampleCount(samples, batch_dim) if said else count_samples
@@ -109,9 +110,10 @@ class Watch:
         self._state, self._open, self._depth, self._evaluating = "between", False, 0, []
         self._maybe = False  # whether what follows may be a validation
         self._times, self._head = dict(_ALL_NOTHING), (0.0, 0.0, 0.0)
-        self._iteration, self._epoch, self._samples, self._loss, self._start = 0, -1, 0, None, 0.0
+        self._iteration = self._ended = nonnegative_int("first_step", first_step)  # the second: accounted for or not
+        self._epoch, self._samples, self._loss, self._start = -1, 0, None, 0.0
         self._methods, self._learned, self._told = None, False, False  # whether the model was called in this step
-        self._ended, self._batch = 0, None  # steps, accounted for or not; what the loader gave for the one under way
+        self._batch = None  # what the loader gave for the step under way
         self._after_batch = "copy" if model is not None else "other"
         self._after_model = "backward" if optimizers else "other"
         model_parts, optimizer_parts = ("copy", "forward"), ("update",)
@@ -122,8 +124,8 @@ class Watch:
     def __enter__(self) -> Watch:
         self._recorder, self._home = self._make(), threading.get_ident()
         self._origin = self._last = self._recorder.origin
-        self._recorder.begin(self._model, self._optimizers, loss_told=False, current_batch=lambda: self._batch,
-                             current_step=lambda: max(self._ended, self._iteration))
+        self._recorder.begin(self._model, self._optimizers, self._iteration, loss_told=False,
+                             current_batch=lambda: self._batch, current_step=lambda: max(self._ended, self._iteration))
         if (model := self._model) is not None and not self._told:
             self._handles.append(model.register_forward_pre_hook(self._hook(model, self._before_model)))
             after = self._hook(model, self._after_forward)

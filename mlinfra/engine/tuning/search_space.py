@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.checks import finite, positive_float, positive_int, whole_number
+from ..base.plain_values import plain_value
 
 # %% auto #0
 __all__ = ['TAKEN', 'SearchDomain', 'uniform', 'log_uniform', 'whole', 'choice', 'Space', 'grid', 'random_points']
@@ -95,10 +96,11 @@ def choice(
     *options:Any,  # words, numbers, True, False or None: at least two
 ) -> SearchDomain:
     "One of the options."
+    options = tuple(plain_value(option) if hasattr(option, "dtype") else option for option in options)
     plain = all(isinstance(option, (str, int, float, bool, type(None))) for option in options)
     if len(options) < 2 or not plain or len(set(map(repr, options))) < len(options):
         raise ValueError(f"options must be two or more different words or numbers, got {options!r}")
-    return SearchDomain(options=tuple(options))
+    return SearchDomain(options=options)
 
 # %% ../../../nbs/engine/tuning/search_space.ipynb #e4609df9
 TAKEN = ("number", "state", "value", "seconds", "started", "steps", "error", "worker", "folder")  # columns of tables
@@ -138,7 +140,7 @@ class Space(Mapping):
             raise ValueError(f"a point must name {', '.join(self)}, got {', '.join(map(str, point)) or 'nothing'}")
         for name, parameter in self.items():
             if point[name] not in parameter: raise ValueError(f"{name} must be {parameter}, got {point[name]!r}")
-        return {name: point[name] for name in self}
+        return {name: plain_value(point[name]) for name in self}
 
     def __str__(self) -> str: return "; ".join(f"{name}: {parameter}" for name, parameter in self.items())
     def __repr__(self) -> str: return f"Space({self})"

@@ -62,10 +62,8 @@ def shard_cut(
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece508
 KINDS = ("replicas", "shards", "own")  # how the ranks' weights belong together
 
-def weights_kind(
-    model:nn.Module,  # of a run
-) -> str:             # one of `KINDS`
-    "How the weights of all ranks belong together."
+def weights_kind(model:nn.Module) -> str:
+    "How the weights of all ranks belong together: one of `KINDS`."
     if any(_is_sharded(p) for p in model.parameters()): return "shards"
     return "replicas" if any(isinstance(m, DistributedDataParallel) for m in model.modules()) else "own"
 
@@ -148,7 +146,7 @@ def restore_rank_states(
         first = pieces.of(0, ["model", "optimizer"], live).parts
         weights = first["model"]["weights"] | parts["model"]["weights"]
         parts |= dict(model=parts["model"] | dict(weights=weights), optimizer=first["optimizer"])
-    parts["optimizer"] = _strides_of_whole(parts["optimizer"], parts.get("pieces", {}).get("cuts", {}))
+    parts["optimizer"] = _fitted(parts["optimizer"], run.optimizer, parts.get("pieces", {}).get("cuts", {}))
     if world_size != pieces.ranks:
         remarks.append(f"saved by {count_text(pieces.ranks, 'rank')}, and goes on with {world_size:,}")
         histories = [pieces.of(number, ["history"]).parts["history"] for number in range(pieces.ranks)]
@@ -179,11 +177,13 @@ def _live_tensors(run: Any) -> Callable[[str], Any]:
         return parameters[int(words[2])] if int(words[2]) < len(parameters) else None
     return find
 
-def _strides_of_whole(optimizer: dict[str, Any], cuts: dict[str, Any]) -> dict[str, Any]:
-    "Layouts in memory are kept for tensors that neither were nor are cut."
-    kept = [row for row in optimizer["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
-            and not _is_sharded(optimizer["state"][row[0]][row[1]])]
-    return optimizer | dict(strides=kept)
+def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer, cuts: dict[str, Any]) -> dict[str, Any]:
+    "Layouts in memory of tensors that neither were nor are cut, and the kernels that take what the parameters are now."
+    strides = [row for row in kept["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
+               and not _is_sharded(kept["state"][row[0]][row[1]])]
+    own = [{name: group[name] for name in ("fused", "foreach") if name in group} for group in optimizer.param_groups]
+    groups = [group | own[n] if n < len(own) else group for n, group in enumerate(kept["groups"])]
+    return kept | dict(strides=strides, groups=groups)
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece518
 WAIT_SECONDS = 60.0  # in which not a byte of the other ranks' pieces is written, until they are given up
@@ -193,21 +193,14 @@ class NoLock:
     def release(self) -> None: "Nothing to do."
 
 class RankWriter:
-    "How the ranks of a process group write checkpoints together. All ranks make it at the same time."
-    def __init__(
-        self,
-        root:str|os.PathLike,  # that all ranks see
-    ):
+    "How the ranks of a group write checkpoints together into a root that all see. All ranks make it at the same time."
+    def __init__(self, root:str|os.PathLike):
         self.root, (self.rank, self.world_size) = Path(root), rank_and_world_size()
         self.ranks = gather_from_ranks((socket.gethostname(), os.getpid(), f"{time.time_ns():x}"))
         self.token = self.ranks[0][2]  # so that no piece of another start is taken for one of this
 
-    def first_alone(
-        self,
-        act:Callable[[], Any],
-        elsewhere:Any=None,     # what other ranks get
-    ) -> Any:                   # what it returned on rank 0
-        "Have rank 0 do something for all. Its OSError or ValueError is every rank's."
+    def first_alone(self, act:Callable[[], Any], elsewhere:Any=None) -> Any:
+        "What rank 0 got by acting for all, and `elsewhere` on other ranks. Its OSError or ValueError is every rank's."
         done, error = elsewhere, None
         try: done = act() if self.rank == 0 else elsewhere
         except (OSError, ValueError) as found: error = found
@@ -318,12 +311,8 @@ def _size(path: str) -> int:
     try: return os.path.getsize(path)
     except OSError: return 0  # it has just been renamed
 
-def gather_from_ranks(
-    mine:Any,
-) -> list[Any]:  # of all ranks, in order
-    "What each rank gives."
-    world_size = rank_and_world_size()[1]
-    found: list[Any] = [None] * world_size
-    if world_size == 1: return [mine]
-    dist.all_gather_object(found, mine)
+def gather_from_ranks(mine:Any) -> list[Any]:
+    "What each rank gives, in order."
+    found = [mine] * rank_and_world_size()[1]
+    if len(found) > 1: dist.all_gather_object(found, mine)
     return found

@@ -5,7 +5,7 @@
 # %% ../../../nbs/engine/ui/lanes.ipynb #74274483
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..base.text import duration_text
@@ -110,9 +110,21 @@ def draw_step_parts(
         bar = [Part(*_entry(part), parts[part] * unit) for part in used if parts.get(part)]
         readout = _of(totals[words] * 1e-5 if shares else 1.0, totals[words] / 1e3)
         end = axis.bar(drawing, y, 20, bar, readout)
+        _write_sizes(drawing, axis, y, bar, readout)
         if scale: drawing.text(end + 6, y + 14, duration_text(totals[words] / 1e3), size=11)
     if scale: axis.draw(drawing, foot)
     return draw_key(drawing, foot + below, entries, hollow=False) if key else drawing
+
+def _write_sizes(drawing: Svg, axis: BarAxis, y: float, bar: Sequence[Part], readout: Callable[[float], str]) -> None:
+    "The milliseconds of each part that is wide enough for them."
+    begin = 0.0
+    for part in bar:
+        left, begin = axis.place(begin), begin + part.size
+        red, green, blue = (int(part.color[at:at + 2], 16) for at in (1, 3, 5))
+        ink = "#000000" if 0.3 * red + 0.6 * green + 0.1 * blue > 130 else "#ffffff"
+        words = readout(part.size).partition(",")[0]
+        if axis.place(begin) - left > 9 + 6.5 * len(words):
+            drawing.text((left + axis.place(begin)) / 2, y + 14, words, "middle", 11, ink)
 
 def _entry(part: str) -> tuple[str, str]:
     "The words and the colour of a part."

@@ -103,7 +103,7 @@ def _parts(thing: Any) -> Iterator[tuple[Any, Any, Any]]:
     elif isinstance(thing, _TORCH) or hasattr(thing, "__dict__") and _home(thing) not in _OPAQUE:
         if isinstance(thing, type | ModuleType): return
         names = _LOADER if isinstance(thing, DataLoader) else vars(thing).keys() - _OWN
-        if _home(thing) == "mlinfra": names = {name for name in names if not name.startswith("_")}  # not what it has read
+        if _home(thing) == "mlinfra": names = {name for name in names if not name.startswith("_")}
         yield from ((name, vars(thing)[name], vars(thing)) for name in sorted(names & vars(thing).keys()))
         if isinstance(thing, nn.Module): yield from ((n, part, thing._modules) for n, part in thing._modules.items())
         for kind in type(thing).__mro__:

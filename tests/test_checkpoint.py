@@ -444,7 +444,8 @@ def test_a_second_writer_is_refused_in_a_sentence(root):
 def test_a_killed_writer_leaves_no_lock(ask, root):
     root.mkdir()
     assert ask(do="hold_lock", root=root) == dict(killed=signal.SIGKILL)
-    files.RootLock(root).release()
+    try: files.RootLock(root).release()
+    finally: os.kill(int((root / "worker").read_text()), signal.SIGKILL)
     assert trained(Checkpointer(root), after=3) is None
     files.RootLock(root).release()  # nor does one that an error has ended
 

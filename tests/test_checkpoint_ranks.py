@@ -135,10 +135,9 @@ def test_resumed_to_the_bit(how, tmp_path):
     assert verify(tmp_path)["good"].all() and not list(tmp_path.rglob("*.part"))
 
 
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
-def test_another_number_of_ranks(how, tmp_path):
+def test_another_number_of_ranks(tmp_path):
     "2 -> 1 with the same batch in all is the same training but for rounding; 1 -> 2: each sample once in an epoch."
-    plain, (two, one) = dict(plain=True), (tmp_path / "two", tmp_path / "one")
+    how, plain, (two, one) = "fsdp", dict(plain=True), (tmp_path / "two", tmp_path / "one")
     wanted, first = ranks(2, (how, None, plain), (how, two, plain | dict(stop=5)))
     (rest, begun) = ranks(1, (how, two, plain | dict(batch=2 * BATCH)), (how, one, dict(stop=4)))
     (more,) = ranks(2, (how, one))
@@ -149,6 +148,18 @@ def test_another_number_of_ranks(how, tmp_path):
     assert more[1]["resumed_from"] == 4 and "saved by 1 rank, and goes on with 2" in more[1]["remarks"]
     for trainings in ((first, rest), (begun, more)):
         assert set(seen_by_all(*trainings).values()) == {2} and len(seen_by_all(*trainings)) == SAMPLES
+
+
+def test_one_two_four_and_one_rank_again(tmp_path):
+    "Replicas, shards, smaller shards and a plain process go on with one training: it is the same but for rounding."
+    plain = dict(plain=True)
+    for world_size, how, stop in ((1, "ddp", 2), (2, "fsdp", 7), (4, "fsdp", 11)):
+        ranks(world_size, (how, tmp_path, plain | dict(stop=stop, batch=8 // world_size)))
+        assert latest(tmp_path).step == stop
+    wanted, found = ranks(1, ("ddp", None, plain | dict(batch=8)), ("ddp", tmp_path, plain | dict(batch=8)))
+    assert found[0]["resumed_from"] == 11 and "saved by 4 ranks, and goes on with 1" in found[0]["remarks"]
+    for name, weight in found[0]["weights"].items():
+        torch.testing.assert_close(torch.tensor(weight), torch.tensor(wanted[0]["weights"][name]), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("fault", ["pieces.write_manifest 1 killed", "pieces.write_piece 0 killed",

@@ -67,7 +67,10 @@ def _write_tensors(path: Path, tensors: dict[str, torch.Tensor], starts: dict[st
     "Write a safetensors file with the beginnings of shards in their whole tensors. OSError where the disk refuses."
     offsets = {name: dict(saved_offsets=starts.get(name, [0] * tensor.ndim)) for name, tensor in tensors.items()}
     notes = dict(DCP_SHARDING_INFO=json.dumps(offsets), DCP_VERSION="1.0", format="pt")
-    try: save_file(tensors, path, notes)
+    try:
+        try: save_file(tensors, path, notes)
+        except RuntimeError:  # some are parts of others, which safetensors does not write
+            save_file({name: tensor.clone() for name, tensor in tensors.items()}, path, notes)
     except SafetensorError as error:
         number = re.search(r"(?:os error|code:) (\d+)", str(error))
         if number is None: raise
@@ -97,12 +100,8 @@ class TreeEncoder:
         self.starts: dict[str, list[int]] = {}     # name -> where a shard begins in the whole tensor
         self._rank, self._cuts, self._places, self._names, self._written = rank, cuts, {}, set(), set()
 
-    def tree(
-        self,
-        value:Any,  # of plain values and tensors
-        path:str,   # where it lies
-    ) -> Any:       # which json.dumps takes
-        "The tree in JSON. ValueError for what cannot be kept."
+    def tree(self, value:Any, path:str) -> Any:
+        "A tree of plain values and tensors as json.dumps takes it. ValueError, with its path, for what cannot be kept."
         if value is None or type(value) in (bool, int, str): return value
         if type(value) is float: return value if math.isfinite(value) else {"$float": repr(value)}
         if isinstance(value, torch.Tensor): return {"$tensor": self._tensor(value, path)}
@@ -139,7 +138,7 @@ class TreeEncoder:
         shape, file = list(tensor.shape) if cut is None else cut["shape"], "model" if weight else "training"
         found = self._places[place] = [file, name, str(tensor.dtype).removeprefix("torch."), shape]
         if cut is not None and (not cut["first"] or not tensor.numel() and math.prod(shape)): return found
-        held = _native(tensor.cpu().contiguous())
+        held = _native(tensor.detach().cpu().contiguous())
         self.tensors[file][name] = held.clone() if (file, id(tensor)) in self._written else held
         self._written.add((file, id(tensor)))
         if cut is not None: self.starts[name] = cut["start"] + [0] * (held.ndim - tensor.ndim)
@@ -191,12 +190,8 @@ def _reading(act: Callable[[Path], Any], path: Path) -> Any:
             raise UnreadableCheckpoint(f"{path} cannot be read now: {error.strerror}; try again, or move "
                                        f"{path.parent.name} away to go on without it") from error
 
-def write_manifest(
-    path:Path,
-    files:Mapping[str, FileSum],
-    **more:Any,                     # what else to note: JSON-able
-) -> None:
-    "Note what files should hold, by name."
+def write_manifest(path:Path, files:Mapping[str, FileSum], **more:Any) -> None:
+    "Note what files should hold, by name, and more that JSON can hold."
     kept = dict(format=FORMAT, files={name: [s.bytes, s.crc32] for name, s in files.items()}, **more)
     _write_bytes(path, _json(kept | dict(crc32=_sum_of(kept))))
 
@@ -205,9 +200,7 @@ def _json(value: Any) -> bytes:
 
 def _sum_of(kept: Mapping[str, Any]) -> str: return f"{zlib.crc32(_json(kept)):08x}"
 
-def read_manifest(
-    path:Path,
-) -> dict[str, Any]:
+def read_manifest(path:Path) -> dict[str, Any]:
     "What `write_manifest` noted. ValueError if it is not there or damaged."
     try: kept = json.loads(raw := _reading(Path.read_bytes, path))
     except (UnicodeDecodeError, json.JSONDecodeError):
@@ -220,10 +213,8 @@ def read_manifest(
                                    f"update mlinfra, or move {path.parent.name} away to go on without it")
     return kept
 
-def sync_folder(
-    folder:Path,  # whose entries have changed
-) -> None:
-    "Bring the folder's entries to the disk."
+def sync_folder(folder:Path) -> None:
+    "Bring the folder's entries to the disk after they have changed."
     if os.name != "posix": return  # Windows opens no folders
     handle = os.open(folder, os.O_RDONLY)
     try: os.fsync(handle)
@@ -231,12 +222,8 @@ def sync_folder(
 
 def _name(kind: str, rank: int, end: str) -> str: return f"{kind}-rank-{rank}.{end}" if rank else f"{kind}.{end}"
 
-def write_piece(
-    folder:Path,    # that is being built
-    state:State,    # of this rank
-    rank:int=0,
-) -> dict[str, FileSum]:  # of its files, by name
-    "Write the files of one rank. ValueError for what cannot be kept."
+def write_piece(folder:Path, state:State, rank:int=0) -> dict[str, FileSum]:
+    "Write the files of one rank; returns their sums by name. ValueError for what cannot be kept."
     encoder = TreeEncoder(rank, state.parts.get("pieces", {}).get("cuts", {}))
     tree = {name: encoder.tree(part, name) for name, part in state.parts.items()}
     if "pieces" in tree: del tree["pieces"]["cuts"]  # the files say it
@@ -286,6 +273,7 @@ class RankStates:
         if check and (why := damage(self.folder)): raise ValueError(why)
         kept = read_manifest(self.folder / MANIFEST)
         self.step, self.epoch, self.ranks = kept["step"], kept["epoch"], kept.get("ranks", 1)
+        self._files = [str(self.folder / name) for name in kept["files"]]
         self._old = kept["format"] == OLD_FORMAT
         self._places = [self.folder / f"rank-{n}" if self._old and "ranks" in kept else self.folder
                         for n in range(self.ranks)]
@@ -322,6 +310,7 @@ class RankStates:
         "Read without `load` of DCP: its errors are no Exception, and it would wait for other ranks."
         from torch.distributed.checkpoint import DefaultLoadPlanner, HuggingFaceStorageReader
         reader, planner = HuggingFaceStorageReader(str(self.folder)), DefaultLoadPlanner(flatten_state_dict=False)
+        reader.fs.ls = lambda _path: self._files  # not what others have put beside them
         metadata = reader.read_metadata()
         planner.set_up_planner(targets, metadata, True)
         reader.set_up_storage_reader(metadata, True)
@@ -351,9 +340,7 @@ class Checkpoint:
     bytes:int       # of its files
     written:float   # seconds since 1970, by the clock of then
 
-def checkpoint_at(
-    folder:Path,
-) -> Checkpoint:
+def checkpoint_at(folder:Path) -> Checkpoint:
     "The checkpoint in a folder. ValueError if it is not whole."
     if why := damage(folder): raise ValueError(why)
     kept = read_manifest(folder / MANIFEST)
@@ -382,10 +369,10 @@ def verify(
 
 def _verdict(step: int, folder: Path) -> dict[str, Any]:
     why, size = "", 0
-    try: size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    except OSError as error: why = f"{folder.name} cannot be read now: {error.strerror}"
-    try: checkpoint_at(folder)
-    except ValueError as error: why = str(error)
+    try:
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        checkpoint_at(folder)
+    except (OSError, ValueError) as error: why = str(error)
     return dict(step=step, path=folder, good=not why, why=why, bytes=size)
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d019
@@ -396,11 +383,11 @@ class RootLock:
     def __init__(self, root:str|os.PathLike):
         self.root = Path(root)
         with writing(self.root): self._handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        _held.add(self)
         try: self._lock()
         except BaseException:
-            os.close(self._handle)
+            self.release()
             raise
-        _held.add(self)
 
     def _lock(self) -> None:
         try: import fcntl

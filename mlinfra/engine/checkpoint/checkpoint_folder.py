@@ -29,9 +29,7 @@ from .training_state import HostCopies, State
 __all__ = ['delete_checkpoint', 'delete_partial', 'checkpoints_to_delete', 'Saved', 'CheckpointFolder']
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_folder.ipynb #cf000005
-def delete_checkpoint(
-    folder:Path,  # of a checkpoint
-) -> None:
+def delete_checkpoint(folder:Path) -> None:
     "Delete a checkpoint so that a kill leaves a folder that ends in .part. `UnreadableCheckpoint` if it is not ours."
     if not folder.exists(): return
     try: read_manifest(folder / MANIFEST)
@@ -41,10 +39,8 @@ def delete_checkpoint(
     os.rename(folder, leaving)
     shutil.rmtree(leaving)
 
-def delete_partial(
-    root:Path,  # that this process has locked
-) -> None:
-    "Delete what killed processes left: folders that end in .part."
+def delete_partial(root:Path) -> None:
+    "Delete what killed processes left in a root that is locked: folders that end in .part."
     for part in partial_folders(root): shutil.rmtree(part, ignore_errors=True)
 
 def checkpoints_to_delete(
@@ -133,18 +129,12 @@ class CheckpointFolder:
         if self._thread is not None: self._thread.join()
         self._thread = None
 
-    def remark(
-        self,
-        words:str,
-    ) -> None:
+    def remark(self, words:str) -> None:
         "Note what the user should know, once."
         if words not in self.remarks: self.remarks.append(words)
 
-    def tell(
-        self,
-        remarks:list[str],  # of the run; gets what is new
-    ) -> None:
-        "Say what went wrong in writing; an error that does not come from the disk ends the run."
+    def tell(self, remarks:list[str]) -> None:
+        "Add to a run's remarks what went wrong in writing; an error that does not come from the disk ends the run."
         remarks += [words for words in self.remarks if words not in remarks]
         if self.failure is None: return
         (step, error), self.failure = self.failure, None

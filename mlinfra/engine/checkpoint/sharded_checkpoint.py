@@ -13,7 +13,7 @@ import random
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from ..base.text import count_text
 from mlinfra.engine.checkpoint.checkpoint_files import (
     MANIFEST, FileSum, RankStates, UnreadableCheckpoint, damage, read_manifest, sync_folder, write_manifest,
     write_piece)
+from .object_state import named_weights
 from .rng_state import random_states, set_random_states
 from .training_state import (
     HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
@@ -61,10 +62,8 @@ def shard_cut(
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece508
 KINDS = ("replicas", "shards", "own")  # how the ranks' weights belong together
 
-def weights_kind(
-    model:nn.Module,  # of a run
-) -> str:             # one of `KINDS`
-    "How the weights of all ranks belong together."
+def weights_kind(model:nn.Module) -> str:
+    "How the weights of all ranks belong together: one of `KINDS`."
     if any(_is_sharded(p) for p in model.parameters()): return "shards"
     return "replicas" if any(isinstance(m, DistributedDataParallel) for m in model.modules()) else "own"
 
@@ -72,9 +71,10 @@ def capture_rank_state(
     run:TrainingRun,                 # between two steps
     copies:HostCopies|None=None,     # memory to use again; None: new memory
     rows:StepRows|None=None,         # of this run
+    more:Mapping[str, Any]|None=None,  # further parts, live
 ) -> State:
     "What this rank keeps of the run's state, copied to the host."
-    parts, cuts = live_parts(run, rows), {}
+    parts, cuts = live_parts(run, rows) | dict(more or {}), {}
     def local(path: str, value: Any) -> Any:
         if not _is_sharded(value): return value
         cuts[path] = shard_cut(value)
@@ -131,11 +131,14 @@ def restore_rank_states(
     run:TrainingRun,  # before its first step, on this rank
     pieces:RankStates,
     skip:bool|None=None,  # as `LoaderState` takes it
+    next_epoch:bool=False,  # as `restore` takes it
+    choose:Callable[[dict], dict]=dict,  # of the parts, those that are put back
 ) -> list[str]:       # what is not as it was
     "Put everything back that belongs to this rank. ValueError before anything is changed."
     rank, world_size = rank_and_world_size()
-    kept = pieces.of(0, ["pieces"]).parts.get("pieces", dict(kind="replicas", rank=0, ranks=1))
-    _check_kind(run, kept, world_size)
+    first = pieces.of(0, ["pieces", "loader"]).parts
+    kept = first.get("pieces", dict(kind="replicas", rank=0, ranks=1))
+    _check_kind(run, kept, world_size, first["loader"]["inside"] and not next_epoch)
     live, remarks = _live_tensors(run), []
     own = pieces.of(rank if rank < pieces.ranks else 0, live=live)
     parts = dict(own.parts)
@@ -143,28 +146,29 @@ def restore_rank_states(
         first = pieces.of(0, ["model", "optimizer"], live).parts
         weights = first["model"]["weights"] | parts["model"]["weights"]
         parts |= dict(model=parts["model"] | dict(weights=weights), optimizer=first["optimizer"])
-    parts["optimizer"] = _strides_of_whole(parts["optimizer"], parts.get("pieces", {}).get("cuts", {}))
+    parts["optimizer"] = _fitted(parts["optimizer"], run.optimizer, parts.get("pieces", {}).get("cuts", {}))
     if world_size != pieces.ranks:
         remarks.append(f"saved by {count_text(pieces.ranks, 'rank')}, and goes on with {world_size:,}")
         histories = [pieces.of(number, ["history"]).parts["history"] for number in range(pieces.ranks)]
         parts["history"] = merged_history(histories, rank, world_size)
     if rank >= pieces.ranks: parts["random"] = rng_states_of_new_rank(parts["random"], rank)
-    found = remarks + restore(run, replace(own, parts=parts), skip)
+    found = remarks + restore(run, replace(own, parts=choose(parts)), skip, next_epoch)
     run.history.remarks += [words for words in remarks if words not in run.history.remarks]
     return found
 
-def _check_kind(run: Any, kept: dict[str, Any], world_size: int) -> None:
-    kind = weights_kind(run.model)
+def _check_kind(run: Any, kept: dict[str, Any], world_size: int, inside: bool) -> None:
+    kind = "replicas" if world_size == 1 else weights_kind(run.model)  # one process has them whole
     if "own" in (kind, kept["kind"]) and kept["ranks"] != world_size:
         raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: weights that are "
                          "neither replicas of DistributedDataParallel nor cut by fully_shard fit only as many")
-    if not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
-        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: a loader of "
-                         f"{type(run.loader).__name__} cannot say where they go on; ShardLoader can")
+    if inside and not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
+        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')} inside an epoch, and here are {world_size:,}: "
+                         f"a loader of {type(run.loader).__name__} cannot say where they go on; ShardLoader can, or "
+                         "begin the next epoch, override=\"next_epoch\"")
 
 def _live_tensors(run: Any) -> Callable[[str], Any]:
     "Path of a saved leaf -> the parameter or buffer that it belongs to, or None."
-    held = unwrap_model(run.model).state_dict()
+    held = named_weights(run.model)
     parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
     def find(path: str) -> Any:
         if path.startswith("model.weights."): return held.get(path.removeprefix("model.weights."))
@@ -173,11 +177,13 @@ def _live_tensors(run: Any) -> Callable[[str], Any]:
         return parameters[int(words[2])] if int(words[2]) < len(parameters) else None
     return find
 
-def _strides_of_whole(optimizer: dict[str, Any], cuts: dict[str, Any]) -> dict[str, Any]:
-    "Layouts in memory are kept for tensors that neither were nor are cut."
-    kept = [row for row in optimizer["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
-            and not _is_sharded(optimizer["state"][row[0]][row[1]])]
-    return optimizer | dict(strides=kept)
+def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer, cuts: dict[str, Any]) -> dict[str, Any]:
+    "Layouts in memory of tensors that neither were nor are cut, and the kernels that take what the parameters are now."
+    strides = [row for row in kept["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
+               and not _is_sharded(kept["state"][row[0]][row[1]])]
+    own = [{name: group[name] for name in ("fused", "foreach") if name in group} for group in optimizer.param_groups]
+    groups = [group | own[n] if n < len(own) else group for n, group in enumerate(kept["groups"])]
+    return kept | dict(strides=strides, groups=groups)
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece518
 WAIT_SECONDS = 60.0  # in which not a byte of the other ranks' pieces is written, until they are given up
@@ -187,21 +193,14 @@ class NoLock:
     def release(self) -> None: "Nothing to do."
 
 class RankWriter:
-    "How the ranks of a process group write checkpoints together. All ranks make it at the same time."
-    def __init__(
-        self,
-        root:str|os.PathLike,  # that all ranks see
-    ):
+    "How the ranks of a group write checkpoints together into a root that all see. All ranks make it at the same time."
+    def __init__(self, root:str|os.PathLike):
         self.root, (self.rank, self.world_size) = Path(root), rank_and_world_size()
         self.ranks = gather_from_ranks((socket.gethostname(), os.getpid(), f"{time.time_ns():x}"))
         self.token = self.ranks[0][2]  # so that no piece of another start is taken for one of this
 
-    def first_alone(
-        self,
-        act:Callable[[], Any],
-        elsewhere:Any=None,     # what other ranks get
-    ) -> Any:                   # what it returned on rank 0
-        "Have rank 0 do something for all. Its OSError or ValueError is every rank's."
+    def first_alone(self, act:Callable[[], Any], elsewhere:Any=None) -> Any:
+        "What rank 0 got by acting for all, and `elsewhere` on other ranks. Its OSError or ValueError is every rank's."
         done, error = elsewhere, None
         try: done = act() if self.rank == 0 else elsewhere
         except (OSError, ValueError) as found: error = found
@@ -312,12 +311,8 @@ def _size(path: str) -> int:
     try: return os.path.getsize(path)
     except OSError: return 0  # it has just been renamed
 
-def gather_from_ranks(
-    mine:Any,
-) -> list[Any]:  # of all ranks, in order
-    "What each rank gives."
-    world_size = rank_and_world_size()[1]
-    found: list[Any] = [None] * world_size
-    if world_size == 1: return [mine]
-    dist.all_gather_object(found, mine)
+def gather_from_ranks(mine:Any) -> list[Any]:
+    "What each rank gives, in order."
+    found = [mine] * rank_and_world_size()[1]
+    if len(found) > 1: dist.all_gather_object(found, mine)
     return found

@@ -132,7 +132,7 @@ class RunWriter:
                    local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or None,
                    pid=os.getpid(), born=process_born(os.getpid()), hostname=socket.gethostname(), boot=boot_id(),
                    wall=self._wall / 1e9, clock=self.origin, versions=_versions(), machine=_machine(),
-                   config=dict(config or {}))
+                   config=config or {})
 
     def _put(self, file: int, raw: bytes) -> None:
         "Hand it to the system; a failure ends the recording."

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
 import threading
 from dataclasses import replace
@@ -15,6 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 
 import checkpoint_cases as cases
@@ -26,7 +30,7 @@ from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.train.step_clock import HostClock
 from mlinfra.engine.base.step_folders import step_folder, step_folders
 from mlinfra.engine.checkpoint.checkpoint_files import (
-    damage, latest, read_state, verify, write_state)
+    RankStates, UnreadableCheckpoint, damage, latest, read_state, verify, write_state)
 from mlinfra.training import fit
 
 SAME = "losses", "iterations", "samples", "epochs", "weights"
@@ -266,15 +270,44 @@ def test_another_version_of_torch_is_remarked(cut_off):
     assert keeper.remarks[0] in history.remarks
 
 
-def test_a_later_format_is_not_guessed_at(cut_off):
-    path = step_folder(cut_off, 9) / "manifest.json"
-    kept = json.loads(path.read_bytes())
+def of_a_later_version(folder, name="mlinfra checkpoint 7"):
+    "Its manifest as a later version may write it."
+    kept = json.loads((folder / "manifest.json").read_bytes()) | dict(format=name)
     del kept["crc32"]
-    kept["format"] = "mlinfra checkpoint 2"
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
-    whole = kept | dict(crc32=f"{files.zlib.crc32(text):08x}")
-    path.write_text(json.dumps(whole, sort_keys=True, separators=(",", ":")))
-    assert "this version reads 'mlinfra checkpoint 1'" in damage(path.parent) and latest(cut_off).step == 6
+    (folder / "manifest.json").write_bytes(files._json(kept | dict(crc32=files._sum_of(kept))))
+
+
+def no_access(_path): raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+def lost_server(_path): raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("reason", ["later", no_access, lost_server])
+@pytest.mark.parametrize("step", [9, 6])
+def test_what_cannot_be_read_now_is_neither_passed_over_nor_deleted(reason, step, cut_off, monkeypatch):
+    "The newest is refused; an older one is left where it is, though it is its turn to be deleted."
+    folder, real = step_folder(cut_off, step), Path.read_bytes
+    if reason == "later": of_a_later_version(folder)
+    else: monkeypatch.setattr(Path, "read_bytes", lambda path: reason(path) if path.parent == folder else real(path))
+    if step == 9:
+        for look in (latest, lambda root: trained(Checkpointer(root))):
+            with pytest.raises(UnreadableCheckpoint, match="step-00000009"): look(cut_off)
+        assert not verify(cut_off).good[2] and verify(cut_off).good[:2].all()
+    else:
+        history = trained(Checkpointer(cut_off, 3, keep=1))
+        assert any("step-00000006 could not be deleted" in words for words in history.remarks)
+    assert folder.exists() and "step-00000009" in os.listdir(cut_off) if step == 9 else folder.exists()
+    monkeypatch.undo()
+    assert read_state(folder).step == step if reason != "later" else (folder / "model.safetensors").exists()
+
+
+def test_a_stale_handle_is_opened_again(cut_off, monkeypatch):
+    real, left = Path.read_bytes, [2]
+    def read(path):
+        left[0] -= 1
+        if left[0] >= 0: raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return real(path)
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert latest(cut_off).step == 9
 
 
 @pytest.mark.parametrize("where, says", [
@@ -306,12 +339,12 @@ def test_a_value_that_cannot_be_kept_later_does_not_end_the_run(root):
 @pytest.mark.parametrize("number, says", [(errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the quota"),
                                           (errno.EIO, "Input/output error")])
 def test_a_disk_that_is_full_costs_one_checkpoint_and_not_the_run(number, says, root, monkeypatch):
-    real, left = files._write_all, [9]
-    def write(file, piece):
+    real, left = files.save_file, [4]
+    def write(*what):
         left[0] -= 1
-        if left[0] == 0: raise OSError(number, os.strerror(number))
-        real(file, piece)
-    monkeypatch.setattr(files, "_write_all", write)
+        if left[0] == 0: raise SafetensorError(f"I/O error: {os.strerror(number)} (os error {number})")  # as it does
+        real(*what)
+    monkeypatch.setattr(files, "save_file", write)
     keeper = Checkpointer(root, 3)
     with pytest.warns(UserWarning, match=f"was not saved: .*{says}.*training goes on"): history = trained(keeper)
     assert losses(history) == losses(trained()) and verify(root).good.all() and latest(root).step == 15
@@ -319,13 +352,13 @@ def test_a_disk_that_is_full_costs_one_checkpoint_and_not_the_run(number, says, 
 
 
 def test_a_failure_that_comes_while_the_next_save_waits_costs_one_checkpoint(root, monkeypatch):
-    real, left, waiting = files._write_all, [9], threading.Event()
-    def write(file, piece):
+    real, left, waiting = files.save_file, [4], threading.Event()
+    def write(*what):
         left[0] -= 1
-        if left[0]: return real(file, piece)
+        if left[0]: return real(*what)
         assert waiting.wait(60)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(files, "_write_all", write)
+    monkeypatch.setattr(files, "save_file", write)
     class Slow(Checkpointer):
         def wait(self):
             waiting.set()
@@ -411,7 +444,8 @@ def test_a_second_writer_is_refused_in_a_sentence(root):
 def test_a_killed_writer_leaves_no_lock(ask, root):
     root.mkdir()
     assert ask(do="hold_lock", root=root) == dict(killed=signal.SIGKILL)
-    files.RootLock(root).release()
+    try: files.RootLock(root).release()
+    finally: os.kill(int((root / "worker").read_text()), signal.SIGKILL)
     assert trained(Checkpointer(root), after=3) is None
     files.RootLock(root).release()  # nor does one that an error has ended
 
@@ -507,10 +541,55 @@ def test_nothing_is_unpickled(cut_off, monkeypatch):
     assert read_state(step_folder(cut_off, 9)).step == 9
 
 
-def test_weights_are_read_by_other_tools(cut_off):
-    from safetensors.torch import load_file
-    model = cases.mlp()
-    model.load_state_dict(load_file(step_folder(cut_off, 9) / "model.safetensors"))
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_other_tools_read_weights_and_optimizer(root):
+    "Two layers that share a weight, the momenta of the optimizer, and nothing of ours."
+    how = cases.CASES["tied"]()
+    fit(**how | dict(observers=[Checkpointer(root, 15)]))
+    folder, model = step_folder(root, 15), cases.Tied()
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    momenta = {f"optimizer.state.{n}.momentum_buffer": torch.empty_like(own["momentum_buffer"])
+               for n, own in how["optimizer"].state_dict()["state"].items()}
+    found = {name: torch.empty_like(tensor) for name, tensor in model.state_dict().items()} | momenta
+    dcp.load(found, storage_reader=dcp.HuggingFaceStorageReader(str(folder)), no_dist=True)
+    for name, tensor in how["model"].state_dict().items():
+        assert torch.equal(tensor, found[name]) and torch.equal(tensor, model.state_dict()[name])
+    for n, own in how["optimizer"].state_dict()["state"].items():
+        assert torch.equal(own["momentum_buffer"], momenta[f"optimizer.state.{n}.momentum_buffer"])
+
+
+@pytest.fixture
+def old(root):
+    "Checkpoints of the format before: of one process, and of two ranks of FSDP."
+    root.mkdir()
+    archive = Path(__file__).with_name("checkpoints_format_1.tar.xz")
+    with tarfile.open(archive) as held: held.extractall(root, filter="data")
+    return root
+
+
+def test_an_old_checkpoint_is_read_and_gone_on_with(old):
+    "As from the same state in today's format."
+    was = read_state(step_folder(old / "plain", 8))
+    assert was.parts["identity"]["config"] == dict(width=8, words=("a", 1), odd={1: float("inf")})
+    write_state(step_folder(old / "new", 8), was)
+    found = [trained(Checkpointer(old / name, 100), name="bf16") for name in ("plain", "new")]
+    assert losses(found[0]) == losses(found[1]) and len(found[0].steps) == 15 and latest(old / "plain").step == 15
+    assert list(step_folders(old / "plain")) == [15, 8]
+
+
+def test_old_shards_are_put_together(old):
+    folder = step_folder(old / "shards", 5)
+    own = RankStates(folder)
+    assert own.ranks == 2 and own.step == 5
+    zero, one = own.of(0), own.of(1)
+    for name, tensor in zero.parts["model"]["weights"].items():
+        part = load_file(folder / "rank-0" / "model.safetensors")[name]
+        assert torch.equal(tensor[:len(part)] if tensor.ndim else tensor, part)
+        if "body.1" not in name: assert torch.equal(tensor, one.parts["model"]["weights"][name])
+    assert zero.parts["model"]["weights"]["body.0.weight"].shape == (15, 6)
+    assert zero.parts["optimizer"]["state"][0]["momentum_buffer"].shape == (15, 6)
+    flip(folder / "rank-1" / "model.safetensors")
+    with pytest.raises(ValueError, match="rank-1/model.safetensors was altered"): RankStates(folder)
 
 
 def test_a_run_that_is_stopped_while_the_loader_opens_is_saved(tmp_path):

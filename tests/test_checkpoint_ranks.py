@@ -83,7 +83,7 @@ def train(how: str, root: Path | None, stop: int | None = None, kill: int | None
     watchers = [noted] if own is None else [own, noted]
     plan = dict(epochs=2, batch_size=batch, momentum=0.9, device="cpu")
     try: history, _ = trainer(how)(model, data(), observers=watchers, **plan)
-    finally: pieces.write_state = files.write_state
+    finally: pieces.write_piece = files.write_piece
     return dict(losses=noted.losses, resumed_from=own and own.resumed_from, remarks=history.remarks, seen=model.seen,
                 samples=[step.samples for step in history.steps], epochs=epoch_losses(history),
                 weights={name: tensor.tolist() for name, tensor in whole_weights(model).items()})
@@ -135,10 +135,9 @@ def test_resumed_to_the_bit(how, tmp_path):
     assert verify(tmp_path)["good"].all() and not list(tmp_path.rglob("*.part"))
 
 
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
-def test_another_number_of_ranks(how, tmp_path):
+def test_another_number_of_ranks(tmp_path):
     "2 -> 1 with the same batch in all is the same training but for rounding; 1 -> 2: each sample once in an epoch."
-    plain, (two, one) = dict(plain=True), (tmp_path / "two", tmp_path / "one")
+    how, plain, (two, one) = "fsdp", dict(plain=True), (tmp_path / "two", tmp_path / "one")
     wanted, first = ranks(2, (how, None, plain), (how, two, plain | dict(stop=5)))
     (rest, begun) = ranks(1, (how, two, plain | dict(batch=2 * BATCH)), (how, one, dict(stop=4)))
     (more,) = ranks(2, (how, one))
@@ -151,7 +150,19 @@ def test_another_number_of_ranks(how, tmp_path):
         assert set(seen_by_all(*trainings).values()) == {2} and len(seen_by_all(*trainings)) == SAMPLES
 
 
-@pytest.mark.parametrize("fault", ["files.write_manifest 1 killed", "pieces.write_state 0 killed",
+def test_one_two_four_and_one_rank_again(tmp_path):
+    "Replicas, shards, smaller shards and a plain process go on with one training: it is the same but for rounding."
+    plain = dict(plain=True)
+    for world_size, how, stop in ((1, "ddp", 2), (2, "fsdp", 7), (4, "fsdp", 11)):
+        ranks(world_size, (how, tmp_path, plain | dict(stop=stop, batch=8 // world_size)))
+        assert latest(tmp_path).step == stop
+    wanted, found = ranks(1, ("ddp", None, plain | dict(batch=8)), ("ddp", tmp_path, plain | dict(batch=8)))
+    assert found[0]["resumed_from"] == 11 and "saved by 4 ranks, and goes on with 1" in found[0]["remarks"]
+    for name, weight in found[0]["weights"].items():
+        torch.testing.assert_close(torch.tensor(weight), torch.tensor(wanted[0]["weights"][name]), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("fault", ["pieces.write_manifest 1 killed", "pieces.write_piece 0 killed",
                                    "pieces.sync_folder 0 killed"])
 def test_rank_killed_in_a_save(fault, tmp_path):
     "The checkpoint before it is used, and nothing is lost."
@@ -171,7 +182,7 @@ def newest(roots: list[Path]) -> tuple[Any, dict[int, str]]:
 
 def test_damage_and_a_full_disk(tmp_path):
     "A rank whose disk is full lets all go on without that checkpoint; ranks agree on the newest that all have whole."
-    (told,) = ranks(2, ("ddp", tmp_path / "a", dict(fault="pieces.write_state 1 full", stop=9)))
+    (told,) = ranks(2, ("ddp", tmp_path / "a", dict(fault="pieces.write_piece 1 full", stop=9)))
     assert verify(tmp_path / "a")["step"].tolist() == [3, 9]
     words = "the checkpoint of step 6 was not saved"
     assert [sum(words in line for line in told[rank]["remarks"]) for rank in (0, 1)] == [1, 1]
@@ -179,7 +190,7 @@ def test_damage_and_a_full_disk(tmp_path):
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     shutil.rmtree(tmp_path / "b" / "step-00000009")
     shutil.copytree(tmp_path / "a", tmp_path / "c")
-    harmed = tmp_path / "c" / "step-00000009" / "rank-1" / "training.safetensors"
+    harmed = tmp_path / "c" / "step-00000009" / "training-rank-1.safetensors"
     raw = bytearray(harmed.read_bytes())
     raw[-1] ^= 1
     harmed.write_bytes(raw)
@@ -189,7 +200,7 @@ def test_damage_and_a_full_disk(tmp_path):
     assert found[0] == found[1]
     (apart, says), (flipped, why), (whole, none) = found[0]
     assert apart == 3 and says == {9: "rank 1 does not see it"}
-    assert flipped == 3 and "rank-1/training.safetensors was altered" in why[9]
+    assert flipped == 3 and "training-rank-1.safetensors was altered" in why[9]
     assert whole == 9 and none == {}
 
 

@@ -25,4 +25,4 @@ def test_the_figures_are_those_of_the_files(tool):
     assert tool.text(figures) == tool.FIGURES.read_text(encoding="utf-8"), "python tools/published_traces.py FOLDER"
 
 
-def test_the_figures_are_small(tool): assert tool.FIGURES.stat().st_size < 60_000
+def test_the_figures_are_small(tool): assert tool.FIGURES.stat().st_size < 80_000

@@ -1,4 +1,5 @@
 """Searches with processes: kills, stops, budgets, several processes on one file, the shell, Ray."""
+import errno
 import json
 import multiprocessing
 import os
@@ -58,6 +59,9 @@ def deadly(trial):
     return trial.params["x"]
 
 
+def no_room(trial): raise OSError(errno.ENOSPC, "cannot write weights: the disk is full")
+
+
 def endless(trial):
     "Reports until it is told to end."
     for step in range(1, 10**9):
@@ -86,6 +90,7 @@ def noted(note): return json.loads(wait_for(lambda: note.exists() and note.read_
 
 class PointsPlan:
     "Tries given points one after another, and gives none up."
+    waits = False
     def __init__(self, points): self.points, self.asked, self.records = list(points), 0, []
 
     def ask(self):
@@ -243,6 +248,66 @@ def test_a_study_survives_processes_that_are_killed_at_any_time(start_search):
     points = {json.dumps(r.params) for r in whole.records if r.state == "finished"}
     cut = [json.dumps(r.params) for r in whole.records if r.state == "killed" and r.params]
     assert points.issuperset(cut), "none is lost"
+
+
+@needs_flock
+@pytest.mark.parametrize("room", [True, False])
+def test_a_full_disk_ends_a_search_in_a_sentence_and_the_same_call_goes_on(tmp_path, monkeypatch, room):
+    from optuna.storages.journal import JournalFileBackend
+    append, full = JournalFileBackend.append_logs, []
+
+    def append_logs(self, logs):
+        "The disk is full; what a search's sign gives back is enough, or is not."
+        taken = any(sign.stat().st_size for sign in tmp_path.glob("study.searches/*")) or not room
+        if full and taken: raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(self, logs)
+
+    def objective(trial):
+        if trial.number == 2: full.append(True)
+        return quick(trial)
+
+    monkeypatch.setattr(JournalFileBackend, "append_logs", append_logs)
+    how = dict(trials=5, method="random", storage=tmp_path / "study")
+    with pytest.raises(OSError, match="since the disk is full.*Free some space") as said: tune(objective, SPACE, **how)
+    x = random_points(SPACE, 5)
+    lacks = "" if room else f"The study lacks trial 2 finished with {x[2]['x']!r}"
+    assert lacks in str(said.value) and ("has all trials that have ended" in str(said.value)) is room
+    full.clear()
+    assert open_study(how["storage"]).counts() == ("3 finished" if room else "2 finished, 1 killed")
+    again = tune(quick, SPACE, **how)
+    assert sum(r.state == "finished" for r in again.records) == 5
+    assert x[2] in [r.params for r in again.records if r.state == "finished"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_trial_that_finds_the_disk_full_is_tried_again_later(tmp_path, workers):
+    how = dict(trials=3, method="random", storage=tmp_path / "study")
+    with pytest.raises(OSError, match="trial 0 says OSError.*cannot write weights"):
+        tune(no_room, SPACE, workers=workers, **how)
+    assert open_study(how["storage"]).counts() == "1 stopped", "and no other trial was begun"
+    again = tune(quick, SPACE, **how)
+    assert again.counts() == "1 stopped, 3 finished" and again.records[1].params == again.records[0].params
+
+
+@needs_flock
+def test_a_search_on_a_lost_machine_gives_its_trial_back(tmp_path, monkeypatch):
+    from mlinfra.engine.tuning import optuna_study
+    lost = f"""
+import os
+from mlinfra.engine.tuning import search_heartbeat
+from mlinfra.engine.tuning.optuna_study import tune
+from mlinfra.engine.tuning.search_space import Space, uniform
+search_heartbeat.gethostname = lambda: "a-machine-that-is-gone"
+tune(lambda trial: os._exit(9), Space(x=uniform(0, 1)), trials=3, storage={str(tmp_path / "study")!r})"""
+    assert subprocess.run([sys.executable, "-c", lost]).returncode == 9
+    signs, told = tmp_path / "study.searches", []
+    assert len(list(signs.iterdir())) == 1 and open_study(tmp_path / "study").counts() == "1 running"
+    quick_beat = partial(optuna_study.Heartbeat, every_seconds=0.05)
+    monkeypatch.setattr(optuna_study, "Heartbeat", quick_beat)
+    study = tune(quick, SPACE, trials=3, method="random", storage=tmp_path / "study",
+                 report=lambda share, words: told.append(words))
+    assert study.counts() == "1 killed, 3 finished" and not signs.exists()
+    assert study.records[3].params == study.records[0].params and any("waiting" in w for w in told), told
 
 
 # ---- the observer

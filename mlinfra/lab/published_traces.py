@@ -102,6 +102,10 @@ class PublishedTrace:
     entries:list[dict[str, Any]]  # of a stretch: `ts` from the first of them, names cut; empty for most
     operators:pd.DataFrame     # of stretches of that step the outermost operators, neighbours of one name joined:
                                # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
+    long_operators:pd.DataFrame  # of that step the outermost operators above 1 ms: `name`, `begin_ms`, `end_ms`, and
+                               # the `launches` in it and `gpu_ms` of what they launched; empty for most
+    work:dict[str, list[list[float]]]  # of that step begin and end of every kernel and copy in milliseconds, by kind:
+                               # "compute", "communication", "copy"; empty for most
 
     @property
     def parts(self) -> pd.Series:
@@ -127,9 +131,10 @@ def published_trace(
     found, origin = dict(_figures()[name]), ORIGINS[name]
     lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
-    tables = {table: pd.DataFrame(found.pop(table, [])) for table in ("steps", "kernels", "events", "operators")}
+    tables = {table: pd.DataFrame(found.pop(table, [])) for table in (
+        "steps", "kernels", "events", "operators", "long_operators")}
     device = origin.device or found["device"]
-    rest = {"entries": [], **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "work": {}, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
                           device=device, lanes=lanes, **tables, **rest)
 
@@ -165,10 +170,10 @@ _KERNELS = 10
 
 _ENTRIES = {"training_a100_8ranks_rank3": (53535.0, 53652.0)}  # trace -> microseconds of the step, kept entry by entry
 _OPERATOR_US = 5.0  # that an operator must last to be kept among them
-_OPERATORS = {  # kept as runs: DDP's own work, and what the CPU does before it is late
-    "ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0)),
-    "training_a100_8ranks_rank3": ((22500.0, 31300.0),)}
+_OPERATORS = {"ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0))}  # kept as runs: DDP's own work
 _RUN_US = 50.0      # that a run of operators must last
+_LONG_OPERATORS = ("resnet50_v100_workers0", "resnet50_v100_workers4")  # with a line for each
+_LONG_MS = 1.0
 
 def trace_figures(
     path:str|os.PathLike,  # of one rank's trace
@@ -188,15 +193,18 @@ def trace_figures(
     kernels["tensor_cores"] = kernels["tensor_cores"].astype(object).where(kernels["tensor_cores"].notna(), None)
     kept = gpu if len(gpu) <= _MOST_EVENTS else gpu[:0]
     kept = kept.assign(name=[_short(name) for name in kept["name"]]).round(1)
-    name = Path(path).name.partition(".")[0]
+    trace_name = Path(path).name.partition(".")[0]
     told = [entry for entry in json.loads(gzip.decompress(Path(path).read_bytes()))["traceEvents"]
             if entry.get("ph") == "X"]
     begins = {entry["name"]: entry["ts"] for entry in told
               if str(entry["cat"]).lower() in ("user_annotation", "operator")}
     begin = begins.get(f"ProfilerStep#{step}", 0)
     kept_of: dict[str, Any] = {}
-    if name in _ENTRIES: kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[name])
-    if name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[name])
+    if trace_name in _ENTRIES:
+        kept_of["entries"] = _entries_of(told, begin, *_ENTRIES[trace_name])
+        kept_of["work"] = _work_of(gpu, step_ms)
+    if trace_name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[trace_name])
+    if trace_name in _LONG_OPERATORS: kept_of["long_operators"] = _long_operators(events, marked)
     starts = step_windows(events)[1][:, 0]
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
@@ -255,6 +263,32 @@ def _entries_of(
                  dur=round(entry["dur"], 1),
                  args={key: value for key, value in entry["args"].items() if key == "correlation"})
             for entry in found]
+
+def _work_of(gpu: pd.DataFrame, step_ms: float) -> dict[str, list[list[float]]]:
+    "Begin and end in milliseconds of the step, by kind."
+    found: dict[str, list[list[float]]] = dict(compute=[], communication=[], copy=[])
+    for row in gpu.itertuples():
+        kind = row.kind if row.kind in found else "copy"
+        found[kind].append([round(max(row.begin_us / 1e3, 0.0), 3), round(min(row.end_us / 1e3, step_ms), 3)])
+    return found
+
+def _long_operators(events: TraceEvents, window: np.ndarray) -> list[dict[str, Any]]:
+    "Outermost operators and marks of the step that last, and what was launched in each."
+    frame, found = events.frame, []
+    work = frame[frame["kind"].isin(["kernel", "copy", "memset"])].set_index("correlation")
+    calls = frame[(frame["kind"] == "runtime") & frame["correlation"].isin(work.index)]
+    own = frame[frame["kind"].isin(["operator", "annotation"]) & (frame["begin"] >= window[0])
+                & (frame["begin"] < window[1]) & (frame["end"] - frame["begin"] >= 1e3 * _LONG_MS)]
+    own = own[~own["name"].astype(str).str.startswith("ProfilerStep")].sort_values(["begin", "end"])
+    for row in own.itertuples():
+        if any(row.lane == other["lane"] and row.begin < other["end"] for other in found): continue
+        inside = calls[(calls["lane"] == row.lane) & calls["begin"].between(row.begin, row.end)]
+        ran = work.loc[inside["correlation"]]
+        found.append(dict(name=str(row.name), lane=row.lane, begin=row.begin, end=row.end, launches=len(ran),
+                          gpu_ms=round(float((ran["end"] - ran["begin"]).sum()) / 1e3, 2)))
+    return [dict(name=one["name"], begin_ms=round((one["begin"] - window[0]) / 1e3, 2),
+                 end_ms=round((one["end"] - window[0]) / 1e3, 2), launches=one["launches"], gpu_ms=one["gpu_ms"])
+            for one in found]
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

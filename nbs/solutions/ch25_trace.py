@@ -14,8 +14,8 @@ def latest(spans):
 
 
 def first_cure(chains, cures):
-    step, best = max(chains.values()), {}
-    for name, (chain, saves, days) in cures.items():
-        gain = step / max((chains | {chain: chains[chain] - saves}).values()) - 1
-        if gain >= 0.05: best[name] = gain / days
-    return max(best, key=best.get, default=None)
+    step, saved = max(chains.values()), {}
+    for name, (chain, saves) in cures.items():
+        saved[name] = step - max((chains | {chain: chains[chain] - saves}).values())
+    best = max(saved, key=saved.get, default=None)
+    return best if best is not None and saved[best] >= 0.05 * step else None

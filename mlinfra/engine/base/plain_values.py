@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,26 +25,34 @@ _MOST, _DEEPEST = 64, 20  # values of an array that are written out; levels of v
 
 def plain_value(
     value:Any,
-    level:int=0,  # how many values it lies in
 ) -> Any:
     "The value as JSON holds it: numbers and truth values stay what they are, anything unknown becomes words."
+    return _plain(value, 0)
+
+def _plain(value: Any, level: int) -> Any:
+    "The same, of a value that lies in `level` others."
     if value is None or type(value) in (str, bool, int, float): return value
     if isinstance(value, (Integral, Real, Decimal, np.bool_)): return _number(value)
     if isinstance(value, str): return str(value.value) if isinstance(value, Enum) else str(value)
     if isinstance(value, Enum): return value.value if isinstance(value.value, str) else value.name
     if level >= _DEEPEST: return _words(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Mapping): return {_key(key): plain_value(part, level + 1) for key, part in value.items()}
+    if isinstance(value, (SimpleNamespace, Namespace)): value = vars(value)
+    if not isinstance(value, type) and (names := _fields(value)): value = {name: getattr(value, name) for name in names}
+    if isinstance(value, Mapping): return {_key(key): _plain(part, level + 1) for key, part in value.items()}
     if isinstance(value, (set, frozenset)): value = sorted(value, key=_words)
-    if isinstance(value, (list, tuple, range)): return [plain_value(part, level + 1) for part in value]
+    if isinstance(value, (list, tuple, range)): return [_plain(part, level + 1) for part in value]
     return _of_array(value, level) if hasattr(value, "tolist") and hasattr(value, "dtype") else _words(value)
+
+def _fields(value: Any) -> list[str]:
+    "Names of the fields of a dataclass, or of a class of attrs."
+    own = fields(value) if is_dataclass(value) else getattr(type(value), "__attrs_attrs__", ())
+    return [field.name for field in own]
 
 def _number(value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)): return bool(value)
     return int(value) if isinstance(value, Integral) else float(value)
 
-def _key(key: Any) -> str: return key if type(key) is str else str(plain_value(key, _DEEPEST))
+def _key(key: Any) -> str: return key if type(key) is str else str(_plain(key, _DEEPEST))
 
 def _of_array(value: Any, level: int) -> Any:
     "Values of a small array or tensor; of a large one, or one without values, what it is."
@@ -51,7 +61,7 @@ def _of_array(value: Any, level: int) -> Any:
     if np.prod(shape, dtype=float) > _MOST: return words
     try: found = value.tolist()
     except (RuntimeError, TypeError, NotImplementedError): return words  # a tensor without data
-    return words if found is value else plain_value(found, level + 1)
+    return words if found is value else _plain(found, level + 1)
 
 def _words(value: Any) -> str:
     if isinstance(value, type) or callable(value) and hasattr(value, "__name__"): return value.__name__

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # %% auto #0
-__all__ = ['cache_dir', 'writing', 'remove_old_parts', 'write_whole', 'whole_folder']
+__all__ = ['DISK_FULL', 'cache_dir', 'disk_is_full', 'writing', 'remove_old_parts', 'write_whole', 'whole_folder']
 
 # %% ../../../nbs/engine/base/store.ipynb #80e8d0f4
 def cache_dir() -> Path:
@@ -31,6 +31,18 @@ _WORDS = {
     errno.ENOENT: "its folder does not exist", errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EEXIST: "a file is where a folder should be",
 }
+
+DISK_FULL = errno.ENOSPC, errno.EDQUOT
+
+def disk_is_full(
+    error:BaseException,
+) -> bool:
+    "Whether this error, or one that led to it, says that there is no space left; PyTorch's own writer says no number."
+    if isinstance(error, OSError) and error.errno in DISK_FULL: return True
+    if isinstance(error, RuntimeError) and "inline_container" in (said := str(error)) and "unexpected pos" in said:
+        return True
+    earlier = error.__cause__ or error.__context__
+    return earlier is not None and disk_is_full(earlier)
 
 @contextmanager
 def writing(
@@ -99,7 +111,7 @@ def whole_folder(
         building = Path(tempfile.mkdtemp(dir=path.parent, prefix=path.name + ".", suffix=".part"))
     try:
         # the block may read, too: its errors are its own
-        with writing(path, only=(errno.ENOSPC, errno.EDQUOT)): yield building
+        with writing(path, only=DISK_FULL): yield building
         with writing(path):
             os.chmod(building, 0o755)  # mkdtemp makes it private
             os.rename(building, path)  # replaces an empty folder

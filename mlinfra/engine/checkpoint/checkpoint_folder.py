@@ -20,26 +20,27 @@ import torch.distributed as dist
 from ..base.checks import positive_int
 from ..base.step_folders import partial_folders, step_folder, step_folders
 from ..base.store import writing
-from .checkpoint_files import RootLock, write_state
-from .sharded_checkpoint import NoLock, RankStates, RankWriter, read_rank_states
+from .checkpoint_files import (
+    MANIFEST, RankStates, RootLock, UnreadableCheckpoint, damage, read_manifest, write_state)
+from .sharded_checkpoint import NoLock, RankWriter
 from .training_state import HostCopies, State
 
 # %% auto #0
 __all__ = ['delete_checkpoint', 'delete_partial', 'checkpoints_to_delete', 'Saved', 'CheckpointFolder']
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_folder.ipynb #cf000005
-def delete_checkpoint(
-    folder:Path,  # of a checkpoint
-) -> None:
-    "Delete a checkpoint so that a kill leaves a folder that ends in .part."
+def delete_checkpoint(folder:Path) -> None:
+    "Delete a checkpoint so that a kill leaves a folder that ends in .part. `UnreadableCheckpoint` if it is not ours."
+    if not folder.exists(): return
+    try: read_manifest(folder / MANIFEST)
+    except UnreadableCheckpoint: raise
+    except ValueError: pass  # it is damaged
     leaving = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.part")
     os.rename(folder, leaving)
     shutil.rmtree(leaving)
 
-def delete_partial(
-    root:Path,  # that this process has locked
-) -> None:
-    "Delete what killed processes left: folders that end in .part."
+def delete_partial(root:Path) -> None:
+    "Delete what killed processes left in a root that is locked: folders that end in .part."
     for part in partial_folders(root): shutil.rmtree(part, ignore_errors=True)
 
 def checkpoints_to_delete(
@@ -128,18 +129,12 @@ class CheckpointFolder:
         if self._thread is not None: self._thread.join()
         self._thread = None
 
-    def remark(
-        self,
-        words:str,
-    ) -> None:
+    def remark(self, words:str) -> None:
         "Note what the user should know, once."
         if words not in self.remarks: self.remarks.append(words)
 
-    def tell(
-        self,
-        remarks:list[str],  # of the run; gets what is new
-    ) -> None:
-        "Say what went wrong in writing; an error that does not come from the disk ends the run."
+    def tell(self, remarks:list[str]) -> None:
+        "Add to a run's remarks what went wrong in writing; an error that does not come from the disk ends the run."
         remarks += [words for words in self.remarks if words not in remarks]
         if self.failure is None: return
         (step, error), self.failure = self.failure, None
@@ -166,17 +161,19 @@ class CheckpointFolder:
         "The newest that can be read, and what is wrong with newer ones."
         bad: dict[int, str] = {}
         for step, folder in found.items():
-            try: return read_rank_states(folder), bad
-            except ValueError as error: bad[step] = str(error).partition("checkpoint: ")[2] or str(error)
+            if not (why := damage(folder)): return RankStates(folder, check=False), bad
+            bad[step] = why
         return None, bad
 
     def _write(self, state: State, copies: HostCopies, copy_seconds: float = 0.0, alone: bool = False) -> None:
         start, folder = time.perf_counter(), step_folder(self.root, state.step)
         try:
             copies.wait()
-            if folder.exists() and self.leads: delete_checkpoint(folder)  # damaged: a whole one is never rewritten
-            write = write_state if alone or self.ranks is None else self.ranks.write
-            size = write(folder, state, torch=str(torch.__version__), run=self.run_id)
+            more = dict(torch=str(torch.__version__), run=self.run_id)
+            if alone or self.ranks is None:
+                delete_checkpoint(folder)  # a damaged one: a whole one is never written again
+                size = write_state(folder, state, **more)
+            else: size = self.ranks.write(folder, state, delete_checkpoint, **more)
             self.bad.discard(state.step)
             self.saves.append(Saved(state.step, folder, copy_seconds, time.perf_counter() - start, size))
             if self.leads: self._delete_old(state)
@@ -187,5 +184,5 @@ class CheckpointFolder:
         found = step_folders(self.root)
         for step in checkpoints_to_delete(list(found), self.keep, {best["step"]} if best else set(), self.bad):
             try: delete_checkpoint(found[step])
-            except OSError as error:
-                self.remark(f"{found[step].name} could not be deleted: {error.strerror or error}")
+            except (OSError, UnreadableCheckpoint) as error:
+                self.remark(f"{found[step].name} could not be deleted: {getattr(error, 'strerror', None) or error}")

@@ -13,10 +13,10 @@ import random
 import shutil
 import socket
 import time
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,58 +27,43 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .rng_state import random_states, set_random_states
-from .checkpoint_files import (
-    MANIFEST, FileSum, damage, read_manifest, read_state, sync_folder, write_manifest, write_state)
-from ..dist.process_group import rank_and_world_size
-from .training_state import (
-    HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
 from ..base.step_folders import step_folders
 from ..base.store import writing
 from ..base.text import count_text
+from mlinfra.engine.checkpoint.checkpoint_files import (
+    MANIFEST, FileSum, RankStates, UnreadableCheckpoint, damage, read_manifest, sync_folder, write_manifest,
+    write_piece)
+from .object_state import named_weights
+from .rng_state import random_states, set_random_states
+from .training_state import (
+    HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
+from ..dist.process_group import rank_and_world_size
 from ..train.observers import TrainingRun
 
 # %% auto #0
-__all__ = ['KINDS', 'WAIT_SECONDS', 'chunk_bounds', 'shard_bounds', 'weights_kind', 'capture_rank_state', 'assemble_shards',
-           'RankStates', 'merged_history', 'rng_states_of_new_rank', 'restore_rank_states', 'NoLock', 'RankWriter',
-           'gather_from_ranks', 'read_rank_states']
+__all__ = ['KINDS', 'WAIT_SECONDS', 'shard_cut', 'weights_kind', 'capture_rank_state', 'merged_history', 'rng_states_of_new_rank',
+           'restore_rank_states', 'NoLock', 'RankWriter', 'gather_from_ranks']
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece505
-def chunk_bounds(
-    length:int,  # of a dimension
-    parts:int,   # in which it is divided
-    number:int,  # one of them
-) -> tuple[int, int]:  # where it begins, and its length
-    "A part of a dimension as `torch.chunk` cuts it."
-    each = -(-length // parts)
-    start = min(number * each, length)
-    return start, min(each, length - start)
-
 def _is_sharded(value: Any) -> bool: return isinstance(value, torch.Tensor) and hasattr(value, "to_local")
 
-def shard_bounds(
+def shard_cut(
     value:Any,              # a DTensor
-) -> dict[str, list[int]]:  # "shape" of the whole, "start" of this rank's part, and its "size"
-    "Where this rank's part lies. ValueError unless the tensor is whole or cut evenly."
-    size, start = list(value.shape), [0] * value.ndim
-    for across, placement in enumerate(value.placements):
-        if placement.is_replicate(): continue
-        if not placement.is_shard() or type(placement).__name__ != "Shard":
-            raise ValueError(f"a tensor that is placed as {placement} cannot be saved in pieces: "
-                             "whole or evenly cut ones can")
-        dim = placement.dim
-        number = value.device_mesh.get_coordinate()[across]
-        begin, size[dim] = chunk_bounds(size[dim], value.device_mesh.size(across), number)
-        start[dim] += begin
-    return dict(shape=list(value.shape), start=start, size=size)
+) -> dict[str, Any]:        # "shape" of the whole, "start" of this rank's part, "first" and "owner" of the ranks
+    "Where this rank's part lies, and who else has it. ValueError for a sum that is still to be formed."
+    if any(placement.is_partial() for placement in value.placements):
+        raise ValueError(f"a tensor that is placed as {value.placements} cannot be saved: whole and cut ones can")
+    chunk, = value.__create_chunk_list__()
+    at = value.device_mesh.get_coordinate() or []
+    copies = [number for number, placement in zip(at, value.placements) if placement.is_replicate()]
+    return dict(shape=list(value.shape), start=list(chunk.offsets), first=bool(at) and not any(copies),
+                owner=int(value.device_mesh.mesh.min()))
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece508
 KINDS = ("replicas", "shards", "own")  # how the ranks' weights belong together
 
-def weights_kind(
-    model:nn.Module,  # of a run
-) -> str:             # one of `KINDS`
-    "How the weights of all ranks belong together."
+def weights_kind(model:nn.Module) -> str:
+    "How the weights of all ranks belong together: one of `KINDS`."
     if any(_is_sharded(p) for p in model.parameters()): return "shards"
     return "replicas" if any(isinstance(m, DistributedDataParallel) for m in model.modules()) else "own"
 
@@ -86,12 +71,13 @@ def capture_rank_state(
     run:TrainingRun,                 # between two steps
     copies:HostCopies|None=None,     # memory to use again; None: new memory
     rows:StepRows|None=None,         # of this run
+    more:Mapping[str, Any]|None=None,  # further parts, live
 ) -> State:
     "What this rank keeps of the run's state, copied to the host."
-    parts, cuts = live_parts(run, rows), {}
+    parts, cuts = live_parts(run, rows) | dict(more or {}), {}
     def local(path: str, value: Any) -> Any:
         if not _is_sharded(value): return value
-        cuts[path] = shard_bounds(value)
+        cuts[path] = shard_cut(value)
         return value.to_local()
     history, kind, (rank, world_size) = parts.pop("history"), weights_kind(run.model), rank_and_world_size()
     if kind == "replicas" and rank > 0: parts = _without_replicas(parts, unwrap_model(run.model))
@@ -106,82 +92,6 @@ def _without_replicas(parts: dict[str, Any], model: nn.Module) -> dict[str, Any]
     weights = {name: value for name, value in parts["model"]["weights"].items() if name not in same}
     rest = {name: part for name, part in parts.items() if name != "optimizer"}
     return rest | dict(model=parts["model"] | dict(weights=weights))
-
-# %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece510
-def assemble_shards(
-    name:str,                                                     # for the message
-    parts:list[tuple[torch.Tensor, dict[str, list[int]]]],        # of all ranks, with their cuts
-) -> torch.Tensor:
-    "The whole tensor. ValueError where parts of it are missing."
-    shape = parts[0][1]["shape"]
-    whole, begun, found = torch.empty(shape, dtype=parts[0][0].dtype), set(), 0
-    for part, cut in parts:
-        if tuple(cut["start"]) in begun or not part.numel(): continue  # a copy, or nothing
-        begun.add(tuple(cut["start"]))
-        whole[_slices(cut)] = part
-        found += part.numel()
-    if found == whole.numel(): return whole
-    raise ValueError(f"the pieces of {name} hold {found:,} of {whole.numel():,} values")
-
-def _slices(cut: dict[str, list[int]]) -> tuple[slice, ...]:
-    return tuple(slice(start, start + size) for start, size in zip(cut["start"], cut["size"]))
-
-# %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece512
-class RankStates:
-    "The states that the ranks saved in one checkpoint, each read when it is needed."
-    def __init__(
-        self,
-        read:Callable[[int], State],  # the piece of a rank
-        ranks:int,                    # that saved it
-    ):
-        self.read, self.ranks = read, ranks
-        self._states: dict[int, State] = {}
-        self._leaves: dict[int, dict[str, torch.Tensor]] = {}
-
-    def of(
-        self,
-        rank:int,
-    ) -> State:
-        "A rank's piece."
-        if rank not in self._states: self._states[rank] = self.read(rank)
-        return self._states[rank]
-
-    def all(self) -> list[State]:
-        "The states of all ranks."
-        return [self.of(rank) for rank in range(self.ranks)]
-
-    def whole(
-        self,
-        path:str,  # of a tensor of which each rank has a part
-    ) -> torch.Tensor:
-        "The whole tensor, put together from the ranks' parts."
-        found = [(self._tensors(rank)[path], state.parts["pieces"]["cuts"][path])
-                 for rank, state in enumerate(self.all()) if path in state.parts["pieces"]["cuts"]]
-        return assemble_shards(path, found)
-
-    def _tensors(self, rank: int) -> dict[str, torch.Tensor]:
-        "Path -> tensor, of a rank's model and optimizer."
-        if rank not in self._leaves:
-            found = self._leaves[rank] = {}
-            def note(path: str, value: Any) -> Any: found[path] = value
-            for name in ("model", "optimizer"): map_tree(self.of(rank).parts.get(name, {}), note, name)
-        return self._leaves[rank]
-
-    def fitted(
-        self,
-        path:str,           # of a leaf
-        value:Any,          # that of this rank's piece
-        cut:dict|None,      # how it was cut; None: it is whole
-        live:Any,           # the tensor of the running model that it belongs to, or None
-    ) -> Any:
-        "The leaf as this rank needs it now."
-        wanted = shard_bounds(live) if _is_sharded(live) else None
-        if wanted is not None and cut is None and list(value.shape) != wanted["shape"]: return value
-        if wanted is None: return value if cut is None else self.whole(path)
-        if cut != wanted: value = (value if cut is None else self.whole(path))[_slices(wanted)].clone()
-        from torch.distributed.tensor import DTensor
-        return DTensor.from_local(value.to(live.to_local().device), live.device_mesh, live.placements, run_check=False,
-                                  shape=live.shape, stride=live.stride())
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece514
 def merged_history(
@@ -221,43 +131,44 @@ def restore_rank_states(
     run:TrainingRun,  # before its first step, on this rank
     pieces:RankStates,
     skip:bool|None=None,  # as `LoaderState` takes it
+    next_epoch:bool=False,  # as `restore` takes it
+    choose:Callable[[dict], dict]=dict,  # of the parts, those that are put back
 ) -> list[str]:       # what is not as it was
     "Put everything back that belongs to this rank. ValueError before anything is changed."
     rank, world_size = rank_and_world_size()
-    own = pieces.of(rank if rank < pieces.ranks else 0)
-    kept, parts, remarks = own.parts["pieces"], dict(own.parts), []
-    _check_kind(run, kept, world_size)
-    if kept["kind"] == "replicas" and rank in range(1, pieces.ranks): parts = _with_replicas(parts, pieces.of(0).parts)
-    live = _live_tensors(run)
-    fit_leaf = lambda path, value: pieces.fitted(path, value, kept["cuts"].get(path), live(path)) \
-        if isinstance(value, torch.Tensor) else value
-    for name in ("model", "optimizer"): parts[name] = map_tree(parts[name], fit_leaf, name)
-    parts["optimizer"] = _whole_strides(parts["optimizer"], kept["cuts"])
+    first = pieces.of(0, ["pieces", "loader"]).parts
+    kept = first.get("pieces", dict(kind="replicas", rank=0, ranks=1))
+    _check_kind(run, kept, world_size, first["loader"]["inside"] and not next_epoch)
+    live, remarks = _live_tensors(run), []
+    own = pieces.of(rank if rank < pieces.ranks else 0, live=live)
+    parts = dict(own.parts)
+    if kept["kind"] == "replicas" and 0 < rank < pieces.ranks:
+        first = pieces.of(0, ["model", "optimizer"], live).parts
+        weights = first["model"]["weights"] | parts["model"]["weights"]
+        parts |= dict(model=parts["model"] | dict(weights=weights), optimizer=first["optimizer"])
+    parts["optimizer"] = _fitted(parts["optimizer"], run.optimizer, parts.get("pieces", {}).get("cuts", {}))
     if world_size != pieces.ranks:
         remarks.append(f"saved by {count_text(pieces.ranks, 'rank')}, and goes on with {world_size:,}")
-        parts["history"] = merged_history([state.parts["history"] for state in pieces.all()], rank, world_size)
+        histories = [pieces.of(number, ["history"]).parts["history"] for number in range(pieces.ranks)]
+        parts["history"] = merged_history(histories, rank, world_size)
     if rank >= pieces.ranks: parts["random"] = rng_states_of_new_rank(parts["random"], rank)
-    found = remarks + restore(run, replace(own, parts=parts), skip)
+    found = remarks + restore(run, replace(own, parts=choose(parts)), skip, next_epoch)
     run.history.remarks += [words for words in remarks if words not in run.history.remarks]
     return found
 
-def _check_kind(run: Any, kept: dict[str, Any], world_size: int) -> None:
-    kind = weights_kind(run.model)
+def _check_kind(run: Any, kept: dict[str, Any], world_size: int, inside: bool) -> None:
+    kind = "replicas" if world_size == 1 else weights_kind(run.model)  # one process has them whole
     if "own" in (kind, kept["kind"]) and kept["ranks"] != world_size:
         raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: weights that are "
                          "neither replicas of DistributedDataParallel nor cut by fully_shard fit only as many")
-    if not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
-        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: a loader of "
-                         f"{type(run.loader).__name__} cannot say where they go on; ShardLoader can")
-
-def _with_replicas(parts: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
-    "This rank's piece with the weights and the optimizer of rank 0."
-    weights = first["model"]["weights"] | parts["model"]["weights"]
-    return parts | dict(model=parts["model"] | dict(weights=weights), optimizer=first["optimizer"])
+    if inside and not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
+        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')} inside an epoch, and here are {world_size:,}: "
+                         f"a loader of {type(run.loader).__name__} cannot say where they go on; ShardLoader can, or "
+                         "begin the next epoch, override=\"next_epoch\"")
 
 def _live_tensors(run: Any) -> Callable[[str], Any]:
     "Path of a saved leaf -> the parameter or buffer that it belongs to, or None."
-    held = unwrap_model(run.model).state_dict()
+    held = named_weights(run.model)
     parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
     def find(path: str) -> Any:
         if path.startswith("model.weights."): return held.get(path.removeprefix("model.weights."))
@@ -266,10 +177,13 @@ def _live_tensors(run: Any) -> Callable[[str], Any]:
         return parameters[int(words[2])] if int(words[2]) < len(parameters) else None
     return find
 
-def _whole_strides(optimizer: dict[str, Any], cuts: dict[str, Any]) -> dict[str, Any]:
-    "Layouts in memory are kept for tensors that are not cut."
-    kept = [row for row in optimizer["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts]
-    return optimizer | dict(strides=kept)
+def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer, cuts: dict[str, Any]) -> dict[str, Any]:
+    "Layouts in memory of tensors that neither were nor are cut, and the kernels that take what the parameters are now."
+    strides = [row for row in kept["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
+               and not _is_sharded(kept["state"][row[0]][row[1]])]
+    own = [{name: group[name] for name in ("fused", "foreach") if name in group} for group in optimizer.param_groups]
+    groups = [group | own[n] if n < len(own) else group for n, group in enumerate(kept["groups"])]
+    return kept | dict(strides=strides, groups=groups)
 
 # %% ../../../nbs/engine/checkpoint/sharded_checkpoint.ipynb #b1ece518
 WAIT_SECONDS = 60.0  # in which not a byte of the other ranks' pieces is written, until they are given up
@@ -279,107 +193,87 @@ class NoLock:
     def release(self) -> None: "Nothing to do."
 
 class RankWriter:
-    "How the ranks of a process group write checkpoints together. All ranks make it at the same time."
-    def __init__(
-        self,
-        root:str|os.PathLike,  # that all ranks see
-    ):
+    "How the ranks of a group write checkpoints together into a root that all see. All ranks make it at the same time."
+    def __init__(self, root:str|os.PathLike):
         self.root, (self.rank, self.world_size) = Path(root), rank_and_world_size()
-        self.token = f"{time.time_ns():x}"
-        here = (socket.gethostname(), os.getpid(), self.token)
-        self.ranks = gather_from_ranks(here)
+        self.ranks = gather_from_ranks((socket.gethostname(), os.getpid(), f"{time.time_ns():x}"))
         self.token = self.ranks[0][2]  # so that no piece of another start is taken for one of this
 
-    def first_alone(
-        self,
-        act:Callable[[], Any],
-        elsewhere:Any=None,     # what other ranks get
-    ) -> Any:                   # what it returned on rank 0
-        "Have rank 0 do something for all. Its OSError or ValueError is every rank's."
+    def first_alone(self, act:Callable[[], Any], elsewhere:Any=None) -> Any:
+        "What rank 0 got by acting for all, and `elsewhere` on other ranks. Its OSError or ValueError is every rank's."
         done, error = elsewhere, None
         try: done = act() if self.rank == 0 else elsewhere
         except (OSError, ValueError) as found: error = found
         if (first := gather_from_ranks(error)[0]) is not None: raise first
         return done
 
-    def building(
-        self,
-        folder:Path,  # of the checkpoint
-    ) -> Path:
-        "Where its pieces lie until it is whole."
-        return folder.with_name(f"{folder.name}.{self.token}.part")
-
     def write(
         self,
-        folder:Path,   # of this checkpoint: it must not be there yet
-        state:State,   # this rank's piece
-        **more:Any,    # what else rank 0 notes in the manifest: JSON-able
-    ) -> int:          # bytes of this rank's piece
+        folder:Path,                        # of this checkpoint
+        state:State,                        # this rank's piece
+        clear:Callable[[Path], None],       # has rank 0 take away what is there
+        **more:Any,                         # what else rank 0 notes in the manifest: JSON-able
+    ) -> int:                               # bytes of this rank's piece
         "Write this rank's piece, and wait until rank 0 has committed all of them. OSError in a sentence."
-        building = self.building(folder)
+        building = folder.with_name(f"{folder.name}.{self.token}.part")
+        given_up = building.with_suffix(".given-up.part")
         try:
-            size = write_state(building / f"rank-{self.rank}", state)
-            self._say(building, "whole")
-            if self.rank == 0: self._commit(folder, building, state, more)
+            if self.rank == 0: clear(folder)
+            with writing(folder):
+                building.mkdir(parents=True, exist_ok=True)  # this may be the first rank to come here
+                files = write_piece(building, state, self.rank)
+                if self.rank: self._say_whole(building, state.step, files)
+            if self.rank == 0: self._commit(folder, building, state, files, more)
         except BaseException:
-            with suppress(OSError): self._say(building, "failed")  # if not even that: they give up after a while
-            if self.rank == 0: self._give_up(building)
+            with suppress(OSError): (building / f"rank-{self.rank}.failed").touch()  # else they give up after a while
+            if self.rank == 0:  # say so where no rank that comes late can undo it
+                with suppress(OSError): given_up.mkdir(exist_ok=True)
+                shutil.rmtree(building, ignore_errors=True)
             raise
-        if self.rank: self._await_commit(folder, building)
-        return size
+        def committed() -> bool: return folder.exists() and not building.exists() and not given_up.exists()
+        def lost() -> str: return "rank 0 gave it up" if given_up.exists() or self._is_gone(0) else ""
+        if self.rank: self._wait(committed, lost, building)
+        return sum(file.bytes for file in files.values())
 
-    def _say(self, building: Path, word: str) -> None:
-        building.mkdir(parents=True, exist_ok=True)  # this may be the first rank to come here
-        _note(building, self.rank, word).touch()
+    def _say_whole(self, building: Path, step: int, files: dict[str, FileSum]) -> None:
+        "Note the sums of this rank's files, in a file that is there whole or not at all."
+        note = building / f"rank-{self.rank}.part"
+        write_manifest(note, files, step=step)
+        os.rename(note, note.with_suffix(".whole"))
 
-    def _give_up(self, building: Path) -> None:
-        "Say so, where no rank that comes late can undo it, and delete the pieces."
-        with suppress(OSError): _given_up(building).mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(building, ignore_errors=True)
-
-    def _await_commit(self, folder: Path, building: Path) -> None:
-        "Wait until rank 0 has renamed the folder. OSError if it gave up."
-        patience, pause = _ProgressTimeout(building), 0.001
-        while not folder.exists():
-            left = _given_up(building).exists() or self._is_gone(0) or patience.over()
-            if left and not folder.exists(): raise OSError(errno.EIO, "rank 0 gave it up")
-            time.sleep(pause)
-            pause = min(2 * pause, 0.1)
-
-    def _commit(self, folder: Path, building: Path, state: State, more: dict[str, Any]) -> None:
-        self._await(building)
-        files: dict[str, FileSum] = {}
-        for rank in range(self.world_size):
-            kept = read_manifest(building / f"rank-{rank}")
+    def _commit(self, folder: Path, building: Path, state: State, files: dict[str, FileSum], more: dict) -> None:
+        for rank in range(1, self.world_size):
+            note = building / f"rank-{rank}.whole"
+            self._wait(note.exists, partial(self._trouble, building, rank), building)
+            kept = read_manifest(note)
             if kept["step"] != state.step: raise OSError(errno.EIO, f"rank {rank} wrote step {kept['step']:,}")
-            files |= {f"rank-{rank}/{name}": FileSum(*found) for name, found in kept["files"].items()}
-            raw = (building / f"rank-{rank}" / MANIFEST).read_bytes()
-            files[f"rank-{rank}/{MANIFEST}"] = FileSum(len(raw), f"{zlib.crc32(raw):08x}")
+            files |= {name: FileSum(*found) for name, found in kept["files"].items()}
+            note.unlink()
+        _check_whole(building, state.parts["pieces"]["cuts"])
         with writing(folder):
-            for rank in range(self.world_size): _note(building, rank, "whole").unlink()
-            write_manifest(building, files, step=state.step, epoch=state.epoch, written=time.time(),
+            write_manifest(building / MANIFEST, files, step=state.step, epoch=state.epoch, written=time.time(),
                            ranks=self.world_size, **more)
             sync_folder(building)
             os.rename(building, folder)
             sync_folder(folder.parent)
 
-    def _await(self, building: Path) -> None:
-        "Wait until all ranks' pieces are whole. OSError if one will not come."
-        patience, pause, missing = _ProgressTimeout(building), 0.001, list(range(1, self.world_size))
-        while missing:
-            words = next(filter(None, (self._trouble(building, rank) for rank in missing)), "")
-            if not words and patience.over():
-                words = f"rank {missing[0]} did not write its piece: nothing came for {WAIT_SECONDS:.0f} s"
-            missing = [rank for rank in missing if not _note(building, rank, "whole").exists()]
-            if words and missing: raise OSError(errno.EIO, words)
-            if missing: time.sleep(pause)
+    def _wait(self, done: Callable[[], bool], trouble: Callable[[], str], building: Path) -> None:
+        "Wait until it is done. OSError with the trouble, or if no file has grown for `WAIT_SECONDS`."
+        size, end, pause = -1, 0.0, 0.001
+        while not done():
+            if time.monotonic() > end - WAIT_SECONDS + 1.0:  # files are looked at once a second
+                now = sum(_size(os.path.join(at, name)) for at, _, names in os.walk(building) for name in names)
+                if now != size: size, end = now, time.monotonic() + WAIT_SECONDS
+            late = time.monotonic() > end
+            words = trouble() or f"other ranks wrote nothing for {WAIT_SECONDS:.0f} s" * late
+            if words and not done(): raise OSError(errno.EIO, words)
+            time.sleep(pause)
             pause = min(2 * pause, 0.1)
 
     def _trouble(self, building: Path, rank: int) -> str:
         "Why a rank's piece will not come; empty while it may."
-        if _note(building, rank, "failed").exists(): return f"rank {rank} could not write its piece"
-        gone = self._is_gone(rank) and not _note(building, rank, "whole").exists()
-        return f"rank {rank} is gone" if gone else ""
+        if (building / f"rank-{rank}.failed").exists(): return f"rank {rank} could not write its piece"
+        return f"rank {rank} is gone" if self._is_gone(rank) else ""
 
     def _is_gone(self, rank: int) -> bool:
         "Whether a process of this machine has ended."
@@ -392,54 +286,33 @@ class RankWriter:
         "The newest checkpoint that is whole for every rank, or None; and why newer ones are not, by step."
         mine, bad = step_folders(self.root), {}
         for step in sorted(set().union(*gather_from_ranks(list(mine))), reverse=True):
-            share = self.rank, self.world_size
-            own = damage(mine[step], share) if step in mine else f"rank {self.rank} does not see it"
-            verdicts = gather_from_ranks(own)
-            why = next(filter(None, verdicts), "")
-            if not why: return read_rank_states(mine[step], check=False), bad
+            unseen, share = f"rank {self.rank} does not see it", (self.rank, self.world_size)
+            try: own = damage(mine[step], share) if step in mine else unseen
+            except UnreadableCheckpoint as error: own = error
+            found = gather_from_ranks(own)
+            for verdict in found:
+                if isinstance(verdict, UnreadableCheckpoint): raise verdict
+            why = next(filter(None, found), "")
+            if not why: return RankStates(mine[step], check=False), bad
             bad[step] = why
         return None, bad
 
-def _note(building: Path, rank: int, word: str) -> Path: return building / f"rank-{rank}.{word}"
-
-def _given_up(building: Path) -> Path: return building.with_name(f"{building.name.removesuffix('.part')}.given-up.part")
-
-class _ProgressTimeout:
-    "Ends when a folder's files have not grown for a while."
-    def __init__(self, folder: Path): self.folder, self.bytes, self.end = folder, -1, 0.0
-
-    def over(self) -> bool:
-        "Whether the files have not grown for too long."
-        now = time.monotonic()
-        if self.end > now + WAIT_SECONDS - 1.0: return False  # it was looked at in the last second
-        size = sum(_size(os.path.join(at, name)) for at, _, names in os.walk(self.folder) for name in names)
-        if size != self.bytes: self.bytes, self.end = size, now + WAIT_SECONDS
-        return now > self.end
+def _check_whole(building: Path, cuts: dict[str, dict[str, Any]]) -> None:
+    "OSError unless the files hold every value of every tensor once."
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+    held = HuggingFaceStorageReader(str(building)).read_metadata().state_dict_metadata
+    shapes = {path.removeprefix("model.weights."): cut["shape"] for path, cut in cuts.items() if not cut["owner"]}
+    for name, shape in ({name: kept.size for name, kept in held.items()} | shapes).items():
+        found = sum(chunk.sizes.numel() for chunk in held[name].chunks) if name in held else 0
+        if found != math.prod(shape):
+            raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {math.prod(shape):,} values of {name}")
 
 def _size(path: str) -> int:
     try: return os.path.getsize(path)
     except OSError: return 0  # it has just been renamed
 
-def gather_from_ranks(
-    mine:Any,
-) -> list[Any]:  # of all ranks, in order
-    "What each rank gives."
-    world_size = rank_and_world_size()[1]
-    found: list[Any] = [None] * world_size
-    if world_size == 1: return [mine]
-    dist.all_gather_object(found, mine)
+def gather_from_ranks(mine:Any) -> list[Any]:
+    "What each rank gives, in order."
+    found = [mine] * rank_and_world_size()[1]
+    if len(found) > 1: dist.all_gather_object(found, mine)
     return found
-
-def read_rank_states(
-    folder:Path,        # of a checkpoint of ranks, or of one process
-    check:bool=True,    # False: it has just been found whole
-) -> RankStates:
-    "Its pieces. ValueError if it is not whole."
-    if check and (why := damage(folder)): raise ValueError(why)
-    ranks = read_manifest(folder).get("ranks")
-    if ranks is None: return RankStates(lambda _rank: _as_rank_state(read_state(folder)), 1)
-    return RankStates(lambda rank: read_state(folder / f"rank-{rank}"), ranks)
-
-def _as_rank_state(state: State) -> State:
-    "A checkpoint of one process as the piece of the only rank."
-    return replace(state, parts=state.parts | dict(pieces=dict(kind="replicas", rank=0, ranks=1, cuts={})))

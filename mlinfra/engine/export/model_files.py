@@ -16,9 +16,8 @@ from torch import nn
 
 from ..base.checks import positive_int, positive_ints
 from ..base.user_factory import load_factory
-from ..checkpoint.checkpoint_files import latest
-from ..checkpoint.sharded_checkpoint import read_rank_states
-from ..checkpoint.training_state import unwrap_model, map_tree, model_changes
+from ..checkpoint.checkpoint_files import RankStates, latest
+from ..checkpoint.training_state import unwrap_model, model_changes
 from ..base.store import write_whole
 from ...models import GluonCNN, resnet18, resnet50
 
@@ -148,13 +147,9 @@ def _of_checkpoint(name: str) -> OpenedModel:
     "The newest whole checkpoint of a folder, or the one that the folder is; of several ranks, too."
     folder, found = Path(name), latest(name)
     if found is not None: folder = found.path
-    try: pieces = read_rank_states(folder)
+    try: state = RankStates(folder).of(0, ["model"])
     except ValueError as error: raise ValueError(f"{name} holds no whole checkpoint: {error}") from None
-    state = pieces.of(0)
-    cuts = state.parts["pieces"]["cuts"]
-    weights = map_tree(state.parts["model"]["weights"], lambda p, value: pieces.whole(p) if p in cuts else value,
-                     "model.weights")
-    model, shape = model_of_weights(weights, folder)
+    model, shape = model_of_weights(state.parts["model"]["weights"], folder)
     return OpenedModel(model.eval(), shape, name, f"the weights of {folder}, after {state.step:,} steps")
 
 def _of_factory(name: str) -> OpenedModel:

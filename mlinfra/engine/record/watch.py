@@ -27,7 +27,7 @@ from ..train.batches import SampleCount, samples_in
 from ..train.optimizer_setup import hooked_optimizers
 
 # %% auto #0
-__all__ = ['watch', 'OwnedHook', 'GradientReader', 'Evaluation', 'Watch', 'count_samples']
+__all__ = ['watch', 'OwnedHook', 'NotedHook', 'GradientReader', 'Evaluation', 'Watch', 'count_samples']
 
 # %% ../../../nbs/engine/record/watch.ipynb #0211aaa8
 class OwnedHook:
@@ -43,6 +43,17 @@ class OwnedHook:
         if self._act is not None and self._owner() is owner: self._act(*args)
 
     def __reduce__(self) -> tuple[type, tuple]: return OwnedHook, ()  # what copy and pickle take
+
+class NotedHook(OwnedHook):
+    "Appends to a log what has happened, when, and whether gradients are kept: it runs in each step."
+    def __init__(self, owner: Any, act: Callable, log: deque, full: Callable):
+        super().__init__(owner, act)
+        self._log, self._full = log, full
+
+    def __call__(self, owner: Any, *_: Any) -> None:
+        if self._owner() is not owner: return
+        self._log.append((self._act, time.perf_counter(), torch.is_grad_enabled()))
+        if len(self._log) > _MOST_NOTES: self._full()
 
 class GradientReader:
     "A hook of a gradient that changes nothing: `parallelize`, which refuses others, lets it be."
@@ -136,13 +147,7 @@ class Watch:
         return self
 
     def _hook(self, owner: Any, act: Callable) -> OwnedHook:
-        log, clock, keeps_gradients = self._log, time.perf_counter, torch.is_grad_enabled
-
-        def note(*_: Any) -> None:
-            log.append((act, clock(), keeps_gradients()))
-            if len(log) > _MOST_NOTES: self._catch_up()
-
-        return OwnedHook(owner, note)
+        return NotedHook(owner, act, self._log, self._catch_up)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for handle in self._handles: handle.remove()

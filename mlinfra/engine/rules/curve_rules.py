@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -98,8 +99,9 @@ class UnrelatedLabels(_Course):
 
     def on_tensors(self, look: TensorStats) -> None:
         "How fast the weights move."
-        ratios = [p.update_ratio for p in look.parameters if p.update_ratio is not None and len(p.shape) > 1]
-        if ratios: self._moves = [*self._moves, float(np.median(ratios))][-40:]
+        ratios = [p.update_ratio for p in look.parameters
+                  if len(p.shape) > 1 and p.update_ratio is not None and math.isfinite(p.update_ratio)]
+        if ratios: self._moves = [*self._moves, median(ratios)][-40:]
 
     def _entropy(self) -> float | None:
         "None: it is not a cross entropy, or too few labels are known."

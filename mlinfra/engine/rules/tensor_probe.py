@@ -172,7 +172,7 @@ class TensorProbe:
         start = time.perf_counter() if self._waits else 0.0
         for p in self._guards[id(optimizer)]:
             if (grad := p.grad) is None or grad.layout != torch.strided: continue
-            value = own_part(grad).sum().item()
+            value = _total(own_part(grad))
             if value - value != 0: return self._investigate()
         if self._waits:
             self.checked = self._current()
@@ -280,6 +280,12 @@ class TensorProbe:
         size = None if lr is None else lr * (1.0 if id(p) in self._adaptive else norm / root)
         eps = torch.finfo(p.dtype).eps if p.is_floating_point() else 0.0
         return ParameterStats(name, tuple(p.shape), weight / root, norm / root, peak, ratio, lr, size, eps)
+
+_TINY = 64
+
+def _total(x: torch.Tensor) -> float:
+    "The sum; that of a few numbers costs less as a list."
+    return sum(x.tolist()) if x.dim() == 1 and len(x) <= _TINY and not x.is_cuda else x.sum().item()
 
 def _weighs(module: nn.Module) -> bool:
     "Whether it multiplies by a matrix, so that what comes into it is looked at, too."

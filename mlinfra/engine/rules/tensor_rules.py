@@ -283,7 +283,8 @@ class UnchangedWeights(Rule):
         self._looks += 1
         self._never_given(look.step)
         rates, frozen = {p.lr for p in look.parameters}, _frozen(self.facts.model)
-        usual = float(np.median([p.grad_rms for p in look.parameters if p.grad_rms is not None] or [0.0]))
+        given = [p.grad_rms for p in look.parameters if p.grad_rms is not None and math.isfinite(p.grad_rms)]
+        usual = median(given) if given else 0.0
         def stands(p: ParameterStats) -> bool:
             if p.name in frozen or p.grad_rms is not None and p.grad_rms < 32 * p.eps * usual: return False
             return p.grad_rms is None or p.update_ratio == 0 and p.grad_rms > 0 and (p.lr != 0 or len(rates) == 1)

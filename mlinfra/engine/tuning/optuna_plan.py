@@ -5,14 +5,15 @@
 # %% ../../../nbs/engine/tuning/optuna_plan.ipynb #c7689080
 from __future__ import annotations
 
-import os
-import uuid
+import errno
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from socket import gethostname
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..record.run_folder import process_born
+from ..base.store import DISK_FULL
+from .search_heartbeat import Heartbeat
 from .search_space import SearchDomain, Space
 from .study_journal import optuna_library, quiet_optuna
 from .trial_pool import TrialRecord
@@ -21,44 +22,35 @@ if TYPE_CHECKING:
     import optuna
 
 # %% auto #0
-__all__ = ['METHODS', 'owner_has_ended', 'requeue_cut_off', 'pruner', 'OptunaPlan']
+__all__ = ['METHODS', 'requeue_cut_off', 'pruner', 'OptunaPlan']
 
 # %% ../../../nbs/engine/tuning/optuna_plan.ipynb #10dd7603
 _RETRIES = 2
-_LIVE_SEARCHES: set[str] = set()  # tokens of the searches that go on in this process
-
-def _owner(token: str) -> dict[str, Any]:
-    return dict(host=gethostname(), pid=os.getpid(), born=process_born(os.getpid()), search=token)
-
-def owner_has_ended(
-    owner:Mapping[str, Any]|None,  # of a trial that is said to run
-) -> bool:
-    "Whether the search that ran it has ended; of another machine's that cannot be told, and it counts as alive."
-    if owner is None: return True  # it was killed before it could sign
-    if owner["host"] != gethostname(): return False
-    if owner["pid"] == os.getpid(): return owner["search"] not in _LIVE_SEARCHES
-    return process_born(owner["pid"]) != owner["born"]
 
 def requeue_cut_off(
     study:optuna.Study,
-) -> int:  # how many
+    heartbeat:Heartbeat,  # of the search that looks
+) -> int:                 # trials of which it is not known yet whether their search goes on
     "Put points whose trials were cut off back into the queue. The caller holds the lock."
     states = optuna_library().trial.TrialState
     trials = study.get_trials(deepcopy=False)
     retried = {trial.user_attrs.get("retry_of") for trial in trials}
-    found = 0
+    unknown = 0
     for trial in trials:
-        if trial.state == states.RUNNING and owner_has_ended(trial.user_attrs.get("owner")): ended = "killed"
+        owner = trial.user_attrs.get("owner")
+        gone = heartbeat.has_ended(owner) if trial.state == states.RUNNING else False
+        unknown += gone is None
+        if gone: ended = "killed"
         elif trial.state == states.FAIL and trial.user_attrs.get("ended") == "stopped": ended = "stopped"
         else: continue
         times, point = trial.user_attrs.get("retries", 0), trial.system_attrs.get("fixed_params", {}) | trial.params
         if trial.number not in retried and times < _RETRIES and point:
             study.enqueue_trial(point, user_attrs=dict(retry_of=trial.number, retries=times + 1))
-            found += 1
         if ended == "killed":
             study._storage.set_trial_user_attr(trial._trial_id, "ended", "killed")
             study.tell(trial.number, state=states.FAIL)
-    return found
+            if owner is not None: heartbeat.remove(owner["search"])
+    return unknown
 
 # %% ../../../nbs/engine/tuning/optuna_plan.ipynb #7244935e
 METHODS = ("asha", "hyperband", "median", "tpe", "random", "grid")
@@ -84,6 +76,7 @@ class OptunaPlan:
         self,
         study:optuna.Study,
         space:Space,
+        heartbeat:Heartbeat,        # of this search; it goes on while the plan is entered
         trials:int|None=None,       # of the study in all; None: without end
         queued_only:bool=False,     # whether to try only what is in the queue
         lock:Callable[[], Any]=nullcontext,  # held while a trial is asked for
@@ -92,27 +85,76 @@ class OptunaPlan:
     ):
         self.study, self.space, self.most, self.queued_only, self.lock = study, space, trials, queued_only, lock
         self.seed, self.sampler = seed, sampler
-        self.token, self._running, self._kinds = uuid.uuid4().hex, {}, optuna_library().trial.TrialState
+        self.heartbeat, self._running, self._kinds = heartbeat, {}, optuna_library().trial.TrialState
         self._distributions = {name: _distribution(parameter) for name, parameter in space.items()}
+        self.waits = False  # a trial may come later: that of another machine's search, should it turn out to be lost
+        self._late: list[Callable[[], Any]] = []  # what a full disk has kept from being written
+        self._unwritten: list[TrialRecord] = []   # trials that ended meanwhile
+        self._full, self._early = "", False       # what the disk said; trials were left to run
 
     def __enter__(self) -> OptunaPlan:
-        _LIVE_SEARCHES.add(self.token)
+        with self.lock(): self.heartbeat.__enter__()
         return self
 
-    def __exit__(self, *_: Any) -> None: _LIVE_SEARCHES.discard(self.token)
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        with self.lock(): self.heartbeat.__exit__(kind, error, trace)
+        self._write()
+        if not self._unwritten and not self._early: return
+        if error is None: raise OSError(errno.ENOSPC, self._end_words())
+        warnings.warn(self._end_words(), stacklevel=3)
+
+    def _end_words(self) -> str:
+        "What a full disk has cost, and what to do."
+        gone = "; ".join(f"trial {r.number} {r.state}" + ("" if r.value is None else f" with {r.value!r}")
+                         + f" at {r.params}" for r in self._unwritten)
+        lost = f"The study lacks {gone}. It has all others" if gone else "The study has all trials that have ended"
+        return (f"the search has ended early, since the disk is full: {self._full}. {lost}. "
+                "Free some space and call tune again with the same storage: it goes on from there")
+
+    def _write(self, *late: Callable[[], Any]) -> bool:
+        "Write these, after what a full disk has kept waiting; whether the disk took all."
+        self._late += late
+        while self._late:
+            try:
+                with quiet_optuna(): self._late[0]()
+            except OSError as error:
+                if error.errno not in DISK_FULL: raise
+                self._full = self._full or f"the study cannot be written ({error.strerror})"
+                if self.heartbeat.give_room(): continue
+                return False
+            except optuna_library().exceptions.UpdateFinishedTrialError: pass  # others thought this search was lost
+            self._late.pop(0)
+        self._unwritten.clear()
+        return True
 
     def ask(self) -> tuple[int, dict[str, Any]] | None:
-        "The next point, after a look at what others have left behind."
-        with self.lock(), quiet_optuna():
-            requeue_cut_off(self.study)
-            trials = self.study.get_trials(deepcopy=False)
-            if self.most is not None and sum(map(self._counts, trials)) >= self.most: return None
-            if self.queued_only and not any(trial.state == self._kinds.WAITING for trial in trials): return None
-            self.study.sampler = self._sampler_for(len(trials))
-            trial = self.study.ask(self._distributions)
-            trial.set_user_attr("owner", _owner(self.token))
+        "The next point, after a look at what others have left behind; None where the disk is full."
+        self.waits, trial = False, None
+        try:
+            if not self._full:
+                with self.lock(), quiet_optuna(): trial = self._next()
+        except OSError as error:
+            if error.errno not in DISK_FULL: raise
+            self._full = f"the study cannot be written ({error.strerror})"
+        if self._full: self._early, self.waits = not self._is_done(), False
+        if trial is None: return None
         self._running[trial.number] = trial
         return trial.number, trial.params
+
+    def _next(self) -> optuna.Trial | None:
+        "The next trial, signed. The caller holds the lock."
+        self.waits = requeue_cut_off(self.study, self.heartbeat) > 0
+        if self._is_done(): return None
+        self.study.sampler = self._sampler_for(len(self.study.get_trials(deepcopy=False)))
+        trial = self.study.ask(self._distributions)
+        trial.set_user_attr("owner", self.heartbeat.owner)
+        return trial
+
+    def _is_done(self) -> bool:
+        "Whether there are as many trials as were asked for, or the queue is empty and nothing else is to be tried."
+        with quiet_optuna(): trials = self.study.get_trials(deepcopy=False)
+        if self.most is not None and sum(map(self._counts, trials)) >= self.most: return True
+        return self.queued_only and not any(trial.state == self._kinds.WAITING for trial in trials)
 
     def _sampler_for(self, number: int) -> Any:
         "The sampler of a new trial."
@@ -127,20 +169,22 @@ class OptunaPlan:
 
     def report(self, number: int, step: int, value: float) -> bool:
         "Keep a report; returns whether Optuna's pruner gives the trial up."
-        with quiet_optuna():
-            self._running[number].report(value, step)
-            return self._running[number].should_prune()
+        trial, said = self._running[number], []
+        self._write(partial(trial.report, value, step), lambda: said.append(trial.should_prune()))
+        return said == [True]
 
     def tell(self, record: TrialRecord) -> None:
         "Keep how a trial ended."
         trial = self._running.pop(record.number)
-        with quiet_optuna():
-            if record.folder: trial.set_user_attr("folder", record.folder)
-            if record.error: trial.set_user_attr("error", record.error)
-            if record.state in ("stopped", "failed"): trial.set_user_attr("ended", record.state)
-            state = dict(finished=self._kinds.COMPLETE, pruned=self._kinds.PRUNED).get(record.state, self._kinds.FAIL)
-            value = record.value if record.state == "finished" else None
-            self.study.tell(trial, value, state, skip_if_finished=True)
+        said = dict(folder=record.folder, error=record.error)
+        if record.state in ("stopped", "failed"): said["ended"] = record.state
+        if record.state == "stopped" and record.error:
+            self._full = f"trial {record.number} says {record.error}"
+        state = dict(finished=self._kinds.COMPLETE, pruned=self._kinds.PRUNED).get(record.state, self._kinds.FAIL)
+        value = record.value if record.state == "finished" else None
+        attributes = [partial(trial.set_user_attr, name, words) for name, words in said.items() if words]
+        if not self._write(*attributes, partial(self.study.tell, trial, value, state, skip_if_finished=True)):
+            self._unwritten.append(record)
 
     def add(self, point: Mapping[str, Any]) -> None:
         "One more point, which is tried next."

@@ -9,6 +9,7 @@ import functools
 import inspect
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import nonnegative_int, one_of, positive_float, positive_int
+from ..base.store import DISK_FULL, writing
 from ..base.user_factory import load_factory
 from ..base.sample_statistics import Estimate
-from .optuna_plan import METHODS, OptunaPlan, owner_has_ended, pruner
+from .optuna_plan import METHODS, OptunaPlan, pruner
+from .search_heartbeat import Heartbeat, owner_has_ended
 from .search_space import SearchDomain, Space
 from .study_journal import kernel_lock, open_journal, optuna_library, quiet_optuna
 from .trial import Trial
@@ -101,7 +104,8 @@ class Study:
         values = tuple(float(measure(dict(best.params), seed)) for seed in seeds)
         with quiet_optuna():
             times = self.optuna.user_attrs.get("final_tests", 0) + 1
-            self.optuna.set_user_attr("final_tests", times)
+            try: self.optuna.set_user_attr("final_tests", times)
+            except OSError as error: warnings.warn(f"the study could not count this final test: {error}", stacklevel=2)
         return FinalTest(values, Estimate.of(values), best.value, times)
 
     def __str__(self) -> str:
@@ -188,9 +192,9 @@ def tune(
     budget = _check_end(budget_seconds, trials, method, points)
     path = None if storage is None else Path(storage)
     lock = functools.partial(kernel_lock, f"{path}.lock") if path and os.name == "posix" else nullcontext
-    with lock(), quiet_optuna(): study = _opened(space, direction, path, points)
+    with writing(path or ".", only=DISK_FULL), lock(), quiet_optuna(): study = _opened(space, direction, path, points)
     study.pruner = pruner(method)
-    with OptunaPlan(study, space, trials, method == "grid", lock, seed, sampler) as plan:
+    with OptunaPlan(study, space, Heartbeat(path), trials, method == "grid", lock, seed, sampler) as plan:
         run_trials(objective, plan, workers=workers, budget_seconds=budget, folder=folder, seed=seed, live=live,
                    report=report, told=told)
     return Study(space, direction, path, study)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from os import PathLike
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from ..base.checks import boolean, fraction, nonnegative_int, positive_int
+from ..base.plain_values import plain_value
 from ..base.sample_statistics import Estimate
 from ..base.store import write_whole
 from ..base.text import count_text
 from ..base.jobs import progress_bar
+from .function_settings import function_settings
 
 # %% auto #0
 __all__ = ['Repeats', 'repeat', 'Judgement', 'is_better', 'least_seeds']
@@ -55,7 +59,8 @@ def repeat(
     train:Callable[[int], float],                   # trains with a seed; returns the figure
     seeds:int|Iterable[int]=5,                      # how many from 0 on, or which
     *,
-    keep:str|PathLike|None=None,                    # a JSON file of what is done; None: nowhere
+    keep:str|PathLike|None=None,                    # a JSON file of what is done, by setting; None: nowhere
+    setting:Any=None,                               # its name in the file; None: see `function_settings`
     report:Callable[[float, str], None]|None=None,  # gets the share done; may raise to stop
     progress:bool=False,                            # show a bar
 ) -> Repeats:
@@ -65,19 +70,76 @@ def repeat(
     if several: chosen = [nonnegative_int("each of seeds", seed) for seed in seeds]
     else: chosen = list(range(positive_int("seeds", seeds)))
     if len(set(chosen)) < len(chosen) or not chosen: raise ValueError(f"seeds must be different, got {chosen}")
-    done = _kept(keep)
+    kept = None if keep is None else _KeptSeeds(Path(keep), train, setting)
+    done: dict[int, float] = {}
     with progress_bar(progress) as bar:
         for n, seed in enumerate(chosen):
             for tell in (bar, report):
                 if tell is not None: tell(n / len(chosen), f"seed {seed}")
-            if seed not in done: done[seed] = _figure(train(seed), seed)
-            if keep is not None: write_whole(keep, json.dumps({str(s): v for s, v in done.items()}).encode())
+            done[seed] = _figure(train(seed), seed) if kept is None else kept.figure(seed)
     return Repeats(tuple(chosen), tuple(done[seed] for seed in chosen))
 
-def _kept(path: str | PathLike | None) -> dict[int, float]:
-    if path is None or not Path(path).exists(): return {}
-    try: return {int(seed): float(value) for seed, value in json.loads(Path(path).read_text()).items()}
-    except (ValueError, AttributeError, TypeError): raise ValueError(f"{path} holds no results of seeds") from None
+class _KeptSeeds:
+    "The file in which `repeat` keeps figures: seed -> what each setting gave. Several processes may share it."
+    def __init__(self, path: Path, train: Callable[[int], float], setting: Any):
+        self.path, self.train, self.own = path, train, None if setting is None else dict(setting=plain_value(setting))
+        self._results: set[str] = set()  # names of what the training changes: it belongs to no setting
+        mine, others = self._setting(), [one["setting"] for many in self._read().values() for one in many]
+        differing = [_differing(other, mine) for other in others]
+        if differing and all(differing): warnings.warn(
+            f"{path} holds results of another setting, which stay there and are not used; other than here: "
+            f"{', '.join(sorted(min(differing, key=len)))}", stacklevel=3)
+
+    def figure(self, seed: int) -> float:
+        "That of the file; where it has none, train."
+        before = self._setting()
+        if (known := _figure_of(self._read(), seed, before)) is not None: return known
+        value, after = _figure(self.train(seed), seed), self._setting()
+        self._results |= _differing(before, after)
+        setting = {name: mark for name, mark in before.items() if name not in self._results}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{self.path}.lock"):
+                kept = self._read()
+                if (known := _figure_of(kept, seed, before)) is not None: return known
+                kept.setdefault(str(seed), []).append(dict(value=value, setting=setting))
+                write_whole(self.path, json.dumps(kept).encode())
+        except OSError as error:
+            raise OSError(error.errno, f"seed {seed} gave {value!r}, which is not kept: {error.strerror or error}. "
+                                       "The seeds before it are; the same call goes on after them") from error
+        return value
+
+    def _setting(self) -> dict[str, Any]: return function_settings(self.train) if self.own is None else self.own
+
+    def _read(self) -> dict[str, list[dict[str, Any]]]:
+        "What the file holds; ValueError where it says of a figure not to which setting it belongs."
+        try: kept = json.loads(self.path.read_text())
+        except FileNotFoundError: return {}
+        except ValueError: kept = None
+        if not isinstance(kept, dict) or not all(seed.isdigit() and _is_kept(found) for seed, found in kept.items()):
+            raise ValueError(f"{self.path} holds no results of seeds")
+        old = [seed for seed, found in kept.items() if not isinstance(found, list)]
+        if old and self.own != dict(setting=_UNNAMED): raise ValueError(
+            f"{self.path} was written by an earlier version of mlinfra and does not say to which setting the results "
+            f"of {count_text(len(old), 'seed')} belong. If it is this one, pass setting={_UNNAMED!r}; if it is "
+            "another, pass another file")
+        return {seed: [dict(value=found, setting=dict(setting=_UNNAMED))] if seed in old else found
+                for seed, found in kept.items()}
+
+def _differing(setting: Mapping[str, Any], mine: Mapping[str, Any]) -> set[str]:
+    "Names of what is not the same; what the kept setting leaves out may be anything."
+    return {name for name, mark in setting.items() if mine.get(name) != mark}
+
+def _figure_of(kept: Mapping[str, Any], seed: int, mine: Mapping[str, Any]) -> float | None:
+    found = [one["value"] for one in kept.get(str(seed), ()) if not _differing(one["setting"], mine)]
+    return float(found[0]) if found else None
+
+_UNNAMED = "unnamed"  # the setting of figures that were kept without one
+
+def _is_kept(found: Any) -> bool:
+    if not isinstance(found, list): return isinstance(found, (int, float))
+    return all(isinstance(one, dict) and isinstance(one.get("setting"), dict) and isinstance(
+        one.get("value"), (int, float)) for one in found)
 
 def _figure(value: Any, seed: int) -> float:
     try: return float(value)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..base.checks import finite, positive_int
+from ..base.store import disk_is_full
 from ..dist.processes import error_words
 from ..record.recorder import Monitor
 
@@ -89,7 +90,9 @@ def run_objective(
             value = objective(trial)
     except Pruned: return "pruned", None, ""
     except CutOff: return "stopped", None, ""
-    except Exception as error: return trial.verdict or "failed", None, error_words(error, skip=1)
+    except Exception as error:
+        ended = "stopped" if disk_is_full(error) else "failed"  # on a full disk the next trial would fail, too
+        return trial.verdict or ended, None, error_words(error, skip=1)
     if trial.verdict: return trial.verdict, None, ""
     try: return "finished", finite("value", value), ""
     except ValueError: return "failed", None, f"the objective must return a finite number, got {value!r}"

@@ -48,6 +48,7 @@ class TrialRecord:
 
 class Plan(Protocol):
     "Which trials to run."
+    waits:bool  # there is none now, but one may come later: ask again
     def ask(self) -> tuple[int, dict[str, Any]] | None:
         "Number and point of the next trial; None: there is none."
     def report(self, number: int, step: int, value: float) -> bool:
@@ -89,6 +90,8 @@ class Live:
         self._added.put(dict(point))
 
 # %% ../../../nbs/engine/tuning/trial_pool.ipynb #50964f70
+_AGAIN = 0.5  # seconds until a plan that waits is asked again
+
 @dataclass
 class _Search:
     "What both ways to run trials share: the clock, the records and who hears of them."
@@ -101,6 +104,7 @@ class _Search:
     told:Callable[[TrialRecord], None]|None
     start:float=field(default_factory=time.monotonic)
     done:int=0
+    idle:bool=False  # the plan had no trial
 
     @property
     def elapsed(self) -> float: return time.monotonic() - self.start
@@ -108,10 +112,14 @@ class _Search:
     @property
     def over(self) -> bool: return self.live.stopping or self.elapsed >= self.budget_seconds
 
+    @property
+    def waits(self) -> bool: return self.idle and self.plan.waits and not self.over
+
     def next(self) -> TrialRecord | None:
         "The next trial, begun; None: there is none."
         while not self.live._added.empty(): self.plan.add(self.live._added.get())
         asked = None if self.over else self.plan.ask()
+        self.idle = asked is None
         if asked is None: return None
         folder = str(self.folder / f"trial-{asked[0]:04d}") if self.folder else ""
         return self._say(TrialRecord(*asked, started=self.elapsed, folder=folder))
@@ -147,7 +155,8 @@ class _Search:
         if self.report is None: return
         share = 0.0 if math.isinf(self.budget_seconds) else min(self.elapsed / self.budget_seconds, 1.0)
         running = sum(record.state == "running" for record in self.live.trials)
-        self.report(share, f"{count_text(self.done, 'trial')} ended, {running} running")
+        waits = "" if running or not self.waits else ", waiting for a sign of other machines' searches"
+        self.report(share, f"{count_text(self.done, 'trial')} ended, {running} running{waits}")
 
 def _run_here(search: _Search, objective: Callable[[Trial], float]) -> None:
     "One trial after another; a stop works at the next report, or at the next step of `fit`."
@@ -155,7 +164,11 @@ def _run_here(search: _Search, objective: Callable[[Trial], float]) -> None:
         search.show()
         return search.hear(number, step, value)
 
-    while (record := search.next()) is not None:
+    while (record := search.next()) is not None or search.waits:
+        if record is None:
+            search.show()
+            time.sleep(_AGAIN)
+            continue
         n = record.number
         trial = Trial(n, record.params, lambda step, value: hear(n, step, value), lambda: search.verdict(n),
                       record.folder or None, search.seed)
@@ -238,7 +251,9 @@ class _Pool:
         "Hand out trials, hear what comes, stop what must end; whether there is anything left to do."
         self._fill()
         busy = [worker for worker in self.workers if worker.busy]
-        if not busy and not any(not worker.ready for worker in self.workers): return False
+        if not busy and not any(not worker.ready for worker in self.workers):
+            if self.search.waits: time.sleep(_AGAIN)
+            return self.search.waits
         self._listen(0.05)
         for worker in [w for w in self.workers if w.busy]: self._judge(worker)
         return not (self.search.over and not any(worker.busy for worker in self.workers))

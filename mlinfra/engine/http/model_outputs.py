@@ -37,7 +37,8 @@ class OutputRows:
         **more:float,  # further fields of the answer
     ) -> bytes:
         "The body of an answer. ValueError where a number is NaN or infinite, which JSON has no word for."
-        return json.dumps(dict(outputs=_plain(self.tree)) | more, allow_nan=False, separators=(",", ":")).encode()
+        rest = "".join(f",{json.dumps(name)}:{_text(value)}" for name, value in more.items())
+        return f'{{"outputs":{_text(self.tree)}{rest}}}'.encode()
 
 class _SampleList(list):
     "A list with what a model says of each sample."
@@ -47,12 +48,21 @@ def _cut(tree: Any, part: slice) -> Any:
     if isinstance(tree, tuple): return tuple(_cut(value, part) for value in tree)
     return _SampleList(tree[part]) if isinstance(tree, _SampleList) else tree[part]
 
-def _plain(tree: Any) -> Any:
-    "As lists, dicts and numbers."
-    if isinstance(tree, Mapping): return {str(name): _plain(value) for name, value in tree.items()}
-    if isinstance(tree, (tuple, list)): return [_plain(value) for value in tree]
-    if isinstance(tree, (np.ndarray, np.generic)): return tree.tolist()
-    return tree
+def _text(tree: Any) -> str:
+    "In JSON."
+    if isinstance(tree, Mapping):
+        return f"{{{','.join(f'{json.dumps(str(name))}:{_text(value)}' for name, value in tree.items())}}}"
+    if isinstance(tree, (tuple, list)): return f"[{','.join(map(_text, tree))}]"
+    if isinstance(tree, np.ndarray) and tree.dtype == np.float32: return _floats(tree)
+    if isinstance(tree, (np.ndarray, np.generic)): tree = tree.tolist()
+    return json.dumps(tree, allow_nan=False, separators=(",", ":"))
+
+def _floats(array: np.ndarray) -> str:
+    "Nine digits name a float of 32 bits; json would write the 17 of a double, in twice the time."
+    if not np.isfinite(array).all(): raise ValueError("Out of range float values are not JSON compliant")
+    form = "%.9g"
+    for size in reversed(array.shape): form = f"[{','.join([form] * size)}]"
+    return form % tuple(array.ravel().tolist())
 
 class OutputDivider:
     "Divides what one model returns among the samples of a batch."

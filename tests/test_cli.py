@@ -11,7 +11,7 @@ import pytest
 from copies import PYTHON
 
 from mlinfra import __version__, cli, data
-from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
+from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state, verify
 from mlinfra.lab.rendezvous import run_together
 from mlinfra.engine.record.run_folder import StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
@@ -237,7 +237,7 @@ def test_an_unwritable_place_is_found_before_anything_runs(args, here):
     [
         (["--resume"], "pass --save FOLDER too"),
         (["--save", "run"], "run holds checkpoints: go on with --resume, or give another folder"),
-        (["--save", "run", "--resume"], "run holds 1 epochs already: ask for more, --epochs 2 or above"),
+        (["--override", "lr"], "pass --save FOLDER too"),
         (["--save", "run", "--resume", "--epochs", "2", "--model", "resnet18"], "the model has changed since step 1"),
         (["--save", "new", "--parallel", "pipeline"], "not the stages of a pipeline"),
     ],
@@ -246,6 +246,20 @@ def test_what_cannot_be_resumed_is_refused_in_a_sentence(args, says, here):
     assert here("train", "--limit", "64", "--save", "run").returncode == 0
     done = here("train", "--limit", "64", *args)
     assert done.returncode == 2 and says in done.err and "Traceback" not in done.err
+
+
+def test_what_counts_on_a_resume_is_said_and_recorded_and_an_ended_run_is_no_error(here):
+    how = ["train", "--limit", "128", "--save", "run", "--resume"]
+    kept = lambda: read_state(latest("run").path).parts
+    assert here(*how, "--lr", "0.1").returncode == 0
+    again = here(*how)
+    assert again.returncode == 0 and "run holds 1 epoch already" in again.out
+    done = here(*how, "--epochs", "2", "--lr", "0.001")
+    assert "lr 0.1 (not 0.001; --override lr takes that)" in done.err
+    assert kept()["optimizer"]["groups"][0]["lr"] == kept()["identity"]["config"]["lr"] == 0.1
+    done = here(*how, "--epochs", "3", "--lr", "0.001", "--override", "lr")
+    assert done.returncode == 0 and kept()["optimizer"]["groups"][0]["lr"] == 0.001, done.err
+    assert kept()["identity"]["config"]["lr"] == 0.001
 
 
 def step(n): return StepRecord(n, 0, 1, 64, 0.5, float(n), 0.25, 0.0, 0.0, 0.25, 0.0, 0.25, 0.25, 0.0, 0.0)

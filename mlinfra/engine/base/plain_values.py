@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,12 +36,17 @@ def _plain(value: Any, level: int) -> Any:
     if isinstance(value, str): return str(value.value) if isinstance(value, Enum) else str(value)
     if isinstance(value, Enum): return value.value if isinstance(value.value, str) else value.name
     if level >= _DEEPEST: return _words(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, (SimpleNamespace, Namespace)): value = vars(value)
+    if not isinstance(value, type) and (names := _fields(value)): value = {name: getattr(value, name) for name in names}
     if isinstance(value, Mapping): return {_key(key): _plain(part, level + 1) for key, part in value.items()}
     if isinstance(value, (set, frozenset)): value = sorted(value, key=_words)
     if isinstance(value, (list, tuple, range)): return [_plain(part, level + 1) for part in value]
     return _of_array(value, level) if hasattr(value, "tolist") and hasattr(value, "dtype") else _words(value)
+
+def _fields(value: Any) -> list[str]:
+    "Names of the fields of a dataclass, or of a class of attrs."
+    own = fields(value) if is_dataclass(value) else getattr(type(value), "__attrs_attrs__", ())
+    return [field.name for field in own]
 
 def _number(value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)): return bool(value)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +17,14 @@ from ..base.checks import boolean, one_of, positive_int
 from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import TreeEncoder
 from .checkpoint_folder import CheckpointFolder
+from .held_state import HeldState, forgotten, has_state
+from .object_state import plain_names, unwrap_model, whole_optimizer
 from .resumable_loader import LoaderState
+from .resume_settings import ResumeSettings
 from .sharded_checkpoint import (
     RankStates, capture_rank_state, gather_from_ranks, restore_rank_states)
 from .training_state import HostCopies, State, StepRows, capture
+from ..train.scheduler_setup import check_schedule, schedulers_of
 
 # %% auto #0
 __all__ = ['Best', 'BestMetric', 'Checkpointer']
@@ -72,6 +77,8 @@ class Checkpointer:
         resume:bool=True,                      # go on with what the root holds; False: it must hold nothing
         config:Mapping[str, Any]|None=None,    # the run's settings, kept with it and compared
         skip:bool|None=None,                   # see `LoaderState`
+        extra:Mapping[str, Any]|None=None,     # name -> an object with state_dict and load_state_dict, kept as well
+        override:str|Iterable[str]=(),         # settings of this run that count in a resumed one; see `ResumeSettings`
     ):
         self.folder = CheckpointFolder(root, keep, boolean("resume", resume))
         self.root, self.every = self.folder.root, positive_int("every", every)
@@ -79,6 +86,10 @@ class Checkpointer:
         higher = best == "accuracy" if higher_is_better is None else boolean("higher_is_better", higher_is_better)
         self.best_metric = None if best is None else BestMetric(best, higher)
         self.background, self.config, self.skip = boolean("background", background), dict(config or {}), skip
+        self.extra, self.override = dict(extra or {}), [override] if isinstance(override, str) else list(override)
+        for name, thing in self.extra.items():
+            if not has_state(thing):
+                raise TypeError(f"extra[{name!r}] must have state_dict and load_state_dict, got {type(thing).__name__}")
         self.saves, self.remarks = self.folder.saves, self.folder.remarks
         self.resumed_from: int | None = None
         self.best: Best | None = None
@@ -104,10 +115,15 @@ class Checkpointer:
         self.folder.open()
         self._copies, self._rows = HostCopies(), StepRows()
         self.resumed_from, self._due, self._epochs = None, False, -1
-        self._position = LoaderState(self.skip)
+        self._position = LoaderState(self.skip, self._prepare)
         run.open = self._position.open
+        self._settings, self._watchers, self._kept = ResumeSettings(run, self.override), None, None
+        roots = {"model": unwrap_model(run.model), "step": run.step, "optimizer": run.optimizer}
+        roots |= {f"extra.{name}": thing for name, thing in self.extra.items()}
+        self._around = HeldState(roots, _known(run, self))
+        if bad := [f"{path}: {self._around.lost[path]}" for path in self._around.lost if path.startswith("extra.")]:
+            raise ValueError(f"{bad[0]} cannot be kept in a checkpoint")
         pieces = self.folder.newest()
-        if self.folder.ranks is None: self._tell_outside(run)
         if pieces is not None: self._go_on(run, pieces)
         self._captured, self._epochs = run.iteration, len(run.history.epochs)
         for name, part in self._state(run).parts.items(): TreeEncoder().tree(part, name)
@@ -140,22 +156,62 @@ class Checkpointer:
 
     def _go_on(self, run: Any, pieces: RankStates) -> None:
         state = pieces.of(0, ["identity"])
-        self.remarks += [words for words in restore_rank_states(run, pieces, self.skip) if words not in self.remarks]
+        identity, settings, words = state.parts["identity"], self._settings, []
+        def choose(parts: dict[str, Any]) -> dict[str, Any]:
+            self._kept, words[:] = settings.decide(parts, identity.get("settings", settings.now))
+            return self._kept
+        new_epoch = bool({"next_epoch", "weights_only"} & settings.override)
+        found = restore_rank_states(run, pieces, self.skip, new_epoch, choose)
+        self.remarks += [words for words in found if words not in self.remarks]
+        settings.apply()
+        for one in words: self._say(one)
+        self._check_schedule(run)
         self._position, self.resumed_from = run.open.__self__, state.step
-        identity = state.parts["identity"]
+        self._position.prepare = self._prepare
+        self._put_back("around", self._around, run)
         self.folder.run_id, kept = identity["run"], identity["config"]
         if identity["best"] is not None: self.best = Best(**identity["best"])
+        self.config |= {name: kept[name] for name in settings.left & kept.keys() & self.config.keys()}  # what counts
         changed = [f"{name} {kept.get(name)!r} -> {self.config.get(name)!r}"
                    for name in {**kept, **self.config} if kept.get(name) != self.config.get(name)]
         if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
         run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
 
-    def _tell_outside(self, run: Any) -> None:
-        "Remark on tensors that are trained and lie outside of the model, such as a loss's: they are not saved."
-        own = {id(p) for p in run.model.parameters()}
-        outside = [p for group in run.optimizer.param_groups for p in group["params"] if id(p) not in own]
-        if outside: run.remark_once(f"checkpoints leave out {len(outside)} trained tensors that are not in the model: "
-                                    "a resumed run begins with new ones; make the loss a part of the model")
+    def _check_schedule(self, run: Any) -> None:
+        try: check_schedule(run)
+        except ValueError as error:
+            if "scheduler" in self._settings.override: raise
+            raise ValueError(f"{error}; override=\"scheduler\" takes the schedule of this run") from None
+
+    def _prepare(self, run: Any) -> None:
+        "When all observers have begun: put theirs back, and say what is not kept."
+        observers = [one for one in run.observers.listeners if has_state(one) or _is_users(one)]
+        names = [getattr(one, "__qualname__", type(one).__qualname__).rpartition(".")[2] for one in observers]
+        roots = {f"observers.{name}" + f" {n}" * (name in names[:n]): one
+                 for n, (name, one) in enumerate(zip(names, observers))}
+        self._watchers = HeldState(roots, [*_known(run, self), *run.model.modules(), *self._around.objects])
+        if self._kept is not None: self._put_back("observers", self._watchers, run)
+        if self._kept is not None and self._kept["loader"]["inside"] and self._position.inside(run):
+            plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
+            for name, module in run.model.named_modules(): module.training &= plain(name) not in eval_
+        self._kept = None
+        lost = [path + f" ({why})" * bool(why)
+                for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]
+        lost += [f"{path.partition('.')[2]}.{name}" for path, one in roots.items() for name in forgotten(one)]
+        if lost: self._say(f"checkpoints leave out {', '.join(sorted(lost))}: a resumed run begins them anew; give "
+                           "observers state_dict and load_state_dict, or pass objects that have them in extra=")
+        run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
+
+    def _put_back(self, name: str, held: HeldState, run: Any) -> None:
+        "Put back what lies outside of model and optimizer; say what has no counterpart."
+        if "outside" not in self._kept and "weights_only" in self._settings.override: return
+        kept = self._kept.get("outside", {}).get(name) or dict(generators={}, objects={})
+        if odd := held.load(kept, run.device):
+            self._say(f"not put back, for they are only in the saved run or only in this one: {', '.join(odd)}")
+
+    def _say(self, words: str) -> None:
+        self.folder.remark(words)
+        warnings.warn(words, stacklevel=2)
 
     def _improved(self, run: Any) -> bool:
         if self.best_metric is None or run.stopping and run.iteration == self._captured: return False
@@ -172,9 +228,11 @@ class Checkpointer:
     # ---- saving
 
     def _state(self, run: Any) -> State:
-        state = (capture if self.folder.ranks is None else capture_rank_state)(run, self._copies, self._rows)
+        outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state())
+        take = capture if self.folder.ranks is None else capture_rank_state
+        state = take(run, self._copies, self._rows, dict(outside=outside))
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)
-        more = dict(run=self.folder.run_id, config=self.config, best=best)
+        more = dict(run=self.folder.run_id, config=self.config, best=best, settings=self._settings.settings)
         return replace(state, parts=state.parts | dict(identity=state.parts["identity"] | more))
 
     def _save(self, run: Any) -> None:
@@ -190,3 +248,16 @@ class Checkpointer:
             self.folder.failure = run.iteration, error
             return self.folder.tell(run.history.remarks)
         self.folder.save(state, self._copies, time.perf_counter() - start, self.background)
+
+def _is_users(observer: Any) -> bool:
+    return getattr(observer, "__module__", type(observer).__module__).partition(".")[0] != "mlinfra"
+
+def _known(run: Any, keeper: Checkpointer) -> list[Any]:
+    "What is kept as a part of its own, or is not to be kept."
+    parts = "dataset", "sampler", "batch_sampler", "collate_fn"
+    inner, model = whole_optimizer(run.optimizer), unwrap_model(run.model)
+    held = [p for group in run.optimizer.param_groups for p in group["params"]]
+    wrapped = [whole for whole, part in ((run.model, model), (inner, run.optimizer)) if whole is not part]
+    return [run, run.history, run.executor, run.feed, keeper, run.scheduler, *schedulers_of(run.scheduler), run.loader,
+            *(getattr(run.loader, name, None) for name in parts), *held, *wrapped, *getattr(inner, "optimizers", ()),
+            *model.parameters(), *model.buffers()]

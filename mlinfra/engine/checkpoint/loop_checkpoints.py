@@ -19,11 +19,11 @@ from ..base.checks import boolean, positive_int
 from ..base.text import count_text
 from .checkpoint_folder import CheckpointFolder
 from .resumable_loader import LoaderState
-from .rng_state import generator_states, random_states
+from .rng_state import random_states
 from .sharded_checkpoint import RankStates, gather_from_ranks, rng_states_of_new_rank
-from mlinfra.engine.checkpoint.training_state import (
-    HostCopies, State, check_optimizer_state, check_weights, copy_to_host, load_optimizer_state, load_weights, map_tree,
-    more_buffers, unwrap_model)
+from .object_state import load_model, load_optimizer_state, more_buffers, unwrap_model
+from .state_trees import HostCopies, copy_to_host, map_tree
+from .training_state import State, check_optimizer_state, check_weights
 from ..dist.process_group import rank_and_world_size
 from ..parallel.rank_loader import LoopEvents, RankLoader
 from ..parallel.rank_stream import OwnBatches, StreamBatches
@@ -141,7 +141,7 @@ class LoopCheckpoints(LoopEvents):
                                  f"here are {', '.join(now) or 'none'}")
         check_weights(model, kept["model"], state.step)
         for name, one in self._optimizers.items(): check_optimizer_state(one, kept["optimizers"][name], state.step)
-        load_weights(model, kept["model"])
+        load_model(model, kept["model"])
         for name, one in self._optimizers.items(): load_optimizer_state(one, kept["optimizers"][name])
         for name, part in self._others(): part.load_state_dict(kept["more"][name])
         self.step = self._captured = self.resumed_from = state.step
@@ -151,7 +151,7 @@ class LoopCheckpoints(LoopEvents):
         "This rank's random numbers and its place; a rank that was not there gets some that follow from rank 0's."
         rank, ranks = rank_and_world_size()
         of_ranks = state.parts["ranks"]
-        own = of_ranks.get(str(rank)) or _of_new_rank(of_ranks["0"], rank, self._loop.loader)
+        own = of_ranks.get(str(rank)) or _of_new_rank(of_ranks["0"], rank, self._position.held(self._loop.loader))
         if len(of_ranks) != ranks:
             if isinstance(self._loop.loader, OwnBatches):
                 raise ValueError(f"saved by {count_text(len(of_ranks), 'rank')}, and here are {ranks}: loaders that "
@@ -224,10 +224,9 @@ def _parameter_names(name: str, optimizer: torch.optim.Optimizer, model: nn.Modu
 
 def _epochs(done: int) -> SimpleNamespace: return SimpleNamespace(epochs=[SimpleNamespace(epoch=done - 1)] * (done > 0))
 
-def _of_new_rank(first: dict[str, Any], rank: int, loader: Any) -> dict[str, Any]:
+def _of_new_rank(first: dict[str, Any], rank: int, held: dict[str, Any]) -> dict[str, Any]:
     "Place and random numbers of a rank that was not there, from those of rank 0."
     def of_rank(opening: dict[str, Any]) -> dict[str, Any]:
-        return dict(random=rng_states_of_new_rank(opening["random"], rank), generators=own)
-    own = generator_states(loader)
-    place = first["loader"] | dict(openings=[of_rank(one) for one in first["loader"]["openings"]], generators=own)
+        return dict(random=rng_states_of_new_rank(opening["random"], rank), held=held)
+    place = first["loader"] | dict(openings=[of_rank(one) for one in first["loader"]["openings"]], held=held)
     return dict(random=rng_states_of_new_rank(first["random"], rank), loader=place, batch=first["batch"])

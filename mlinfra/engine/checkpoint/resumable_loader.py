@@ -6,21 +6,26 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from ...data import as_tensors
 from ..base.checks import boolean
-from .rng_state import generator_states, random_states, set_generator_states, set_random_states
+from .held_state import HeldState, look
+from .rng_state import (
+    generator_state, random_states, set_generator_state, set_random_states)
 from ..base.text import count_text
 from ..train.observers import TrainingRun
 
 # %% auto #0
-__all__ = ['loader_shape', 'draws_nothing', 'skipping', 'LoaderState']
+__all__ = ['loader_shape', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderState']
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b005
 def loader_shape(
@@ -47,11 +52,13 @@ def draws_nothing(
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b008
 class _Rest:
-    "What a sampler yields after the first `skipped` items."
-    def __init__(self, sampler: Any, skipped: int): self.sampler, self.skipped = sampler, skipped
+    "What a sampler yields after the first `skipped` items; in later epochs all of it."
+    def __init__(self, sampler: Any, skipped: int, prepare: Callable[[], None]):
+        self.sampler, self.skipped, self._prepare = sampler, skipped, prepare
     def __len__(self) -> int: return max(0, len(self.sampler) - self.skipped)
 
     def __iter__(self) -> Iterator[Any]:
+        if self._prepare is None: return iter(self.sampler)
         self._items, self._left = iter(self.sampler), self.skipped
         return self
 
@@ -61,20 +68,81 @@ class _Rest:
 
     def begin(self) -> None:
         "Skip now, as long as the random states are those of the epoch's beginning."
+        if self._prepare is not None: self._prepare()
+        self._prepare = None
         while self._left: self._left = self._left - 1 if next(self._items, None) is not None else 0
+        self.skipped = 0
 
 def skipping(
     loader:DataLoader,  # of a data set with indices
     batches:int,        # at its beginning
+    prepare:Callable[[], Any]=bool,  # called when the workers have their seeds, before the order is drawn
 ) -> Iterator[Any]:
     "The loader's batches without the first ones, which are not loaded; the order is drawn at once."
     rest = copy.copy(loader)
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"  # DataLoader refuses a plain assignment
-    rest.__dict__[name] = sampler = _Rest(getattr(loader, name), batches)
+    rest.__dict__[name] = sampler = _Rest(getattr(loader, name), batches, prepare)
     rest.__dict__["_iterator"] = None  # persistent workers belong to the other
     found = iter(rest)                 # which draws the seed of its workers, and only then
     sampler.begin()                    # the order
+    if _persists(loader): loader._iterator = rest._iterator
     return found
+
+def _persists(loader: Any) -> bool: return bool(getattr(loader, "persistent_workers", False))
+
+# %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #wk000002
+_SLOT = 1 << 16  # bytes for the states of a worker
+
+class WorkerStates:
+    "Where the generators of a loader's persistent workers are."
+    def __init__(
+        self,
+        loader:DataLoader,                    # whose workers have not begun yet
+        begin:list[dict[str, Any]]|None=None, # the states with which they begin, from `states`
+    ):
+        self._slots = torch.zeros(loader.num_workers, _SLOT, dtype=torch.uint8).share_memory_()
+        self._begin, self._init, self._collate = begin, loader.worker_init_fn, loader.collate_fn
+        self.loader = loader
+
+    def __enter__(self) -> WorkerStates:
+        "Workers that are made now note their states."
+        self.loader.collate_fn, self.loader.worker_init_fn = self._noting, self._beginning
+        return self
+
+    def __exit__(self, *_error: Any) -> None:
+        self.loader.collate_fn, self.loader.worker_init_fn = self._collate, self._init
+
+    def __getstate__(self) -> dict[str, Any]: return vars(self) | dict(loader=None)  # as workers get it
+
+    def states(self) -> list[dict[str, Any]] | None:
+        "Of each worker, between two epochs; None: unknown."
+        sizes = [int.from_bytes(bytes(slot[:4].tolist()), "big") for slot in self._slots]
+        if not all(sizes): return None
+        return [pickle.loads(slot[4:4 + size].numpy().tobytes()) for slot, size in zip(self._slots, sizes)]
+
+    def _beginning(self, number: int) -> None:
+        if self._init is not None: self._init(number)
+        if self._begin is not None:
+            set_random_states(self._begin[number]["random"])
+            for path, one in self._own().items():
+                if path in self._begin[number]["own"]: set_generator_state(one, self._begin[number]["own"][path])
+        self._note()
+
+    def _noting(self, samples: Any) -> Any:
+        batch = self._collate(samples)
+        self._note()
+        return batch
+
+    def _own(self) -> dict[str, Any]:
+        if "_found" not in vars(self): self._found = look({"": get_worker_info().dataset}).generators
+        return self._found
+
+    def _note(self) -> None:
+        own = {path: generator_state(one) for path, one in self._own().items()}
+        raw = pickle.dumps(dict(random=random_states(devices=False), own=own))
+        size = len(raw) if len(raw) + 4 <= _SLOT else 0
+        told = bytearray(size.to_bytes(4, "big") + raw[:size])
+        self._slots[get_worker_info().id, :len(told)] = torch.frombuffer(told, dtype=torch.uint8)
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b010
 class LoaderState:
@@ -82,38 +150,52 @@ class LoaderState:
     def __init__(
         self,
         skip:bool|None=None,  # go on without loading what the epoch has had; None: where loading surely draws nothing
+        prepare:Callable[[TrainingRun], Any]=lambda run: None,  # called once, before the first batch is asked for
     ):
         self.skip = None if skip is None else boolean("skip", skip)
-        self.openings: list[dict[str, Any]] = []   # random states before the epoch; all epochs of workers that persist
-        self.epoch = self.first = -1               # which epoch is open, and its first iteration
+        self.prepare = prepare
+        self.opening: dict[str, Any] | None = None  # states before the epoch that is open
+        self.epoch = self.first = -1                # which that is, and its first iteration
         self.remarks: list[str] = []
-        self._kept: dict[str, Any] | None = None   # to be gone on with
-        self._after: dict[str, Any] | None = None  # random states to go on with
+        self._held: HeldState | None = None
+        self._workers: WorkerStates | None = None
+        self._kept: dict[str, Any] | None = None    # to be gone on with
+        self._after: dict[str, Any] | None = None   # random states to go on with
 
     def open(
         self,
         run:TrainingRun,
     ) -> Iterator[Any]:   # the batches of its next epoch, or those that are left of it
         "Ask the run's loader for batches."
+        prepare, self.prepare = self.prepare, lambda run: None
+        prepare(run)
+        self._held = self._held or HeldState({"": run.loader})
         if self._kept is not None: return self._reopen(run)
-        opening = dict(random=random_states(), generators=generator_states(run.loader))
-        self.openings = [*self.openings, opening] if _persists(run.loader) else [opening]
+        held, workers = copy.deepcopy(self._held.state()), self._worker_states()
+        self.opening = dict(random=random_states(), held=held, workers=workers)
         self.epoch, self.first = _next_epoch(run), run.iteration
-        return iter(run.loader)
+        return self._begun(run.loader)
 
     def state(
         self,
         run:TrainingRun,    # between two steps
     ) -> dict[str, Any]:    # plain
-        "What `load` needs: inside an epoch its openings and the steps it has had."
+        "What `load` needs: inside an epoch its opening and the steps it has had."
         inside = self.inside(run)
         steps = run.iteration - self.first if inside else 0
         stateful = getattr(run.loader, "state_dict", None) if inside else None
-        kept = self.openings if inside or _persists(run.loader) else []
-        return dict(inside=inside, steps=steps, batches=steps * run.accumulation, openings=list(kept),
-                    own=None if stateful is None else stateful(),
-                    generators=generator_states(run.loader), accumulation=run.accumulation,
-                    shape=loader_shape(run.loader))
+        return dict(inside=inside, steps=steps, batches=steps * run.accumulation,
+                    openings=[self.opening] if inside else [], own=None if stateful is None else stateful(),
+                    held=self.held(run.loader), workers=None if inside else self._worker_states(),
+                    accumulation=run.accumulation, shape=loader_shape(run.loader))
+
+    def held(
+        self,
+        loader:Any,
+    ) -> dict[str, Any]:
+        "Generators, counts and the like that a loader holds."
+        self._held = self._held or HeldState({"": loader})
+        return self._held.state()
 
     def load(
         self,
@@ -134,44 +216,64 @@ class LoaderState:
         told = kept["own"] is not None or all(now[name] == before[name] for name in now if name != "workers")
         if kept["inside"] and not told:
             raise ValueError(f"{words}: the rest of the epoch that had begun would be other samples; "
-                             "use the same loader")
+                             "use the same loader, or begin the next epoch, override=\"next_epoch\"")
         self.remarks.append(f"{words}: later steps may differ from those of an uninterrupted run")
 
     def _reopen(self, run: Any) -> Iterator[Any]:
         "Replay what was drawn, drop what the epoch has had, and put all generators where they were."
         kept, self._kept, start = self._kept, None, time.perf_counter()
-        after = dict(random=self._after or random_states(), generators=kept["generators"])
-        self.openings = list(kept["openings"])
-        for opening in self.openings[:-1] if kept["inside"] else self.openings:  # of workers that persist
-            self._put(run.loader, opening)
-            for _ in run.loader: pass
+        after = dict(random=self._after or random_states(), held=_held_of(kept), workers=kept.get("workers"))
         if not kept["inside"]:
             self._put(run.loader, after)
-            return self.open(run)
+            self.opening = after | dict(random=random_states())
+            self.epoch, self.first = _next_epoch(run), run.iteration
+            return self._begun(run.loader, after)
+        self.opening = opening = kept["openings"][-1]
         self.epoch, self.first = _next_epoch(run), run.iteration - kept["steps"]
-        batches = self._rest(run.loader, kept)
-        self._put(run.loader, after)
+        batches = self._rest(run.loader, kept, opening)
+        self._put(run.loader, after | dict(held={n: v for n, v in after["held"].items() if n != "objects"}))
         seconds = time.perf_counter() - start
         if seconds > 10: self.remarks.append(f"loading {count_text(kept['batches'], 'batch', 'batches')} again, which "
                                              f"the epoch has had, took {seconds:.0f} s")
         return batches
 
-    def _rest(self, loader: Any, kept: dict[str, Any]) -> Iterator[Any]:
+    def _rest(self, loader: Any, kept: dict[str, Any], opening: dict[str, Any]) -> Iterator[Any]:
         if kept["own"] is not None:
             loader.load_state_dict(kept["own"])
             return iter(loader)
-        self._put(loader, self.openings[-1])
-        if self._may_skip(loader): return skipping(loader, kept["batches"])
-        batches = iter(loader)
+        self._put(loader, opening)
+        if self._may_skip(loader): return self._begun(loader, opening, kept["batches"])
+        batches = self._begun(loader, opening)
         for _ in islice(batches, kept["batches"]): pass  # the last step may have had fewer
         return batches
 
+    def _begun(self, loader: Any, opening: Any = None, skipped: int = 0) -> Iterator[Any]:
+        "The loader's batches; workers that persist begin with the states that they had."
+        states = None if opening is None else opening.get("workers")
+        ask = partial(skipping, loader, skipped) if skipped else partial(iter, loader)
+        if not _persists(loader) or loader._iterator is not None: return ask()
+        if states == []: self.remarks.append("random numbers of the loader's persistent workers are others than they "
+                                             "would have been: where their generators were is not known")
+        with WorkerStates(loader, states or None) as self._workers:
+            if states is None: return ask()
+            put = partial(self._put, loader, opening)  # the workers' seeds, which are drawn first, were not drawn then
+            if not isinstance(loader.dataset, IterableDataset): return skipping(loader, skipped, put)
+            batches = iter(loader)
+        put()
+        return batches
+
+    def _worker_states(self) -> list[dict[str, Any]] | None:
+        "None: they have not begun; empty: not known."
+        return None if self._workers is None else self._workers.states() or []
+
     def _may_skip(self, loader: Any) -> bool:
         if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset): return False
-        return draws_nothing(loader) and not _persists(loader) if self.skip is None else self.skip
+        return draws_nothing(loader) if self.skip is None else self.skip
 
     def _put(self, loader: Any, states: dict[str, Any]) -> None:
-        left = set_random_states(states["random"]) + set_generator_states(loader, states["generators"])
+        left = set_random_states(states["random"])
+        if odd := self._held.load(_held_of(states)):
+            left.append(f"the loader's generators and counts are others than those that were kept: {', '.join(odd)}")
         self.remarks += [words for words in left if words not in self.remarks]
 
     def inside(
@@ -181,8 +283,10 @@ class LoaderState:
         "Whether the run is inside an epoch."
         return self.epoch == _next_epoch(run)
 
-def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
+def _held_of(states: dict[str, Any]) -> dict[str, Any]:
+    "What the loader held; checkpoints of earlier versions have its generators only."
+    return states["held"] if "held" in states else dict(generators=states["generators"])
 
-def _persists(loader: Any) -> bool: return bool(getattr(loader, "persistent_workers", False))
+def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
 
 def _shown(value: int | None) -> str: return "unknown" if value is None else f"{value:,}"

@@ -6,22 +6,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 # %% auto #0
-__all__ = ['random_states', 'set_random_states', 'own_generators', 'generator_states', 'set_generator_states']
+__all__ = ['GENERATORS', 'random_states', 'set_random_states', 'generator_state', 'set_generator_state']
 
 # %% ../../../nbs/engine/checkpoint/rng_state.ipynb #c0d0a005
-def random_states() -> dict[str, Any]:
+def random_states(
+    devices:bool=True,  # those of devices, too
+) -> dict[str, Any]:
     "The states of Python's, NumPy's and PyTorch's global generators, and of each device that is in use."
     version, words, gauss = random.getstate()
     python = dict(version=version, words=np.array(words, dtype=np.uint32), gauss=gauss)
     return dict(python=python, numpy=np.random.get_state(legacy=False), torch=torch.get_rng_state(),
-                devices=_device_states())
+                devices=_device_states() if devices else {})
 
 def _device_states() -> dict[str, list[torch.Tensor]]:
     module = _device_module()
@@ -52,38 +53,12 @@ def _set_device_states(kind: str, states: list[torch.Tensor]) -> str:
     return "" if len(states) == here else f"{words}, and there are {here} here"
 
 # %% ../../../nbs/engine/checkpoint/rng_state.ipynb #c0d0a008
-_KINDS = torch.Generator, np.random.Generator, np.random.RandomState, random.Random
-_PARTS = ("sampler", "batch_sampler", "dataset", "transform", "target_transform", "transforms", "collate_fn",
-          "batches", "loader", "reader")
+GENERATORS = torch.Generator, np.random.Generator, np.random.RandomState, random.Random
 
-def own_generators(
-    loader:Any,  # or any object
-) -> dict[str, Any]:  # where it lies -> a generator
-    "The generators of a loader, its samplers, its data set and their transforms; not those inside of its workers."
-    return dict(_generators(loader, "", set()))
-
-def _generators(thing: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if id(thing) in seen or len(seen) > 1_000: return
-    seen.add(id(thing))
-    if isinstance(thing, (list, tuple)):
-        parts = {str(number): part for number, part in enumerate(thing)} if len(thing) <= 100 else {}
-        for name, part in parts.items(): yield from _generators(part, f"{path}.{name}", seen)
-        return
-    held = getattr(thing, "__dict__", None) or {}
-    for name, value in held.items():
-        if isinstance(value, _KINDS) and id(value) not in seen:
-            seen.add(id(value))
-            yield f"{path}.{name}".removeprefix("."), value
-    for name in _PARTS:
-        if name in held: yield from _generators(held[name], f"{path}.{name}", seen)
-
-def generator_states(
-    loader:Any,
-) -> dict[str, Any]:
-    "Where a generator lies -> its state."
-    return {path: _state_of(generator) for path, generator in own_generators(loader).items()}
-
-def _state_of(generator: Any) -> Any:
+def generator_state(
+    generator:Any,  # one of `GENERATORS`
+) -> Any:           # plain
+    "Where the generator is."
     if isinstance(generator, torch.Generator): return generator.get_state()
     if isinstance(generator, random.Random):
         version, words, gauss = generator.getstate()
@@ -91,17 +66,11 @@ def _state_of(generator: Any) -> Any:
     if isinstance(generator, np.random.RandomState): return generator.get_state(legacy=False)
     return generator.bit_generator.state
 
-def set_generator_states(
-    loader:Any,
-    states:dict[str, Any],  # from `generator_states`
-) -> list[str]:             # what could not be put back
-    "Let the loader's generators go on from there."
-    found = own_generators(loader)
-    for path in states.keys() & found.keys(): _set_state(found[path], states[path])
-    lost = ", ".join(sorted(states.keys() ^ found.keys()))
-    return [f"the loader's generators are others than those that were kept: {lost}"] if lost else []
-
-def _set_state(generator: Any, state: Any) -> None:
+def set_generator_state(
+    generator:Any,
+    state:Any,  # from `generator_state`
+) -> None:
+    "Let the generator go on from there."
     if isinstance(generator, torch.Generator): generator.set_state(state.clone())
     elif isinstance(generator, random.Random):
         generator.setstate((state["version"], tuple(state["words"].tolist()), state["gauss"]))

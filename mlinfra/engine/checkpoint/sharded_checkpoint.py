@@ -13,7 +13,7 @@ import random
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from ..base.text import count_text
 from mlinfra.engine.checkpoint.checkpoint_files import (
     MANIFEST, FileSum, RankStates, UnreadableCheckpoint, damage, read_manifest, sync_folder, write_manifest,
     write_piece)
+from .object_state import named_weights
 from .rng_state import random_states, set_random_states
 from .training_state import (
     HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
@@ -70,9 +71,10 @@ def capture_rank_state(
     run:TrainingRun,                 # between two steps
     copies:HostCopies|None=None,     # memory to use again; None: new memory
     rows:StepRows|None=None,         # of this run
+    more:Mapping[str, Any]|None=None,  # further parts, live
 ) -> State:
     "What this rank keeps of the run's state, copied to the host."
-    parts, cuts = live_parts(run, rows), {}
+    parts, cuts = live_parts(run, rows) | dict(more or {}), {}
     def local(path: str, value: Any) -> Any:
         if not _is_sharded(value): return value
         cuts[path] = shard_cut(value)
@@ -129,11 +131,14 @@ def restore_rank_states(
     run:TrainingRun,  # before its first step, on this rank
     pieces:RankStates,
     skip:bool|None=None,  # as `LoaderState` takes it
+    next_epoch:bool=False,  # as `restore` takes it
+    choose:Callable[[dict], dict]=dict,  # of the parts, those that are put back
 ) -> list[str]:       # what is not as it was
     "Put everything back that belongs to this rank. ValueError before anything is changed."
     rank, world_size = rank_and_world_size()
-    kept = pieces.of(0, ["pieces"]).parts.get("pieces", dict(kind="replicas", rank=0, ranks=1))
-    _check_kind(run, kept, world_size)
+    first = pieces.of(0, ["pieces", "loader"]).parts
+    kept = first.get("pieces", dict(kind="replicas", rank=0, ranks=1))
+    _check_kind(run, kept, world_size, first["loader"]["inside"] and not next_epoch)
     live, remarks = _live_tensors(run), []
     own = pieces.of(rank if rank < pieces.ranks else 0, live=live)
     parts = dict(own.parts)
@@ -147,22 +152,23 @@ def restore_rank_states(
         histories = [pieces.of(number, ["history"]).parts["history"] for number in range(pieces.ranks)]
         parts["history"] = merged_history(histories, rank, world_size)
     if rank >= pieces.ranks: parts["random"] = rng_states_of_new_rank(parts["random"], rank)
-    found = remarks + restore(run, replace(own, parts=parts), skip)
+    found = remarks + restore(run, replace(own, parts=choose(parts)), skip, next_epoch)
     run.history.remarks += [words for words in remarks if words not in run.history.remarks]
     return found
 
-def _check_kind(run: Any, kept: dict[str, Any], world_size: int) -> None:
-    kind = weights_kind(run.model)
+def _check_kind(run: Any, kept: dict[str, Any], world_size: int, inside: bool) -> None:
+    kind = "replicas" if world_size == 1 else weights_kind(run.model)  # one process has them whole
     if "own" in (kind, kept["kind"]) and kept["ranks"] != world_size:
         raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: weights that are "
                          "neither replicas of DistributedDataParallel nor cut by fully_shard fit only as many")
-    if not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
-        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')}, and here are {world_size:,}: a loader of "
-                         f"{type(run.loader).__name__} cannot say where they go on; ShardLoader can")
+    if inside and not hasattr(run.loader, "load_state_dict") and kept["ranks"] != world_size:
+        raise ValueError(f"saved by {count_text(kept['ranks'], 'rank')} inside an epoch, and here are {world_size:,}: "
+                         f"a loader of {type(run.loader).__name__} cannot say where they go on; ShardLoader can, or "
+                         "begin the next epoch, override=\"next_epoch\"")
 
 def _live_tensors(run: Any) -> Callable[[str], Any]:
     "Path of a saved leaf -> the parameter or buffer that it belongs to, or None."
-    held = unwrap_model(run.model).state_dict()
+    held = named_weights(run.model)
     parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
     def find(path: str) -> Any:
         if path.startswith("model.weights."): return held.get(path.removeprefix("model.weights."))

@@ -6,117 +6,31 @@
 from __future__ import annotations
 
 import copy
+import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, fields
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
+from mlinfra.engine.checkpoint.object_state import (
+    fit_names, load_model, load_optimizer_state, model_state, named_weights, optimizer_state, plain_names,
+    unwrap_model as unwrap_model)
+from .resumable_loader import LoaderState, loader_shape
 from .rng_state import random_states, set_random_states
-from .resumable_loader import LoaderState
+from .state_trees import HostCopies, copy_to_host, map_tree as map_tree
 from ..train.observers import TrainingRun
-from ...training import Epoch, Step
+from ...training import Epoch, History, Step
 
 # %% auto #0
-__all__ = ['PARTS', 'STEP_COLUMNS', 'HostCopies', 'map_tree', 'copy_to_host', 'State', 'unwrap_model', 'more_buffers', 'StepRows',
-           'live_parts', 'capture', 'model_changes', 'check_weights', 'check_optimizer_state', 'restore',
-           'load_weights', 'load_optimizer_state']
-
-# %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c005
-_ALIGNED = 64  # bytes
-
-class HostCopies:
-    "Copies of tensors on the host, in memory that is used again by the next call."
-    def __init__(self):
-        self._signature, self._copies, self._sent = None, [], None
-        self._memory = torch.empty(0, dtype=torch.uint8)
-
-    def of(
-        self,
-        tensors:list[torch.Tensor],  # anywhere, of any dtype and layout
-    ) -> list[torch.Tensor]:         # on the host, row-major; the next call overwrites them
-        "Copy; from a GPU the copies may still be on their way until `wait`."
-        cuda = any(tensor.is_cuda for tensor in tensors)
-        signature = [(tensor.shape, tensor.dtype) for tensor in tensors]
-        if signature != self._signature: self._signature, self._copies = signature, self._placed(tensors, cuda)
-        with torch.no_grad():
-            for kept, tensor in zip(self._copies, tensors): kept.copy_(tensor, non_blocking=tensor.is_cuda)
-        if cuda:
-            self._sent = torch.cuda.Event()
-            self._sent.record()
-        return self._copies
-
-    def wait(self) -> None:
-        "Wait until everything has arrived."
-        if self._sent is not None: self._sent.synchronize()
-
-    def _placed(self, tensors: list[torch.Tensor], pinned: bool) -> list[torch.Tensor]:
-        "A place in memory for each; more memory is taken only if there is too little."
-        sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
-        ends = list(accumulate(-(-size // _ALIGNED) * _ALIGNED for size in sizes))
-        if ends and ends[-1] > len(self._memory):
-            self._memory = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=pinned)
-        return [self._memory[start:start + size].view(tensor.dtype).view(tensor.shape)
-                for start, size, tensor in zip([0, *ends], sizes, tensors)]
-
-# %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c008
-_KEYS = (str, int, float, bool, tuple, type(None))
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, np.generic, np.ndarray)
-
-def map_tree(
-    tree:Any,                         # of dictionaries, lists and tuples
-    leaf:Callable[[str, Any], Any],   # of a path such as "optimizer.state.0" and what is there
-    path:str="",
-) -> Any:
-    "The tree with every leaf replaced; containers are new."
-    if isinstance(tree, Mapping):
-        for key in tree:
-            if not isinstance(key, _KEYS): raise _unsavable(f"a key of {path}", key)
-        return {key: map_tree(value, leaf, f"{path}.{key}" if path else str(key)) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple, torch.Size)):
-        items = [map_tree(value, leaf, f"{path}.{number}") for number, value in enumerate(tree)]
-        return items if isinstance(tree, list) else tuple(items)
-    if isinstance(tree, (set, frozenset)): return {map_tree(value, leaf, path) for value in tree}
-    return leaf(path, tree)
-
-def _unsavable(path: str, value: Any) -> ValueError:
-    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-    return ValueError(f"{path} cannot be kept in a checkpoint, it is a {kind}: "
-                      "tensors, arrays, numbers, words, lists and dictionaries can")
-
-def copy_to_host(
-    tree:Any,                       # of live tensors and values
-    copies:HostCopies|None=None,    # None: of its own
-) -> Any:
-    "The tree with its tensors copied to the host, a shared one once. ValueError for what cannot be kept."
-    places, tensors = {}, []
-    def gather(path: str, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor): return _checked(path, value)
-        if value.layout != torch.strided or value.is_quantized or value.is_meta: raise _unsavable(path, value)
-        place = value.data_ptr(), value.shape, value.stride(), value.dtype, value.device
-        if value.numel() == 0 or place not in places:
-            places[place] = len(tensors)
-            tensors.append(value.detach())
-        return _Place(places[place])
-    found = map_tree(tree, gather)
-    kept = (copies or HostCopies()).of(tensors)
-    return map_tree(found, lambda _path, value: kept[value.number] if isinstance(value, _Place) else value)
-
-@dataclass(frozen=True)
-class _Place: number:int
-
-def _checked(path: str, value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.dtype.hasobject or not isinstance(value, _PLAIN):
-        raise _unsavable(path, value)
-    return value.copy() if isinstance(value, np.ndarray) else value
+__all__ = ['PARTS', 'STEP_COLUMNS', 'State', 'StepRows', 'live_parts', 'parameter_names', 'capture', 'model_changes',
+           'check_weights', 'check_optimizer_state', 'restore']
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c010
-PARTS = ("model", "optimizer", "scheduler", "scaler", "random", "loader", "history", "identity")
+PARTS = ("model", "optimizer", "scheduler", "scaler", "random", "loader", "history", "outside", "identity")
 
 @dataclass(frozen=True)
 class State:
@@ -126,22 +40,6 @@ class State:
     parts:dict[str, Any]    # some of `PARTS`
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c012
-def unwrap_model(
-    model:nn.Module,
-) -> nn.Module:
-    "The model without DistributedDataParallel and torch.compile around it."
-    while True:
-        if isinstance(model, DistributedDataParallel): model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module): model = inner
-        else: return model
-
-def more_buffers(
-    model:nn.Module,
-) -> dict[str, torch.Tensor]:
-    "Buffers that the state_dict leaves out."
-    kept = model.state_dict().keys()
-    return {name: buffer for name, buffer in model.named_buffers() if name not in kept}
-
 STEP_COLUMNS = tuple(field.name for field in fields(Step))
 
 class StepRows:
@@ -168,10 +66,9 @@ def live_parts(
     rows:StepRows|None=None,     # of this run; None: all steps are converted
 ) -> dict[str, Any]:
     "The parts of the run's state, with the tensors that training itself uses."
-    position = _position(run)
-    model, rate = unwrap_model(run.model), run.scheduler
+    position, rate = _position(run), run.scheduler
     found = dict(
-        model=dict(weights=model.state_dict(), buffers=more_buffers(model)), optimizer=_optimizer_part(run.optimizer),
+        model=model_state(run.model), optimizer=optimizer_state(run.optimizer, parameter_names(run.model)),
         scheduler=rate.state_dict() if hasattr(rate, "state_dict") else None, scaler=run.executor.state_dict(),
         random=random_states(), history=_history_part(run, rows or StepRows()), identity=_identity(run))
     return found | ({} if position is None else dict(loader=position.state(run)))
@@ -180,12 +77,12 @@ def _position(run: Any) -> LoaderState | None:
     owner = getattr(run.open, "__self__", None)
     return owner if isinstance(owner, LoaderState) else None
 
-def _optimizer_part(optimizer: Any) -> dict[str, Any]:
-    "Its state_dict, and how those of its tensors lie in memory that are not row-major."
-    state = optimizer.state_dict()
-    strides = [[number, name, list(value.stride())] for number, own in state["state"].items()
-               for name, value in own.items() if isinstance(value, torch.Tensor) and not value.is_contiguous()]
-    return dict(kind=type(optimizer).__name__, state=state["state"], groups=state["param_groups"], strides=strides)
+def parameter_names(
+    model:nn.Module,
+) -> dict[int, str]:
+    "The id of each parameter -> its plain name."
+    plain = plain_names(model)
+    return {id(p): plain(name) for name, p in model.named_parameters()}
 
 def _history_part(run: Any, rows: StepRows) -> dict[str, Any]:
     history = run.history
@@ -200,12 +97,13 @@ def _identity(run: Any) -> dict[str, Any]:
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c015
 def capture(
-    run:TrainingRun,                 # between two steps
-    copies:HostCopies|None=None,     # memory to use again; None: new memory
-    rows:StepRows|None=None,         # of this run
+    run:TrainingRun,                   # between two steps
+    copies:HostCopies|None=None,       # memory to use again; None: new memory
+    rows:StepRows|None=None,           # of this run
+    more:Mapping[str, Any]|None=None,  # further parts, live
 ) -> State:
     "The run's state, copied to the host. ValueError, with its path, for a value that only pickle could keep."
-    parts = live_parts(run, rows)
+    parts = live_parts(run, rows) | dict(more or {})
     history = parts.pop("history")   # its rows never change: they need no copy
     epoch = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
     return State(run.iteration, epoch, copy_to_host(parts, copies) | dict(history=history))
@@ -237,7 +135,8 @@ def check_weights(
     step:int,             # at which it was saved
 ) -> None:
     "ValueError unless the saved weights fit the model."
-    words = model_changes(kept["weights"], unwrap_model(model).state_dict())
+    now = named_weights(model)
+    words = model_changes(fit_names(kept["weights"], now), now)
     if not words: return
     raise ValueError(f"the model has changed since step {step:,} was saved: {words}")
 
@@ -247,31 +146,39 @@ def check_optimizer_state(
     step:int,             # at which it was saved
 ) -> None:
     "ValueError unless the saved state is of such an optimizer."
-    kind, sizes = type(optimizer).__name__, [len(group["params"]) for group in optimizer.state_dict()["param_groups"]]
+    kind, sizes = type(optimizer).__name__, [len(group["params"]) for group in optimizer.param_groups]
     before = [len(group["params"]) for group in kept["groups"]]
     if kept["kind"] != kind:
         raise ValueError(f"step {step:,} was saved with the optimizer {kept['kind']}, and this run has {kind}")
-    if before != sizes:
+    names, added = kept.get("names", [])[len(sizes):], before[len(sizes):]  # groups that the saved run came to add
+    known = hasattr(optimizer, "add_param_group") and len(names) == len(added) > 0 and all(map(all, names))
+    if before != sizes and not (known and before[:len(sizes)] == sizes):
         raise ValueError(f"the optimizer has changed since step {step:,} was saved: it had parameter groups of "
                          f"{before} tensors and has {sizes}")
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c019
 def restore(
-    run:TrainingRun,       # before its first step
-    state:State,           # parts that are left out stay as they are
-    skip:bool|None=None,   # as `LoaderState` takes it
-) -> list[str]:            # what is not as it was
+    run:TrainingRun,         # before its first step
+    state:State,             # parts that are left out stay as they are
+    skip:bool|None=None,     # as `LoaderState` takes it
+    next_epoch:bool=False,   # an epoch that had begun is over, and the next one begins
+) -> list[str]:              # what is not as it was
     "Put everything back: the next step is the one that would have come. ValueError before anything is changed."
     parts = state.parts
     if "model" in parts: check_weights(run.model, parts["model"], state.step)
     if "optimizer" in parts: check_optimizer_state(run.optimizer, parts["optimizer"], state.step)
     position, end = LoaderState(skip), _next_epoch(run) + run.epochs
-    if "loader" in parts: position.load(run, parts["loader"], parts.get("random"))
+    if "loader" in parts: position.load(run, _between(run, parts["loader"]) if next_epoch else parts["loader"],
+                                        parts.get("random"))
     else: run.open = position.open
-    if "model" in parts: load_weights(run.model, parts["model"])
-    if "optimizer" in parts: load_optimizer_state(run.optimizer, parts["optimizer"])
+    if "model" in parts: load_model(run.model, parts["model"])
+    names = parameter_names(run.model)
+    if "optimizer" in parts:
+        named = {names[id(p)]: p for p in run.model.parameters()}
+        load_optimizer_state(run.optimizer, parts["optimizer"], named)
     _load_rates(run, parts)
     if "history" in parts: _load_history(run, parts["history"])
+    if next_epoch: _end_epoch(run.history)
     run.iteration, run.epochs = state.step, max(0, end - _next_epoch(run))
     run.begun = min(run.begun, len(run.history.steps))
     remarks = set_random_states(parts["random"]) if "random" in parts else []
@@ -281,42 +188,22 @@ def restore(
     run.observers.tell("on_resume", run)
     return remarks
 
+def _between(run: Any, kept: dict[str, Any]) -> dict[str, Any]:
+    "The place between the epoch that had begun and the next one, in whatever loader there is now."
+    if not kept["inside"]: return kept
+    return kept | dict(inside=False, steps=0, batches=0, own=None, accumulation=run.accumulation,
+                       shape=loader_shape(run.loader))
+
+def _end_epoch(history: History) -> None:
+    "Record an epoch that had begun as it is."
+    number = history.epochs[-1].epoch + 1 if history.epochs else 0
+    steps = [step for step in history.steps if step.epoch == number]
+    if not steps: return
+    samples = sum(step.samples for step in steps)
+    loss = math.fsum(step.loss * step.samples for step in steps) / samples
+    history.epochs.append(Epoch(number, len(steps), samples, math.fsum(step.seconds for step in steps), loss))
+
 def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
-
-def load_weights(
-    model:nn.Module,
-    kept:dict[str, Any],  # from `live_parts`
-) -> None:
-    "Put weights and buffers back."
-    model = unwrap_model(model)
-    model.load_state_dict(kept["weights"])
-    owners = dict(model.named_modules())
-    for name, value in kept["buffers"].items():
-        owner, _, own = name.rpartition(".")
-        now = owners[owner]._buffers.get(own) if owner in owners else None
-        if now is not None and now.shape == value.shape: now.copy_(value)
-        elif now is not None: owners[owner]._buffers[own] = value.to(now.device, copy=True)
-
-def load_optimizer_state(
-    optimizer:torch.optim.Optimizer,
-    kept:dict[str, Any],  # from `live_parts`
-) -> None:
-    "Its own load, and then each tensor with the dtype and the layout that it had."
-    state = map_tree(kept["state"], lambda _path, value: value.clone() if isinstance(value, torch.Tensor) else value)
-    groups = copy.deepcopy(kept["groups"])
-    optimizer.load_state_dict(dict(state=state, param_groups=groups))
-    numbers = [number for group in groups for number in group["params"]]
-    parameters = dict(zip(numbers, (p for group in optimizer.param_groups for p in group["params"])))
-    strides = {(number, name): tuple(stride) for number, name, stride in kept["strides"]}
-    for number, own in kept["state"].items():
-        held = optimizer.state[parameters[number]]
-        for name, value in own.items():
-            if isinstance(value, torch.Tensor): held[name] = _laid(held[name], value, strides.get((number, name)))
-
-def _laid(held: torch.Tensor, value: torch.Tensor, stride: tuple[int, ...] | None) -> torch.Tensor:
-    if held.dtype != value.dtype: held = value.to(held.device, copy=True)
-    if stride is None or held.stride() == stride: return held
-    return torch.empty_strided(held.shape, stride, dtype=held.dtype, device=held.device).copy_(held)
 
 def _load_rates(run: Any, parts: dict[str, Any]) -> None:
     rate = run.scheduler

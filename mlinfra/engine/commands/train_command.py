@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import signal
 import sys
@@ -30,7 +31,7 @@ def _train(args: argparse.Namespace) -> int:
     import torch
     from mlinfra import models
     from mlinfra.data import Images, mnist
-    _check_saving(args)
+    if not _check_saving(args): return 0
     _run_folder(args)  # it says now what is wrong with it
     torch.manual_seed(args.seed)  # with --parallel, too, every rank begins with the same weights
     digits, test = mnist(root=args.root), mnist(train=False, root=args.root)
@@ -39,22 +40,45 @@ def _train(args: argparse.Namespace) -> int:
     work = _train_here if args.parallel == "none" else _train_parallel
     return work(args, model, digits, test)
 
-def _check_saving(args: argparse.Namespace) -> None:
-    "ValueError where nothing could be saved, or the saved run cannot go on as asked."
+_AS_SAVED = "lr", "momentum", "seed"  # count as they were saved, unless --override names one
+
+def _check_saving(args: argparse.Namespace) -> bool:
+    "Whether there is something left to train. ValueError where nothing could be saved, or a run not go on as asked."
     from mlinfra.engine.base.step_folders import step_folders
+    from mlinfra.engine.base.text import count_text
     from mlinfra.engine.checkpoint.checkpoint_files import latest
     if args.save is None:
-        if args.resume: raise ValueError("--resume needs the folder with the checkpoints: pass --save FOLDER too")
-        return
+        for name in ("resume", "override"):
+            if getattr(args, name):
+                raise ValueError(f"--{name} needs the folder with the checkpoints: pass --save FOLDER too")
+        return True
     if args.parallel in ("pipeline", "tensor"):
         part = "the stages of a pipeline" if args.parallel == "pipeline" else "parts of layers"
         raise ValueError(f"--save keeps whole models and shards, not {part}: leave it out")
     if not args.resume and step_folders(args.save):
         raise ValueError(f"{args.save} holds checkpoints: go on with --resume, or give another folder")
     found = latest(args.save)
-    if found is not None and found.epoch >= args.epochs:
-        raise ValueError(f"{args.save} holds {found.epoch} epochs already: ask for more, --epochs {found.epoch + 1} "
-                         "or above")
+    if found is not None and found.epoch < args.epochs: _take_saved_settings(args, found.path)
+    if found is None or found.epoch < args.epochs: return True
+    if _leads(): print(f"{args.save} holds {count_text(found.epoch, 'epoch')} already, and nothing is left to train: "
+                       f"for more, pass --epochs {found.epoch + 1} or above")
+    return False
+
+def _leads() -> bool:
+    "Whether this process speaks for all ranks that torchrun has started."
+    return os.environ.get("RANK", "0") == "0"
+
+def _take_saved_settings(args: argparse.Namespace, folder: Path) -> None:
+    "Go on with the settings of the saved run where they count, and say so."
+    from mlinfra.engine.checkpoint.checkpoint_files import RankStates
+    if "weights_only" in args.override: return
+    kept, names = RankStates(folder, check=False).of(0, ["identity"]).parts["identity"]["config"], []
+    for name in _AS_SAVED:
+        if name not in kept or kept[name] == getattr(args, name) or name in args.override: continue
+        cure = "" if name == "seed" else f"; --override {name} takes that"
+        names.append(f"{name} {kept[name]:g} (not {getattr(args, name):g}{cure})")
+        setattr(args, name, kept[name])
+    if names and _leads(): print(f"mlinfra train: as the run was saved: {', '.join(names)}", file=sys.stderr)
 
 def _savers(args: argparse.Namespace) -> list[Any]:
     "The observers that save the run; none without --save."
@@ -63,7 +87,8 @@ def _savers(args: argparse.Namespace) -> list[Any]:
     if args.save is None: return []
     names = "model", "limit", "batch_size", "seed", "lr", "momentum", "precision"
     settings = {name: getattr(args, name) for name in names}
-    keeper = Checkpointer(args.save, args.save_every, config=settings)
+    keeper = Checkpointer(args.save, args.save_every, config=settings,
+                          override=args.override)
     return [keeper, StopNotice(keeper)]
 
 # %% ../../../nbs/engine/commands/train_command.ipynb #90971625
@@ -264,5 +289,9 @@ def _train_options(train: argparse.ArgumentParser) -> None:
     add("--save-every", type=count, default=100, metavar="N", help="steps from one checkpoint to the next")
     add("--resume", action="store_true",
         help="go on with the newest checkpoint in the folder of --save; begin if there is none")
+    add("--override", action="append", default=[], type=lambda text: text.replace("-", "_"), metavar="NAME",
+        choices=["lr", "momentum", "next_epoch", "weights_only"],
+        help="what of a resumed run is as asked here and not as saved: lr, momentum; next-epoch leaves the epoch that "
+             "had begun, weights-only all but the weights; may be given several times")
 
 TRAIN = Command("train", "train a model on MNIST", _train, _train_options, common=True)

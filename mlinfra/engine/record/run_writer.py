@@ -23,9 +23,9 @@ from ..base.checks import nonnegative_int, positive_int
 from ..base.machine import container_bytes, cpu_name, system_name, total_bytes, usable_cores
 from ..base.plain_values import plain_value
 from ..base.store import writing
-from mlinfra.engine.record.run_folder import (
-    FORMAT, STEP_BYTES, StepRecord, active_writer, boot_id, open_writers, pack_header, pack_step, process_born,
-    run_files)
+from .attempt_files import run_files
+from .run_folder import (
+    FORMAT, STEP_BYTES, StepRecord, active_writer, boot_id, open_writers, pack_header, pack_step, process_born)
 
 # %% auto #0
 __all__ = ['RunWriter', 'how_it_ended']
@@ -132,7 +132,7 @@ class RunWriter:
                    local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or None,
                    pid=os.getpid(), born=process_born(os.getpid()), hostname=socket.gethostname(), boot=boot_id(),
                    wall=self._wall / 1e9, clock=self.origin, versions=_versions(), machine=_machine(),
-                   config=dict(config or {}))
+                   config=config or {})
 
     def _put(self, file: int, raw: bytes) -> None:
         "Hand it to the system; a failure ends the recording."

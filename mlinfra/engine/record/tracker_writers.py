@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from ..base.checks import boolean, positive_int
 from .run_summary import state_text
-from .run_folder import STEP_PARTS, Run, run_files
+from .run_folder import STEP_PARTS, Run
 from .runs_table import run_origin, run_results, run_settings
 
 # %% auto #0
@@ -47,6 +47,7 @@ class Points:
     ):
         self.run, self.every, self._given = run, positive_int("every", every), -1
         self._attempts: list[_AttemptPoints] = []
+        self._epochs: set[tuple[str, int]] = set()  # name and step of what was given
         self.left_out: set[int] = set()  # attempts of which a later one does every step again
         self._told: dict[str, float] = {}
 
@@ -66,18 +67,24 @@ class Points:
         if math.isinf(newest.first) and not last: return []  # only its first step says which ones are done again
         for one in reversed(self._attempts):
             if not math.isinf(one.first) and one.first >= limit: self.left_out.add(one.run.attempt)
-            found += one.new(limit, last or one is not newest)
+            found += [point for point in one.new(limit, last or one is not newest) if self._is_new(point)]
             limit = min(limit, one.first)
         self._given = max([self._given, *(point.step for point in found)])
         return sorted([*found, *self._new_results()], key=lambda p: (p.step, p.at))
+
+    def _is_new(self, point: Point) -> bool:
+        "An epoch may end twice at one step: that of the attempt which saved there, and of the one which went on."
+        if not point.name.startswith("epoch/"): return True
+        self._epochs, known = self._epochs | {point[:2]}, point[:2] in self._epochs
+        return not known
 
     def _look(self) -> None:
         "Read what is new, and open attempts that have begun."
         for one in self._attempts: one.run.refresh()
         known = self._attempts[-1].run.attempt + 1 if self._attempts else 0
         for attempt in range(known, self.run.attempt + 1):
-            if not run_files(self.run.folder, self.run.ranks[0], attempt)[1].exists(): continue
-            self._attempts.append(_AttemptPoints(Run(self.run.folder, attempt), self.every, self._given))
+            before = self._attempts[-1] if self._attempts else None
+            self._attempts.append(_AttemptPoints(Run(self.run.folder, attempt), self.every, self._given, before))
 
     def _new_results(self) -> Iterator[Point]:
         "What `keep_result` has kept, when it is new or another."
@@ -88,8 +95,9 @@ class Points:
 
 class _AttemptPoints:
     "The figures of one attempt, as far as no later one does the steps again."
-    def __init__(self, run: Run, every: int, after: int):
-        self.run, self.every, self.after = run, every, after  # up to `after` they were given before it began
+    def __init__(self, run: Run, every: int, after: int, before: _AttemptPoints | None):
+        self.run, self.every, self.before = run, every, before
+        self.after = after  # steps up to here were given before it began
         self._steps = self._epochs = 0
 
     @property
@@ -101,10 +109,15 @@ class _AttemptPoints:
         rows = self.rows
         return int(rows["iteration"][0]) if len(rows) else math.inf
 
+    @property
+    def last(self) -> int:
+        "The number of its last step, or of the last one before it; -1 where there is none."
+        rows = self.rows
+        return _last_step(rows[-1]) if len(rows) else self.before.last if self.before else -1
+
     def new(self, limit: float, last: bool) -> Iterator[Point]:
         yield from self._new_steps(limit, last)
-        for point in self._new_epochs():
-            if self.after < point.step < limit: yield point
+        yield from (point for point in self._new_epochs() if point.step < limit)
 
     def _new_steps(self, limit: float, last: bool) -> Iterator[Point]:
         rows, begun = self.rows, self.run.started or 0.0
@@ -127,7 +140,7 @@ class _AttemptPoints:
         for event in events[self._epochs:]:
             rows = self.rows
             done = rows[rows["epoch"] <= int(event.data.get("epoch") or 0)]
-            step = _last_step(done[-1]) if len(done) else int(rows["iteration"][0]) - 1 if len(rows) else 0
+            step = _last_step(done[-1]) if len(done) else int(rows["iteration"][0]) - 1 if len(rows) else self.last
             for name, value in event.data.items():
                 if name in ("epoch", "iterations", "samples") or not isinstance(value, (int, float)): continue
                 yield Point(f"epoch/{name}", max(step, 0), (self.run.started or 0.0) + event.at, float(value))

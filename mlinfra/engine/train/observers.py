@@ -69,6 +69,11 @@ class Observers:
         for event in own: self._hooks[event].append((observer, getattr(observer, event)))
         if not own: self._hooks["on_step"].append((observer, lambda _run, step: observer(step)))
 
+    @property
+    def listeners(self) -> list[Listener]:
+        "All of them, each once."
+        return list({id(one): one for hooks in self._hooks.values() for one, _hook in hooks}.values())
+
     def listen(
         self,
         event:str,  # one of `EVENTS`

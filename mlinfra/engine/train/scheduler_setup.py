@@ -19,7 +19,7 @@ from .history import Epoch
 from .observers import TrainingRun
 
 # %% auto #0
-__all__ = ['make_scheduler', 'CompositeScheduler', 'step_after_update', 'step_after_epoch', 'check_schedule']
+__all__ = ['make_scheduler', 'schedulers_of', 'CompositeScheduler', 'step_after_update', 'step_after_epoch', 'check_schedule']
 
 # %% ../../../nbs/engine/train/scheduler_setup.ipynb #9598d43b
 def make_scheduler(
@@ -38,7 +38,7 @@ def make_scheduler(
         scheduler = made[0] if len(made) == 1 else CompositeScheduler(made)
     if not callable(getattr(scheduler, "step", None)):
         raise TypeError(f"scheduler must be one of torch.optim.lr_scheduler, got {type(scheduler).__name__}")
-    for one in _parts(scheduler): _check_steps(one, optimizer, given)
+    for one in schedulers_of(scheduler): _check_steps(one, optimizer, given)
     return scheduler
 
 def _check_steps(scheduler: Any, optimizer: Any, given: bool) -> None:
@@ -56,7 +56,10 @@ def _waits(scheduler: Any) -> bool:
     "Whether a scheduler waits for what is measured after an epoch."
     return isinstance(scheduler, ReduceLROnPlateau)
 
-def _parts(scheduler: Any) -> list[Any]:
+def schedulers_of(
+    scheduler:Any,  # from `make_scheduler`
+) -> list[Any]:
+    "The schedulers that it is made of."
     if scheduler is None: return []
     return scheduler.schedulers if isinstance(scheduler, CompositeScheduler) else [scheduler]
 
@@ -66,7 +69,7 @@ class CompositeScheduler:
         self,
         schedulers:list[Any],  # each with a `step`
     ):
-        self.schedulers = [part for one in schedulers for part in _parts(one)]
+        self.schedulers = [part for one in schedulers for part in schedulers_of(one)]
 
     def step(self) -> None:
         "One step of each."
@@ -88,7 +91,7 @@ def step_after_update(
     run:TrainingRun,
 ) -> None:
     "Step the schedulers whose interval is a step."
-    for scheduler in _parts(run.scheduler):
+    for scheduler in schedulers_of(run.scheduler):
         if run.interval == "step" and not _waits(scheduler): scheduler.step()
 
 def step_after_epoch(
@@ -96,7 +99,7 @@ def step_after_epoch(
     epoch:Epoch,      # whole, and validated
 ) -> None:
     "Step those that wait for its figures, and with `interval=\"epoch\"` all others too."
-    for scheduler in _parts(run.scheduler):
+    for scheduler in schedulers_of(run.scheduler):
         if _waits(scheduler): scheduler.step(_watched(scheduler, epoch))
         elif run.interval == "epoch": scheduler.step()
 
@@ -114,7 +117,7 @@ def check_schedule(
 ) -> None:
     "ValueError where a scheduler would fail before the end; a remark where it looks made for another interval."
     one_of("interval", run.interval, ("step", "epoch"))
-    for scheduler in _parts(run.scheduler):
+    for scheduler in schedulers_of(run.scheduler):
         if not _waits(scheduler): _check_length(run, scheduler)
         elif scheduler.mode == "max" and run.measured and not {"accuracy", "metric"} & set(run.measured):
             raise ValueError('ReduceLROnPlateau with mode="max" needs an accuracy or a metric: pass valid=, '
@@ -123,6 +126,7 @@ def check_schedule(
 def _check_length(run: TrainingRun, scheduler: Any) -> None:
     name, steps = type(scheduler).__name__, run.epochs if run.interval == "epoch" else run.iterations
     if steps is None: return
+    if run.interval == "step": steps -= run.begun  # in an epoch that goes on
     total, last = getattr(scheduler, "total_steps", None), getattr(scheduler, "last_epoch", 0)
     if isinstance(total, int) and last + steps > total:
         raise ValueError(f"{name} was made for {total:,} steps, and this run would take {last + steps:,}: make it with "

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -49,7 +48,7 @@ class _Reader:
         if isinstance(train, MethodType): owner, train = train.__self__, train.__func__
         elif isinstance(train, FunctionType) or hasattr(train, "__wrapped__"): owner = None
         else: owner, train = train, type(train).__call__
-        for name, value in getattr(owner, "__dict__", {}).items(): self._keep(f"self.{name}", value)
+        for name, value in _attributes(owner): self._keep(f"self.{name}", value)
         if owner is not None: self._of(type(owner), 0)
         self._of(train, 0, followed=True)
 
@@ -122,8 +121,15 @@ def _parts(value: Any) -> Iterator[Any]:
     elif isinstance(value, Mapping): yield from value.items()
     elif isinstance(value, (list, tuple, set, frozenset)): yield from value
     elif isinstance(value, nn.Module): yield from (type(value), str(value), value.training, dict(value.state_dict()))
-    elif is_dataclass(value): yield from (type(value), *(getattr(value, field.name) for field in fields(value)))
-    elif hasattr(value, "__dict__"): yield from (type(value), vars(value))
+    elif found := list(_attributes(value)): yield from (type(value), *found)
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    "Name and value of what an object holds, in its dictionary and in slots."
+    yield from getattr(value, "__dict__", {}).items()
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name): yield name, getattr(value, name)
 
 def _of_tensor(value: torch.Tensor) -> Any:
     if value.is_meta or value.layout != torch.strided: return str(value.dtype), tuple(value.shape)

@@ -1,0 +1,265 @@
+"""State outside of model and optimizer: each kind is kept on a resume, or named before the loss."""
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.training import fit
+
+X = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+DATA = TensorDataset(X, (X.sum(1) > 0).long())
+GLOBAL = random.Random()
+pytestmark = pytest.mark.filterwarnings("error:checkpoints leave out:UserWarning")
+
+
+class Model(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+class Loss(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+        self.calls, self.noise = 0, {"own": np.random.RandomState(3)}
+
+    def forward(self, outputs, targets):
+        self.calls += 1
+        return cross_entropy(super().forward(outputs), targets) * (1 + self.calls / 9 + float(self.noise["own"].rand()))
+
+
+class Counting(Sampler):
+    epoch = 0
+
+    def __init__(self):
+        self.order = list(range(64))
+
+    def __len__(self):
+        return 64
+
+    def __iter__(self):
+        self.epoch += 1
+        random.Random(self.epoch).shuffle(self.order)  # of what the last epoch has left
+        return iter(self.order)
+
+
+class Noise:
+    def __init__(self):
+        self.rngs = [dict(a=np.random.default_rng(0)), torch.Generator().manual_seed(0)]
+
+    def __call__(self, x):
+        return x + float(self.rngs[0]["a"].normal()) + torch.rand((), generator=self.rngs[1])
+
+
+class Noisy(Dataset):
+    def __init__(self):
+        self.augment, self.seen = Noise(), torch.zeros(64)
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        self.seen[i] += 1  # a memory of what was seen, which the sample depends on
+        return self.augment(X[i]) * self.seen[i] + GLOBAL.random(), DATA[i][1]
+
+
+def collate():
+    own = random.Random(5)
+    return lambda rows: (torch.stack([x for x, _ in rows]) * own.random(), torch.stack([y for _, y in rows]))
+
+
+class Average:
+    "Averages of the weights, which the loss pulls towards."
+    guard = True
+
+    def __init__(self, how):
+        self.how, self.shadow = how, None
+
+    def on_start(self, run):
+        if self.how == "module":
+            self.shadow = copy.deepcopy(run.model)
+        else:
+            self.shadow = {name: p.detach().clone() for name, p in run.model.named_parameters()}
+
+    @torch.no_grad()
+    def on_step(self, run, step):
+        named = dict(self.shadow.named_parameters()) if self.how == "module" else self.shadow
+        for name, p in run.model.named_parameters():
+            if self.how == "replaced":
+                named[name] = 0.9 * named[name] + 0.1 * p
+            else:
+                named[name].lerp_(p, 0.1)
+            p.lerp_(named[name], 0.2)
+
+
+class Asked:
+    guard = True
+
+    def __init__(self):
+        self.strength = 1.0
+
+    def on_backward(self, run):
+        self.strength *= 0.9
+        for p in run.model.parameters():
+            p.grad *= self.strength
+
+    def state_dict(self):
+        return dict(strength=self.strength)
+
+    def load_state_dict(self, kept):
+        self.strength = kept["strength"]
+
+
+class Thaw:
+    guard = True
+
+    def on_epoch(self, run, epoch):
+        if epoch.epoch == 0:
+            run.optimizer.add_param_group(dict(params=[*run.model[0].parameters()], lr=0.5))
+            run.model[0].requires_grad_(True)
+
+
+class Lookahead:
+    def __init__(self, optimizer):
+        self.optimizer, self.count = optimizer, 0
+        self.param_groups = optimizer.param_groups
+        self.slow = [[p.detach().clone() for p in group["params"]] for group in optimizer.param_groups]
+
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+
+    @torch.no_grad()
+    def step(self):
+        self.optimizer.step()
+        self.count += 1
+        if self.count % 3:
+            return
+        for group, slow in zip(self.param_groups, self.slow):
+            for p, s in zip(group["params"], slow):
+                p.copy_(s.lerp_(p, 0.5))
+
+
+class Within(torch.optim.Optimizer):
+    "The same as a torch optimizer around another one."
+
+    def __init__(self, optimizer):
+        super().__init__([p for g in optimizer.param_groups for p in g["params"]], {})
+        self.base, self.param_groups, self.state, self.count = optimizer, optimizer.param_groups, optimizer.state, 0
+
+    def step(self, closure=None):
+        self.base.step()
+        self.count += 1
+        for group in self.param_groups:
+            group["lr"] = 0.1 / (1 + self.count)
+
+
+def adversary(model):
+    other = nn.Linear(4, 2)
+    optimizer = torch.optim.Adam(other.parameters(), 0.1)
+
+    def step(model, batch):
+        optimizer.zero_grad()
+        cross_entropy(other(batch[0]), batch[1]).backward()
+        optimizer.step()
+        return cross_entropy(model(batch[0]) + other(batch[0]).detach(), batch[1])
+
+    return step
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, 0.05)
+
+
+def loss_with_weights(model, how):
+    loss = Loss()
+    how |= dict(loss_fn=loss, optimizer=adam([*model.parameters(), *loss.parameters()]))
+
+
+def thaw(model, how):
+    model[0].requires_grad_(False)
+    how |= dict(optimizer=adam(model[2].parameters()), observers=[Thaw()])
+
+
+KINDS = {
+    "loss": loss_with_weights,
+    "sampler": lambda model, how: how.update(train=DataLoader(DATA, 8, sampler=Counting())),
+    "data set": lambda model, how: how.update(train=DataLoader(Noisy(), 8, shuffle=True)),
+    "collate": lambda model, how: how.update(train=DataLoader(DATA, 8, collate_fn=collate())),
+    "module": lambda model, how: how.update(observers=[Average("module")]),
+    "tensors": lambda model, how: how.update(observers=[Average("tensors")]),
+    "replaced": lambda model, how: how.update(observers=[Average("replaced")]),
+    "asked": lambda model, how: how.update(observers=[Asked()]),
+    "thaw": thaw,
+    "adversary": lambda model, how: how.update(step=adversary(model)),
+    "lookahead": lambda model, how: how.update(optimizer=Lookahead(adam(model.parameters()))),
+    "within": lambda model, how: how.update(optimizer=Within(adam(model.parameters()))),
+}
+
+
+class Stop:
+    guard = True
+
+    def on_step(self, run, step):
+        if step.iteration == 12:
+            run.stop()
+
+
+def train(kind, *observers, **more):
+    torch.manual_seed(0)
+    np.random.seed(0)
+    GLOBAL.seed(4)
+    model, how = Model(), dict(train=DataLoader(DATA, 8, shuffle=True), observers=[])
+    how["optimizer"] = adam(model.parameters())
+    if kind in KINDS:
+        KINDS[kind](model, how)
+    watchers = [*observers, *how.pop("observers")]
+    how |= dict(epochs=3, observers=watchers, device="cpu", progress=False, keep_memory=False) | more
+    return fit(model, how.pop("train"), **how)
+
+
+def losses(history):
+    return [step.loss for step in history.steps]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_outside_of_model_and_optimizer_goes_on(kind, tmp_path):
+    whole = train(kind)
+    train(kind, Checkpointer(tmp_path), Stop())
+    again = train(kind, Checkpointer(tmp_path))
+    assert losses(again) == losses(whole) and not [words for words in again.remarks if "put back" in words]
+
+
+class Patience:
+    def __init__(self):
+        self.waited, self.orders = 0, iter(range(9))
+
+    def on_epoch(self, run, epoch):
+        self.waited += 1
+
+
+@pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
+def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
+    seen = []
+
+    class Look:
+        def on_step(self, run, step):
+            seen.append([words for words in run.history.remarks if words.startswith("checkpoints leave out")])
+
+    with pytest.warns(UserWarning, match="checkpoints leave out Patience.waited, observers.Patience.orders"):
+        train("", Checkpointer(tmp_path), Patience(), Look())
+    assert len(seen[0]) == 1 and seen[-1] == seen[0]
+
+
+def test_extra_objects_are_kept_and_refused_without_a_state(tmp_path):
+    kept, other = Asked(), Asked()
+    train("", Checkpointer(tmp_path, extra=dict(strength=kept)), kept, epochs=1)
+    with pytest.raises(TypeError, match="must have state_dict and load_state_dict, got int"):
+        Checkpointer(tmp_path, extra=dict(n=3))
+    train("", Checkpointer(tmp_path, extra=dict(strength=other)), epochs=1)
+    assert other.strength == kept.strength < 1

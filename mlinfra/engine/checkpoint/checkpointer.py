@@ -210,6 +210,7 @@ class Checkpointer:
             self._say(f"not put back, for they are only in the saved run or only in this one: {', '.join(odd)}")
 
     def _say(self, words: str) -> None:
+        if words in self.remarks: return
         self.folder.remark(words)
         warnings.warn(words, stacklevel=2)
 
@@ -229,6 +230,9 @@ class Checkpointer:
 
     def _state(self, run: Any) -> State:
         outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state())
+        if late := self._around.late + (self._watchers.late if self._watchers else []):
+            self._say(f"made after the start: {', '.join(late)}; a resumed run puts that back only if made earlier, "
+                      "as in on_start")
         take = capture if self.folder.ranks is None else capture_rank_state
         state = take(run, self._copies, self._rows, dict(outside=outside))
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)

@@ -48,7 +48,8 @@ class Found:
     generators:dict[str, Any]=field(default_factory=dict)
     objects:dict[str, Any]=field(default_factory=dict)             # that have state_dict and load_state_dict
     values:dict[str, tuple[Any, Any]]=field(default_factory=dict)  # who holds a number, a word or a tensor, and its key
-    holders:dict[str, Any]=field(default_factory=dict)             # dictionaries, those of objects' attributes included
+    containers:dict[str, Any]=field(default_factory=dict)          # lists and dictionaries
+    attributes:dict[str, dict]=field(default_factory=dict)         # of objects
     lost:list[str]=field(default_factory=list)                     # iterators and the like: they cannot be put back
 
 def has_state(
@@ -72,8 +73,8 @@ def look(
         if not covered and has_state(thing):
             found.objects[path] = thing
             if not isinstance(thing, nn.Module): continue
-        if isinstance(thing, dict): found.holders[path] = thing
-        elif hasattr(thing, "__dict__"): found.holders[path] = vars(thing)
+        if isinstance(thing, (dict, list)): found.containers[path] = thing
+        elif hasattr(thing, "__dict__"): found.attributes[path] = vars(thing)
         for name, value, holder in _parts(thing):
             at = ".".join(filter(None, (path, str(name))))
             if isinstance(value, GENERATORS): _note_generator(found, seen, at, value)
@@ -100,8 +101,10 @@ def _parts(thing: Any) -> Iterator[tuple[Any, Any, Any]]:
     elif isinstance(thing, partial): yield from (("", part, None) for part in (thing.func, thing.args, thing.keywords))
     elif isinstance(thing, MethodType): yield from (("", part, None) for part in (thing.__self__, thing.__func__))
     elif isinstance(thing, FunctionType): yield from _held_by_function(thing)
-    elif isinstance(thing, _TORCH) or hasattr(thing, "__dict__") and _home(thing) not in _OPAQUE:
-        if isinstance(thing, type | ModuleType): return
+    elif isinstance(thing, _TORCH) or _home(thing) not in _OPAQUE and not isinstance(thing, type | ModuleType):
+        slots = [name for kind in type(thing).__mro__ for name in _names(getattr(kind, "__slots__", ()))]
+        yield from ((name, getattr(thing, name), None) for name in slots if name != "__dict__" and hasattr(thing, name))
+        if not hasattr(thing, "__dict__"): return
         names = _LOADER if isinstance(thing, DataLoader) else vars(thing).keys() - _OWN
         if _home(thing) == "mlinfra": names = {name for name in names if not name.startswith("_")}
         yield from ((name, vars(thing)[name], vars(thing)) for name in sorted(names & vars(thing).keys()))
@@ -110,6 +113,8 @@ def _parts(thing: Any) -> Iterator[tuple[Any, Any, Any]]:
             if kind.__module__.partition(".")[0] in _OPAQUE | {"mlinfra"}: continue
             for function in vars(kind).values():
                 if isinstance(function, FunctionType): yield from _named_globals(function)
+
+def _names(slots: Any) -> tuple[str, ...]: return (slots,) if isinstance(slots, str) else tuple(slots)
 
 def _few(items: Any) -> bool:
     return len(items) <= _FEW or len(items) <= _MOST and isinstance(next(iter(items)), (torch.Tensor, nn.Module))
@@ -157,7 +162,8 @@ class HeldState:
         self.roots, self.known = roots, list(known)
         found = look(roots, self.known)
         self._first = {path: _mark(_value(place)) for path, place in found.values.items()}
-        self.objects = list(found.objects.values())
+        self.objects, self._paths = list(found.objects.values()), {*found.objects, *found.containers}
+        self.late: list[str] = []  # objects that are kept, and were made later than this
         self.lost = dict.fromkeys(found.lost, "")  # path -> why it is not kept
         self.lost |= {path: why for path, one in found.objects.items() if (why := _why_not(one))}
         self._frozen = {path: _marks(found.objects[path]) for path in self.lost if self.lost[path].endswith(_FROZEN)}
@@ -168,8 +174,11 @@ class HeldState:
         values = {path: value for path, place in found.values.items() if self._moved(path, value := _value(place))}
         objects = {path: _state_of(one) for path, one in found.objects.items()
                    if path not in self.lost or path in self._frozen and self._frozen[path] != _marks(one)}
+        self.late = sorted(objects.keys() - self._paths)
+        made = {path: len(one) if isinstance(one, list) else -1 for path, one in found.containers.items()
+                if path not in self._paths and any(at.startswith(f"{path}.") for at in values)}
         return dict(generators={path: generator_state(one) for path, one in found.generators.items()}, objects=objects,
-                    values={path: np.asarray(v) if isinstance(v, list) else v for path, v in values.items()})
+                    values={path: np.asarray(v) if isinstance(v, list) else v for path, v in values.items()}, made=made)
 
     def _moved(self, path: str, value: Any) -> bool:
         tensor, name = isinstance(value, (torch.Tensor, np.ndarray)), path.rpartition(".")[2]
@@ -192,13 +201,17 @@ class HeldState:
                            for each in (getattr(found, name), kept[name]))
             odd += sorted((here.keys() ^ there.keys()) - self.lost.keys())
             for path in here.keys() & there.keys(): put(here[path], there[path])
+        for path in sorted(kept.get("made", {}).keys() - found.containers.keys(), key=len):
+            if not only(path) or (place := _place(found, path)) is None: continue
+            found.containers[path] = {} if kept["made"][path] < 0 else [None] * kept["made"][path]
+            _set(*place, found.containers[path])
         return odd + [path for path, value in kept.get("values", {}).items()
                       if only(path) and not _put(found, path, value, device)]
 
 def _put(found: Found, path: str, value: Any, device: Any) -> bool:
     "Put a value where it was; whether there is such a place."
-    holder, key = found.values.get(path) or _place(found, path)
-    if holder is None: return False
+    if (place := found.values.get(path) or _place(found, path)) is None: return False
+    holder, key = place
     now = _value((holder, key)) if path in found.values else None
     if isinstance(now, torch.Tensor) and isinstance(value, torch.Tensor) and now.shape == value.shape:
         with torch.no_grad(): now.copy_(value)
@@ -206,18 +219,23 @@ def _put(found: Found, path: str, value: Any, device: Any) -> bool:
     elif isinstance(now, list): now[:] = value.tolist() if isinstance(value, np.ndarray) else value
     elif isinstance(holder, tuple): return False
     else:
-        value = value.to(device, copy=True) if isinstance(value, torch.Tensor) else copy.copy(value)
-        if isinstance(holder, CellType): holder.cell_contents = value
-        else: holder[key] = value
+        _set(holder, key, value.to(device, copy=True) if isinstance(value, torch.Tensor) else copy.copy(value))
     return True
 
-def _place(found: Found, path: str) -> tuple[Any, Any]:
-    "The dictionary in which a value of this path would lie that is not there yet, and its key."
-    at = path
-    while "." in at:
-        at = at.rpartition(".")[0]
-        if at in found.holders: return found.holders[at], path.removeprefix(f"{at}.")
-    return found.holders.get(""), path
+def _set(holder: Any, key: Any, value: Any) -> None:
+    if isinstance(holder, CellType): holder.cell_contents = value
+    else: holder[key] = value
+
+def _place(found: Found, path: str) -> tuple[Any, Any] | None:
+    "Where a thing of this path would lie that is not there yet: its holder, and its key."
+    at, rest = path, ""
+    while at:
+        at, _, last = at.rpartition(".")
+        rest = f"{last}.{rest}".strip(".")
+        if "." not in rest and at in found.attributes: return found.attributes[at], rest
+        if isinstance(holder := found.containers.get(at), dict): return holder, rest
+        if isinstance(holder, list): return (holder, int(rest)) if rest.isdigit() and int(rest) < len(holder) else None
+    return None
 
 @dataclass(frozen=True)
 class _Mark:

@@ -173,7 +173,8 @@ class Checkpointer:
         if identity["best"] is not None: self.best = Best(**identity["best"])
         self.config |= {name: kept[name] for name in settings.left & kept.keys() & self.config.keys()}  # what counts
         changed = [f"{name} {kept.get(name)!r} -> {self.config.get(name)!r}"
-                   for name in {**kept, **self.config} if kept.get(name) != self.config.get(name)]
+                   for name in {**kept, **self.config}
+                   if name not in settings.override and kept.get(name) != self.config.get(name)]
         if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
         run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
 

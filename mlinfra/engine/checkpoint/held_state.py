@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -102,19 +102,22 @@ def _parts(thing: Any) -> Iterator[tuple[Any, Any, Any]]:
     elif isinstance(thing, MethodType): yield from (("", part, None) for part in (thing.__self__, thing.__func__))
     elif isinstance(thing, FunctionType): yield from _held_by_function(thing)
     elif isinstance(thing, _TORCH) or _home(thing) not in _OPAQUE and not isinstance(thing, type | ModuleType):
-        slots = [name for kind in type(thing).__mro__ for name in _names(getattr(kind, "__slots__", ()))]
-        yield from ((name, getattr(thing, name), None) for name in slots if name != "__dict__" and hasattr(thing, name))
+        slots, functions = _of_class(type(thing))
+        yield from ((name, getattr(thing, name), None) for name in slots if hasattr(thing, name))
         if not hasattr(thing, "__dict__"): return
         names = _LOADER if isinstance(thing, DataLoader) else vars(thing).keys() - _OWN
         if _home(thing) == "mlinfra": names = {name for name in names if not name.startswith("_")}
         yield from ((name, vars(thing)[name], vars(thing)) for name in sorted(names & vars(thing).keys()))
         if isinstance(thing, nn.Module): yield from ((n, part, thing._modules) for n, part in thing._modules.items())
-        for kind in type(thing).__mro__:
-            if kind.__module__.partition(".")[0] in _OPAQUE | {"mlinfra"}: continue
-            for function in vars(kind).values():
-                if isinstance(function, FunctionType): yield from _named_globals(function)
+        for function in functions: yield from _named_globals(function)
 
-def _names(slots: Any) -> tuple[str, ...]: return (slots,) if isinstance(slots, str) else tuple(slots)
+@cache
+def _of_class(kind: type) -> tuple[list[str], list[FunctionType]]:
+    "The slots of a class, and its functions that are the user's."
+    slots = [getattr(each, "__slots__", ()) for each in kind.__mro__]
+    users = [each for each in kind.__mro__ if each.__module__.partition(".")[0] not in _OPAQUE | {"mlinfra"}]
+    functions = [part for each in users for part in vars(each).values() if isinstance(part, FunctionType)]
+    return [n for one in slots for n in ((one,) if isinstance(one, str) else one) if n != "__dict__"], functions
 
 def _few(items: Any) -> bool:
     return len(items) <= _FEW or len(items) <= _MOST and isinstance(next(iter(items)), (torch.Tensor, nn.Module))
@@ -245,7 +248,7 @@ class _Mark:
 
     def same(self, value: Any) -> bool:
         if self.owner is not None and self.owner() is not value: return False
-        now = _mark(value).value
+        now = _mark(value).value if self.owner is not None else value
         return type(now) is type(self.value) and (now == self.value or now != now and self.value != self.value)
 
 def _mark(value: Any) -> _Mark:
@@ -284,9 +287,7 @@ def forgotten(
 ) -> list[str]:  # names of attributes
     "Numbers and words that an observer's own hooks change, which nobody keeps."
     if has_state(observer) or not hasattr(observer, "__dict__"): return []
-    kinds = [kind for kind in type(observer).__mro__ if kind.__module__.partition(".")[0] not in _OPAQUE | {"mlinfra"}]
-    own = [each for kind in kinds for name, each in vars(kind).items() if name != "__init__"]
-    hooks = [each for each in own if isinstance(each, FunctionType)]
+    hooks = [each for each in _of_class(type(observer))[1] if each.__name__ != "__init__"]
     stored = {step.argval for f in hooks for step in dis.get_instructions(f) if step.opname == "STORE_ATTR"}
     fresh = lambda name: getattr(observer, name, None)
     return sorted(name for name in stored & (vars(observer).keys() | vars(type(observer)).keys())

@@ -141,7 +141,7 @@ CHECKED = "called by functions that have checked their numbers"
 INNER = """
 base.cores base.jobs base.operations.LayerCall base.operations.OperationCount base.step_folders base.store base.text
 checkpoint.checkpoint_files memory.optimizers.UpdateMemory trace.trace_advice.TraceAdvice train.counted_means
-checkpoint.checkpointer.BestMetric checkpoint.checkpoint_folder.checkpoints_to_delete
+checkpoint.checkpointer.BestMetric checkpoint.first_format checkpoint.checkpoint_folder.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.gradient_average.GradientBucket.pack dist.sync_batch_norm.WholeBatchNorm
 dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
@@ -161,7 +161,7 @@ parallel.strategies checkpoint.checkpoint_folder.CheckpointFolder.save checkpoin
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
-record.run_folder.run_files record.run_timeline report.waterfall.began report.waterfall.last_sign
+record.attempt_files record.run_timeline report.waterfall.began report.waterfall.last_sign
 report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
 preflight.check_page preflight.checked_rank preflight.file_journal preflight.script_run preflight.script_watch
 preflight.source_writes preflight.trained_models record.loss_methods record.ready_batches rules.batch_fingerprint

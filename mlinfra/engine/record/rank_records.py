@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base.checks import positive_int
-from .run_folder import active_writer, run_files
+from .attempt_files import run_files, whole_lines
+from .run_folder import active_writer
 from .run_writer import RunWriter
 
 # %% auto #0
@@ -83,10 +84,7 @@ class RankRecords:
     def _tail(self, rank: int, path: Path) -> list[RankNews]:
         begin = self._at.get(path, 0)
         if os.path.getsize(path) <= begin: return []
-        with open(path, "rb") as file:
-            file.seek(begin)
-            raw = file.read()
-        raw = raw[:raw.rfind(b"\n") + 1]  # the last line may be on its way
+        raw = whole_lines(path, begin)
         self._at[path] = begin + len(raw)
         said = [_parsed(line) for line in raw.splitlines() if line.startswith(_BEGINNINGS)]
         return [RankNews(rank, one.pop("kind"), one) for one in said if one]

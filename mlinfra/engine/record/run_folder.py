@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import psutil
 
+from .attempt_files import run_attempts, run_files, tail, whole_lines
+
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
 __all__ = ['FORMAT', 'STEP_PARTS', 'PARTS', 'STEP_BYTES', 'open_writers', 'StepRecord', 'pack_header', 'pack_step',
-           'process_born', 'boot_id', 'run_files', 'RunEvent', 'active_writer', 'earlier_losses', 'Run']
+           'process_born', 'boot_id', 'RunEvent', 'active_writer', 'earlier_losses', 'Run']
 
 # %% ../../../nbs/engine/record/run_folder.ipynb #facbcf34
 FORMAT = 1  # of the folder; a reader refuses later ones
@@ -113,11 +115,6 @@ def _is_written(path: Path, start: Mapping[str, Any]) -> bool | None:
         return any(writer.recording and writer.events_path == path.resolve() for writer in open_writers)
     return process_born(start["pid"]) == start["born"]
 
-def run_files(folder: Path, rank: int, attempt: int) -> tuple[Path, Path]:
-    "The files of steps and of events."
-    end = f"{rank}.{attempt}" if attempt else f"{rank}"
-    return folder / f"steps-{end}.bin", folder / f"events-{end}.jsonl"
-
 # %% ../../../nbs/engine/record/run_folder.ipynb #7cbad6e2
 @dataclass(frozen=True)
 class RunEvent:
@@ -141,8 +138,7 @@ class _RankFiles:
         return bool(lines or rows)
 
     def _new_lines(self) -> int:
-        raw = _tail(self.events_path, self._read_events)
-        raw = raw[:raw.rfind(b"\n") + 1]  # the last line may be on its way
+        raw = whole_lines(self.events_path, self._read_events)
         self._read_events += len(raw)
         for line in raw.splitlines():
             if not (self.brief and line.startswith(_SAMPLE)): self._take(line)
@@ -161,7 +157,7 @@ class _RankFiles:
     def _new_steps(self) -> int:
         if not self._read_steps: self._read_steps = self._header()
         if not self._read_steps: return 0
-        raw = _tail(self.steps_path, self._read_steps)
+        raw = tail(self.steps_path, self._read_steps)
         found, damaged = _parsed(raw)
         self._read_steps += len(raw) // STEP_BYTES * STEP_BYTES
         self.skipped += damaged
@@ -169,7 +165,7 @@ class _RankFiles:
         return len(found)
 
     def _header(self) -> int:
-        raw = _tail(self.steps_path, 0, _HEADER.size)
+        raw = tail(self.steps_path, 0, _HEADER.size)
         if len(raw) < _HEADER.size: return 0
         magic, number, size, *_ = _HEADER.unpack(raw)
         if magic != _MAGIC: raise ValueError(f"{self.steps_path} is not a file of a run")
@@ -185,13 +181,6 @@ class _RankFiles:
         return self.chunks[0]
 
 _SAMPLE, _BRIEF = b'{"kind":"sample"', 64  # how `event` begins a sample; the last steps that a brief look reads
-
-def _tail(path: Path, offset: int, most: int = -1) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            return file.read(most)
-    except FileNotFoundError: return b""
 
 def _readable(start: dict[str, Any], path: Path) -> dict[str, Any]:
     "`start`, if this version can read the run."
@@ -227,11 +216,11 @@ def earlier_losses(
 
 def _some_losses(path: Path, place: int) -> list[float]:
     "Losses of the first 64 records of a file of steps, or of the last."
-    raw = _tail(path, 0, _HEADER.size)
+    raw = tail(path, 0, _HEADER.size)
     if len(raw) < _HEADER.size or _HEADER.unpack(raw)[:3] != (_MAGIC, FORMAT, STEP_BYTES): return []
     whole = (path.stat().st_size - _HEADER.size) // STEP_BYTES
     start = max(whole + place, 0) if place else 0
-    rows, _ = _parsed(_tail(path, _HEADER.size + start * STEP_BYTES, 64 * STEP_BYTES))
+    rows, _ = _parsed(tail(path, _HEADER.size + start * STEP_BYTES, 64 * STEP_BYTES))
     return [float(loss) for loss in rows["loss"] if np.isfinite(loss)]
 
 # %% ../../../nbs/engine/record/run_folder.ipynb #44461195
@@ -261,19 +250,15 @@ class Run:
 
     def _find_ranks(self) -> None:
         "Files of the attempt, and of ranks that have begun since."
-        found = []
-        for path in self.folder.glob("events-*.jsonl"):
-            rank, _, attempt = path.name[len("events-"):-len(".jsonl")].partition(".")
-            if rank.isdigit() and (attempt or "0").isdigit(): found.append((int(rank), int(attempt or 0)))
-        if not found: return
-        self.attempts = max(attempt for _, attempt in found) + 1
-        self.attempt = chosen = self.attempts - 1 if self._attempt is None else self._attempt
-        if not any(attempt == chosen for _, attempt in found):
-            raise ValueError(f"attempt must be one of 0 to {self.attempts - 1}, got {chosen}")
-        if any(files.attempt != chosen for files in self._ranks.values()): self._ranks.clear()
-        for rank, attempt in sorted(found):
-            if attempt != chosen or rank in self._ranks: continue
-            self._ranks[rank] = _RankFiles(self.folder, rank, attempt, self._brief)
+        if not (found := run_attempts(self.folder)): return
+        self.attempts = len(found)
+        self.attempt = self.attempts - 1 if self._attempt is None else self._attempt
+        if not 0 <= self.attempt < self.attempts:
+            raise ValueError(f"attempt must be one of 0 to {self.attempts - 1}, got {self.attempt}")
+        numbers = found[self.attempt]
+        if any(files.attempt != numbers.get(rank) for rank, files in self._ranks.items()): self._ranks.clear()
+        for rank, number in numbers.items():
+            if rank not in self._ranks: self._ranks[rank] = _RankFiles(self.folder, rank, number, self._brief)
         self._ranks = dict(sorted(self._ranks.items()))
 
     def _align(self) -> None:

@@ -23,9 +23,9 @@ from ..base.checks import nonnegative_int, positive_int
 from ..base.machine import container_bytes, cpu_name, system_name, total_bytes, usable_cores
 from ..base.plain_values import plain_value
 from ..base.store import writing
-from mlinfra.engine.record.run_folder import (
-    FORMAT, STEP_BYTES, StepRecord, active_writer, boot_id, open_writers, pack_header, pack_step, process_born,
-    run_files)
+from .attempt_files import run_files
+from .run_folder import (
+    FORMAT, STEP_BYTES, StepRecord, active_writer, boot_id, open_writers, pack_header, pack_step, process_born)
 
 # %% auto #0
 __all__ = ['RunWriter', 'how_it_ended']

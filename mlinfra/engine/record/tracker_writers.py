@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from ..base.checks import boolean, positive_int
 from .run_summary import state_text
-from .run_folder import STEP_PARTS, Run, run_files
+from .run_folder import STEP_PARTS, Run
 from .runs_table import run_origin, run_results, run_settings
 
 # %% auto #0
@@ -83,7 +83,6 @@ class Points:
         for one in self._attempts: one.run.refresh()
         known = self._attempts[-1].run.attempt + 1 if self._attempts else 0
         for attempt in range(known, self.run.attempt + 1):
-            if not run_files(self.run.folder, self.run.ranks[0], attempt)[1].exists(): continue
             before = self._attempts[-1] if self._attempts else None
             self._attempts.append(_AttemptPoints(Run(self.run.folder, attempt), self.every, self._given, before))
 

@@ -47,16 +47,22 @@ def draw_lanes(
     width:float=720,            # pixels
     key:bool=True,              # whether the colours are explained below
     title:str="",               # read aloud by screen readers
+    notes:Spans=(),             # words, begin and end of what is named above the lanes; no words: they have no room
 ) -> Svg:
     "A row for each lane over one axis of time."
     if not end_ms > begin_ms: raise ValueError(f"end_ms must be above begin_ms, {begin_ms:g}, got {end_ms:g}")
     used = [state for state in STATES if any(span[0] == state for spans in lanes.values() for span in spans)]
     lines = 1 + sum(34 + 6.3 * len(STATES[state][0]) for state in used) // (width - _LEFT)
-    foot = _ROW * len(lanes) + 8
+    top = 22.0 if notes else 0.0
+    foot = top + _ROW * len(lanes) + 8
     drawing = Svg(width, foot + 40 + (18 * lines + 6 if key else 0), title or "what CPU and GPU did when")
     axis = BarAxis(Axis("milliseconds of the step", begin_ms, end_ms), _LEFT, width - _LEFT - 12)
+    for words, begin, end in notes:
+        left, right = axis.place(max(begin, begin_ms)), axis.place(min(end, end_ms))
+        drawing.text((left + right) / 2, 12, words, "middle", 11)
+        drawing.line(left, 18, right, 18).line(left, 18, left, 22).line(right, 18, right, 22)
     for row, (name, spans) in enumerate(lanes.items()):
-        y = _ROW * row + 4
+        y = top + _ROW * row + 4
         drawing.text(0, y + 13, name)
         drawing.line(_LEFT, y + 16.5, width - 12, y + 16.5, "#88888855")
         for span in spans: _draw_span(drawing, axis, y, span)

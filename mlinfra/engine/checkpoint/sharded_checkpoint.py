@@ -302,10 +302,11 @@ def _check_whole(building: Path, cuts: dict[str, dict[str, Any]]) -> None:
     from torch.distributed.checkpoint import HuggingFaceStorageReader
     held = HuggingFaceStorageReader(str(building)).read_metadata().state_dict_metadata
     shapes = {path.removeprefix("model.weights."): cut["shape"] for path, cut in cuts.items() if not cut["owner"]}
-    for name, shape in ({name: kept.size for name, kept in held.items()} | shapes).items():
-        found = sum(chunk.sizes.numel() for chunk in held[name].chunks) if name in held else 0
-        if found != math.prod(shape):
-            raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {math.prod(shape):,} values of {name}")
+    for name in held.keys() | shapes.keys():
+        size, chunks = (held[name].size, held[name].chunks) if name in held else ((), [])
+        shape = shapes.get(name, size)
+        found, wanted = sum(chunk.sizes.numel() for chunk in chunks), math.prod([*shape, *size[len(shape):]])
+        if found != wanted: raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {wanted:,} values of {name}")
 
 def _size(path: str) -> int:
     try: return os.path.getsize(path)

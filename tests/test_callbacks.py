@@ -229,6 +229,11 @@ def test_transformers_hears_of_a_second_training_once_after_one_that_raised(tmp_
     def fails(*given, **how): raise ArithmeticError("so it is")
     runner.compute_loss = fails
     with pytest.raises(ArithmeticError): runner.train()
+    end = time.monotonic() + 60
+    while model._forward_hooks or model._forward_pre_hooks or not Run(tmp_path / "run").ended:
+        assert time.monotonic() < end, "nobody has noticed that it was left"
+        time.sleep(0.02)
+    assert "an error has ended the training" in Run(tmp_path / "run").events("end")[0].data["error"]
     runner.compute_loss = own
     runner.train()
     assert not model._forward_hooks and not model._forward_pre_hooks

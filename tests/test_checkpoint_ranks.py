@@ -14,14 +14,19 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from copies import PYTHON
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils.data import TensorDataset
 
 from mlinfra.data_parallel import train_ddp
 from mlinfra.engine.checkpoint import checkpoint_files as files, sharded_checkpoint as pieces
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
+from mlinfra.engine.checkpoint.checkpoint_folder import delete_checkpoint
+from mlinfra.engine.checkpoint.training_state import State
 from mlinfra.engine.checkpoint.sharded_checkpoint import RankWriter
 from mlinfra.engine.dist.rank_data import epoch_losses, whole_weights
 from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
@@ -173,6 +178,40 @@ def test_rank_killed_in_a_save(fault, tmp_path):
     wanted, again = ranks(2, ("ddp", None), ("ddp", tmp_path))
     for rank in (0, 1): same(again[rank], wanted[rank])
     assert again[0]["resumed_from"] == 3 and not list(tmp_path.rglob("*.part"))
+
+
+def divided(root: Path) -> None:
+    "Tensors divided in many ways are written by four ranks, and read whole, as they were, anew, and by PyTorch."
+    rank, world_size = rank_and_world_size()
+    square, line = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b")), init_device_mesh("cpu", (4,))
+    torch.manual_seed(0)
+    whole = dict(hybrid=torch.randn(7, 5), both=torch.randn(6, 9), twice=torch.randn(5, 3), few=torch.randn(1, 4),
+                 wave=torch.randn(5, 2, dtype=torch.complex128), none=torch.randn(0, 3), same=torch.randn(3))
+    places = dict(hybrid=(square, [Replicate(), Shard(0)]), both=(square, [Shard(1), Shard(0)]),
+                  twice=(square, [Shard(0), Shard(0)]), few=(line, [Shard(0)]), wave=(line, [Shard(0)]),
+                  none=(line, [Shard(0)]), same=(line, [Replicate()]))
+    live = {name: distribute_tensor(whole[name], *place) for name, place in places.items()}
+    stage = torch.arange(6.0) + 100 * (rank // 2)
+    live["stage"] = distribute_tensor(stage, square["b"], [Shard(0)])  # another tensor of this name on two ranks
+    cuts = {f"model.weights.{name}": pieces.shard_cut(tensor) for name, tensor in live.items()}
+    parts = dict(model=dict(weights={name: tensor.to_local() for name, tensor in live.items()}),
+                 pieces=dict(kind="shards", rank=rank, ranks=world_size, cuts=cuts))
+    RankWriter(root).write(root / "step-00000005", State(5, 0, parts), delete_checkpoint)
+    saved = files.RankStates(root / "step-00000005")
+    def found(live: dict) -> dict:
+        return saved.of(rank, live=lambda path: live.get(path.split(".")[-1])).parts["model"]["weights"]
+    assert all(map(torch.equal, found({}).values(), [*whole.values(), stage]))
+    for name, tensor in found(live).items(): assert torch.equal(tensor.to_local(), live[name].to_local()), name
+    anew = {name: distribute_tensor(whole[name], line, [Shard(1)]) for name in ("hybrid", "both", "twice", "wave")}
+    for name, tensor in anew.items(): assert torch.equal(found(anew)[name].to_local(), tensor.to_local()), name
+    others = {name: torch.zeros_like(live[name]) for name in ("hybrid", "both", "few", "same")}
+    dcp.load(others, storage_reader=dcp.HuggingFaceStorageReader(str(root / "step-00000005")))
+    for name, tensor in others.items(): assert torch.equal(tensor.to_local(), live[name].to_local()), name
+
+
+def test_any_division_is_read_into_any_other(tmp_path):
+    run_ranks(divided, 4, tmp_path, share_cores=True)
+    assert latest(tmp_path).step == 5
 
 
 def newest(roots: list[Path]) -> tuple[Any, dict[int, str]]:

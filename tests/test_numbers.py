@@ -141,7 +141,7 @@ CHECKED = "called by functions that have checked their numbers"
 INNER = """
 base.cores base.jobs base.operations.LayerCall base.operations.OperationCount base.step_folders base.store base.text
 checkpoint.checkpoint_files memory.optimizers.UpdateMemory trace.trace_advice.TraceAdvice train.counted_means
-checkpoint.checkpointer.BestMetric checkpoint.checkpoint_folder.checkpoints_to_delete
+checkpoint.checkpointer.BestMetric checkpoint.first_format checkpoint.checkpoint_folder.checkpoints_to_delete
 checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
 dist.collectives.Group dist.gradient_average.GradientBucket.pack dist.sync_batch_norm.WholeBatchNorm
 dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source

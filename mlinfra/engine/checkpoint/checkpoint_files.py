@@ -75,6 +75,7 @@ def _write_tensors(path: Path, tensors: dict[str, torch.Tensor], starts: dict[st
         number = re.search(r"(?:os error|code:) (\d+)", str(error))
         if number is None: raise
         raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+    os.chmod(path, 0o644)  # safetensors makes it private
     return _synced(path)
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d008
@@ -98,7 +99,8 @@ class TreeEncoder:
     ):
         self.tensors: dict[str, dict[str, torch.Tensor]] = {"model": {}, "training": {}}
         self.starts: dict[str, list[int]] = {}     # name -> where a shard begins in the whole tensor
-        self._rank, self._cuts, self._places, self._names, self._written = rank, cuts, {}, set(), set()
+        self._rank, self._cuts, self._places, self._written = rank, cuts, {}, set()
+        self._names = {"__metadata__"}  # safetensors takes it for its own
 
     def tree(self, value:Any, path:str) -> Any:
         "A tree of plain values and tensors as json.dumps takes it. ValueError, with its path, for what cannot be kept."

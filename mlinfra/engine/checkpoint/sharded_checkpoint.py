@@ -173,8 +173,8 @@ def _live_tensors(run: Any) -> Callable[[str], Any]:
     def find(path: str) -> Any:
         if path.startswith("model.weights."): return held.get(path.removeprefix("model.weights."))
         words = path.split(".")
-        if words[:2] != ["optimizer", "state"]: return None
-        return parameters[int(words[2])] if int(words[2]) < len(parameters) else None
+        number = int(words[2]) if words[:2] == ["optimizer", "state"] and words[2].isdigit() else len(parameters)
+        return parameters[number] if number < len(parameters) else None
     return find
 
 def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer, cuts: dict[str, Any]) -> dict[str, Any]:
@@ -302,10 +302,11 @@ def _check_whole(building: Path, cuts: dict[str, dict[str, Any]]) -> None:
     from torch.distributed.checkpoint import HuggingFaceStorageReader
     held = HuggingFaceStorageReader(str(building)).read_metadata().state_dict_metadata
     shapes = {path.removeprefix("model.weights."): cut["shape"] for path, cut in cuts.items() if not cut["owner"]}
-    for name, shape in ({name: kept.size for name, kept in held.items()} | shapes).items():
-        found = sum(chunk.sizes.numel() for chunk in held[name].chunks) if name in held else 0
-        if found != math.prod(shape):
-            raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {math.prod(shape):,} values of {name}")
+    for name in held.keys() | shapes.keys():
+        size, chunks = (held[name].size, held[name].chunks) if name in held else ((), [])
+        shape = shapes.get(name, size)
+        found, wanted = sum(chunk.sizes.numel() for chunk in chunks), math.prod([*shape, *size[len(shape):]])
+        if found != wanted: raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {wanted:,} values of {name}")
 
 def _size(path: str) -> int:
     try: return os.path.getsize(path)

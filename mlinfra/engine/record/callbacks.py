@@ -9,7 +9,9 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -137,6 +139,7 @@ class _FrameworkWatch:
         **how:Any,               # as `watch` takes it: every_seconds, rules, config
     ):
         self.folder, self.how, self.watched, self._goes_on = folder, how, None, False
+        self._ending = threading.Lock()
         Watch(folder, **how)  # nonsense is refused here
 
     @property
@@ -144,8 +147,9 @@ class _FrameworkWatch:
         "What the rules have found so far."
         return self.watched.findings if self.watched else []
 
-    def _open(self, config: dict[str, Any], done: int, *trained: Any, told: bool = False) -> None:
+    def _open(self, config: dict[str, Any], done: int, *trained: Any, told: bool = False, also: Any = ()) -> None:
         how = dict(first_step=done) | self.how | dict(config=config | dict(self.how.get("config") or {}))
+        how["rules"] = [*how.get("rules", ()), *also]
         self.watched, self._goes_on = LoopWatch(self.folder, *trained, told=told, **how).__enter__(), True
 
     def _tell(self, name: str, metrics: dict[str, Any], found: Any) -> None:
@@ -153,7 +157,8 @@ class _FrameworkWatch:
         if name in found: self.watched.evaluation(found[name], **metrics)
 
     def _close(self, error: BaseException | None = None) -> None:
-        self._goes_on = False
+        with self._ending: goes_on, self._goes_on = self._goes_on, False
+        if not goes_on: return  # another thread has closed it
         self.watched.leave()
         self.watched.__exit__(type(error) if error else None, error, None)
 
@@ -244,6 +249,24 @@ class LightningWatch(_FrameworkWatch):
         self._close(exception)
 
 # %% ../../../nbs/engine/record/callbacks.ipynb #7215f17f
+class _LeftLoop:
+    "Looks at each sample of the machine whether the loop still runs: Trainer tells nobody that an error has ended it."
+    findings = ()
+
+    def __init__(self, left: Callable[[], None]):
+        self.left, self.loop = left, sys._getframe()
+        while self.loop.f_back and self.loop.f_globals["__name__"] in (__name__, "transformers.trainer_callback"):
+            self.loop = self.loop.f_back  # what called the callbacks
+
+    def on_sample(self, sample: Any) -> None:
+        if self.loop is None or any(self.loop in _callers(frame) for frame in sys._current_frames().values()): return
+        self.loop = None
+        self.left()
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    "The frame and those that wait for it."
+    while frame is not None: frame, _ = frame.f_back, (yield frame)
+
 class TransformersWatch(_FrameworkWatch):
     "A callback for Hugging Face's Trainer that records the run in a folder."
     def __new__(cls, *_: Any, **__: Any) -> Any:
@@ -261,9 +284,12 @@ class TransformersWatch(_FrameworkWatch):
         if kind := "bf16" if getattr(args, "bf16", False) else "fp16" if getattr(args, "fp16", False) else "":
             config["autocast"] = kind
         self._loader = more.get("train_dataloader")
-        self._open(config, state.global_step, more.get("model"), more.get("optimizer"))
+        self._open(config, state.global_step, more.get("model"), more.get("optimizer"), also=[_LeftLoop(self._left)])
         self._evaluating, self._losses, self._adds_up = False, [], False
         if (model := more.get("model")) is not None: self._listen(model)
+
+    def _left(self) -> None:
+        self._close(RuntimeError("an error has ended the training: Trainer tells its callbacks nothing more of it"))
 
     def _listen(self, model: Any) -> None:
         "Batches and losses, which Trainer does not tell, go through the model."

@@ -173,7 +173,8 @@ class Checkpointer:
         if identity["best"] is not None: self.best = Best(**identity["best"])
         self.config |= {name: kept[name] for name in settings.left & kept.keys() & self.config.keys()}  # what counts
         changed = [f"{name} {kept.get(name)!r} -> {self.config.get(name)!r}"
-                   for name in {**kept, **self.config} if kept.get(name) != self.config.get(name)]
+                   for name in {**kept, **self.config}
+                   if name not in settings.override and kept.get(name) != self.config.get(name)]
         if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
         run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
 
@@ -210,6 +211,7 @@ class Checkpointer:
             self._say(f"not put back, for they are only in the saved run or only in this one: {', '.join(odd)}")
 
     def _say(self, words: str) -> None:
+        if words in self.remarks: return
         self.folder.remark(words)
         warnings.warn(words, stacklevel=2)
 
@@ -229,6 +231,9 @@ class Checkpointer:
 
     def _state(self, run: Any) -> State:
         outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state())
+        if late := self._around.late + (self._watchers.late if self._watchers else []):
+            self._say(f"made after the start: {', '.join(late)}; a resumed run puts that back only if made earlier, "
+                      "as in on_start")
         take = capture if self.folder.ranks is None else capture_rank_state
         state = take(run, self._copies, self._rows, dict(outside=outside))
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -48,7 +48,8 @@ class Found:
     generators:dict[str, Any]=field(default_factory=dict)
     objects:dict[str, Any]=field(default_factory=dict)             # that have state_dict and load_state_dict
     values:dict[str, tuple[Any, Any]]=field(default_factory=dict)  # who holds a number, a word or a tensor, and its key
-    holders:dict[str, Any]=field(default_factory=dict)             # dictionaries, those of objects' attributes included
+    containers:dict[str, Any]=field(default_factory=dict)          # lists and dictionaries
+    attributes:dict[str, dict]=field(default_factory=dict)         # of objects
     lost:list[str]=field(default_factory=list)                     # iterators and the like: they cannot be put back
 
 def has_state(
@@ -72,8 +73,8 @@ def look(
         if not covered and has_state(thing):
             found.objects[path] = thing
             if not isinstance(thing, nn.Module): continue
-        if isinstance(thing, dict): found.holders[path] = thing
-        elif hasattr(thing, "__dict__"): found.holders[path] = vars(thing)
+        if isinstance(thing, (dict, list)): found.containers[path] = thing
+        elif hasattr(thing, "__dict__"): found.attributes[path] = vars(thing)
         for name, value, holder in _parts(thing):
             at = ".".join(filter(None, (path, str(name))))
             if isinstance(value, GENERATORS): _note_generator(found, seen, at, value)
@@ -100,16 +101,23 @@ def _parts(thing: Any) -> Iterator[tuple[Any, Any, Any]]:
     elif isinstance(thing, partial): yield from (("", part, None) for part in (thing.func, thing.args, thing.keywords))
     elif isinstance(thing, MethodType): yield from (("", part, None) for part in (thing.__self__, thing.__func__))
     elif isinstance(thing, FunctionType): yield from _held_by_function(thing)
-    elif isinstance(thing, _TORCH) or hasattr(thing, "__dict__") and _home(thing) not in _OPAQUE:
-        if isinstance(thing, type | ModuleType): return
+    elif isinstance(thing, _TORCH) or _home(thing) not in _OPAQUE and not isinstance(thing, type | ModuleType):
+        slots, functions = _of_class(type(thing))
+        yield from ((name, getattr(thing, name), None) for name in slots if hasattr(thing, name))
+        if not hasattr(thing, "__dict__"): return
         names = _LOADER if isinstance(thing, DataLoader) else vars(thing).keys() - _OWN
         if _home(thing) == "mlinfra": names = {name for name in names if not name.startswith("_")}
         yield from ((name, vars(thing)[name], vars(thing)) for name in sorted(names & vars(thing).keys()))
         if isinstance(thing, nn.Module): yield from ((n, part, thing._modules) for n, part in thing._modules.items())
-        for kind in type(thing).__mro__:
-            if kind.__module__.partition(".")[0] in _OPAQUE | {"mlinfra"}: continue
-            for function in vars(kind).values():
-                if isinstance(function, FunctionType): yield from _named_globals(function)
+        for function in functions: yield from _named_globals(function)
+
+@cache
+def _of_class(kind: type) -> tuple[list[str], list[FunctionType]]:
+    "The slots of a class, and its functions that are the user's."
+    slots = [getattr(each, "__slots__", ()) for each in kind.__mro__]
+    users = [each for each in kind.__mro__ if each.__module__.partition(".")[0] not in _OPAQUE | {"mlinfra"}]
+    functions = [part for each in users for part in vars(each).values() if isinstance(part, FunctionType)]
+    return [n for one in slots for n in ((one,) if isinstance(one, str) else one) if n != "__dict__"], functions
 
 def _few(items: Any) -> bool:
     return len(items) <= _FEW or len(items) <= _MOST and isinstance(next(iter(items)), (torch.Tensor, nn.Module))
@@ -157,7 +165,8 @@ class HeldState:
         self.roots, self.known = roots, list(known)
         found = look(roots, self.known)
         self._first = {path: _mark(_value(place)) for path, place in found.values.items()}
-        self.objects = list(found.objects.values())
+        self.objects, self._paths = list(found.objects.values()), {*found.objects, *found.containers}
+        self.late: list[str] = []  # objects that are kept, and were made later than this
         self.lost = dict.fromkeys(found.lost, "")  # path -> why it is not kept
         self.lost |= {path: why for path, one in found.objects.items() if (why := _why_not(one))}
         self._frozen = {path: _marks(found.objects[path]) for path in self.lost if self.lost[path].endswith(_FROZEN)}
@@ -168,8 +177,11 @@ class HeldState:
         values = {path: value for path, place in found.values.items() if self._moved(path, value := _value(place))}
         objects = {path: _state_of(one) for path, one in found.objects.items()
                    if path not in self.lost or path in self._frozen and self._frozen[path] != _marks(one)}
+        self.late = sorted(objects.keys() - self._paths)
+        made = {path: len(one) if isinstance(one, list) else -1 for path, one in found.containers.items()
+                if path not in self._paths and any(at.startswith(f"{path}.") for at in values)}
         return dict(generators={path: generator_state(one) for path, one in found.generators.items()}, objects=objects,
-                    values={path: np.asarray(v) if isinstance(v, list) else v for path, v in values.items()})
+                    values={path: np.asarray(v) if isinstance(v, list) else v for path, v in values.items()}, made=made)
 
     def _moved(self, path: str, value: Any) -> bool:
         tensor, name = isinstance(value, (torch.Tensor, np.ndarray)), path.rpartition(".")[2]
@@ -192,13 +204,17 @@ class HeldState:
                            for each in (getattr(found, name), kept[name]))
             odd += sorted((here.keys() ^ there.keys()) - self.lost.keys())
             for path in here.keys() & there.keys(): put(here[path], there[path])
+        for path in sorted(kept.get("made", {}).keys() - found.containers.keys(), key=len):
+            if not only(path) or (place := _place(found, path)) is None: continue
+            found.containers[path] = {} if kept["made"][path] < 0 else [None] * kept["made"][path]
+            _set(*place, found.containers[path])
         return odd + [path for path, value in kept.get("values", {}).items()
                       if only(path) and not _put(found, path, value, device)]
 
 def _put(found: Found, path: str, value: Any, device: Any) -> bool:
     "Put a value where it was; whether there is such a place."
-    holder, key = found.values.get(path) or _place(found, path)
-    if holder is None: return False
+    if (place := found.values.get(path) or _place(found, path)) is None: return False
+    holder, key = place
     now = _value((holder, key)) if path in found.values else None
     if isinstance(now, torch.Tensor) and isinstance(value, torch.Tensor) and now.shape == value.shape:
         with torch.no_grad(): now.copy_(value)
@@ -206,18 +222,23 @@ def _put(found: Found, path: str, value: Any, device: Any) -> bool:
     elif isinstance(now, list): now[:] = value.tolist() if isinstance(value, np.ndarray) else value
     elif isinstance(holder, tuple): return False
     else:
-        value = value.to(device, copy=True) if isinstance(value, torch.Tensor) else copy.copy(value)
-        if isinstance(holder, CellType): holder.cell_contents = value
-        else: holder[key] = value
+        _set(holder, key, value.to(device, copy=True) if isinstance(value, torch.Tensor) else copy.copy(value))
     return True
 
-def _place(found: Found, path: str) -> tuple[Any, Any]:
-    "The dictionary in which a value of this path would lie that is not there yet, and its key."
-    at = path
-    while "." in at:
-        at = at.rpartition(".")[0]
-        if at in found.holders: return found.holders[at], path.removeprefix(f"{at}.")
-    return found.holders.get(""), path
+def _set(holder: Any, key: Any, value: Any) -> None:
+    if isinstance(holder, CellType): holder.cell_contents = value
+    else: holder[key] = value
+
+def _place(found: Found, path: str) -> tuple[Any, Any] | None:
+    "Where a thing of this path would lie that is not there yet: its holder, and its key."
+    at, rest = path, ""
+    while at:
+        at, _, last = at.rpartition(".")
+        rest = f"{last}.{rest}".strip(".")
+        if "." not in rest and at in found.attributes: return found.attributes[at], rest
+        if isinstance(holder := found.containers.get(at), dict): return holder, rest
+        if isinstance(holder, list): return (holder, int(rest)) if rest.isdigit() and int(rest) < len(holder) else None
+    return None
 
 @dataclass(frozen=True)
 class _Mark:
@@ -227,7 +248,7 @@ class _Mark:
 
     def same(self, value: Any) -> bool:
         if self.owner is not None and self.owner() is not value: return False
-        now = _mark(value).value
+        now = _mark(value).value if self.owner is not None else value
         return type(now) is type(self.value) and (now == self.value or now != now and self.value != self.value)
 
 def _mark(value: Any) -> _Mark:
@@ -266,9 +287,7 @@ def forgotten(
 ) -> list[str]:  # names of attributes
     "Numbers and words that an observer's own hooks change, which nobody keeps."
     if has_state(observer) or not hasattr(observer, "__dict__"): return []
-    kinds = [kind for kind in type(observer).__mro__ if kind.__module__.partition(".")[0] not in _OPAQUE | {"mlinfra"}]
-    own = [each for kind in kinds for name, each in vars(kind).items() if name != "__init__"]
-    hooks = [each for each in own if isinstance(each, FunctionType)]
+    hooks = [each for each in _of_class(type(observer))[1] if each.__name__ != "__init__"]
     stored = {step.argval for f in hooks for step in dis.get_instructions(f) if step.opname == "STORE_ATTR"}
     fresh = lambda name: getattr(observer, name, None)
     return sorted(name for name in stored & (vars(observer).keys() | vars(type(observer)).keys())

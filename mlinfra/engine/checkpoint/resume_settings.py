@@ -86,7 +86,8 @@ class ResumeSettings:
         words = []
         if left: words.append(f"the saved run's settings count: {self._listed(left, kept, 'not')}; override="
                               f"{sorted(set(map(_name, left)))} takes those of this run")
-        if self.taken: words.append(f"this run's settings count, by override: {self._listed(self.taken, kept, 'was')}")
+        if "weights_only" in self.override: words.append("by override, only the weights were put back")
+        elif self.taken: words.append(f"by override this run's settings count: {self._listed(self.taken, kept, 'was')}")
         return parts, words
 
     @property

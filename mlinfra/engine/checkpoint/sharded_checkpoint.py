@@ -173,8 +173,8 @@ def _live_tensors(run: Any) -> Callable[[str], Any]:
     def find(path: str) -> Any:
         if path.startswith("model.weights."): return held.get(path.removeprefix("model.weights."))
         words = path.split(".")
-        if words[:2] != ["optimizer", "state"]: return None
-        return parameters[int(words[2])] if int(words[2]) < len(parameters) else None
+        number = int(words[2]) if words[:2] == ["optimizer", "state"] and words[2].isdigit() else len(parameters)
+        return parameters[number] if number < len(parameters) else None
     return find
 
 def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer, cuts: dict[str, Any]) -> dict[str, Any]:

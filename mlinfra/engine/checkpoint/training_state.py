@@ -178,10 +178,10 @@ def restore(
         load_optimizer_state(run.optimizer, parts["optimizer"], named)
     _load_rates(run, parts)
     if "history" in parts: _load_history(run, parts["history"])
-    if next_epoch: _end_epoch(run.history)
+    cut = _end_epoch(run.history) if next_epoch else ""
     run.iteration, run.epochs = state.step, max(0, end - _next_epoch(run))
     run.begun = min(run.begun, len(run.history.steps))
-    remarks = set_random_states(parts["random"]) if "random" in parts else []
+    remarks = [cut] * bool(cut) + (set_random_states(parts["random"]) if "random" in parts else [])
     remarks += position.remarks + _other_place(run, parts.get("identity", {}))
     position.remarks = run.history.remarks
     run.history.remarks += [words for words in remarks if words not in run.history.remarks]
@@ -194,14 +194,15 @@ def _between(run: Any, kept: dict[str, Any]) -> dict[str, Any]:
     return kept | dict(inside=False, steps=0, batches=0, own=None, accumulation=run.accumulation,
                        shape=loader_shape(run.loader))
 
-def _end_epoch(history: History) -> None:
-    "Record an epoch that had begun as it is."
+def _end_epoch(history: History) -> str:
+    "Record an epoch that had begun as it is; what happened in words."
     number = history.epochs[-1].epoch + 1 if history.epochs else 0
     steps = [step for step in history.steps if step.epoch == number]
-    if not steps: return
+    if not steps: return ""
     samples = sum(step.samples for step in steps)
     loss = math.fsum(step.loss * step.samples for step in steps) / samples
     history.epochs.append(Epoch(number, len(steps), samples, math.fsum(step.seconds for step in steps), loss))
+    return f"epoch {number} was left after {len(steps):,} steps, and the next one begins"
 
 def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
 

@@ -17,54 +17,15 @@ from torch import nn
 from ..base.checks import positive_int, positive_ints
 from ..base.user_factory import load_factory
 from ..checkpoint.checkpoint_files import RankStates, latest
+from ..checkpoint.weight_files import (
+    load_weights as load_weights, read_weights as read_weights, save_weights as save_weights)
 from ..checkpoint.training_state import unwrap_model, model_changes
-from ..base.store import write_whole
 from ...models import GluonCNN, resnet18, resnet50
 
 # %% auto #0
-__all__ = ['OURS', 'save_weights', 'read_weights', 'load_weights', 'OpenedModel', 'model_of_weights', 'open_model']
+__all__ = ['OURS', 'OpenedModel', 'model_of_weights', 'open_model']
 
 # %% ../../../nbs/engine/export/model_files.ipynb #ef22a005
-def save_weights(
-    model:nn.Module,         # DistributedDataParallel and torch.compile around it are left out
-    path:str|os.PathLike,    # ends in .safetensors
-) -> Path:
-    "Write the model's weights and buffers, whole or not at all; tensors that two layers share are kept once for each."
-    from safetensors.torch import save
-    path = Path(path)
-    if path.suffix != ".safetensors": raise ValueError(f"path must end in .safetensors, got {path}")
-    weights = unwrap_model(model).state_dict()
-    kept = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
-    write_whole(path, save(kept))
-    return path
-
-def read_weights(
-    path:str|os.PathLike,  # a safetensors file
-) -> dict[str, torch.Tensor]:  # by name
-    "The tensors of a file. ValueError for a file of another kind, or one that is damaged."
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-    path = Path(path)
-    if path.is_dir(): raise ValueError(f"{path} is a folder, not a file of weights")
-    raw = path.read_bytes()
-    if _is_pickle(raw): raise ValueError(
-        f"{path} is a pickle, which runs whatever was written into it: read it where you trust it, with "
-        "torch.load(path, weights_only=True), and write it again with save_weights")
-    try: return load(raw)
-    except (SafetensorError, ValueError) as error:
-        raise ValueError(f"{path} is not a whole safetensors file: {error}") from error
-
-def _is_pickle(raw: bytes) -> bool:
-    "Whether this is what torch.save or pickle writes."
-    return raw[:2] == b"PK" or raw[:1] == b"\x80"
-
-def load_weights(
-    model:nn.Module,         # gets the weights, and is returned
-    path:str|os.PathLike,    # a safetensors file
-) -> nn.Module:
-    "Copy a file's weights into a model that has the same layers. ValueError says which layers differ."
-    return _filled(model, read_weights(path), path)
-
 def _filled(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Any) -> nn.Module:
     if words := model_changes(dict(weights), unwrap_model(model).state_dict()):
         raise ValueError(f"{source} does not fit the model: {words}")

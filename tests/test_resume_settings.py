@@ -1,0 +1,100 @@
+"""A setting that changes on a resume: it is said which one counts, and `override` decides, before the first step."""
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import lr_scheduler as rates
+from torch.utils.data import DataLoader, TensorDataset
+
+from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.training import fit
+
+X = torch.randn(64, 8, generator=torch.Generator().manual_seed(1))
+DATA = TensorDataset(X, (X.sum(1) > 0).long())
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+class Stop:
+    guard = True
+
+    def __init__(self, at):
+        self.at = at
+
+    def on_step(self, run, step):
+        if step.iteration + 1 == self.at:
+            run.stop()
+
+
+def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step", **keep):
+    torch.manual_seed(0)
+    model = wrap(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+    observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else [])
+    history = fit(model, DataLoader(DATA, batch, shuffle=True), epochs=epochs, optimizer=optimizer, interval=interval,
+                  scheduler=schedule and schedule(optimizer), observers=observers, progress=False, device="cpu",
+                  keep_memory=False)  # fmt: skip
+    return history, optimizer.param_groups[0]["lr"]
+
+
+def cosine(steps):
+    return lambda optimizer: rates.CosineAnnealingLR(optimizer, steps)
+
+
+def one_cycle(steps):
+    return lambda optimizer: rates.OneCycleLR(optimizer, 0.1, steps)
+
+
+def test_the_saved_rate_counts_and_is_recorded_until_it_is_overridden(tmp_path):
+    recorded = lambda: read_state(latest(tmp_path).path).parts["identity"]["config"]["lr"]
+    train(tmp_path, config=dict(lr=0.1))
+    history, lr = train(tmp_path, 4, lr=0.01, config=dict(lr=0.01))
+    assert lr == recorded() == 0.1 and "lr 0.1 (not 0.01); override=['lr'] takes" in history.remarks[-1]
+    history, lr = train(tmp_path, 5, lr=0.01, config=dict(lr=0.01), override="lr")
+    assert lr == recorded() == 0.01 and "lr 0.01 (was 0.1)" in history.remarks[-1]
+    history, lr = train(tmp_path, 6, lr=0.01, config=dict(lr=0.01))
+    assert lr == recorded() == 0.01, "what was overridden is the saved one now"
+
+
+@pytest.mark.parametrize("interval, make, length", [("step", cosine, 8), ("step", one_cycle, 8), ("epoch", cosine, 1)])
+def test_a_longer_schedule_goes_on_at_its_place(interval, make, length, tmp_path):
+    train(tmp_path, 3, schedule=make(3 * length), interval=interval)
+    _, lr = train(tmp_path, 6, schedule=make(6 * length), interval=interval, override="scheduler")
+    _, whole = train(None, 6, schedule=make(6 * length), interval=interval)
+    assert lr == pytest.approx(whole, abs=1e-9)
+
+
+@pytest.mark.parametrize("first, second, says", [
+    (dict(schedule=cosine(24)), dict(), "had the scheduler CosineAnnealingLR, and this one has none"),
+    (dict(), dict(schedule=cosine(48)), "had the scheduler none, and this one has CosineAnnealingLR"),
+    (dict(schedule=one_cycle(24)), dict(schedule=one_cycle(48)), "override=\"scheduler\" takes the schedule"),
+    (dict(schedule=cosine(24)), dict(schedule=cosine(48), lr=1.0, override="lr"), "take both"),
+    (dict(stop=12), dict(batch=16), "batch_size 8 -> 16.*override=\"next_epoch\""),
+    (dict(), dict(override="rate"), "override names rate, and there are dampening, lr,"),
+])  # fmt: skip
+def test_what_cannot_go_on_is_refused_before_the_first_step(first, second, says, tmp_path):
+    train(tmp_path, **first)
+    step = latest(tmp_path).step
+    with pytest.raises(ValueError, match=says):
+        train(tmp_path, 6, **second)
+    assert latest(tmp_path).step == step
+
+
+def test_the_next_epoch_begins_with_other_batches_and_weights_alone_with_all_else_new(tmp_path):
+    train(tmp_path / "a", stop=12)
+    history, _ = train(tmp_path / "a", batch=16, override="next_epoch")
+    assert [epoch.iterations for epoch in history.epochs] == [8, 4, 4]
+    assert "epoch 1 was left after 4 steps, and the next one begins" in history.remarks
+    train(tmp_path / "b", stop=12)
+    _, lr = train(tmp_path / "b", lr=0.3, schedule=cosine(8), override="weights_only")
+    assert lr == pytest.approx(0, abs=1e-9), "a schedule from its beginning"
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, lambda model: torch.compile(model, backend="eager")])
+def test_wrapped_models_and_plain_ones_go_on_with_each_other(wrap, tmp_path):
+    losses = lambda history: [step.loss for step in history.steps]
+    whole = losses(train(None)[0])
+    for one, other in ((wrap, lambda model: model), (lambda model: model, wrap)):
+        root = tmp_path / str(one is wrap)
+        train(root, wrap=one, stop=12)
+        assert losses(train(root, wrap=other)[0]) == whole

@@ -289,6 +289,8 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.http.server.serve.port", "zero", "any port that is free"),
     ("engine.http.load_client.ServerError.*", ANY, "what a server has said"),
     ("engine.export.onnx_comparison.OutputDifference.*", ANY, "what a comparison has measured"),
+    ("engine.http.request_parsing.InputSpec.fits.*", ANY, "the shape of what a stranger has sent"),
+    ("engine.http.model_outputs.OutputRows.samples", "zero", "a slice may hold none"),
     ("cost.price_run.seconds", "zero", "a run that takes no time"),
     ("cost.Purchase.*", "zero", "no power, free electricity, no upkeep"),
     ("cost.quote.*", "zero", "a machine for nothing, electricity without CO2"),
@@ -563,6 +565,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         lab.job_queue.queue_run.* engine.cost.prices.Offer.devices
         cost.quote.devices doctor.diagnose.batch_dim
         engine.export.export_model.export_model.* engine.export.onnx_files.OnnxModel.threads
+        engine.http.served_model.open_served.*
         engine.export.onnx_files.load_onnx.*
         engine.export.onnx_files.operator_seconds.*
         engine.export.pretrained.pretrained.* engine.export.fine_tuning.LoRA.* engine.export.fine_tuning.add_lora.*

@@ -107,7 +107,8 @@ def test_each_request_gets_the_answer_to_its_own_images(pool):
             body = torch.stack([digit(row) for row in rows]).numpy().tobytes()
             connection.request("POST", "/predict", body, {"Content-Type": "application/octet-stream"})
             reply = json.load(connection.getresponse())
-            found.append((rows, reply["classes"], reply["batch_size"]))
+            classes = [max(range(10), key=scores.__getitem__) for scores in reply["outputs"]]
+            found.append((rows, classes, reply["batch_size"]))
         connection.close()
         return found
 
@@ -213,6 +214,52 @@ def test_what_is_no_request_is_refused_and_the_server_goes_on(sent, status):
     assert reply.startswith(f"HTTP/1.1 {status} ")
 
 
+@pytest.mark.parametrize("sent, words", [
+    ([b"POST /predict HTTP/1.1\r\nHost: x\r\nX-Slow: "], "the headers did not arrive within 0.3 s"),
+    ([b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /health HTTP/1.1\r\nX-Slow: "], "did not arrive within 0.3 s"),
+    ([], None)])
+def test_headers_have_a_deadline(sent, words):
+    "Of a first request, of a second one on the same connection, and where none comes at all."
+    with serve(brightest, timeout_seconds=0.3) as server:
+        reply = raw(server, *sent)
+        assert answered(server, 3)
+    assert reply == "" if words is None else "HTTP/1.1 408 Request Timeout" in reply and words in reply
+
+
+def test_headers_that_never_end_are_refused():
+    with serve(brightest) as server:
+        reply = raw(server, b"GET / HTTP/1.1\r\n" + b"X-Long: " + b"x" * 70_000)
+    assert reply.startswith("HTTP/1.1 431 ") and "headers may have 65,536 bytes" in reply
+
+
+def test_an_address_has_so_many_connections():
+    with serve(brightest, connections_per_address=5) as server:
+        address = server.url.removeprefix("http://").split(":")
+        held = [socket.create_connection(address, timeout=60) for _ in range(5)]
+        try:
+            wait_until(lambda: len(server._uvicorn.server_state.connections) == 5, "all are there")
+            assert "an address may have 5 connections" in raw(server)
+        finally:
+            for connection in held: connection.close()
+        wait_until(lambda: not server._uvicorn.server_state.connections, "they are gone")
+        assert answered(server, 3), "there is room again"
+
+
+def test_bodies_of_all_requests_together_have_a_limit(gate, pool):
+    with serve(brightest, max_batch=2, timeout_seconds=30) as server:
+        most = server._app.body.body_bytes
+        address = server.url.removeprefix("http://").split(":")
+        held = [socket.create_connection(address, timeout=60) for _ in range(8)]
+        try:
+            for connection in held: connection.sendall(post(most) + bytes(most - 1))
+            wait_until(lambda: server._app.body_bytes == 8 * (most - 1), "all of it is held")
+            found = outcome(server.url, digit(3))
+        finally:
+            for connection in held: connection.close()
+        wait_until(lambda: server._app.body_bytes == 0, "nothing of it is held any more")
+        assert found.status == 503 and "bodies of requests on their way" in found.words and answered(server, 3)
+
+
 def test_clients_that_go_away_leave_nothing_behind(gate, pool):
     with serve(gate, max_batch=1, timeout_seconds=60) as server:
         first = pool.submit(outcome, server.url, digit(1))
@@ -240,6 +287,19 @@ def test_a_model_that_fails_fails_for_its_batch_alone(caplog):
                                                           (500, "the model failed: ValueError")]
     assert replies[2].classes == (3,), "and the server goes on"
     assert "the secret of the model" in caplog.text, "the log has the whole story"
+
+
+def test_a_worker_that_leaves_begins_again():
+    class Leaves(torch.nn.Module):
+        def forward(self, x):
+            if x.amax() > 5: raise SystemExit(3)
+            return x.sum(1)
+
+    with serve(Leaves(), input_shape=(2,)) as server:
+        error = outcome(server.url, torch.full((1, 2), 9.0))
+        wait_until(lambda: server.stats().workers == 1, "it has begun again")
+        assert outcome(server.url, torch.ones(1, 2)).outputs == [2.0] and server.stats().restarts == 1
+    assert (error.status, error.words) == (500, "the model failed: WorkerDied")
 
 
 class Lenient:
@@ -324,6 +384,108 @@ def test_a_signal_ends_it_when_those_on_their_way_have_been_answered(tmp_path, p
         assert sorted(f.result().classes[0] for f in waiting) == [0, 1, 2]
         assert process.wait(60) == 0
         assert process.stderr.read() == "mlinfra serve: stopped after 3 images in 3 batches\n"
+
+
+MODELS = """
+import os, signal, time
+import torch, torchvision
+from pathlib import Path
+from torch import nn
+
+class Lines(nn.Linear):
+    def forward(self, x):
+        if x.amin() < -50:
+            os.kill(os.getpid(), signal.SIGSEGV)
+            time.sleep(60)
+        return super().forward(x)
+
+class Embedder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(50, 8), nn.Linear(8, 4)
+
+    def forward(self, ids, mask):
+        found = self.words(ids) * mask[..., None]
+        pooled = self.out(found.sum(1) / mask.sum(1, keepdim=True))
+        return dict(pooled=nn.functional.normalize(pooled), tokens=found)
+
+def regressor():
+    torch.manual_seed(0)
+    return Lines(16, 4), torch.zeros(2, 16)
+
+def embedder():
+    torch.manual_seed(0)
+    return Embedder(), dict(ids=torch.ones(2, 5, dtype=torch.int64), mask=torch.ones(2, 5))
+
+def detector():
+    torch.manual_seed(0)
+    model = torchvision.models.detection.ssdlite320_mobilenet_v3_large(
+        weights=None, weights_backbone=None, num_classes=4, score_thresh=0.2, detections_per_img=5)
+    return model, torch.rand(2, 3, 32, 32)
+
+def boxes(found): return [one | dict(count=len(one["boxes"])) for one in found]
+"""
+
+
+@contextmanager
+def process_of(folder, factory, *options):
+    "A server in a process of its own, and the factory's model here."
+    import importlib.util
+    (folder / "served_models.py").write_text(MODELS)
+    spec = importlib.util.spec_from_file_location("served_models", folder / "served_models.py")
+    here = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(here)
+    command = [MLINFRA, "serve", f"served_models:{factory}", "--port", "0", "--timeout", "60", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        try:
+            said = [process.stdout.readline(), process.stdout.readline()]
+            assert "http://" in said[1], (said, process.stderr.read())
+            yield re.search(r"http://127.0.0.1:\d+", said[1])[0], getattr(here, factory)()[0].eval(), here
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+def close(found, wanted): torch.testing.assert_close(torch.tensor(found), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_served_regressor_answers_with_pytorchs_numbers_and_outlives_its_process(tmp_path):
+    with process_of(tmp_path, "regressor") as (url, model, _):
+        x = torch.randn(3, 16)
+        with torch.no_grad(): wanted = model(x)
+        close(ask(url, x, 60).outputs, wanted)
+        with urllib.request.urlopen(f"{url}/") as reply: assert json.load(reply)["inputs"] == [
+            dict(name="x", shape=[16], dtype="float32")]
+        error = outcome(url, -100 * x.abs())
+        assert (error.status, error.words) == (500, "the model failed: WorkerDied")
+        wait_until(lambda: _gauge(url, "mlinfra_workers") == 1, "a new process is there")
+        assert _gauge(url, "mlinfra_worker_restarts_total") == 1
+        close(ask(url, x, 60).outputs, wanted)
+        with urllib.request.urlopen(f"{url}/ready") as reply: assert reply.status == 200
+
+
+def test_a_served_embedder_takes_several_inputs_of_any_length(tmp_path, pool):
+    with process_of(tmp_path, "embedder", "--dynamic", "1") as (url, model, _):
+        inputs = [dict(ids=torch.randint(0, 50, (n, length)), mask=torch.ones(n, length)) for n, length in
+                  ((1, 3), (2, 7), (3, 7), (1, 12))]
+        for given, found in zip(inputs, pool.map(lambda given: ask(url, given, 60).outputs, inputs)):
+            with torch.no_grad(): wanted = model(**given)
+            for name in ("pooled", "tokens"): close(found[name], wanted[name])
+        wrong = outcome(url, dict(ids=torch.rand(1, 3), mask=torch.ones(1, 3)))
+        assert wrong.status == 400 and '"ids" must hold whole numbers (int64)' in wrong.words
+
+
+def test_a_served_detector_answers_what_it_found_on_each_image(tmp_path):
+    with process_of(tmp_path, "detector", "--max-batch", "2", "--dynamic", "2,3", "--postprocess",
+                    "served_models:boxes") as (url, model, here):
+        for size in ((2, 3, 40, 56), (1, 3, 32, 32)):
+            images = torch.rand(size)
+            with torch.no_grad(): wanted = here.boxes(model(list(images)))
+            found = ask(url, images, 60).outputs
+            assert len(found) == len(wanted) == size[0] and any(len(each["boxes"]) for each in found)
+            for one, expected in zip(found, wanted):
+                assert set(one) == set(expected)
+                for name in one: close(one[name], torch.as_tensor(expected[name]))
 
 
 def _gauge(url, name):

@@ -104,6 +104,7 @@ class PublishedTrace:
                                # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
     long_operators:pd.DataFrame  # of that step the outermost operators above 1 ms: `name`, `begin_ms`, `end_ms`, and
                                # the `launches` in it and `gpu_ms` of what they launched; empty for most
+    cpu_entries:int            # operators, marks and calls of CUDA that the profiler wrote in that step
     work:dict[str, list[list[float]]]  # of that step begin and end of every kernel and copy in milliseconds, by kind:
                                # "compute", "communication", "copy"; empty for most
 
@@ -211,7 +212,14 @@ def trace_figures(
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
         gpu_events=len(gpu), launches=int(launches),
         lanes={name: _packed(spans, step_ms) for name, spans in step_lanes(events, step).items()},
+        cpu_entries=_entries_within(events, marked),
         events=kept.to_dict("list"), marked=((starts - starts[0]) / 1e6).round(6).tolist(), **kept_of)
+
+def _entries_within(events: TraceEvents, window: np.ndarray) -> int:
+    "How much the profiler wrote of the CPU in the step."
+    frame = events.frame
+    told = frame["kind"].isin(["operator", "annotation", "runtime"])
+    return int((told & (frame["begin"] >= window[0]) & (frame["begin"] < window[1])).sum())
 
 def _launches_within(events: TraceEvents, window: np.ndarray) -> int:
     "How many calls of the step launched work."

@@ -159,7 +159,8 @@ class DigitDesk:
 
     def _say_over_http(self, image: torch.Tensor, bits: int) -> tuple[tuple[float, ...], float]:
         with self.lock:
-            if self.server is None: self.server = serve(self._of_asked, max_batch=1, max_wait_seconds=0.0)
+            if self.server is None: self.server = serve(self._of_asked, max_batch=1, max_wait_seconds=0.0,
+                                                      postprocess="softmax")
             self.predictor(bits)
             self.asked = bits
             answers = [ask(self.server.url, image) for _ in range(6)][1:]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..base.checks import fraction, positive_float
 
 # %% auto #0
-__all__ = ['PRECISIONS', 'count', 'counts', 'shape', 'positive', 'share', 'duration', 'port', 'Command']
+__all__ = ['PRECISIONS', 'count', 'counts', 'shape', 'open_shape', 'positive', 'share', 'duration', 'port', 'Command']
 
 # %% ../../../nbs/engine/commands/arguments.ipynb #e5eb2096
 def count(text: str) -> int:
@@ -30,6 +30,10 @@ def counts(text: str) -> tuple[int, ...]:
 def shape(text: str) -> tuple[int, ...]:
     "Whole numbers from 1 up, separated by commas."
     return tuple(map(count, text.split(",")))
+
+def open_shape(text: str) -> tuple[int | None, ...]:
+    "The same, with `any` where every size will do."
+    return tuple(None if size == "any" else count(size) for size in text.split(","))
 
 def positive(text: str) -> float:
     "A finite number above 0."

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
-from typing import Any
 
-from .arguments import Command, count, port, positive, shape
+from .arguments import Command, count, open_shape, port, positive, shape
 
 # %% auto #0
 __all__ = ['EXPORT', 'SERVE']
@@ -49,48 +47,51 @@ EXPORT = Command("export", "write a model as ONNX, a torch.export program or wei
 # %% ../../../nbs/engine/commands/model_commands.ipynb #d33e08d1
 def _serve(args: argparse.Namespace) -> int:
     """Put a model behind HTTP, until Ctrl-C or SIGTERM; requests on their way are answered. The model is an ONNX file,
-    a folder of checkpoints, a file of weights or a function of yours."""
+    a folder of checkpoints, a file of weights or a function of yours. POST /predict answers {"outputs": ...} with what
+    the model returns, as it is: a tensor, a tuple, a dict, or a list with what it says of each sample. Each worker is a
+    process that is started again where it dies, by sys.exit, os._exit, a segmentation fault or for want of memory;
+    GET /ready says 503 as long as none is there."""
     from mlinfra.engine.http.server import serve
-    model, shape, what = _to_serve(args)
-    server = serve(model, host=args.host, port=args.port, max_batch=args.max_batch,
+    server = serve(args.model, host=args.host, port=args.port, max_batch=args.max_batch,
                    max_wait_seconds=args.max_wait_ms / 1e3, queue_limit=args.queue, timeout_seconds=args.timeout,
-                   input_shape=args.input_shape or shape, workers=args.workers)
-    print(f"{what}\n{server.url} takes POST /predict; GET / says what to send. Ctrl-C ends it.", flush=True)
+                   input_shape=args.input_shape, dynamic=args.dynamic or (), workers=args.workers,
+                   postprocess="softmax" if args.softmax else args.postprocess, provider=args.provider,
+                   connections_per_address=args.connections_per_address)
+    print(f"{server.what}\n{server.url} takes POST /predict; GET / says what to send. Ctrl-C ends it.", flush=True)
     status = server.run()
     done = server.stats()
     print(f"mlinfra serve: stopped after {done.images:,} images in {done.batches:,} batches", file=sys.stderr)
     return status
 
-def _to_serve(args: argparse.Namespace) -> tuple[Any, tuple[int, ...], str]:
-    "The model, the shape of its inputs, and what it is."
-    if Path(args.model).suffix == ".onnx":
-        import torch
-        from mlinfra.engine.export.onnx_files import load_onnx
-        threads = max(1, torch.get_num_threads() // args.workers)
-        model, what = load_onnx(args.model, threads), f"{args.model}, run by onnxruntime"
-    else:
-        from mlinfra.engine.export.model_files import open_model
-        model = open_model(args.model)
-        what = f"{model.name}: {model.why}"
-    shape = model.input_shape
-    if shape is None and args.input_shape is None:
-        raise ValueError(f"it is unknown what {args.model} takes: pass --input-shape, such as 1,28,28")
-    return getattr(model, "model", model), shape, what
-
 def _serve_options(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument
     add("model", metavar="MODEL",
         help="model.onnx, the folder of `train --save`, FILE.safetensors, gluon, resnet18, resnet50, or "
-             "PACKAGE.MODULE:FUNCTION, a function of yours that returns a model")
+             "PACKAGE.MODULE:FUNCTION, a function of yours that returns a model, or (model, batch) with the batch as a "
+             "tensor, a tuple with one for each input, or a dict with the names of forward's parameters")
     add("--port", type=port, default=8000, metavar="N", help="0 takes any that is free")
     add("--host", default="127.0.0.1", help="who may ask: this machine alone; 0.0.0.0: everybody who reaches it")
+    after = serve.add_mutually_exclusive_group()
+    after.add_argument("--softmax", action="store_true",
+                       help="of a classifier's scores: answer classes and probabilities in their place")
+    after.add_argument("--postprocess", default=None, metavar="PACKAGE.MODULE:FUNCTION",
+                       help="a function of yours that gets what the model returns for a batch, and returns what to "
+                            "answer")
     add("--max-batch", type=count, default=64, metavar="N",
-        help="images answered together, and in one request, at most")
+        help="images answered together, and in one request, at most; only such of the same shape")
     add("--workers", type=count, default=1, metavar="N",
-        help="batches at work at the same time, each with its part of the threads")
+        help="batches at work at the same time, each in a process with its part of the threads")
     add("--max-wait-ms", type=float, default=2.0, metavar="MS", help="that an image may wait for companions")
     add("--queue", type=count, default=256, metavar="N", help="images that may wait; more are turned away with 503")
-    add("--timeout", type=positive, default=5.0, metavar="SECONDS", help="for an answer, else 504")
-    add("--input-shape", type=shape, default=None, metavar="N,N,...", help="of one image; known for most models")
+    add("--timeout", type=positive, default=5.0, metavar="SECONDS",
+        help="for the headers of a request, for its body (408), and for an answer, else 504")
+    add("--connections-per-address", type=count, default=None, metavar="N",
+        help="at the same time; by default half of all that the server takes. Raise it behind a proxy, which is one "
+             "address")
+    add("--input-shape", type=open_shape, default=None, metavar="N,N,...",
+        help="of one image, such as 1,28,28 or 3,any,any; known for most models")
+    add("--dynamic", type=shape, default=None, metavar="N,N,...",
+        help="dimensions of your function's batch that may vary: 1 for the length of texts, 2,3 for height and width")
+    add("--provider", choices=["CPU", "CUDA", "OpenVINO"], default="CPU", help="of onnxruntime, for an .onnx file")
 
 SERVE = Command("serve", "put a model behind HTTP", _serve, _serve_options)

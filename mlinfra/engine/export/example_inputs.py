@@ -96,7 +96,7 @@ def example_inputs(
 
 def _names(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[str], str | None, str | None]:
     "The parameter of each input, the one that takes all positional ones, and the one that takes further keywords."
-    try: bound = inspect.signature(model.forward).bind(*args, **kwargs)
+    try: bound = inspect.signature(getattr(model, "forward", model)).bind(*args, **kwargs)
     except TypeError as error: raise ValueError(f"example does not fit the model's forward: {error}") from error
     kinds = {name: parameter.kind for name, parameter in bound.signature.parameters.items() if name in bound.arguments}
     several = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL), None)

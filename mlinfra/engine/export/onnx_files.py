@@ -79,6 +79,12 @@ class OnnxModel:
         return _DTYPES[self.inputs[0].type]
 
     @property
+    def sample_inputs(self) -> list[tuple[str, tuple[int | None, ...], torch.dtype]]:
+        "Each input: its name, the shape of a sample with None where any size will do, and its dtype."
+        return [(put.name, tuple(size if isinstance(size, int) else None for size in put.shape[1:]), _DTYPES[put.type])
+                for put in self.inputs]
+
+    @property
     def dynamic_batch(self) -> bool:
         "Whether it takes batches of any size."
         return not isinstance(self.inputs[0].shape[0], int)

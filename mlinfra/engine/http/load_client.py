@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import math
 import os
@@ -16,11 +17,11 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base.checks import nonnegative_int, positive_float, positive_int
 from ..base.sample_statistics import percentile
@@ -47,23 +48,33 @@ class ServerError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    "What a server said of some images."
-    classes:tuple[int, ...]
-    probabilities:tuple[tuple[float, ...], ...]
-    batch_size:int       # images that were answered together, of all requests
+    "What a server said of some samples."
+    outputs:Any          # of the model, as lists, dicts, numbers
+    batch_size:int       # samples that were answered together, of all requests
     queue_seconds:float  # in the server's queue
     model_seconds:float  # of the batch
     seconds:float        # from the request to the answer, as the client saw it
 
+    @property
+    def classes(self) -> tuple[int, ...]:
+        "The class of each sample: as the server's softmax says, else the place of its largest output."
+        if isinstance(self.outputs, dict): return tuple(self.outputs["classes"])
+        return tuple(max(range(len(row)), key=row.__getitem__) for row in self.outputs)
+
+    @property
+    def probabilities(self) -> tuple[tuple[float, ...], ...]:
+        "Of each class for each sample, from a server that was asked for softmax."
+        return tuple(map(tuple, self.outputs["probabilities"]))
+
 def ask(
     url:str,                     # of the server
-    images:torch.Tensor,         # pixels, one image or several
+    images:torch.Tensor|Mapping[str, torch.Tensor],  # pixels in uint8, or inputs as the model takes them; or by name
     timeout_seconds:float=10.0,  # for the answer
 ) -> Answer:
-    "Send images to a server, and wait for its answer. `ServerError` where it has none."
+    "Send samples to a server, and wait for its answer. `ServerError` where it has none."
     positive_float("timeout_seconds", timeout_seconds)
-    request = urllib.request.Request(f"{url}/predict", _pixels(images).tobytes(),
-                                     {"Content-Type": "application/octet-stream"})
+    kind, body = _body(images)
+    request = urllib.request.Request(f"{url}/predict", body, {"Content-Type": kind})
     start = time.perf_counter()
     try:
         with urllib.request.urlopen(request, timeout=timeout_seconds) as reply: found = json.load(reply)
@@ -71,8 +82,20 @@ def ask(
         wait = error.headers.get("Retry-After")
         with error: raise ServerError(error.code, json.load(error)["error"], wait and float(wait)) from error
     seconds = time.perf_counter() - start
-    return Answer(tuple(found["classes"]), tuple(map(tuple, found["probabilities"])), found["batch_size"],
-                  found["queue_seconds"], found["model_seconds"], seconds)
+    return Answer(found["outputs"], found["batch_size"], found["queue_seconds"], found["model_seconds"], seconds)
+
+def _body(images: Any) -> tuple[str, bytes]:
+    "Media type and bytes."
+    import torch
+    if isinstance(images, Mapping):
+        lists = {name: tensor.tolist() for name, tensor in images.items()}
+        return "application/json", json.dumps(dict(inputs=lists)).encode()
+    if isinstance(images, torch.Tensor) and images.dtype != torch.uint8:
+        import numpy as np
+        file = io.BytesIO()
+        np.save(file, images.contiguous().numpy(), allow_pickle=False)
+        return "application/x-npy", file.getvalue()
+    return "application/octet-stream", _pixels(images).tobytes()
 
 def _pixels(images: torch.Tensor) -> np.ndarray:
     "As bytes of pixels."
@@ -222,6 +245,8 @@ def _bodies(url: str, batch: int, images: torch.Tensor | None, seed: int) -> lis
     with urllib.request.urlopen(f"{url}/", timeout=10) as reply: described = json.load(reply)
     if batch > described["most_images"]:
         raise ValueError(f"batch must be at most {described['most_images']:,}, what the server takes, got {batch:,}")
+    if images is None and None in described["input_shape"]:
+        raise ValueError(f"images must be given, since the server takes any size: {described['input_shape']}")
     if images is None:
         shape = max(1, min(32, 2_048 // batch)), batch, *described["input_shape"]
         return [body.tobytes() for body in np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)]

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlinfra.engine.serve.batcher import Batcher
 
 # %% auto #0
-__all__ = ['ServerStats', 'RequestMeter', 'metrics_text']
+__all__ = ['ServerStats', 'RequestMeter']
 
 # %% ../../../nbs/engine/http/metrics.ipynb #39c13ff8
-_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, math.inf)  # seconds, at most
+_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds, at most
 
 @dataclass(frozen=True)
 class ServerStats:
@@ -26,6 +27,8 @@ class ServerStats:
     batches:int
     busy_seconds:float       # of the model
     waiting_images:int       # now
+    workers:int=0            # that can answer now
+    restarts:int=0           # of workers that have died
 
     @property
     def mean_batch_size(self) -> float:
@@ -33,8 +36,14 @@ class ServerStats:
         return self.images / self.batches if self.batches else math.nan
 
 class RequestMeter:
-    "Counts answers and their latencies; used by the server's thread alone."
-    def __init__(self): self.requests, self.buckets, self.seconds = Counter(), [0] * len(_BUCKETS), 0.0
+    "Counts answers and their latencies, and hands them over with what a batcher has counted."
+    def __init__(self, batcher: Batcher):
+        from prometheus_client import CollectorRegistry, Counter, Histogram
+        self.batcher, self.registry = batcher, CollectorRegistry()
+        self.requests = Counter("mlinfra_requests", "answers to POST /predict", ["status"], registry=self.registry)
+        self.seconds = Histogram("mlinfra_request_seconds", "from a request to its answer", buckets=_BUCKETS,
+                                 registry=self.registry)
+        self.registry.register(self)
 
     def add(
         self,
@@ -42,36 +51,28 @@ class RequestMeter:
         seconds:float,  # from the request to its answer
     ) -> None:
         "Count an answer."
-        self.requests[status] += 1
-        self.buckets[bisect_left(_BUCKETS, seconds)] += 1
-        self.seconds += seconds
+        self.requests.labels(status).inc()
+        self.seconds.observe(seconds)
 
-def metrics_text(
-    stats:ServerStats,
-    meter:RequestMeter,
-) -> bytes:
-    "The counts in the text format of Prometheus."
-    from prometheus_client import CollectorRegistry, generate_latest
-    registry = CollectorRegistry()
-    registry.register(_Collector(stats, meter))
-    return generate_latest(registry)
-
-class _Collector:
-    "Hands the counts to prometheus_client."
-    def __init__(self, stats: ServerStats, meter: RequestMeter): self.stats, self.meter = stats, meter
+    def stats(self) -> ServerStats:
+        "The counts so far."
+        found = [sample for family in self.requests.collect() for sample in family.samples]
+        requests = {int(s.labels["status"]): int(s.value) for s in found if s.name.endswith("_total")}
+        return ServerStats(requests, **vars(self.batcher.counts), waiting_images=self.batcher.images,
+                           workers=self.batcher.alive, restarts=self.batcher.restarts)
 
     def collect(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-        stats, below, buckets = self.stats, 0, []
-        requests = CounterMetricFamily("mlinfra_requests", "answers to POST /predict", labels=["status"])
-        for status, count in sorted(stats.requests.items()): requests.add_metric([str(status)], count)
-        yield requests
-        yield CounterMetricFamily("mlinfra_images", "images that the model has answered", stats.images)
-        yield CounterMetricFamily("mlinfra_batches", "batches of images", stats.batches)
-        yield CounterMetricFamily("mlinfra_model_seconds", "seconds in which the model was at work", stats.busy_seconds)
-        yield GaugeMetricFamily("mlinfra_waiting_images", "images in the queue", stats.waiting_images)
-        for bound, count in zip(_BUCKETS, self.meter.buckets):
-            below += count
-            buckets.append(("+Inf" if bound == math.inf else str(bound), below))
-        yield HistogramMetricFamily("mlinfra_request_seconds", "from a request to its answer", buckets=buckets,
-                                    sum_value=self.meter.seconds)
+        "What the batcher has counted, for `prometheus_client`."
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        done = self.batcher.counts
+        yield CounterMetricFamily("mlinfra_images", "images that the model has answered", done.images)
+        yield CounterMetricFamily("mlinfra_batches", "batches of images", done.batches)
+        yield CounterMetricFamily("mlinfra_model_seconds", "seconds in which the model was at work", done.busy_seconds)
+        yield CounterMetricFamily("mlinfra_worker_restarts", "workers that have died", self.batcher.restarts)
+        yield GaugeMetricFamily("mlinfra_workers", "workers that can answer", self.batcher.alive)
+        yield GaugeMetricFamily("mlinfra_waiting_images", "images in the queue", self.batcher.images)
+
+    def text(self) -> bytes:
+        "All counts in the text format of Prometheus."
+        from prometheus_client import generate_latest
+        return generate_latest(self.registry)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import copy
 import logging
 import math
 import os
@@ -16,22 +15,23 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from ..serve.batcher import Batcher, QueueFull, Ticket
-from .metrics import RequestMeter, ServerStats, metrics_text
-from .request_parsing import KINDS, BodyError, BodyRules, answer_rows
-from .server_process import GcFreeze, RateLimitFilter, one_write_protocol
 from ..base.checks import nonnegative_float, positive_float, positive_int, whole_number
-from ..export.onnx_files import as_taken, needs, takes_bytes
-from ..serve.request_queue import Policy
-from ..export.variants import answering
 from ..base.text import count_text, duration_text
-from ...inference import Predictor
+from ..export.example_inputs import Sizes
+from ..export.onnx_files import needs
+from .metrics import RequestMeter, ServerStats
+from .request_parsing import KINDS, BodyError, BodyRules, InputSpec
+from .served_model import Hook, ModelProcess, ServedModel, input_specs
+from .server_process import ConnectionLimits, GcFreeze, RateLimitFilter, limited_protocol
+from ..serve.batcher import Batcher, QueueFull, Ticket
+from ..serve.request_queue import Policy
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -43,31 +43,75 @@ __all__ = ['Server', 'bound_socket', 'serve']
 
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
 _DRAIN_BYTES = 64 << 20  # of a body that is refused, before the connection is cut
+_LONG_BODY = 1 << 18     # bytes that are parsed beside the event loop, which others wait for
+_BODIES_AT_ONCE = 8      # of the longest bodies, that may be in memory together
 
 def _reply(status: int, words: str, **headers: str) -> Response:
     "An error, in words."
     from starlette.responses import JSONResponse
     return JSONResponse({"error": words}, status, {name.replace("_", "-"): text for name, text in headers.items()})
 
+class _Models:
+    "What the workers call: one model that all share, or a process of its own for each."
+    def __init__(self, inputs: tuple[InputSpec, ...], threads: int, example: Any):
+        self.inputs, self.threads, self.example = inputs, threads, example
+        self.shared: ServedModel | None = None
+        self.what = ""                                          # in words, where it was opened by name
+        self.make: Callable[[], ModelProcess] | None = None
+        self.of_worker, self.processes = threading.local(), []  # the latter: all of them
+        self.spare: list[ModelProcess] = []                     # started, and of no worker yet
+
+    def begin(self) -> None:
+        "In a worker's thread, before its first batch and after each death."
+        torch.set_num_threads(self.threads)
+        if self.make is None: return
+        if not hasattr(self.of_worker, "process"):
+            try: self.of_worker.process = self.spare.pop()
+            except IndexError: self.processes.append(process := self.make())
+            else: return
+            self.of_worker.process = process
+        self.of_worker.process.start()
+
+    def close(self) -> None:
+        "End the processes."
+        for process in self.processes: process.close()
+
+    def __call__(self, batch: Any) -> Any:
+        return self.shared(batch) if self.make is None else self.of_worker.process(batch)
+
+    def sample(self, size: int) -> Any:
+        "A batch to warm up with: the example's samples, or zeros."
+        given = self.example
+        if given is None: tensors = [torch.zeros(size, *(_ANY_SIZE if side is None else side for side in spec.shape),
+                                                 dtype=spec.dtype) for spec in self.inputs]
+        else:
+            given = list(given.values()) if isinstance(given, Mapping) else given
+            rows = given if isinstance(given, (tuple, list)) else [given]
+            tensors = [tensor[torch.arange(size) % len(tensor)] for tensor in rows]
+        return tuple(tensors) if len(tensors) > 1 else tensors[0]
+
+_ANY_SIZE = 64  # of a dimension that may vary, to warm up with where there is no example
+
 class _ModelApp:
     "The routes of a server, around its batcher."
-    def __init__(self, answer: Callable[[torch.Tensor], torch.Tensor], body: BodyRules, policy: Policy,
-                 timeout_seconds: float, workers: int, threads: int):
-        self.body, self.timeout_seconds, self.threads = body, timeout_seconds, threads
-        self.meter, self.ready, self.stopping = RequestMeter(), False, False
-        self.batcher = Batcher(lambda images: answer_rows(answer(images)), policy, self._wake_all, workers=workers,
-                               prepare=self._warm_up)
+    def __init__(self, models: _Models, body: BodyRules, policy: Policy, timeout_seconds: float, workers: int):
+        self.models, self.body, self.timeout_seconds = models, body, timeout_seconds
+        self.ready, self.stopping, self.body_bytes = False, False, 0  # the last: of bodies in memory
+        self.batcher = Batcher(models, policy, self._wake_all, workers=workers, prepare=self._warm_up)
+        self.meter = RequestMeter(self.batcher)
         self.loop: asyncio.AbstractEventLoop | None = None  # of the server's thread, once it runs
 
     def _warm_up(self) -> None:
-        "One image and a full batch, by each worker."
-        torch.set_num_threads(self.threads)
-        dtype = torch.uint8 if self.body.takes_bytes else torch.float32
+        "One sample and a full batch, by each worker."
+        self.models.begin()
         for size in dict.fromkeys((1, self.batcher.policy.max_batch_size)):
-            try: self.batcher.outputs(torch.zeros(size, *self.body.input_shape, dtype=dtype))
+            tried = self.models.sample(size)
+            try: self.batcher.outputs(tried).json()
             except Exception as error:  # the model is the user's
+                shapes = " and ".join(spec.shape_text for spec in self.body.inputs)
+                seen = "" if all(None not in spec.shape for spec in self.body.inputs) else " (try it with an example)"
                 raise ValueError(f"the model does not take {count_text(size, 'image')} of input_shape "
-                                 f"{self.body.shape_text}: {error}") from error
+                                 f"{shapes}{seen}: {error}") from error
 
     def routes(self) -> Starlette:
         "The ASGI application with all routes."
@@ -82,7 +126,8 @@ class _ModelApp:
     async def about(self, _request: Request) -> Response:
         "What to send where."
         from starlette.responses import JSONResponse
-        return JSONResponse({"POST /predict": KINDS, "input_shape": list(self.body.input_shape),
+        inputs = [dict(name=spec.name, shape=spec.shape, dtype=spec.type_text) for spec in self.body.inputs]
+        return JSONResponse({"POST /predict": KINDS, "inputs": inputs, "input_shape": self.body.first.shape,
                              "most_images": self.body.most_images, "body_bytes": self.body.body_bytes,
                              "GET": ["/health", "/ready", "/metrics"]})
 
@@ -92,16 +137,16 @@ class _ModelApp:
         return PlainTextResponse("alive\n")
 
     async def readiness(self, _request: Request) -> Response:
-        "Whether to send requests here."
+        "Whether to send requests here: a worker is there that can answer."
         from starlette.responses import PlainTextResponse
-        why = "stopping" if self.stopping else "ready" if self.ready else "warming up"
+        alive, none = self.batcher.alive, f"no worker is there: {self.batcher.trouble or 'it begins again'}"
+        why = "stopping" if self.stopping else "warming up" if not self.ready else "ready" if alive else none
         return PlainTextResponse(f"{why}\n", 200 if why == "ready" else 503)
 
     async def metrics(self, _request: Request) -> Response:
         "The counts."
         from starlette.responses import PlainTextResponse
-        text = metrics_text(self.stats(), self.meter)
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(self.meter.text(), media_type="text/plain; version=0.0.4")
 
     async def wrong_route(self, request: Request, error: Any) -> Response:
         "404 and 405, in the form of all other errors."
@@ -126,16 +171,15 @@ class _ModelApp:
     async def _predict(self, request: Request) -> Response:
         from starlette.responses import Response
         if self.stopping: raise QueueFull("the server is stopping", 1.0)
-        images = self.body.images(await self._whole_body(request), request.headers.get("content-type"))
-        ticket = await self._answer(images)
+        ticket = await self._answer(await self._images(request))
         if ticket is None:
             return _reply(504, f"no answer within {duration_text(self.timeout_seconds)}: the time limit")
         if isinstance(ticket.error, QueueFull): raise ticket.error
         if ticket.error is not None: return self._failed(ticket.error)
-        if not all(ticket.outputs.finite): return self._failed(ValueError("the outputs are not finite numbers"))
-        body = ticket.outputs.json(batch_size=ticket.batch_size,
-                                   queue_seconds=round(ticket.started - ticket.arrived, 6),
-                                   model_seconds=round(ticket.ended - ticket.started, 6))
+        try: body = ticket.outputs.json(batch_size=ticket.batch_size,
+                                        queue_seconds=round(ticket.started - ticket.arrived, 6),
+                                        model_seconds=round(ticket.ended - ticket.started, 6))
+        except (ValueError, TypeError) as error: return self._failed(error)  # no finite number, or no word of JSON
         return Response(body, media_type="application/json")
 
     def _failed(self, error: Exception) -> Response:
@@ -143,17 +187,32 @@ class _ModelApp:
         logging.getLogger("mlinfra.server").error("the model failed", exc_info=error)
         return _reply(500, f"the model failed: {type(error).__name__}")
 
-    async def _whole_body(self, request: Request) -> bytes:
+    async def _images(self, request: Request) -> Any:
+        "The samples of a request. Bodies of all requests together may take only so much memory."
+        import anyio
+        length, kind = request.headers.get("content-length", ""), request.headers.get("content-type")
+        if length.isdigit() and int(length) > self.body.body_bytes: raise await self._too_long(request, int(length))
+        held: list[int] = []
+        try:
+            body = await self._whole_body(request, held)
+            if len(body) <= _LONG_BODY: return self.body.images(body, kind)
+            return await anyio.to_thread.run_sync(self.body.images, body, kind)
+        finally: self.body_bytes -= sum(held)
+
+    async def _whole_body(self, request: Request, held: list[int]) -> bytes:
         "What was sent, if it is not too long and comes in time."
         import anyio
-        pieces, size, length = [], 0, request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > self.body.body_bytes: raise await self._too_long(request, int(length))
+        pieces, size, most = [], 0, _BODIES_AT_ONCE * self.body.body_bytes
         try:
             with anyio.fail_after(self.timeout_seconds):
                 async for piece in request.stream():
                     pieces.append(piece)
                     size += len(piece)
+                    held.append(len(piece))
+                    self.body_bytes += len(piece)
                     if size > self.body.body_bytes: break
+                    if self.body_bytes > most: raise QueueFull(
+                        f"the bodies of requests on their way have more than {most:,} bytes", 1.0)
         except TimeoutError as error:
             limit = duration_text(self.timeout_seconds)
             raise BodyError(408, f"the body did not arrive within {limit}") from error
@@ -191,7 +250,7 @@ class _ModelApp:
 
     def stats(self) -> ServerStats:
         "The counts so far."
-        return ServerStats(dict(self.meter.requests), **vars(self.batcher.counts), waiting_images=self.batcher.images)
+        return self.meter.stats()
 
 # %% ../../../nbs/engine/http/server.ipynb #e22982852
 _LOGGERS = ("mlinfra.server", "uvicorn.error")
@@ -199,7 +258,7 @@ _LOG_LIMIT, _GC_FREEZE = RateLimitFilter(), GcFreeze()  # of all servers of this
 
 class Server:
     "A model behind HTTP, in a thread of its own. Use it in a `with` block, or call `stop`."
-    def __init__(self, app: _ModelApp, listening: socket.socket):
+    def __init__(self, app: _ModelApp, listening: socket.socket, limits: ConnectionLimits):
         import uvicorn
         self.policy, self.timeout_seconds = app.batcher.policy, app.timeout_seconds
         host, port = listening.getsockname()[:2]
@@ -207,8 +266,8 @@ class Server:
         self._app, self._listening, self._error = app, listening, None
         quiet = dict(log_config=None, log_level="warning", access_log=False, server_header=False)
         config = uvicorn.Config(app.routes(), **quiet, lifespan="off", ws="none", loop="asyncio",
-                                http=one_write_protocol(), proxy_headers=False, timeout_keep_alive=30,
-                                limit_concurrency=1_000 + 4 * self.policy.queue_size,
+                                http=limited_protocol(limits), proxy_headers=False,
+                                timeout_keep_alive=30,
                                 timeout_graceful_shutdown=math.ceil(self.timeout_seconds) + 1)
         self._uvicorn, self._closing = uvicorn.Server(config), threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="mlinfra-server", daemon=True)
@@ -221,6 +280,11 @@ class Server:
     def running(self) -> bool:
         "Whether the server listens."
         return self._thread.is_alive() and not self._app.stopping
+
+    @property
+    def what(self) -> str:
+        "The model in words, where it was opened by its name."
+        return self._app.models.what
 
     def stats(self) -> ServerStats:
         "What it has done so far."
@@ -249,6 +313,8 @@ class Server:
             self._app.batcher.drain()
             if self._thread.is_alive(): self._thread.join(self.timeout_seconds + 5)
             ended = self._app.batcher.close(1.0) and not self._thread.is_alive()
+            self._app.models.close()  # a model in a process of its own is not waited for
+            ended = ended or self._app.batcher.close(5.0)
             self._listening.close()
             _GC_FREEZE.leave(self)
         if not ended: raise TimeoutError(f"the model still works, {duration_text(self.timeout_seconds + 6)} after stop")
@@ -299,39 +365,74 @@ def bound_socket(
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     return listening
 
-def _batch_function(model: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    "The model as a function of a batch on the host."
-    if isinstance(model, nn.Module) and not takes_bytes(model): return Predictor(model)
-    if isinstance(model, nn.Module): return answering(copy.deepcopy(model))
-    if callable(model): return lambda images: model(as_taken(model, images))
-    raise ValueError(f"model must be a torch module or a function of a batch, got {model!r}")
+def _limits(app: _ModelApp, per_address: int | None) -> ConnectionLimits:
+    "Connections: as many as wait in the queue and more, and as this process may open; one address gets half of them."
+    import resource
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = 1_000 + 4 * app.batcher.policy.queue_size
+    if files != resource.RLIM_INFINITY: most = max(16, min(most, files - 128))
+    return ConnectionLimits(app.timeout_seconds, most, max(1, most // 2) if per_address is None else per_address)
 
 def serve(
-    # a module is copied; float32 images in (bytes where it has input_dtype = torch.uint8), a row for each out
-    model:nn.Module|Callable[[torch.Tensor], torch.Tensor],
+    # a module is copied, and a function called as it is: in this process. A name (an .onnx file, a folder of
+    # checkpoints, package.module:function) is opened by each worker in a process of its own, and again where it died
+    model:nn.Module|Callable[..., Any]|str|os.PathLike,
     *,
     host:str="127.0.0.1",             # who may ask: this machine alone; "0.0.0.0": everybody who reaches it
     port:int=0,                       # 0: any that is free
-    max_batch:int=64,                 # images answered together, and in one request, at most
-    max_wait_seconds:float=0.002,     # that an image may be held back for companions
-    queue_limit:int=256,              # images that may wait; more are turned away with 503
-    timeout_seconds:float=5.0,        # for an answer, else 504
-    input_shape:Iterable[int]=(1, 28, 28),  # of one image
-    body_bytes:int|None=None,         # of a request; None: what `max_batch` images may take
+    max_batch:int=64,                 # samples answered together, and in one request, at most
+    max_wait_seconds:float=0.002,     # that a sample may be held back for companions
+    queue_limit:int=256,              # samples that may wait; more are turned away with 503
+    timeout_seconds:float=5.0,        # for the headers, for the body, and for an answer, else 504
+    input_shape:Iterable[int|None]|None=None,  # of one sample, None in it: any size. None: 1 x 28 x 28, or the file's
+    input_dtype:torch.dtype|None=None,  # None: uint8 where the model says so with `input_dtype`, else float32
+    # a batch that it takes, in place of shape and dtype: a tensor, a tuple with one for each input, a dict by keyword
+    example:Any=None,
+    dynamic:Sizes=(),                 # dimensions of the example that may vary, as `export_onnx` takes them
+    postprocess:Hook|None=None,       # "softmax", or a function of what the model returns; None: it stays as it is
+    body_bytes:int|None=None,         # of a request; None: what `max_batch` samples may take
     workers:int=1,                    # batches at work at the same time; a function as `model` must allow that
     threads:int|None=None,            # of PyTorch for each batch; None: those that it has, shared among the workers
+    connections_per_address:int|None=None,  # at the same time; None: half of all that the server takes
+    provider:str="CPU",               # of onnxruntime, for a file: CPU, CUDA, OpenVINO
 ) -> Server:                          # it runs
     "Put a model behind HTTP. ValueError or OSError where it cannot be."
     port, max_batch = whole_number("port", port, 0, 65_535), positive_int("max_batch", max_batch, 100_000)
     queue_limit = positive_int("queue_limit", queue_limit, 10_000_000)
     if queue_limit < max_batch:
         raise ValueError(f"queue_limit must be at least max_batch, {max_batch:,}, got {queue_limit:,}")
-    body = BodyRules(tuple(input_shape), max_batch, body_bytes, takes_bytes(model))
     policy = Policy(max_batch, nonnegative_float("max_wait_seconds", max_wait_seconds, 3_600), queue_limit)
     timeout_seconds = positive_float("timeout_seconds", timeout_seconds, 86_400)
     workers = positive_int("workers", workers, 1_000)
     shared = max(1, torch.get_num_threads() // workers)
     threads = shared if threads is None else positive_int("threads", threads, 4096)
-    app = _ModelApp(_batch_function(model), body, policy, timeout_seconds, workers, threads)
-    needs("starlette", "uvicorn", "prometheus_client", extra="serve")
-    return Server(app, bound_socket(host, port)).start()
+    per_address = None if connections_per_address is None else positive_int(
+        "connections_per_address", connections_per_address, 1_000_000)
+    if body_bytes is not None: body_bytes = positive_int("body_bytes", body_bytes)
+    needs("starlette", "uvicorn", "httptools", "prometheus_client", extra="serve")
+    shape = None if input_shape is None else tuple(input_shape)
+    if isinstance(model, (str, os.PathLike)):
+        options = dict(threads=threads, provider=provider, postprocess=postprocess, input_shape=shape, dynamic=dynamic)
+        models = _beside(os.fspath(model), 10 * timeout_seconds + 60, options)
+    else:
+        if shape is None and example is None and not hasattr(model, "sample_inputs"): shape = (1, 28, 28)
+        inputs = input_specs(model, shape, input_dtype, example, dynamic)
+        models = _Models(inputs, threads, example)
+        models.shared = ServedModel(model, inputs, postprocess)
+    try:
+        app = _ModelApp(models, BodyRules(models.inputs, max_batch, body_bytes), policy, timeout_seconds, workers)
+        return Server(app, bound_socket(host, port), _limits(app, per_address)).start()
+    except BaseException:
+        models.close()
+        raise
+
+def _beside(name: str, hang_seconds: float, options: dict[str, Any]) -> _Models:
+    "The first process, which says what the model takes; the other workers start theirs."
+    if not isinstance(options["postprocess"], (str, type(None))): raise ValueError(
+        "the model is opened in a process of its own: name the hook as package.module:function")
+    if Path(name).suffix == ".onnx": needs("onnxruntime")
+    first = ModelProcess(name, hang_seconds, **options).start()
+    models = _Models(first.inputs, options["threads"], first.example)
+    models.what, models.make = first.what, lambda: ModelProcess(name, hang_seconds, **options)
+    models.processes, models.spare = [first], [first]
+    return models

@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/serve/batcher.ipynb #b2286e26f
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     import torch
 
 # %% auto #0
-__all__ = ['Ticket', 'QueueFull', 'BatchCounts', 'joined', 'Batcher']
+__all__ = ['Ticket', 'WorkerDied', 'QueueFull', 'BatchCounts', 'joined', 'Batcher']
 
 # %% ../../../nbs/engine/serve/batcher.ipynb #b2211b67a
 @dataclass(eq=False)
 class Ticket:
     "A request in line, and what became of it."
-    images:torch.Tensor            # one or several
+    images:torch.Tensor|tuple[torch.Tensor, ...]  # of one or several samples; a tuple: one for each input of the model
     arrived:float                  # seconds on the batcher's clock
     note:Any=None                  # the caller's own
     outputs:Sequence[Any]|None=None  # of the model, one for each image
@@ -36,6 +37,23 @@ class Ticket:
     started:float=math.nan         # when its batch began
     ended:float=math.nan           # when its batch was answered
     batch_size:int=0               # images in its batch
+
+    @property
+    def size(self) -> int:
+        "The number of its samples."
+        return len(self.images[0] if isinstance(self.images, tuple) else self.images)
+
+    def fits(
+        self,
+        other:Ticket,
+    ) -> bool:
+        "Whether both can be in one batch: their samples have the same shape."
+        return [part.shape[1:] for part in _parts(self.images)] == [part.shape[1:] for part in _parts(other.images)]
+
+def _parts(images: Any) -> tuple[torch.Tensor, ...]: return images if isinstance(images, tuple) else (images,)
+
+class WorkerDied(RuntimeError):
+    "A worker has ended in the middle of a batch, by `sys.exit` or because its process was killed."
 
 class QueueFull(Exception):
     "The queue has no room for the request, or takes none any more."
@@ -56,10 +74,11 @@ class BatchCounts:
     busy_seconds:float=0.0
 
 def joined(
-    parts:Sequence[torch.Tensor],  # images, as pixels (uint8) or as floats
-) -> torch.Tensor:
+    parts:Sequence[Any],  # images, as pixels (uint8) or as floats; or tuples, one tensor for each input
+) -> torch.Tensor | tuple[torch.Tensor, ...]:
     "One batch. Pixels stay pixels, unless some of the parts are floats."
     import torch
+    if isinstance(parts[0], tuple): return tuple(joined(of_one) for of_one in zip(*parts))
     if len({part.dtype for part in parts}) > 1:
         parts = [to_float(part) if part.dtype == torch.uint8 else part for part in parts]
     return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
@@ -68,18 +87,19 @@ class Batcher:
     "A queue of requests and the workers, threads that answer them, many at once."
     def __init__(
         self,
-        answer:Callable[[torch.Tensor], Sequence[Any]],  # images -> outputs, one for each: a tensor, a list
+        answer:Callable[[Any], Sequence[Any]],           # images -> outputs, one for each: a tensor, a list
         policy:Policy,                                   # batching and the queue, in images
         on_batch:Callable[[list[Ticket]], None],         # gets the tickets of a batch, in the worker's thread
         clock:Callable[[], float]=time.perf_counter,     # seconds
         workers:int=1,                                   # batches at work at the same time; `answer` must allow that
-        prepare:Callable[[], None]|None=None,            # called once by each worker, in its thread
+        prepare:Callable[[], None]|None=None,            # called by each worker in its thread, and again where it died
     ):
         self.answer, self.policy, self.on_batch, self.clock = answer, policy, on_batch, clock
         self.prepare = prepare
         self.waiting, self.images, self.closed = deque(), 0, False  # `images`: that wait
         self.changed, self.counts = threading.Condition(), BatchCounts()
-        self._prepared, self._error = threading.Semaphore(0), None
+        self._prepared, self._counting, self._error = threading.Semaphore(0), threading.Lock(), None
+        self.alive, self.restarts, self.trouble = 0, 0, ""  # workers that can answer; deaths; why none can begin anew
         self.jobs = [Job(self._work) for _ in range(positive_int("workers", workers, 1_000))]
 
     def start(self) -> Batcher:
@@ -99,11 +119,12 @@ class Batcher:
         ticket = Ticket(images, self.clock() if arrived is None else arrived, note)
         with self.changed:
             if self.closed: raise QueueFull("the server is stopping", 1.0)
-            if self.images + len(images) > self.policy.queue_size:
+            if self.trouble and not self.alive: raise QueueFull(f"no worker is there: {self.trouble}", _LONGEST_PAUSE)
+            if self.images + ticket.size > self.policy.queue_size:
                 raise QueueFull(f"{self.images:,} images wait already, and there is room for "
                                 f"{self.policy.queue_size:,}", self._seconds_to_clear())
             self.waiting.append(ticket)
-            self.images += len(images)
+            self.images += ticket.size
             if len(self.waiting) == 1 or self.images >= self.policy.max_batch_size: self.changed.notify()
         return ticket
 
@@ -127,7 +148,7 @@ class Batcher:
         with self.changed:
             if ticket not in self.waiting: return False
             self.waiting.remove(ticket)
-            self.images -= len(ticket.images)
+            self.images -= ticket.size
         return True
 
     def drain(self) -> None:
@@ -173,9 +194,9 @@ class Batcher:
                 self.changed.wait(min(left, 0.5))
                 job.report(0.0)
             batch, room = [], self.policy.max_batch_size
-            while self.waiting and len(self.waiting[0].images) <= room:
+            while self.waiting and self.waiting[0].size <= room and (not batch or batch[0].fits(self.waiting[0])):
                 batch.append(self.waiting.popleft())
-                room -= len(batch[-1].images)
+                room -= batch[-1].size
             self.images -= self.policy.max_batch_size - room
             # another worker looks after what is left, or a sender takes the room
             if self.waiting or self.policy.when_full == "block": self.changed.notify()
@@ -183,39 +204,69 @@ class Batcher:
 
     def _work(self, job: Job) -> None:
         "Answer batches until the queue is closed and empty."
-        try:
-            if self.prepare is not None: self.prepare()
+        try: self._prepare()
         except Exception as error:
             self._error = error
             return
         finally: self._prepared.release()
         try:
-            while batch := self._collect(job): self._answer(batch)
+            while batch := self._collect(job):
+                if not self._answer(batch): self._begin_again(job)
         except Stopped: self._give_up()
+        finally: self._count(-1)
+
+    def _prepare(self) -> None:
+        try:
+            if self.prepare is not None: self.prepare()
+        except SystemExit as error: raise WorkerDied(f"it has ended itself by SystemExit: {error}") from error
+        self._count(1)
+
+    def _count(self, change: int) -> None:
+        with self._counting: self.alive += change
+
+    def _begin_again(self, job: Job) -> None:
+        "Prepare a worker that has died until that works, with pauses that grow."
+        with self._counting: self.restarts += 1
+        self._count(-1)
+        pause = 0.1
+        while True:
+            try:
+                self._prepare()
+                self.trouble = ""
+                return
+            except Exception as error:  # of any kind: it is the user's model
+                self.trouble = f"{type(error).__name__}: {error}"
+                logging.getLogger("mlinfra.server").error("a worker could not begin again", exc_info=error)
+            job.pause(0 if self.closed else pause)
+            if self.closed: raise Stopped("no worker is left")
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def outputs(
         self,
-        images:torch.Tensor,  # of a batch
+        images:Any,  # of a batch
     ) -> Sequence[Any]:
         "What the model says of a batch, one output for each image."
-        found = self.answer(images)
-        if len(found) == len(images): return found
-        raise ValueError(f"{len(images)} images gave {len(found)} rows of outputs")
+        found, size = self.answer(images), len(_parts(images)[0])
+        if len(found) == size: return found
+        raise ValueError(f"{size} images gave {len(found)} rows of outputs")
 
-    def _answer(self, batch: list[Ticket]) -> None:
-        "Run the model on all images of the batch; an error of the model is the answer to each of its requests."
-        start, size, at = self.clock(), sum(len(ticket.images) for ticket in batch), 0
+    def _answer(self, batch: list[Ticket]) -> bool:
+        """Run the model on all images of the batch; an error of the model is the answer to each of its requests.
+        Whether the worker has survived that."""
+        start, size, at, survived = self.clock(), sum(ticket.size for ticket in batch), 0, True
         try:
             outputs = self.outputs(joined([ticket.images for ticket in batch]))
-            for ticket in batch: ticket.outputs, at = outputs[at:at + len(ticket.images)], at + len(ticket.images)
-        except Exception as error:  # of any kind: the model is the user's, and the server goes on
-            for ticket in batch: ticket.error = error
+            for ticket in batch: ticket.outputs, at = outputs[at:at + ticket.size], at + ticket.size
+        except BaseException as error:  # of any kind: the model is the user's, and the server goes on
+            survived = isinstance(error, Exception) and not isinstance(error, WorkerDied)
+            for ticket in batch: ticket.error = error if isinstance(error, Exception) else _died(error)
         end = self.clock()
         for ticket in batch: ticket.started, ticket.ended, ticket.batch_size = start, end, size
         with self.changed:
             done = self.counts
             self.counts = BatchCounts(done.images + size, done.batches + 1, done.busy_seconds + end - start)
         self.on_batch(batch)
+        return survived
 
     def _give_up(self) -> None:
         "The process ends: nobody who waits is answered."
@@ -225,3 +276,9 @@ class Batcher:
             self.images = 0
         for ticket in batch: ticket.error = QueueFull("the server was stopped", 1.0)
         if batch: self.on_batch(batch)
+_LONGEST_PAUSE = 10.0  # seconds between two tries to begin again
+
+def _died(error: BaseException) -> WorkerDied:
+    died = WorkerDied(f"it has ended itself by {type(error).__name__}: {error}")
+    died.__cause__ = error
+    return died

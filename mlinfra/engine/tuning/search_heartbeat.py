@@ -26,6 +26,11 @@ __all__ = ['Heartbeat', 'owner_has_ended']
 _RESERVE = 1 << 16  # bytes of a sign
 _LIVE_SEARCHES: set[str] = set()  # tokens of the searches that go on in this process
 
+def _process_table() -> str:
+    "Processes with the same one see each other by their numbers; a container has one of its own."
+    try: return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError: return boot_id()
+
 class _Seen(NamedTuple):
     "A sign as it was seen."
     touched:int   # its time of change, by whatever clock
@@ -49,7 +54,7 @@ class Heartbeat:
     @property
     def owner(self) -> dict[str, Any]:
         "What a trial says of the search that runs it."
-        return dict(host=gethostname(), boot=boot_id(), pid=os.getpid(), born=process_born(os.getpid()),
+        return dict(host=gethostname(), boot=_process_table(), pid=os.getpid(), born=process_born(os.getpid()),
                     search=self.token)
 
     def __enter__(self) -> Heartbeat:
@@ -119,6 +124,6 @@ def owner_has_ended(
 ) -> bool|None:                    # None: it ran on another machine
     "Whether the search that ran it has ended, as far as this machine can tell."
     if owner is None: return True  # it was killed before it could say who it is
-    if (owner["host"], owner.get("boot", boot_id())) != (gethostname(), boot_id()): return None
+    if (owner["host"], owner.get("boot", _process_table())) != (gethostname(), _process_table()): return None
     if owner["pid"] == os.getpid(): return owner["search"] not in _LIVE_SEARCHES
     return process_born(owner["pid"]) != owner["born"]

@@ -22,7 +22,7 @@ from filelock import FileLock
 from ..base.checks import boolean, fraction, nonnegative_int, positive_int
 from ..base.plain_values import plain_value
 from ..base.sample_statistics import Estimate
-from ..base.store import write_whole
+from ..base.store import write_whole, writing
 from ..base.text import count_text
 from ..base.jobs import progress_bar
 from .function_settings import function_settings
@@ -83,6 +83,9 @@ class _KeptSeeds:
     "The file in which `repeat` keeps figures: seed -> what each setting gave. Several processes may share it."
     def __init__(self, path: Path, train: Callable[[int], float], setting: Any):
         self.path, self.train, self.own = path, train, None if setting is None else dict(setting=plain_value(setting))
+        with writing(path):  # what cannot be written is said before the training
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{path}.lock"): pass
         self._results: set[str] = set()  # names of what the training changes: it belongs to no setting
         mine, others = self._setting(), [one["setting"] for many in self._read().values() for one in many]
         differing = [_differing(other, mine) for other in others]
@@ -98,7 +101,6 @@ class _KeptSeeds:
         self._results |= _differing(before, after)
         setting = {name: mark for name, mark in before.items() if name not in self._results}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self.path}.lock"):
                 kept = self._read()
                 if (known := _figure_of(kept, seed, before)) is not None: return known

@@ -440,7 +440,7 @@ def process_of(folder, factory, *options):
         try:
             said = [process.stdout.readline(), process.stdout.readline()]
             assert "http://" in said[1], (said, process.stderr.read())
-            yield re.search(r"http://127.0.0.1:\d+", said[1])[0], getattr(here, factory)()[0].eval(), here
+            yield re.search(r"http://127.0.0.1:\d+", said[1])[0], getattr(here, factory)()[0].eval(), here, process
         finally:
             process.terminate()
             assert process.wait(60) == 0
@@ -450,7 +450,7 @@ def close(found, wanted): torch.testing.assert_close(torch.tensor(found), wanted
 
 
 def test_a_served_regressor_answers_with_pytorchs_numbers_and_outlives_its_process(tmp_path):
-    with process_of(tmp_path, "regressor") as (url, model, _):
+    with process_of(tmp_path, "regressor") as (url, model, _, server):
         x = torch.randn(3, 16)
         with torch.no_grad(): wanted = model(x)
         close(ask(url, x, 60).outputs, wanted)
@@ -462,10 +462,22 @@ def test_a_served_regressor_answers_with_pytorchs_numbers_and_outlives_its_proce
         assert _gauge(url, "mlinfra_worker_restarts_total") == 1
         close(ask(url, x, 60).outputs, wanted)
         with urllib.request.urlopen(f"{url}/ready") as reply: assert reply.status == 200
+        worker, = (c for c in psutil.Process(server.pid).children() if "resource_tracker" not in str(c.cmdline()))
+        worker.kill()
+        wait_until(lambda: not_ready(url), "a worker that was killed while it waited is missed")
+        wait_until(lambda: _gauge(url, "mlinfra_workers") == 1, "and another one is there")
+        close(ask(url, x, 60).outputs, wanted)
+
+
+def not_ready(url):
+    try: urllib.request.urlopen(f"{url}/ready", timeout=60).close()
+    except urllib.error.HTTPError as error:
+        with error: return error.code == 503
+    return False
 
 
 def test_a_served_embedder_takes_several_inputs_of_any_length(tmp_path, pool):
-    with process_of(tmp_path, "embedder", "--dynamic", "1") as (url, model, _):
+    with process_of(tmp_path, "embedder", "--dynamic", "1") as (url, model, *_):
         inputs = [dict(ids=torch.randint(0, 50, (n, length)), mask=torch.ones(n, length)) for n, length in
                   ((1, 3), (2, 7), (3, 7), (1, 12))]
         for given, found in zip(inputs, pool.map(lambda given: ask(url, given, 60).outputs, inputs)):
@@ -477,7 +489,7 @@ def test_a_served_embedder_takes_several_inputs_of_any_length(tmp_path, pool):
 
 def test_a_served_detector_answers_what_it_found_on_each_image(tmp_path):
     with process_of(tmp_path, "detector", "--max-batch", "2", "--dynamic", "2,3", "--postprocess",
-                    "served_models:boxes") as (url, model, here):
+                    "served_models:boxes") as (url, model, here, _):
         for size in ((2, 3, 40, 56), (1, 3, 32, 32)):
             images = torch.rand(size)
             with torch.no_grad(): wanted = here.boxes(model(list(images)))

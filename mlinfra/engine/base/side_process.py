@@ -108,6 +108,11 @@ class SideProcess:
         error, files, there = rest
         raise error from TracebackBeside(there, files)
 
+    @property
+    def running(self) -> bool:
+        "Whether the process lives."
+        return self._end.alive and self._process.is_alive()
+
     def _received(self, patience: float | None) -> Any:
         "The next message: a pickle, and after it the memory of its arrays."
         if not wait([self._here, self._process.sentinel], patience):

@@ -147,6 +147,11 @@ class ModelProcess:
         self.inputs, self.what, self.example = self._ask(None)
         return self
 
+    @property
+    def running(self) -> bool:
+        "Whether its process lives."
+        return self.side is not None and self.side.running
+
     def __call__(self, batch: torch.Tensor | tuple[torch.Tensor, ...]) -> OutputRows:
         "What the model says of each sample."
         tensors = batch if isinstance(batch, tuple) else (batch,)

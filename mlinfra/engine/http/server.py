@@ -76,6 +76,10 @@ class _Models:
         "End the processes."
         for process in self.processes: process.close()
 
+    def lost(self) -> bool:
+        "Whether the process of this thread's worker has ended."
+        return self.make is not None and not self.of_worker.process.running
+
     def __call__(self, batch: Any) -> Any:
         return self.shared(batch) if self.make is None else self.of_worker.process(batch)
 
@@ -97,7 +101,8 @@ class _ModelApp:
     def __init__(self, models: _Models, body: BodyRules, policy: Policy, timeout_seconds: float, workers: int):
         self.models, self.body, self.timeout_seconds = models, body, timeout_seconds
         self.ready, self.stopping, self.body_bytes = False, False, 0  # the last: of bodies in memory
-        self.batcher = Batcher(models, policy, self._wake_all, workers=workers, prepare=self._warm_up)
+        self.batcher = Batcher(models, policy, self._wake_all, workers=workers, prepare=self._warm_up,
+                               lost=models.lost)
         self.meter = RequestMeter(self.batcher)
         self.loop: asyncio.AbstractEventLoop | None = None  # of the server's thread, once it runs
 

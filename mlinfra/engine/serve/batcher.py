@@ -93,9 +93,10 @@ class Batcher:
         clock:Callable[[], float]=time.perf_counter,     # seconds
         workers:int=1,                                   # batches at work at the same time; `answer` must allow that
         prepare:Callable[[], None]|None=None,            # called by each worker in its thread, and again where it died
+        lost:Callable[[], bool]|None=None,               # asked by each worker, now and then: whether it has died
     ):
         self.answer, self.policy, self.on_batch, self.clock = answer, policy, on_batch, clock
-        self.prepare = prepare
+        self.prepare, self.lost = prepare, lost or (lambda: False)
         self.waiting, self.images, self.closed = deque(), 0, False  # `images`: that wait
         self.changed, self.counts = threading.Condition(), BatchCounts()
         self._prepared, self._counting, self._error = threading.Semaphore(0), threading.Lock(), None
@@ -185,14 +186,15 @@ class Batcher:
         if self.closed or self.images >= self.policy.max_batch_size: return 0.0
         return self.waiting[0].arrived + self.policy.max_wait_seconds - self.clock()
 
-    def _collect(self, job: Job) -> list[Ticket]:
-        "The next batch; an empty one when none will come."
+    def _collect(self, job: Job) -> list[Ticket] | None:
+        "The next batch; an empty one when none will come; None where the worker was lost while it waited."
         with self.changed:
             job.report(0.0)
             while (left := self._left()) > 0:
                 if self.closed and not self.waiting: return []
                 self.changed.wait(min(left, 0.5))
                 job.report(0.0)
+                if self.lost(): return None
             batch, room = [], self.policy.max_batch_size
             while self.waiting and self.waiting[0].size <= room and (not batch or batch[0].fits(self.waiting[0])):
                 batch.append(self.waiting.popleft())
@@ -210,8 +212,9 @@ class Batcher:
             return
         finally: self._prepared.release()
         try:
-            while batch := self._collect(job):
-                if not self._answer(batch): self._begin_again(job)
+            while (batch := self._collect(job)) != []:
+                if batch is None or self.lost(): self._begin_again(job)
+                if batch is not None and not self._answer(batch): self._begin_again(job)
         except Stopped: self._give_up()
         finally: self._count(-1)
 

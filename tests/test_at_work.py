@@ -303,7 +303,7 @@ YOURS = {
     "16_launch-python-0": Yours(MODEL, "assert run is not None and len(list(loader))", 2),
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
     "20_experiments-python-0": Yours(TRIALS),
-    "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert latest('runs/7/checkpoints')"),
+    "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
     "22_export-python-0": Yours(EXPORTED),
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
                                "assert len(read(trace.path).steps) == 3"),

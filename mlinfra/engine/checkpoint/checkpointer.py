@@ -150,7 +150,8 @@ class Checkpointer:
             self.folder.tell(run.history.remarks)
         finally:
             self.folder.release()
-            self._copies = HostCopies()
+            self._copies, self._position = HostCopies(), LoaderState(self.skip)
+            self._around = self._watchers = self._settings = None  # no cycle: the loader's workers end with it
 
     # ---- going on
 

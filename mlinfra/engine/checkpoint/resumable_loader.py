@@ -111,6 +111,7 @@ class WorkerStates:
 
     def __exit__(self, *_error: Any) -> None:
         self.loader.collate_fn, self.loader.worker_init_fn = self._collate, self._init
+        self.loader = None  # no cycle: workers end with their loader
 
     def __getstate__(self) -> dict[str, Any]: return vars(self) | dict(loader=None)  # as workers get it
 

@@ -258,12 +258,12 @@ class RankWriter:
             sync_folder(folder.parent)
 
     def _wait(self, done: Callable[[], bool], trouble: Callable[[], str], building: Path) -> None:
-        "Wait until it is done. OSError with the trouble, or if no file has grown for `WAIT_SECONDS`."
-        size, end, pause = -1, 0.0, 0.001
+        "Wait until it is done. OSError with the trouble, or if nothing was written for `WAIT_SECONDS`."
+        seen, end, pause = -1, 0.0, 0.001
         while not done():
             if time.monotonic() > end - WAIT_SECONDS + 1.0:  # files are looked at once a second
-                now = sum(_size(os.path.join(at, name)) for at, _, names in os.walk(building) for name in names)
-                if now != size: size, end = now, time.monotonic() + WAIT_SECONDS
+                now = sum(_progress(os.path.join(at, name)) for at, _, names in os.walk(building) for name in names)
+                if now != seen: seen, end = now, time.monotonic() + WAIT_SECONDS
             late = time.monotonic() > end
             words = trouble() or f"other ranks wrote nothing for {WAIT_SECONDS:.0f} s" * late
             if words and not done(): raise OSError(errno.EIO, words)
@@ -308,9 +308,11 @@ def _check_whole(building: Path, cuts: dict[str, dict[str, Any]]) -> None:
         found, wanted = sum(chunk.sizes.numel() for chunk in chunks), math.prod([*shape, *size[len(shape):]])
         if found != wanted: raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {wanted:,} values of {name}")
 
-def _size(path: str) -> int:
-    try: return os.path.getsize(path)
+def _progress(path: str|os.PathLike) -> int:
+    "Another number whenever more of a file was written: safetensors gives it its whole length at once."
+    try: found = os.stat(path)
     except OSError: return 0  # it has just been renamed
+    return found.st_mtime_ns + getattr(found, "st_blocks", 0)
 
 def gather_from_ranks(mine:Any) -> list[Any]:
     "What each rank gives, in order."

@@ -54,7 +54,7 @@ class LoopCheckpoints(LoopEvents):
         self.background, self.skip, self.parts = boolean("background", background), skip, parts
         self.override = [override] if isinstance(override, str) else list(override)
         if whole := {"next_epoch", "weights_only"}.intersection(self.override):
-            raise ValueError(f"a loop cannot override {', '.join(whole)}: load_weights gives a new one the weights alone")
+            raise ValueError(f"a loop cannot override {', '.join(whole)}: load_weights gives a new one the weights")
         for name, part in parts.items():
             if not all(callable(getattr(part, own, None)) for own in ("state_dict", "load_state_dict")):
                 raise TypeError(f"{name} must have state_dict and load_state_dict, got {type(part).__name__}")

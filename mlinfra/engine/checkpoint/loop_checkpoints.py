@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..base.checks import boolean, positive_int
 from ..base.text import count_text
 from .checkpoint_folder import CheckpointFolder
 from .resumable_loader import LoaderState
+from .resume_settings import ResumeSettings
 from .rng_state import random_states
 from .sharded_checkpoint import RankStates, gather_from_ranks, rng_states_of_new_rank
 from .object_state import load_model, load_optimizer_state, more_buffers, unwrap_model
@@ -27,6 +30,7 @@ from .training_state import State, check_optimizer_state, check_weights
 from ..dist.process_group import rank_and_world_size
 from ..parallel.rank_loader import LoopEvents, RankLoader
 from ..parallel.rank_stream import OwnBatches, StreamBatches
+from ..train.scheduler_setup import CompositeScheduler
 from ..parallel.strategies import ParallelStrategy
 
 # %% auto #0
@@ -43,10 +47,14 @@ class LoopCheckpoints(LoopEvents):
         keep:int=3,                # newest checkpoints that stay
         background:bool=True,      # write in a thread
         skip:bool|None=None,       # see `LoaderState`
+        override:str|Iterable[str]=(),  # hyperparameters and "scheduler": those of this loop count when it goes on
         **parts:Any,               # what else must go on, by name: schedulers, scalers, other optimizers
     ):
         self.folder, self.every = CheckpointFolder(root, keep), positive_int("every", every)
         self.background, self.skip, self.parts = boolean("background", background), skip, parts
+        self.override = [override] if isinstance(override, str) else list(override)
+        if whole := {"next_epoch", "weights_only"}.intersection(self.override):
+            raise ValueError(f"a loop cannot override {', '.join(whole)}: load_weights gives a new one the weights")
         for name, part in parts.items():
             if not all(callable(getattr(part, own, None)) for own in ("state_dict", "load_state_dict")):
                 raise TypeError(f"{name} must have state_dict and load_state_dict, got {type(part).__name__}")
@@ -68,6 +76,10 @@ class LoopCheckpoints(LoopEvents):
         others = {name: part for name, part in self.parts.items() if isinstance(part, torch.optim.Optimizer)}
         self._optimizers = {"optimizer": optimizer} | others
         self._names = {name: _parameter_names(name, one, model) for name, one in self._optimizers.items()}
+        self._rates = [name for name, part in self._others() if isinstance(part, LRScheduler)]
+        rates = CompositeScheduler([self.parts[name] for name in self._rates])
+        loop = SimpleNamespace(optimizer=optimizer, scheduler=rates, interval="step", iteration=0)
+        self._settings = ResumeSettings(loop, self.override)
         copy_to_host({name: part.state_dict() for name, part in self._others()})  # what cannot be kept is said now
         self.folder.open()
         try:
@@ -141,9 +153,15 @@ class LoopCheckpoints(LoopEvents):
                                  f"here are {', '.join(now) or 'none'}")
         check_weights(model, kept["model"], state.step)
         for name, one in self._optimizers.items(): check_optimizer_state(one, kept["optimizers"][name], state.step)
+        rates = dict(scheduler=dict(schedulers=[kept["more"][name] for name in self._rates]))
+        rest, words = self._settings.decide(rates, kept["identity"].get("settings", self._settings.now))
         load_model(model, kept["model"])
         for name, one in self._optimizers.items(): load_optimizer_state(one, kept["optimizers"][name])
-        for name, part in self._others(): part.load_state_dict(kept["more"][name])
+        for name, part in self._others():
+            if name not in self._rates or rest: part.load_state_dict(kept["more"][name])
+        self._settings.apply()
+        self.remarks += words
+        for one in words: warnings.warn(one, stacklevel=3)
         self.step = self._captured = self.resumed_from = state.step
         self.epoch, self.folder.run_id = state.epoch, kept["identity"]["run"]
 
@@ -201,7 +219,8 @@ class LoopCheckpoints(LoopEvents):
         ranks = gather_from_ranks(dict(random=random_states(), loader=self._position.state(self._loop), batch=batch))
         return dict(model=dict(weights=weights, buffers=buffers), optimizers=optimizers, more=more,
                     ranks={str(rank): own for rank, own in enumerate(ranks)},
-                    identity=dict(run=self.folder.run_id, best=None, how=strategy.how))
+                    identity=dict(run=self.folder.run_id, best=None, how=strategy.how,
+                                  settings=self._settings.settings))
 
     def _optimizer_part(self, name: str, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         "As the plain optimizer's state_dict numbers its parameters."

@@ -29,7 +29,6 @@ class ExampleInputs:
     names:tuple[str, ...]                 # of all of them, positional ones first
     vary:tuple[dict[int, str], ...]       # for each input: dimension -> name of the size, where it may vary
     several:str|None=None                 # the parameter that takes all positional inputs, such as `*inputs`
-    several_named:str|None=None           # the parameter that takes further keywords, such as `**inputs`
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -65,7 +64,7 @@ class ExampleInputs:
                  for vary in self.vary]
         placed, named = marks[:len(self.args)], dict(zip(self.kwargs, marks[len(self.args):]))
         found = {self.several: tuple(placed)} if self.several else dict(zip(self.names, placed))
-        return found | ({self.several_named: named} if self.several_named and named else named)
+        return found | named
 
 def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
     for dim, size in sizes.items():
@@ -86,26 +85,30 @@ def example_inputs(
     if not args and not kwargs: raise ValueError("example must hold at least one input, got none")
     for each in (*args, *kwargs.values()):
         if not isinstance(each, torch.Tensor): raise ValueError(f"example must be a tensor, got {type(each).__name__}")
-    names, several, several_named = _names(model, args, kwargs)
+    names, several = _names(model, args, kwargs)
     tensors = [each.detach() for each in (*args, *kwargs.values())]
+    if isinstance(dynamic, str) or not isinstance(dynamic, Iterable): raise ValueError(
+        f'dynamic must be dimensions such as (2, 3), or {{"ids": {{1: "length"}}}} by input, got {dynamic!r}')
+    for name in dynamic if isinstance(dynamic, Mapping) else ():
+        if name not in names: raise ValueError(f"dynamic must name inputs, {', '.join(names)}, got {name!r}")
     vary = [_further(dynamic, name, tensor, tensors) for name, tensor in zip(names, tensors)]
     if boolean("dynamic_batch", dynamic_batch): vary = [{0: "batch"} | sizes for sizes in vary]
     _check_batch(tensors, dynamic_batch)
     return ExampleInputs(tuple(tensors[:len(args)]), dict(zip(kwargs, tensors[len(args):])), tuple(names), tuple(vary),
-                         several, several_named)
+                         several)
 
-def _names(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[str], str | None, str | None]:
-    "The parameter of each input, the one that takes all positional ones, and the one that takes further keywords."
+def _names(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[str], str | None]:
+    "The parameter of each input, and the one that takes all positional ones, such as `*inputs`."
     try: bound = inspect.signature(getattr(model, "forward", model)).bind(*args, **kwargs)
     except TypeError as error: raise ValueError(f"example does not fit the model's forward: {error}") from error
     kinds = {name: parameter.kind for name, parameter in bound.signature.parameters.items() if name in bound.arguments}
     several = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL), None)
-    further = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)
-    plain = [name for name in kinds if name not in (several, further) and name not in kwargs]
-    if several is None: return [*plain, *kwargs], None, further
+    plain = [name for name, kind in kinds.items() if name not in (several, *kwargs)
+             and kind is not inspect.Parameter.VAR_KEYWORD]
+    if several is None: return [*plain, *kwargs], None
     if plain: raise ValueError(
         f"forward takes {', '.join(plain)} and *{several}: write a forward with all inputs named")
-    return [*(f"{several}_{at}" for at in range(len(args))), *kwargs], several, further
+    return [*(f"{several}_{at}" for at in range(len(args))), *kwargs], several
 
 def _check_batch(tensors: list[torch.Tensor], dynamic_batch: bool) -> None:
     for each in tensors:

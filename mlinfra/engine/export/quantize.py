@@ -168,8 +168,13 @@ def _prepared(path: Path, building: Path) -> str:
     "The graph with all shapes worked out and operators joined, as the quantiser wants it."
     from onnxruntime.quantization.shape_inference import quant_pre_process
     made, beside = os.fspath(building / "prepared.onnx"), _is_large(path)
-    with quietly(): quant_pre_process(os.fspath(path), made, save_as_external_data=beside,
-                                      all_tensors_to_one_file=beside)
+    def prepare(skip: bool) -> None:
+        with quietly(): quant_pre_process(os.fspath(path), made, skip_symbolic_shape=skip, save_as_external_data=beside,
+                                          all_tensors_to_one_file=beside)
+    try: prepare(False)
+    except Exception as error:  # it raises no other class
+        if "symbolic shape inference" not in str(error): raise
+        prepare(True)  # a size that may vary can be too much for it; ONNX's own inference is enough to quantise
     return made
 
 def _is_large(path: Path) -> bool:

@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from ..base.checks import boolean, positive_int
 from .run_summary import state_text
-from .run_folder import STEP_PARTS, Run
+from .run_folder import STEP_PARTS, Run, RunEvent
 from .runs_table import run_origin, run_results, run_settings
 
 # %% auto #0
@@ -99,6 +99,7 @@ class _AttemptPoints:
         self.run, self.every, self.before = run, every, before
         self.after = after  # steps up to here were given before it began
         self._steps = self._epochs = 0
+        self._end: int|None = None  # of the last epoch that was given
 
     @property
     def rows(self) -> np.ndarray: return self.run.records(self.run.ranks[0])
@@ -138,13 +139,18 @@ class _AttemptPoints:
         "The figures of an epoch stand at its last step, which may be the last one of the attempt before."
         events = [event for event in self.run.events("epoch") if event.rank == self.run.ranks[0]]
         for event in events[self._epochs:]:
-            rows = self.rows
-            done = rows[rows["epoch"] <= int(event.data.get("epoch") or 0)]
-            step = _last_step(done[-1]) if len(done) else int(rows["iteration"][0]) - 1 if len(rows) else self.last
+            steps = int(event.data.get("iterations") or 0)
+            self._end = step = self._end + steps if self._end is not None and steps else self._last_of(event)
             for name, value in event.data.items():
                 if name in ("epoch", "iterations", "samples") or not isinstance(value, (int, float)): continue
                 yield Point(f"epoch/{name}", max(step, 0), (self.run.started or 0.0) + event.at, float(value))
         self._epochs = len(events)
+
+    def _last_of(self, event: RunEvent) -> int:
+        "The last step of an epoch, as the records tell it: in a long run, one record may reach into the next epoch."
+        rows = self.rows
+        done = rows[rows["epoch"] <= int(event.data.get("epoch") or 0)]
+        return _last_step(done[-1]) if len(done) else int(rows["iteration"][0]) - 1 if len(rows) else self.last
 
 def _last_step(row: np.void) -> int: return int(row["iteration"] + row["count"] - 1)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 import warnings
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.checks import boolean, one_of, positive_int
+from ..train.history import add_remarks
 from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import TreeEncoder
 from .checkpoint_folder import CheckpointFolder
@@ -118,6 +120,7 @@ class Checkpointer:
         self._position = LoaderState(self.skip, self._prepare)
         run.open = self._position.open
         self._settings, self._watchers, self._kept = ResumeSettings(run, self.override), None, None
+        self._names: list[str] = []  # of observers, as their paths begin
         roots = {"model": unwrap_model(run.model), "step": run.step, "optimizer": run.optimizer}
         roots |= {f"extra.{name}": thing for name, thing in self.extra.items()}
         self._around = HeldState(roots, _known(run, self))
@@ -164,10 +167,10 @@ class Checkpointer:
             return self._kept
         new_epoch = bool({"next_epoch", "weights_only"} & settings.override)
         found = restore_rank_states(run, pieces, self.skip, new_epoch, choose)
-        self.remarks += [words for words in found if words not in self.remarks]
+        add_remarks(self.remarks, found)
         self._put_back("around", self._around, run)  # before the settings: it may hold the optimizer in a wrapper
         settings.apply()
-        for one in words: self._say(one)
+        for one in words: self._say(f"from step {state.step:,} on, {one}")
         self._check_schedule(run)
         self._position, self.resumed_from = run.open.__self__, state.step
         self._position.prepare = self._prepare
@@ -178,7 +181,7 @@ class Checkpointer:
                    for name in {**kept, **self.config}
                    if name not in settings.override and kept.get(name) != self.config.get(name)]
         if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
-        run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
+        add_remarks(run.history.remarks, self.remarks)
 
     def _check_schedule(self, run: Any) -> None:
         try: check_schedule(run)
@@ -189,12 +192,13 @@ class Checkpointer:
     def _prepare(self, run: Any) -> None:
         "When all observers have begun: put theirs back, and say what is not kept."
         observers = [one for one in run.observers.listeners if has_state(one) or _is_users(one)]
-        names = [getattr(one, "__qualname__", type(one).__qualname__).rpartition(".")[2] for one in observers]
+        names = [_name(one) for one in observers]
         roots = {f"observers.{name}" + f" {n}" * (name in names[:n]): one
                  for n, (name, one) in enumerate(zip(names, observers))}
         around = *self._around.roots.values(), *run.optimizer.param_groups, run.optimizer.param_groups
         self._watchers = HeldState(roots, [*_known(run, self), *run.model.modules(), *self._around.objects, *around])
-        if self._kept is not None: self._put_back("observers", self._watchers, run)
+        self._names = list(roots)
+        if self._kept is not None: self._put_back("observers", self._watchers, run, self._exchanged())
         if self._kept is not None and self._kept["loader"]["inside"] and self._position.inside(run):
             plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
             for name, module in run.model.named_modules(): module.training &= plain(name) not in eval_
@@ -204,13 +208,23 @@ class Checkpointer:
         lost += [f"{path.partition('.')[2]}.{name}" for path, one in roots.items() for name in forgotten(one)]
         if lost: self._say(f"checkpoints leave out {', '.join(sorted(lost))}: a resumed run begins them anew; give "
                            "observers state_dict and load_state_dict, or pass objects that have them in extra=")
-        run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
+        add_remarks(run.history.remarks, self.remarks)
 
-    def _put_back(self, name: str, held: HeldState, run: Any) -> None:
+    def _exchanged(self) -> tuple[str, ...]:
+        "Observers of one name of which another number was saved: which is which cannot be told."
+        before = self._kept.get("outside", {}).get("names") or self._names
+        kinds = [[re.sub(r" \d+$", "", path) for path in paths] for paths in (before, self._names)]
+        odd = sorted(kind for kind in set(kinds[0]) & set(kinds[1]) if kinds[0].count(kind) != kinds[1].count(kind))
+        for kind in odd:
+            self._say(f"not put back: the saved run had {kinds[0].count(kind)} observers {kind.partition('.')[2]}, and "
+                      f"this one has {kinds[1].count(kind)}; an attribute `name` tells them apart")
+        return tuple(path for path in {*before, *self._names} if re.sub(r" \d+$", "", path) in odd)
+
+    def _put_back(self, name: str, held: HeldState, run: Any, but: tuple[str, ...] = ()) -> None:
         "Put back what lies outside of model and optimizer; say what has no counterpart."
         if "outside" not in self._kept and "weights_only" in self._settings.override: return
         kept = self._kept.get("outside", {}).get(name) or dict(generators={}, objects={})
-        if odd := held.load(kept, run.device):
+        if odd := held.load(kept, run.device, lambda path: not f"{path}.".startswith(tuple(f"{one}." for one in but))):
             self._say(f"not put back, for they are only in the saved run or only in this one: {', '.join(odd)}")
 
     def _say(self, words: str) -> None:
@@ -233,7 +247,8 @@ class Checkpointer:
     # ---- saving
 
     def _state(self, run: Any) -> State:
-        outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state())
+        outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state(),
+                       names=self._names)
         if late := self._around.late + (self._watchers.late if self._watchers else []):
             self._say(f"made after the start: {', '.join(late)}; a resumed run puts that back only if made earlier, "
                       "as in on_start")
@@ -257,6 +272,12 @@ class Checkpointer:
             self.folder.failure = run.iteration, ValueError(words)
             return self.folder.tell(run.history.remarks)
         self.folder.save(state, self._copies, time.perf_counter() - start, self.background)
+
+def _name(observer: Any) -> str:
+    "By which an observer is found again: its own, or that of its class."
+    own = getattr(observer, "name", None)
+    if isinstance(own, str) and own: return own.replace(".", " ")
+    return getattr(observer, "__qualname__", type(observer).__qualname__).rpartition(".")[2]
 
 def _is_users(observer: Any) -> bool:
     return getattr(observer, "__module__", type(observer).__module__).partition(".")[0] != "mlinfra"

@@ -114,13 +114,15 @@ class Checkpointer:
         measured = getattr(run, "measured", None)
         if self.best_metric is not None and measured is not None and self.best_metric.name not in measured:
             raise self.best_metric.unmeasured()
+        self._kept = None
         self.folder.open()
         self._copies, self._rows = HostCopies(), StepRows()
+        self._watchers: HeldState | None = None
+        self._names: list[str] = []  # of observers, as their paths begin
         self.resumed_from, self._due, self._epochs = None, False, -1
         self._position = LoaderState(self.skip, self._prepare)
         run.open = self._position.open
-        self._settings, self._watchers, self._kept = ResumeSettings(run, self.override), None, None
-        self._names: list[str] = []  # of observers, as their paths begin
+        self._settings = ResumeSettings(run, self.override)
         roots = {"model": unwrap_model(run.model), "step": run.step, "optimizer": run.optimizer}
         roots |= {f"extra.{name}": thing for name, thing in self.extra.items()}
         self._around = HeldState(roots, _known(run, self))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import logging
 import math
 import os
@@ -44,6 +45,7 @@ __all__ = ['Server', 'bound_socket', 'serve']
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
 _DRAIN_BYTES = 64 << 20  # of a body that is refused, before the connection is cut
 _LONG_BODY = 1 << 18     # bytes that are parsed beside the event loop, which others wait for
+_LONG_ANSWER = 1 << 14   # numbers that are written beside it
 _BODIES_AT_ONCE = 8      # of the longest bodies, that may be in memory together
 
 def _reply(status: int, words: str, **headers: str) -> Response:
@@ -111,7 +113,9 @@ class _ModelApp:
         self.models.begin()
         for size in dict.fromkeys((1, self.batcher.policy.max_batch_size)):
             tried = self.models.sample(size)
-            try: self.batcher.outputs(tried).json()
+            try:
+                rows = self.batcher.outputs(tried)
+                if self.models.example is not None: rows.json()  # of zeros a model may well make NaN
             except Exception as error:  # the model is the user's
                 shapes = " and ".join(spec.shape_text for spec in self.body.inputs)
                 seen = "" if all(None not in spec.shape for spec in self.body.inputs) else " (try it with an example)"
@@ -176,6 +180,7 @@ class _ModelApp:
         return response
 
     async def _predict(self, request: Request) -> Response:
+        import anyio
         from starlette.responses import Response
         if self.stopping: raise QueueFull("the server is stopping", 1.0)
         ticket = await self._answer(await self._images(request))
@@ -183,9 +188,10 @@ class _ModelApp:
             return _reply(504, f"no answer within {duration_text(self.timeout_seconds)}: the time limit")
         if isinstance(ticket.error, QueueFull): raise ticket.error
         if ticket.error is not None: return self._failed(ticket.error)
-        try: body = ticket.outputs.json(batch_size=ticket.batch_size,
-                                        queue_seconds=round(ticket.started - ticket.arrived, 6),
-                                        model_seconds=round(ticket.ended - ticket.started, 6))
+        write = functools.partial(ticket.outputs.json, batch_size=ticket.batch_size,
+                                  queue_seconds=round(ticket.started - ticket.arrived, 6),
+                                  model_seconds=round(ticket.ended - ticket.started, 6))
+        try: body = write() if ticket.outputs.numbers <= _LONG_ANSWER else await anyio.to_thread.run_sync(write)
         except (ValueError, TypeError) as error: return self._failed(error)  # no finite number, or no word of JSON
         return Response(body, media_type="application/json")
 
@@ -418,7 +424,11 @@ def serve(
     if body_bytes is not None: body_bytes = positive_int("body_bytes", body_bytes)
     needs("starlette", "uvicorn", "httptools", "prometheus_client", extra="serve")
     shape = None if input_shape is None else tuple(input_shape)
-    if isinstance(model, (str, os.PathLike)):
+    named = isinstance(model, (str, os.PathLike))
+    if named and (example is not None or input_dtype is not None): raise ValueError(
+        "what is opened by name says itself what it takes: leave out example and input_dtype")
+    if not named and provider != "CPU": raise ValueError("provider is for a .onnx file that is opened by its name")
+    if named:
         options = dict(threads=threads, provider=provider, postprocess=postprocess, input_shape=shape, dynamic=dynamic)
         models = _beside(os.fspath(model), 10 * timeout_seconds + 60, options)
     else:

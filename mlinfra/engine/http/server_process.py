@@ -113,6 +113,7 @@ def limited_protocol(
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(_CoalescingTransport(transport))
             self.address, self.deadline, self.head_bytes = self.client[0] if self.client else "", None, 0
+            self.whole, self.rest = True, None  # whether the last request has come to its end; the deadline of that
             here[self.address] += 1
             _drop_who_does_not_read(transport, limits.header_seconds)
             if here[self.address] > limits.per_address:
@@ -123,6 +124,7 @@ def limited_protocol(
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.disarm()
+            self.end_rest()
             here[self.address] -= 1
             if not here[self.address]: del here[self.address]
             super().connection_lost(exc)
@@ -142,7 +144,22 @@ def limited_protocol(
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            self.whole = False
             self.arm()
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self.whole = True
+            self.end_rest()
+
+        def on_response_complete(self) -> None:
+            "A body that nobody reads has to end in time, too."
+            super().on_response_complete()
+            if not self.whole: self.rest = self.loop.call_later(limits.header_seconds, self.transport.close)
+
+        def end_rest(self) -> None:
+            if self.rest is not None: self.rest.cancel()
+            self.rest = None
 
         def on_headers_complete(self) -> None:
             self.disarm()

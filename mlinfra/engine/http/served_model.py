@@ -157,7 +157,9 @@ class ModelProcess:
         self.side = SideProcess(_open_beside, self.name, self.options, context=multiprocessing.get_context("spawn"),
                                 name="the model's process")
         if self.closed: self._end()  # by another thread, meanwhile
-        self.inputs, self.what, self.example = self._ask(None)
+        try: self.inputs, self.what, self.example = self._ask(None)
+        except WorkerDied as error: raise WorkerDied(
+            f"{error}, before it had opened the model; what it has written to stderr says why") from error
         return self
 
     @property

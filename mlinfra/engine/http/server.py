@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -424,6 +424,7 @@ def serve(
     if body_bytes is not None: body_bytes = positive_int("body_bytes", body_bytes)
     needs("starlette", "uvicorn", "httptools", "prometheus_client", extra="serve")
     shape = None if input_shape is None else tuple(input_shape)
+    dynamic = tuple(dynamic) if isinstance(dynamic, Iterator) else dynamic
     named = isinstance(model, (str, os.PathLike))
     if named and (example is not None or input_dtype is not None): raise ValueError(
         "what is opened by name says itself what it takes: leave out example and input_dtype")

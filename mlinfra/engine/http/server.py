@@ -30,7 +30,8 @@ from ..export.onnx_files import needs
 from .metrics import RequestMeter, ServerStats
 from .request_parsing import KINDS, BodyError, BodyRules, InputSpec
 from .served_model import Hook, ModelProcess, ServedModel, input_specs
-from .server_process import ConnectionLimits, GcFreeze, RateLimitFilter, limited_protocol
+from .server_process import (
+    ConnectionLimits, GcFreeze, RateLimitFilter, bound_socket, limited_protocol)
 from ..serve.batcher import Batcher, QueueFull, Ticket
 from ..serve.request_queue import Policy
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 # %% auto #0
-__all__ = ['Server', 'bound_socket', 'serve']
+__all__ = ['Server', 'serve']
 
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
 _DRAIN_BYTES = 64 << 20  # of a body that is refused, before the connection is cut
@@ -361,22 +362,6 @@ def _stop_servers() -> None:
     for server in list(_SERVERS): server.stop()
 
 atexit.register(_stop_servers)
-
-def bound_socket(
-    host:str,  # a name or an address
-    port:int,  # 0: any that is free
-) -> socket.socket:
-    "A socket that is bound and does not listen yet; OSError in words where it cannot be had."
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio switches Nagle's algorithm off where the protocol is named; with it an answer can wait 40 ms for an
-    # acknowledgement
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try: listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    return listening
 
 def _limits(app: _ModelApp, per_address: int | None) -> ConnectionLimits:
     "Connections: as many as wait in the queue and more, and as this process may open; one address gets half of them."

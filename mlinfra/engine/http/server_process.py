@@ -20,7 +20,7 @@ from typing import Any
 from ..base.checks import positive_float, positive_int
 
 # %% auto #0
-__all__ = ['GcFreeze', 'RateLimitFilter', 'ConnectionLimits', 'limited_protocol']
+__all__ = ['GcFreeze', 'RateLimitFilter', 'ConnectionLimits', 'limited_protocol', 'bound_socket']
 
 # %% ../../../nbs/engine/http/server_process.ipynb #6caf264f
 class GcFreeze:
@@ -186,3 +186,19 @@ def _drop_who_does_not_read(transport: asyncio.Transport, seconds: float) -> Non
     connection = transport.get_extra_info("socket")
     if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1_000 * (seconds + 30)))
+
+def bound_socket(
+    host:str,  # a name or an address
+    port:int,  # 0: any that is free
+) -> socket.socket:
+    "A socket that is bound and does not listen yet; OSError in words where it cannot be had."
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio switches Nagle's algorithm off where the protocol is named; with it an answer can wait 40 ms for an
+    # acknowledgement
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try: listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listening

@@ -17,7 +17,7 @@ from ..base.checks import boolean, one_of, positive_int
 from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import TreeEncoder
 from .checkpoint_folder import CheckpointFolder
-from .held_state import HeldState, forgotten, has_state
+from .held_state import HeldState, has_state
 from .object_state import plain_names, unwrap_model, whole_optimizer
 from .resumable_loader import LoaderState
 from .resume_settings import ResumeSettings
@@ -199,7 +199,6 @@ class Checkpointer:
         self._kept = None
         lost = [path + f" ({why})" * bool(why)
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]
-        lost += [f"{path.partition('.')[2]}.{name}" for path, one in roots.items() for name in forgotten(one)]
         if lost: self._say(f"checkpoints leave out {', '.join(sorted(lost))}: a resumed run begins them anew; give "
                            "observers state_dict and load_state_dict, or pass objects that have them in extra=")
         run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]

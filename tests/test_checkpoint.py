@@ -221,6 +221,14 @@ def test_steps_that_are_missing(cut_off):
     assert losses(trained(keeper)) == losses(trained()) and keeper.resumed_from == 6
 
 
+def test_a_copy_under_another_step_is_neither_gone_on_with_nor_the_newest_to_keep(cut_off):
+    shutil.copytree(step_folder(cut_off, 3), step_folder(cut_off, 99))
+    keeper = Checkpointer(cut_off, 3, keep=1)
+    assert losses(trained(keeper)) == losses(trained()) and keeper.resumed_from == 9
+    assert "it holds step 3" in keeper.remarks[0]
+    assert list(step_folders(cut_off)) == [99, 15] and latest(cut_off).step == 15
+
+
 def test_a_clock_that_jumps(root, monkeypatch):
     "Every save is dated before the one that came first."
     now = iter(range(10**9, 0, -10**6))

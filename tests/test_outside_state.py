@@ -407,3 +407,70 @@ def test_extra_objects_are_kept_and_refused_without_a_state(tmp_path):
         Checkpointer(tmp_path, extra=dict(n=3))
     train("", Checkpointer(tmp_path, extra=dict(strength=other)), epochs=1)
     assert other.strength == kept.strength < 1
+
+
+class Arrays:
+    def __init__(self):
+        self.a, self.b = np.zeros(1000), np.zeros(1200)
+
+    def state_dict(self):
+        return dict(a=self.a, b=self.b)
+
+    def load_state_dict(self, kept):
+        self.a, self.b = kept["a"], kept["b"]
+
+
+def test_large_arrays_stay_apart(tmp_path):
+    kept, again = Arrays(), Arrays()
+    kept.a, kept.b = np.full(1000, 1.0), np.full(1200, 2.0)
+    train("", Checkpointer(tmp_path, extra=dict(e=kept)), epochs=1)
+    train("", Checkpointer(tmp_path, extra=dict(e=again)), epochs=1)
+    assert (again.a == 1).all() and (again.b == 2).all() and len(again.b) == 1200
+
+
+class Holds:
+    "An observer that looks at the optimizer, and at its groups."
+
+    def on_start(self, run):
+        self.optimizer, self.groups = run.optimizer, run.optimizer.param_groups
+
+    def on_step(self, run, step):
+        self.rate = self.optimizer.param_groups[0]["lr"]
+
+
+class StopSoon(Stop):
+    def on_step(self, run, step):
+        if step.iteration == 4:
+            run.stop()
+
+
+def test_an_observer_with_the_optimizer_does_not_undo_an_override(tmp_path):
+    def run(rate, **how):
+        torch.manual_seed(0)
+        model, holds = Model(), Holds()
+        optimizer = torch.optim.AdamW(model.parameters(), torch.tensor(rate))
+        history = fit(model, DataLoader(DATA, 8), epochs=1, optimizer=optimizer, device="cpu", progress=False,
+                      observers=[Checkpointer(tmp_path, **how.pop("keep", {})), holds, *how.pop("more", ())])
+        return holds.rate, history
+
+    run(0.1, more=[StopSoon()])
+    assert float(run(0.001, keep=dict(override="lr"))[0]) == pytest.approx(0.001)
+
+
+def test_a_finished_run_gives_observers_what_they_held(tmp_path):
+    first, again = Average("tensors"), Average("tensors")
+    train("", Checkpointer(tmp_path), first)
+    train("", Checkpointer(tmp_path), again)
+    assert all(torch.equal(value, again.shadow[name]) for name, value in first.shadow.items())
+
+
+def test_a_state_dict_that_raises_costs_one_checkpoint(tmp_path):
+    class Raising(Asked):
+        def state_dict(self):
+            if self.strength < 0.5:
+                raise RuntimeError("dictionary changed size during iteration")
+            return super().state_dict()
+
+    with pytest.warns(UserWarning, match="was not saved: RuntimeError: dictionary changed size"):
+        history = train("", Checkpointer(tmp_path, 5), Raising())
+    assert len(history.steps) == 24

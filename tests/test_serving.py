@@ -302,6 +302,30 @@ def test_a_worker_that_leaves_begins_again():
     assert (error.status, error.words) == (500, "the model failed: WorkerDied")
 
 
+def test_a_server_whose_only_worker_hangs_is_not_ready(gate, pool):
+    with serve(gate, timeout_seconds=0.2) as server:
+        late = pool.submit(outcome, server.url, digit(3))
+        assert late.result().status == 504
+        wait_until(lambda: not_ready(server.url), "the worker hangs")
+        gate.open.set()
+        wait_until(lambda: not not_ready(server.url), "it answers again")
+
+
+def test_answers_are_not_those_of_the_next_batch(pool):
+    class Reuses(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(64, 100))
+
+        def forward(self, x):
+            self.kept[:len(x)] = x
+            return self.kept[:len(x)]
+
+    with serve(Reuses(), input_shape=(100,), max_wait_seconds=0.0) as server:
+        def right(n): return set(np.ravel(ask(server.url, torch.full((1, 100), float(n)), 60).outputs)) == {n}
+        assert all(pool.map(right, range(200)))
+
+
 class Lenient:
     "Answers the server's own first images whatever the model thinks of them."
     def __init__(self, model): self.model = model

@@ -132,13 +132,14 @@ class TreeEncoder:
     def _tensor(self, tensor: torch.Tensor, path: str) -> list[Any]:
         weight, cut = path.startswith(_WEIGHTS), self._cuts.get(path)
         place = path if weight else id(tensor)
-        if place in self._places: return self._places[place]
+        if place in self._places: return self._places[place][1]
         owner = self._rank if cut is None else cut["owner"]
         name = (f"rank-{owner}/" if owner else "") + path.removeprefix(_WEIGHTS)
         while name in self._names: name += "'"  # keys such as 1 and "1"
         self._names.add(name)
         shape, file = list(tensor.shape) if cut is None else cut["shape"], "model" if weight else "training"
-        found = self._places[place] = [file, name, str(tensor.dtype).removeprefix("torch."), shape]
+        found = [file, name, str(tensor.dtype).removeprefix("torch."), shape]
+        self._places[place] = tensor, found  # which stays, so that no other tensor gets its id
         if cut is not None and (not cut["first"] or not tensor.numel() and math.prod(shape)): return found
         held = _native(tensor.detach().cpu().contiguous())
         self.tensors[file][name] = held.clone() if (file, id(tensor)) in self._written else held
@@ -253,10 +254,14 @@ def write_state(
 def damage(
     folder:Path,                     # of a checkpoint
     share:tuple[int, int]=(0, 1),    # (rank, ranks): which part of the files to read
+    named:bool=False,                # its name must be that of the step that it holds
 ) -> str:                            # "" if it is whole
     "What is wrong with the files of a checkpoint, in words. `UnreadableCheckpoint` where that cannot be told."
     try:
-        for name, (size, crc32) in sorted(read_manifest(folder / MANIFEST)["files"].items())[share[0]::share[1]]:
+        kept = read_manifest(folder / MANIFEST)
+        if named and step_folder(folder.parent, kept["step"]).name != folder.name:
+            return f"it holds step {kept['step']:,}: the folder was renamed or copied"
+        for name, (size, crc32) in sorted(kept["files"].items())[share[0]::share[1]]:
             found = _reading(_sum_of_file, folder / name)
             if found.bytes != size: return f"{name} has {found.bytes:,} bytes, and {size:,} were written"
             if found.crc32 != crc32: return f"{name} was altered: its sum is {found.crc32}, and was {crc32}"
@@ -344,10 +349,8 @@ class Checkpoint:
 
 def checkpoint_at(folder:Path) -> Checkpoint:
     "The checkpoint in a folder. ValueError if it is not whole."
-    if why := damage(folder): raise ValueError(why)
+    if why := damage(folder, named=True): raise ValueError(why)
     kept = read_manifest(folder / MANIFEST)
-    if step_folder(folder.parent, kept["step"]).name != folder.name:
-        raise ValueError(f"it holds step {kept['step']:,}: the folder was renamed")
     size = sum(size for size, _crc32 in kept["files"].values())
     return Checkpoint(folder, kept["step"], kept["epoch"], size, kept["written"])
 

@@ -161,7 +161,7 @@ class CheckpointFolder:
         "The newest that can be read, and what is wrong with newer ones."
         bad: dict[int, str] = {}
         for step, folder in found.items():
-            if not (why := damage(folder)): return RankStates(folder, check=False), bad
+            if not (why := damage(folder, named=True)): return RankStates(folder, check=False), bad
             bad[step] = why
         return None, bad
 

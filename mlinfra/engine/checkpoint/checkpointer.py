@@ -144,6 +144,7 @@ class Checkpointer:
         "Save what an ended run has trained since; wait for the writing, and unlock the root."
         if not self.folder.is_open: return
         try:
+            if self._kept is not None and (run.stopping or not run.epochs): self._prepare(run)  # no loader was opened
             whole = len(run.history.epochs) == self._epochs and not self._position.inside(run)
             if whole and run.iteration != self._captured: self._save(run)
             self.wait()
@@ -164,12 +165,12 @@ class Checkpointer:
         new_epoch = bool({"next_epoch", "weights_only"} & settings.override)
         found = restore_rank_states(run, pieces, self.skip, new_epoch, choose)
         self.remarks += [words for words in found if words not in self.remarks]
+        self._put_back("around", self._around, run)  # before the settings: it may hold the optimizer in a wrapper
         settings.apply()
         for one in words: self._say(one)
         self._check_schedule(run)
         self._position, self.resumed_from = run.open.__self__, state.step
         self._position.prepare = self._prepare
-        self._put_back("around", self._around, run)
         self.folder.run_id, kept = identity["run"], identity["config"]
         if identity["best"] is not None: self.best = Best(**identity["best"])
         self.config |= {name: kept[name] for name in settings.left & kept.keys() & self.config.keys()}  # what counts
@@ -191,7 +192,8 @@ class Checkpointer:
         names = [getattr(one, "__qualname__", type(one).__qualname__).rpartition(".")[2] for one in observers]
         roots = {f"observers.{name}" + f" {n}" * (name in names[:n]): one
                  for n, (name, one) in enumerate(zip(names, observers))}
-        self._watchers = HeldState(roots, [*_known(run, self), *run.model.modules(), *self._around.objects])
+        around = *self._around.roots.values(), *run.optimizer.param_groups, run.optimizer.param_groups
+        self._watchers = HeldState(roots, [*_known(run, self), *run.model.modules(), *self._around.objects, *around])
         if self._kept is not None: self._put_back("observers", self._watchers, run)
         if self._kept is not None and self._kept["loader"]["inside"] and self._position.inside(run):
             plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
@@ -249,8 +251,9 @@ class Checkpointer:
         self._captured = run.iteration
         optimizer_mode(run.optimizer, "eval")  # what is saved is to be used; the next step goes back to training
         try: state = self._state(run)
-        except ValueError as error:
-            self.folder.failure = run.iteration, error
+        except Exception as error:  # whatever a user's state_dict does, the training goes on
+            words = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            self.folder.failure = run.iteration, ValueError(words)
             return self.folder.tell(run.history.remarks)
         self.folder.save(state, self._copies, time.perf_counter() - start, self.background)
 

@@ -36,9 +36,13 @@ class FirstFormat:
     ) -> torch.Tensor:
         "A whole tensor, from the parts of all ranks if it was cut."
         name = path.removeprefix("model.weights.") if file == "model" else path
-        if path not in self._cuts[rank]: return self._files[rank][file][name].view(dtype).view(shape)
+        if path not in self._cuts[rank]: return self._part(rank, file, name, dtype).view(shape)
         whole = torch.empty(self._cuts[rank][path]["shape"], dtype=dtype)
-        for cuts, files in zip(self._cuts, self._files):
-            part = files[file][name].view(dtype)
+        for number, cuts in enumerate(self._cuts):
+            part = self._part(number, file, name, dtype)
             whole[tuple(slice(start, start + n) for start, n in zip(cuts[path]["start"], part.shape))] = part
         return whole
+
+    def _part(self, rank: int, file: str, name: str, dtype: torch.dtype) -> torch.Tensor:
+        held = self._files[rank][file][name]  # a dtype of 16 bytes may lie where it must not be read
+        return held if held.dtype == dtype else held.clone().view(dtype)

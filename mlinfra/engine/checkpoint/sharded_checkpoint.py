@@ -287,7 +287,7 @@ class RankWriter:
         mine, bad = step_folders(self.root), {}
         for step in sorted(set().union(*gather_from_ranks(list(mine))), reverse=True):
             unseen, share = f"rank {self.rank} does not see it", (self.rank, self.world_size)
-            try: own = damage(mine[step], share) if step in mine else unseen
+            try: own = damage(mine[step], share, named=True) if step in mine else unseen
             except UnreadableCheckpoint as error: own = error
             found = gather_from_ranks(own)
             for verdict in found:

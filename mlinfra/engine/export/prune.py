@@ -40,7 +40,12 @@ def prune(
 
 def _assign(layer: nn.Module, weight: torch.Tensor) -> None:
     "Give a layer whose weight is computed from others those that give this one, if there are such."
-    try: layer.weight, why = weight, None
+    dead = (weight == 0).flatten(1).all(1).view(-1, *[1] * (weight.ndim - 1))
+    try:
+        layer.weight, why = torch.where(dead, layer.weight, weight), None
+        length = getattr(layer.parametrizations.weight, "original0", None)
+        # a row of zeros has no direction, and weight_norm would divide 0 by 0: its length becomes 0
+        if length is not None and length.shape == dead.shape: length[dead] = 0
     except (NotImplementedError, RuntimeError, ValueError) as error: why = error  # it has no way back
     if why is not None or not torch.equal(layer.weight == 0, weight == 0): raise ValueError(
         f"the weight of a {type(layer).__bases__[0].__name__} is computed from others in a way that gives no zeros: "

@@ -46,6 +46,7 @@ class _SampleList(list):
 def _cut(tree: Any, part: slice) -> Any:
     if isinstance(tree, Mapping): return {name: _cut(value, part) for name, value in tree.items()}
     if isinstance(tree, tuple): return tuple(_cut(value, part) for value in tree)
+    if tree is None: return None
     return _SampleList(tree[part]) if isinstance(tree, _SampleList) else tree[part]
 
 def _text(tree: Any) -> str:
@@ -65,8 +66,9 @@ def _floats(array: np.ndarray) -> str:
     return form % tuple(array.ravel().tolist())
 
 class OutputDivider:
-    "Divides what one model returns among the samples of a batch."
-    def __init__(self): self.list_per_sample = None  # None: unknown, as long as batches leave both possible
+    """Divides what one model returns among the samples of a batch. A list may hold several outputs, or what is said of
+    each sample: its length in batches of one and of many samples shows which, once for all later batches."""
+    def __init__(self): self.per_sample, self._sizes = {}, {}  # place of a list -> whether; sizes that left it open
 
     def __call__(
         self,
@@ -76,40 +78,53 @@ class OutputDivider:
         "The outputs of each sample. ValueError where there is no row for each, or something that JSON cannot hold."
         return OutputRows(self._tree(_arrays(found), samples), samples)
 
-    def _tree(self, found: Any, samples: int) -> Any:
-        if isinstance(found, Mapping): return {name: self._tree(value, samples) for name, value in found.items()}
-        if isinstance(found, tuple): return tuple(self._tree(value, samples) for value in found)
-        if isinstance(found, list):
-            if self._is_per_sample(found, samples): return _SampleList(found)
-            return tuple(self._tree(value, samples) for value in found)
-        if isinstance(found, np.ndarray) and found.ndim and len(found) == samples: return found
+    def _tree(self, found: Any, samples: int, place: tuple[Any, ...] = ()) -> Any:
+        if isinstance(found, Mapping):
+            return {name: self._tree(value, samples, (*place, name)) for name, value in found.items()}
+        if isinstance(found, list) and self._is_per_sample(found, samples, place): return _SampleList(found)
+        if isinstance(found, (tuple, list)):
+            return tuple(self._tree(value, samples, (*place, at)) for at, value in enumerate(found))
+        if _has_rows(found, samples) or found is None and place: return found
         rows = isinstance(found, np.ndarray) and found.ndim
         got = f"{found.shape[0]} rows" if rows else f"one {type(found).__name__}"
         raise ValueError(
             f"{samples} samples gave {got} of outputs: give postprocess= a function that makes a row for each")
 
-    def _is_per_sample(self, found: list, samples: int) -> bool:
+    def _is_per_sample(self, found: list, samples: int, place: tuple[Any, ...]) -> bool:
         "Whether a list holds what is said of each sample, and not several outputs with rows for all of them."
-        each, rows = len(found) == samples, all(_has_rows(value, samples) for value in found)
-        if each and not all(isinstance(value, np.ndarray) for value in found): return True
-        if each != rows: self.list_per_sample = each
-        return each if self.list_per_sample is None and not rows else bool(self.list_per_sample and each)
+        each, known = len(found) == samples, self.per_sample.get(place)
+        if known is None:
+            sizes = self._sizes.setdefault(place, set())
+            if each: sizes.add(samples)
+            if not each or len(sizes) > 1 or not all(_has_rows(value, samples) for value in found):
+                known = self.per_sample[place] = each
+            elif samples > 1: raise ValueError(
+                f"{samples} samples gave a list of {samples} with {samples} rows each, which may be an output for each "
+                "sample or several for all: give postprocess= a function that returns a tuple, or one tensor")
+        if known and not each: raise ValueError(f"{samples} samples gave a list of {len(found)} outputs: give "
+                                                "postprocess= a function that makes a row for each")
+        return bool(known)
 
 def _has_rows(found: Any, samples: int) -> bool:
+    "Whether there may be a row for each sample everywhere."
+    if isinstance(found, Mapping): return all(_has_rows(value, samples) for value in found.values())
+    if isinstance(found, (tuple, list)):
+        return len(found) == samples or all(_has_rows(value, samples) for value in found)
     return isinstance(found, np.ndarray) and found.ndim > 0 and len(found) == samples
 
 def _arrays(found: Any) -> Any:
-    "Tensors as arrays on the host, named tuples and dataclasses as dicts. ValueError for what JSON cannot hold."
+    """Tensors as arrays on the host, named tuples and dataclasses as dicts. ValueError for what JSON cannot hold. They
+    are copies: an answer is written while the next batch runs, and a model may use the same memory again."""
     if isinstance(found, torch.Tensor):
         found = found.detach().cpu()
-        return (found.float() if found.dtype in (torch.bfloat16, torch.float16) else found).numpy()
+        return np.array((found.float() if found.dtype in (torch.bfloat16, torch.float16) else found).numpy())
     if isinstance(found, Mapping): return {name: _arrays(value) for name, value in found.items() if value is not None}
     if dataclasses.is_dataclass(found) and not isinstance(found, type):
         return _arrays({field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
     if hasattr(found, "_asdict"): return _arrays(found._asdict())
     if isinstance(found, tuple): return tuple(map(_arrays, found))
     if isinstance(found, list): return list(map(_arrays, found))
-    if isinstance(found, (np.ndarray, np.generic)) and found.dtype.kind in "biufU": return found
+    if isinstance(found, (np.ndarray, np.generic)) and found.dtype.kind in "biufU": return found.copy()
     if isinstance(found, (str, int, float, bool)) or found is None: return found
     raise ValueError(f"outputs must be tensors, arrays, numbers and words in tuples, lists and dicts, got "
                      f"{type(found).__name__}: give postprocess= a function that picks them")

@@ -137,13 +137,15 @@ class ModelProcess:
         self.name, self.options = name, options
         self.hang_seconds = positive_float("hang_seconds", hang_seconds)
         self.side: SideProcess | None = None
-        self.inputs, self.what, self.example = (), "", None
+        self.inputs, self.what, self.example, self.closed = (), "", None, False
 
     def start(self) -> ModelProcess:
         "Open the model in a new process. Its error is raised here."
-        self.close()
+        self._end()
+        if self.closed: raise WorkerDied("the model's process was ended")
         self.side = SideProcess(_open_beside, self.name, self.options, context=multiprocessing.get_context("spawn"),
                                 name="the model's process")
+        if self.closed: self._end()  # by another thread, meanwhile
         self.inputs, self.what, self.example = self._ask(None)
         return self
 
@@ -158,15 +160,20 @@ class ModelProcess:
         return OutputRows(*self._ask([tensor.numpy() for tensor in tensors]))
 
     def _ask(self, request: Any) -> Any:
-        if self.side is None: raise WorkerDied("the model's process was ended")
-        try: return self.side.ask(request, self.hang_seconds)
-        except (RuntimeError, TimeoutError) as error:
+        side = self.side
+        if side is None: raise WorkerDied("the model's process was ended")
+        try: return side.ask(request, self.hang_seconds)
+        except Exception as error:  # of any kind, such as that of a pipe which nobody reads any more
             if isinstance(error.__cause__, TracebackBeside): raise  # the model's own; its process lives
-            self.side = None
+            self._end()
             raise WorkerDied(str(error)) from error
 
     def close(self) -> None:
-        "End the process, if there is one."
+        "End the process, if there is one, and begin none any more."
+        self.closed = True
+        self._end()
+
+    def _end(self) -> None:
         side, self.side = self.side, None
         if side is not None: side.close()
 

@@ -145,6 +145,8 @@ class _ModelApp:
         "Whether to send requests here: a worker is there that can answer."
         from starlette.responses import PlainTextResponse
         alive, none = self.batcher.alive, f"no worker is there: {self.batcher.trouble or 'it begins again'}"
+        if alive and self.batcher.hanging(self.timeout_seconds) >= alive:
+            alive, none = 0, f"the model has been at a batch for more than {duration_text(self.timeout_seconds)}"
         why = "stopping" if self.stopping else "warming up" if not self.ready else "ready" if alive else none
         return PlainTextResponse(f"{why}\n", 200 if why == "ready" else 503)
 

@@ -43,12 +43,10 @@ class Ticket:
         "The number of its samples."
         return len(self.images[0] if isinstance(self.images, tuple) else self.images)
 
-    def fits(
-        self,
-        other:Ticket,
-    ) -> bool:
-        "Whether both can be in one batch: their samples have the same shape."
-        return [part.shape[1:] for part in _parts(self.images)] == [part.shape[1:] for part in _parts(other.images)]
+    @property
+    def shape(self) -> tuple[tuple[int, ...], ...]:
+        "Of a sample, for each input: samples of the same shape can be in one batch."
+        return tuple(tuple(part.shape[1:]) for part in _parts(self.images))
 
 def _parts(images: Any) -> tuple[torch.Tensor, ...]: return images if isinstance(images, tuple) else (images,)
 
@@ -83,6 +81,10 @@ def joined(
         parts = [to_float(part) if part.dtype == torch.uint8 else part for part in parts]
     return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
 
+class _Line(deque):
+    "The tickets whose samples have one shape."
+    images = 0  # in them
+
 class Batcher:
     "A queue of requests and the workers, threads that answer them, many at once."
     def __init__(
@@ -97,10 +99,11 @@ class Batcher:
     ):
         self.answer, self.policy, self.on_batch, self.clock = answer, policy, on_batch, clock
         self.prepare, self.lost = prepare, lost or (lambda: False)
-        self.waiting, self.images, self.closed = deque(), 0, False  # `images`: that wait
+        self.images, self.closed, self.lines = 0, False, {}  # that wait; _; those of each shape of a sample, in line
         self.changed, self.counts = threading.Condition(), BatchCounts()
         self._prepared, self._counting, self._error = threading.Semaphore(0), threading.Lock(), None
         self.alive, self.restarts, self.trouble = 0, 0, ""  # workers that can answer; deaths; why none can begin anew
+        self._able, self._since = set(), {}  # the jobs of those workers; when each of those at work began its batch
         self.jobs = [Job(self._work) for _ in range(positive_int("workers", workers, 1_000))]
 
     def start(self) -> Batcher:
@@ -124,9 +127,11 @@ class Batcher:
             if self.images + ticket.size > self.policy.queue_size:
                 raise QueueFull(f"{self.images:,} images wait already, and there is room for "
                                 f"{self.policy.queue_size:,}", self._seconds_to_clear())
-            self.waiting.append(ticket)
+            line = self.lines.setdefault(ticket.shape, _Line())
+            line.append(ticket)
+            line.images += ticket.size
             self.images += ticket.size
-            if len(self.waiting) == 1 or self.images >= self.policy.max_batch_size: self.changed.notify()
+            if self.images == ticket.size or line.images >= self.policy.max_batch_size: self.changed.notify()
         return ticket
 
     def wait_for_room(
@@ -147,10 +152,18 @@ class Batcher:
     ) -> bool:
         "Take a request out of the line, unless its batch has begun."
         with self.changed:
-            if ticket not in self.waiting: return False
-            self.waiting.remove(ticket)
-            self.images -= ticket.size
+            if ticket not in (line := self.lines.get(ticket.shape, ())): return False
+            line.remove(ticket)
+            self._take(line, ticket)
         return True
+
+    def hanging(
+        self,
+        seconds:float,  # that a batch may take
+    ) -> int:
+        "Workers that can answer and have been at one batch for longer."
+        now = self.clock()
+        return sum(now - since > seconds for since in list(self._since.values()))
 
     def drain(self) -> None:
         "Take no more requests; those that wait are answered without waiting for companions."
@@ -180,33 +193,40 @@ class Batcher:
         done, seconds = self.counts.images, self.counts.busy_seconds
         return self.images * seconds / done / len(self.jobs) if done else 1.0
 
-    def _left(self) -> float:
-        "Seconds until the next batch may begin."
-        if not self.waiting: return math.inf
-        if self.closed or self.images >= self.policy.max_batch_size: return 0.0
-        return self.waiting[0].arrived + self.policy.max_wait_seconds - self.clock()
+    def _take(self, line: _Line, ticket: Ticket) -> None:
+        "Count a ticket that has left its line."
+        line.images -= ticket.size
+        self.images -= ticket.size
+        if not line: del self.lines[ticket.shape]
+
+    def _left(self) -> tuple[float, _Line | None]:
+        "Seconds until the next batch may begin, and the line that it is made of: the one that is due first."
+        now, most = self.clock(), self.policy.max_batch_size
+        due = [(line[0].arrived + self.policy.max_wait_seconds - now, line) for line in self.lines.values()]
+        due = [(min(left, 0.0) if self.closed or line.images >= most else left, line) for left, line in due]
+        return min(due, key=lambda pair: pair[0], default=(math.inf, None))
 
     def _collect(self, job: Job) -> list[Ticket] | None:
         "The next batch; an empty one when none will come; None where the worker was lost while it waited."
         with self.changed:
             job.report(0.0)
-            while (left := self._left()) > 0:
-                if self.closed and not self.waiting: return []
-                self.changed.wait(min(left, 0.5))
+            while (next_one := self._left())[0] > 0:
+                if self.closed and not self.lines: return []
+                self.changed.wait(min(next_one[0], 0.5))
                 job.report(0.0)
                 if self.lost(): return None
-            batch, room = [], self.policy.max_batch_size
-            while self.waiting and self.waiting[0].size <= room and (not batch or batch[0].fits(self.waiting[0])):
-                batch.append(self.waiting.popleft())
+            (_, line), batch, room = next_one, [], self.policy.max_batch_size
+            while line and line[0].size <= room:
+                batch.append(line.popleft())
                 room -= batch[-1].size
-            self.images -= self.policy.max_batch_size - room
+                self._take(line, batch[-1])
             # another worker looks after what is left, or a sender takes the room
-            if self.waiting or self.policy.when_full == "block": self.changed.notify()
+            if self.lines or self.policy.when_full == "block": self.changed.notify()
         return batch
 
     def _work(self, job: Job) -> None:
         "Answer batches until the queue is closed and empty."
-        try: self._prepare()
+        try: self._prepare(job)
         except Exception as error:
             self._error = error
             return
@@ -214,27 +234,36 @@ class Batcher:
         try:
             while (batch := self._collect(job)) != []:
                 if batch is None or self.lost(): self._begin_again(job)
-                if batch is not None and not self._answer(batch): self._begin_again(job)
-        except Stopped: self._give_up()
-        finally: self._count(-1)
+                if batch is None: continue
+                self._since[job] = self.clock()
+                survived = self._answer(batch)
+                del self._since[job]
+                if not survived: self._begin_again(job)
+        except Stopped: self._count(job, False, self._give_up)
+        finally: self._count(job, False)
 
-    def _prepare(self) -> None:
+    def _prepare(self, job: Job) -> None:
         try:
             if self.prepare is not None: self.prepare()
         except SystemExit as error: raise WorkerDied(f"it has ended itself by SystemExit: {error}") from error
-        self._count(1)
+        self._count(job, True)
 
-    def _count(self, change: int) -> None:
-        with self._counting: self.alive += change
+    def _count(self, job: Job, able: bool, at_last: Callable[[], None] = lambda: None) -> None:
+        "Note whether a worker can answer; the last one that goes calls `at_last`."
+        with self._counting:
+            (self._able.add if able else self._able.discard)(job)
+            self.alive = len(self._able)
+        if not self.alive: at_last()
 
     def _begin_again(self, job: Job) -> None:
         "Prepare a worker that has died until that works, with pauses that grow."
         with self._counting: self.restarts += 1
-        self._count(-1)
+        self._count(job, False)
         pause = 0.1
         while True:
+            job.report(0.0)  # no process begins where the worker was told to stop
             try:
-                self._prepare()
+                self._prepare(job)
                 self.trouble = ""
                 return
             except Exception as error:  # of any kind: it is the user's model
@@ -274,8 +303,8 @@ class Batcher:
     def _give_up(self) -> None:
         "The process ends: nobody who waits is answered."
         with self.changed:
-            self.closed, batch = True, list(self.waiting)
-            self.waiting.clear()
+            self.closed, batch = True, [ticket for line in self.lines.values() for ticket in line]
+            self.lines.clear()
             self.images = 0
         for ticket in batch: ticket.error = QueueFull("the server was stopped", 1.0)
         if batch: self.on_batch(batch)

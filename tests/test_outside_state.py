@@ -344,7 +344,7 @@ def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
 def test_an_observers_count_goes_on_and_its_clock_does_not(tmp_path):
     train("", Checkpointer(tmp_path, every=3), first := Patience(), Stop())
     train("", Checkpointer(tmp_path), again := Patience())
-    assert first.waited == 1 and again.waited == 3
+    assert again.waited == 3  # one for each epoch of both runs
     held = HeldState(dict(one=first))
     first.on_epoch(None, None)
     assert held.state()["values"].keys() == {"one.waited"}
@@ -397,7 +397,7 @@ def test_a_look_does_not_read_what_is_large(tmp_path):
     data.big[:], data.cache[3] = 1, torch.ones(9)
     assert held.state()["values"].keys() == {"big", "cache"}
     data.cache[4] = torch.zeros(20_000_000)
-    assert held.state()["values"].keys() == {"big"} and held.large[0].startswith("cache (80 MB")
+    assert held.state()["values"].keys() == {"big"} and held.large == ["cache"]
 
 
 def test_extra_objects_are_kept_and_refused_without_a_state(tmp_path):

@@ -30,7 +30,7 @@ from .rng_state import GENERATORS, generator_state, set_generator_state
 from .state_trees import check_leaf, map_tree
 
 # %% auto #0
-__all__ = ['Part', 'Place', 'Found', 'has_state', 'look', 'HeldState']
+__all__ = ['Part', 'Place', 'Found', 'some', 'has_state', 'look', 'HeldState']
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0005
 _MOST = 20_000   # objects that are looked at
@@ -71,6 +71,13 @@ class Found:
     values:dict[str, Place]=field(default_factory=dict)      # numbers, words, tensors, and containers of these
     owners:dict[str, Any]=field(default_factory=dict)        # of values: dictionaries, lists and objects
     lost:dict[str, str]=field(default_factory=dict)          # iterators and the like -> why they cannot be put back
+
+def some(
+    names:Iterable[str],
+) -> str:
+    "At most five names, and how many more there are."
+    names = list(names)
+    return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
 
 def has_state(
     thing:Any,
@@ -269,7 +276,7 @@ class HeldState:
             value = place.get()
             if _is_of_process(place.key, value) or path in self._first and self._first[path](value): continue
             try: values[path] = [_packed(value), [place.parent, place.key, place.how]]
-            except ValueError as error: self.large.append(f"{path} ({error})")
+            except ValueError: self.large.append(path)
         return dict(generators={path: generator_state(one) for path, one in found.generators.items()}, objects=objects,
                     values=values)
 
@@ -298,8 +305,7 @@ def _is_of_process(key: Any, value: Any) -> bool:
         began <= seconds <= clock() + 60 for clock, began in _BEGAN.items())
 
 def _packed(value: Any) -> Any:
-    size = sum(one.nbytes for one in leaves(value)) if len_of(value) else 0
-    if size > _LARGE: raise ValueError(f"{size / 1e6:,.0f} MB")
+    if len_of(value) and sum(one.nbytes for one in leaves(value)) > _LARGE: raise ValueError("too large")
     return pack(value)
 
 def _place(found: Found, parent: str, key: Any, how: str) -> Place:

@@ -160,7 +160,7 @@ class Checkpointer:
         state = pieces.of(0, ["identity"])
         identity, settings, words = state.parts["identity"], self._settings, []
         def choose(parts: dict[str, Any]) -> dict[str, Any]:
-            self._kept, words[:] = settings.decide(parts, identity.get("settings", settings.now))
+            self._kept, words[:] = settings.decide(parts, identity.get("settings"))
             return self._kept
         new_epoch = bool({"next_epoch", "weights_only"} & settings.override)
         found = restore_rank_states(run, pieces, self.skip, new_epoch, choose)

@@ -154,7 +154,8 @@ class LoopCheckpoints(LoopEvents):
         check_weights(model, kept["model"], state.step)
         for name, one in self._optimizers.items(): check_optimizer_state(one, kept["optimizers"][name], state.step)
         rates = dict(scheduler=dict(schedulers=[kept["more"][name] for name in self._rates]))
-        rest, words = self._settings.decide(rates, kept["identity"].get("settings", self._settings.now))
+        rest, words = self._settings.decide(rates | dict(optimizer=kept["optimizers"]["optimizer"]),
+                                            kept["identity"].get("settings"))
         load_model(model, kept["model"])
         for name, one in self._optimizers.items(): load_optimizer_state(one, kept["optimizers"][name])
         for name, part in self._others():

@@ -6,21 +6,21 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from ...data import as_tensors
 from ..base.checks import boolean
-from .held_state import HeldState, look, some
-from .rng_state import (
-    generator_state, random_states, set_generator_state, set_random_states)
+from .held_state import HeldState, some
+from .rng_state import random_states, set_random_states
 from ..base.text import count_text
 from ..train.observers import TrainingRun
 
@@ -91,59 +91,51 @@ def skipping(
 def _persists(loader: Any) -> bool: return bool(getattr(loader, "persistent_workers", False))
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #wk000002
-_SLOT = 1 << 16  # bytes for the states of a worker
+_LARGEST = 64 << 20    # bytes of a worker's state: a larger one is not kept
+_ANSWER_SECONDS = 60.0  # for which a worker is waited for, which has nothing else to do
 
 class WorkerStates:
-    "Where the generators of a loader's persistent workers are."
+    "The global generators of a loader's persistent workers, and what their data sets hold; a thread in each tells it."
     def __init__(
         self,
         loader:DataLoader,                    # whose workers have not begun yet
         begin:list[dict[str, Any]]|None=None, # the states with which they begin, from `states`
     ):
-        self._slots = torch.zeros(loader.num_workers, _SLOT, dtype=torch.uint8).share_memory_()
-        self._begin, self._init, self._collate = begin, loader.worker_init_fn, loader.collate_fn
-        self.loader = loader
+        self._ends = [multiprocessing.Pipe() for _ in range(loader.num_workers)]  # ours, and the worker's
+        self._begin, self._init, self.loader = begin, loader.worker_init_fn, loader
 
     def __enter__(self) -> WorkerStates:
-        "Workers that are made now note their states."
-        self.loader.collate_fn, self.loader.worker_init_fn = self._noting, self._beginning
+        "Workers that are made now can be asked."
+        self.loader.worker_init_fn = self._beginning
         return self
 
     def __exit__(self, *_error: Any) -> None:
-        self.loader.collate_fn, self.loader.worker_init_fn = self._collate, self._init
+        self.loader.worker_init_fn = self._init
         self.loader = None  # no cycle: workers end with their loader
 
     def __getstate__(self) -> dict[str, Any]: return vars(self) | dict(loader=None)  # as workers get it
 
     def states(self) -> list[dict[str, Any]] | None:
-        "Of each worker, between two epochs; None: unknown."
-        sizes = [int.from_bytes(bytes(slot[:4].tolist()), "big") for slot in self._slots]
-        if not all(sizes): return None
-        return [pickle.loads(slot[4:4 + size].numpy().tobytes()) for slot, size in zip(self._slots, sizes)]
+        "Of each worker, between two epochs, when all wait; None: one of them could not be told."
+        for ours, _theirs in self._ends: ours.send_bytes(b"?")
+        if not all(ours.poll(_ANSWER_SECONDS) for ours, _theirs in self._ends): self._ends = []  # for good
+        told = [ours.recv_bytes() for ours, _theirs in self._ends]
+        return [pickle.loads(raw) for raw in told] if all(told) else None
 
     def _beginning(self, number: int) -> None:
         if self._init is not None: self._init(number)
+        held = HeldState({"": get_worker_info().dataset})
         if self._begin is not None:
             set_random_states(self._begin[number]["random"])
-            for path, one in self._own().items():
-                if path in self._begin[number]["own"]: set_generator_state(one, self._begin[number]["own"][path])
-        self._note()
+            held.load(self._begin[number]["held"])
+        threading.Thread(target=self._tell, args=(number, held), name="worker-states", daemon=True).start()
 
-    def _noting(self, samples: Any) -> Any:
-        batch = self._collate(samples)
-        self._note()
-        return batch
-
-    def _own(self) -> dict[str, Any]:
-        if "_found" not in vars(self): self._found = look({"": get_worker_info().dataset}).generators
-        return self._found
-
-    def _note(self) -> None:
-        own = {path: generator_state(one) for path, one in self._own().items()}
-        raw = pickle.dumps(dict(random=random_states(devices=False), own=own))
-        size = len(raw) if len(raw) + 4 <= _SLOT else 0
-        told = bytearray(size.to_bytes(4, "big") + raw[:size])
-        self._slots[get_worker_info().id, :len(told)] = torch.frombuffer(told, dtype=torch.uint8)
+    def _tell(self, number: int, held: HeldState) -> None:
+        "Answer as often as the loader's process asks; nothing if the state cannot be told."
+        while self._ends[number][1].recv_bytes():
+            try: raw = pickle.dumps(dict(random=random_states(devices=False), held=held.state()))
+            except Exception: raw = b""  # whatever the user's objects do; the loader's process says it
+            self._ends[number][1].send_bytes(raw if len(raw) <= _LARGEST else b"")
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b010
 class LoaderState:
@@ -228,7 +220,8 @@ class LoaderState:
     def _reopen(self, run: Any) -> Iterator[Any]:
         "Replay what was drawn, drop what the epoch has had, and put all generators where they were."
         kept, self._kept, start = self._kept, None, time.perf_counter()
-        after = dict(random=self._after or random_states(), held=_held_of(kept), workers=kept.get("workers"))
+        after = dict(random=self._after or random_states(), held=_held_of(kept))
+        if "workers" in kept: after["workers"] = kept["workers"]
         if not kept["inside"]:
             self._put(run.loader, after)
             self.opening = after | dict(random=random_states())
@@ -255,11 +248,12 @@ class LoaderState:
 
     def _begun(self, loader: Any, opening: Any = None, skipped: int = 0) -> Iterator[Any]:
         "The loader's batches; workers that persist begin with the states that they had."
-        states = None if opening is None else opening.get("workers")
+        old = [] if self.epoch else None  # checkpoints of earlier versions do not have them
+        states = None if opening is None else opening.get("workers", old)
         ask = partial(skipping, loader, skipped) if skipped else partial(iter, loader)
         if not _persists(loader) or loader._iterator is not None: return ask()
-        if states == []: self.remarks.append("random numbers of the loader's persistent workers are others than they "
-                                             "would have been: where their generators were is not known")
+        if states == []: self.remarks.append("the loader's persistent workers begin anew, and later samples may "
+                                             "differ: what they held could not be kept")
         with WorkerStates(loader, states or None) as self._workers:
             if states is None: return ask()
             put = partial(self._put, loader, opening)  # the workers' seeds, which are drawn first, were not drawn then

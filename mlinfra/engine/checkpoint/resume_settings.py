@@ -24,6 +24,7 @@ OVERRIDES = ("scheduler", "next_epoch", "weights_only")  # beside the names of h
 _UNTOLD = {"params", "param_names", "initial_lr", "foreach", "fused", "capturable", "differentiable"}
 _COUNTERS = {"last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_step", "_is_initial", "num_bad_epochs",
              "best", "cooldown_counter", "base_lrs", "optimizer"}
+_MOMENTA = {"momentum", "betas"}  # a scheduler may drive them, too
 _DRIVEN = {"lr", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}  # by a scheduler
 
 def run_settings(
@@ -67,9 +68,10 @@ class ResumeSettings:
     def decide(
         self,
         parts:dict[str, Any],   # of the saved state, from `live_parts`
-        kept:dict[str, Any],    # its settings
+        kept:dict[str, Any]|None,  # its settings; None: it was saved without them
     ) -> tuple[dict[str, Any], list[str]]:  # the parts that count, and what the user should know
         "Compare. ValueError where what counts could not go on."
+        if kept is None: kept = self._from_state(parts)
         paths = [path for path in {**kept, **self.now} if kept.get(path) != self.now.get(path)
                  and (path in kept and path in self.now or path.count(".") == 1)]
         self.taken = [path for path in paths if _name(path) in self.override]
@@ -89,6 +91,20 @@ class ResumeSettings:
         if "weights_only" in self.override: words.append("by override, only the weights were put back")
         elif self.taken: words.append(f"by override this run's settings count: {self._listed(self.taken, kept, 'was')}")
         return parts, words
+
+    def _from_state(self, parts: dict[str, Any]) -> dict[str, Any]:
+        "The settings of a run that was saved without them: those of its groups and schedulers, else this run's."
+        part, groups = parts.get("scheduler"), parts.get("optimizer", {}).get("groups", [])
+        rates = [] if part is None else part.get("schedulers", [part])
+        found = {path: value for path, value in self.now.items() if rates or not path.startswith("scheduler.")}
+        found |= {f"scheduler.{n}": found.get(f"scheduler.{n}", "of a kind not known") for n in range(len(rates))}
+        for n, group in enumerate(groups):
+            own = {name: value for name, value in group.items() if not rates or name not in _DRIVEN | _MOMENTA}
+            found |= _flat({name: value for name, value in own.items() if name not in _UNTOLD}, f"groups.{n}")
+            now, first = self._groups[n] if n < len(self._groups) else {}, group.get("initial_lr")
+            if rates and first is not None and first != now.get("initial_lr", first): found[f"groups.{n}.lr"] = first
+        then = {at: value for n, one in enumerate(rates) for at, value in _flat(one, f"scheduler.{n}").items()}
+        return found | {path: value for path, value in then.items() if path in self.now}
 
     @property
     def _replays(self) -> bool:
@@ -119,7 +135,7 @@ class ResumeSettings:
         if "weights_only" in self.override: return
         for group, own in zip(self.run.optimizer.param_groups, self._groups):
             names = self.override & own.keys()
-            driven = _DRIVEN | ({"momentum", "betas"} if "max_momentum" in own else set())
+            driven = _DRIVEN | (_MOMENTA if "max_momentum" in own else set())
             if self._replays: names |= driven & own.keys()
             group.update({name: own[name] for name in names})
         if not self._replays: return

@@ -25,7 +25,7 @@ from ..base.sample_statistics import Estimate
 from ..base.store import write_whole, writing
 from ..base.text import count_text
 from ..base.jobs import progress_bar
-from .function_settings import function_settings
+from .function_settings import function_settings, value_sum
 
 # %% auto #0
 __all__ = ['Repeats', 'repeat', 'Judgement', 'is_better', 'least_seeds']
@@ -60,11 +60,16 @@ def repeat(
     seeds:int|Iterable[int]=5,                      # how many from 0 on, or which
     *,
     keep:str|PathLike|None=None,                    # a JSON file of what is done, by setting; None: nowhere
-    setting:Any=None,                               # its name in the file; None: see `function_settings`
+    setting:Any=None,                               # its name in the file; None: all that `train` reads
     report:Callable[[float, str], None]|None=None,  # gets the share done; may raise to stop
     progress:bool=False,                            # show a bar
 ) -> Repeats:
-    "Train once with each seed."
+    """Train once with each seed.
+
+    The file keeps each figure for what `function_settings` found before the first training. Settings that `train` takes
+    from files, from the environment or out of a library's state are not seen: pass `setting=` for them, and where
+    `train` changes what it reads.
+    """
     if not callable(train): raise ValueError(f"train must be a function of a seed, got {train!r}")
     several = isinstance(seeds, Iterable) and getattr(seeds, "ndim", 1) > 0  # a tensor of one number says so
     if several: chosen = [nonnegative_int("each of seeds", seed) for seed in seeds]
@@ -82,36 +87,47 @@ def repeat(
 class _KeptSeeds:
     "The file in which `repeat` keeps figures: seed -> what each setting gave. Several processes may share it."
     def __init__(self, path: Path, train: Callable[[int], float], setting: Any):
-        self.path, self.train, self.own = path, train, None if setting is None else dict(setting=plain_value(setting))
+        self.path, self.train, self.named, self._told = path, train, setting is not None, False
+        self.mine = _named_setting(setting) if self.named else self._read_setting()
         with writing(path):  # what cannot be written is said before the training
             path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{path}.lock"): pass
-        self._results: set[str] = set()  # names of what the training changes: it belongs to no setting
-        mine, others = self._setting(), [one["setting"] for many in self._read().values() for one in many]
-        differing = [_differing(other, mine) for other in others]
+        differing = [_differing(one["setting"], self.mine) for many in self._read().values() for one in many]
         if differing and all(differing): warnings.warn(
             f"{path} holds results of another setting, which stay there and are not used; other than here: "
-            f"{', '.join(sorted(min(differing, key=len)))}", stacklevel=3)
+            f"{_listed(min(differing, key=len))}", stacklevel=3)
 
     def figure(self, seed: int) -> float:
         "That of the file; where it has none, train."
-        before = self._setting()
-        if (known := _figure_of(self._read(), seed, before)) is not None: return known
-        value, after = _figure(self.train(seed), seed), self._setting()
-        self._results |= _differing(before, after)
-        setting = {name: mark for name, mark in before.items() if name not in self._results}
+        if (known := _figure_of(self._read(), seed, self.mine)) is not None: return known
+        value = _figure(self.train(seed), seed)
         try:
             with FileLock(f"{self.path}.lock"):
                 kept = self._read()
-                if (known := _figure_of(kept, seed, before)) is not None: return known
-                kept.setdefault(str(seed), []).append(dict(value=value, setting=setting))
+                if (known := _figure_of(kept, seed, self.mine)) is not None: return known
+                kept.setdefault(str(seed), []).append(dict(value=value, setting=self.mine))
                 write_whole(self.path, json.dumps(kept).encode())
         except OSError as error:
             raise OSError(error.errno, f"seed {seed} gave {value!r}, which is not kept: {error.strerror or error}. "
                                        "The seeds before it are; the same call goes on after them") from error
+        self._tell_changes()
         return value
 
-    def _setting(self) -> dict[str, Any]: return function_settings(self.train) if self.own is None else self.own
+    def _tell_changes(self) -> None:
+        "Once: what the training changed is another setting for the next call."
+        if self.named or self._told: return
+        self._told = True
+        if changed := _differing(self.mine, self._read_setting()): warnings.warn(
+            f"train changes what it reads ({_listed(changed)}): {self.path} keeps its figures for what was there "
+            "before, and another call in this process trains again. Pass setting='a name' if that is a result and no "
+            "setting",
+            stacklevel=4)
+
+    def _read_setting(self) -> dict[str, str]:
+        try: return function_settings(self.train)
+        except ValueError as error: raise ValueError(
+            f"keep= cannot tell the setting of train: {error}. Pass setting='a name', another one for each setting"
+            ) from error
 
     def _read(self) -> dict[str, list[dict[str, Any]]]:
         "What the file holds; ValueError where it says of a figure not to which setting it belongs."
@@ -121,7 +137,7 @@ class _KeptSeeds:
         if not isinstance(kept, dict) or not all(seed.isdigit() and _is_kept(found) for seed, found in kept.items()):
             raise ValueError(f"{self.path} holds no results of seeds")
         old = [seed for seed, found in kept.items() if not isinstance(found, list)]
-        if old and self.own != dict(setting=_UNNAMED): raise ValueError(
+        if old and self.mine != dict(setting=_UNNAMED): raise ValueError(
             f"{self.path} was written by an earlier version of mlinfra and does not say to which setting the results "
             f"of {count_text(len(old), 'seed')} belong. If it is this one, pass setting={_UNNAMED!r}; if it is "
             "another, pass another file")
@@ -129,8 +145,15 @@ class _KeptSeeds:
                 for seed, found in kept.items()}
 
 def _differing(setting: Mapping[str, Any], mine: Mapping[str, Any]) -> set[str]:
-    "Names of what is not the same; what the kept setting leaves out may be anything."
-    return {name for name, mark in setting.items() if mine.get(name) != mark}
+    "Names of what is not the same, or is there in one of them alone."
+    return {name for name in setting.keys() | mine.keys() if setting.get(name) != mine.get(name)}
+
+def _named_setting(setting: Any) -> dict[str, Any]:
+    "A word says which setting it is; of anything else all that it holds does."
+    return dict(setting=setting) if type(setting) is str else dict(setting=plain_value(setting), sum=value_sum(setting))
+
+def _listed(names: set[str], most: int = 5) -> str:
+    return ", ".join(sorted(names)[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 def _figure_of(kept: Mapping[str, Any], seed: int, mine: Mapping[str, Any]) -> float | None:
     found = [one["value"] for one in kept.get(str(seed), ()) if not _differing(one["setting"], mine)]

@@ -25,12 +25,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from .object_state import load_model, load_optimizer_state, model_state, optimizer_state
-from .plain_values import Watch, is_plain, leaves, len_of, merge, pack
+from .plain_values import ValueWatch, is_plain, leaves, len_of, merge, pack
 from .rng_state import GENERATORS, generator_state, set_generator_state
 from .state_trees import check_leaf, map_tree
 
 # %% auto #0
-__all__ = ['Part', 'Place', 'Found', 'some', 'has_state', 'look', 'HeldState']
+__all__ = ['Part', 'ValuePlace', 'Found', 'some', 'has_state', 'look', 'HeldState']
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0005
 _MOST = 20_000   # objects that are looked at
@@ -42,7 +42,7 @@ _LOADER = {"dataset", "sampler", "batch_sampler", "collate_fn", "generator", "wo
 _OWN = {*vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)], 0.1)), "_opt_called", "step"}
 
 @dataclass(frozen=True)
-class Place:
+class ValuePlace:
     "Where a value lies."
     parent:str   # the path of its owner
     owner:Any
@@ -68,7 +68,7 @@ class Found:
     "What some objects hold, by the path at which it lies."
     generators:dict[str, Any]=field(default_factory=dict)
     objects:dict[str, Any]=field(default_factory=dict)       # that have state_dict and load_state_dict
-    values:dict[str, Place]=field(default_factory=dict)      # numbers, words, tensors, and containers of these
+    values:dict[str, ValuePlace]=field(default_factory=dict)      # numbers, words, tensors, and containers of these
     owners:dict[str, Any]=field(default_factory=dict)        # of values: dictionaries, lists and objects
     lost:dict[str, str]=field(default_factory=dict)          # iterators and the like -> why they cannot be put back
 
@@ -123,13 +123,13 @@ class _Walk:
         if id(generator) in self.seen or _is(generator, random.SystemRandom): return  # which has no state
         self.seen[id(generator)] = self.found.generators[_free(path, self.found.generators)] = generator
 
-    def _plain(self, path: str, place: Place, value: Any) -> None:
+    def _plain(self, path: str, place: ValuePlace, value: Any) -> None:
         if place.how == "fixed" and not len_of(value) and not any(True for _ in leaves(value)): return
         if path in self.plain and self.plain[path].owner is place.owner: return  # a global that two functions name
         self.found.owners.setdefault(place.parent, place.owner)
         self.plain[_free(path, self.plain)] = place
 
-    def value(self, path: str, place: Place) -> None:
+    def value(self, path: str, place: ValuePlace) -> None:
         "Keep it once; of a container with tensors that are kept elsewhere keep the others."
         value = place.get()
         held = [*leaves(value)]
@@ -161,12 +161,12 @@ def _is_users(module: str) -> bool:
     file = vars(sys.modules[module]).get("__file__") if module in sys.modules else None
     return not {"site-packages", "dist-packages"} & {*re.split(r"[/\\]", file or "")}
 
-Part = tuple[str, Place, Any]  # path, where it lies, and what it is
+Part = tuple[str, ValuePlace, Any]  # path, where it lies, and what it is
 
 def _parts(path: str, thing: Any) -> Iterator[Part]:
     "The parts of a thing that is followed."
     def part(key: Any, value: Any, owner: Any, how: str, text: str = "") -> Part:
-        return (path + (text or f".{key}")).lstrip("."), Place(path, owner, key, how), value
+        return (path + (text or f".{key}")).lstrip("."), ValuePlace(path, owner, key, how), value
     if _is(thing, dict):
         for n, (key, value) in enumerate(dict.items(thing) if _few(dict.values(thing)) else ()):
             yield part(key, value, thing, "item", f"[{key!r}]" if type(key) in (str, int, bool, tuple) else f"[#{n}]")
@@ -208,7 +208,7 @@ def _named_globals(around: dict[str, Any], names: Iterable[str], attributes: tup
                 yield from _named_globals(vars(value), attributes, attributes)
         elif _is(value, GENERATORS) or _is_users(home) and (not _is(value, type) or _is_users(value.__module__)):
             path = f"globals.{value.__module__}.{value.__qualname__}" if _is(value, type) else f"globals.{home}.{name}"
-            yield path, Place(f"globals.{home}", around, name, "item"), value
+            yield path, ValuePlace(f"globals.{home}", around, name, "item"), value
 
 @cache
 def _names(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -235,7 +235,7 @@ def _of_object(part: Callable[..., Part], thing: Any) -> Iterator[Part]:
             if type(slot) is not MemberDescriptorType: continue
             with suppress(AttributeError): yield part(name, slot.__get__(thing), thing, "attribute")  # if it has one
         if home != "mlinfra":
-            yield f"globals.{kind.__module__}.{kind.__qualname__}", Place("", thing, "__class__", "fixed"), kind
+            yield f"globals.{kind.__module__}.{kind.__qualname__}", ValuePlace("", thing, "__class__", "fixed"), kind
     try: own = object.__getattribute__(thing, "__dict__")
     except AttributeError: return
     names = _LOADER & own.keys() if _is(thing, DataLoader) else own.keys() - _OWN
@@ -258,7 +258,7 @@ class HeldState:
         known:Iterable[Any]=(),
     ):
         self.roots, self.known = roots, list(known)
-        found, watch = look(roots, self.known), Watch()
+        found, watch = look(roots, self.known), ValueWatch()
         self._first = {path: watch.same(place.get()) for path, place in found.values.items()}
         self.objects, self._paths = list(found.objects.values()), found.objects.keys()
         self.late: list[str] = []  # objects that are kept, and were made later than this
@@ -308,14 +308,14 @@ def _packed(value: Any) -> Any:
     if len_of(value) and sum(one.nbytes for one in leaves(value)) > _LARGE: raise ValueError("too large")
     return pack(value)
 
-def _place(found: Found, parent: str, key: Any, how: str) -> Place:
+def _place(found: Found, parent: str, key: Any, how: str) -> ValuePlace:
     "Where a value would lie that is not there yet. KeyError where there is no such owner."
     owner = found.owners[parent]
     if how == "cell" and isinstance(owner, FunctionType):
         owner = owner.__closure__[owner.__code__.co_freevars.index(key)]
-    return Place(parent, owner, key, how)
+    return ValuePlace(parent, owner, key, how)
 
-def _put(place: Place, value: Any, device: Any) -> None:
+def _put(place: ValuePlace, value: Any, device: Any) -> None:
     try: now = place.get()
     except (AttributeError, LookupError, ValueError): now = None
     new = merge(now, value, device)

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 # %% auto #0
-__all__ = ['is_plain', 'len_of', 'leaves', 'Watch', 'pack', 'merge']
+__all__ = ['is_plain', 'len_of', 'leaves', 'ValueWatch', 'pack', 'merge']
 
 # %% ../../../nbs/engine/checkpoint/plain_values.ipynb #91a10005
 _MOST = 20_000     # leaves of a nested value
@@ -46,9 +46,10 @@ def is_plain(
         if kind not in _NESTED and not (one is value or issubclass(kind, tuple)): return False
         items = list(dict.values(one) if issubclass(kind, dict) else one)
         if set(map(type, items)) <= _SCALARS: continue  # which is quick
-        left -= len(items)
         inner = [each for each in items if not _is_leaf(each)]
-        if left < 0 or not all(issubclass(type(each), _CONTAINERS) for each in inner): return False
+        if not all(issubclass(type(each), _CONTAINERS) for each in inner): return False
+        left -= len(items)
+        if left < 0: return True
         todo += inner
     return True
 
@@ -75,22 +76,22 @@ def _is_mapped(array: Any) -> bool:
 def leaves(
     value:Any,
 ) -> Iterator[Any]:
-    "The tensors and arrays in it."
+    "The tensors and arrays in it, where it is not large."
     if type(value) in _TENSORS or issubclass(type(value), np.ndarray): yield value
-    elif 0 < len_of(value) <= _LONG:
+    elif 0 < len_of(value) <= _MOST:
         items = value.values() if isinstance(value, dict) else value
         if not set(map(type, items)) <= _SCALARS:
             for one in items: yield from leaves(one)
 
 # %% ../../../nbs/engine/checkpoint/plain_values.ipynb #91a10008
-class Watch:
+class ValueWatch:
     "Tells whether values change, at a bounded cost: what is beyond the budget is summed by samples, then not at all."
     def __init__(
         self,
         budget:int=16 << 20,  # bytes that are summed at each look
         sums:int=1000,        # tensors and arrays that are summed at each look
     ):
-        self._bytes, self._sums = budget, sums
+        self._bytes, self._sums, self._items = budget, sums, _MOST
 
     def same(
         self,
@@ -108,6 +109,8 @@ class Watch:
         keys, items = _split(value)
         if set(map(type, items)) <= _SCALARS:
             return lambda now: type(now) is kind and _split(now) == (keys, items)
+        self._items -= len(items)
+        if self._items < 0: return self._long(value)
         each = [self.same(one) for one in items]
         def same(now: Any) -> bool:
             if type(now) is not kind or len(now) != len(each): return False
@@ -139,7 +142,7 @@ def _split(value: Any) -> tuple[Any, list[Any]]:
     return (set(value), []) if isinstance(value, (set, frozenset)) else (None, list(value))
 
 def _some(items: Any) -> list[Any]:
-    return [] if isinstance(items, (dict, set, frozenset, deque)) else list(items[::len(items) // 1000])
+    return [] if isinstance(items, (dict, set, frozenset, deque)) else list(items[::len(items) // 1000 + 1])
 
 def _sum(array: Any, whole: bool) -> int:
     "A checksum of all bytes, or of samples."

@@ -201,7 +201,7 @@ def filtered(
     except Exception as error:  # whatever pandas makes of it
         raise ValueError("a filter must read like lr > 0.05 and accuracy > 0.9, and compares columns with numbers or "
                          f"words, got {text!r}: {_with_names(str(error), places)}") from error
-    if not {"operator", "in"} & set(said): raise ValueError(
+    if not {"operator", "in"} & set(said) or np.ndim(fits) != 1: raise ValueError(
         f"a filter compares columns with numbers or words, got {text!r}")
     return table[fits.fillna(False).to_numpy(bool)]
 

@@ -238,6 +238,8 @@ def test_transformers_hears_of_a_second_training_once_after_one_that_raised(tmp_
     runner.train()
     assert not model._forward_hooks and not model._forward_pre_hooks
     assert len(Run(tmp_path / "run").steps) == 3 and not inspector.remarks
+    watch, = (one for one in runner.callback_handler.callbacks if hasattr(one, "_left_loop"))
+    assert watch._left_loop.loop is None, "nothing keeps the frame of train, and all that it held"
 
 
 @pytest.mark.parametrize("validates", [True, False])

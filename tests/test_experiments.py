@@ -1,5 +1,6 @@
 """Runs of other processes in the table and in trackers: live, killed, in MLflow."""
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -115,6 +116,7 @@ def test_mlflow_holds_what_was_recorded_and_refuses_it_twice(recorded, tmp_path,
     import mlflow
     from mlflow import MlflowClient
     database, alone = tmp_path / "new folder" / "runs.db", []
+    recorded = Path(shutil.copytree(recorded, tmp_path / "first"))
 
     def opened(uri):
         "MLflow makes the tables at the first call: another process that would write must wait."
@@ -140,6 +142,13 @@ def test_mlflow_holds_what_was_recorded_and_refuses_it_twice(recorded, tmp_path,
     assert files == {"origin.json", "code-1.diff"}
     with pytest.raises(FileExistsError, match="is already in the experiment"): to_mlflow(recorded, database)
     assert sorted(path.name for path in database.parent.iterdir()) == ["artifacts", "runs.db", "runs.db.lock"]
+
+    with RunWriter(recorded, rank=0, world_size=1) as writer: writer.step(step(20))  # it is resumed
+    to_mlflow(recorded, database)
+    again, = client.search_runs([experiment.experiment_id])
+    steps = [m.step for m in client.get_metric_history(again.info.run_id, "loss")]
+    assert again.info.run_id != run.info.run_id and steps == list(range(21)), "one run, each step once"
+    with pytest.raises(FileExistsError, match="is already in"): to_mlflow(Run(recorded, attempt=0), database)
 
 
 def test_a_loop_that_was_resumed_goes_on_at_its_step_in_a_tracker(tmp_path):

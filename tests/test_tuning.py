@@ -251,15 +251,17 @@ def test_a_study_survives_processes_that_are_killed_at_any_time(start_search):
 
 
 @needs_flock
-@pytest.mark.parametrize("room", [True, False])
-def test_a_full_disk_ends_a_search_in_a_sentence_and_the_same_call_goes_on(tmp_path, monkeypatch, room):
+@pytest.mark.parametrize("room, number, says", [
+    (True, errno.ENOSPC, "the disk is full"), (False, errno.ENOSPC, "the disk is full"),
+    (False, errno.EFBIG, "the file may not grow")])
+def test_a_full_disk_ends_a_search_in_a_sentence_and_the_same_call_goes_on(tmp_path, monkeypatch, room, number, says):
     from optuna.storages.journal import JournalFileBackend
     append, full = JournalFileBackend.append_logs, []
 
     def append_logs(self, logs):
         "The disk is full; what a search's sign gives back is enough, or is not."
         taken = any(sign.stat().st_size for sign in tmp_path.glob("study.searches/*")) or not room
-        if full and taken: raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if full and taken: raise OSError(number, os.strerror(number))
         append(self, logs)
 
     def objective(trial):
@@ -268,7 +270,7 @@ def test_a_full_disk_ends_a_search_in_a_sentence_and_the_same_call_goes_on(tmp_p
 
     monkeypatch.setattr(JournalFileBackend, "append_logs", append_logs)
     how = dict(trials=5, method="random", storage=tmp_path / "study")
-    with pytest.raises(OSError, match="since the disk is full.*Free some space") as said: tune(objective, SPACE, **how)
+    with pytest.raises(OSError, match=f"since {says}.*Free some space") as said: tune(objective, SPACE, **how)
     x = random_points(SPACE, 5)
     lacks = "" if room else f"The study lacks trial 2 finished with {x[2]['x']!r}"
     assert lacks in str(said.value) and ("has all trials that have ended" in str(said.value)) is room

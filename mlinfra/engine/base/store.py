@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # %% auto #0
-__all__ = ['DISK_FULL', 'cache_dir', 'disk_is_full', 'writing', 'remove_old_parts', 'write_whole', 'whole_folder']
+__all__ = ['DISK_FULL', 'cache_dir', 'disk_is_full', 'write_words', 'writing', 'remove_old_parts', 'write_whole', 'whole_folder']
 
 # %% ../../../nbs/engine/base/store.ipynb #80e8d0f4
 def cache_dir() -> Path:
@@ -26,23 +26,30 @@ def cache_dir() -> Path:
 # %% ../../../nbs/engine/base/store.ipynb #8ce905b1
 _WORDS = {
     errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota of the disk is used up",
+    errno.EFBIG: "the file may not grow any more (`ulimit -f` shows the limit)",
     errno.EROFS: "the disk is read-only",
     errno.EACCES: "this user may not write there", errno.EPERM: "this user may not write there",
     errno.ENOENT: "its folder does not exist", errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EEXIST: "a file is where a folder should be",
 }
 
-DISK_FULL = errno.ENOSPC, errno.EDQUOT
+DISK_FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 def disk_is_full(
     error:BaseException,
 ) -> bool:
-    "Whether this error, or one that led to it, says that there is no space left; PyTorch's own writer says no number."
+    "Whether this error, or one that led to it, says that no more can be written; PyTorch's own writer says no number."
     if isinstance(error, OSError) and error.errno in DISK_FULL: return True
     if isinstance(error, RuntimeError) and "inline_container" in (said := str(error)) and "unexpected pos" in said:
         return True
     earlier = error.__cause__ or error.__context__
     return earlier is not None and disk_is_full(earlier)
+
+def write_words(
+    error:OSError,
+) -> str|None:
+    "Why nothing can be written, as a person says it."
+    return _WORDS.get(error.errno, error.strerror)
 
 @contextmanager
 def writing(
@@ -53,7 +60,7 @@ def writing(
     try: yield
     except OSError as error:
         if error.errno is None or only and error.errno not in only: raise
-        reason = _WORDS.get(error.errno, error.strerror)
+        reason = write_words(error)
         if error.errno == errno.ENOSPC: reason += f" ({_free(Path(path)) / 1e6:,.0f} MB are free)"
         raise OSError(error.errno, f"cannot write {path}: {reason}") from error
 

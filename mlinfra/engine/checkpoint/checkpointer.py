@@ -19,7 +19,7 @@ from ..train.history import add_remarks
 from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import TreeEncoder
 from .checkpoint_folder import CheckpointFolder
-from .held_state import HeldState, forgotten, has_state
+from .held_state import HeldState, has_state, some
 from .object_state import plain_names, unwrap_model, whole_optimizer
 from .resumable_loader import LoaderState
 from .resume_settings import ResumeSettings
@@ -207,8 +207,7 @@ class Checkpointer:
         self._kept = None
         lost = [path + f" ({why})" * bool(why)
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]
-        lost += [f"{path.partition('.')[2]}.{name}" for path, one in roots.items() for name in forgotten(one)]
-        if lost: self._say(f"checkpoints leave out {', '.join(sorted(lost))}: a resumed run begins them anew; give "
+        if lost: self._say(f"checkpoints leave out {some(sorted(lost))}: a resumed run begins them anew; give "
                            "observers state_dict and load_state_dict, or pass objects that have them in extra=")
         add_remarks(run.history.remarks, self.remarks)
 
@@ -227,7 +226,7 @@ class Checkpointer:
         if "outside" not in self._kept and "weights_only" in self._settings.override: return
         kept = self._kept.get("outside", {}).get(name) or dict(generators={}, objects={})
         if odd := held.load(kept, run.device, lambda path: not f"{path}.".startswith(tuple(f"{one}." for one in but))):
-            self._say(f"not put back, for they are only in the saved run or only in this one: {', '.join(odd)}")
+            self._say(f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
 
     def _say(self, words: str) -> None:
         if words in self.remarks: return
@@ -252,8 +251,10 @@ class Checkpointer:
         outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state(),
                        names=self._names)
         if late := self._around.late + (self._watchers.late if self._watchers else []):
-            self._say(f"made after the start: {', '.join(late)}; a resumed run puts that back only if made earlier, "
+            self._say(f"made after the start: {some(late)}; a resumed run puts that back only if made earlier, "
                       "as in on_start")
+        if large := self._around.large + (self._watchers.large if self._watchers else []) + self._position.large:
+            self._say(f"checkpoints leave out {some(large)}: these have changed, and are too large")
         take = capture if self.folder.ranks is None else capture_rank_state
         state = take(run, self._copies, self._rows, dict(outside=outside))
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from ...data import as_tensors
 from ..base.checks import boolean
-from .held_state import HeldState
+from .held_state import HeldState, some
 from .rng_state import random_states, set_random_states
 from ..base.text import count_text
 from ..train.history import add_remarks
@@ -183,6 +183,11 @@ class LoaderState:
                     held=self.held(run.loader), workers=None if inside else self._worker_states(),
                     accumulation=run.accumulation, shape=loader_shape(run.loader))
 
+    @property
+    def large(self) -> list[str]:
+        "What the loader holds, has changed, and is too large to be kept."
+        return self._held.large if self._held else []
+
     def held(
         self,
         loader:Any,
@@ -269,7 +274,7 @@ class LoaderState:
     def _put(self, loader: Any, states: dict[str, Any]) -> None:
         left = set_random_states(states["random"])
         if odd := self._held.load(_held_of(states)):
-            left.append(f"the loader's generators and counts are others than those that were kept: {', '.join(odd)}")
+            left.append(f"the loader's generators and counts are others than those that were kept: {some(odd)}")
         add_remarks(self.remarks, left)
 
     def inside(

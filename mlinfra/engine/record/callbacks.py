@@ -259,7 +259,8 @@ class _LeftLoop:
             self.loop = self.loop.f_back  # what called the callbacks
 
     def on_sample(self, sample: Any) -> None:
-        if self.loop is None or any(self.loop in _callers(frame) for frame in sys._current_frames().values()): return
+        loop = self.loop  # another thread may let it go
+        if loop is None or any(loop in _callers(frame) for frame in sys._current_frames().values()): return
         self.loop = None
         self.left()
 
@@ -273,6 +274,7 @@ class TransformersWatch(_FrameworkWatch):
         return object.__new__(_derived(cls, "transformers", "TrainerCallback"))
 
     _evaluating, _handles, _unsaid = False, (), None  # the last: a batch that may be one of a validation
+    _left_loop: _LeftLoop | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Open the folder."
@@ -284,7 +286,8 @@ class TransformersWatch(_FrameworkWatch):
         if kind := "bf16" if getattr(args, "bf16", False) else "fp16" if getattr(args, "fp16", False) else "":
             config["autocast"] = kind
         self._loader = more.get("train_dataloader")
-        self._open(config, state.global_step, more.get("model"), more.get("optimizer"), also=[_LeftLoop(self._left)])
+        self._left_loop = _LeftLoop(self._left)
+        self._open(config, state.global_step, more.get("model"), more.get("optimizer"), also=[self._left_loop])
         self._evaluating, self._losses, self._adds_up = False, [], False
         if (model := more.get("model")) is not None: self._listen(model)
 
@@ -355,3 +358,4 @@ class TransformersWatch(_FrameworkWatch):
         for handle in self._handles: handle.remove()
         self._handles, self._unsaid = (), None
         super()._close(error)
+        if self._left_loop is not None: self._left_loop.loop = None  # a frame keeps all that its function holds

@@ -178,6 +178,7 @@ def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 # %% ../../../nbs/engine/record/runs_table.ipynb #1e987f12
 _LOGIC = "and", "or", "not", "in", "True", "False"
+_COMPARES = re.compile(r"\s*([=!<>]=|[<>=])")
 _WORD, _PART = r"[^\W\d][\w.]*(?:-\w[\w.]*)*", r"[^\W\d][\w.]*"
 
 def filtered(
@@ -200,13 +201,14 @@ def filtered(
     except Exception as error:  # whatever pandas makes of it
         raise ValueError("a filter must read like lr > 0.05 and accuracy > 0.9, and compares columns with numbers or "
                          f"words, got {text!r}: {_with_names(str(error), places)}") from error
-    if not {"operator", "in"} & set(said): raise ValueError(
+    if not {"operator", "in"} & set(said) or np.ndim(fits) != 1: raise ValueError(
         f"a filter compares columns with numbers or words, got {text!r}")
     return table[fits.fillna(False).to_numpy(bool)]
 
 def _tokens(text: str, columns: list[str]) -> Iterator[tuple[str, str]]:
     "Kind (column, quoted, operator, word, in, other) and text of each part of a condition."
-    odd = sorted((name for name in columns if not re.fullmatch(_PART, name)), key=len, reverse=True)
+    odd = sorted((name for name in columns if re.search(r"[^\W\d]", name) and not re.fullmatch(_PART, name)
+                  and not _is_number(name)), key=len, reverse=True)  # what is left needs backticks
     kinds = dict(column="|".join(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in odd) or "(?!)", named="`[^`]*`",
                  quoted=r"""\"[^\"]*\"|'[^']*'""", operator="[=!<>]=|[<>=]", word=_WORD, number=r"\d[\w.]*",
                  space=r"\s+")
@@ -219,9 +221,14 @@ def _tokens(text: str, columns: list[str]) -> Iterator[tuple[str, str]]:
             word = re.match(_PART, word)[0]  # a difference of columns and numbers
         place += len(word)
         if kind == "named": word = column_named(word[1:-1], columns)
-        if kind == "word" and word in _LOGIC: kind = "in" if word == "in" else "other"
+        compared = word in columns and _COMPARES.match(text, place)  # a column may be called `or`
+        if kind == "word" and word in _LOGIC and not compared: kind = "in" if word == "in" else "other"
         if kind == "named" or word in columns and kind == "word": kind = "column"
         yield kind, word
+
+def _is_number(name: str) -> bool:
+    try: return math.isfinite(float(name))
+    except ValueError: return False
 
 def _with_names(words: str, places: Mapping[str, str]) -> str:
     names = {place: name for name, place in places.items()}

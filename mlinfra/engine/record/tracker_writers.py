@@ -173,7 +173,7 @@ def _write(run: Run | str | os.PathLike, open_sink: Callable[[Run, float], _Sink
     run, follow = run if isinstance(run, Run) else Run(run), boolean("follow", follow)
     points, count = Points(run, every), 0
     sink = open_sink(run, points.begun)
-    ended = "stopped writing"
+    ended = _BROKEN
     try:
         while True:
             over = run.ended or run.killed is True  # before the last look, so that nothing is missed
@@ -190,6 +190,8 @@ def _write(run: Run | str | os.PathLike, open_sink: Callable[[Run, float], _Sink
         "them again. Where a loop of your own was resumed, tell watch its first_step", stacklevel=3)
     return Written(sink.where, run.folder.name, count, ended)
 
+_BROKEN = "stopped writing"  # not how the run ended, but the writer
+
 def _library(name: str) -> ModuleType:
     try: return importlib.import_module(name)
     except ImportError as error:
@@ -197,9 +199,9 @@ def _library(name: str) -> ModuleType:
         package = name.partition(".")[0]
         raise ImportError(f'this needs {package}: pip install "mlinfra[tracking]"', name=error.name) from error
 
-def _identity(run: Run) -> str:
-    "The same for the same attempt of the same run, in every process."
-    return hashlib.sha256(f"{run.folder.resolve()} {run.attempt + 1} {run.started}".encode()).hexdigest()[:12]
+def _identity(run: Run, begun: float) -> str:
+    "The same for all attempts of a run, in every process."
+    return hashlib.sha256(f"{run.folder.resolve()} {begun}".encode()).hexdigest()[:12]
 
 # %% ../../../nbs/engine/record/tracker_writers.ipynb #405ebd7f
 class _TensorBoard:
@@ -247,12 +249,17 @@ class _MLflow:
         self._settings()
 
     def _new_run(self, begun: float, experiment: str, files: str | None) -> str:
-        "The id of the run that is made; FileExistsError if it is there already."
-        place, identity = self._experiment(experiment, files), _identity(self.run)
-        if self.client.search_runs([place], filter_string=f"tags.mlinfra_run = '{identity}'"):
+        "The id of the run that is made; FileExistsError if it is there already, whole and with as many attempts."
+        place, identity = self._experiment(experiment, files), _identity(self.run, begun)
+        attempts = self.run.attempt + 1
+        earlier = self.client.search_runs([place], filter_string=f"tags.mlinfra_run = '{identity}'")
+        for tags in (one.data.tags for one in earlier):
+            if int(tags["mlinfra_attempts"]) < attempts or tags.get("ended") in ("running", _BROKEN): continue
             raise FileExistsError(f"{self.run.folder} is already in the experiment {experiment} of {self.where}")
+        self.earlier = [one.info.run_id for one in earlier]
         return self.client.create_run(place, start_time=int(1000 * begun), run_name=self.run.folder.name,
-                                      tags=dict(mlinfra_run=identity, **self._source())).info.run_id
+                                      tags=dict(mlinfra_run=identity, mlinfra_attempts=str(attempts), **self._source())
+                                      ).info.run_id
 
     def _experiment(self, name: str, files: str | None) -> str:
         "The id of the experiment, which another client of the same server may make at this moment."
@@ -286,6 +293,8 @@ class _MLflow:
         status = dict(finished="FINISHED", stopped="FINISHED", raised="FAILED", interrupted="KILLED", killed="KILLED")
         self.client.set_tag(self.id, "ended", ended)
         if ended in status: self.client.set_terminated(self.id, status[ended])
+        if ended == _BROKEN: return
+        for one in self.earlier: self.client.delete_run(one)  # its attempts are all in this one
 
 def to_mlflow(
     run:Run|str|os.PathLike,          # a run, or its folder
@@ -307,8 +316,8 @@ class _Wandb:
                                  disable_job_creation=True)
         self.begun, self.last = begun, 0
         self.run = library.init(
-            mode="offline", project=project, name=run.folder.name, id=_identity(run), dir=str(folder), settings=quiet,
-            reinit="create_new", config=run_settings(run) | dict(origin=run_origin(run)))
+            mode="offline", project=project, name=run.folder.name, id=_identity(run, begun), dir=str(folder),
+            settings=quiet, reinit="create_new", config=run_settings(run) | dict(origin=run_origin(run)))
         self.where = str(Path(self.run.dir).parent)
 
     def write(self, points: list[Point]) -> None:

@@ -136,7 +136,7 @@ class _Reader:
         try:
             if isinstance(value, torch.Generator): return [str(value.device), value.get_state()]
             if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
-                return [str(value.dtype), tuple(value.shape), value.requires_grad, *_of_tensor(value)]
+                return [str(value.dtype), tuple(value.shape), value.requires_grad, vars(value), *_of_tensor(value)]
             if isinstance(value, (np.ndarray, np.generic)): return [str(value.dtype), value.shape, _of_array(value)]
             found = value.__reduce_ex__(4)
             if isinstance(found, str): return [found, *_attributes(value)]
@@ -157,7 +157,7 @@ class _Reader:
 
     def _class(self, kind: type) -> str:
         if _is_library(kind.__module__): return f"{kind.__module__}.{kind.__qualname__}"
-        words = self._knows(kind, f"class {self._keep(kind.__qualname__, kind.__bases__)}")
+        words = self._knows(kind, f"class {self._keep(kind.__qualname__, (type(kind), *kind.__bases__))}")
         for name, value in vars(kind).items():
             methods = isinstance(value, (FunctionType, property, staticmethod, classmethod))
             if methods: self.of(value)
@@ -168,9 +168,9 @@ def _default(value: Mapping) -> Any: return value.default_factory if isinstance(
 
 _PYTHON = sysconfig.get_path("stdlib")
 
-def _is_library(module: str | None) -> bool:
+def _is_library(module: Any) -> bool:
     "Whether it is Python's, installed, or this package's."
-    if module is None or module == "__main__": return False
+    if not isinstance(module, str) or module == "__main__": return False
     if module in sys.builtin_module_names or module.partition(".")[0] == "mlinfra": return True
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return file.startswith(_PYTHON) or "site-packages" in file or "dist-packages" in file

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..base.store import DISK_FULL
+from ..base.store import DISK_FULL, write_words
 from .search_heartbeat import Heartbeat
 from .search_space import SearchDomain, Space
 from .study_journal import optuna_library, quiet_optuna
@@ -108,7 +108,7 @@ class OptunaPlan:
         gone = "; ".join(f"trial {r.number} {r.state}" + ("" if r.value is None else f" with {r.value!r}")
                          + f" at {r.params}" for r in self._unwritten)
         lost = f"The study lacks {gone}. It has all others" if gone else "The study has all trials that have ended"
-        return (f"the search has ended early, since the disk is full: {self._full}. {lost}. "
+        return (f"the search has ended early: {self._full}. {lost}. "
                 "Free some space and call tune again with the same storage: it goes on from there")
 
     def _write(self, *late: Callable[[], Any]) -> bool:
@@ -119,7 +119,7 @@ class OptunaPlan:
                 with quiet_optuna(): self._late[0]()
             except OSError as error:
                 if error.errno not in DISK_FULL: raise
-                self._full = self._full or f"the study cannot be written ({error.strerror})"
+                self._full = self._full or f"the study cannot be written, since {write_words(error)}"
                 if self.heartbeat.give_room(): continue
                 return False
             except optuna_library().exceptions.UpdateFinishedTrialError: pass  # others thought this search was lost
@@ -135,7 +135,7 @@ class OptunaPlan:
                 with self.lock(), quiet_optuna(): trial = self._next()
         except OSError as error:
             if error.errno not in DISK_FULL: raise
-            self._full = f"the study cannot be written ({error.strerror})"
+            self._full = f"the study cannot be written, since {write_words(error)}"
         if self._full: self._early, self.waits = not self._is_done(), False
         if trial is None: return None
         self._running[trial.number] = trial

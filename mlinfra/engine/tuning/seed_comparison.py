@@ -117,7 +117,9 @@ class _KeptSeeds:
         "Once: what the training changed is another setting for the next call."
         if self.named or self._told: return
         self._told = True
-        if changed := _differing(self.mine, self._read_setting()): warnings.warn(
+        try: changed = _differing(self.mine, function_settings(self.train))
+        except ValueError as error: changed = {str(error)}
+        if changed: warnings.warn(
             f"train changes what it reads ({_listed(changed)}): {self.path} keeps its figures for what was there "
             "before, and another call in this process trains again. Pass setting='a name' if that is a result and no "
             "setting",

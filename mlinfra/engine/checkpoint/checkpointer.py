@@ -225,7 +225,10 @@ class Checkpointer:
         "Put back what lies outside of model and optimizer; say what has no counterpart."
         if "outside" not in self._kept and "weights_only" in self._settings.override: return
         kept = self._kept.get("outside", {}).get(name) or dict(generators={}, objects={})
-        if odd := held.load(kept, run.device, lambda path: not f"{path}.".startswith(tuple(f"{one}." for one in but))):
+        left = tuple(f"{path}." for path in but)
+        kept = {part: {path: value for path, value in rows.items() if not f"{path}.".startswith(left)}
+                for part, rows in kept.items()}
+        if odd := held.load(kept, run.device):
             self._say(f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
 
     def _say(self, words: str) -> None:

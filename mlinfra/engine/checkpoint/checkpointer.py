@@ -257,7 +257,7 @@ class Checkpointer:
             self._say(f"made after the start: {some(late)}; a resumed run puts that back only if made earlier, "
                       "as in on_start")
         if large := self._around.large + (self._watchers.large if self._watchers else []) + self._position.large:
-            self._say(f"checkpoints leave out {some(large)}: these have changed, and are too large")
+            self._say(f"checkpoints leave out {some(large)}: these have changed, and are too large or of an odd kind")
         take = capture if self.folder.ranks is None else capture_rank_state
         state = take(run, self._copies, self._rows, dict(outside=outside))
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)

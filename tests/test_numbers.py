@@ -147,7 +147,7 @@ dist.collectives.Group dist.gradient_average.GradientBucket.pack dist.sync_batch
 dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
 export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.metrics
-http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server.bound_socket lab.faults
+http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server_process.bound_socket lab.faults
 lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.silent_errors lab.step_examples
 lab.tensor_costs.LayerWork
 lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.signal_name loading.batch_tensors

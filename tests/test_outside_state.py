@@ -2,6 +2,12 @@
 
 import copy
 import random
+import sys
+import time
+import warnings
+from collections import defaultdict
+from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.checkpoint.held_state import HeldState, look
 from mlinfra.training import fit
 
 X = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
@@ -186,7 +193,79 @@ def thaw(model, how):
     how |= dict(optimizer=adam(model[2].parameters()), observers=[Thaw()])
 
 
+rise = 0  # has the name of an attribute
+AUGMENT = sys.modules["augment_of_test"] = ModuleType("augment_of_test")
+exec("import random\nrng = random.Random(1)\ndef noise(): return rng.random()", vars(AUGMENT))
+
+
+class Rising(Sampler):
+    made = 0  # of the class
+
+    def __init__(self):
+        self.rise = self.start = self.time = 0
+        self.items, self.phase = [f"item {n}" for n in range(64)] * 3, 0
+        self.seen = dict.fromkeys(map(str, range(192)), 0)
+
+    def __len__(self):
+        return 64
+
+    def __iter__(self):
+        self.rise += 1 + rise
+        self.start += 1
+        self.time += 2
+        type(self).made = self.made % 7 + 1
+        self.seen["3"] += 1
+        self.phase = None if self.phase == 0 else np.int64(3)
+        random.Random(self.start + self.time + self.made + self.seen["3"] + int(self.phase or 0)).shuffle(self.items)
+        return iter([int(one.split()[1]) for one in self.items[:64]])
+
+
+@dataclass(slots=True)
+class Count:
+    n: int = 0
+
+
+def counting(model, how):
+    state, counts, pool, hard, seeds = Count(), defaultdict(int), set(), [], [2**63 + 5, -1, 0.5, True]
+    generators = [torch.Generator().manual_seed(n) for n in range(3)]
+
+    def step(model, batch, a=generators[0], b=generators[1], *, c=generators[2]):
+        state.n += 1
+        counts[state.n % 3] += 1
+        pool.add(len(counts) + state.n % 5)
+        hard.append((state.n, batch[1][:1]))
+        seeds[1:] = [seeds[1] + 1, *seeds[2:]]
+        drawn = float(torch.rand((), generator=a) + 2 * torch.rand((), generator=b) + 3 * torch.rand((), generator=c))
+        scale = 1 + state.n + counts[1] + len(pool) + len(hard) + float(hard[-1][1]) + seeds[1] + drawn
+        return cross_entropy(model(batch[0]), batch[1]) * (scale + AUGMENT.noise()) / 50
+
+    AUGMENT.rng.seed(2)
+    how |= dict(step=step)
+
+
+def within_closure():
+    n = 0
+
+    class Slower:
+        guard = True
+
+        def __init__(self):
+            self.had = dict(n=0)
+
+        def on_backward(self, run):
+            nonlocal n
+            n += 1
+            self.had["n"] += 1
+            for p in run.model.parameters():
+                p.grad /= n + self.had["n"]
+
+    return Slower()
+
+
 KINDS = {
+    "names": lambda model, how: how.update(train=DataLoader(DATA, 8, sampler=Rising())),
+    "counting": counting,
+    "closure": lambda model, how: how.update(observers=[within_closure()]),
     "loss": loss_with_weights,
     "sampler": lambda model, how: how.update(train=DataLoader(DATA, 8, sampler=Counting())),
     "data set": lambda model, how: how.update(train=DataLoader(Noisy(), 8, shuffle=True)),
@@ -214,6 +293,7 @@ def train(kind, *observers, **more):
     torch.manual_seed(0)
     np.random.seed(0)
     GLOBAL.seed(4)
+    Rising.made = 0
     model, how = Model(), dict(train=DataLoader(DATA, 8, shuffle=True), observers=[])
     how["optimizer"] = adam(model.parameters())
     if kind in KINDS:
@@ -237,23 +317,87 @@ def test_state_outside_of_model_and_optimizer_goes_on(kind, tmp_path):
 
 class Patience:
     def __init__(self):
-        self.waited, self.orders = 0, iter(range(9))
+        self.waited, self.began = 0, 0.0
 
     def on_epoch(self, run, epoch):
         self.waited += 1
+        self.began = time.perf_counter()
 
 
 @pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
 def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
-    seen = []
+    seen, box, patience = [], [iter(DataLoader(DATA, 8))], Patience()
+    patience.orders = iter(range(9))
 
     class Look:
         def on_step(self, run, step):
             seen.append([words for words in run.history.remarks if words.startswith("checkpoints leave out")])
 
-    with pytest.warns(UserWarning, match="checkpoints leave out Patience.waited, observers.Patience.orders"):
-        train("", Checkpointer(tmp_path), Patience(), Look())
+    def step(model, batch):
+        return cross_entropy(model(next(box[0])[0]), batch[1])
+
+    with pytest.warns(UserWarning, match="checkpoints leave out observers.Patience.orders, step.box.0.: a resumed"):
+        train("", Checkpointer(tmp_path), patience, Look(), step=step, epochs=1)
     assert len(seen[0]) == 1 and seen[-1] == seen[0]
+
+
+def test_an_observers_count_goes_on_and_its_clock_does_not(tmp_path):
+    train("", Checkpointer(tmp_path, every=3), first := Patience(), Stop())
+    train("", Checkpointer(tmp_path), again := Patience())
+    assert again.waited == 3  # one for each epoch of both runs
+    held = HeldState(dict(one=first))
+    first.on_epoch(None, None)
+    assert held.state()["values"].keys() == {"one.waited"}
+
+
+class Hostile:
+    __slots__ = ("unset",)
+
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+
+class Kind(type):
+    def __getattr__(cls, name):
+        raise RuntimeError(name)
+
+
+class Disguised(metaclass=Kind):
+    __class__ = property(lambda self: 1 / 0)
+
+
+class Values(dict):
+    def values(self):
+        raise OSError("away")
+
+    __iter__ = __len__ = values
+
+
+class Bare:
+    __dict__ = property(lambda self: 1 / 0)
+
+
+def test_no_error_of_a_foreign_object_reaches_the_training(tmp_path):
+    data = Noisy()
+    data.things = [Hostile(), Disguised(), Values(a=1), Disguised]
+    data.bare = Bare()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        history = train("", Checkpointer(tmp_path), train=DataLoader(data, 8), epochs=1)
+    assert len(history.steps) == 8
+
+
+def test_a_look_does_not_read_what_is_large(tmp_path):
+    data = Noisy()
+    data.big = np.zeros(40_000_000, np.uint8)
+    data.file = np.asarray(np.memmap(tmp_path / "file", np.uint8, "w+", shape=999))
+    data.cache = {n: torch.zeros(2) for n in range(19_000)}
+    held = HeldState({"": data})
+    assert "file" not in look({"": data}).values and not held.state()["values"]
+    data.big[:], data.cache[3] = 1, torch.ones(9)
+    assert held.state()["values"].keys() == {"big", "cache"}
+    data.cache[4] = torch.zeros(20_000_000)
+    assert held.state()["values"].keys() == {"big"} and held.large == ["cache"]
 
 
 def test_extra_objects_are_kept_and_refused_without_a_state(tmp_path):
@@ -330,3 +474,37 @@ def test_a_state_dict_that_raises_costs_one_checkpoint(tmp_path):
     with pytest.warns(UserWarning, match="was not saved: RuntimeError: dictionary changed size"):
         history = train("", Checkpointer(tmp_path, 5), Raising())
     assert len(history.steps) == 24
+
+
+class Named(Asked):
+    def __init__(self, strength, name=""):
+        super().__init__()
+        self.strength, self.name = strength, name
+
+    def on_backward(self, run):
+        pass
+
+
+def test_observers_of_one_class_are_not_exchanged(tmp_path):
+    train("", Checkpointer(tmp_path), Named(1, "a"), Named(2, "b"), Named(3), Named(4), epochs=1)
+    b, a, first, second = Named(0, "b"), Named(0, "a"), Named(0), Named(0)
+    train("", Checkpointer(tmp_path), b, a, first, second, epochs=1)
+    assert (a.strength, b.strength, first.strength, second.strength) == (1, 2, 3, 4)
+    alone, a = Named(0), Named(0, "a")
+    with pytest.warns(UserWarning, match="run had 2 observers Named, and this one has 1; an attribute `name`"):
+        train("", Checkpointer(tmp_path), alone, a, epochs=1)
+    assert (alone.strength, a.strength) == (0, 1)
+
+
+def test_an_override_is_said_with_its_step_when_the_run_goes_on_again(tmp_path):
+    def run(rate, epochs, **how):
+        torch.manual_seed(0)
+        model = Model()
+        return fit(model, DataLoader(DATA, 8), epochs=epochs, optimizer=torch.optim.SGD(model.parameters(), rate),
+                   observers=[Checkpointer(tmp_path, **how)], device="cpu", progress=False, keep_memory=False).remarks
+
+    run(0.1, 1)
+    words = "from step 8 on, by override this run's settings count: lr 0.001 (was 0.1)"
+    with pytest.warns(UserWarning, match="from step 8 on, by override"):
+        assert run(0.001, 2, override="lr") == [words]
+    assert run(0.001, 3) == [words]

@@ -326,6 +326,21 @@ def test_answers_are_not_those_of_the_next_batch(pool):
         assert all(pool.map(right, range(200)))
 
 
+@pytest.mark.parametrize("head", ["GET /health", "POST /health", "GET /nothing"])
+def test_a_body_that_nobody_reads_has_a_deadline(head):
+    with serve(brightest, timeout_seconds=0.2) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1".encode())
+            while connection.recv(65_536): pass  # until the server ends it
+
+
+def test_a_model_that_makes_nan_of_zeros_is_served():
+    with serve(lambda x: x / x.norm(dim=1, keepdim=True), input_shape=(3,)) as server:
+        assert ask(server.url, torch.tensor([[3.0, 0.0, 4.0]])).outputs == [[np.float32(0.6), 0.0, np.float32(0.8)]]
+        assert outcome(server.url, torch.zeros(1, 3)).status == 500
+
+
 class Lenient:
     "Answers the server's own first images whatever the model thinks of them."
     def __init__(self, model): self.model = model

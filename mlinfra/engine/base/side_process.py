@@ -135,7 +135,7 @@ def _end(process: BaseProcess, connection: Connection) -> None:
         process.join(seconds)  # in order, where it waits for a request
         if process.is_alive(): end()
     connection.close()
-    process.close()
+    if not process.is_alive(): process.close()  # else another thread has just seen its end, or somebody else has
 
 def _how_ended(code: int | None) -> str:
     if code is None or code >= 0: return f"ended with code {code}"

@@ -10,150 +10,245 @@ import dis
 import random
 import re
 import sys
-import weakref
-import zlib
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from .object_state import load_model, load_optimizer_state, model_state, optimizer_state
+from .plain_values import ValueWatch, is_plain, leaves, len_of, merge, pack
 from .rng_state import GENERATORS, generator_state, set_generator_state
 from .state_trees import check_leaf, map_tree
 
 # %% auto #0
-__all__ = ['Found', 'has_state', 'look', 'HeldState', 'forgotten']
+__all__ = ['Part', 'ValuePlace', 'Found', 'some', 'has_state', 'look', 'HeldState']
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0005
 _MOST = 20_000   # objects that are looked at
-_FEW = 100       # items of a list or dictionary that are followed: more are data
-_PLAIN = bool, int, float, str
-_OF_PROCESS = re.compile(r"(^|_)(fd|fileno|pid|port|handle|rank|worker|time|clock|deadline|start|started|began|now)s?$")
-_OPAQUE = (sys.stdlib_module_names | {"torch", "numpy", "pandas", "tqdm", "matplotlib"}) - {"types"}
+_FEW = 1_000     # items of a list or dictionary of objects that are followed: more are data
+_OPAQUE = (sys.stdlib_module_names | {"torch", "numpy", "pandas", "tqdm", "matplotlib"}) - {
+    "types", "argparse", "collections"}
 _TORCH = nn.Module, DataLoader, Dataset, Sampler, torch.optim.Optimizer
 _LOADER = {"dataset", "sampler", "batch_sampler", "collate_fn", "generator", "worker_init_fn"}  # not its iterator
 _OWN = {*vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)], 0.1)), "_opt_called", "step"}
+
+@dataclass(frozen=True)
+class ValuePlace:
+    "Where a value lies."
+    parent:str   # the path of its owner
+    owner:Any
+    key:Any
+    how:str      # "item" of a dictionary or a list, "attribute", "cell" of a closure; "fixed": it cannot be replaced
+
+    def get(self) -> Any:
+        "The value that lies there."
+        if self.how == "cell": return self.owner.cell_contents
+        if self.how != "attribute": return self.owner[self.key]
+        return type.__getattribute__(self.owner, self.key) if isinstance(self.owner, type) else object.__getattribute__(
+            self.owner, self.key)
+
+    def put(self, value: Any) -> None:
+        "Replace the value. TypeError where that cannot be."
+        if self.how == "cell": self.owner.cell_contents = value
+        elif self.how == "item": self.owner[self.key] = value
+        elif self.how == "fixed": raise TypeError("it cannot be replaced")
+        else: (type if isinstance(self.owner, type) else object).__setattr__(self.owner, self.key, value)
 
 @dataclass
 class Found:
     "What some objects hold, by the path at which it lies."
     generators:dict[str, Any]=field(default_factory=dict)
-    objects:dict[str, Any]=field(default_factory=dict)             # that have state_dict and load_state_dict
-    values:dict[str, tuple[Any, Any]]=field(default_factory=dict)  # who holds a number, a word or a tensor, and its key
-    containers:dict[str, Any]=field(default_factory=dict)          # lists and dictionaries
-    attributes:dict[str, dict]=field(default_factory=dict)         # of objects
-    lost:list[str]=field(default_factory=list)                     # iterators and the like: they cannot be put back
+    objects:dict[str, Any]=field(default_factory=dict)       # that have state_dict and load_state_dict
+    values:dict[str, ValuePlace]=field(default_factory=dict)      # numbers, words, tensors, and containers of these
+    owners:dict[str, Any]=field(default_factory=dict)        # of values: dictionaries, lists and objects
+    lost:dict[str, str]=field(default_factory=dict)          # iterators and the like -> why they cannot be put back
+
+def some(
+    names:Iterable[str],
+) -> str:
+    "At most five names, and how many more there are."
+    names = list(names)
+    return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
 
 def has_state(
     thing:Any,
 ) -> bool:
     "Whether it has state_dict and load_state_dict."
     own = (getattr(type(thing), name, None) for name in ("state_dict", "load_state_dict"))
-    return not isinstance(thing, type) and all(map(callable, own))
+    return not _is(thing, type) and all(map(callable, own))
 
 def look(
     roots:Mapping[str, Any],   # path -> an object that is followed; those below observers. and extra. may have a state
     known:Iterable[Any]=(),    # objects that are kept elsewhere
 ) -> Found:
-    "Follow attributes, lists, closures, and the globals that functions name."
-    found, seen = Found(), {id(one): one for one in known}
-    todo = deque((path, thing, not path.startswith(("observers.", "extra."))) for path, thing in roots.items())
-    while todo and len(seen) < _MOST:
-        path, thing, covered = todo.popleft()
-        if id(thing) in seen: continue
-        seen[id(thing)] = thing
+    "Follow attributes, items, closures, and the globals that functions name. No error of what is met comes out."
+    walk = _Walk({id(one): one for one in known})
+    walk.todo += [(path, thing, not path.startswith(("observers.", "extra."))) for path, thing in roots.items()]
+    while walk.todo and len(walk.seen) < _MOST:
+        path, thing, covered = walk.todo.popleft()
+        if id(thing) in walk.seen: continue
+        walk.seen[id(thing)] = thing
+        try: walk.visit(path, thing, covered)
+        except Exception as error: walk.found.lost[path] = f"looking at it raised {type(error).__name__}"
+    for path, place in [*walk.plain.items()]: walk.value(path, place)
+    return walk.found
+
+class _Walk:
+    def __init__(self, seen: dict[int, Any]):
+        self.seen, self.found, self.plain, self.todo = seen, Found(), {}, deque()
+
+    def visit(self, path: str, thing: Any, covered: bool) -> None:
         if not covered and has_state(thing):
-            found.objects[path] = thing
-            if not isinstance(thing, nn.Module): continue
-        if isinstance(thing, (dict, list)): found.containers[path] = thing
-        elif hasattr(thing, "__dict__"): found.attributes[path] = vars(thing)
-        for name, value, holder in _parts(thing):
-            at = ".".join(filter(None, (path, str(name))))
-            if isinstance(value, GENERATORS): _note_generator(found, seen, at, value)
-            elif _is_value(value):
-                if holder is not None and _home(thing) != "mlinfra": found.values[at] = holder, name
-            elif isinstance(value, deque) or isinstance(value, Iterator) and _home(value) in ("itertools", "builtins"):
-                found.lost.append(at)
-            else: todo.append((at, value, holder is getattr(thing, "_modules", 0)))
-    found.values = {at: place for at, place in found.values.items() if id(_value(place)) not in seen}
-    return found
+            self.found.objects[path] = thing
+            if not _is(thing, (nn.Module, torch.optim.Optimizer)): return
+        self.found.owners[path] = thing
+        for at, place, value in _parts(path, thing):
+            if _is(value, GENERATORS): self._generator(at, value)
+            elif is_plain(value):
+                if _home(thing) != "mlinfra": self._plain(at, place, value)
+            elif _is(value, _BaseDataLoaderIter) or _is(value, Iterator) and _home(value) in ("itertools", "builtins"):
+                self.found.lost[at] = ""
+            else: self.todo.append((at, value, _is(thing, nn.Module) and thing._modules.get(place.key) is value))
 
-def _note_generator(found: Found, seen: dict[int, Any], path: str, generator: Any) -> None:
-    if id(generator) in seen or isinstance(generator, random.SystemRandom): return  # which has no state
-    seen[id(generator)] = found.generators[path] = generator
+    def _generator(self, path: str, generator: Any) -> None:
+        if id(generator) in self.seen or _is(generator, random.SystemRandom): return  # which has no state
+        self.seen[id(generator)] = self.found.generators[_free(path, self.found.generators)] = generator
 
-def _home(thing: Any) -> str: return (type(thing).__module__ or "").partition(".")[0]
+    def _plain(self, path: str, place: ValuePlace, value: Any) -> None:
+        if place.how == "fixed" and not len_of(value) and not any(True for _ in leaves(value)): return
+        if path in self.plain and self.plain[path].owner is place.owner: return  # a global that two functions name
+        self.found.owners.setdefault(place.parent, place.owner)
+        self.plain[_free(path, self.plain)] = place
 
-def _parts(thing: Any) -> Iterator[tuple[Any, Any, Any]]:
-    "Name, value and holder of each part of a thing that is followed."
-    if isinstance(thing, dict):
-        if _few(thing.values()): yield from ((name, value, thing) for name, value in thing.items())
-    elif isinstance(thing, (list, tuple)):
-        if _few(thing): yield from ((n, value, thing) for n, value in enumerate(thing))
-    elif isinstance(thing, partial): yield from (("", part, None) for part in (thing.func, thing.args, thing.keywords))
-    elif isinstance(thing, MethodType): yield from (("", part, None) for part in (thing.__self__, thing.__func__))
-    elif isinstance(thing, FunctionType): yield from _held_by_function(thing)
-    elif isinstance(thing, _TORCH) or _home(thing) not in _OPAQUE and not isinstance(thing, type | ModuleType):
-        slots, functions = _of_class(type(thing))
-        yield from ((name, getattr(thing, name), None) for name in slots if hasattr(thing, name))
-        if not hasattr(thing, "__dict__"): return
-        names = _LOADER if isinstance(thing, DataLoader) else vars(thing).keys() - _OWN
-        if _home(thing) == "mlinfra": names = {name for name in names if not name.startswith("_")}
-        yield from ((name, vars(thing)[name], vars(thing)) for name in sorted(names & vars(thing).keys()))
-        if isinstance(thing, nn.Module): yield from ((n, part, thing._modules) for n, part in thing._modules.items())
-        for function in functions: yield from _named_globals(function)
+    def value(self, path: str, place: ValuePlace) -> None:
+        "Keep it once; of a container with tensors that are kept elsewhere keep the others."
+        value = place.get()
+        held = [*leaves(value)]
+        if (held or len_of(value)) and id(value) in self.seen: return
+        if not len_of(value) and any(id(one) in self.seen for one in held): return
+        if any(id(one) in self.seen for one in held):
+            self.found.owners[path] = value
+            for at, each, _ in _parts(path, value): self.value(at, each)
+            return
+        self.found.values[path] = place
+        for one in [*held, value] if len_of(value) else held: self.seen[id(one)] = one
+
+def _free(path: str, taken: Mapping[str, Any]) -> str:
+    while path in taken: path += "'"
+    return path
+
+def _is(thing: Any, kind: Any) -> bool: return issubclass(type(thing), kind)  # isinstance may run the user's code
+
+def _home(thing: Any) -> str:
+    "The package of its class."
+    return _package(type.__getattribute__(type(thing), "__module__"))
+
+def _package(module: Any) -> str: return module.partition(".")[0] if isinstance(module, str) else ""
 
 @cache
-def _of_class(kind: type) -> tuple[list[str], list[FunctionType]]:
-    "The slots of a class, and its functions that are the user's."
-    slots = [getattr(each, "__slots__", ()) for each in kind.__mro__]
-    users = [each for each in kind.__mro__ if each.__module__.partition(".")[0] not in _OPAQUE | {"mlinfra"}]
-    functions = [part for each in users for part in vars(each).values() if isinstance(part, FunctionType)]
-    return [n for one in slots for n in ((one,) if isinstance(one, str) else one) if n != "__dict__"], functions
+def _is_users(module: str) -> bool:
+    "Whether a module is the user's own, and not of an installed package."
+    if not isinstance(module, str) or _package(module) in _OPAQUE | {"mlinfra"}: return False
+    file = vars(sys.modules[module]).get("__file__") if module in sys.modules else None
+    return not {"site-packages", "dist-packages"} & {*re.split(r"[/\\]", file or "")}
+
+Part = tuple[str, ValuePlace, Any]  # path, where it lies, and what it is
+
+def _parts(path: str, thing: Any) -> Iterator[Part]:
+    "The parts of a thing that is followed."
+    def part(key: Any, value: Any, owner: Any, how: str, text: str = "") -> Part:
+        return (path + (text or f".{key}")).lstrip("."), ValuePlace(path, owner, key, how), value
+    if _is(thing, dict):
+        for n, (key, value) in enumerate(dict.items(thing) if _few(dict.values(thing)) else ()):
+            yield part(key, value, thing, "item", f"[{key!r}]" if type(key) in (str, int, bool, tuple) else f"[#{n}]")
+    elif _is(thing, (list, tuple, deque)):
+        how = "fixed" if _is(thing, tuple) else "item"
+        for n, value in enumerate(thing if _few(thing) else ()): yield part(n, value, thing, how, f"[{n}]")
+    elif _is(thing, partial):
+        for name in ("func", "args", "keywords"): yield part(name, getattr(thing, name), thing, "fixed")
+    elif _is(thing, MethodType):
+        for name in ("__self__", "__func__"): yield part(name, getattr(thing, name), thing, "fixed")
+    elif _is(thing, FunctionType): yield from _of_function(part, thing)
+    elif _is(thing, type): yield from _of_class(part, thing)
+    elif not _is(thing, ModuleType) and (_is(thing, _TORCH) or _home(thing) not in _OPAQUE):
+        yield from _of_object(part, thing)
 
 def _few(items: Any) -> bool:
-    return len(items) <= _FEW or len(items) <= _MOST and isinstance(next(iter(items)), (torch.Tensor, nn.Module))
+    return len(items) <= _FEW or len(items) <= _MOST and _is(next(iter(items)), (torch.Tensor, nn.Module))
 
-def _held_by_function(function: FunctionType) -> Iterator[tuple[Any, Any, Any]]:
-    home = function.__module__.partition(".")[0] if function.__module__ else ""
-    if home in _OPAQUE: return
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        with suppress(ValueError): yield name, cell.cell_contents, cell  # one that is empty yet
-    yield from ((name, value, vars(function)) for name, value in vars(function).items())
-    yield from (("", value, None) for value in function.__defaults__ or ())
-    if home != "mlinfra": yield from _named_globals(function)
+def _of_function(part: Callable[..., Part], function: FunctionType) -> Iterator[Part]:
+    if _package(function.__module__) in _OPAQUE: return
+    code, defaults = function.__code__, function.__defaults__ or ()
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        with suppress(ValueError): yield part(name, cell.cell_contents, cell, "cell")  # one that is empty yet
+    for name, value in vars(function).items(): yield part(name, value, function, "attribute")
+    names = code.co_varnames[:code.co_argcount]
+    for name, value in zip(names[len(names) - len(defaults):], defaults): yield part(name, value, function, "fixed")
+    for name, value in (function.__kwdefaults__ or {}).items(): yield part(name, value, function, "fixed")
+    if (home := _package(function.__globals__.get("__name__"))) not in _OPAQUE and home != "mlinfra":
+        yield from _named_globals(function.__globals__, *_names(code))
 
-def _named_globals(function: FunctionType) -> Iterator[tuple[Any, Any, Any]]:
-    "The globals that a function names, and the functions inside of it."
-    around, codes = function.__globals__, [function.__code__]
-    for code in codes:
-        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-        for name in code.co_names:
-            value = around.get(name)
-            foreign = isinstance(value, FunctionType) and value.__globals__ is not around
-            if not foreign and not isinstance(value, type | ModuleType | None): yield name, value, around
+def _named_globals(around: dict[str, Any], names: Iterable[str], attributes: tuple[str, ...]) -> Iterator[Part]:
+    "What a function names of its module, and of modules of the user's that it names."
+    home = around.get("__name__")
+    for name in names:
+        if name not in around: continue
+        value = around[name]
+        if _is(value, ModuleType):
+            if _is_users(vars(value).get("__name__")) and vars(value) is not around:
+                yield from _named_globals(vars(value), attributes, attributes)
+        elif _is(value, GENERATORS) or _is_users(home) and (not _is(value, type) or _is_users(value.__module__)):
+            path = f"globals.{value.__module__}.{value.__qualname__}" if _is(value, type) else f"globals.{home}.{name}"
+            yield path, ValuePlace(f"globals.{home}", around, name, "item"), value
 
-def _is_value(value: Any) -> bool:
-    if isinstance(value, _PLAIN): return not isinstance(value, str) or len(value) <= 1_000
-    if isinstance(value, np.ndarray): return not isinstance(value, np.memmap) and not value.dtype.hasobject
-    if isinstance(value, list): return 0 < len(value) <= 100_000 and all(type(one) in _PLAIN[:3] for one in value)
-    return type(value) in (torch.Tensor, nn.Parameter) and value.layout == torch.strided
+@cache
+def _names(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    "Globals and attributes that a function names, and the functions inside of it."
+    codes, found, attributes = [code], set(), set()
+    for each in codes:
+        codes += [inner for inner in each.co_consts if isinstance(inner, CodeType)]
+        for step in dis.get_instructions(each):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"): found.add(step.argval)
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"): attributes.add(step.argval)
+    return tuple(sorted(found)), tuple(sorted(attributes))
 
-def _value(place: tuple[Any, Any]) -> Any:
-    holder, key = place
-    return holder.cell_contents if isinstance(holder, CellType) else holder[key]
+def _of_class(part: Callable[..., Part], kind: type) -> Iterator[Part]:
+    for name, value in [*type.__getattribute__(kind, "__dict__").items()]:
+        wrapped = value.fget if _is(value, property) else getattr(value, "__func__", None) if _is(
+            value, (staticmethod, classmethod)) else value
+        if _is(wrapped, FunctionType): yield part(name, wrapped, kind, "fixed")
+        elif not name.startswith("__"): yield part(name, value, kind, "attribute")
+
+def _of_object(part: Callable[..., Part], thing: Any) -> Iterator[Part]:
+    for kind in type.__getattribute__(type(thing), "__mro__"):
+        if (home := _package(kind.__module__)) in _OPAQUE: continue
+        for name, slot in [*type.__getattribute__(kind, "__dict__").items()]:
+            if type(slot) is not MemberDescriptorType: continue
+            with suppress(AttributeError): yield part(name, slot.__get__(thing), thing, "attribute")  # if it has one
+        if home != "mlinfra":
+            yield f"globals.{kind.__module__}.{kind.__qualname__}", ValuePlace("", thing, "__class__", "fixed"), kind
+    try: own = object.__getattribute__(thing, "__dict__")
+    except AttributeError: return
+    names = _LOADER & own.keys() if _is(thing, DataLoader) else own.keys() - _OWN
+    for name in sorted(names):
+        if _home(thing) != "mlinfra" or not name.startswith("_"): yield part(name, own[name], thing, "attribute")
+    if _is(thing, nn.Module):
+        for name, module in own["_modules"].items(): yield part(name, module, thing, "fixed")
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0008
 _FROZEN = "of frozen weights"
-_LARGE = 64 << 20  # bytes: frozen weights of a module that never change are kept up to here
+_LARGE = 64 << 20  # bytes: what is kept at most of frozen weights that never change, and of a container
+_HANDLE = re.compile(r"(^|_)(fd|fileno|pid|port|handle)s?$")
+_BEGAN = {clock: clock() - 60 for clock in (time.time, time.perf_counter, time.monotonic)}
 
 class HeldState:
     "State outside of model and optimizer, kept as far as it can be."
@@ -163,98 +258,68 @@ class HeldState:
         known:Iterable[Any]=(),
     ):
         self.roots, self.known = roots, list(known)
-        found = look(roots, self.known)
-        self._first = {path: _mark(_value(place)) for path, place in found.values.items()}
-        self.objects, self._paths = list(found.objects.values()), {*found.objects, *found.containers}
+        found, watch = look(roots, self.known), ValueWatch()
+        self._first = {path: watch.same(place.get()) for path, place in found.values.items()}
+        self.objects, self._paths = list(found.objects.values()), found.objects.keys()
         self.late: list[str] = []  # objects that are kept, and were made later than this
-        self.lost = dict.fromkeys(found.lost, "")  # path -> why it is not kept
-        self.lost |= {path: why for path, one in found.objects.items() if (why := _why_not(one))}
+        self.large: list[str] = []  # values that changed, and are too large to be kept
+        self.lost = found.lost | {path: why for path, one in found.objects.items() if (why := _why_not(one))}
         self._frozen = {path: _marks(found.objects[path]) for path in self.lost if self.lost[path].endswith(_FROZEN)}
 
     def state(self) -> dict[str, Any]:
         "Generators, objects, and values that are not what they were at the beginning; tensors are the live ones."
         found = look(self.roots, self.known)
-        values = {path: value for path, place in found.values.items() if self._moved(path, value := _value(place))}
         objects = {path: _state_of(one) for path, one in found.objects.items()
                    if path not in self.lost or path in self._frozen and self._frozen[path] != _marks(one)}
-        self.late = sorted(objects.keys() - self._paths)
-        made = {path: len(one) if isinstance(one, list) else -1 for path, one in found.containers.items()
-                if path not in self._paths and any(at.startswith(f"{path}.") for at in values)}
+        self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
+        for path, place in found.values.items():
+            value = place.get()
+            if _is_of_process(place.key, value) or path in self._first and self._first[path](value): continue
+            try: values[path] = [_packed(value), [place.parent, place.key, place.how]]
+            except ValueError: self.large.append(path)
         return dict(generators={path: generator_state(one) for path, one in found.generators.items()}, objects=objects,
-                    values={path: np.asarray(v) if isinstance(v, list) else v for path, v in values.items()}, made=made)
-
-    def _moved(self, path: str, value: Any) -> bool:
-        tensor, name = isinstance(value, (torch.Tensor, np.ndarray)), path.rpartition(".")[2]
-        if not tensor and (path.startswith("observers.") or _OF_PROCESS.search(name)): return False
-        first = self._first.get(path)
-        if not isinstance(value, list): return first is None or not first.same(value)
-        return first is not None and value != first.value and len(value) == len(first.value)  # else it is a log
+                    values=values)
 
     def load(
         self,
         kept:Mapping[str, Any],            # from `state`
         device:torch.device|str="cpu",     # for tensors that have no place yet
-        only:Callable[[str], bool]=lambda path: True,  # of these paths
     ) -> list[str]:                        # paths that were kept, or are here, and have no counterpart
         "Put everything back."
         found, odd = look(self.roots, self.known), []
         for put, name in ((set_generator_state, "generators"), (_load_object, "objects")):
             if name not in kept: continue
-            here, there = ({path: one for path, one in each.items() if only(path)}
-                           for each in (getattr(found, name), kept[name]))
+            here, there = getattr(found, name), kept[name]
             odd += sorted((here.keys() ^ there.keys()) - self.lost.keys())
             for path in here.keys() & there.keys(): put(here[path], there[path])
-        for path in sorted(kept.get("made", {}).keys() - found.containers.keys(), key=len):
-            if not only(path) or (place := _place(found, path)) is None: continue
-            found.containers[path] = {} if kept["made"][path] < 0 else [None] * kept["made"][path]
-            _set(*place, found.containers[path])
-        return odd + [path for path, value in kept.get("values", {}).items()
-                      if only(path) and not _put(found, path, value, device)]
+        for path, (value, where) in kept.get("values", {}).items():
+            try: _put(found.values.get(path) or _place(found, *where), value, device)
+            except Exception: odd.append(path)  # what stands there now is the user's, and may do anything
+        return odd
 
-def _put(found: Found, path: str, value: Any, device: Any) -> bool:
-    "Put a value where it was; whether there is such a place."
-    if (place := found.values.get(path) or _place(found, path)) is None: return False
-    holder, key = place
-    now = _value((holder, key)) if path in found.values else None
-    if isinstance(now, torch.Tensor) and isinstance(value, torch.Tensor) and now.shape == value.shape:
-        with torch.no_grad(): now.copy_(value)
-    elif isinstance(now, np.ndarray) and now.shape == value.shape: now[...] = value
-    elif isinstance(now, list): now[:] = value.tolist() if isinstance(value, np.ndarray) else value
-    elif isinstance(holder, tuple): return False
-    else:
-        _set(holder, key, value.to(device, copy=True) if isinstance(value, torch.Tensor) else copy.copy(value))
-    return True
+def _is_of_process(key: Any, value: Any) -> bool:
+    "Whether it is a number of this process only: a handle, or a reading of a clock."
+    if type(value) is int and isinstance(key, str) and _HANDLE.search(key): return True
+    seconds = value / 1e9 if type(value) is int and value > 1e12 else value
+    return type(seconds) is float and seconds % 1 != 0 and any(
+        began <= seconds <= clock() + 60 for clock, began in _BEGAN.items())
 
-def _set(holder: Any, key: Any, value: Any) -> None:
-    if isinstance(holder, CellType): holder.cell_contents = value
-    else: holder[key] = value
+def _packed(value: Any) -> Any:
+    if len_of(value) and sum(one.nbytes for one in leaves(value)) > _LARGE: raise ValueError("too large")
+    return pack(value)
 
-def _place(found: Found, path: str) -> tuple[Any, Any] | None:
-    "Where a thing of this path would lie that is not there yet: its holder, and its key."
-    at, rest = path, ""
-    while at:
-        at, _, last = at.rpartition(".")
-        rest = f"{last}.{rest}".strip(".")
-        if "." not in rest and at in found.attributes: return found.attributes[at], rest
-        if isinstance(holder := found.containers.get(at), dict): return holder, rest
-        if isinstance(holder, list): return (holder, int(rest)) if rest.isdigit() and int(rest) < len(holder) else None
-    return None
+def _place(found: Found, parent: str, key: Any, how: str) -> ValuePlace:
+    "Where a value would lie that is not there yet. KeyError where there is no such owner."
+    owner = found.owners[parent]
+    if how == "cell" and isinstance(owner, FunctionType):
+        owner = owner.__closure__[owner.__code__.co_freevars.index(key)]
+    return ValuePlace(parent, owner, key, how)
 
-@dataclass(frozen=True)
-class _Mark:
-    "What a value was: a copy of small ones, the version and the identity of a tensor, the sum of an array."
-    value:Any
-    owner:Any=None
-
-    def same(self, value: Any) -> bool:
-        if self.owner is not None and self.owner() is not value: return False
-        now = _mark(value).value if self.owner is not None else value
-        return type(now) is type(self.value) and (now == self.value or now != now and self.value != self.value)
-
-def _mark(value: Any) -> _Mark:
-    if isinstance(value, torch.Tensor): return _Mark(-1 if value.is_inference() else value._version, weakref.ref(value))
-    if isinstance(value, np.ndarray): return _Mark(zlib.crc32(np.ascontiguousarray(value)), weakref.ref(value))
-    return _Mark(copy.copy(value))
+def _put(place: ValuePlace, value: Any, device: Any) -> None:
+    try: now = place.get()
+    except (AttributeError, LookupError, ValueError): now = None
+    new = merge(now, value, device)
+    if new is not now and not (place.how == "fixed" and isinstance(new, tuple)): place.put(new)
 
 def _marks(module: nn.Module) -> list[int]: return [tensor._version for tensor in module.state_dict().values()
                                                     if isinstance(tensor, torch.Tensor) and not tensor.is_inference()]
@@ -280,15 +345,3 @@ def _why_not(thing: Any) -> str:
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     if not isinstance(thing, nn.Module) or size <= _LARGE: return ""
     return "" if any(p.requires_grad for p in thing.parameters()) else f"{size / 1e6:,.0f} MB {_FROZEN}"
-
-# %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0011
-def forgotten(
-    observer:Any,
-) -> list[str]:  # names of attributes
-    "Numbers and words that an observer's own hooks change, which nobody keeps."
-    if has_state(observer) or not hasattr(observer, "__dict__"): return []
-    hooks = [each for each in _of_class(type(observer))[1] if each.__name__ != "__init__"]
-    stored = {step.argval for f in hooks for step in dis.get_instructions(f) if step.opname == "STORE_ATTR"}
-    fresh = lambda name: getattr(observer, name, None)
-    return sorted(name for name in stored & (vars(observer).keys() | vars(type(observer)).keys())
-                  if (fresh(name) is None or isinstance(fresh(name), _PLAIN)) and not _OF_PROCESS.search(name))

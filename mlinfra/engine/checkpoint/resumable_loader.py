@@ -19,13 +19,14 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from ...data import as_tensors
 from ..base.checks import boolean
-from .held_state import HeldState
+from .held_state import HeldState, some
 from .rng_state import random_states, set_random_states
 from ..base.text import count_text
+from ..train.history import add_remarks
 from ..train.observers import TrainingRun
 
 # %% auto #0
-__all__ = ['loader_shape', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderState']
+__all__ = ['loader_shape', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderState', 'current_epoch']
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b005
 def loader_shape(
@@ -166,7 +167,7 @@ class LoaderState:
         if self._kept is not None: return self._reopen(run)
         held, workers = copy.deepcopy(self._held.state()), self._worker_states()
         self.opening = dict(random=random_states(), held=held, workers=workers)
-        self.epoch, self.first = _next_epoch(run), run.iteration
+        self.epoch, self.first = current_epoch(run.history), run.iteration
         return self._begun(run.loader)
 
     def state(
@@ -181,6 +182,11 @@ class LoaderState:
                     openings=[self.opening] if inside else [], own=None if stateful is None else stateful(),
                     held=self.held(run.loader), workers=None if inside else self._worker_states(),
                     accumulation=run.accumulation, shape=loader_shape(run.loader))
+
+    @property
+    def large(self) -> list[str]:
+        "What the loader holds, has changed, and is too large to be kept."
+        return self._held.large if self._held else []
 
     def held(
         self,
@@ -220,10 +226,10 @@ class LoaderState:
         if not kept["inside"]:
             self._put(run.loader, after)
             self.opening = after | dict(random=random_states())
-            self.epoch, self.first = _next_epoch(run), run.iteration
+            self.epoch, self.first = current_epoch(run.history), run.iteration
             return self._begun(run.loader, after)
         self.opening = opening = kept["openings"][-1]
-        self.epoch, self.first = _next_epoch(run), run.iteration - kept["steps"]
+        self.epoch, self.first = current_epoch(run.history), run.iteration - kept["steps"]
         batches = self._rest(run.loader, kept, opening)
         self._put(run.loader, after | dict(held={n: v for n, v in after["held"].items() if n != "objects"}))
         seconds = time.perf_counter() - start
@@ -268,20 +274,24 @@ class LoaderState:
     def _put(self, loader: Any, states: dict[str, Any]) -> None:
         left = set_random_states(states["random"])
         if odd := self._held.load(_held_of(states)):
-            left.append(f"the loader's generators and counts are others than those that were kept: {', '.join(odd)}")
-        self.remarks += [words for words in left if words not in self.remarks]
+            left.append(f"the loader's generators and counts are others than those that were kept: {some(odd)}")
+        add_remarks(self.remarks, left)
 
     def inside(
         self,
         run:TrainingRun,  # between two steps
     ) -> bool:
         "Whether the run is inside an epoch."
-        return self.epoch == _next_epoch(run)
+        return self.epoch == current_epoch(run.history)
 
 def _held_of(states: dict[str, Any]) -> dict[str, Any]:
     "What the loader held; checkpoints of earlier versions have its generators only."
     return states["held"] if "held" in states else dict(generators=states["generators"])
 
-def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
+def current_epoch(
+    history:Any,  # of a run
+) -> int:
+    "The number of the epoch that has begun or is to begin."
+    return history.epochs[-1].epoch + 1 if history.epochs else 0
 
 def _shown(value: int | None) -> str: return "unknown" if value is None else f"{value:,}"

@@ -54,7 +54,7 @@ class HostCopies:
                 for start, size, tensor in zip([0, *ends], sizes, tensors)]
 
 # %% ../../../nbs/engine/checkpoint/state_trees.ipynb #57a70008
-_KEYS = (str, int, float, bool, tuple, type(None))
+_KEYS = (str, int, float, complex, bytes, tuple, type(None), np.generic)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, np.generic, np.ndarray)
 
 def map_tree(

@@ -89,6 +89,9 @@ def example_inputs(
     tensors = [each.detach() for each in (*args, *kwargs.values())]
     if isinstance(dynamic, str) or not isinstance(dynamic, Iterable): raise ValueError(
         f'dynamic must be dimensions such as (2, 3), or {{"ids": {{1: "length"}}}} by input, got {dynamic!r}')
+    if not isinstance(dynamic, Mapping):
+        most = max(each.ndim for each in tensors) - 1
+        dynamic = tuple(whole_number("each dimension of dynamic", dim, 1, most) for dim in dynamic)
     for name in dynamic if isinstance(dynamic, Mapping) else ():
         if name not in names: raise ValueError(f"dynamic must name inputs, {', '.join(names)}, got {name!r}")
     vary = [_further(dynamic, name, tensor, tensors) for name, tensor in zip(names, tensors)]

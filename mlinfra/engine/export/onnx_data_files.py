@@ -76,21 +76,23 @@ def put_in_place(
     building:Path,  # a folder with the file and those that it names
     path:Path,      # of the file to replace
 ) -> None:
-    """Those beside first, then the file that names them. Then those are removed that only the replaced file has named,
-    and those that killed exports left an hour ago."""
+    """Those beside first, then the file that names them. Then those are removed that the replaced file has named, and
+    those that killed exports left an hour ago, unless a model in the folder names them: a copy or a file that was
+    renamed keeps its weights."""
     with writing(path):
-        before = _named_before(path)
+        before = _named_by(path)
         for part in sorted(building.iterdir(), key=lambda part: part.name == path.name):
             os.replace(part, path.with_name(part.name))
-        named = set(data_files(path))
         left = [part for part in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 8}*.data")
                 if part.stat().st_mtime < time.time() - 3_600]  # of an export that was killed, and not of one at work
-        for part in {*before, *left} - named: part.unlink(missing_ok=True)
+        if not (old := {part for part in (*before, *left) if part.name.startswith(path.name)}): return
+        models = [path, *(part for part in path.parent.glob("*.onnx*") if part.suffix != ".data")]
+        for part in old.difference(*map(_named_by, models)): part.unlink(missing_ok=True)
 
-def _named_before(path: Path) -> list[Path]:
-    "The data of the file that will be replaced, and of no other; what cannot be read names nothing."
+def _named_by(path: Path) -> list[Path]:
+    "The data of a model in the same folder; what is no model names nothing."
     if not path.is_file(): return []
-    try: return [part for part in data_files(path) if part.parent == path.parent and part.name.startswith(path.name)]
+    try: return [part for part in data_files(path) if part.parent == path.parent]
     except Exception as error:
         if type(error).__module__.partition(".")[0] != "google": raise  # Protocol Buffers' own, for what is no model
         return []

@@ -397,7 +397,8 @@ def _why_else(model: nn.Module, wanted: _Cases) -> str:
     "Whether PyTorch itself says something else when it is asked again."
     same = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for inputs, first in wanted
                for a, b in zip(_answer(model, inputs), first))
-    return "" if same else ": the model draws random numbers, so a second call of PyTorch's differs, too"
+    return "" if same else (": a second call of PyTorch's differs, too: the model draws random numbers or keeps "
+                            "something of each call")
 
 def _run(runs: OnnxModel, inputs: ExampleInputs) -> tuple[torch.Tensor, ...]:
     try: return output_tensors(runs(*inputs.tensors))

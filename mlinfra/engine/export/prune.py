@@ -47,9 +47,11 @@ def _assign(layer: nn.Module, weight: torch.Tensor) -> None:
         # a row of zeros has no direction, and weight_norm would divide 0 by 0: its length becomes 0
         if length is not None and length.shape == dead.shape: length[dead] = 0
     except (NotImplementedError, RuntimeError, ValueError) as error: why = error  # it has no way back
-    if why is not None or not torch.equal(layer.weight == 0, weight == 0): raise ValueError(
-        f"the weight of a {type(layer).__bases__[0].__name__} is computed from others in a way that gives no zeros: "
-        "make it a plain one first, by torch.nn.utils.parametrize.remove_parametrizations") from why
+    same = why is None and torch.equal(layer.weight == 0, weight == 0) and torch.allclose(layer.weight, weight)
+    if not same: raise ValueError(
+        f"the weight of a {type(layer).__bases__[0].__name__} is computed from others in a way that gives no zeros, or "
+        "moves the other weights: make it a plain one first, by torch.nn.utils.parametrize.remove_parametrizations"
+    ) from why
 
 def _weights(model: nn.Module) -> list[tuple[torch.Tensor, nn.Module | None]]:
     """The weights of linear layers, attention and convolutions, shared ones once; not those that an embedding shares.

@@ -243,6 +243,9 @@ def _parts(model: OnnxModel, calibration: Any) -> Iterator[dict[str, torch.Tenso
             if not isinstance(tensor, torch.Tensor): raise ValueError(
                 f"calibration must be a tensor or batches, got a {type(tensor).__name__} for {put.name}")
         fed = {put.name: as_taken(model, tensor) if put is model.inputs[0] else tensor for put, tensor in placed}
+        lengths = {len(tensor) if tensor.ndim else 0 for tensor in fed.values()}
+        if len(lengths) > 1: raise ValueError(
+            f"calibration must hold as many samples for each input, got {', '.join(map(str, sorted(lengths)))}")
         for cut in zip(*(tensor.split(64) for tensor in fed.values())):
             if len(cut[0]): yield dict(zip(fed, cut))
 

@@ -32,6 +32,11 @@ class OutputRows:
     def __getitem__(self, part: slice) -> OutputRows:
         return OutputRows(_cut(self.tree, part), len(range(*part.indices(self.samples))))
 
+    @property
+    def numbers(self) -> int:
+        "How many there are, or words."
+        return _count(self.tree)
+
     def json(
         self,
         **more:float,  # further fields of the answer
@@ -39,6 +44,11 @@ class OutputRows:
         "The body of an answer. ValueError where a number is NaN or infinite, which JSON has no word for."
         rest = "".join(f",{json.dumps(name)}:{_text(value)}" for name, value in more.items())
         return f'{{"outputs":{_text(self.tree)}{rest}}}'.encode()
+
+def _count(tree: Any) -> int:
+    if isinstance(tree, np.ndarray): return tree.size
+    if isinstance(tree, Mapping): tree = tuple(tree.values())
+    return sum(map(_count, tree)) if isinstance(tree, (tuple, list)) else 1
 
 class _SampleList(list):
     "A list with what a model says of each sample."
@@ -54,9 +64,14 @@ def _text(tree: Any) -> str:
     if isinstance(tree, Mapping):
         return f"{{{','.join(f'{json.dumps(str(name))}:{_text(value)}' for name, value in tree.items())}}}"
     if isinstance(tree, (tuple, list)): return f"[{','.join(map(_text, tree))}]"
+    if isinstance(tree, np.ndarray) and tree.size > _PIECE and len(tree) > 1:  # so that other threads come in between
+        if tree.ndim > 1: return f"[{','.join(map(_text, tree))}]"
+        return f"[{','.join(_text(tree[at:at + _PIECE])[1:-1] for at in range(0, len(tree), _PIECE))}]"
     if isinstance(tree, np.ndarray) and tree.dtype == np.float32: return _floats(tree)
     if isinstance(tree, (np.ndarray, np.generic)): tree = tree.tolist()
     return json.dumps(tree, allow_nan=False, separators=(",", ":"))
+
+_PIECE = 10_000  # numbers that are written at once
 
 def _floats(array: np.ndarray) -> str:
     "Nine digits name a float of 32 bits; json would write the 17 of a double, in twice the time."

@@ -92,8 +92,9 @@ class BodyRules:
 
     @property
     def takes_pixels(self) -> bool:
-        "Whether bytes from 0 to 255 may come: the model takes them, or floats that are made of them."
-        return len(self.inputs) == 1 and self.first.dtype in (torch.uint8, torch.float32)
+        "Whether bytes from 0 to 255 may come: the model takes them, or images of floats that are made of them."
+        return len(self.inputs) == 1 and (self.first.dtype == torch.uint8
+                                          or self.first.dtype == torch.float32 and len(self.first.shape) == 3)
 
     def images(
         self,

@@ -8,10 +8,8 @@ from __future__ import annotations
 import copy
 import importlib
 import multiprocessing
-import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from torch import nn
 from ...data import to_float
 from ..base.checks import positive_float, positive_int
 from ..base.machine import pick_device
+from ..dist.processes import end_with_parent, is_importing_main
 from ..base.side_process import SideProcess, TracebackBeside
 from ..export.example_inputs import Sizes, example_inputs
 from ..export.model_files import open_model
@@ -43,7 +42,11 @@ def input_specs(
     dynamic:Sizes=(),                       # dimensions of the example that may vary, as `export_onnx` takes them
 ) -> tuple[InputSpec, ...]:
     "The inputs of a model. ValueError where they are unknown."
+    if example is None and dynamic: raise ValueError(
+        "dynamic says which sizes of an example may vary: pass an example, or None within input_shape")
     if example is not None:
+        if input_shape is not None or input_dtype is not None: raise ValueError(
+            "pass an example, or input_shape and input_dtype, and not both")
         found = example_inputs(model, example, dynamic=dynamic)
         shapes = [tuple(None if dim in vary else size for dim, size in enumerate(tensor.shape) if dim)
                   for tensor, vary in zip(found.tensors, found.vary)]
@@ -105,15 +108,20 @@ def open_served(
     hook = postprocess if postprocess in (None, "softmax") else _one_argument(postprocess)
     if Path(name).suffix == ".onnx":
         model = load_onnx(name, threads, provider)
-        inputs = input_specs(model, input_shape)
+        inputs = input_specs(model, input_shape, dynamic=dynamic)
         return ServedModel(model, inputs, hook), f"{name}, run by onnxruntime on {provider}", None
+    if provider != "CPU": raise ValueError(f"provider is of onnxruntime, for a .onnx file, and {name} is none")
     opened = open_model(name)
     shape = input_shape if input_shape is not None else opened.input_shape
     if shape is None: raise ValueError(f"it is unknown what {name} takes: pass --input-shape, such as 1,28,28")
     several = not isinstance(opened.batch, (torch.Tensor, type(None)))
-    if opened.batch is not None and (several or input_shape is None):
+    if several and input_shape is not None:
+        raise ValueError(f"{name} takes several inputs, whose shapes are those of its batch: leave out input_shape")
+    if opened.batch is not None and input_shape is None:
         inputs = input_specs(opened.model, example=opened.batch, dynamic=dynamic)
-    else: inputs = input_specs(opened.model, shape, None if opened.dtype == torch.float32 else opened.dtype)
+    else:
+        dtype = None if opened.dtype == torch.float32 else opened.dtype
+        inputs = input_specs(opened.model, shape, dtype, dynamic=dynamic)
     return ServedModel(opened.model, inputs, hook), f"{opened.name}: {opened.why}", opened.batch
 
 def _one_argument(spec: str) -> Callable[[Any], Any]:
@@ -143,10 +151,15 @@ class ModelProcess:
         "Open the model in a new process. Its error is raised here."
         self._end()
         if self.closed: raise WorkerDied("the model's process was ended")
+        if is_importing_main(): raise RuntimeError(
+            'each process imports the script that serves, and must not serve itself: put the call of serve under `if '
+            '__name__ == "__main__":`')
         self.side = SideProcess(_open_beside, self.name, self.options, context=multiprocessing.get_context("spawn"),
                                 name="the model's process")
         if self.closed: self._end()  # by another thread, meanwhile
-        self.inputs, self.what, self.example = self._ask(None)
+        try: self.inputs, self.what, self.example = self._ask(None)
+        except WorkerDied as error: raise WorkerDied(
+            f"{error}, before it had opened the model; what it has written to stderr says why") from error
         return self
 
     @property
@@ -157,7 +170,7 @@ class ModelProcess:
     def __call__(self, batch: torch.Tensor | tuple[torch.Tensor, ...]) -> OutputRows:
         "What the model says of each sample."
         tensors = batch if isinstance(batch, tuple) else (batch,)
-        return OutputRows(*self._ask([tensor.numpy() for tensor in tensors]))
+        return OutputRows(*self._ask([_as_array(tensor) for tensor in tensors]))
 
     def _ask(self, request: Any) -> Any:
         side = self.side
@@ -177,10 +190,13 @@ class ModelProcess:
         side, self.side = self.side, None
         if side is not None: side.close()
 
+def _as_array(tensor: torch.Tensor) -> np.ndarray:
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()  # numpy has no bfloat16
+
 def _open_beside(name: str, options: Mapping[str, Any]) -> Callable[[Any], Any]:
     "In the process: the model as a function of arrays; of None, what it takes."
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes to all processes of a service; the server ends this one
-    threading.Thread(target=_end_with_server, daemon=True).start()
+    end_with_parent()  # also where the model never returns
     torch.set_num_threads(options["threads"])
     model, what, example = open_served(name, **options)
 
@@ -190,8 +206,3 @@ def _open_beside(name: str, options: Mapping[str, Any]) -> Callable[[Any], Any]:
         rows = model(tensors if len(tensors) > 1 else tensors[0])
         return rows.tree, rows.samples
     return answer
-
-def _end_with_server() -> None:
-    "Where the server is killed, a model that never returns does not stay behind."
-    multiprocessing.parent_process().join()
-    os._exit(1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import logging
 import math
 import os
@@ -15,7 +16,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ from ..export.onnx_files import needs
 from .metrics import RequestMeter, ServerStats
 from .request_parsing import KINDS, BodyError, BodyRules, InputSpec
 from .served_model import Hook, ModelProcess, ServedModel, input_specs
-from .server_process import ConnectionLimits, GcFreeze, RateLimitFilter, limited_protocol
+from .server_process import (
+    ConnectionLimits, GcFreeze, RateLimitFilter, bound_socket, limited_protocol)
 from ..serve.batcher import Batcher, QueueFull, Ticket
 from ..serve.request_queue import Policy
 
@@ -39,11 +41,12 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 # %% auto #0
-__all__ = ['Server', 'bound_socket', 'serve']
+__all__ = ['Server', 'serve']
 
 # %% ../../../nbs/engine/http/server.ipynb #e22e2679a
 _DRAIN_BYTES = 64 << 20  # of a body that is refused, before the connection is cut
 _LONG_BODY = 1 << 18     # bytes that are parsed beside the event loop, which others wait for
+_LONG_ANSWER = 1 << 14   # numbers that are written beside it
 _BODIES_AT_ONCE = 8      # of the longest bodies, that may be in memory together
 
 def _reply(status: int, words: str, **headers: str) -> Response:
@@ -111,7 +114,9 @@ class _ModelApp:
         self.models.begin()
         for size in dict.fromkeys((1, self.batcher.policy.max_batch_size)):
             tried = self.models.sample(size)
-            try: self.batcher.outputs(tried).json()
+            try:
+                rows = self.batcher.outputs(tried)
+                if self.models.example is not None: rows.json()  # of zeros a model may well make NaN
             except Exception as error:  # the model is the user's
                 shapes = " and ".join(spec.shape_text for spec in self.body.inputs)
                 seen = "" if all(None not in spec.shape for spec in self.body.inputs) else " (try it with an example)"
@@ -176,6 +181,7 @@ class _ModelApp:
         return response
 
     async def _predict(self, request: Request) -> Response:
+        import anyio
         from starlette.responses import Response
         if self.stopping: raise QueueFull("the server is stopping", 1.0)
         ticket = await self._answer(await self._images(request))
@@ -183,9 +189,10 @@ class _ModelApp:
             return _reply(504, f"no answer within {duration_text(self.timeout_seconds)}: the time limit")
         if isinstance(ticket.error, QueueFull): raise ticket.error
         if ticket.error is not None: return self._failed(ticket.error)
-        try: body = ticket.outputs.json(batch_size=ticket.batch_size,
-                                        queue_seconds=round(ticket.started - ticket.arrived, 6),
-                                        model_seconds=round(ticket.ended - ticket.started, 6))
+        write = functools.partial(ticket.outputs.json, batch_size=ticket.batch_size,
+                                  queue_seconds=round(ticket.started - ticket.arrived, 6),
+                                  model_seconds=round(ticket.ended - ticket.started, 6))
+        try: body = write() if ticket.outputs.numbers <= _LONG_ANSWER else await anyio.to_thread.run_sync(write)
         except (ValueError, TypeError) as error: return self._failed(error)  # no finite number, or no word of JSON
         return Response(body, media_type="application/json")
 
@@ -356,22 +363,6 @@ def _stop_servers() -> None:
 
 atexit.register(_stop_servers)
 
-def bound_socket(
-    host:str,  # a name or an address
-    port:int,  # 0: any that is free
-) -> socket.socket:
-    "A socket that is bound and does not listen yet; OSError in words where it cannot be had."
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio switches Nagle's algorithm off where the protocol is named; with it an answer can wait 40 ms for an
-    # acknowledgement
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try: listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    return listening
-
 def _limits(app: _ModelApp, per_address: int | None) -> ConnectionLimits:
     "Connections: as many as wait in the queue and more, and as this process may open; one address gets half of them."
     import resource
@@ -418,7 +409,12 @@ def serve(
     if body_bytes is not None: body_bytes = positive_int("body_bytes", body_bytes)
     needs("starlette", "uvicorn", "httptools", "prometheus_client", extra="serve")
     shape = None if input_shape is None else tuple(input_shape)
-    if isinstance(model, (str, os.PathLike)):
+    dynamic = tuple(dynamic) if isinstance(dynamic, Iterator) else dynamic
+    named = isinstance(model, (str, os.PathLike))
+    if named and (example is not None or input_dtype is not None): raise ValueError(
+        "what is opened by name says itself what it takes: leave out example and input_dtype")
+    if not named and provider != "CPU": raise ValueError("provider is for a .onnx file that is opened by its name")
+    if named:
         options = dict(threads=threads, provider=provider, postprocess=postprocess, input_shape=shape, dynamic=dynamic)
         models = _beside(os.fspath(model), 10 * timeout_seconds + 60, options)
     else:

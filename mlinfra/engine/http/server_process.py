@@ -20,7 +20,7 @@ from typing import Any
 from ..base.checks import positive_float, positive_int
 
 # %% auto #0
-__all__ = ['GcFreeze', 'RateLimitFilter', 'ConnectionLimits', 'limited_protocol']
+__all__ = ['GcFreeze', 'RateLimitFilter', 'ConnectionLimits', 'limited_protocol', 'bound_socket']
 
 # %% ../../../nbs/engine/http/server_process.ipynb #6caf264f
 class GcFreeze:
@@ -113,6 +113,7 @@ def limited_protocol(
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(_CoalescingTransport(transport))
             self.address, self.deadline, self.head_bytes = self.client[0] if self.client else "", None, 0
+            self.whole, self.rest = True, None  # whether the last request has come to its end; the deadline of that
             here[self.address] += 1
             _drop_who_does_not_read(transport, limits.header_seconds)
             if here[self.address] > limits.per_address:
@@ -123,6 +124,7 @@ def limited_protocol(
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.disarm()
+            self.end_rest()
             here[self.address] -= 1
             if not here[self.address]: del here[self.address]
             super().connection_lost(exc)
@@ -142,7 +144,22 @@ def limited_protocol(
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            self.whole = False
             self.arm()
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self.whole = True
+            self.end_rest()
+
+        def on_response_complete(self) -> None:
+            "A body that nobody reads has to end in time, too."
+            super().on_response_complete()
+            if not self.whole: self.rest = self.loop.call_later(limits.header_seconds, self.transport.close)
+
+        def end_rest(self) -> None:
+            if self.rest is not None: self.rest.cancel()
+            self.rest = None
 
         def on_headers_complete(self) -> None:
             self.disarm()
@@ -169,3 +186,19 @@ def _drop_who_does_not_read(transport: asyncio.Transport, seconds: float) -> Non
     connection = transport.get_extra_info("socket")
     if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1_000 * (seconds + 30)))
+
+def bound_socket(
+    host:str,  # a name or an address
+    port:int,  # 0: any that is free
+) -> socket.socket:
+    "A socket that is bound and does not listen yet; OSError in words where it cannot be had."
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio switches Nagle's algorithm off where the protocol is named; with it an answer can wait 40 ms for an
+    # acknowledgement
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try: listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listening

@@ -199,6 +199,13 @@ def test_no_byte_of_the_manifest_can_change_unseen(cut_off):
         assert "manifest.json" in damage(path.parent), at
 
 
+@pytest.mark.parametrize("spoil, name, step", [
+    (flip, "model.safetensors", 9), (truncate, "model.safetensors", 6), (flip, "state.json", 6)])
+def test_a_look_at_the_newest_sums_no_tensors(spoil, name, step, cut_off):
+    spoil(step_folder(cut_off, 9) / name)
+    assert latest(cut_off, tensors=False).step == step and latest(cut_off).step == 6
+
+
 def test_if_all_are_damaged_nothing_begins_and_nothing_is_lost(cut_off):
     for folder in step_folders(cut_off).values(): flip(folder / "state.json")
     before = {path: path.read_bytes() for path in cut_off.rglob("*.*") if path.is_file()}

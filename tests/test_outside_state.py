@@ -474,3 +474,37 @@ def test_a_state_dict_that_raises_costs_one_checkpoint(tmp_path):
     with pytest.warns(UserWarning, match="was not saved: RuntimeError: dictionary changed size"):
         history = train("", Checkpointer(tmp_path, 5), Raising())
     assert len(history.steps) == 24
+
+
+class Named(Asked):
+    def __init__(self, strength, name=""):
+        super().__init__()
+        self.strength, self.name = strength, name
+
+    def on_backward(self, run):
+        pass
+
+
+def test_observers_of_one_class_are_not_exchanged(tmp_path):
+    train("", Checkpointer(tmp_path), Named(1, "a"), Named(2, "b"), Named(3), Named(4), epochs=1)
+    b, a, first, second = Named(0, "b"), Named(0, "a"), Named(0), Named(0)
+    train("", Checkpointer(tmp_path), b, a, first, second, epochs=1)
+    assert (a.strength, b.strength, first.strength, second.strength) == (1, 2, 3, 4)
+    alone, a = Named(0), Named(0, "a")
+    with pytest.warns(UserWarning, match="run had 2 observers Named, and this one has 1; an attribute `name`"):
+        train("", Checkpointer(tmp_path), alone, a, epochs=1)
+    assert (alone.strength, a.strength) == (0, 1)
+
+
+def test_an_override_is_said_with_its_step_when_the_run_goes_on_again(tmp_path):
+    def run(rate, epochs, **how):
+        torch.manual_seed(0)
+        model = Model()
+        return fit(model, DataLoader(DATA, 8), epochs=epochs, optimizer=torch.optim.SGD(model.parameters(), rate),
+                   observers=[Checkpointer(tmp_path, **how)], device="cpu", progress=False, keep_memory=False).remarks
+
+    run(0.1, 1)
+    words = "from step 8 on, by override this run's settings count: lr 0.001 (was 0.1)"
+    with pytest.warns(UserWarning, match="from step 8 on, by override"):
+        assert run(0.001, 2, override="lr") == [words]
+    assert run(0.001, 3) == [words]

@@ -255,6 +255,7 @@ def damage(
     folder:Path,                     # of a checkpoint
     share:tuple[int, int]=(0, 1),    # (rank, ranks): which part of the files to read
     named:bool=False,                # its name must be that of the step that it holds
+    tensors:bool=True,               # False: of files with tensors only the sizes are compared
 ) -> str:                            # "" if it is whole
     "What is wrong with the files of a checkpoint, in words. `UnreadableCheckpoint` where that cannot be told."
     try:
@@ -262,7 +263,8 @@ def damage(
         if named and step_folder(folder.parent, kept["step"]).name != folder.name:
             return f"it holds step {kept['step']:,}: the folder was renamed or copied"
         for name, (size, crc32) in sorted(kept["files"].items())[share[0]::share[1]]:
-            found = _reading(_sum_of_file, folder / name)
+            act = _sum_of_file if tensors or name.endswith(".json") else lambda at: FileSum(at.stat().st_size, crc32)
+            found = _reading(act, folder / name)
             if found.bytes != size: return f"{name} has {found.bytes:,} bytes, and {size:,} were written"
             if found.crc32 != crc32: return f"{name} was altered: its sum is {found.crc32}, and was {crc32}"
     except UnreadableCheckpoint: raise
@@ -347,19 +349,23 @@ class Checkpoint:
     bytes:int       # of its files
     written:float   # seconds since 1970, by the clock of then
 
-def checkpoint_at(folder:Path) -> Checkpoint:
+def checkpoint_at(
+    folder:Path,
+    tensors:bool=True,  # as `damage` takes it
+) -> Checkpoint:
     "The checkpoint in a folder. ValueError if it is not whole."
-    if why := damage(folder, named=True): raise ValueError(why)
+    if why := damage(folder, named=True, tensors=tensors): raise ValueError(why)
     kept = read_manifest(folder / MANIFEST)
     size = sum(size for size, _crc32 in kept["files"].values())
     return Checkpoint(folder, kept["step"], kept["epoch"], size, kept["written"])
 
 def latest(
     root:str|os.PathLike,  # the folder given to `Checkpointer`
+    tensors:bool=True,     # as `damage` takes it
 ) -> Checkpoint|None:      # None where there is none
     "The newest checkpoint that is whole. `UnreadableCheckpoint` if a newer one may be, and cannot be read now."
     for folder in step_folders(root).values():
-        try: return checkpoint_at(folder)
+        try: return checkpoint_at(folder, tensors)
         except UnreadableCheckpoint: raise
         except ValueError: continue  # `verify` says why
     return None

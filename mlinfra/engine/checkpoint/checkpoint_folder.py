@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from ..base.checks import positive_int
+from ..train.history import add_remarks
 from ..base.step_folders import partial_folders, step_folder, step_folders
 from ..base.store import writing
 from .checkpoint_files import (
@@ -131,11 +132,11 @@ class CheckpointFolder:
 
     def remark(self, words:str) -> None:
         "Note what the user should know, once."
-        if words not in self.remarks: self.remarks.append(words)
+        add_remarks(self.remarks, [words])
 
     def tell(self, remarks:list[str]) -> None:
         "Add to a run's remarks what went wrong in writing; an error that does not come from the disk ends the run."
-        remarks += [words for words in self.remarks if words not in remarks]
+        add_remarks(remarks, self.remarks)
         if self.failure is None: return
         (step, error), self.failure = self.failure, None
         if not isinstance(error, (OSError, ValueError)): raise error

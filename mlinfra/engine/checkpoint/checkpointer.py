@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 import warnings
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.checks import boolean, one_of, positive_int
+from ..train.history import add_remarks
 from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import TreeEncoder
 from .checkpoint_folder import CheckpointFolder
@@ -112,12 +114,15 @@ class Checkpointer:
         measured = getattr(run, "measured", None)
         if self.best_metric is not None and measured is not None and self.best_metric.name not in measured:
             raise self.best_metric.unmeasured()
+        self._kept = None
         self.folder.open()
         self._copies, self._rows = HostCopies(), StepRows()
+        self._watchers: HeldState | None = None
+        self._names: list[str] = []  # of observers, as their paths begin
         self.resumed_from, self._due, self._epochs = None, False, -1
         self._position = LoaderState(self.skip, self._prepare)
         run.open = self._position.open
-        self._settings, self._watchers, self._kept = ResumeSettings(run, self.override), None, None
+        self._settings = ResumeSettings(run, self.override)
         roots = {"model": unwrap_model(run.model), "step": run.step, "optimizer": run.optimizer}
         roots |= {f"extra.{name}": thing for name, thing in self.extra.items()}
         self._around = HeldState(roots, _known(run, self))
@@ -164,10 +169,10 @@ class Checkpointer:
             return self._kept
         new_epoch = bool({"next_epoch", "weights_only"} & settings.override)
         found = restore_rank_states(run, pieces, self.skip, new_epoch, choose)
-        self.remarks += [words for words in found if words not in self.remarks]
+        add_remarks(self.remarks, found)
         self._put_back("around", self._around, run)  # before the settings: it may hold the optimizer in a wrapper
         settings.apply()
-        for one in words: self._say(one)
+        for one in words: self._say(f"from step {state.step:,} on, {one}")
         self._check_schedule(run)
         self._position, self.resumed_from = run.open.__self__, state.step
         self._position.prepare = self._prepare
@@ -178,7 +183,7 @@ class Checkpointer:
                    for name in {**kept, **self.config}
                    if name not in settings.override and kept.get(name) != self.config.get(name)]
         if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
-        run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
+        add_remarks(run.history.remarks, self.remarks)
 
     def _check_schedule(self, run: Any) -> None:
         try: check_schedule(run)
@@ -189,12 +194,13 @@ class Checkpointer:
     def _prepare(self, run: Any) -> None:
         "When all observers have begun: put theirs back, and say what is not kept."
         observers = [one for one in run.observers.listeners if has_state(one) or _is_users(one)]
-        names = [getattr(one, "__qualname__", type(one).__qualname__).rpartition(".")[2] for one in observers]
+        names = [_name(one) for one in observers]
         roots = {f"observers.{name}" + f" {n}" * (name in names[:n]): one
                  for n, (name, one) in enumerate(zip(names, observers))}
         around = *self._around.roots.values(), *run.optimizer.param_groups, run.optimizer.param_groups
         self._watchers = HeldState(roots, [*_known(run, self), *run.model.modules(), *self._around.objects, *around])
-        if self._kept is not None: self._put_back("observers", self._watchers, run)
+        self._names = list(roots)
+        if self._kept is not None: self._put_back("observers", self._watchers, run, self._exchanged())
         if self._kept is not None and self._kept["loader"]["inside"] and self._position.inside(run):
             plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
             for name, module in run.model.named_modules(): module.training &= plain(name) not in eval_
@@ -203,12 +209,25 @@ class Checkpointer:
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]
         if lost: self._say(f"checkpoints leave out {some(sorted(lost))}: a resumed run begins them anew; give "
                            "observers state_dict and load_state_dict, or pass objects that have them in extra=")
-        run.history.remarks += [words for words in self.remarks if words not in run.history.remarks]
+        add_remarks(run.history.remarks, self.remarks)
 
-    def _put_back(self, name: str, held: HeldState, run: Any) -> None:
+    def _exchanged(self) -> tuple[str, ...]:
+        "Observers of one name of which another number was saved: which is which cannot be told."
+        before = self._kept.get("outside", {}).get("names") or self._names
+        kinds = [[re.sub(r" \d+$", "", path) for path in paths] for paths in (before, self._names)]
+        odd = sorted(kind for kind in set(kinds[0]) & set(kinds[1]) if kinds[0].count(kind) != kinds[1].count(kind))
+        for kind in odd:
+            self._say(f"not put back: the saved run had {kinds[0].count(kind)} observers {kind.partition('.')[2]}, and "
+                      f"this one has {kinds[1].count(kind)}; an attribute `name` tells them apart")
+        return tuple(path for path in {*before, *self._names} if re.sub(r" \d+$", "", path) in odd)
+
+    def _put_back(self, name: str, held: HeldState, run: Any, but: tuple[str, ...] = ()) -> None:
         "Put back what lies outside of model and optimizer; say what has no counterpart."
         if "outside" not in self._kept and "weights_only" in self._settings.override: return
         kept = self._kept.get("outside", {}).get(name) or dict(generators={}, objects={})
+        left = tuple(f"{path}." for path in but)
+        kept = {part: {path: value for path, value in rows.items() if not f"{path}.".startswith(left)}
+                for part, rows in kept.items()}
         if odd := held.load(kept, run.device):
             self._say(f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
 
@@ -232,12 +251,13 @@ class Checkpointer:
     # ---- saving
 
     def _state(self, run: Any) -> State:
-        outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state())
+        outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state(),
+                       names=self._names)
         if late := self._around.late + (self._watchers.late if self._watchers else []):
             self._say(f"made after the start: {some(late)}; a resumed run puts that back only if made earlier, "
                       "as in on_start")
         if large := self._around.large + (self._watchers.large if self._watchers else []) + self._position.large:
-            self._say(f"checkpoints leave out {some(large)}: these have changed, and are too large")
+            self._say(f"checkpoints leave out {some(large)}: these have changed, and are too large or of an odd kind")
         take = capture if self.folder.ranks is None else capture_rank_state
         state = take(run, self._copies, self._rows, dict(outside=outside))
         best = None if self.best is None else dict(value=self.best.value, step=self.best.step)
@@ -258,6 +278,12 @@ class Checkpointer:
             self.folder.failure = run.iteration, ValueError(words)
             return self.folder.tell(run.history.remarks)
         self.folder.save(state, self._copies, time.perf_counter() - start, self.background)
+
+def _name(observer: Any) -> str:
+    "By which an observer is found again: its own, or that of its class."
+    own = getattr(observer, "name", None)
+    if isinstance(own, str) and own: return own.replace(".", " ")
+    return getattr(observer, "__qualname__", type(observer).__qualname__).rpartition(".")[2]
 
 def _is_users(observer: Any) -> bool:
     return getattr(observer, "__module__", type(observer).__module__).partition(".")[0] != "mlinfra"

@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..base.checks import boolean, positive_int
 from ..base.text import count_text
+from ..train.history import add_remarks
 from .checkpoint_folder import CheckpointFolder
 from .resumable_loader import LoaderState
 from .resume_settings import ResumeSettings
@@ -116,7 +117,7 @@ class LoopCheckpoints(LoopEvents):
         found = self._position.open(self._loop)
         had = self._loop.iteration - self._position.first
         if self._begun_with: self._check_place(batches)
-        self.remarks += [words for words in self._position.remarks if words not in self.remarks]
+        add_remarks(self.remarks, self._position.remarks)
         return had, found
 
     def between(self) -> None:
@@ -161,7 +162,7 @@ class LoopCheckpoints(LoopEvents):
         for name, part in self._others():
             if name not in self._rates or rest: part.load_state_dict(kept["more"][name])
         self._settings.apply()
-        self.remarks += words
+        self.remarks += (words := [f"from step {state.step:,} on, {one}" for one in words])
         for one in words: warnings.warn(one, stacklevel=3)
         self.step = self._captured = self.resumed_from = state.step
         self.epoch, self.folder.run_id = state.epoch, kept["identity"]["run"]

@@ -12,6 +12,7 @@ import weakref
 import zlib
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = ['is_plain', 'len_of', 'leaves', 'ValueWatch', 'pack', 'merge']
 
 # %% ../../../nbs/engine/checkpoint/plain_values.ipynb #91a10005
 _MOST = 20_000     # leaves of a nested value
+_DEEP = 50         # containers in each other
 _LONG = 100_000    # items: a longer list is compared by samples
 _SAMPLES = 4096    # of a large array
 _SCALARS = {bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device}
@@ -38,10 +40,12 @@ def is_plain(
     "Whether it consists of numbers, words, tensors and arrays, in whatever containers, or is a long list."
     if len_of(value) > _LONG: return True
     if not issubclass(type(value), _CONTAINERS): return _is_leaf(value)
-    todo, left = [value], _MOST
+    todo, left, met = [(value, 0)], _MOST, set()
     while todo:
-        one = todo.pop()
+        one, depth = todo.pop()
         kind = type(one)
+        if depth > _DEEP or id(one) in met: return False  # it is in itself, or shared
+        if kind is not tuple: met.add(id(one))
         if issubclass(kind, (dict, set, frozenset)) and not all(map(_is_key, one)): return False
         if kind not in _NESTED and not (one is value or issubclass(kind, tuple)): return False
         items = list(dict.values(one) if issubclass(kind, dict) else one)
@@ -50,7 +54,7 @@ def is_plain(
         if not all(issubclass(type(each), _CONTAINERS) for each in inner): return False
         left -= len(items)
         if left < 0: return True
-        todo += inner
+        todo += [(each, depth + 1) for each in inner]
     return True
 
 def len_of(
@@ -64,7 +68,7 @@ def _is_key(key: Any) -> bool:
 
 def _is_leaf(value: Any) -> bool:
     kind = type(value)
-    if kind in _SCALARS or issubclass(kind, np.generic): return True
+    if kind in _SCALARS or issubclass(kind, (np.generic, Enum)): return True
     if kind in _TENSORS: return value.layout == torch.strided and not value.is_meta and not value.is_quantized
     return issubclass(kind, np.ndarray) and not value.dtype.hasobject and not _is_mapped(value)
 
@@ -162,8 +166,10 @@ _KIND = "__kind__"  # of a container that a plain tree does not have
 def pack(
     value:Any,
 ) -> Any:  # a tree as `state_trees.map_tree` takes it
-    "The value as a checkpoint keeps it; tensors are the live ones. ValueError for one that is too large."
+    "The value as a checkpoint keeps it; tensors are the live ones. ValueError for what is too large, or is too odd."
     if type(value) in _TENSORS: return value.detach()
+    if issubclass(type(value), Enum): return {_KIND: "enum", "items": value.name}
+    if issubclass(type(value), np.ndarray) and value.dtype.names: raise ValueError("it has fields")
     if not issubclass(type(value), _CONTAINERS): return value
     keys, items = _split(value)
     if (numbers := _numbers(value)) is not None: return {_KIND: "numbers", "items": numbers}
@@ -194,11 +200,13 @@ def merge(
     if isinstance(kept, torch.Tensor): return _merge_tensor(now, kept, device)
     if isinstance(kept, np.ndarray):
         if type(now) is not np.ndarray or (now.shape, now.dtype) != (kept.shape, kept.dtype): return kept.copy()
+        if not now.flags.writeable: return kept.copy()
         now[...] = kept
         return now
     kind = kept.get(_KIND) if isinstance(kept, dict) else None
     items = kept["items"] if kind else kept
     if kind == "numbers": items = items.tolist()
+    if kind == "enum": return type(now)[items]  # TypeError where there is none
     if isinstance(items, dict):
         made = getattr(now, "default_factory", None) or type(None) if isinstance(now, dict) else type(None)
         found = {key: merge(now[key] if isinstance(now, dict) and key in now else made(), one, device)

@@ -22,10 +22,11 @@ from ..base.checks import boolean
 from .held_state import HeldState, some
 from .rng_state import random_states, set_random_states
 from ..base.text import count_text
+from ..train.history import add_remarks
 from ..train.observers import TrainingRun
 
 # %% auto #0
-__all__ = ['loader_shape', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderState']
+__all__ = ['loader_shape', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderState', 'current_epoch']
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b005
 def loader_shape(
@@ -166,7 +167,7 @@ class LoaderState:
         if self._kept is not None: return self._reopen(run)
         held, workers = copy.deepcopy(self._held.state()), self._worker_states()
         self.opening = dict(random=random_states(), held=held, workers=workers)
-        self.epoch, self.first = _next_epoch(run), run.iteration
+        self.epoch, self.first = current_epoch(run.history), run.iteration
         return self._begun(run.loader)
 
     def state(
@@ -225,10 +226,10 @@ class LoaderState:
         if not kept["inside"]:
             self._put(run.loader, after)
             self.opening = after | dict(random=random_states())
-            self.epoch, self.first = _next_epoch(run), run.iteration
+            self.epoch, self.first = current_epoch(run.history), run.iteration
             return self._begun(run.loader, after)
         self.opening = opening = kept["openings"][-1]
-        self.epoch, self.first = _next_epoch(run), run.iteration - kept["steps"]
+        self.epoch, self.first = current_epoch(run.history), run.iteration - kept["steps"]
         batches = self._rest(run.loader, kept, opening)
         self._put(run.loader, after | dict(held={n: v for n, v in after["held"].items() if n != "objects"}))
         seconds = time.perf_counter() - start
@@ -274,19 +275,23 @@ class LoaderState:
         left = set_random_states(states["random"])
         if odd := self._held.load(_held_of(states)):
             left.append(f"the loader's generators and counts are others than those that were kept: {some(odd)}")
-        self.remarks += [words for words in left if words not in self.remarks]
+        add_remarks(self.remarks, left)
 
     def inside(
         self,
         run:TrainingRun,  # between two steps
     ) -> bool:
         "Whether the run is inside an epoch."
-        return self.epoch == _next_epoch(run)
+        return self.epoch == current_epoch(run.history)
 
 def _held_of(states: dict[str, Any]) -> dict[str, Any]:
     "What the loader held; checkpoints of earlier versions have its generators only."
     return states["held"] if "held" in states else dict(generators=states["generators"])
 
-def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
+def current_epoch(
+    history:Any,  # of a run
+) -> int:
+    "The number of the epoch that has begun or is to begin."
+    return history.epochs[-1].epoch + 1 if history.epochs else 0
 
 def _shown(value: int | None) -> str: return "unknown" if value is None else f"{value:,}"

@@ -34,10 +34,12 @@ from mlinfra.engine.checkpoint.checkpoint_files import (
     MANIFEST, FileSum, RankStates, UnreadableCheckpoint, damage, read_manifest, sync_folder, write_manifest,
     write_piece)
 from .object_state import named_weights
+from .resumable_loader import current_epoch
 from .rng_state import random_states, set_random_states
 from .training_state import (
     HostCopies, State, StepRows, copy_to_host, live_parts, map_tree, restore, unwrap_model)
 from ..dist.process_group import rank_and_world_size
+from ..train.history import add_remarks
 from ..train.observers import TrainingRun
 
 # %% auto #0
@@ -83,8 +85,8 @@ def capture_rank_state(
     if kind == "replicas" and rank > 0: parts = _without_replicas(parts, unwrap_model(run.model))
     parts = {name: map_tree(part, local, name) for name, part in parts.items()}
     pieces = dict(kind=kind, rank=rank, ranks=world_size, cuts=cuts)
-    epoch = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
-    return State(run.iteration, epoch, copy_to_host(parts, copies) | dict(history=history, pieces=pieces))
+    parts = copy_to_host(parts, copies) | dict(history=history, pieces=pieces)
+    return State(run.iteration, current_epoch(run.history), parts)
 
 def _without_replicas(parts: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     "Without what rank 0 has as well; buffers, such as running means, may differ."
@@ -153,7 +155,7 @@ def restore_rank_states(
         parts["history"] = merged_history(histories, rank, world_size)
     if rank >= pieces.ranks: parts["random"] = rng_states_of_new_rank(parts["random"], rank)
     found = remarks + restore(run, replace(own, parts=choose(parts)), skip, next_epoch)
-    run.history.remarks += [words for words in remarks if words not in run.history.remarks]
+    add_remarks(run.history.remarks, remarks)
     return found
 
 def _check_kind(run: Any, kept: dict[str, Any], world_size: int, inside: bool) -> None:

@@ -19,9 +19,10 @@ from torch import nn
 from mlinfra.engine.checkpoint.object_state import (
     fit_names, load_model, load_optimizer_state, model_state, named_weights, optimizer_state, plain_names,
     unwrap_model as unwrap_model)
-from .resumable_loader import LoaderState, loader_shape
+from .resumable_loader import LoaderState, current_epoch, loader_shape
 from .rng_state import random_states, set_random_states
 from .state_trees import HostCopies, copy_to_host, map_tree as map_tree
+from ..train.history import add_remarks
 from ..train.observers import TrainingRun
 from ...training import Epoch, History, Step
 
@@ -105,7 +106,7 @@ def capture(
     "The run's state, copied to the host. ValueError, with its path, for a value that only pickle could keep."
     parts = live_parts(run, rows) | dict(more or {})
     history = parts.pop("history")   # its rows never change: they need no copy
-    epoch = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
+    epoch = current_epoch(run.history)
     return State(run.iteration, epoch, copy_to_host(parts, copies) | dict(history=history))
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c017
@@ -167,7 +168,7 @@ def restore(
     parts = state.parts
     if "model" in parts: check_weights(run.model, parts["model"], state.step)
     if "optimizer" in parts: check_optimizer_state(run.optimizer, parts["optimizer"], state.step)
-    position, end = LoaderState(skip), _next_epoch(run) + run.epochs
+    position, end = LoaderState(skip), current_epoch(run.history) + run.epochs
     if "loader" in parts: position.load(run, _between(run, parts["loader"]) if next_epoch else parts["loader"],
                                         parts.get("random"))
     else: run.open = position.open
@@ -179,12 +180,12 @@ def restore(
     _load_rates(run, parts)
     if "history" in parts: _load_history(run, parts["history"])
     cut = _end_epoch(run.history) if next_epoch else ""
-    run.iteration, run.epochs = state.step, max(0, end - _next_epoch(run))
+    run.iteration, run.epochs = state.step, max(0, end - current_epoch(run.history))
     run.begun = min(run.begun, len(run.history.steps))
     remarks = [cut] * bool(cut) + (set_random_states(parts["random"]) if "random" in parts else [])
     remarks += position.remarks + _other_place(run, parts.get("identity", {}))
     position.remarks = run.history.remarks
-    run.history.remarks += [words for words in remarks if words not in run.history.remarks]
+    add_remarks(run.history.remarks, remarks)
     run.observers.tell("on_resume", run)
     return remarks
 
@@ -196,15 +197,13 @@ def _between(run: Any, kept: dict[str, Any]) -> dict[str, Any]:
 
 def _end_epoch(history: History) -> str:
     "Record an epoch that had begun as it is; what happened in words."
-    number = history.epochs[-1].epoch + 1 if history.epochs else 0
+    number = current_epoch(history)
     steps = [step for step in history.steps if step.epoch == number]
     if not steps: return ""
     samples = sum(step.samples for step in steps)
     loss = math.fsum(step.loss * step.samples for step in steps) / samples
     history.epochs.append(Epoch(number, len(steps), samples, math.fsum(step.seconds for step in steps), loss))
     return f"epoch {number} was left after {len(steps):,} steps, and the next one begins"
-
-def _next_epoch(run: Any) -> int: return run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
 
 def _load_rates(run: Any, parts: dict[str, Any]) -> None:
     rate = run.scheduler

@@ -10,6 +10,9 @@ import os
 import shlex
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +60,8 @@ def _check_saving(args: argparse.Namespace) -> bool:
         raise ValueError(f"--save keeps whole models and shards, not {part}: leave it out")
     if not args.resume and step_folders(args.save):
         raise ValueError(f"{args.save} holds checkpoints: go on with --resume, or give another folder")
-    found = latest(args.save)
+    found = latest(args.save, tensors=False)  # the Checkpointer sums them
+    if found is not None and found.epoch >= args.epochs: found = latest(args.save)  # nobody else would
     if found is not None and found.epoch < args.epochs: _take_saved_settings(args, found.path)
     if found is None or found.epoch < args.epochs: return True
     if _leads(): print(f"{args.save} holds {count_text(found.epoch, 'epoch')} already, and nothing is left to train: "
@@ -109,15 +113,28 @@ def _train_here(args: argparse.Namespace, model: nn.Module, digits: Images, test
     print(f"{args.model}: {count_parameters(model):,} parameters, {len(digits):,} images, "
           f"{len(loader):,} iterations an epoch, on {device}", flush=True)
     observers = [*savers, *_recording(args, digits), PrintEpochs()]  # in this order: what is printed is saved
-    history = fit(model, loader, epochs=args.epochs, valid=test, optimizer=optimizer, device=device,
-                  precision=args.precision, observers=[*observers, *([interrupt] if savers else [])],
-                  progress=sys.stderr.isatty(), keep_memory=False)
-    for remark in history.remarks: print(f"mlinfra train: {remark}", file=sys.stderr)
+    with _warnings_as_remarks() as said:
+        history = fit(model, loader, epochs=args.epochs, valid=test, optimizer=optimizer, device=device,
+                      precision=args.precision, observers=[*observers, *([interrupt] if savers else [])],
+                      progress=sys.stderr.isatty(), keep_memory=False)
+    for remark in history.remarks:
+        if remark not in said: print(f"mlinfra train: {remark}", file=sys.stderr)
     if not history.finite: print(f"mlinfra train: try a smaller --lr than {args.lr:g}", file=sys.stderr)
     whole = _tell_lost(savers, history)
     if interrupt.heard: raise KeyboardInterrupt
     if savers and savers[1].exit_status: return savers[1].exit_status
     return 0 if history.finite and whole else 1
+
+@contextmanager
+def _warnings_as_remarks() -> Iterator[list[str]]:
+    "Print what is warned of at once, and as the remarks are printed; which that was."
+    said: list[str] = []
+    def show(message: Any, *_where: Any) -> None:
+        said.append(str(message))
+        print(f"mlinfra train: {message}", file=sys.stderr)
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield said
 
 def _newest(keeper: Any) -> int:
     "The step up to which the checkpoints hold the run."

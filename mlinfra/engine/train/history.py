@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['PHASES', 'Step', 'Epoch', 'History', 'phase_medians']
+__all__ = ['PHASES', 'Step', 'Epoch', 'History', 'phase_medians', 'add_remarks']
 
 # %% ../../../nbs/engine/train/history.ipynb #43b02874
 PHASES = ("wait", "copy", "forward", "backward", "update")
@@ -99,3 +100,10 @@ def phase_medians(
     "The median seconds of each phase."
     steps = history.steps[nonnegative_int("skip", skip):] or history.steps
     return {phase: median(getattr(s, phase) for s in steps) for phase in PHASES}
+
+def add_remarks(
+    remarks:list[str],    # of a history, or of another that tells them: it grows
+    more:Iterable[str],
+) -> None:
+    "Add those that are not there yet."
+    remarks += [words for words in dict.fromkeys(more) if words not in remarks]

@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..base.checks import positive_int
+
 # %% auto #0
 __all__ = ['is_plain', 'len_of', 'leaves', 'ValueWatch', 'pack', 'merge']
 
@@ -95,7 +97,8 @@ class ValueWatch:
         budget:int=16 << 20,  # bytes that are summed at each look
         sums:int=1000,        # tensors and arrays that are summed at each look
     ):
-        self._bytes, self._sums, self._items = budget, sums, _MOST
+        self._bytes, self._sums = positive_int("budget", budget), positive_int("sums", sums)
+        self._items = _MOST
 
     def same(
         self,

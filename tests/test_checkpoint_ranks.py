@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from array import array
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -41,10 +42,10 @@ class Net(nn.Module):
         super().__init__()
         more = [] if plain else [nn.BatchNorm1d(15), nn.Dropout(0.2)]
         self.body = nn.Sequential(nn.Linear(6, 15), *more, nn.ReLU(), nn.Linear(15, 3))
-        self.seen: list[int] = []  # samples, which say their number
+        self.seen = array("i")  # samples of this process, which say their number: a checkpoint would keep a list
 
     def forward(self, x):
-        self.seen += x[:, 0].mul(SAMPLES).round().int().tolist()
+        self.seen.extend(x[:, 0].mul(SAMPLES).round().int().tolist())
         return self.body(x)
 
 

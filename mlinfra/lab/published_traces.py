@@ -98,7 +98,6 @@ class PublishedTrace:
     lanes:dict[str, list[LaneSpan]]  # of that step, as `step_lanes` has them, thinned to `LANE_COLUMNS`
     events:pd.DataFrame        # of that step all work of the GPU: `name`, `kind`, `launched_us`, `begin_us`, `end_us`
                                # from the begin of the step; empty where they are more than 100
-    marked:list[float]         # seconds at which the CPU began each step, from the first
     entries:list[dict[str, Any]]  # of a stretch: `ts` from the first of them, names cut; empty for most
     operators:pd.DataFrame     # of stretches of that step the outermost operators, neighbours of one name joined:
                                # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
@@ -206,14 +205,13 @@ def trace_figures(
         kept_of["work"] = _work_of(gpu, step_ms)
     if trace_name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[trace_name])
     if trace_name in _LONG_OPERATORS: kept_of["long_operators"] = _long_operators(events, marked)
-    starts = step_windows(events)[1][:, 0]
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
         gpu_events=len(gpu), launches=int(launches),
         lanes={name: _packed(spans, step_ms) for name, spans in step_lanes(events, step).items()},
         cpu_entries=_entries_within(events, marked),
-        events=kept.to_dict("list"), marked=((starts - starts[0]) / 1e6).round(6).tolist(), **kept_of)
+        events=kept.to_dict("list"), **kept_of)
 
 def _entries_within(events: TraceEvents, window: np.ndarray) -> int:
     "How much the profiler wrote of the CPU in the step."

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from .object_state import load_model, load_optimizer_state, model_state, optimizer_state
-from .plain_values import ValueWatch, is_plain, leaves, len_of, merge, pack
+from .kept_values import ValueWatch, is_plain, leaves, len_of, merge, pack
 from .rng_state import GENERATORS, generator_state, set_generator_state
 from .state_trees import check_leaf, map_tree
 

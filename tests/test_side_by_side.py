@@ -99,19 +99,29 @@ def test_what_fails_twice_or_among_many_fails(run, tmp_path):
 
 def test_one_that_is_alone_has_nothing_beside_it(run, tmp_path):
     (tmp_path / "durations.json").write_text(json.dumps({f"test_{n}.py::test_busy": [1, 0.1] for n in range(2)}))
-    busy = """
-import os, time
+    waits = """
+import time
 from pathlib import Path
+HERE = Path(__file__).parent
+def seen(pattern):
+    until = time.monotonic() + 60  # a limit for a broken runner, no measurement
+    while not list(HERE.glob(pattern)) and time.monotonic() < until: time.sleep(0.01)
+    return list(HERE.glob(pattern))
+"""
+    busy = waits + """
 def test_busy():
     mark = Path(__file__).with_suffix(".busy")
-    mark.touch(); time.sleep(0.3); mark.unlink()
+    mark.touch()
+    assert seen("beside")
+    mark.unlink()
 """
-    code, said = run(busy, busy, """
+    code, said = run(busy, busy, waits + """
 import pytest
-from pathlib import Path
 @pytest.mark.alone
-def test_alone(): assert not list(Path(__file__).parent.glob("*.busy"))
-def test_beside(): assert list(Path(__file__).parent.glob("*.busy"))
+def test_alone(): assert not list(HERE.glob("*.busy"))
+def test_beside():
+    assert seen("*.busy")
+    (HERE / "beside").touch()
 """)
     assert code == 0, said
 

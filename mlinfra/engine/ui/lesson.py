@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import ast
-import base64
 import functools
 import inspect
-import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
@@ -19,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from .panel_js import frame
 from .reader_progress import Guess, forget, keep_guess, keep_solved, load_progress
-from .figures import COLORS
+from .figures import figure_html
+from .palette import COLORS, variable
 from .svg import Svg
 from .controls import Slider, widgets_library
 
@@ -85,11 +84,8 @@ def predict(
 def _html(thing: Any) -> str:
     "What Jupyter would show of a text, a frame, a drawing or a figure of matplotlib."
     if isinstance(thing, Svg): return str(thing)
-    if not hasattr(thing, "savefig"):
-        return thing._repr_html_() if hasattr(thing, "_repr_html_") else f"<pre>{escape(str(thing))}</pre>"
-    thing.savefig(kept := io.BytesIO(), format="png", bbox_inches="tight")
-    title = next((axes.get_title() or axes.get_ylabel() for axes in thing.axes), "")
-    return f'<img alt="{escape(title)}" src="data:image/png;base64,{base64.b64encode(kept.getvalue()).decode()}">'
+    if hasattr(thing, "savefig"): return figure_html(thing)
+    return thing._repr_html_() if hasattr(thing, "_repr_html_") else f"<pre>{escape(str(thing))}</pre>"
 
 @dataclass(frozen=True)
 class Reveal:
@@ -174,7 +170,8 @@ class Conclusion:
     def __repr__(self) -> str: return f"In this run: {self.words}"
 
     def _repr_html_(self) -> str:
-        return (f'<p style="border-left:3px solid {COLORS["forward"]};padding-left:10px;margin:8px 0;max-width:760px">'
+        line = f"3px solid {variable(COLORS['forward'])}"
+        return (f'<p style="border-left:{line};padding-left:10px;margin:8px 0;max-width:760px">'
                 f"<b>In this run:</b> {escape(self.words)}</p>")
 
 def finding(

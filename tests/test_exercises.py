@@ -48,7 +48,7 @@ def test_stubs_fail_and_solutions_pass(path):
     solutions = importlib.import_module(f"solutions.ch{path.stem}")
     for check, attempt, stub in found:
         exec(stub, names)
-        assert repr(names[check](names[attempt])).startswith("to do: "), f"the stub of {attempt} is taken for an attempt"
+        assert repr(names[check](names[attempt])).startswith("to do: "), f"{attempt}, a stub, counts as tried"
         verdict = names[check](getattr(solutions, attempt))
         assert verdict, f"the solution of {attempt} fails: {verdict}"
 

@@ -78,9 +78,9 @@ def _judged(error: Exception, attempt: Any, check: Callable) -> tuple[str, str]:
 def _nothing(): ...
 
 def _is_stub(attempt: Any) -> bool:
-    "Whether a function, or each method of a class, does nothing yet."
+    "Whether a function, or each method of a class but its __init__, does nothing yet."
     if inspect.isclass(attempt):
-        methods = [f for f in vars(attempt).values() if inspect.isfunction(f)]
+        methods = [f for name, f in vars(attempt).items() if inspect.isfunction(f) and name != "__init__"]
         return all(map(_is_stub, methods))
     code = getattr(attempt, "__code__", None)
     return code is not None and code.co_code == _nothing.__code__.co_code

@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -134,9 +135,10 @@ class Reveal:
         self._show(update=False)
 
     def _show(self, update: bool) -> None:
-        from IPython.display import display
+        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+        if shell is None: return  # there is no page
         page = {"text/html": self._repr_html_(), "text/plain": repr(self)}
-        display(page, raw=True, display_id=f"mlinfra-answer-{self.key}", update=update)
+        shell.display_pub.publish(page, transient=dict(display_id=f"mlinfra-answer-{self.key}"), update=update)
 
     def beside(
         self,

@@ -81,7 +81,7 @@ def words_on(
     return max(inks, key=lambda ink: min(contrast(ink.light, known.light), contrast(ink.dark, known.dark))).light
 
 # %% ../../../nbs/engine/ui/palette.ipynb #palette-css
-_DARK_PAGES = '[data-jp-theme-light="false"],[data-theme="dark"],.vscode-dark'  # JupyterLab, the book, VS Code
+_DARK_PAGES = "[data-jp-theme-light=false],[data-theme=dark],.vscode-dark"  # JupyterLab, the book, VS Code
 
 def variable(
     color:str,  # of this palette; another one stays as it is

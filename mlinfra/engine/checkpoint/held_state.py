@@ -24,9 +24,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from .object_state import load_model, load_optimizer_state, model_state, optimizer_state
+from .object_state import (
+    GENERATORS, generator_state, load_model, load_optimizer_state, model_state, optimizer_state, set_generator_state)
 from .kept_values import ValueWatch, is_plain, leaves, len_of, merge, pack
-from .rng_state import GENERATORS, generator_state, set_generator_state
 from .state_trees import check_leaf, map_tree
 
 # %% auto #0

@@ -130,7 +130,7 @@ def write_piece(folder:Path, state:State, rank:int=0) -> dict[str, FileSum]:
     "Write the files of one rank; returns their sums by name. ValueError for what cannot be kept."
     encoder = TreeEncoder(rank, state.parts.get("pieces", {}).get("cuts", {}))
     tree = {name: encoder.tree(part, name) for name, part in state.parts.items()}
-    if "pieces" in tree: del tree["pieces"]["cuts"]  # the files say it
+    tree.get("pieces", {}).pop("cuts", None)  # the files say it
     files = {_name(kind, rank, "safetensors"): tensors for kind, tensors in encoder.tensors.items()}
     found = {name: _write_tensors(folder / name, tensors, encoder.starts) for name, tensors in files.items()}
     name, text = _name("state", rank, "json"), json.dumps(tree, allow_nan=False).encode()

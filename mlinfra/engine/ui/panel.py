@@ -131,8 +131,8 @@ def _more_button(rest: ipywidgets.Box) -> ipywidgets.ToggleButton:
 _HEAD = f"<style>{page_css()}" + """
 .mlinfra-panel { max-width: 900px; }
 .mlinfra-panel .mlinfra-picture { overflow-x: auto; }
-.jp-OutputArea-output:has(> .mlinfra-panel) { container-type: inline-size; }
-.jp-OutputArea-output:has(> .mlinfra-panel), .jp-OutputArea-child:has(> * > .mlinfra-panel) { overflow: visible; }
+div:has(> .mlinfra-panel) { container-type: inline-size; }
+div:has(> .mlinfra-panel), div:has(> div > .mlinfra-panel) { overflow: visible; }
 .mlinfra-panel > .mlinfra-controls { position: sticky; top: 0; z-index: 2; max-height: 45vh; overflow-y: auto;
   flex: 0 0 auto; background: var(--jp-layout-color0, var(--mlinfra-paper)); }
 .mlinfra-controls .widget-inline-hbox { max-width: 100%; height: auto; }

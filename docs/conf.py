@@ -6,6 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
 
+from book_pages import report_address  # noqa: E402
 from notebooks import settings  # noqa: E402
 
 gc.disable()  # a third of Sphinx's time is looking for garbage among documents that it keeps
@@ -40,7 +41,8 @@ html_extra_path = [str(HERE.parent / "_book" / "source" / "_extra")]
 html_favicon = str(HERE / "_static" / "favicon.svg")
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system says, until the button is pressed
 html_css_files = ["book.css"]
-html_js_files = ["book.js"]
+report = report_address(config["git_url"])
+html_js_files = [("book.js", {"data-report": report} if report else {}), "guess.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NBS = ROOT / "nbs"
 TOGETHER = {  # tests of the browser that share the book; the others share a JupyterLab
     "test_book.py": "the book in the browser",
+    "test_book_guesses.py": "the book in the browser",
     "test_book_panels.py": "the book in the browser",
     "test_report_page.py": "the book in the browser",
 }

@@ -11,6 +11,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import book_api  # noqa: E402
 import book_check  # noqa: E402
+import book_guess  # noqa: E402
+import book_live  # noqa: E402
 import book_pages  # noqa: E402
 import book_slides  # noqa: E402
 import book_stage  # noqa: E402
@@ -93,13 +95,73 @@ def test_every_panel_in_the_lessons_has_a_still_picture():
     assert missing == []
 
 
-def test_a_guess_becomes_a_question_and_its_answer_is_folded(tmp_path):
-    reveal = shown(text_html="<details><summary>Lock your guess, then run this cell again.</summary>8</details>")
-    cells, _ = staged(tmp_path, code('predict("01.x", "How *many*?", [1, 2], 1, "ms")'), code("reveal(8)", reveal),
-                      code('predict("01.y", "How far?", list(range(n)), 1)'))
-    assert cells[0]["source"] == ":::{admonition} Guess first\n:class: guess\nHow \\*many\\*?\n\n1 · 2 ms\n:::"
-    assert '<details class="answer"><summary>The answer</summary>8' in cells[1]["outputs"][0]["data"]["text/html"]
-    assert cells[2]["source"].startswith("predict(")  # its options are not plain figures
+CARD = '<div class="mlinfra-guess" data-key="01.x" data-options="[1, 2]" data-start="1" data-unit="ms">How many?</div>'
+
+
+def shown_html(cell): return cell["outputs"][-1]["data"]["text/html"]
+
+
+def test_a_question_is_the_card_that_the_notebook_saved(tmp_path):
+    cells, stager = staged(tmp_path,
+                           code('predict("01.x", f"How {n}?", list(range(n)), 1, "ms")', shown(text_html=CARD)),
+                           code('n = 2\npredict("01.x",\n    f"How {n}?", [n], 1)\nprint(n)', shown(text_html=CARD)))
+    assert shown_html(cells[0]) == CARD.replace("<div ", '<div id="guess-01.x" ')
+    assert cells[0]["metadata"]["tags"] == ["remove-input"] and stager.asked == [("01_one", "01.x")] * 2
+    assert cells[1]["source"] == "n = 2\nprint(n)" and cells[1]["metadata"]["tags"] == []
+
+
+def test_an_output_leads_to_the_book_and_says_nothing_of_running_it(tmp_path):
+    saved = CARD.replace("How many?", 'How <a href="glossary.ipynb#step">many</a>, <a href="02_two.ipynb">02</a>?'
+                         '<div class="mlinfra-run" style="x">Run this cell.</div>')
+    stager = book_stage.Stager(words={"step": "One &#34;a&#34;."})
+    cell = stager.notebook(page(tmp_path, code('predict("01.x", q, o, 1)', shown(text_html=saved))))["cells"][0]
+    assert 'How <a href="glossary.html#step" title="One &#34;a&#34;.">many</a>, <a href="02_two.html">02</a>?</div>' \
+        in shown_html(cell)
+
+
+def test_a_question_over_a_panel_keeps_the_panel(tmp_path):
+    asks = "display(predict('01.x', 'How?', [1, 2], 1))\nqueue_panel()"
+    cells, _ = staged(tmp_path, code(asks, shown(text_html=CARD), picture()))
+    assert ["data-key" in o["data"]["text/html"] for o in cells[0]["outputs"]] == [True, False]
+    assert 'data-panel="queue_panel"' in shown_html(cells[0]) and "predict" not in cells[0]["source"]
+
+
+def test_a_question_that_was_never_run_is_made_from_its_text_if_that_is_enough(tmp_path):
+    cells, _ = staged(tmp_path, code('predict("01.x", "How <many>?", [n / 2 for n in range(1, 4)], 1.0, "ms")'),
+                      code('predict("01.y", f"How {far}?", range(2), 1)'))
+    assert 'data-options="[0.5, 1.0, 1.5]" data-start="1" data-unit="ms"' in shown_html(cells[0])
+    assert "How &lt;many&gt;?" in shown_html(cells[0])
+    assert cells[1]["source"].startswith("predict(") and cells[1]["outputs"] == []
+
+
+def test_an_answer_is_folded_under_the_name_of_its_question(tmp_path):
+    made = shown(text_html='<div class="mlinfra-answer" data-key="01.x" data-measured="8">8</div>')
+    old = shown(text_html="<details><summary>Lock your guess, then run this cell again.</summary>8</details>")
+    cells, _ = staged(tmp_path, code('reveal("01.x", eight(n))', made), code("show(reveal('01.x', 8))", old))
+    for cell in cells:
+        assert shown_html(cell).startswith('<details class="answer" data-key="01.x"><summary>The answer</summary>')
+    assert 'data-measured="8">8</div></details>' in shown_html(cells[0])
+
+
+def test_every_question_of_the_lessons_is_a_card():
+    stager, wanted = book_stage.Stager(), []
+    for lesson in book_stage.lesson_pages():
+        stager.notebook(lesson)
+        for section in lesson.sections:
+            if section.cell["cell_type"] != "code": continue
+            for call in book_guess.calls(section.cell["source"], "predict"):
+                ran = any(book_guess.CARD.search(str(output)) for output in section.cell["outputs"])
+                if ran or book_guess.asked_in(section.cell["source"]): wanted.append((lesson.name, call.args[0].value))
+    assert len(wanted) > 100 and stager.asked == wanted
+
+
+def test_a_word_of_the_glossary_brings_its_explanation(tmp_path):
+    glossary = page(tmp_path, words('## L\n\n### p95 | tail\n\nOf "100", 5 take [longer](x.md),\nor cost `$` 5.\n\n'
+                                    "[01 One](01_one.ipynb)\n\n### step\n\nOne."), name="glossary")
+    found = book_stage.explanations(glossary)
+    assert found == {"p95-|-tail": "Of &#34;100&#34;, 5 take longer, or cost &#36; 5.", "step": "One."}
+    text = book_stage.relink("[a](glossary.ipynb#step) [b](glossary.ipynb#gone)", found)
+    assert text == '[a](glossary.ipynb#step "One.") [b](glossary.ipynb#gone)'
 
 
 def test_links_to_rooms_lead_to_their_section(tmp_path):
@@ -192,6 +254,56 @@ def test_the_teachers_page_is_filled():
     assert re.findall(r"\{[a-z]+(?::[\d,]+)?\}", text) == []
     assert "50 |" in text and "cores" in text
 
+
+@pytest.mark.parametrize("address, report", [
+    ("https://example.org/mlinfra", None), ("https://code.example/mlinfra", None), ("", None),
+    ("https://examples.org/mlinfra.git", "https://examples.org/mlinfra/issues/new")])
+def test_a_mistake_is_reported_to_no_placeholder(address, report):
+    assert book_pages.report_address(address) == report
+
+
+def test_the_book_can_be_cited():
+    cited = {"title": "A book", "authors": [{"name": "the authors"}, {"family-names": "Daly", "given-names": "J."}],
+             "version": "0.2", "date-released": "2026-11-23", "url": "https://code.org/x"}
+    made = book_pages.bibtex(cited)
+    assert made.startswith("@software{mlinfra,\n") and made.endswith("\n}") and made.count("{") == made.count("}")
+    assert "{{the authors} and {Daly, J.}}" in made and "= {2026}" in made and "url     = {https://code.org/x}" in made
+    assert "url" not in book_pages.bibtex(cited | {"url": "https://example.org/x"})
+
+
+def test_the_page_to_take_the_book_along_says_what_is_there():
+    printed, plain = book_pages.take_page(True), book_pages.take_page(False)
+    assert 'href="mlinfra.pdf"' in printed and 'href="mlinfra.pdf"' not in plain and "make book ARGS=pdf" in plain
+    assert "@software" in plain and "cff-version" in plain
+
+
+def test_the_page_of_guesses_counts_the_questions(tmp_path):
+    stager = book_stage.Stager(asked=[("01_one", "01.x"), ("01_one", "01.y")])
+    made = book_pages.guesses_page([page(tmp_path, words("# 01 One: why?"))], stager)
+    assert "asks 2 questions" in made and "[[&quot;01_one&quot;, &quot;01 One&quot;, 2]]" in made
+
+
+# ---- panels that live in a page: what they know before Python is there
+
+def test_one_control_moved_from_the_start_is_known():
+    from mlinfra.engine.ui.controls import Slider, Switch, TypedText
+    from mlinfra.engine.ui.live import LivePanel
+    controls = dict(a=Slider("a", [1, 2, 4], 2), double=Switch("twice"), name=TypedText("n"))
+    panel = LivePanel("sum", "How much?", controls, lambda a, double, name: (f"{a * (1 + double)}", None))
+    known = book_live.positions(panel, panel.shown())
+    assert list(known) == ['{"a":0}', '{"a":2}', '{"double":true}']
+    assert known['{"a":2}'] == panel.answer(dict(a=2, double=False, name=""))
+    assert "4" in known['{"double":true}']["words"]
+
+
+def test_what_is_too_much_is_not_brought(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(book_live, "MOST_KNOWN", 200)
+    noise = "".join(f"{n * n * 7919 % 9973:x}" for n in range(400))
+    assert book_live.bring(dict(small={"a": {}}, big={"a": {"words": noise}}), tmp_path / "known") == ["small"]
+    assert [path.name for path in (tmp_path / "known").iterdir()] == ["small.js"] and "big" in capsys.readouterr().out
+
+
+# ---- pages of text
 
 def test_twenty_questions_each_with_a_section():
     parts = (ROOT / "docs" / "questions.md").read_text().split("\n## ")[1:]

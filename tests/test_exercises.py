@@ -48,7 +48,7 @@ def test_stubs_fail_and_solutions_pass(path):
     solutions = importlib.import_module(f"solutions.ch{path.stem}")
     for check, attempt, stub in found:
         exec(stub, names)
-        assert not names[check](names[attempt]), f"the stub of {attempt} passes {check}"
+        assert repr(names[check](names[attempt])).startswith("to do: "), f"{attempt}, a stub, counts as tried"
         verdict = names[check](getattr(solutions, attempt))
         assert verdict, f"the solution of {attempt} fails: {verdict}"
 
@@ -57,3 +57,11 @@ def test_stubs_fail_and_solutions_pass(path):
 def test_notebooks_hold_no_solution(path):
     for _check, attempt, stub in exercises(path)[1]:
         assert "...  # your code" in stub, f"{attempt} is not a stub"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_each_assertion_says_what_is_wrong(path):
+    checks = [ast.parse(text) for text in code_cells(path) if text.startswith("#| exercise\n")]
+    mute = [ast.unparse(node) for check in checks for node in ast.walk(check)
+            if isinstance(node, ast.Assert) and node.msg is None]
+    assert mute == [], "a reader whose attempt fails it sees nothing but AssertionError"

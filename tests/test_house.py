@@ -393,10 +393,11 @@ def write(path, *cells):
 
 def test_run_keeps_outputs_and_leaves_marked_cells_alone(tmp_path):
     kept = new_code_cell("#| gpu\nraise SystemError", outputs=[new_output("stream", text="on a GPU\n")])
-    path = write(tmp_path / "a.ipynb", "print(6 * 7)", kept, "#| eval: false\n1 / 0")
+    saved = "import os\nprint(os.environ['MLINFRA_SAVED_PAGE'])"  # the page is for readers who only read
+    path = write(tmp_path / "a.ipynb", "print(6 * 7)", kept, "#| eval: false\n1 / 0", saved)
     tool.run(path)
     outputs = [[o.text for o in c.outputs] for c in tool.load(path).cells]
-    assert outputs == [["42\n"], ["on a GPU\n"], []]
+    assert outputs == [["42\n"], ["on a GPU\n"], [], ["1\n"]]
 
 
 def test_run_names_the_cell_that_fails_and_leaves_the_file(tmp_path):

@@ -311,7 +311,8 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("checkpoint.first_difference.*", ANY, "any losses"),
     *((f"experiments.{name}.*", ANY, "the lesson's own training, which hands its settings to torch and to fit")
       for name in ("digits", "part_of_rate", "prepare", "train_digits", "by_epoch")),
-    ("engine.ui.lesson.*", ANY, "a reader's guess and a measurement"),
+    ("engine.ui.guesses.*", ANY, "a reader's guess"),
+    ("engine.ui.reveals.*", ANY, "a measurement, and what a rule said of it"),
     ("engine.base.checks.*", ANY, "checks of numbers, tested in their notebook"),
     *((f"engine.{place}.{name}", "zero", "no second start, no copies")
       for place in ("launch.job_spec.JobSpec", "launch.job_fields.JobFields") for name in ("retries", "array")),

@@ -1,6 +1,7 @@
 """Build the book: every lesson as a page with its committed outputs, which needs no kernel and no network to be read.
 
     python tools/book.py build      stage, build, check; --require-live: an error where no panel can live in its page
+    python tools/book.py pdf        build, print the lessons and the glossary into one PDF, and link it
     python tools/book.py check      check the links of what is built, and that a reader's browser asks nobody else
     python tools/book.py serve      show it on this machine (panels in a page need a server; the rest opens as files)
 """
@@ -27,6 +28,7 @@ BOOK = ROOT / "_book"
 SOURCE, HTML, TREES = BOOK / "source", BOOK / "html", BOOK / "doctrees"
 DOCS = ROOT / "docs"
 STAMP = BOOK / "stamp"
+PDF = SOURCE / "_extra" / "mlinfra.pdf"
 
 
 def write(path:Path, text:str) -> Path:
@@ -49,8 +51,9 @@ def live_panels(required:bool) -> frozenset[str]:
 def stage(live:frozenset[str]) -> set[Path]:
     "Write the pages that Sphinx reads. Returns their paths."
     lessons = book_stage.lesson_pages()
-    stager = book_stage.Stager(live)
-    made = set()
+    glossary = book_stage.read_page(ROOT / "nbs" / "glossary.ipynb")
+    stager = book_stage.Stager(live, book_stage.explanations(glossary))
+    made = {PDF}
 
     def notebook(page, extra=()):
         text = json.dumps(stager.notebook(page, extra), ensure_ascii=False, indent=1)
@@ -60,10 +63,9 @@ def stage(live:frozenset[str]) -> set[Path]:
     notebook(book_stage.read_page(ROOT / "nbs" / "index.ipynb"), front)
     for page in lessons: notebook(page)
     for page in (*book_stage.more_pages(), book_stage.read_page(ROOT / "nbs/98_cli.ipynb")): notebook(page)
-    glossary = book_stage.read_page(ROOT / "nbs" / "glossary.ipynb")
     notebook(book_stage.glossary_links(glossary, lessons))
 
-    for name, text in book_pages.pages(lessons, stager).items(): made.add(write(SOURCE / name, text))
+    for name, text in book_pages.pages(lessons, stager, PDF.exists()).items(): made.add(write(SOURCE / name, text))
     for page in lessons:
         views = book_api.view_files(page.number)
         made.add(write(SOURCE / "api" / f"{page.name[3:]}.md", book_api.lesson_page(page, views)))
@@ -90,7 +92,7 @@ def sources() -> list[Path]:
     "What the book is made from."
     found = [p for folder in ("nbs", "docs", "mlinfra", "tools") for p in (ROOT / folder).rglob("*")
              if p.is_file() and "__pycache__" not in p.parts and ".ipynb_checkpoints" not in p.parts]
-    return [*found, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "settings.ini"))]
+    return [*found, *(ROOT / name for name in ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "settings.ini"))]
 
 
 def is_fresh() -> bool:
@@ -98,13 +100,14 @@ def is_fresh() -> bool:
     return STAMP.exists() and all(p.stat().st_mtime <= STAMP.stat().st_mtime for p in sources() if p.exists())
 
 
-def build(jobs:int, require_live:bool, clean:bool=False) -> None:
-    "Make the book, from nothing if `clean`, and check it."
+def build(jobs:int, require_live:bool, clean:bool=False, keep_pdf:bool=False) -> None:
+    "Make the book, from nothing if `clean`, and check it; a PDF of a book that was before goes, unless it is kept."
     if importlib.util.find_spec("myst_nb") is None:
         raise SystemExit("Sphinx or myst-nb is not installed: make book installs them, for Python 3.11 or later")
     start = time.perf_counter()
     began = time.time()
     STAMP.unlink(missing_ok=True)
+    if not keep_pdf: PDF.unlink(missing_ok=True)
     if clean and BOOK.exists(): shutil.rmtree(BOOK)
     (SOURCE / "_static").mkdir(parents=True, exist_ok=True)
     drop_old(stage(live_panels(require_live)))
@@ -117,6 +120,17 @@ def build(jobs:int, require_live:bool, clean:bool=False) -> None:
     size = sum(p.stat().st_size for p in HTML.rglob("*") if p.is_file())
     print(f"{len(list(HTML.rglob('*.html')))} pages, {size / 2**20:.0f} MiB in {HTML.relative_to(ROOT)}: staged in "
           f"{staged - start:.0f} s, built in {built - staged:.0f} s, checked in {time.perf_counter() - built:.0f} s")
+
+
+def pdf(jobs:int, require_live:bool) -> None:
+    "Print the book, and build it once more with a link to what was printed."
+    import book_pdf
+    if not is_fresh(): build(jobs, require_live)
+    start = time.perf_counter()
+    pages = [*book_stage.lesson_pages(), *book_stage.more_pages()]
+    book_pdf.print_book(HTML, ["index", *(page.name for page in pages), "glossary"], PDF)
+    print(f"{PDF.stat().st_size / 2**20:.0f} MiB printed in {time.perf_counter() - start:.0f} s")
+    build(jobs, require_live, keep_pdf=True)
 
 
 def check() -> None:
@@ -140,13 +154,14 @@ def serve(port:int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["build", "check", "serve"])
+    parser.add_argument("command", choices=["build", "pdf", "check", "serve"])
     parser.add_argument("--require-live", action="store_true", help="an error where no panel can live in its page")
     parser.add_argument("--clean", action="store_true", help="build all pages anew")
     parser.add_argument("--jobs", type=int, default=2, help="processes of Sphinx")
     parser.add_argument("--port", type=int, default=8000, help="for serve; 0 takes a free one")
     args = parser.parse_args()
     if args.command == "build": build(args.jobs, args.require_live, args.clean)
+    elif args.command == "pdf": pdf(args.jobs, args.require_live)
     elif args.command == "check": check()
     else: serve(args.port)
 

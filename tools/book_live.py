@@ -7,6 +7,7 @@ Pyodide is fetched by npm once, into .cache/, and checked against the sum below.
 same commit.
 """
 import base64
+import gzip
 import hashlib
 import json
 import shutil
@@ -23,6 +24,7 @@ PYODIDE = "314.0.7"
 # sha512 of npm's archive, as `npm view pyodide dist.integrity` tells it
 SUM = "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
 CORE = "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json", "README.md"
+MOST_KNOWN = 200_000  # letters of a panel's known positions: 150 KB of gzip
 PANELS = {  # the lesson's function -> the module and the function that describe the same panel for the page
     "schedule_panel": "views.arithmetic:live_schedule",
     "overlap_panel": "views.arithmetic:live_overlap",
@@ -37,6 +39,8 @@ PANELS = {  # the lesson's function -> the module and the function that describe
 # A process in which nothing but the standard library and the package can be imported: the browser has no more.
 DESCRIBE = f"""
 import importlib, json, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tools")!r}]
+from book_live import positions
 
 class Refused:
     def find_spec(self, name, path=None, target=None):
@@ -45,14 +49,42 @@ class Refused:
             raise ModuleNotFoundError(f"{{name}} is not of the standard library, and a page has nothing else")
 
 sys.meta_path.insert(0, Refused())
-sys.path.insert(0, {str(ROOT)!r})
 from {LIB}.engine.ui.live import Desk
 makers = json.load(sys.stdin)
 desk = Desk(makers)
 shown = {{panel: desk.panel(panel).shown() for panel in makers}}
 modules = sorted(name for name in sys.modules if name.partition(".")[0] == {LIB!r})
-json.dump(dict(panels=shown, modules=modules), sys.stdout)
+known = {{panel: positions(desk.panel(panel), shown[panel]) for panel in makers}}
+json.dump(dict(panels=shown, modules=modules, known=known), sys.stdout)
 """
+
+
+def positions(panel, shown: dict) -> dict[str, dict]:
+    "What the panel shows while one listed control is moved from the start: what has moved, as JSON -> the answer."
+    controls, found = shown["controls"], {}
+    start = {name: control["start"] for name, control in controls.items()}
+    for name, control in controls.items():
+        values = [False, True] if control["kind"] == "switch" else range(len(control.get("words", ())))
+        for value in values:
+            if value == control["start"]: continue
+            found[json.dumps({name: value}, separators=(",", ":"))] = panel.answer(start | {name: value})
+    return found
+
+
+def packed(panel: str, known: dict[str, dict]) -> str:
+    "Answers as a script that the page reads also where it is a file: base64 of gzip of JSON."
+    made = gzip.compress(json.dumps(known, ensure_ascii=False, separators=(",", ":")).encode(), 9, mtime=0)
+    return f'(window.mlinfraPositions ??= {{}}).{panel} = "{base64.b64encode(made).decode()}";\n'
+
+
+def bring(known: dict[str, dict], folder: Path) -> list[str]:
+    "Write the answers that are not too many into `folder`; the names of their panels."
+    scripts = {panel: packed(panel, answers) for panel, answers in known.items()}
+    brought = [panel for panel, text in scripts.items() if len(text) <= MOST_KNOWN]
+    if left := sorted(known.keys() - brought): print(f"live panels: too many positions to bring: {', '.join(left)}")
+    folder.mkdir()
+    for panel in brought: (folder / f"{panel}.js").write_text(scripts[panel], encoding="utf-8")
+    return brought
 
 
 def prepare(folder: Path) -> list[str]:
@@ -66,8 +98,10 @@ def prepare(folder: Path) -> list[str]:
     (folder / "pyodide" / "pyodide-lock.json").write_text(without_packages(core / "pyodide-lock.json"))
     found = describe()
     pack(found["modules"], folder / f"{LIB}.zip")
+    known = bring(found["known"], folder / "positions")
     loaded = [folder / f"{LIB}.zip", *(folder / "pyodide" / name for name in CORE if name != "README.md")]
-    data = dict(panels=found["panels"], makers=makers(), bytes=sum(path.stat().st_size for path in loaded))
+    size = sum(path.stat().st_size for path in loaded)
+    data = dict(panels=found["panels"], makers=makers(), known=known, bytes=size)
     script = (SOURCES / "live.js").read_text(encoding="utf-8")
     (folder / "live.js").write_text(f"const mlinfraPanels = {json.dumps(data)};\n{script}", encoding="utf-8")
     return list(PANELS)

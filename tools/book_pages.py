@@ -1,13 +1,18 @@
 """The pages of the book that are no lessons: some written in docs/, some made from the lessons."""
 import ast
+import html
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from urllib.parse import urlsplit
+
+import yaml
 
 from book_api import Module, read_module, source_of
 from book_slides import slide_list
 from book_stage import Page, Stager, more_pages, plain
-from notebooks import ROOT
+from notebooks import ROOT, settings
 
 DOCS = ROOT / "docs"
 PARTS = {"01": "I One device", "06": "II Feeding it", "09": "III Numbers in memory", "11": "IV Many devices",
@@ -25,7 +30,8 @@ def front(lessons:Sequence[Page]) -> list[str]:
         if page.number in PARTS: part = parts.setdefault(PARTS[page.number], [])
         part.append(f"{page.short} <{page.name}>")
     trees = [toctree("Use it", ["Which chapter answers my question? <questions>", "All panels <panels>",
-                                "For teachers <teachers>"])]
+                                "Your guesses <guesses>", "For teachers <teachers>",
+                                "Cite, print, report <take>"])]
     trees += [toctree(caption, entries) for caption, entries in parts.items()]
     trees += [toctree("Look it up", ["Glossary <glossary>", "Public names <api/index>", "Command line <98_cli>",
                                       *(f"{page.short} <{page.name}>" for page in more_pages())]),
@@ -34,12 +40,14 @@ def front(lessons:Sequence[Page]) -> list[str]:
     return ["\n\n".join(trees)]
 
 
-def pages(lessons:Sequence[Page], stager:Stager) -> dict[str, str]:
-    "Name -> text of each page that is no notebook."
+def pages(lessons:Sequence[Page], stager:Stager, pdf:bool=False) -> dict[str, str]:
+    "Name -> text of each page that is no notebook; `pdf` tells whether the book was printed."
     made = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("questions.md", "teachers.md", "house.md")}
     made["house.md"] = made["house.md"].replace("(../CONTRIBUTING.md)", "(contributing.md)")
     made["teachers.md"] = filled(made["teachers.md"], lessons)
     made["panels.md"] = panels_page(lessons, stager)
+    made["guesses.md"] = guesses_page(lessons, stager)
+    made["take.md"] = take_page(pdf)
     for name in ("CONTRIBUTING", "CHANGELOG"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
         text = re.sub(r"\]\(docs/(\w+\.md)\)", r"](\1)", text)
@@ -107,6 +115,66 @@ def panels_page(lessons:Sequence[Page], stager:Stager) -> str:
         lines += ["```{raw} html", '<link rel="stylesheet" href="_static/live/live.css">',
                   '<script src="_static/live/live.js"></script>', "```", ""]
     return "\n".join(lines)
+
+
+# ---- the reader's guesses
+
+def guesses_page(lessons:Sequence[Page], stager:Stager) -> str:
+    "Where docs/_static/guess.js shows what the reader has guessed, by lesson."
+    asked = [page for page, _ in stager.asked]
+    table = [(page.name, page.short, asked.count(page.name)) for page in lessons]
+    lines = ["# Your guesses", "",
+             f"The book asks {len(asked)} questions before it measures. What you lock on a card is kept in this "
+             "browser and nowhere else; here is how far off you were.", "",
+             "```{raw} html", f'<div class="guesses" data-lessons="{html.escape(json.dumps(table))}">'
+             "<p>This list needs a script, and yours is switched off. Every question and every answer can be read in "
+             "its lesson.</p></div>", "```", ""]
+    return "\n".join(lines)
+
+
+# ---- to cite, to print, to report
+
+def is_placeholder(address:str) -> bool:
+    "Whether nobody answers at an address: its host is reserved for examples (RFC 2606)."
+    host = (urlsplit(address).hostname or "").rpartition("example")
+    return not urlsplit(address).hostname or bool(host[1]) and host[2] in ("", ".org", ".com", ".net")
+
+
+def report_address(address:str) -> str|None:
+    "Where a reader reports what is wrong, given the repository's address; None where that is a placeholder."
+    return None if is_placeholder(address) else f"{address.removesuffix('.git').rstrip('/')}/issues/new"
+
+
+def bibtex(cited:Mapping) -> str:
+    "What CITATION.cff says, for BibTeX."
+    def name(person): return person.get("name") or f"{person['family-names']}, {person['given-names']}"
+    day = str(cited["date-released"])
+    fields = dict(title=f"{{{cited['title']}}}", author=" and ".join(f"{{{name(p)}}}" for p in cited["authors"]),
+                  year=day[:4], version=cited["version"])
+    if not is_placeholder(cited["url"]): fields["url"] = cited["url"]
+    told = ",\n".join(f"  {key:7} = {{{value}}}" for key, value in fields.items())
+    return f"@software{{mlinfra,\n{told}\n}}"
+
+
+def take_page(pdf:bool) -> str:
+    "How to cite the book, to print it, to read it elsewhere, and to say what is wrong in it."
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    address = settings()["git_url"]
+    printed = ('<a href="mlinfra.pdf">The whole book as a PDF</a>: the lessons and the glossary as they stand here, '
+               "with every answer open." if pdf else
+               "`make book ARGS=pdf` prints the lessons and the glossary into one file, with every answer open (it "
+               "needs Chromium), and a link to it then stands here. Your browser prints a single page.")
+    report = ("Point at a heading and choose *report*: the page and the heading are filled in, and the words that you "
+              "have selected." if report_address(address) else
+              "This copy of the book does not say where its authors can be reached (`git_url` in settings.ini), so it "
+              "offers no link to report a mistake.")
+    return "\n".join(["# Cite, print, report", "", "## Cite", "", "```bibtex", bibtex(yaml.safe_load(text)), "```", "",
+                      "The same as `CITATION.cff`, which reference managers read:", "",
+                      "```yaml", text.strip(), "```", "", "## Print", "", printed, "", "## Read elsewhere", "",
+                      "Copy the folder `_book/html`: the pages need no server to be read and searched. Panels that "
+                      "live in a page need one to compute: in the folder, type `python -m http.server`. A panel's "
+                      "button *Link* puts its position into the page's address, to be sent or kept.", "",
+                      "## Report", "", report, ""])
 
 
 # ---- for teachers

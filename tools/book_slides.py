@@ -3,7 +3,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from book_stage import REVEAL, Page, guess_of, panel_of, picture_html, plain
+from book_guess import ANSWER, FOLDED, cards, folded
+from book_stage import Page, panel_of, picture_html, plain, table_html
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #222; --soft: #666; --line: #ccc; }
@@ -18,7 +19,7 @@ h1 { font-size: 2em; line-height: 1.2; margin: 0; } h2 { font-size: 1.4em; margi
 p { margin: 0; max-width: 60em; } .number, a { color: var(--soft); }
 svg, img { display: block; width: auto; height: auto; max-width: 100%; max-height: 62vh; }
 svg { width: 100%; min-width: 0 !important; } img { background: #fff; }
-.options { font-size: 1.2em; } details summary { cursor: pointer; }
+.mlinfra-guess { font-size: 1.2em; } details summary { cursor: pointer; }
 .number { font-size: .7em; }
 @media print { html { color-scheme: light; --ground: #fff; --ink: #222; font-size: 14px; }
   section { min-height: 0; height: 100vh; break-after: page; border: 0; } details::details-content { display: block; } }
@@ -73,8 +74,8 @@ def pictures(cell:dict) -> Iterable[str]:
 def answer(cell:dict) -> str:
     "The folded answer that a reveal shows."
     texts = (output.get("data", {}).get("text/html", "") for output in cell["outputs"])
-    found = next((text for text in texts if REVEAL.search(text)), "")
-    return REVEAL.sub("<details><summary>The answer</summary>", found)
+    found = next((text for text in texts if ANSWER in text or FOLDED.search(text)), "")
+    return folded(table_html(found), cell["source"]) if found else ""
 
 
 def slides(page:Page) -> Iterable[str]:
@@ -84,11 +85,7 @@ def slides(page:Page) -> Iterable[str]:
     for index, section in enumerate(cells):
         if section.cell["cell_type"] != "code" or panel_of(section.cell["source"]): continue
         heading = f"<h2>{html.escape(plain(section.heading))}</h2>"
-        guess = guess_of(re.sub(r"^\s*#\s*\|.*\n?", "", section.cell["source"], flags=re.M))
-        if guess:
-            options = " · ".join(map(str, guess.options))
-            yield (f"{heading}<p><b>{html.escape(guess.question)}</b></p>"
-                   f'<p class="options">{html.escape(options)} {html.escape(guess.unit)}</p>')
+        for card in cards(section.cell["source"], section.cell["outputs"]): yield heading + card
         following = next((s.cell["source"] for s in cells[index + 1:] if s.cell["cell_type"] == "markdown"), "")
         caption = f"<p>{html.escape(first_sentences(following))}</p>"
         if found := answer(section.cell): yield heading + found + caption

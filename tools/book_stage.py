@@ -4,17 +4,17 @@ import base64
 import copy
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from book_guess import CARD, cards, folded, without_question
 from notebooks import INSTALL, ROOT, directives, load
 
 LESSON = re.compile(r"\d\d_\w+")
 PANEL = re.compile(r"\b(\w+_panel)\((.*?)\)\s*$", re.S)
-GLOSSARY = re.compile(r"\]\(glossary\.ipynb#([^)\s]+)\)")
+GLOSSARY = re.compile(r"(?<=\]\()glossary\.ipynb#([^)\s]+)(?=\))")
 WHITE = '<rect width="100%" height="100%" fill="#ffffff"/>'  # engine/ui/svg lays it under a still picture
-REVEAL = re.compile(r"<details><summary>Lock your guess.*?</summary>")
 NEEDS_KERNEL = '<p class="needs-kernel">This panel needs a kernel: open the page in JupyterLab to use it.</p>'
 
 
@@ -98,41 +98,6 @@ def only_imports(source:str) -> bool:
     return bool(body) and all(isinstance(n, (ast.Import, ast.ImportFrom)) or for_types(n) for n in body)
 
 
-def call_of(source:str, name:str) -> ast.Call|None:
-    "The call of `name`, if the cell is that and nothing else."
-    try: body = ast.parse(source).body
-    except SyntaxError: return None
-    alone = len(body) == 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Call)
-    return body[0].value if alone and getattr(body[0].value.func, "id", "") == name else None
-
-
-@dataclass(frozen=True)
-class Guess:
-    "What `predict` asks."
-    question:str
-    options:Sequence[object]
-    unit:str
-
-
-def guess_of(source:str) -> Guess|None:
-    "The question that a cell asks, if it is a `predict` with plain figures."
-    call = call_of(source, "predict")
-    if call is None: return None
-    values = dict(zip(("key", "question", "options", "start", "unit"), call.args))
-    values |= {word.arg: word.value for word in call.keywords}
-    try:
-        return Guess(*(ast.literal_eval(values[k]) if k in values else "" for k in ("question", "options", "unit")))
-    except (KeyError, ValueError, TypeError): return None
-
-
-def guess_markdown(guess:Guess) -> str:
-    "The question as it stands on a page."
-    def escaped(text): return re.sub(r"([*_`$<\[\\])", r"\\\1", str(text))
-    options = " · ".join(map(escaped, guess.options))
-    unit = f" {escaped(guess.unit)}" if guess.unit else ""
-    return f":::{{admonition}} Guess first\n:class: guess\n{escaped(guess.question)}\n\n{options}{unit}\n:::"
-
-
 def panel_of(source:str) -> tuple[str, str]|None:
     "Name and arguments of the panel that a cell shows."
     match = PANEL.search(source.strip())
@@ -142,16 +107,17 @@ def panel_of(source:str) -> tuple[str, str]|None:
 def picture_html(data:dict) -> str|None:
     "An output's picture as HTML that follows the page's theme; None if it has none."
     svg = data.get("image/svg+xml")
-    if svg is not None and "<style" not in svg: return readable(svg.replace(WHITE, "", 1))
-    for kind in ("image/svg+xml", "image/png"):
+    if svg and ("<style" not in svg or 'class="mlinfra-svg"' in svg): return readable(svg.replace(WHITE, "", 1))
+    for kind, look in {"image/svg+xml": ' class="on-white"', "image/png": ""}.items():
         if kind not in data: continue
         raw = data[kind] if kind == "image/png" else base64.b64encode(data[kind].encode()).decode()
-        return f'<img class="on-white" alt="" src="data:{kind};base64,{"".join(raw.split())}">'
+        return f'<img{look} alt="" src="data:{kind};base64,{"".join(raw.split())}">'
     return None
 
 
 def readable(svg:str) -> str:
     "A drawing that does not shrink below 540 pixels on a phone: what does not fit is scrolled."
+    if "min-width:" in svg.partition(">")[0]: return svg
     width = re.search(r'<svg[^>]* width="([\d.]+)', svg)
     least = min(540, float(width[1])) if width else 540
     return svg.replace('style="', f'style="min-width:{least:g}px;', 1)
@@ -159,16 +125,16 @@ def readable(svg:str) -> str:
 
 def table_html(text:str) -> str:
     "An HTML output with room to scroll, without what only a notebook needs."
-    text = re.sub(r"<style scoped>.*?</style>", "", text, flags=re.S).replace(' border="1"', "")
-    text = text.replace(WHITE, "")
-    return REVEAL.sub('<details class="answer"><summary>The answer</summary>', text)
+    return re.sub(r"<style scoped>.*?</style>", "", text, flags=re.S).replace(' border="1"', "").replace(WHITE, "")
 
 
 @dataclass
 class Stager:
     "Makes staged notebooks, and remembers the panels on the way."
     live:frozenset[str] = frozenset()  # names of the panels that run in the page
+    words:dict[str, str] = field(default_factory=dict)  # a place in the glossary -> what it says there
     shown:list[tuple[str, str, str, str]] = field(default_factory=list)  # page, heading, panel, its HTML
+    asked:list[tuple[str, str]] = field(default_factory=list)            # page, the name of a question that it asks
 
     def notebook(self, page:Page, extra:Iterable[dict]=()) -> dict:
         "The notebook of `page` as Sphinx reads it."
@@ -183,7 +149,7 @@ class Stager:
         "The staged cell; None if it is not for a reader of the book."
         cell = copy.deepcopy(section.cell)
         if cell.get("id") == INSTALL or cell["source"].startswith("<!-- only in JupyterLab -->"): return None
-        if cell["cell_type"] == "markdown": return dict(cell, source=relink(cell["source"]))
+        if cell["cell_type"] == "markdown": return dict(cell, source=relink(cell["source"], self.words))
         if cell["cell_type"] != "code": return cell
         return self.code(page, section, cell)
 
@@ -192,12 +158,30 @@ class Stager:
         words = directives(cell["source"])
         source = re.sub(r"^\s*#\s*\|.*\n?", "", cell["source"], flags=re.M).strip("\n")
         if "default_exp" in words or not source: return None
-        if guess := guess_of(source): return markdown_cell(guess_markdown(guess), cell["id"])
-        hidden = cell["metadata"].get("jupyter", {}).get("source_hidden") or only_imports(source) or panel_of(source)
-        tags = ["remove-input"] if "hide" in words else ["hide-input"] if hidden else []
+        asked = cards(source, cell["outputs"])
+        self.asked += [(page.name, CARD.search(card)[1]) for card in asked]
+        rest = without_question(source) if asked else source
+        hidden = cell["metadata"].get("jupyter", {}).get("source_hidden") or only_imports(rest) or panel_of(source)
+        tags = ["remove-input"] if "hide" in words or not rest else ["hide-input"] if hidden else []
         meta = {"tags": tags, "mystnb": {"image": {"alt": f"picture to: {plain(section.heading)}"}}}
-        outputs = self.panel(page, section, source, cell) or [staged_output(output) for output in cell["outputs"]]
-        return dict(cell, source=source, metadata=meta, outputs=outputs)
+        outputs = [self.relinked(output) for output in self.outputs(page, section, source, cell, asked)]
+        return dict(cell, source=rest or source, metadata=meta, outputs=outputs)
+
+    def outputs(self, page:Page, section:Section, source:str, cell:dict, asked:Sequence[str]) -> list[dict]:
+        "What a cell shows: a panel under its question, or what it said before it asked."
+        questions = list(map(html_output, asked))
+        if made := self.panel(page, section, source, cell): return questions + made
+        kept = (o for o in cell["outputs"] if not CARD.search(o.get("data", {}).get("text/html", "")))
+        return [staged_output(output, source) for output in kept] + questions
+
+    def relinked(self, output:dict) -> dict:
+        "An output whose links lead to the pages of the book; those to the glossary bring a word's explanation."
+        text = output.get("data", {}).get("text/html", "")
+        def link(match):
+            words = self.words.get(match[4]) if match[2] == "glossary" else None
+            return f'href="{match[1]}{match[2]}.html{match[3]}"' + (f' title="{words}"' if words else "")
+        text = re.sub(r'href="((?:\.\./)?)(\w+)\.ipynb(#?([^"]*))"', link, text)
+        return dict(output, data=dict(output["data"], **{"text/html": text})) if text else output
 
     def panel(self, page:Page, section:Section, source:str, cell:dict) -> list[dict]:
         "The output of a panel's cell: its still picture, where a live one can take its place."
@@ -206,14 +190,15 @@ class Stager:
         stills = [made for output in cell["outputs"] if (made := picture_html(output.get("data", {})))]
         if not stills: return [html_output(NEEDS_KERNEL)] if not cell["outputs"] else []
         name, args = found
-        made = placeholder(name, args, stills[0], len(self.shown))
+        made = placeholder(name, args, stills[0], sum(known[::2] == (page.name, name) for known in self.shown))
         self.shown.append((page.name, section.heading, name, made))
         return [html_output(made)]
 
 
-def placeholder(name:str, args:str, still:str, number:int) -> str:
-    "A panel's place on a page: its still picture, which a script may replace."
-    return (f'<div class="live-panel" id="live-{name}-{number}" data-panel="{name}" data-args="{html.escape(args)}">'
+def placeholder(name:str, args:str, still:str, before:int) -> str:
+    "A panel's place on a page, which has it that often `before`: its still picture, which a script may replace."
+    place = f"live-{name}" + (f"-{before + 1}" if before else "")
+    return (f'<div class="live-panel" id="{place}" data-panel="{name}" data-args="{html.escape(args)}">'
             f'<div class="live-still">{still}</div></div>')
 
 
@@ -231,23 +216,38 @@ def html_output(text:str) -> dict:
     return {"output_type": "display_data", "metadata": {}, "data": {"text/html": text}}
 
 
-def staged_output(output:dict) -> dict:
-    "An output with what a page can show."
+def staged_output(output:dict, source:str="") -> dict:
+    "An output with what a page can show; `source` is the cell that gave it."
     data = output.get("data")
     if not data: return output
-    if "text/html" in data: return dict(output, data={"text/html": table_html(data["text/html"])})
+    if "text/html" in data: return dict(output, data={"text/html": folded(table_html(data["text/html"]), source)})
     if "image/svg+xml" in data and (picture := picture_html(data)): return html_output(picture)
     return output
 
 
-def relink(text:str) -> str:
-    "Links that hold in nbs/ made to hold in the book: a room of the engine is a section of one page there."
+def relink(text:str, words:Mapping[str, str]) -> str:
+    """Links that hold in nbs/ made to hold in the book: a room of the engine is a section of one page there, a word of
+    the glossary brings its explanation."""
     def section(match): return f"](api/engine.md#{match[1].replace('/', '-')})"
+    def explained(match): return f'{match[0]} "{words[match[1]]}"' if match[1] in words else match[0]
+    text = GLOSSARY.sub(explained, text)
     text = re.sub(r"\]\(((?:engine/\w+|lab|views)/\w+)\.ipynb[^)]*\)", section, text)
     return re.sub(r"\]\(\.\./(?:docs/)?(\w+)\.md\)", lambda m: f"]({m[1].lower()}.md)", text)
 
 
 # ---- the glossary
+
+def explanations(glossary:Page) -> dict[str, str]:
+    "The place of each word -> its explanation in plain words, as the title of a link in Markdown."
+    text = "\n".join(section.cell["source"] for section in glossary.sections)
+    found = re.findall(r"^### (.+)\n+((?:(?!#|\[\d\d ).+\n?)+)", text, flags=re.M)
+    return {anchor(plain(term)): quoted(plain(" ".join(body.split()))) for term, body in found}
+
+
+def quoted(words:str) -> str:
+    "Words that stand between quotation marks in Markdown, and in which nothing is Markdown."
+    return re.sub(r'[&"$|<>\\]', lambda found: f"&#{ord(found[0])};", words)
+
 
 def glossary_links(glossary:Page, lessons:Sequence[Page]) -> Page:
     "The glossary with each lesson's link leading to the section where the word is taught."

@@ -7,8 +7,8 @@ from book_site import BOOK, only_from
 
 PHONE = {"width": 390, "height": 800}
 LESSONS = sorted(p.stem for p in (Path(__file__).parents[2] / "nbs").glob("[0-9][0-9]_*.ipynb") if p.stem != "99_main")
-OTHERS = ["index", "glossary", "questions", "panels", "teachers", "house", "changelog", "contributing", "genindex",
-          "api/index", "api/engine", "api/arithmetic", "slides/01_arithmetic"]
+OTHERS = ["index", "glossary", "questions", "panels", "guesses", "take", "teachers", "house", "changelog",
+          "contributing", "genindex", "api/index", "api/engine", "api/arithmetic", "slides/01_arithmetic"]
 
 
 @pytest.fixture
@@ -74,6 +74,19 @@ def test_the_system_says_dark(reader):
     assert brightness(page, "getComputedStyle(document.body).backgroundColor") < 60
 
 
+def test_on_a_phone_a_panels_controls_and_picture_are_seen_together(reader):
+    page = reader("index", viewport=PHONE, has_touch=True, is_mobile=True)
+    card = page.locator(".live-card").first
+    card.evaluate("e => window.scrollTo(0, scrollY + e.getBoundingClientRect().top - 8)")
+    controls, picture = card.locator(".live-controls").bounding_box(), card.locator(".live-picture svg").bounding_box()
+    assert 0 <= controls["y"] and controls["y"] + controls["height"] <= PHONE["height"]
+    assert picture["y"] + picture["height"] <= controls["y"] + 1, "the whole picture stands over the controls"
+    for target in card.locator("input:visible, select:visible, button:visible").all():
+        assert target.bounding_box()["height"] >= 44, target.evaluate("e => e.outerHTML")
+    guess = reader("01_arithmetic", viewport=PHONE, has_touch=True, is_mobile=True).locator(".mlinfra-guess").first
+    for target in guess.locator("input:visible, button:visible").all(): assert target.bounding_box()["height"] >= 44
+
+
 def test_search_finds_the_lesson_of_a_word(reader):
     page = reader("search.html?q=straggler")
     found = page.locator("ul.search li a")
@@ -93,13 +106,73 @@ def test_folded_code_unfolds(reader):
     assert code.is_visible()
 
 
-def test_a_guess_is_asked_and_its_answer_is_folded(reader):
+def card_with_answer(page):
+    "The first question of a lesson whose answer is there, and that answer."
+    key = page.evaluate("""() => [...document.querySelectorAll('.mlinfra-guess')].map(e => e.dataset.key).find(key =>
+        document.querySelector(`details.answer[data-key="${CSS.escape(key)}"]`))""")
+    return page.locator(f'.mlinfra-guess[data-key="{key}"]'), page.locator(f'details.answer[data-key="{key}"]')
+
+
+def test_a_locked_guess_opens_its_answer_and_is_kept(reader):
     page = reader("01_arithmetic")
-    assert page.locator(".admonition.guess", has_text="How long do 20 batches take as a pipeline?").is_visible()
+    card, answer = card_with_answer(page)
+    assert not answer.locator("svg").first.is_visible()
+    card.get_by_role("slider").press("ArrowRight")
+    said = card.locator("output").inner_text()
+    card.get_by_role("button", name="Lock").click()
+    assert answer.locator("svg").first.is_visible()
+    page.reload()
+    assert answer.locator("svg").first.is_visible() and card.locator("output").inner_text() == said
+    assert card.get_by_role("slider").is_disabled()
+    page.goto(page.url.replace("01_arithmetic", "guesses"))
+    row = page.locator("tr", has_text="01 Arithmetic")
+    assert row.locator("td").nth(1).inner_text().startswith("1 of ")
+    assert said in page.locator(".guesses li").inner_text()
+    page.locator(".guesses li a").click()
+    page.wait_for_url("**/01_arithmetic.html#guess-*")
+    card.get_by_role("button", name="Guess again").click()
+    assert not answer.locator("svg").first.is_visible() and card.get_by_role("slider").is_enabled()
+    page.reload()
+    assert card.get_by_role("slider").is_enabled()
+
+
+def test_a_question_and_its_answer_need_no_script(reader):
+    page = reader("01_arithmetic", java_script_enabled=False)
+    assert page.locator(".mlinfra-guess").first.is_visible() and not page.locator(".mlinfra-guess input").count()
     answer = page.locator("details.answer").first
-    assert not answer.locator("svg").is_visible()
-    answer.locator("summary").click()
-    assert answer.locator("svg").is_visible()
+    assert not answer.locator("svg").first.is_visible()
+    answer.locator("summary").first.click()
+    assert answer.locator("svg").first.is_visible()
+
+
+def test_code_is_copied(reader):
+    page = reader("01_arithmetic", permissions=["clipboard-read", "clipboard-write"])
+    code = page.locator("div.highlight:visible").first
+    code.hover()
+    code.get_by_role("button", name="Copy").click()
+    code.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == code.locator("pre").inner_text().rstrip()
+
+
+def test_a_word_is_explained_where_it_stands(reader):
+    page = reader("01_arithmetic")
+    word, tip = page.get_by_role("link", name="iteration", exact=True).first, page.get_by_role("tooltip")
+    word.hover()
+    assert "updating the weights once" in tip.inner_text()
+    page.mouse.move(0, 0)
+    assert not page.locator("#word-tip").is_visible()
+    word.focus()
+    assert tip.is_visible() and word.get_attribute("aria-describedby") == "word-tip"
+    word.press("Escape")
+    assert not page.locator("#word-tip").is_visible()
+    plain = reader("01_arithmetic", java_script_enabled=False).get_by_role("link", name="iteration", exact=True).first
+    assert "updating the weights once" in plain.get_attribute("title")
+
+
+def test_the_book_says_how_to_cite_it_and_reports_to_no_placeholder(reader):
+    page = reader("take")
+    assert "@software{mlinfra" in page.locator("pre").first.inner_text()
+    assert page.locator(".report-link").count() == 0
 
 
 def test_a_word_leads_to_the_glossary_and_back_to_its_section(reader):

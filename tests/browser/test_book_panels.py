@@ -203,20 +203,83 @@ def test_panels_that_are_not_known_keep_their_still_picture(reader):
     assert page.locator(".live-still:visible").count() == 2 and page.locator(".live-card").count() == 0
 
 
+@pytest.mark.parametrize("name", MOVES)
+def test_the_first_answer_does_not_wait_for_python(reader, name):
+    made = reader()
+    made.context.route("**/pyodide.asm.wasm", lambda route: None)  # it never comes
+    panel = Panel(made.open().page, name)
+    panel.control(MOVES[name][0]).press(MOVES[name][1])
+    answer = panel.agrees()
+    assert answer != panel.here.shown()["answer"] and "Fetching Python" in panel.note()
+    assert "while one control is moved" in panel.note()
+
+
+def test_what_the_book_does_not_know_waits_for_python(reader):
+    made, held = reader(), []
+    made.context.route("**/pyodide.asm.wasm", lambda route: held.append(route))
+    panel = Panel(made.open().page, "overlap_panel")
+    for control in ("read", "preprocess"): panel.control(control).press("End")
+    wait_until(lambda: held, "Python is asked for", 60)
+    assert panel.root.get_attribute("aria-busy") == "true" and "Fetching Python" in panel.note()
+    held[0].continue_()
+    panel.agrees()
+    assert panel.note() == ""
+
+
+def test_a_position_has_an_address(reader):
+    made = reader(permissions=["clipboard-read", "clipboard-write"])
+    panel = Panel(made.open().page, "schedule_panel")
+    panel.control("world_size").press("ArrowLeft")
+    panel.control("dataset").select_option("own")
+    panel.control("samples").fill("1000")
+    panel.control("samples").press("Enter")
+    panel.root.get_by_role("button", name="More").click()
+    panel.control("drop_last").press(" ")
+    panel.root.get_by_role("button", name="Link").click()
+    wait_until(lambda: "address now holds" in panel.note(), "the page says so", 60)
+    address = panel.page.url
+    assert panel.page.evaluate("navigator.clipboard.readText()") == address and "samples=1000" in address
+    other = Panel(reader().open(address.removeprefix(made.url)).page, "schedule_panel")
+    assert other.sent() == panel.sent() and other.control("drop_last").is_visible()
+    other.agrees()
+    assert other.root.evaluate("e => Math.abs(e.getBoundingClientRect().top)") < 40
+
+
+def test_an_address_with_a_value_that_is_gone_says_so(reader):
+    panel = Panel(reader().open("?panel=live-overlap_panel-1&read=1e99+ms#live-overlap_panel-1").page, "overlap_panel")
+    assert "1e99 ms" in panel.note() and panel.same(panel.here.shown()["answer"])
+
+
 @pytest.mark.parametrize("file", ["pyodide.asm.wasm", "mlinfra.zip", "worker.js"])
-def test_a_failure_to_load_is_said(reader, file):
+def test_a_failure_to_load_is_said_and_the_book_still_answers(reader, file):
     made = reader()
     made.context.route(f"**/{file}", lambda route: route.fulfill(status=404, body="gone"))
     panel = Panel(made.open().page, "overlap_panel")
     panel.control("read").press("Home")
     wait_until(lambda: "Python could not be started here" in panel.note(), "the page says so", 60)
-    assert panel.control("read").is_disabled() and panel.same(panel.here.shown()["answer"]), "the first position"
+    panel.agrees()
+    panel.control("preprocess").press("End")
+    panel.agrees()
+    assert panel.sent()["read"] == panel.here.shown()["controls"]["read"]["start"], "one control at a time"
 
 
-def test_a_page_that_is_a_file_says_why_nothing_moves(browser, folder):
-    context = browser.new_context()
-    panel = Panel(context.new_page(), "overlap_panel")
-    panel.page.goto((folder / "index.html").as_uri())
+def test_a_failure_to_load_without_known_positions_leaves_the_first(reader):
+    made = reader()
+    made.context.route("**/worker.js", lambda route: route.fulfill(status=404, body="gone"))
+    made.context.route("**/positions/*", lambda route: route.fulfill(status=404, body="gone"))
+    panel = Panel(made.open().page, "overlap_panel")
     panel.control("read").press("Home")
-    assert "python -m http.server" in panel.note() and panel.control("read").is_disabled()
+    wait_until(lambda: "Python could not be started here" in panel.note(), "the page says so", 60)
+    wait_until(lambda: panel.same(panel.here.shown()["answer"]), "no stale picture", 60)
+    assert panel.sent() == {name: control["start"] for name, control in panel.here.shown()["controls"].items()}
+
+
+def test_a_page_that_is_a_file_answers_what_the_book_knows_and_says_why_no_more(browser, folder):
+    context = browser.new_context()
+    panel = Panel(context.new_page(), "formats_panel")
+    panel.page.goto((folder / "index.html").as_uri())
+    panel.control("exponent").press("PageUp")
+    answer = panel.agrees()
+    assert answer != panel.here.shown()["answer"]
+    assert "python -m http.server" in panel.note() and panel.control("typed").is_disabled()
     context.close()

@@ -7,20 +7,6 @@ from lab import Notebook, Panel, jobs, wait_until
 pytestmark = pytest.mark.browser
 
 
-def test_prediction_is_locked_for_the_session(open_cells):
-    cells = (
-        "from mlinfra.engine.ui.lesson import predict, reveal\npredict('k', 'How many?', range(1, 11), 3, 'iterations')"
-    )
-    notebook = open_cells(cells, "1")
-    panel = Panel(notebook, "predict")
-    panel.press("your guess", "ArrowRight")
-    panel.button("Lock my guess").click()
-    panel.root.get_by_text("Locked: 4 iterations").wait_for()
-    assert panel.button("Lock my guess").is_disabled()
-    notebook.run_all()
-    Panel(notebook, "predict").root.get_by_text("Locked: 4 iterations").wait_for()
-
-
 def test_studio_lives_and_dies_well(open_cells):
     panel = Panel(open_cells("from mlinfra.views.training import studio_panel\nstudio_panel()"), "studio")
     before = panel.picture()

@@ -20,6 +20,8 @@ _SCRIPT = """
 const set = (element, name, value) => { if (element.getAttribute(name) !== value) element.setAttribute(name, value); };
 
 function nameSliders(card) {
+  const question = card.querySelector(".mlinfra-question");
+  if (question) { set(card, "role", "group"); set(card, "aria-label", question.textContent); }
   for (const row of card.querySelectorAll(".widget-inline-hbox")) {
     const handle = row.querySelector(".noUi-handle"), label = row.querySelector("label");
     if (!handle || !label) continue;

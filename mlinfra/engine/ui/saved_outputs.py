@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 # %% auto #0
-__all__ = ['WIDGET', 'STATE', 'LIVE', 'PACKAGE', 'AGAIN', 'stand_alone', 'ContentsManager', 'Server', 'before_saving']
+__all__ = ['WIDGET', 'STATE', 'LIVE', 'PACKAGE', 'AGAIN', 'stand_alone', 'ContentsManager', 'JupyterServer', 'before_saving']
 
 # %% ../../../nbs/engine/ui/saved_outputs.ipynb #saved0005
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -40,7 +40,7 @@ class ContentsManager(Protocol):
     "What Jupyter's server writes files with."
     def register_pre_save_hook(self, hook: Callable[..., None]) -> None: ...
 
-class Server(Protocol):
+class JupyterServer(Protocol):
     "Jupyter's server."
     contents_manager:ContentsManager
 
@@ -55,5 +55,5 @@ def before_saving(
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]: return [{"module": __name__}]
 
-def _load_jupyter_server_extension(server: Server) -> None:
+def _load_jupyter_server_extension(server: JupyterServer) -> None:
     server.contents_manager.register_pre_save_hook(before_saving)

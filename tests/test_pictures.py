@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mlinfra.engine.ui.palette import page_css
+
 ROOT = Path(__file__).resolve().parent.parent
 PALETTE = "engine/ui/palette.py"
 HEX = re.compile(r"#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})\b(?!-)")
@@ -44,3 +46,8 @@ def test_every_colour_comes_from_the_palette():
     ('"color: var(--jp-ui-font-color1, #222)"', []), ('drawing.text(0, 0, "a black box")', []), ('"#1 of 3"', []),
 ])
 def test_a_colour_is_seen(source, found): assert [colour for _, colour in colours(source)] == found
+
+
+def test_the_page_in_jupyter_has_the_palette():
+    style = ROOT / "tools/jupyter/labextensions/mlinfra/static/page.css"
+    assert page_css() in style.read_text(encoding="utf-8"), f"paste what page_css() of {PALETTE} says"

@@ -121,5 +121,4 @@ def css_values(
 
 def page_css() -> str:
     "The palette's variables for a page: their light values, and their dark ones where the theme is dark."
-    return (f":root{{{css_values('light')}}}@media screen{{:is({_DARK_PAGES}){{{css_values('dark')}}}}}"
-            ".jp-RenderedSVG{overflow-x:auto}.jp-RenderedSVG.jp-RenderedSVG>img{max-width:none}")
+    return f":root{{{css_values('light')}}}@media screen{{:is({_DARK_PAGES}){{{css_values('dark')}}}}}"

@@ -77,8 +77,11 @@ def test_the_system_says_dark(reader):
 def test_on_a_phone_a_panels_controls_and_picture_are_seen_together(reader):
     page = reader("index", viewport=PHONE, has_touch=True, is_mobile=True)
     card = page.locator(".live-card").first
-    card.evaluate("e => window.scrollTo(0, scrollY + e.getBoundingClientRect().top - 8)")
-    controls, picture = card.locator(".live-controls").bounding_box(), card.locator(".live-picture svg").bounding_box()
+    controls, picture = card.locator(".live-controls"), card.locator(".live-picture svg")
+    card.evaluate("e => window.scrollTo(0, scrollY + e.getBoundingClientRect().top - 64)")
+    assert controls.locator("input[type=range]").first.bounding_box()["y"] < PHONE["height"] - 44, "at the top of the card, too"
+    picture.evaluate("e => window.scrollTo(0, scrollY + e.getBoundingClientRect().top - 64)")
+    controls, picture = controls.bounding_box(), picture.bounding_box()
     assert 0 <= controls["y"] and controls["y"] + controls["height"] <= PHONE["height"]
     assert picture["y"] + picture["height"] <= controls["y"] + 1, "the whole picture stands over the controls"
     for target in card.locator("input:visible, select:visible, button:visible").all():

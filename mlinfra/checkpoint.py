@@ -17,7 +17,7 @@ from .data_parallel import train_ddp
 from .engine.checkpoint.checkpointer import Checkpointer as Checkpointer
 from .engine.checkpoint.checkpoint_files import latest as latest, verify as verify
 from .engine.checkpoint.loop_checkpoints import LoopCheckpoints as LoopCheckpoints
-from .engine.checkpoint.save_interval import best_interval as best_interval, expected_seconds as expected_seconds
+from .engine.cost.save_interval import best_interval as best_interval, expected_seconds as expected_seconds
 from .engine.checkpoint.weight_files import (
     best as best, load_weights as load_weights, save_weights as save_weights)
 from .engine.launch.supervisor import supervise as supervise

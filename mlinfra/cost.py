@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .engine.base.checks import fraction, nonnegative_float, positive_float, positive_int
-from .engine.checkpoint.save_interval import FAILURE_RECORDS, FAILURES_PER_DEVICE_HOUR
+from .engine.cost.save_interval import FAILURE_RECORDS, FAILURES_PER_DEVICE_HOUR
 from .engine.cost.energy import JOULES_PER_KWH, EnergyMeter as EnergyMeter, co2_kg, device_power
 from .engine.base.sample_statistics import Estimate
 from .engine.cost.prices import Offer, read_grids as read_grids, read_prices as read_prices

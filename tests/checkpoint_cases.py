@@ -20,10 +20,9 @@ from mlinfra.data import BatchLoader, Images
 from mlinfra.engine.checkpoint.checkpoint_folder import CheckpointFolder, delete_partial
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.base.step_folders import step_folder, step_folders
-from mlinfra.engine.checkpoint.checkpoint_files import (
-    RootLock, TreeEncoder, latest, read_state, verify)
+from mlinfra.engine.checkpoint.checkpoint_files import RootLock, latest, read_state, verify
 from mlinfra.engine.train.builtin_observers import EarlyStopping
-from mlinfra.engine.checkpoint.training_state import HostCopies, State
+from mlinfra.engine.checkpoint.state_trees import HostCopies, State, TreeEncoder
 from mlinfra.training import fit
 
 STEPS = 15  # of each case: 3 epochs of 5

@@ -23,12 +23,11 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils.data import TensorDataset
 
 from mlinfra.data_parallel import train_ddp
-from mlinfra.engine.checkpoint import checkpoint_files as files, sharded_checkpoint as pieces
+from mlinfra.engine.checkpoint import checkpoint_files as files
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.checkpoint_files import latest, verify
-from mlinfra.engine.checkpoint.checkpoint_folder import delete_checkpoint
-from mlinfra.engine.checkpoint.training_state import State
-from mlinfra.engine.checkpoint.sharded_checkpoint import RankWriter
+from mlinfra.engine.checkpoint.checkpoint_folder import CheckpointFolder
+from mlinfra.engine.checkpoint.state_trees import HostCopies, State, shard_cut
 from mlinfra.engine.dist.rank_data import epoch_losses, whole_weights
 from mlinfra.engine.dist.process_group import process_group, rank_and_world_size
 from mlinfra.engine.dist.ranks import RankError, call_each, run_ranks
@@ -63,6 +62,23 @@ class Noted:
         if run.iteration == self.stop and self.kill == rank_and_world_size()[0]: os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Moody:
+    "Does not tell its state in one save, and has another checkpoint asked for, each on one rank."
+    guard = True
+
+    def __init__(self, own: Checkpointer): self.own, self.iteration, self.rank = own, 0, rank_and_world_size()[0]
+
+    def on_backward(self, run):
+        self.iteration = run.iteration + 1
+        if (self.iteration, self.rank) == (4, 0): self.own.save_soon()
+
+    def state_dict(self):
+        if (self.iteration, self.rank) == (9, 1): raise RuntimeError("not now")
+        return {}
+
+    def load_state_dict(self, kept): "Nothing to do."
+
+
 def data() -> TensorDataset:
     draw = torch.Generator().manual_seed(3)
     x = torch.randn(SAMPLES, 6, generator=draw)
@@ -78,37 +94,35 @@ def trainer(how: str):
 
 
 def train(how: str, root: Path | None, stop: int | None = None, kill: int | None = None, fault: str = "",
-          batch: int = BATCH, plain: bool = False) -> dict[str, Any]:
+          batch: int = BATCH, plain: bool = False, moody: bool = False) -> dict[str, Any]:
     "Train as one of the ranks; what it saw."
     torch.manual_seed(0)
     model, rank = Net(plain), rank_and_world_size()[0]
     torch.manual_seed(100 + rank)  # dropout is another one on each rank
     noted, beside = Noted(stop, kill), not fault and kill is None
     own = None if root is None else Checkpointer(root, every=3, background=beside)
-    if fault: spoil(fault)
-    watchers = [noted] if own is None else [own, noted]
+    watchers = [*([own] if own else []), *([Moody(own)] if moody else []), noted]
     plan = dict(epochs=2, batch_size=batch, momentum=0.9, device="cpu")
-    try: history, _ = trainer(how)(model, data(), observers=watchers, **plan)
-    finally: pieces.write_piece = files.write_piece
+    with pytest.MonkeyPatch.context() as patch:
+        if fault: spoil(fault, patch)
+        history, _ = trainer(how)(model, data(), observers=watchers, **plan)
     return dict(losses=noted.losses, resumed_from=own and own.resumed_from, remarks=history.remarks, seen=model.seen,
                 samples=[step.samples for step in history.steps], epochs=epoch_losses(history),
                 weights={name: tensor.tolist() for name, tensor in whole_weights(model).items()})
 
 
-def spoil(fault: str) -> None:
-    "Break what a rank calls in its second save: `module.function rank what`."
-    place, rank, what = fault.split()
+def spoil(fault: str, patch: pytest.MonkeyPatch) -> None:
+    "Break what a rank calls in its second save: `function rank what`."
+    name, rank, what = fault.split()
     if int(rank) != rank_and_world_size()[0]: return
-    module, name = {"files": files, "pieces": pieces}[place.split(".")[0]], place.split(".")[1]
-    real, calls = getattr(module, name), []
+    real = getattr(files, name)
 
     def broken(folder, *args, **more):
-        calls.append(folder)
         if "step-00000006" not in str(folder): return real(folder, *args, **more)
         if what == "killed": os.kill(os.getpid(), signal.SIGKILL)
         raise OSError(errno.ENOSPC, "the disk is full")
 
-    setattr(module, name, broken)
+    patch.setattr(files, name, broken)
 
 
 def ranks(world_size: int, *trainings: tuple) -> list[dict[int, dict]]:
@@ -168,14 +182,13 @@ def test_one_two_four_and_one_rank_again(tmp_path):
         torch.testing.assert_close(torch.tensor(weight), torch.tensor(wanted[0]["weights"][name]), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("fault", ["pieces.write_manifest 1 killed", "pieces.write_piece 0 killed",
-                                   "pieces.sync_folder 0 killed"])
+@pytest.mark.parametrize("fault", ["write_piece 1 killed", "write_piece 0 killed", "sync_folder 0 killed"])
 def test_rank_killed_in_a_save(fault, tmp_path):
     "The checkpoint before it is used, and nothing is lost."
     with pytest.raises(RankError, match=f"rank {fault.split()[1]} was killed"):
         ranks(2, ("ddp", tmp_path, dict(fault=fault)))
     assert verify(tmp_path)["step"].tolist() == [3] and latest(tmp_path).step == 3
-    if "manifest" not in fault: return
+    if not fault.startswith("write_piece 1"): return
     wanted, again = ranks(2, ("ddp", None), ("ddp", tmp_path))
     for rank in (0, 1): same(again[rank], wanted[rank])
     assert again[0]["resumed_from"] == 3 and not list(tmp_path.rglob("*.part"))
@@ -194,10 +207,13 @@ def divided(root: Path) -> None:
     live = {name: distribute_tensor(whole[name], *place) for name, place in places.items()}
     stage = torch.arange(6.0) + 100 * (rank // 2)
     live["stage"] = distribute_tensor(stage, square["b"], [Shard(0)])  # another tensor of this name on two ranks
-    cuts = {f"model.weights.{name}": pieces.shard_cut(tensor) for name, tensor in live.items()}
+    cuts = {f"model.weights.{name}": shard_cut(tensor) for name, tensor in live.items()}
     parts = dict(model=dict(weights={name: tensor.to_local() for name, tensor in live.items()}),
-                 pieces=dict(kind="shards", rank=rank, ranks=world_size, cuts=cuts))
-    RankWriter(root).write(root / "step-00000005", State(5, 0, parts), delete_checkpoint)
+                 pieces=dict(kind="shards", rank=rank, ranks=world_size, cuts=cuts), identity=dict(best=None))
+    folder = CheckpointFolder(root)
+    folder.open()
+    folder.save(State(5, 0, parts), HostCopies(), background=False)
+    assert folder.failure is None and folder.saves[0].step == 5, folder.failure
     saved = files.RankStates(root / "step-00000005")
     def found(live: dict) -> dict:
         return saved.of(rank, live=lambda path: live.get(path.split(".")[-1])).parts["model"]["weights"]
@@ -215,18 +231,21 @@ def test_any_division_is_read_into_any_other(tmp_path):
     assert latest(tmp_path).step == 5
 
 
-def newest(roots: list[Path]) -> tuple[Any, dict[int, str]]:
-    found, bad = RankWriter(roots[rank_and_world_size()[0]]).newest()
-    return found and found.of(0).step, bad
+def newest(roots: list[Path]) -> tuple[int, list[str]]:
+    "The step that ranks agree on, and what they say of newer ones."
+    folder = CheckpointFolder(roots[rank_and_world_size()[0]])
+    folder.open()
+    try: return folder.newest().of(0).step, folder.remarks
+    finally: folder.release()
 
 
 def test_damage_and_a_full_disk(tmp_path):
     "A rank whose disk is full lets all go on without that checkpoint; ranks agree on the newest that all have whole."
-    (told,) = ranks(2, ("ddp", tmp_path / "a", dict(fault="pieces.write_piece 1 full", stop=9)))
+    (told,) = ranks(2, ("ddp", tmp_path / "a", dict(fault="write_piece 1 full", stop=9)))
     assert verify(tmp_path / "a")["step"].tolist() == [3, 9]
     words = "the checkpoint of step 6 was not saved"
     assert [sum(words in line for line in told[rank]["remarks"]) for rank in (0, 1)] == [1, 1]
-    assert any("rank 1 could not write its piece" in line for line in told[0]["remarks"])
+    assert any("rank 1: cannot write" in line and "the disk is full" in line for line in told[0]["remarks"])
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     shutil.rmtree(tmp_path / "b" / "step-00000009")
     shutil.copytree(tmp_path / "a", tmp_path / "c")
@@ -239,9 +258,19 @@ def test_damage_and_a_full_disk(tmp_path):
     found = run_ranks(call_each, 2, calls, share_cores=True)
     assert found[0] == found[1]
     (apart, says), (flipped, why), (whole, none) = found[0]
-    assert apart == 3 and says == {9: "rank 1 does not see it"}
-    assert flipped == 3 and "training-rank-1.safetensors was altered" in why[9]
-    assert whole == 9 and none == {}
+    assert apart == 3 and says == ["passed over step-00000009: rank 1 does not see it"]
+    assert flipped == 3 and "training-rank-1.safetensors was altered" in why[0]
+    assert whole == 9 and none == []
+
+
+def test_what_one_rank_alone_does_costs_one_checkpoint_each(tmp_path):
+    "Step 4 is asked for on rank 0, and the state of step 9 is not told on rank 1."
+    (told,) = ranks(2, ("ddp", tmp_path, dict(moody=True)))
+    assert verify(tmp_path)["step"].tolist() == [15, 18, 20] and verify(tmp_path)["good"].all()
+    lost = [[line for line in told[rank]["remarks"] if "was not saved" in line] for rank in (0, 1)]
+    assert "step 4 was not saved" in lost[0][0] and "not all ranks saved it" in lost[0][0]
+    assert all("step 9 was not saved" in each[-1] and "RuntimeError: not now" in each[-1] for each in lost)
+    assert [len(each) for each in lost] == [2, 1]
 
 
 # ---- torchrun: a machine goes, and the others go on

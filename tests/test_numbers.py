@@ -141,15 +141,15 @@ CHECKED = "called by functions that have checked their numbers"
 INNER = """
 base.cores base.jobs base.operations.LayerCall base.operations.OperationCount base.step_folders base.store base.text
 checkpoint.checkpoint_files memory.optimizers.UpdateMemory trace.trace_advice.TraceAdvice train.counted_means
-checkpoint.checkpointer.BestMetric checkpoint.first_format checkpoint.checkpoint_folder.checkpoints_to_delete
-checkpoint.preemption.MetadataService checkpoint.resumable_loader checkpoint.sharded_checkpoint
+checkpoint.checkpointer.BestMetric checkpoint.checkpoint_folder.checkpoints_to_delete
+checkpoint.resumable_loader checkpoint.state_trees.TreeEncoder
 dist.collectives.Group dist.gradient_average.GradientBucket.pack dist.sync_batch_norm.WholeBatchNorm
 dist.processes dist.rank_step dist.zero_blocks doctor.ablation doctor.batch_source
 doctor.diagnosis.busy_words doctor.predictions doctor.remedies doctor.step_timer export.quantize.QuantizedConv2d
 export.quantize.QuantizedLinear export.quantize.pack export.quantize.unpack http.metrics
 http.request_parsing.BodyError http.request_parsing.BodyRules.too_long http.server_process.bound_socket lab.faults
 lab.patients lab.pipeline_runs lab.rank_step_times lab.shard_steps lab.silent_errors lab.step_examples
-lab.tensor_costs.LayerWork
+lab.metadata_service lab.tensor_costs.LayerWork
 lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.signal_name loading.batch_tensors
 loading.crops.random_box loading.dataset_callables loading.loader_surgery loading.loading_times
 loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_block loading.shards.Shard
@@ -298,9 +298,9 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.cost.prices.Offer.gbit_per_s", "zero", "no network is promised"),
     ("engine.cost.training_work.Work.*", "zero", "a training that computes nothing, or keeps nothing"),
     ("engine.cost.run_cost.*", "zero", "no time, electricity without CO2"),
-    ("engine.checkpoint.save_interval.*_seconds", "zero", "a save, a restart or a write that costs nothing"),
-    ("engine.checkpoint.save_interval.spot_price.spot_price_per_hour", "zero", "a machine for nothing"),
-    ("engine.checkpoint.preemption.read_notice.timeout_seconds", ANY, "an address is needed, so it cannot be tried"),
+    ("engine.cost.save_interval.*_seconds", "zero", "a save, a restart or a write that costs nothing"),
+    ("engine.cost.save_interval.spot_price.spot_price_per_hour", "zero", "a machine for nothing"),
+    ("engine.launch.preemption.read_notice.timeout_seconds", ANY, "an address is needed, so it cannot be tried"),
     ("engine.launch.supervisor.supervise.*", "zero", "no restart, no pause"),
     ("engine.launch.supervisor.marked_processes.since", "zero", "it is not known when they began"),
     ("engine.tuning.trial_pool.Live.prune.number", "zero", "trials are counted from 0"),

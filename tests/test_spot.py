@@ -18,7 +18,7 @@ from mlinfra.data import BatchLoader
 from mlinfra.lab import interval_study as kills
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.checkpoint_files import latest
-from mlinfra.engine.checkpoint.preemption import StopNotice
+from mlinfra.engine.launch.preemption import StopNotice
 from mlinfra.engine.dist.ranks import run_ranks
 from mlinfra.engine.launch.supervisor import supervise
 from mlinfra.training import fit

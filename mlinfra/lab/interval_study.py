@@ -25,7 +25,7 @@ from torch import nn
 from ..data import BatchLoader, Images, mnist
 from ..engine.checkpoint.checkpointer import Checkpointer
 from ..engine.base.checks import positive_float, positive_int
-from ..engine.checkpoint.save_interval import best_interval, expected_time
+from ..engine.cost.save_interval import best_interval, expected_time
 from ..engine.base.sample_statistics import Estimate
 from ..engine.base.step_folders import step_folders
 from ..engine.dist.processes import ServedProcess

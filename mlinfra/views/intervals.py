@@ -14,7 +14,7 @@ import numpy as np
 
 from ..engine.ui.charts import Axis, Chart, nice_limit
 from ..engine.base.checks import nonnegative_float, positive_float
-from ..engine.checkpoint.save_interval import Expected, best_interval, expected_time, spot_price
+from ..engine.cost.save_interval import Expected, best_interval, expected_time, spot_price
 from ..lab.interval_study import KillStudy
 from ..engine.base.sample_statistics import Estimate
 from ..engine.ui.figures import COLORS, axes, label
@@ -225,7 +225,7 @@ def saving_code(
     "The panel's number as calls of the engine."
     plan = SavePlan(**values)
     return "\n".join([
-        "from mlinfra.engine.checkpoint.save_interval import best_interval, expected_time, spot_price", "",
+        "from mlinfra.engine.cost.save_interval import best_interval, expected_time, spot_price", "",
         f"mtbf_seconds = 3600 / {plan.interruptions_per_hour:g}",
         f"expected = expected_time(3600 * {plan.work_hours:g}, 60 * {plan.interval_minutes:g}, {plan.save_seconds:g}, "
         f"mtbf_seconds, {plan.restart_seconds:g})",

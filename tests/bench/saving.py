@@ -115,7 +115,8 @@ class Ours:
 def savers(run: Any) -> dict[str, Callable[[Path], None]]:
     "Contender -> what saves into a folder that is not there yet."
     from mlinfra.engine.checkpoint.checkpoint_files import write_state
-    from mlinfra.engine.checkpoint.training_state import HostCopies, capture
+    from mlinfra.engine.checkpoint.state_trees import HostCopies
+    from mlinfra.engine.checkpoint.training_state import capture
     copies = HostCopies()
     held = lambda: dict(model=run.model.state_dict(), optimizer=run.optimizer.state_dict())
     size = sum(p.nbytes for p in run.model.parameters()) * 3

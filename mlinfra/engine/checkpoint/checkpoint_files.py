@@ -5,7 +5,6 @@
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d003
 from __future__ import annotations
 
-import base64
 import errno
 import json
 import math
@@ -15,27 +14,28 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import whole_folder, writing
-from .first_format import FirstFormat
-from .training_state import State
+from .state_trees import (
+    WEIGHTS, State, TreeEncoder, UnreadableCheckpoint, decode_tree, native_dtype)
+from ..dist.process_group import RankGroup
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FORMAT', 'OLD_FORMAT', 'MANIFEST', 'FileSum', 'TreeEncoder', 'decode_tree', 'UnreadableCheckpoint', 'write_manifest',
-           'read_manifest', 'sync_folder', 'write_piece', 'write_state', 'damage', 'RankStates', 'read_state',
-           'Checkpoint', 'checkpoint_at', 'latest', 'verify', 'RootLock']
+__all__ = ['FORMAT', 'OLD_FORMAT', 'MANIFEST', 'FileSum', 'write_manifest', 'read_manifest', 'sync_folder', 'write_piece',
+           'write_state', 'FirstFormat', 'damage', 'RankStates', 'read_state', 'Checkpoint', 'checkpoint_at', 'latest',
+           'verify', 'RootLock']
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d005
 _CHUNK = 4 << 20  # bytes that are summed at once
@@ -78,109 +78,10 @@ def _write_tensors(path: Path, tensors: dict[str, torch.Tensor], starts: dict[st
     os.chmod(path, 0o644)  # safetensors makes it private
     return _synced(path)
 
-# %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d008
-_NATIVE = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
-           torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2)
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_WEIGHTS = "model.weights."
-_INLINE = 4096  # bytes of an array up to which it is written into the JSON
-
-def _native(tensor: torch.Tensor) -> torch.Tensor:
-    "The same memory in a dtype that safetensors and DCP know."
-    if tensor.dtype in _NATIVE: return tensor
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor.view(_BITS[tensor.element_size()])
-
-class TreeEncoder:
-    "Turns trees into JSON, and keeps their tensors aside by file and name."
-    def __init__(
-        self,
-        rank:int=0,                                # whose trees: its names must not be another rank's
-        cuts:Mapping[str, dict[str, Any]]={},      # path -> which part of a whole tensor it is, see `shard_cut`
-    ):
-        self.tensors: dict[str, dict[str, torch.Tensor]] = {"model": {}, "training": {}}
-        self.starts: dict[str, list[int]] = {}     # name -> where a shard begins in the whole tensor
-        self._rank, self._cuts, self._places, self._written = rank, cuts, {}, set()
-        self._names = {"__metadata__"}  # safetensors takes it for its own
-
-    def tree(self, value:Any, path:str) -> Any:
-        "A tree of plain values and tensors as json.dumps takes it. ValueError, with its path, for what cannot be kept."
-        if value is None or type(value) in (bool, int, str): return value
-        if type(value) is float: return value if math.isfinite(value) else {"$float": repr(value)}
-        if isinstance(value, torch.Tensor): return {"$tensor": self._tensor(value, path)}
-        if isinstance(value, list): return [self.tree(item, f"{path}.{n}") for n, item in enumerate(value)]
-        if isinstance(value, tuple): return {"$tuple": self.tree(list(value), path)}
-        if isinstance(value, (set, frozenset)): return {"$set": self.tree(sorted(value, key=repr), path)}
-        if not isinstance(value, Mapping): return self._rare(value, path)
-        if all(type(key) is str and not key.startswith("$") for key in value):
-            return {key: self.tree(item, f"{path}.{key}") for key, item in value.items()}
-        return {"$dict": [[self.tree(key, path), self.tree(item, f"{path}.{key}")] for key, item in value.items()]}
-
-    def _rare(self, value: Any, path: str) -> dict[str, Any]:
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-            held = raw.tobytes() if raw.size <= _INLINE else torch.from_numpy(raw)
-            return {"$array": [self.tree(held, path), value.dtype.str, list(value.shape)]}
-        if isinstance(value, np.generic): return {"$scalar": self._rare(np.asarray(value), path)}
-        if isinstance(value, bytes): return {"$bytes": base64.b64encode(value).decode()}
-        if isinstance(value, complex): return {"$complex": [repr(value.real), repr(value.imag)]}
-        if isinstance(value, torch.dtype): return {"$dtype": str(value).removeprefix("torch.")}
-        if isinstance(value, torch.device): return {"$device": str(value)}
-        for kind in (bool, int, float, str):  # such as a word of an enumeration
-            if isinstance(value, kind): return self.tree(kind(value), path)
-        raise ValueError(f"{path} cannot be kept in a checkpoint, it is a {type(value).__name__}")
-
-    def _tensor(self, tensor: torch.Tensor, path: str) -> list[Any]:
-        weight, cut = path.startswith(_WEIGHTS), self._cuts.get(path)
-        place = path if weight else id(tensor)
-        if place in self._places: return self._places[place][1]
-        owner = self._rank if cut is None else cut["owner"]
-        name = (f"rank-{owner}/" if owner else "") + path.removeprefix(_WEIGHTS)
-        while name in self._names: name += "'"  # keys such as 1 and "1"
-        self._names.add(name)
-        shape, file = list(tensor.shape) if cut is None else cut["shape"], "model" if weight else "training"
-        found = [file, name, str(tensor.dtype).removeprefix("torch."), shape]
-        self._places[place] = tensor, found  # which stays, so that no other tensor gets its id
-        if cut is not None and (not cut["first"] or not tensor.numel() and math.prod(shape)): return found
-        held = _native(tensor.detach().cpu().contiguous())
-        self.tensors[file][name] = held.clone() if (file, id(tensor)) in self._written else held
-        self._written.add((file, id(tensor)))
-        if cut is not None: self.starts[name] = cut["start"] + [0] * (held.ndim - tensor.ndim)
-        return found
-
-def decode_tree(
-    tree:Any,                       # from `TreeEncoder.tree`, through JSON
-    tensor:Callable[..., Any],      # of file, name, dtype and shape
-) -> Any:
-    "The tree as it was."
-    if isinstance(tree, list): return [decode_tree(item, tensor) for item in tree]
-    if not isinstance(tree, dict): return tree
-    if len(tree) != 1 or not next(iter(tree)).startswith("$"):
-        return {key: decode_tree(item, tensor) for key, item in tree.items()}
-    (kind, held), = tree.items()
-    if kind == "$tensor": return tensor(*held)
-    held = decode_tree(held, tensor)
-    if kind == "$dict": return {key: item for key, item in held}
-    if kind == "$tuple": return tuple(held)
-    if kind == "$set": return set(held)
-    if kind == "$float": return float(held)
-    if kind == "$bytes": return base64.b64decode(held)
-    if kind == "$complex": return complex(*map(float, held))
-    if kind == "$dtype": return getattr(torch, held)
-    if kind == "$device": return torch.device(held)
-    if kind == "$scalar": return held[()]
-    if kind == "$array":
-        raw, dtype, shape = held  # memory of a tensor is kept: its values may come later
-        if isinstance(raw, bytes): return np.ndarray(shape, dtype, raw).copy()
-        return np.ndarray(shape, dtype, raw.numpy())
-    raise UnreadableCheckpoint(f"a value of the kind {kind} is unknown: it was written by a later mlinfra")
-
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d011
 FORMAT = "mlinfra checkpoint 1.1"
 OLD_FORMAT = "mlinfra checkpoint 1"  # the same files of one process; of ranks, a folder for each
 MANIFEST = "manifest.json"
-
-class UnreadableCheckpoint(ValueError):
-    "A checkpoint that may be whole, and that this process cannot read now."
 
 def _reading(act: Callable[[Path], Any], path: Path) -> Any:
     "What `act` reads of a file. ValueError where it is not there, `UnreadableCheckpoint` where it may be."
@@ -229,26 +130,79 @@ def write_piece(folder:Path, state:State, rank:int=0) -> dict[str, FileSum]:
     "Write the files of one rank; returns their sums by name. ValueError for what cannot be kept."
     encoder = TreeEncoder(rank, state.parts.get("pieces", {}).get("cuts", {}))
     tree = {name: encoder.tree(part, name) for name, part in state.parts.items()}
-    if "pieces" in tree: del tree["pieces"]["cuts"]  # the files say it
+    tree.get("pieces", {}).pop("cuts", None)  # the files say it
     files = {_name(kind, rank, "safetensors"): tensors for kind, tensors in encoder.tensors.items()}
     found = {name: _write_tensors(folder / name, tensors, encoder.starts) for name, tensors in files.items()}
     name, text = _name("state", rank, "json"), json.dumps(tree, allow_nan=False).encode()
     return found | {name: _write_bytes(folder / name, text)}
 
 def write_state(
-    folder:str|os.PathLike,  # of this checkpoint: it must not be there yet
-    state:State,
-    **more:Any,              # what else to note in the manifest: JSON-able
-) -> int:                    # bytes
-    "Write a checkpoint so that it is there whole or not at all. OSError in a sentence."
-    folder = Path(folder)
-    with whole_folder(folder) as building:
+    folder:str|os.PathLike,      # of this checkpoint: it must not be there yet
+    state:State,                 # of this rank
+    ranks:RankGroup|None=None,   # that write it together; None: this process alone
+    **more:Any,                  # what else to note in the manifest: JSON-able
+) -> int:                        # bytes of all ranks
+    "Write a checkpoint so that it is there whole or not at all. OSError in a sentence, on every rank."
+    folder, ranks, files = Path(folder), ranks or RankGroup(alone=True), {}
+    def write() -> dict[str, FileSum]:
+        with writing(folder): return write_piece(building, state, ranks.rank)
+    def commit() -> None:
+        if ranks.world_size > 1: _check_whole(building, state.parts["pieces"]["cuts"])
         with writing(folder):
-            files = write_piece(building, state)
-            write_manifest(building / MANIFEST, files, step=state.step, epoch=state.epoch, written=time.time(), **more)
+            write_manifest(building / MANIFEST, files, step=state.step, epoch=state.epoch, written=time.time(),
+                           ranks=ranks.world_size, **more)
             sync_folder(building)
-    with writing(folder): sync_folder(folder.parent)
+        place.close()  # which renames it
+        with writing(folder): sync_folder(folder.parent)
+    with ExitStack() as place:
+        building = ranks.first(lambda: place.enter_context(whole_folder(folder)))
+        for found in ranks.each(write): files |= found
+        ranks.first(commit)
     return sum(file.bytes for file in files.values())
+
+def _check_whole(building: Path, cuts: Mapping[str, dict[str, Any]]) -> None:
+    "OSError unless the files hold every value of every tensor once."
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+    held = HuggingFaceStorageReader(str(building)).read_metadata().state_dict_metadata
+    shapes = {path.removeprefix(WEIGHTS): cut["shape"] for path, cut in cuts.items() if not cut["owner"]}
+    for name in held.keys() | shapes.keys():
+        size, chunks = (held[name].size, held[name].chunks) if name in held else ((), [])
+        shape = shapes.get(name, size)
+        found, wanted = sum(chunk.sizes.numel() for chunk in chunks), math.prod([*shape, *size[len(shape):]])
+        if found != wanted: raise OSError(errno.EIO, f"the ranks wrote {found:,} of the {wanted:,} values of {name}")
+
+# %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #f1f0a004
+class FirstFormat:
+    "The tensors of one checkpoint."
+    def __init__(
+        self,
+        places:list[Path],  # the ranks' folders, or that of the one process
+    ):
+        states = [json.loads((place / "state.json").read_bytes()) for place in places]
+        self._cuts = [state.get("pieces", {}).get("cuts", {}) for state in states]
+        self._files = [{name: load_file(place / f"{name}.safetensors") for name in ("model", "training")}
+                       for place in places]
+
+    def tensor(
+        self,
+        rank:int,           # whose
+        file:str,           # "model" or "training"
+        path:str,           # in the state
+        dtype:torch.dtype,
+        shape:list[int],    # of this rank's part
+    ) -> torch.Tensor:
+        "A whole tensor, from the parts of all ranks if it was cut."
+        name = path.removeprefix(WEIGHTS) if file == "model" else path
+        if path not in self._cuts[rank]: return self._part(rank, file, name, dtype).view(shape)
+        whole = torch.empty(self._cuts[rank][path]["shape"], dtype=dtype)
+        for number, cuts in enumerate(self._cuts):
+            part = self._part(number, file, name, dtype)
+            whole[tuple(slice(start, start + n) for start, n in zip(cuts[path]["start"], part.shape))] = part
+        return whole
+
+    def _part(self, rank: int, file: str, name: str, dtype: torch.dtype) -> torch.Tensor:
+        held = self._files[rank][file][name]  # a dtype of 16 bytes may lie where it must not be read
+        return held if held.dtype == dtype else held.clone().view(dtype)
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_files.ipynb #c0d0d013
 def damage(
@@ -299,7 +253,7 @@ class RankStates:
 
         def tensor(file: str, name: str, kind: str, shape: list[int]) -> Any:
             if (file, name) in made: return made[file, name]
-            dtype, path = getattr(torch, kind), _WEIGHTS * (file == "model") + re.sub(r"^rank-\d+/", "", name)
+            dtype, path = getattr(torch, kind), WEIGHTS * (file == "model") + re.sub(r"^rank-\d+/", "", name)
             whole = old.tensor(rank, file, path, dtype, shape) if old else torch.empty(shape, device="meta")
             near = live(path)
             near = near if hasattr(near, "to_local") and near.shape == whole.shape else None
@@ -307,7 +261,7 @@ class RankStates:
             part = whole if near is None else whole[tuple(slice(a, a + n) for a, n in zip(chunk.offsets, chunk.sizes))]
             held = torch.empty(part.shape, dtype=dtype, device="cpu" if near is None else near.to_local().device)
             if old: held.copy_(part)
-            else: targets[name] = _like(near, _native(held))
+            else: targets[name] = _like(near, native_dtype(held))
             made[file, name] = _like(near, held)
             return made[file, name]
 

@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/checkpoint/checkpoint_folder.ipynb #cf000003
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -15,16 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from ..base.checks import positive_int
 from ..train.history import add_remarks
 from ..base.step_folders import partial_folders, step_folder, step_folders
 from ..base.store import writing
 from .checkpoint_files import (
-    MANIFEST, RankStates, RootLock, UnreadableCheckpoint, damage, read_manifest, write_state)
-from .sharded_checkpoint import NoLock, RankWriter
-from .training_state import HostCopies, State
+    MANIFEST, RankStates, RootLock, damage, read_manifest, write_state)
+from .state_trees import HostCopies, State, UnreadableCheckpoint
+from ..dist.process_group import RankGroup
 
 # %% auto #0
 __all__ = ['delete_checkpoint', 'delete_partial', 'checkpoints_to_delete', 'Saved', 'CheckpointFolder']
@@ -63,7 +63,7 @@ class Saved:
     path:Path
     copy_seconds:float    # in which training waited: for the write before and for the copy
     write_seconds:float   # beside the training, unless `background=False`
-    bytes:int
+    bytes:int             # of all ranks
 
 class CheckpointFolder:
     "The checkpoints of one run. Ranks of a group open it together, and see one folder."
@@ -77,39 +77,36 @@ class CheckpointFolder:
         self.saves: list[Saved] = []
         self.remarks: list[str] = []
         self.failure: tuple[int, Exception] | None = None  # the step that was not saved, and why
-        self.run_id, self.bad, self.ranks = uuid.uuid4().hex, set(), None
-        self._lock = self._thread = None
+        self.run_id, self.bad, self.ranks = "", set(), RankGroup(alone=True)
+        self.is_open, self._lock, self._thread = False, None, None
 
     def open(self) -> None:
         "Make and lock the root, and clear away what killed processes left. OSError or ValueError on every rank."
-        self.run_id, self.bad = uuid.uuid4().hex, set()
-        self.ranks = RankWriter(self.root) if dist.is_initialized() else None
-        self._lock = self._claim() if self.ranks is None else self.ranks.first_alone(self._claim, NoLock())
-
-    @property
-    def is_open(self) -> bool:
-        "Whether this process or its group holds the root."
-        return self._lock is not None
-
-    @property
-    def leads(self) -> bool:
-        "Whether this process is the one that deletes."
-        return self.ranks is None or self.ranks.rank == 0
+        self.ranks, self.bad = RankGroup(), set()
+        self.ranks.first(self._claim)
+        self.run_id, self.is_open = self.ranks.first(lambda: uuid.uuid4().hex), True
 
     def newest(self) -> RankStates | None:
         "The newest checkpoint that is whole. ValueError if there are some, and none is."
-        found = step_folders(self.root)
-        if found and not self.resume:
-            raise ValueError(f"{self.root} holds checkpoints up to step {max(found):,}: "
+        here = step_folders(self.root)
+        steps = sorted(set().union(*self.ranks.gather(list(here))), reverse=True)
+        if steps and not self.resume:
+            raise ValueError(f"{self.root} holds checkpoints up to step {steps[0]:,}: "
                              "go on with them, resume=True, or give another folder")
-        newest, bad = self._whole(found) if self.ranks is None else self.ranks.newest()
-        self.bad = set(bad)
-        for step, why in bad.items(): self.remark(f"passed over {step_folder(self.root, step).name}: {why}")
-        if newest is not None: return newest
-        if found:
-            raise ValueError(f"all checkpoints in {self.root} are damaged ({'; '.join(self.remarks[-len(found):])}): "
-                             "give another folder to begin anew")
-        return None
+        for step in steps:
+            if not (why := self._damage(here.get(step))): return RankStates(here[step], check=False)
+            self.bad.add(step)
+            self.remark(f"passed over {step_folder(self.root, step).name}: {why}")
+        if not steps: return None
+        raise ValueError(f"all checkpoints in {self.root} are damaged ({'; '.join(self.remarks[-len(steps):])}): "
+                         "give another folder to begin anew")
+
+    def _damage(self, folder: Path | None) -> str:
+        "What is wrong with a checkpoint, if anything, on any rank; each reads a part of the files."
+        share = self.ranks.rank, self.ranks.world_size
+        unseen = f"rank {share[0]} does not see it"
+        found = self.ranks.each(lambda: damage(folder, share, named=True) if folder else unseen)
+        return next(filter(None, found), "")
 
     def save(
         self,
@@ -118,9 +115,10 @@ class CheckpointFolder:
         copy_seconds:float=0.0,      # that the training waited
         background:bool=True,        # write in a thread
         alone:bool=False,            # this rank has the whole state, and the others write nothing
+        failure:Exception|None=None,  # why this rank has no state: no rank saves
     ) -> None:
         "Write the state, and delete what is too old; a failure is kept until `tell`."
-        work = state, copies, copy_seconds, alone
+        work = state, copies, copy_seconds, RankGroup(alone=True) if alone else self.ranks, failure
         if not background: return self._write(*work)
         self._thread = threading.Thread(target=self._write, args=work, name="checkpointer")
         self._thread.start()
@@ -149,35 +147,29 @@ class CheckpointFolder:
 
     def release(self) -> None:
         "Let another process have the root."
-        self._lock.release()
-        self._lock = None
+        if self._lock is not None: self._lock.release()
+        self.is_open, self._lock = False, None
 
-    def _claim(self) -> RootLock:
+    def _claim(self) -> None:
         with writing(self.root): self.root.mkdir(parents=True, exist_ok=True)
-        lock = RootLock(self.root)
+        self._lock = RootLock(self.root)
         delete_partial(self.root)
-        return lock
 
-    def _whole(self, found: dict[int, Path]) -> tuple[RankStates | None, dict[int, str]]:
-        "The newest that can be read, and what is wrong with newer ones."
-        bad: dict[int, str] = {}
-        for step, folder in found.items():
-            if not (why := damage(folder, named=True)): return RankStates(folder, check=False), bad
-            bad[step] = why
-        return None, bad
-
-    def _write(self, state: State, copies: HostCopies, copy_seconds: float = 0.0, alone: bool = False) -> None:
+    def _write(self, state: State, copies: HostCopies, copy_seconds: float, ranks: RankGroup,
+               failure: Exception | None) -> None:
         start, folder = time.perf_counter(), step_folder(self.root, state.step)
-        try:
+        def ready() -> int:
+            if failure is not None: raise failure
             copies.wait()
-            more = dict(torch=str(torch.__version__), run=self.run_id)
-            if alone or self.ranks is None:
-                delete_checkpoint(folder)  # a damaged one: a whole one is never written again
-                size = write_state(folder, state, **more)
-            else: size = self.ranks.write(folder, state, delete_checkpoint, **more)
+            return state.step
+        try:
+            while set(steps := ranks.each(ready)) != {state.step}:  # a rank was asked to save once more than others
+                if state.step < max(steps): raise OSError(errno.EIO, "not all ranks saved it")
+            ranks.first(lambda: delete_checkpoint(folder))  # a damaged one: a whole one is never written again
+            size = write_state(folder, state, ranks, torch=str(torch.__version__), run=self.run_id)
             self.bad.discard(state.step)
             self.saves.append(Saved(state.step, folder, copy_seconds, time.perf_counter() - start, size))
-            if self.leads: self._delete_old(state)
+            if ranks.rank == 0: self._delete_old(state)
         except Exception as error: self.failure = state.step, error
 
     def _delete_old(self, state: State) -> None:

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..base.checks import boolean, one_of, positive_int
 from ..train.history import add_remarks
 from ..train.optimizer_setup import optimizer_mode
-from .checkpoint_files import TreeEncoder
+from .checkpoint_files import RankStates
 from .checkpoint_folder import CheckpointFolder
 from .held_state import HeldState, has_state, some
 from .object_state import plain_names, unwrap_model, whole_optimizer
 from .resumable_loader import LoaderState
 from .resume_settings import ResumeSettings
-from .sharded_checkpoint import (
-    RankStates, capture_rank_state, gather_from_ranks, restore_rank_states)
-from .training_state import HostCopies, State, StepRows, capture
+from .state_trees import HostCopies, State
+from .training_state import StepRows, capture, restore_checkpoint, run_identity
+from ..dist.process_group import gather_from_ranks
 from ..train.scheduler_setup import check_schedule, schedulers_of
 
 # %% auto #0
@@ -100,7 +100,7 @@ class Checkpointer:
     # ---- what others call
 
     def save_soon(self) -> None:
-        "Save after the current step; a signal handler may call it."
+        "Save after the current step; a signal handler may call it, of ranks on all of them."
         self._soon = True
 
     def wait(self) -> None:
@@ -118,7 +118,7 @@ class Checkpointer:
         self.folder.open()
         self._copies, self._rows = HostCopies(), StepRows()
         self._watchers: HeldState | None = None
-        self._names: list[str] = []  # of observers, as their paths begin
+        self._names: list[str] = []  # of observers
         self.resumed_from, self._due, self._epochs = None, False, -1
         self._position = LoaderState(self.skip, self._prepare)
         run.open = self._position.open
@@ -131,7 +131,7 @@ class Checkpointer:
         pieces = self.folder.newest()
         if pieces is not None: self._go_on(run, pieces)
         self._captured, self._epochs = run.iteration, len(run.history.epochs)
-        for name, part in self._state(run).parts.items(): TreeEncoder().tree(part, name)
+        self._state(run)
 
     def on_boundary(self, run: Any) -> None:
         "Save if it is time."
@@ -168,7 +168,7 @@ class Checkpointer:
             self._kept, words[:] = settings.decide(parts, identity.get("settings"))
             return self._kept
         new_epoch = bool({"next_epoch", "weights_only"} & settings.override)
-        found = restore_rank_states(run, pieces, self.skip, new_epoch, choose)
+        found = restore_checkpoint(run, pieces, self.skip, new_epoch, choose)
         add_remarks(self.remarks, found)
         self._put_back("around", self._around, run)  # before the settings: it may hold the optimizer in a wrapper
         settings.apply()
@@ -194,12 +194,10 @@ class Checkpointer:
     def _prepare(self, run: Any) -> None:
         "When all observers have begun: put theirs back, and say what is not kept."
         observers = [one for one in run.observers.listeners if has_state(one) or _is_users(one)]
-        names = [_name(one) for one in observers]
-        roots = {f"observers.{name}" + f" {n}" * (name in names[:n]): one
-                 for n, (name, one) in enumerate(zip(names, observers))}
+        self._names = [_name(one) for one in observers]
+        roots = dict(zip(_paths(self._names), observers))
         around = *self._around.roots.values(), *run.optimizer.param_groups, run.optimizer.param_groups
         self._watchers = HeldState(roots, [*_known(run, self), *run.model.modules(), *self._around.objects, *around])
-        self._names = list(roots)
         if self._kept is not None: self._put_back("observers", self._watchers, run, self._exchanged())
         if self._kept is not None and self._kept["loader"]["inside"] and self._position.inside(run):
             plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
@@ -211,17 +209,21 @@ class Checkpointer:
                            "observers state_dict and load_state_dict, or pass objects that have them in extra=")
         add_remarks(run.history.remarks, self.remarks)
 
-    def _exchanged(self) -> tuple[str, ...]:
-        "Observers of one name of which another number was saved: which is which cannot be told."
-        before = self._kept.get("outside", {}).get("names") or self._names
-        kinds = [[re.sub(r" \d+$", "", path) for path in paths] for paths in (before, self._names)]
-        odd = sorted(kind for kind in set(kinds[0]) & set(kinds[1]) if kinds[0].count(kind) != kinds[1].count(kind))
-        for kind in odd:
-            self._say(f"not put back: the saved run had {kinds[0].count(kind)} observers {kind.partition('.')[2]}, and "
-                      f"this one has {kinds[1].count(kind)}; an attribute `name` tells them apart")
-        return tuple(path for path in {*before, *self._names} if re.sub(r" \d+$", "", path) in odd)
+    def _exchanged(self) -> set[str]:
+        "Paths of observers of one name of which another number was saved: which is which cannot be told."
+        kept, odd = self._kept.get("outside", {}), set()
+        before, rows = kept.get("names", self._names), (kept.get("observers") or {}).values()
+        then, now = Counter(before), Counter(self._names)
+        for name in sorted(then & now):
+            if then[name] != now[name]:
+                odd.add(name)
+                self._say(f"not put back: the saved run had {then[name]} observers {name}, and this one has "
+                          f"{now[name]}; an attribute `name` tells them apart")
+            elif now[name] > 1 and any(path.startswith(f"observers.{name}") for row in rows for path in row):
+                self._say(f"{now[name]} observers {name} were told apart by their order; an attribute `name` is safer")
+        return {path for names in (before, self._names) for name, path in zip(names, _paths(names)) if name in odd}
 
-    def _put_back(self, name: str, held: HeldState, run: Any, but: tuple[str, ...] = ()) -> None:
+    def _put_back(self, name: str, held: HeldState, run: Any, but: Iterable[str] = ()) -> None:
         "Put back what lies outside of model and optimizer; say what has no counterpart."
         if "outside" not in self._kept and "weights_only" in self._settings.override: return
         kept = self._kept.get("outside", {}).get(name) or dict(generators={}, objects={})
@@ -239,9 +241,8 @@ class Checkpointer:
     def _improved(self, run: Any) -> bool:
         if self.best_metric is None or run.stopping and run.iteration == self._captured: return False
         best, self.best = self.best, self.best_metric.better(self.best, run.history.epochs[-1], run.iteration)
-        if self.folder.ranks is not None:  # ranks measure parts, and all save or none
-            self.best = gather_from_ranks(self.best)[0]
-        return self.best is not best
+        self.best = gather_from_ranks(self.best)[0]  # ranks measure parts, and all save or none
+        return self.best != best
 
     def _last_of_epoch(self, run: Any) -> bool:
         "Whether no batch is left, where that can be told."
@@ -251,18 +252,17 @@ class Checkpointer:
     # ---- saving
 
     def _state(self, run: Any) -> State:
-        outside = dict(around=self._around.state(), observers=self._watchers and self._watchers.state(),
-                       names=self._names)
-        if late := self._around.late + (self._watchers.late if self._watchers else []):
+        held = [one for one in (self._around, self._watchers) if one is not None]
+        outside = dict(zip(("around", "observers"), [one.state() for one in held]), names=self._names)
+        if late := [path for one in held for path in one.late]:
             self._say(f"made after the start: {some(late)}; a resumed run puts that back only if made earlier, "
                       "as in on_start")
-        if large := self._around.large + (self._watchers.large if self._watchers else []) + self._position.large:
+        if large := [path for one in (*held, self._position) for path in one.large]:
             self._say(f"checkpoints leave out {some(large)}: these have changed, and are too large or of an odd kind")
-        take = capture if self.folder.ranks is None else capture_rank_state
-        state = take(run, self._copies, self._rows, dict(outside=outside))
-        best = None if self.best is None else dict(value=self.best.value, step=self.best.step)
-        more = dict(run=self.folder.run_id, config=self.config, best=best, settings=self._settings.settings)
-        return replace(state, parts=state.parts | dict(identity=state.parts["identity"] | more))
+        identity = run_identity(run) | dict(
+            run=self.folder.run_id, config=self.config, best=self.best and asdict(self.best),
+            settings=self._settings.settings)
+        return capture(run, self._copies, self._rows, dict(outside=outside, identity=identity))
 
     def _save(self, run: Any) -> None:
         "Copy; and write, or have it written."
@@ -272,18 +272,21 @@ class Checkpointer:
         run.settle()
         self._captured = run.iteration
         optimizer_mode(run.optimizer, "eval")  # what is saved is to be used; the next step goes back to training
-        try: state = self._state(run)
+        try: state, failure = self._state(run), None
         except Exception as error:  # whatever a user's state_dict does, the training goes on
             words = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            self.folder.failure = run.iteration, ValueError(words)
-            return self.folder.tell(run.history.remarks)
-        self.folder.save(state, self._copies, time.perf_counter() - start, self.background)
+            state, failure = State(run.iteration, self._epochs, {}), ValueError(words)
+        self.folder.save(state, self._copies, time.perf_counter() - start, self.background, failure=failure)
 
 def _name(observer: Any) -> str:
     "By which an observer is found again: its own, or that of its class."
     own = getattr(observer, "name", None)
     if isinstance(own, str) and own: return own.replace(".", " ")
     return getattr(observer, "__qualname__", type(observer).__qualname__).rpartition(".")[2]
+
+def _paths(names: list[str]) -> list[str]:
+    "Where the state of each observer is kept; the second of one name has a number."
+    return [f"observers.{name}" + f" {names[:n].count(name) + 1}" * (name in names[:n]) for n, name in enumerate(names)]
 
 def _is_users(observer: Any) -> bool:
     return getattr(observer, "__module__", type(observer).__module__).partition(".")[0] != "mlinfra"

@@ -24,9 +24,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from .object_state import load_model, load_optimizer_state, model_state, optimizer_state
-from .kept_values import ValueWatch, is_plain, leaves, len_of, merge, pack
-from .rng_state import GENERATORS, generator_state, set_generator_state
+from .object_state import (
+    GENERATORS, generator_state, load_model, load_optimizer_state, model_state, optimizer_state, set_generator_state)
+from .kept_values import leaves, len_of, mark, merge, pack, plain_size
 from .state_trees import check_leaf, map_tree
 
 # %% auto #0
@@ -113,7 +113,7 @@ class _Walk:
         self.found.owners[path] = thing
         for at, place, value in _parts(path, thing):
             if _is(value, GENERATORS): self._generator(at, value)
-            elif is_plain(value):
+            elif plain_size(value) is not None:
                 if _home(thing) != "mlinfra": self._plain(at, place, value)
             elif _is(value, _BaseDataLoaderIter) or _is(value, Iterator) and _home(value) in ("itertools", "builtins"):
                 self.found.lost[at] = ""
@@ -258,8 +258,8 @@ class HeldState:
         known:Iterable[Any]=(),
     ):
         self.roots, self.known = roots, list(known)
-        found, watch = look(roots, self.known), ValueWatch()
-        self._first = {path: watch.same(place.get()) for path, place in found.values.items()}
+        found = look(roots, self.known)
+        self._first = {path: mark(place.get()) for path, place in found.values.items()}
         self.objects, self._paths = list(found.objects.values()), found.objects.keys()
         self.late: list[str] = []  # objects that are kept, and were made later than this
         self.large: list[str] = []  # values that changed, and are too large to be kept
@@ -274,7 +274,7 @@ class HeldState:
         self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
         for path, place in found.values.items():
             value = place.get()
-            if _is_of_process(place.key, value) or path in self._first and self._first[path](value): continue
+            if _is_of_process(place.key, value) or path in self._first and self._first[path] == mark(value): continue
             try: values[path] = [_packed(value), [place.parent, place.key, place.how]]
             except ValueError: self.large.append(path)
         return dict(generators={path: generator_state(one) for path, one in found.generators.items()}, objects=objects,

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import mmap
 import operator
-import weakref
 import zlib
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -20,44 +19,43 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..base.checks import positive_int
-
 # %% auto #0
-__all__ = ['is_plain', 'len_of', 'leaves', 'ValueWatch', 'pack', 'merge']
+__all__ = ['plain_size', 'len_of', 'leaves', 'mark', 'pack', 'merge']
 
 # %% ../../../nbs/engine/checkpoint/kept_values.ipynb #91a10005
 _MOST = 20_000     # leaves of a nested value
 _DEEP = 50         # containers in each other
 _LONG = 100_000    # items: a longer list is compared by samples
-_SAMPLES = 4096    # of a large array
+_SUMS = 1000       # tensors and arrays of a value that are summed at each look
+_WHOLE = 64 << 10  # bytes: of a larger array only samples are summed
+_SAMPLES = 4096
 _SCALARS = {bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device}
 _TENSORS = {torch.Tensor, nn.Parameter}
 _NAMED = dict(deque=deque, Counter=Counter, OrderedDict=OrderedDict)
 _NESTED = {dict, list, tuple, set, frozenset, defaultdict, *_NAMED.values()}
 _CONTAINERS = dict, list, tuple, set, frozenset, deque
 
-def is_plain(
+def plain_size(
     value:Any,
-) -> bool:
-    "Whether it consists of numbers, words, tensors and arrays, in whatever containers, or is a long list."
-    if len_of(value) > _LONG: return True
-    if not issubclass(type(value), _CONTAINERS): return _is_leaf(value)
-    todo, left, met = [(value, 0)], _MOST, set()
-    while todo:
+) -> int|None:
+    "How many items are in it, if it consists of numbers, words, tensors and arrays, or is a long list; else None."
+    if len_of(value) > _LONG: return len(value)
+    if not issubclass(type(value), _CONTAINERS): return 0 if _is_leaf(value) else None
+    todo, size, met = [(value, 0)], 0, set()
+    while todo and size <= _MOST:
         one, depth = todo.pop()
         kind = type(one)
-        if depth > _DEEP or id(one) in met: return False  # it is in itself, or shared
+        if depth > _DEEP or id(one) in met: return None  # it is in itself, or shared
         if kind is not tuple: met.add(id(one))
-        if issubclass(kind, (dict, set, frozenset)) and not all(map(_is_key, one)): return False
-        if kind not in _NESTED and not (one is value or issubclass(kind, tuple)): return False
+        if issubclass(kind, (dict, set, frozenset)) and not all(map(_is_key, one)): return None
+        if kind not in _NESTED and not (one is value or issubclass(kind, tuple)): return None
         items = list(dict.values(one) if issubclass(kind, dict) else one)
         if set(map(type, items)) <= _SCALARS: continue  # which is quick
         inner = [each for each in items if not _is_leaf(each)]
-        if not all(issubclass(type(each), _CONTAINERS) for each in inner): return False
-        left -= len(items)
-        if left < 0: return True
+        if not all(issubclass(type(each), _CONTAINERS) for each in inner): return None
+        size += len(items)
         todo += [(each, depth + 1) for each in inner]
-    return True
+    return size
 
 def len_of(
     value:Any,
@@ -90,56 +88,28 @@ def leaves(
             for one in items: yield from leaves(one)
 
 # %% ../../../nbs/engine/checkpoint/kept_values.ipynb #91a10008
-class ValueWatch:
-    "Tells whether values change, at a bounded cost: what is beyond the budget is summed by samples, then not at all."
-    def __init__(
-        self,
-        budget:int=16 << 20,  # bytes that are summed at each look
-        sums:int=1000,        # tensors and arrays that are summed at each look
-    ):
-        self._bytes, self._sums = positive_int("budget", budget), positive_int("sums", sums)
-        self._items = _MOST
+class _Objects(list):
+    "Is equal to another one of the same objects, whatever these say of equality."
+    def __eq__(self, other: Any) -> bool: return len(self) == len(other) and all(map(operator.is_, self, other))
 
-    def same(
-        self,
-        value:Any,  # for which `is_plain`
-    ) -> Callable[[Any], bool]:
-        "A function that says of a later value whether it is still the same."
-        kind = type(value)
-        if kind in _TENSORS: return self._tensor(value)
-        if issubclass(kind, np.ndarray):
-            form, digest = (value.shape, value.dtype), self._digest(value)
-            return lambda now: type(now) is kind and (now.shape, now.dtype) == form and digest(now)
-        if not issubclass(kind, _CONTAINERS):
-            return lambda now: type(now) is kind and (now == value or now != now and value != value)
-        if len(value) > _LONG: return self._long(value)
-        keys, items = _split(value)
-        if set(map(type, items)) <= _SCALARS:
-            return lambda now: type(now) is kind and _split(now) == (keys, items)
-        self._items -= len(items)
-        if self._items < 0: return self._long(value)
-        each = [self.same(one) for one in items]
-        def same(now: Any) -> bool:
-            if type(now) is not kind or len(now) != len(each): return False
-            names, found = _split(now)
-            return names == keys and all(one(part) for one, part in zip(each, found))
-        return same
+def mark(
+    value:Any,  # that has a `plain_size`
+) -> Any:
+    "Is equal to a later mark as long as the value has not changed, as far as a bounded look can tell."
+    if (plain_size(value) or 0) <= _MOST: return _mark(value, iter(range(_SUMS)))
+    some = [] if isinstance(value, (dict, set, frozenset, deque)) else value[::len(value) // 1000 + 1]
+    return type(value), len(value), _Objects(some)
 
-    def _tensor(self, tensor: torch.Tensor) -> Callable[[Any], bool]:
-        held, version, digest = weakref.ref(tensor), _version(tensor), self._digest(tensor)
-        return lambda now: now is held() and _version(now) == version and digest(now)  # .data changes no version
-
-    def _long(self, items: Any) -> Callable[[Any], bool]:
-        some, length, kind = _some(items), len(items), type(items)
-        return lambda now: type(now) is kind and len(now) == length and all(map(operator.is_, _some(now), some))
-
-    def _digest(self, array: Any) -> Callable[[Any], bool]:
-        size = array.nbytes
-        if self._sums <= 0: return lambda now: True
-        whole = size <= self._bytes
-        self._sums, self._bytes = self._sums - 1, self._bytes - size * whole
-        first = _sum(array, whole)
-        return lambda now: _sum(now, whole) == first
+def _mark(value: Any, sums: Iterator[int]) -> Any:
+    kind = type(value)
+    if kind in _TENSORS or issubclass(kind, np.ndarray):
+        digest = None if next(sums, None) is None else _sum(value)  # .data changes no version
+        version = (id(value), _version(value)) if kind in _TENSORS else kind
+        return version, tuple(value.shape), str(value.dtype), digest
+    if not issubclass(kind, _CONTAINERS): return kind, value
+    keys, items = _split(value)
+    if set(kinds := list(map(type, items))) <= _SCALARS: return kind, keys, items, kinds
+    return kind, keys, [_mark(one, sums) for one in items]
 
 def _version(tensor: torch.Tensor) -> int: return -1 if tensor.is_inference() else tensor._version
 
@@ -148,12 +118,9 @@ def _split(value: Any) -> tuple[Any, list[Any]]:
     if isinstance(value, dict): return list(value), list(value.values())
     return (set(value), []) if isinstance(value, (set, frozenset)) else (None, list(value))
 
-def _some(items: Any) -> list[Any]:
-    return [] if isinstance(items, (dict, set, frozenset, deque)) else list(items[::len(items) // 1000 + 1])
-
-def _sum(array: Any, whole: bool) -> int:
+def _sum(array: Any) -> int:
     "A checksum of all bytes, or of samples."
-    if not whole: array = array[_places(tuple(array.shape))]
+    if array.nbytes > _WHOLE: array = array[_places(tuple(array.shape))]
     if isinstance(array, torch.Tensor):
         array = array.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))

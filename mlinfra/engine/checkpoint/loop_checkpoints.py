@@ -20,15 +20,15 @@ from torch.optim.lr_scheduler import LRScheduler
 from ..base.checks import boolean, positive_int
 from ..base.text import count_text
 from ..train.history import add_remarks
+from .checkpoint_files import RankStates
 from .checkpoint_folder import CheckpointFolder
 from .resumable_loader import LoaderState
 from .resume_settings import ResumeSettings
-from .rng_state import random_states
-from .sharded_checkpoint import RankStates, gather_from_ranks, rng_states_of_new_rank
-from .object_state import load_model, load_optimizer_state, more_buffers, unwrap_model
-from .state_trees import HostCopies, copy_to_host, map_tree
-from .training_state import State, check_optimizer_state, check_weights
-from ..dist.process_group import rank_and_world_size
+from .object_state import (
+    load_model, load_optimizer_state, more_buffers, random_states, unwrap_model)
+from .state_trees import HostCopies, State, copy_to_host, map_tree
+from .training_state import check_optimizer_state, check_weights, rng_states_of_new_rank
+from ..dist.process_group import gather_from_ranks, rank_and_world_size
 from ..parallel.rank_loader import LoopEvents, RankLoader
 from ..parallel.rank_stream import OwnBatches, StreamBatches
 from ..train.scheduler_setup import CompositeScheduler

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from ...data import as_tensors
 from ..base.checks import boolean
 from .held_state import HeldState, some
-from .rng_state import random_states, set_random_states
+from .object_state import random_states, set_random_states
 from ..base.text import count_text
 from ..train.history import add_remarks
 from ..train.observers import TrainingRun

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from .held_state import some
 from ..train.observers import TrainingRun
 from ..train.scheduler_setup import schedulers_of
 
@@ -76,8 +77,8 @@ class ResumeSettings:
                  and (path in kept and path in self.now or path.count(".") == 1)]
         self.taken = [path for path in paths if _name(path) in self.override]
         left = [path for path in paths if _name(path) not in self.override]
-        self.settings = kept | {path: self.now.get(path) for path in self.taken}
-        if "scheduler" in self.override: self.settings = self._of_this_run("scheduler.", self.settings)
+        self.settings = {path: value for path, value in kept.items() if _name(path) not in self.override} | {
+            path: value for path, value in self.now.items() if _name(path) in self.override}
         self._check(kept, left)
         self.left = set(map(_name, left))
         self._counts = _steps_of(parts.get("scheduler"))
@@ -112,10 +113,6 @@ class ResumeSettings:
         drives = any(isinstance(one, LRScheduler) for one in schedulers_of(self.run.scheduler))
         return "scheduler" in self.override or drives and "lr" in self.override
 
-    def _of_this_run(self, beginning: str, settings: dict[str, Any]) -> dict[str, Any]:
-        return {p: v for p, v in settings.items() if not p.startswith(beginning)} | {
-            p: v for p, v in self.now.items() if p.startswith(beginning)}
-
     def _check(self, kept: dict[str, Any], left: list[str]) -> None:
         kinds, missing = sorted(path for path in left if path.startswith("scheduler.") and path.count(".") == 1), "none"
         for path in kinds:
@@ -127,8 +124,8 @@ class ResumeSettings:
 
     def _listed(self, paths: list[str], kept: dict[str, Any], word: str) -> str:
         old, new = (kept, self.now) if word == "not" else (self.now, kept)
-        words = {f"{_words(path)} {old.get(path, 'none')} ({word} {new.get(path, 'none')})": None for path in paths}
-        return ", ".join([*words][:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
+        return some(dict.fromkeys(f"{_words(path)} {old.get(path, 'none')} ({word} {new.get(path, 'none')})"
+                                  for path in paths))
 
     def apply(self) -> None:
         "Set what `override` names, and move this run's schedule to its place."

@@ -87,7 +87,7 @@ def _take_saved_settings(args: argparse.Namespace, folder: Path) -> None:
 def _savers(args: argparse.Namespace) -> list[Any]:
     "The observers that save the run; none without --save."
     from mlinfra.engine.checkpoint.checkpointer import Checkpointer
-    from mlinfra.engine.checkpoint.preemption import StopNotice
+    from mlinfra.engine.launch.preemption import StopNotice
     if args.save is None: return []
     names = "model", "limit", "batch_size", "seed", "lr", "momentum", "precision"
     settings = {name: getattr(args, name) for name in names}

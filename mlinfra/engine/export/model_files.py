@@ -19,7 +19,8 @@ from ..base.user_factory import load_factory
 from ..checkpoint.checkpoint_files import RankStates, latest
 from ..checkpoint.weight_files import (
     load_weights as load_weights, read_weights as read_weights, save_weights as save_weights)
-from ..checkpoint.training_state import unwrap_model, model_changes
+from ..checkpoint.object_state import unwrap_model
+from ..checkpoint.training_state import model_changes
 from ...models import GluonCNN, resnet18, resnet50
 
 # %% auto #0

@@ -27,7 +27,7 @@ from ..base.checks import one_of, positive_int
 from ..base.sample_statistics import median
 from ..base.store import writing
 from ..base.text import count_text
-from ..checkpoint.training_state import unwrap_model
+from ..checkpoint.object_state import unwrap_model
 from .example_inputs import ExampleInputs, Sizes, example_inputs, other_sizes
 from .onnx_comparison import (
     OutputDifference, compare_output, output_tensors, slow_path, spacing)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ..base.store import write_whole
-from ..checkpoint.training_state import unwrap_model
+from ..checkpoint.object_state import unwrap_model
 from .example_inputs import Sizes, example_inputs
 from .onnx_comparison import slow_path
 from .onnx_files import evaluating, quietly, why_not

@@ -51,6 +51,22 @@ def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
     assert len(seen[0]) == 1 and seen[-1] == seen[0]
 
 
+class Log:
+    def __init__(self):
+        self.rows = {n: [n] for n in range(21_000)}
+
+    def on_step(self, run, step):
+        self.rows[len(self.rows)] = [step.loss]
+
+
+@pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
+def test_what_every_save_leaves_out_is_said_once(tmp_path):
+    with pytest.warns(UserWarning) as caught:
+        remarks = train("", Checkpointer(tmp_path, 1), Log(), epochs=1).remarks
+    for said in ([str(one.message) for one in caught], remarks):
+        assert sum("checkpoints leave out observers.Log.rows: these have changed" in words for words in said) == 1
+
+
 def test_an_observers_count_goes_on_and_its_clock_does_not(tmp_path):
     train("", Checkpointer(tmp_path, every=3), first := Patience(), Stop())
     train("", Checkpointer(tmp_path), again := Patience())
@@ -198,7 +214,8 @@ class Named(Asked):
 def test_observers_of_one_class_are_not_exchanged(tmp_path):
     train("", Checkpointer(tmp_path), Named(1, "a"), Named(2, "b"), Named(3), Named(4), epochs=1)
     b, a, first, second = Named(0, "b"), Named(0, "a"), Named(0), Named(0)
-    train("", Checkpointer(tmp_path), b, a, first, second, epochs=1)
+    with pytest.warns(UserWarning, match="2 observers Named were told apart by their order; an attribute `name`"):
+        train("", Checkpointer(tmp_path), b, a, first, second, epochs=1)
     assert (a.strength, b.strength, first.strength, second.strength) == (1, 2, 3, 4)
     alone, a = Named(0), Named(0, "a")
     with pytest.warns(UserWarning, match="run had 2 observers Named, and this one has 1; an attribute `name`"):

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
-from mlinfra.engine.checkpoint.held_state import HeldState, look
+from mlinfra.engine.checkpoint.held_state import Found, HeldState
 from mlinfra.training import fit
 
 pytestmark = pytest.mark.filterwarnings("error:checkpoints leave out:UserWarning")
@@ -119,7 +119,7 @@ def test_a_look_does_not_read_what_is_large(tmp_path):
     data.file = np.asarray(np.memmap(tmp_path / "file", np.uint8, "w+", shape=999))
     data.cache = {n: torch.zeros(2) for n in range(19_000)}
     held = HeldState({"": data})
-    assert "file" not in look({"": data}).values and not held.state()["values"]
+    assert "file" not in Found({"": data}).values and not held.state()["values"]
     data.big[:], data.cache[3] = 1, torch.ones(9)
     assert held.state()["values"].keys() == {"big", "cache"}
     data.cache[4] = torch.zeros(20_000_000)

@@ -29,7 +29,7 @@ ROOMS = ("engine", "lab", "views")  # folders of nbs/ and of the package; what l
 AREAS = tool.areas()
 ORDER = list(AREAS)
 MAY_IMPORT_UI = [  # pages on a run and on a trace are drawn as panels are
-    f"engine.report.{name}" for name in ("page", "pictures", "trace_page", "trace_timeline")]
+    f"engine.report.{name}" for name in ("page", "page_templates", "pictures", "trace_page", "trace_timeline")]
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
                  if p.stem not in GENERATED)  # "training", "engine.base.timing", "views.training"
 

@@ -12,6 +12,13 @@ extras = {key.removesuffix("_requirements"): value.split()
           for key, value in cfg.items() if key.endswith("_requirements")}
 extras["lab"] += extras["lessons"]
 
+# how Jupyter shows and saves lessons, copied to where JupyterLab and Notebook 7 look
+pages = Path("tools/jupyter")
+jupyter = {"etc/jupyter/jupyter_server_config.d": ["tools/jupyter/mlinfra.json"]} if (here / pages).exists() else {}
+for path in (here / pages / "labextensions").rglob("*.*"):
+    place = path.parent.relative_to(here / pages).as_posix()
+    jupyter.setdefault(f"share/jupyter/{place}", []).append(path.relative_to(here).as_posix())
+
 setup(
     name=cfg["lib_name"],
     version=cfg["version"],
@@ -28,6 +35,7 @@ setup(
     python_requires=f">={cfg['min_python']}",
     packages=find_packages(include=[cfg["lib_name"], f"{cfg['lib_name']}.*"]),
     package_data={cfg["lib_name"]: ["**/*.csv", "**/*.json"]},
+    data_files=sorted(jupyter.items()),
     install_requires=cfg["requirements"].split(),
     extras_require=extras,
     entry_points={"console_scripts": cfg["console_scripts"].split(),

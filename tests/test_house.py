@@ -29,7 +29,7 @@ ROOMS = ("engine", "lab", "views")  # folders of nbs/ and of the package; what l
 AREAS = tool.areas()
 ORDER = list(AREAS)
 MAY_IMPORT_UI = [  # pages on a run and on a trace are drawn as panels are
-    f"engine.report.{name}" for name in ("page", "pictures", "trace_page", "trace_timeline")]
+    f"engine.report.{name}" for name in ("page", "page_templates", "pictures", "trace_page", "trace_timeline")]
 MODULES = sorted(".".join(p.relative_to(ROOT / LIB).with_suffix("").parts) for p in (ROOT / LIB).rglob("*.py")
                  if p.stem not in GENERATED)  # "training", "engine.base.timing", "views.training"
 
@@ -415,6 +415,7 @@ def installed(tmp_path_factory):
     source, wheels, target = (tmp_path_factory.mktemp(n) for n in ("source", "wheels", "target"))
     for name in ("settings.ini", "setup.py", "pyproject.toml", "README.md", "LICENSE"): shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / LIB, source / LIB, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tools/jupyter", source / "tools/jupyter")
     def python(*args): subprocess.run([sys.executable, "-m", *args], check=True, capture_output=True, text=True)
     python("build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source))
     python(
@@ -426,6 +427,15 @@ def installed(tmp_path_factory):
 def test_a_wheel_imports_outside_the_repository(installed, loaded):
     files = {f"{LIB}.{name}": f"{installed / LIB / name.replace('.', '/')}.py" for name in MODULES}
     assert {name: loaded[name][1] for name in files} == files and loaded[LIB][2] == CFG["version"]
+
+
+def test_a_wheel_brings_the_page_of_a_lesson(installed):
+    "Where JupyterLab and Notebook 7 look, and the server: the same files as here."
+    files = lambda folder: {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.*") if p.is_file()}
+    assert files(installed / "share/jupyter/labextensions") == files(ROOT / "tools/jupyter/labextensions") != {}
+    told = json.loads((installed / "etc/jupyter/jupyter_server_config.d/mlinfra.json").read_text())
+    module, = told["ServerApp"]["jpserver_extensions"]
+    assert module.removeprefix(f"{LIB}.") in MODULES
 
 
 MODULE_OF = {  # named unlike the package
@@ -497,6 +507,7 @@ def install(tmp_path):
     for name in ("settings.ini", "setup.py", "pyproject.toml", "constraints.txt"): shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools/install.sh", tmp_path / "tools")
+    shutil.copytree(ROOT / "tools/jupyter", tmp_path / "tools/jupyter")
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/pip").write_text(f"#!{tmp_path}/.venv/bin/python")
     python, calls = tmp_path / ".venv/bin/python", tmp_path / "calls"
@@ -551,11 +562,26 @@ def test_pip_fetches_uv_and_uv_asks_where_pip_would(install, tmp_path):
     assert "--default-index=https://a/simple --find-links=/wheels -e .[lab]" in said.read_text()
 
 
-@pytest.mark.parametrize("name", ["settings.ini", "constraints.txt", "setup.py", "pyproject.toml"])
+PAGE = "tools/jupyter/labextensions/mlinfra/static/page.css"
+
+
+@pytest.mark.parametrize("name", ["settings.ini", "constraints.txt", "setup.py", "pyproject.toml", PAGE])
 def test_a_changed_file_installs_again(install, tmp_path, name):
     install("lab")
     with (tmp_path / name).open("a") as f: f.write("\n# changed\n")
     assert "ready" in install("lab")[0]
+
+
+BASH_4 = re.compile(r"\b(mapfile|readarray|declare -[Ag]|local -[An]|coproc)\b|&>>|\|&|\$\{\w+(,,|\^\^|@[A-Z])|\[-1\]"
+                    r"|\b(sha256sum|md5sum|readlink -f|sed -i|stat -c|date -d|grep -P|xargs -r)\b")
+
+
+def test_install_runs_with_the_bash_and_the_tools_of_macos():
+    "That is bash 3.2, and the tools of BSD."
+    script = (ROOT / "tools/install.sh").read_text()
+    assert [line for line in script.splitlines() if BASH_4.search(line)] == []
+    for line in ("mapfile -t where < <(indexes)", "x | sha256sum", "echo ${want^^}", "make &>> log", "a=${b[-1]}"):
+        assert BASH_4.search(line)
 
 
 def test_a_cut_off_install_starts_afresh(install, tmp_path):

@@ -65,6 +65,8 @@ def test_a_question_stands_alone_in_a_hidden_cell(path):
         if cell["cell_type"] != "code" or not re.search(r"^predict\(", source(cell), re.M): continue
         assert cell["metadata"].get("jupyter", {}).get("source_hidden"), source(cell)
         assert len(ast.parse(source(cell)).body) <= 2, f"more than a question: {source(cell)}"
+        first = source(cell).splitlines()[0]  # all that JupyterLab shows of a collapsed cell
+        assert len(first) < 60, f"{first!r} is cut off beside the card"
 
 
 @dataclass

@@ -24,6 +24,9 @@ import book_slides
 import book_stage
 from notebooks import ROOT
 
+sys.path.insert(0, str(ROOT))
+from mlinfra.engine.ui.palette import page_css  # noqa: E402
+
 BOOK = ROOT / "_book"
 SOURCE, HTML, TREES = BOOK / "source", BOOK / "html", BOOK / "doctrees"
 DOCS = ROOT / "docs"
@@ -110,6 +113,7 @@ def build(jobs:int, require_live:bool, clean:bool=False, keep_pdf:bool=False) ->
     if not keep_pdf: PDF.unlink(missing_ok=True)
     if clean and BOOK.exists(): shutil.rmtree(BOOK)
     (SOURCE / "_static").mkdir(parents=True, exist_ok=True)
+    write(SOURCE / "_static" / "palette.css", page_css() + "\n")
     drop_old(stage(live_panels(require_live)))
     staged = time.perf_counter()
     if sphinx(jobs): raise SystemExit("Sphinx said the above: the book is not whole")

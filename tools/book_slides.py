@@ -3,7 +3,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from book_guess import ANSWER, FOLDED, cards, folded
+from book_guess import ANSWER, cards, folded, html_of
 from book_stage import Page, panel_of, picture_html, plain, table_html
 
 STYLE = """
@@ -73,9 +73,8 @@ def pictures(cell:dict) -> Iterable[str]:
 
 def answer(cell:dict) -> str:
     "The folded answer that a reveal shows."
-    texts = (output.get("data", {}).get("text/html", "") for output in cell["outputs"])
-    found = next((text for text in texts if ANSWER in text or FOLDED.search(text)), "")
-    return folded(table_html(found), cell["source"]) if found else ""
+    found = next((text for text in map(html_of, cell["outputs"]) if ANSWER.search(text)), "")
+    return folded(table_html(found))
 
 
 def slides(page:Page) -> Iterable[str]:
@@ -85,7 +84,7 @@ def slides(page:Page) -> Iterable[str]:
     for index, section in enumerate(cells):
         if section.cell["cell_type"] != "code" or panel_of(section.cell["source"]): continue
         heading = f"<h2>{html.escape(plain(section.heading))}</h2>"
-        for card in cards(section.cell["source"], section.cell["outputs"]): yield heading + card
+        for card in cards(section.cell["outputs"]): yield heading + card
         following = next((s.cell["source"] for s in cells[index + 1:] if s.cell["cell_type"] == "markdown"), "")
         caption = f"<p>{html.escape(first_sentences(following))}</p>"
         if found := answer(section.cell): yield heading + found + caption

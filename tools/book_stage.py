@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from book_guess import CARD, cards, folded, without_question
+from book_guess import CARD, cards, folded, html_of, without_question
 from notebooks import INSTALL, ROOT, directives, load
 
 LESSON = re.compile(r"\d\d_\w+")
@@ -158,7 +158,7 @@ class Stager:
         words = directives(cell["source"])
         source = re.sub(r"^\s*#\s*\|.*\n?", "", cell["source"], flags=re.M).strip("\n")
         if "default_exp" in words or not source: return None
-        asked = cards(source, cell["outputs"])
+        asked = cards(cell["outputs"])
         self.asked += [(page.name, CARD.search(card)[1]) for card in asked]
         rest = without_question(source) if asked else source
         hidden = cell["metadata"].get("jupyter", {}).get("source_hidden") or only_imports(rest) or panel_of(source)
@@ -171,12 +171,11 @@ class Stager:
         "What a cell shows: a panel under its question, or what it said before it asked."
         questions = list(map(html_output, asked))
         if made := self.panel(page, section, source, cell): return questions + made
-        kept = (o for o in cell["outputs"] if not CARD.search(o.get("data", {}).get("text/html", "")))
-        return [staged_output(output, source) for output in kept] + questions
+        return [staged_output(output) for output in cell["outputs"] if not CARD.search(html_of(output))] + questions
 
     def relinked(self, output:dict) -> dict:
         "An output whose links lead to the pages of the book; those to the glossary bring a word's explanation."
-        text = output.get("data", {}).get("text/html", "")
+        text = html_of(output)
         def link(match):
             words = self.words.get(match[4]) if match[2] == "glossary" else None
             return f'href="{match[1]}{match[2]}.html{match[3]}"' + (f' title="{words}"' if words else "")
@@ -216,11 +215,11 @@ def html_output(text:str) -> dict:
     return {"output_type": "display_data", "metadata": {}, "data": {"text/html": text}}
 
 
-def staged_output(output:dict, source:str="") -> dict:
-    "An output with what a page can show; `source` is the cell that gave it."
+def staged_output(output:dict) -> dict:
+    "An output with what a page can show."
     data = output.get("data")
     if not data: return output
-    if "text/html" in data: return dict(output, data={"text/html": folded(table_html(data["text/html"]), source)})
+    if "text/html" in data: return dict(output, data={"text/html": folded(table_html(data["text/html"]))})
     if "image/svg+xml" in data and (picture := picture_html(data)): return html_output(picture)
     return output
 

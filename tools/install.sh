@@ -2,6 +2,7 @@
 # tools/install.sh lab|book|test: make .venv hold what settings.ini asks for, at the versions of constraints.txt.
 # `lab` is what a reader needs, `book` adds what makes pages of the lessons, `test` adds what building and testing need, and Chromium.
 # When nothing has changed since the last time it returns at once. PYTHON=python3.12 chooses the interpreter.
+# `lab` gets along with what macOS brings: bash 3, and the tools of BSD.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,7 +21,8 @@ die() { echo "mlinfra: $*" >&2; exit 1; }
 
 # What an installation depends on. The folder is part of it because an editable install and every script name it.
 state() {
-  { pwd; .venv/bin/python -V; cat settings.ini setup.py pyproject.toml constraints.txt tools/install.sh; } 2>&1 | sha256sum
+  { pwd; .venv/bin/python -V; cat settings.ini setup.py pyproject.toml constraints.txt tools/install.sh
+    find tools/jupyter -type f | sort | xargs cat; } 2>&1 | cksum
 }
 is_current() {
   [[ ! -e .venv/.installing ]] || return 1
@@ -45,7 +47,7 @@ venv_serves() {
 has_venv() { "$python" -c 'import ensurepip, venv' 2>/dev/null; }
 can_make_venv() { has_venv || command -v virtualenv >/dev/null || command -v uv >/dev/null; }
 make_venv() {
-  command -v "$python" >/dev/null || die "there is no $python: install Python 3.10 or later (Debian, Ubuntu: apt-get install python3)"
+  command -v "$python" >/dev/null || die "there is no $python: install Python 3.10 or later (Debian, Ubuntu: apt-get install python3; macOS: brew install python)"
   local version; version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     die "Python 3.10 or later is needed, and $python is $version: choose another with PYTHON=python3.12 make $want"
@@ -91,10 +93,10 @@ indexes() {
   for url in $(pip_setting find-links); do echo "--find-links=$url"; done
 }
 installer() {
-  local uv where
+  local uv line where=(--index-strategy unsafe-best-match)  # never empty: bash 3 takes an empty array for an unset one
   if uv=$(find_uv); then
-    mapfile -t where < <(indexes)
-    "$uv" pip install --python .venv/bin/python --index-strategy unsafe-best-match "${where[@]}" "$@" && return
+    while IFS= read -r line; do where+=("$line"); done < <(indexes)
+    "$uv" pip install --python .venv/bin/python "${where[@]}" "$@" && return
   fi
   PYTHONUNBUFFERED=1 .venv/bin/python -m pip install --progress-bar off "$@"
 }
@@ -111,8 +113,8 @@ pip_install() {
   trap - INT TERM
 }
 
-# For Jupyter started from .venv: a chapter is saved as it is committed, if the dev extra (nbdev) is there to clean it.
-jupyter_hook() {
+# For Jupyter started from .venv: how lessons are shown and saved.
+jupyter_config() {
   mkdir -p .venv/etc/jupyter .venv/share/jupyter/lab/settings
   # JupyterLab does not ask whether it may fetch news, nor look for updates
   cat > .venv/share/jupyter/lab/settings/overrides.json <<END
@@ -120,12 +122,7 @@ jupyter_hook() {
 END
   cat > .venv/etc/jupyter/jupyter_server_config.py <<END
 # Written by tools/install.sh.
-import importlib.util, sys, warnings
-if importlib.util.find_spec("nbdev"):
-    sys.path.append("$PWD/tools")
-    from notebooks import pre_save
-    c.ContentsManager.pre_save_hook = pre_save
-    warnings.filterwarnings("ignore", message="Overriding existing pre_save_hook")  # Jupyter sets it twice
+load_subconfig("jupyter_server_config.py", path="$PWD/tools/jupyter")
 END
 }
 # nbdev's merge driver, which .gitattributes names and .gitconfig defines: conflicts in notebooks stay readable notebooks.
@@ -141,8 +138,8 @@ chromium_on_path() { command -v chromium || command -v chromium-browser || comma
 is_debian() { grep -qsx 'ID=debian' /etc/os-release; }
 apt_chromium() { is_debian && can_apt && apt_install chromium && chromium_on_path; }
 playwright_chromium() {
-  local deps=(); if can_apt; then deps=(--with-deps); fi
-  timeout 600 .venv/bin/python -m playwright install "${deps[@]}" chromium
+  local what=(chromium); if can_apt; then what=(--with-deps chromium); fi
+  timeout 600 .venv/bin/python -m playwright install "${what[@]}"
 }
 browser() {
   chromium_on_path >/dev/null && return
@@ -176,7 +173,7 @@ case $want in
 esac
 venv_serves || make_venv
 pip_install
-jupyter_hook
+jupyter_config
 git_hook
 if [[ $want == test ]]; then browser; cables; slurm; fi
 state > ".venv/.$want-stamp"  # last: what was interrupted is done again

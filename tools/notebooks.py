@@ -32,6 +32,7 @@ except ImportError: import tomli as tomllib  # Python 3.10
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDGET = "application/vnd.jupyter.widget-view+json"
+LIVE = "mlinfra_widget"  # in an output's metadata: what mlinfra.engine.ui.saved_outputs took out of it
 INSTALL, ELSEWHERE = "install", "elsewhere"  # ids of the cells that are written from settings.ini
 KERNEL = {"display_name": "python3", "language": "python", "name": "python3"}
 MAX_IMAGE = 100 * 1024  # bytes
@@ -116,9 +117,8 @@ def clean_output(output):
         kept = [line for line in re.split(r"(?<=\n)|\r", output.text) if not PROGRESS.search(line)]
         output.text = "".join(kept)
         return output if output.text.strip() else None
-    if WIDGET in output.get("data", {}):
-        del output.data[WIDGET]
-        return output if set(output.data) - {"text/plain"} else None  # the text is the widget's repr
+    lived = [output.get("metadata", {}).pop(LIVE, None), output.get("data", {}).pop(WIDGET, None)]
+    if any(lived) and not set(output.data) - {"text/plain"}: return None  # the text is the widget's repr
     return output
 
 

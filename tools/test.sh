@@ -22,7 +22,7 @@ fi
 
 ruff check nbs tests tools || names=failed
 # twice as many processes as cores, for many wait; not so many that they run out of memory
-cores=$(nproc); processes=$((2 * cores < 8 ? 2 * cores : 8))
+cores=$(nproc 2>/dev/null || sysctl -n hw.ncpu); processes=$((2 * cores < 8 ? 2 * cores : 8))
 pytest --processes "$processes" --continue-on-collection-errors --nbmake-timeout=600 --durations=10 --durations-min=1 \
   "$@" "${where[@]}" </dev/null
 status=$?

@@ -16,7 +16,8 @@ from ..lab.loader_counts import LoopCount, count_loop
 from ..engine.base.machine import this_machine
 from ..engine.base.sample_statistics import Line
 from ..engine.ui.live import LivePanel
-from ..engine.ui.figures import COLORS, axes
+from ..engine.ui.figures import axes
+from ..engine.ui.palette import COLORS, INK, PAPER, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said
 from ..engine.ui.svg import Svg
@@ -54,7 +55,7 @@ def plot_overlap(
         for span in overlap_spans(stages, iterations, overlap):
             wide, color = span.end_seconds - span.start_seconds, COLORS[span.stage]
             ax.barh(base + _ROWS[span.stage], wide, left=span.start_seconds, height=0.85, color=color,
-                    edgecolor="white")
+                    edgecolor=PAPER)
     ax.set_yticks([6, 5, 4, 2, 1, 0], _ROW_NAMES)
     return label(ax, "seconds",
                  title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
@@ -97,7 +98,7 @@ def _draw_rank(drawing: Svg, s: Schedule, row: int, rows: int, wide: float, each
         drawing.box(80 + start * wide, y + 2, count * wide - 2, 18, COLORS["forward"], hover=hover)
         words = f"{s.batch_size:,}" if count == 1 else f"{count:,} × {s.batch_size:,}"
         if count * wide > 7 * len(words):
-            drawing.text(79 + (start + end) / 2 * wide, y + 15, words, "middle", 11, "white")
+            drawing.text(79 + (start + end) / 2 * wide, y + 15, words, "middle", 11, words_on(COLORS["forward"]))
 
 def _rank_words(accumulation: int, each: float | None) -> str:
     "What a rank does before an update."
@@ -130,9 +131,10 @@ _SOURCES = {"MNIST": "60,000 training images: LeCun, Cortes and Burges, The MNIS
                         "2009.",
             "ImageNet-1K": "1,281,167 training images: Russakovsky and others, ImageNet Large Scale Visual Recognition "
                            "Challenge, 2015.", "own": ""}
-_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.055, 0.1, 0.2, 0.44, 1, 2, 5, 10)
+_MS_PER_IMAGE = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 13.75, 20, 50, 100, 200, 500)  # 13.75: the lesson's 440 ms for 32
 _RESNET18_FLOPS = 3 * 2 * 1.8e9  # of an image of 224 x 224: 1.8 billion multiply-adds forward, and twice that backward
-_SET, _HERE = "the seconds set", "this machine, at best"
+_SET, _HERE = "the time set", "this machine, at best"
+_SCALED = "Time goes with the images: a real device takes longer for each when they come in small batches."
 
 def describe_choice(
     schedule:Schedule,              # the plan
@@ -147,7 +149,7 @@ def describe_choice(
                 f"An epoch needs {count_text(s.iterations_per_epoch, 'iteration')}{whole}.")
 
 def live_schedule() -> LivePanel:
-    "Data set, batch, accumulation, ranks, epochs and seconds of a micro-batch -> iterations and time."
+    "Data set, batch, accumulation, ranks, epochs and time of an image -> iterations and time."
     powers = [2**i for i in range(13)]
     controls = dict(
         dataset=Dropdown("data set", (*_DATASETS, "own"), "ImageNet-1K"),
@@ -155,64 +157,60 @@ def live_schedule() -> LivePanel:
         batch_size=Slider("micro-batch (samples)", powers, 32), accumulation=Slider("accumulation", powers[:10], 4),
         world_size=Slider("world size (ranks)", powers, 8),
         epochs=Slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
-        seconds=Slider("seconds / micro-batch", _SECONDS, 0.44), drop_last=Switch("drop_last"))
+        ms_per_image=Slider("time per image (ms)", _MS_PER_IMAGE, 13.75), drop_last=Switch("drop_last"))
     return LivePanel("schedule", "How long will training take, and in how many steps?", controls, _show_schedule,
-                     ("epochs", "seconds", "drop_last"), _schedule_code,
+                     ("epochs", "ms_per_image", "drop_last"), _schedule_code,
                      lambda dataset, **_: () if dataset == "own" else ("samples",))
 
-def _show_schedule(seconds: float, **plan: Any) -> tuple[Said, Svg]:
-    "Words and picture; `seconds` are those of a micro-batch."
-    schedule = _plan(**plan)
-    said = replace(describe_choice(schedule, seconds), sources=_SOURCES[plan["dataset"]])
+def _show_schedule(ms_per_image: float, **plan: Any) -> tuple[Said, Svg]:
+    "Words and picture."
+    schedule, seconds = _plan(**plan), plan["batch_size"] * ms_per_image / 1000
+    said = replace(describe_choice(schedule, seconds), sources=f"{_SOURCES[plan['dataset']]} {_SCALED}".strip())
     return said, draw_global_batch(schedule, seconds_per_micro_batch=seconds)
 
 def schedule_panel() -> ipywidgets.VBox:
-    "A panel: `live_schedule`, this machine's own seconds, and a real loop that checks the iterations."
+    "A panel: `live_schedule`, this machine's own time, and a real loop that checks the iterations."
     page = live_schedule()
     controls = page.widgets()
-    seconds, last = controls.pop("seconds"), controls.pop("drop_last")
+    each, last = controls.pop("ms_per_image"), controls.pop("drop_last")
     source = Dropdown("time from", [_SET, _HERE], _SET).widget()
-    controls |= dict(source=source, seconds=seconds, drop_last=last)
+    controls |= dict(source=source, ms_per_image=each, drop_last=last)
 
     def update(source: str, **values: Any) -> tuple[Said, Svg]:
         controls["samples"].layout.display = "none" if page.hidden(**values) else None
-        seconds.layout.display = None if source == _SET else "none"
-        values["seconds"] = _micro_batch_seconds(source, values["batch_size"], values["seconds"])
+        each.layout.display = None if source == _SET else "none"
+        if source == _HERE: values["ms_per_image"] = 1000 * _RESNET18_FLOPS / this_machine().flops_per_s
         said, drawn = page.update(**values)
         return replace(said, sources=" ".join(filter(None, [said.sources, _machine_words(source)]))), drawn
 
     def count(job: Job) -> str:
-        plan = {key: control.value for key, control in controls.items() if key not in ("source", "seconds")}
+        plan = {key: control.value for key, control in controls.items() if key not in ("source", "ms_per_image")}
         schedule = _plan(**plan)
         return compare_loop(schedule, count_loop(schedule, job.report))
 
     return panel(controls, update, page.name, [RunButton(count, str, "Count a real loop").widget], page.title,
-                 ["epochs", "source", "seconds", "drop_last"], _schedule_code)
+                 ["epochs", "source", "ms_per_image", "drop_last"], _schedule_code)
 
 def _plan(dataset: str, samples: int, **rest: Any) -> Schedule:
     return Schedule(_DATASETS.get(dataset, samples), **rest)
 
-def _micro_batch_seconds(source: str, batch_size: int, seconds: float) -> float:
-    "As set, or ResNet-18 at the rate of this machine's matrix products."
-    return seconds if source == _SET else batch_size * _RESNET18_FLOPS / this_machine().flops_per_s
-
 def _machine_words(source: str) -> str:
-    "How the seconds of this machine were found."
+    "How the time of this machine was found."
     if source == _SET: return ""
-    return (f"Seconds: ResNet-18 needs 1.8 billion multiply-adds forward for an image of 224 × 224 (He and others, "
+    return (f"ResNet-18 needs 1.8 billion multiply-adds forward for an image of 224 × 224 (He and others, "
             f"Deep residual learning, 2015) and about twice that backward; this machine does "
             f"{this_machine().flops_per_s / 1e9:,.0f} GFLOP/s in matrix products, measured. Real training is slower.")
 
-def _schedule_code(dataset: str, samples: int, seconds: float, source: str = _SET, **rest: Any) -> str:
+def _schedule_code(dataset: str, samples: int, ms_per_image: float, source: str = _SET, **rest: Any) -> str:
     chosen = ", ".join(f"{name}={value!r}" for name, value in rest.items())
     here = source == _HERE
-    each = f"{rest['batch_size']} * {_RESNET18_FLOPS:.3g} / this_machine().flops_per_s" if here else f"{seconds:g}"
+    each = f"{_RESNET18_FLOPS:.3g} / this_machine().flops_per_s" if here else f"{ms_per_image:g} / 1000"
     return "\n".join([
         "from mlinfra.arithmetic import Schedule",
         *(["from mlinfra.engine.base.machine import this_machine"] if here else []),
         "from mlinfra.engine.base.text import duration_text", "",
         f"plan = Schedule({_DATASETS.get(dataset, samples):_}, {chosen})",
-        f"seconds_per_micro_batch = {each}",
+        f"seconds_per_micro_batch = {rest['batch_size']} * {each}",
         "duration_text(plan.duration(plan.accumulation * seconds_per_micro_batch))"])
 
 # %% ../../nbs/views/01_arithmetic.ipynb #e7e095d6
@@ -251,8 +249,6 @@ def _overlap_code(read: int, preprocess: int, compute: int, **_run: int) -> str:
                       "round(stages.serial / stages.overlapped, 2)"])
 
 # %% ../../nbs/views/01_arithmetic.ipynb #f5c88d0c
-_ON_COLOR = {"read": "black"}  # words on a box: white, but on a light one
-
 def draw_overlap(
     stages:Stages,        # seconds of each stage
     iterations:int=4,     # batches drawn
@@ -277,8 +273,8 @@ def _draw_span(drawing: Svg, span: StageSpan, left: float, scale: float, y: floa
     hover = (f"{span.stage}, batch {span.batch + 1}: {duration_text(span.end_seconds - span.start_seconds)}, "
              f"from {1000 * span.start_seconds:,.4g} to {1000 * span.end_seconds:,.4g} ms")
     drawing.box(x, y, max(wide - 1, min(wide, 1)), 20, COLORS[span.stage], hover=hover)
-    color = _ON_COLOR.get(span.stage, "white")
-    if wide > 14: drawing.text(x + wide / 2, y + 15, str(span.batch + 1), "middle", 11, color)
+    if wide > 14:
+        drawing.text(x + wide / 2, y + 15, str(span.batch + 1), "middle", 11, words_on(COLORS[span.stage]))
 
 # %% ../../nbs/views/01_arithmetic.ipynb #7cc3190b
 def describe_overlap(
@@ -305,7 +301,7 @@ def draw_iteration(
         seconds = getattr(stages, name)
         wide, words = seconds * scale, f"{name} {duration_text(seconds)}"
         drawing.box(left, 2, max(wide - 1, 0), 28, COLORS[name])
-        if wide > 8 * len(words): drawing.text(left + wide / 2, 21, words, "middle", 12, "white")
+        if wide > 8 * len(words): drawing.text(left + wide / 2, 21, words, "middle", 12, words_on(COLORS[name]))
         else:
             drawing.text(left + wide, 46 + 16 * below, words, "end", color=COLORS[name])
             below += 1
@@ -321,7 +317,7 @@ def plot_iteration_cost(
     "Measured seconds of an iteration beside a fixed cost and a cost per sample."
     ax, sizes = axes(ax, height=3.2), sorted(seconds)
     ax.plot(sizes, [1000 * seconds[size] for size in sizes], "o", color=COLORS["forward"], label="measured")
-    ax.plot(sizes, [1000 * line(size) for size in sizes], "--", color="black", label="model: the sum")
+    ax.plot(sizes, [1000 * line(size) for size in sizes], "--", color=INK, label="model: the sum")
     ax.plot(sizes, [1000 * line.intercept] * len(sizes), color=COLORS["other"], linewidth=1, label="fixed cost")
     ax.plot(sizes, [1000 * line.slope * size for size in sizes], color=COLORS["wait"], linewidth=1,
             label="cost per sample × samples")

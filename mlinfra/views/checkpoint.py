@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from ..engine.ui.charts import Axis, Chart, nice_limit
 from ..engine.base.checks import positive_float, positive_int
-from ..engine.ui.figures import COLORS
+from ..engine.ui.palette import COLORS, MUTED
 from ..engine.ui.svg import Svg
 from ..engine.base.text import count_text, duration_text
 
-_SAME, _OTHER, _MARK = COLORS["forward"], COLORS["wait"], "#888888"
+_SAME, _OTHER, _MARK = COLORS["forward"], COLORS["wait"], MUTED
 
 # %% auto #0
 __all__ = ['draw_resumed', 'Parting', 'draw_parting', 'ProcessLife', 'lost_steps', 'draw_lives', 'draw_interval']

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..engine.ui.charts import Axis
-from ..engine.ui.figures import COLORS, axes, figure, label
+from ..engine.ui.figures import axes, figure, label
+from ..engine.ui.palette import COLORS, GRID, INK, MUTED, PAPER
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -63,7 +64,7 @@ def plot_winners(
     for place, one in enumerate(order, 1):
         ax.plot([place, place], [seen[one], unseen[one]], color=COLORS["other"], linewidth=1, zorder=1)
     places = np.arange(1, len(order) + 1)
-    ax.scatter(places, seen[order], facecolor="white", edgecolor=COLORS["forward"], zorder=2,
+    ax.scatter(places, seen[order], facecolor=PAPER, edgecolor=COLORS["forward"], zorder=2,
                label=f"on the data that chose it: mean {seen.mean():.1f} {unit}")
     ax.scatter(places, unseen[order], color=COLORS["forward"], zorder=2,
                label=f"on all other data: mean {unseen.mean():.1f} {unit}")
@@ -86,9 +87,9 @@ def plot_rounds(
         ax.plot(steps, curve, color=colors[kind], alpha=0.25, linewidth=0.8)
         ax.plot(steps[:until], curve[:until], color=colors[kind], linewidth=1.6, marker="o", markersize=3)
     best = int(curves[:, -1].argmin())
-    ax.plot(steps, curves[best], color="black", linewidth=1.4, zorder=4)
+    ax.plot(steps, curves[best], color=INK, linewidth=1.4, zorder=4)
     if epochs[best] < len(steps):
-        ax.plot(epochs[best], curves[best, epochs[best] - 1], "x", color="black", markersize=9, zorder=5)
+        ax.plot(epochs[best], curves[best, epochs[best] - 1], "x", color=INK, markersize=9, zorder=5)
     ax.annotate("best of all", (steps[-1], curves[best, -1]), (4, -4), textcoords="offset points", fontsize=9)
     for kind, color in colors.items(): ax.plot([], [], color=color, label=kind)
     if len(colors) > 1: ax.legend(frameon=False, fontsize=9)
@@ -139,10 +140,10 @@ def draw_seeds(
     said = "; ".join(f"{name}: mean {mean:.2f}%" for name, mean in zip(names, means))
     drawing = Svg(700, 190, said, scale=(axis,))
     for mark in axis.marks():
-        drawing.line(x(mark), 30, x(mark), 146, "#88888844").text(x(mark), 162, f"{mark:g}", "middle", 11)
+        drawing.line(x(mark), 30, x(mark), 146, GRID).text(x(mark), 162, f"{mark:g}", "middle", 11)
     drawing.text(390, 182, axis.words, "middle")
     if paired:
-        for one, other in zip(*values): drawing.line(x(one), ys[0], x(other), ys[1], "#88888899")
+        for one, other in zip(*values): drawing.line(x(one), ys[0], x(other), ys[1], MUTED)
     for name, row, y, color, mean in zip(names, values, ys, (COLORS["forward"], COLORS["wait"]), means):
         drawing.text(0, y + 4, name)
         drawing.line(x(mean), y - 18, x(mean), y + 18, color).text(x(mean) + 4, y - 12, f"mean {mean:.2f}", size=11)

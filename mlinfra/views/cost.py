@@ -18,7 +18,7 @@ from ..engine.ui.controls import Dropdown, Slider
 from ..engine.cost.energy import device_power
 from ..engine.ui.live import LivePanel
 from ..engine.cost.prices import Offer, read_grids, read_prices
-from ..engine.ui.figures import COLORS
+from ..engine.ui.palette import COLORS
 from ..engine.ui.panel import Said
 from ..engine.base.text import duration_text
 from .prices import GENERATION_COLORS, color_of, dollars_text
@@ -106,7 +106,7 @@ def describe_cost(
 ) -> Said:
     "Time and price, their range, energy and CO2, and when buying pays."
     found = plan.quote()
-    if found.price is None: return Said(_refusal(plan), f"{plan.work}: {found.why}.", _sources(plan))
+    if found.price is None: return Said(*_refusal(plan, found.why), _sources(plan))
     price, even = found.price, break_even(plan.purchase, plan.rented_dollars_per_hour)
     energy = f"It takes about {_kwh_text(price.kwh.value)} and emits {_mass_text(price.co2_kg.value)} of CO2."
     if (failures := found.interruptions).value >= 1:
@@ -115,8 +115,12 @@ def describe_cost(
     return Said(f"{duration_text(price.seconds.value)} and {dollars_text(price.dollars.value)}",
                 " ".join(filter(None, words)), _sources(plan))
 
-def _refusal(plan: CostPlan) -> str:
-    return "Nobody knows" if isinstance(_work(plan.work), KnownRun) else "This does not run"
+def _refusal(plan: CostPlan, why: str) -> tuple[str, str]:
+    "That there is no price, and why."
+    if not isinstance(_work(plan.work), KnownRun): return "This does not run", f"{plan.work}: {why}."
+    return (f"no time is known for {plan.devices:,} devices",
+            f"The training took {plan.work}; {why}, one machine. Beyond it the network between machines decides: "
+            "choose a training whose steps are known.")
 
 def _range_words(plan: CostPlan, found: Quote) -> str:
     "Where the range of time and price comes from."
@@ -189,14 +193,14 @@ class _Prices(Chart):
         taken = [self._around(point, 6) for point, _, _ in marks]
         taken += [self._around(point, 4) for line in lines for point in self._between(*line)]
         for point, name, color in marks:
-            x, y, wide = self._x(point[0]), self._y(point[1]), 6.0 * len(name)
+            x, y, wide = self._x(point[0]), self._y(point[1]), 6.4 * len(name)
             places = [(x + dx, y + dy, anchor) for dx, dy, anchor in (
                 (9, 4, "start"), (-9, 4, "end"), (6, -8, "start"), (6, 16, "start"), (-6, -8, "end"), (-6, 16, "end"),
                 (0, -11, "middle"), (0, 19, "middle"))]
             boxes = [self._box(*place, wide) for place in places]
             best = min(range(len(boxes)), key=lambda i: (self._hidden(boxes[i], taken), i))
             taken.append(boxes[best])
-            self.text(*places[best][:2], name, places[best][2], 10, color)
+            self.text(*places[best][:2], name, places[best][2], 11, color)
 
     def _around(self, point: tuple[float, float], radius: float) -> tuple[float, ...]:
         x, y = self._x(point[0]), self._y(point[1])

@@ -14,7 +14,8 @@ from ..data import epoch_orders
 from ..engine.ui.charts import nice_limit
 from ..engine.base.checks import ceil_div, positive_int
 from ..engine.base.sample_statistics import median, percentile
-from ..engine.ui.figures import COLORS, axes, figure, label
+from ..engine.ui.figures import axes, figure, label
+from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Slider, Switch
@@ -136,7 +137,6 @@ def plot_ladder(
 
 # %% ../../nbs/views/02_data.ipynb #a0f0eb32
 _BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]
-_DARK_WORDS = {COLORS["copy"], COLORS["backward"], COLORS["read"]}  # light boxes, on which white is hard to read
 
 def draw_orders(
     orders:list[list[int]],  # from `epoch_orders`
@@ -166,7 +166,7 @@ def _draw_epoch(drawing: Svg, epoch: int, order: list[int], wide: float, batch_s
         color = COLORS["other"] if out else _BATCH_COLORS[batch % 6]
         where = f"sample {sample} is left out" if out else f"sample {sample}, in batch {batch}"
         drawing.box(left, top + 2, wide - 2, 22, color, hollow=out, hover=f"epoch {epoch}: {where}")
-        ink = "currentColor" if out else "black" if color in _DARK_WORDS else "white"
+        ink = "currentColor" if out else words_on(color)
         drawing.text(middle, top + 17, str(sample), "middle", 11, ink)
 
 # %% ../../nbs/views/02_data.ipynb #7ad3d932

@@ -20,7 +20,8 @@ from ..engine.base.hardware import ALGORITHMS, NETWORKS, Network
 from ..engine.base.sample_statistics import median
 from ..lab.rank_step_times import step_seconds
 from ..engine.dist.ranks import call_each, run_ranks
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, INK, MUTED, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -83,7 +84,7 @@ def plot_scaling(
         ax.plot(WORLDS, points, "o-", mfc="none", lw=1, color=COLORS[color])
         ax.annotate(name, (WORLDS[-1], points[-1]), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8,
                     color=COLORS[color])
-    if measured: ax.plot(list(measured), [100 * e for e in measured.values()], "o", color="black")
+    if measured: ax.plot(list(measured), [100 * e for e in measured.values()], "o", color=INK)
     ax.set_xscale("log", base=2)
     ax.set(ylim=(0, 108), xticks=WORLDS, xticklabels=WORLDS)
     return label(ax, "ranks", "efficiency (%)")
@@ -162,10 +163,10 @@ def draw_ring(
 def _draw_chunk(drawing: Svg, x: float, y: float, width: float, added: set[int], n: int) -> None:
     "A stripe for each rank that has been added, side by side from the left."
     one = (width - 3) / n
-    drawing.parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="32" fill="none" stroke="#999999"/>')
+    drawing.parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="32" fill="none" stroke="{MUTED}"/>')
     for i, rank in enumerate(sorted(added)):
         drawing.box(x + 3 + i * one, y + 4, one - 3, 24, RANK_COLORS[rank])
-        drawing.text(x + 3 + i * one + (one - 3) / 2, y + 21, str(rank), "middle", 12, "white")
+        drawing.text(x + 3 + i * one + (one - 3) / 2, y + 21, str(rank), "middle", 12, words_on(RANK_COLORS[rank]))
 
 def _draw_sends(drawing: Svg, step: int, n: int, wide: float) -> None:
     "A frame around each chunk that has just come, and who sent it."
@@ -289,7 +290,8 @@ def draw_scaling(
         chart.note(n, share, f"{share:.0f}%", dy=-15 if share < 85 else 26)
     real = [(n, 100 * share) for n, share in measured.items()]
     chart.dots(real, COLORS["forward"], hover=[f"measured on {_point_text(n, share)}" for n, share in real])
-    return chart.legend(("predicted", COLORS["wait"], "hollow"), ("measured here", COLORS["forward"], "solid"))
+    looks = ("predicted", COLORS["wait"], "hollow"), ("measured here, CNN", COLORS["forward"], "solid")
+    return chart.legend(*looks[:1 + bool(measured)])
 
 def _point_text(ranks: int, percent: float) -> str: return f"{count_text(ranks, 'rank')}: {percent:.0f}%"
 
@@ -355,8 +357,7 @@ class _ScalingPanel:
         told = describe_scaling(own, link, world_size, batch_size, strong, overlap)
         worlds = [n for n in WORLDS if not strong or n <= batch_size]
         predicted = {n: own.efficiency(batch_size, link, n, overlap, strong) for n in worlds}
-        fits = job == HERE and network == LINK_HERE and not strong
-        return told, draw_scaling(predicted, world_size, self.measured.get(batch_size, {}) if fits else {})
+        return told, draw_scaling(predicted, world_size, {} if strong else self.measured.get(batch_size, {}))
 
     def code(self, job: str, network: str, world_size: int, batch_size: int, strong: bool, overlap: bool,
              algorithm: str) -> str:
@@ -381,8 +382,8 @@ class _ScalingPanel:
         predicted = _work_here().efficiency(batch_size, self.link, 2)
         self.box.refresh()
         return (f"Two ranks of {batch_size:,} images: efficiency {found.efficiency:.0%} measured, "
-                f"{predicted:.0%} predicted; {bytes_text(self.link.bytes_per_s)}/s between them. To see both in the "
-                f"picture, choose the job {HERE!r} and the network {LINK_HERE!r}.")
+                f"{predicted:.0%} predicted; {bytes_text(self.link.bytes_per_s)}/s between them. The solid points "
+                f"are this; for its curve choose the job {HERE!r} and the network {LINK_HERE!r}.")
 
 def _controls() -> dict[str, ipywidgets.Widget]:
     "The panel's controls, by the parameter of `update` that each sets."

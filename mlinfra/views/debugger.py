@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..debugger import Debugger, Finding, Rule, default_rules
 from ..lab.faults import FAULTS, make_patient
-from ..engine.ui.figures import COLORS
+from ..engine.ui.palette import COLORS, GRID, MUTED, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -82,7 +82,7 @@ class Verdicts:
 
 _KINDS = dict(hit=("forward", False, "the rule that was to speak"), another=("forward", True, "another one"),
               alarm=("wait", False, "a false alarm"), check=("wait", True, "about time or memory: to be checked"))
-_LEFT_OF, _WIDE, _TALL, _TOP, _RULED = 225, 25, 24, 178, "#88888855"
+_LEFT_OF, _WIDE, _TALL, _TOP, _RULED = 225, 25, 24, 178, GRID
 
 def draw_verdicts(
     rows:Sequence[Verdicts],
@@ -129,12 +129,13 @@ def _draw_row(drawing: Svg, row: Verdicts, rules: list[str], y: float, numbers: 
     first = {finding.rule: finding.step for finding in reversed(row.findings)}
     for n, rule in enumerate(rules):
         if rule in row.abstained and rule not in first:
-            drawing.text(_LEFT_OF + _WIDE * (n + 0.5), y + 16, "–", "middle", 11, "#888888")
+            drawing.text(_LEFT_OF + _WIDE * (n + 0.5), y + 16, "–", "middle", 11, MUTED)
     for rule, step in first.items():
         color, hollow, _ = _KINDS[row.kind(rule, rules.index(rule) >= numbers)]
         x = _LEFT_OF + _WIDE * rules.index(rule)
         drawing.box(x + 1, y + 2, _WIDE - 2, _TALL - 4, COLORS[color], hollow, f"{rule} at step {step}")
-        drawing.text(x + _WIDE / 2, y + 16, str(step), "middle", 11, "currentColor" if hollow else "white")
+        ink = "currentColor" if hollow else words_on(COLORS[color])
+        drawing.text(x + _WIDE / 2, y + 16, str(step), "middle", 11, ink)
 
 def _as_words(rows: Sequence[Verdicts]) -> str:
     said = lambda row: ", ".join(f"{f.rule} at step {f.step}" for f in row.findings) or "nothing"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ..engine.ui.palette import BLACK, MUTED, WHITE, variable
 from ..data import mnist
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ function render({ model, el }) {
   };
   const draw = event => {
     const [x, y] = place(event);
-    [context.lineWidth, context.lineCap, context.lineJoin, context.strokeStyle] = [6.5, "round", "round", "#000"];
+    [context.lineWidth, context.lineCap, context.lineJoin, context.strokeStyle] = [6.5, "round", "round", "BLACK"];
     context.beginPath();
     context.moveTo(...pen);
     context.lineTo(x + 0.01, y);
@@ -147,15 +148,15 @@ function render({ model, el }) {
 }
 
 export default { render };
-"""
+""".replace("BLACK", BLACK)
 _LOOK = """
 .mlinfra-digit-area { display: flex; gap: 10px; align-items: flex-start; margin: 4px 24px 4px 0; }
-.mlinfra-digit-area canvas { width: 196px; height: 196px; border: 1px solid #888888; border-radius: 4px;
-  background: #ffffff; cursor: crosshair; touch-action: none; }
+.mlinfra-digit-area canvas { width: 196px; height: 196px; border: 1px solid LINE; border-radius: 4px;
+  background: WHITE; cursor: crosshair; touch-action: none; }
 .mlinfra-digit-keys { display: grid; grid-template-columns: repeat(2, 44px); gap: 4px; }
 .mlinfra-digit-keys button { width: auto; min-width: 0; padding: 0; }
 .mlinfra-digit-keys button:last-child { grid-column: span 2; }
-"""
+""".replace("LINE", variable(MUTED)).replace("WHITE", WHITE)
 
 @functools.cache
 def _canvas_class() -> type:

@@ -16,7 +16,8 @@ from ..engine.base.sample_statistics import Estimate, median
 from ..lab.patients import PATIENTS
 from ..engine.doctor.remedies import Advice
 from ..engine.doctor.verdicts import VERDICTS
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, INK
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/08_doctor.ipynb #bdc8bf04
-STAGE_COLORS = dict(storage=COLORS["read"], preprocessing=COLORS["preprocess"], loading="#B2733B",
+STAGE_COLORS = dict(storage=COLORS["read"], preprocessing=COLORS["preprocess"], loading=COLORS["earth"],
                     worker_transfer=COLORS["update"], transfer=COLORS["copy"], compute=COLORS["compute"],
                     between=COLORS["other"])
 
@@ -97,7 +98,7 @@ def plot_rounds(
     beyond = int((rounds.abs() > reach).sum().sum())
     for row, stage in enumerate(rounds):
         ax.plot(rounds[stage], [row] * len(rounds), "o", ms=5, alpha=0.5, color=_BY_HAND[stage])
-        ax.vlines(median(rounds[stage]), row - 0.35, row + 0.35, color="black", linewidth=2)
+        ax.vlines(median(rounds[stage]), row - 0.35, row + 0.35, color=INK, linewidth=2)
     ax.set(yticks=range(len(rounds.columns)), yticklabels=rounds.columns, ylim=(len(rounds.columns) - 0.5, -0.5))
     ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
     far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
@@ -112,7 +113,7 @@ def plot_differences(
     ax = axes(ax, height=1.7)
     for row, errors in enumerate((one_after_the_other, in_turn)):
         ax.plot(errors, [row] * len(errors), "o", ms=6, alpha=0.5, color=COLORS["forward"])
-    ax.axvline(0, color="black", linewidth=1)
+    ax.axvline(0, color=INK, linewidth=1)
     ax.set(yticks=(0, 1), yticklabels=("one after the other", "in turn"), ylim=(1.5, -0.5))
     return label(ax, "difference of a variant from itself (ms of a step)")
 

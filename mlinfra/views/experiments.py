@@ -20,7 +20,8 @@ from ..engine.record.provenance import CodeVersion, DataSum, Origin
 from ..engine.record.run_folder import Run, StepRecord
 from ..engine.record.run_writer import RunWriter
 from ..engine.record.runs_table import compact, differences, explains, filtered, runs_table, sorted_by
-from ..engine.ui.figures import COLORS, axes, figure, label
+from ..engine.ui.figures import axes, figure, label
+from ..engine.ui.palette import COLORS, INK
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.controls import Dropdown, TypedText, widgets_library
 from ..engine.base.text import count_text
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/20_experiments.ipynb #72428ec1
-_LINES = tuple(COLORS[name] for name in ("forward", "wait", "update", "copy", "read", "backward")) + ("#000000",)
+_LINES = tuple(COLORS[name] for name in ("forward", "wait", "update", "copy", "read", "backward")) + (INK,)
 _STEPS = 40  # of an epoch of the examples
 
 @functools.cache

@@ -24,7 +24,7 @@ from ..engine.base.timing import timed
 from ..engine.export.model_files import load_weights, save_weights
 from ..engine.export.quantize import BITS, model_bytes, quantize_weights
 from ..engine.base.store import cache_dir
-from ..engine.ui.figures import COLORS
+from ..engine.ui.palette import BLACK, COLORS, WHITE
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, duration_text
@@ -203,10 +203,10 @@ def add_picture(
     image:torch.Tensor,  # 1 x 28 x 28, uint8
 ) -> None:
     "Draw a digit at the left, below a line of text: white on black, seven units for a pixel."
-    drawing.parts.append('<rect x="0" y="20" width="196" height="196" fill="#000000"/>')
+    drawing.parts.append(f'<rect x="0" y="20" width="196" height="196" fill="{BLACK}"/>')
     for row, column in (image[0] > 8).nonzero().tolist():
         share = int(image[0, row, column]) / 255
-        drawing.parts.append(f'<rect x="{7 * column}" y="{20 + 7 * row}" width="7" height="7" fill="#ffffff" '
+        drawing.parts.append(f'<rect x="{7 * column}" y="{20 + 7 * row}" width="7" height="7" fill="{WHITE}" '
                              f'fill-opacity="{share:.2f}"/>')
 
 def draw_digit(

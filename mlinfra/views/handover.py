@@ -12,7 +12,8 @@ import numpy as np
 
 from ..engine.base.checks import positive_int
 from ..engine.http.load_client import LoadResult
-from ..engine.ui.figures import COLORS, axes, figure, label, log_ticks
+from ..engine.ui.figures import axes, figure, label, log_ticks
+from ..engine.ui.palette import COLORS, PALE, words_on
 from ..engine.ui.svg import Svg
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def draw_operators(
     drawing = Svg(700, 40 + 26 * len(operators), f"{len(operators)} operators, {total / 1000:,.1f} kB of weights")
     for n, (name, size, words) in enumerate(operators):
         y = 14 + 26 * n
-        drawing.box(20, y, 110, 19, COLORS["backward"] if size else "#dddddd", hover=words)
-        drawing.text(75, y + 14, name, "middle", 12)
+        drawing.box(20, y, 110, 19, COLORS["backward"] if size else PALE, hover=words)
+        drawing.text(75, y + 14, name, "middle", 12, words_on(COLORS["backward"] if size else PALE))
         if n: drawing.line(75, y - 7, 75, y)
         drawing.box(290, y, 250 * size / max(total, 1), 19, COLORS["forward"])
         drawing.text(140, y + 14, words, size=11)
@@ -95,13 +96,15 @@ def draw_gathering(
     for x, words in titles.items(): drawing.text(x, 14, words, "middle", 12)
     for n in range(threads):
         y = 24 + gap * n
-        drawing.box(20, y, 80, 22, "#dddddd").text(60, y + 15, "a drawing", "middle", 11)
-        drawing.box(150, y, 84, 22, COLORS["backward"]).text(192, y + 15, "waits", "middle", 11)
+        drawing.box(20, y, 80, 22, PALE).text(60, y + 15, "a drawing", "middle", 11)
+        drawing.box(150, y, 84, 22, COLORS["backward"])
+        drawing.text(192, y + 15, "waits", "middle", 11, words_on(COLORS["backward"]))
         drawing.line(100, y + 11, 150, y + 11).line(234, y + 11, 300, middle - 6)
-    drawing.box(300, middle - 22, 112, 34, "#dddddd")
+    drawing.box(300, middle - 22, 112, 34, PALE)
     for n in range(min(threads, 5)): drawing.box(306 + 21 * n, middle - 14, 16, 18, COLORS["wait"])
     drawing.line(412, middle - 5, 460, middle - 5).text(436, middle - 11, "all", "middle", 11)
-    drawing.box(460, middle - 22, 92, 34, COLORS["forward"]).text(506, middle, "one batch", "middle", 12)
+    drawing.box(460, middle - 22, 92, 34, COLORS["forward"])
+    drawing.text(506, middle, "one batch", "middle", 12, words_on(COLORS["forward"]))
     drawing.line(552, middle - 5, 600, middle - 5).box(600, middle - 22, 80, 34, COLORS["forward"])
     drawing.text(640, middle, "one call", "middle", 12)
     back = height + 4

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +20,8 @@ from ..engine.ui.charts import Axis, Chart
 from ..engine.serve.request_queue import (
     Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate)
 from ..engine.serve.worker_server import LoadTrial, calibrate, serve
-from ..engine.ui.figures import COLORS, axes, figure, label, log_ticks
+from ..engine.ui.figures import axes, figure, label, log_ticks
+from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -28,9 +31,9 @@ from ..inference import Predictor, latency_curve
 from ..models import GluonCNN, resnet18
 
 # %% auto #0
-__all__ = ['RATES', 'plot_batches', 'plot_trials', 'draw_requests', 'nice_step', 'plot_over_time', 'plot_rates', 'plot_waits',
-           'plot_late', 'plot_drift', 'describe_server', 'axis_limits', 'draw_latencies', 'wait_for_batch',
-           'ServerDesk', 'server_code', 'server_panel']
+__all__ = ['STREAMS', 'STREAM_REQUESTS', 'RATES', 'plot_batches', 'plot_trials', 'draw_requests', 'nice_step', 'plot_over_time',
+           'plot_rates', 'plot_waits', 'plot_late', 'plot_drift', 'Outlook', 'simulate_outlook', 'describe_server',
+           'axis_limits', 'draw_latencies', 'wait_for_batch', 'ServerDesk', 'server_code', 'server_panel']
 
 # %% ../../nbs/views/05_inference.ipynb #v0500004
 if TYPE_CHECKING:
@@ -222,6 +225,43 @@ def plot_drift(
     return label(ax, "chunk", "accuracy before learning it (%)")
 
 # %% ../../nbs/views/05_inference.ipynb #426a6f01
+STREAMS, STREAM_REQUESTS = 8, 2_500
+
+@dataclass(frozen=True)
+class Outlook:
+    "What simulated streams, which differ only by chance, say of one rate."
+    streams:tuple[StreamSummary, ...]
+
+    @property
+    def mean(self) -> StreamSummary:
+        "The mean of each figure; requests are added up."
+        added = ("requests", "answered", "shed", "blocked")
+        of = lambda name: [getattr(stream, name) for stream in self.streams]
+        return StreamSummary(**{name: sum(of(name)) if name in added else fmean(of(name))
+                                for name in vars(self.streams[0])})
+
+    def words(
+        self,
+        name:str,  # of a time in `StreamSummary`
+    ) -> str:
+        "The mean and its standard error, with no more digits than that allows."
+        values = [getattr(stream, name) for stream in self.streams]
+        middle, error = fmean(values), stdev(values) / len(values)**0.5
+        if error < 1e-3 * middle: return duration_text(middle)
+        scale, unit = next((s, u) for s, u in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if middle * s >= 1 or u == "µs")
+        digits = max(0, -math.floor(math.log10(error * scale)))
+        return f"{middle * scale:,.{digits}f} ± {error * scale:.{digits}f} {unit}"
+
+@lru_cache(64)
+def simulate_outlook(
+    service:ServiceTime,  # of a batch
+    policy:Policy,        # batching and the queue
+    rate:float,           # requests per second
+) -> Outlook:
+    "`STREAMS` simulated streams at a rate."
+    curves = (latency_curve(service, policy, [rate], STREAM_REQUESTS, seed) for seed in range(STREAMS))
+    return Outlook(tuple(curve[rate] for curve in curves))
+
 def describe_server(
     service:ServiceTime,  # of a batch
     policy:Policy,        # batching and the queue
@@ -229,13 +269,14 @@ def describe_server(
     source:str="",        # where the service comes from
 ) -> Said:
     "The simulated outlook at a rate, in words."
-    summary, = latency_curve(service, policy, [rate]).values()
+    outlook = simulate_outlook(service, policy, rate)
     saturation = service.throughput(policy.max_batch_size)
-    p50, p95, p99 = map(duration_text, (summary.p50_seconds, summary.p95_seconds, summary.p99_seconds))
+    p50, p95, p99 = (outlook.words(name) for name in ("p50_seconds", "p95_seconds", "p99_seconds"))
     words = (f"{rate:,g} requests/s are {rate / saturation:.0%} of the {saturation:,.0f} that it can answer; "
              f"half are answered within {p50}, 99% within {p99}.")
-    how = f"Simulated: a thousand requests at random times, of which at most {policy.queue_size} wait"
-    return Said(f"95% answered within {p95}", f"{words}{_crowded_text(summary)}", f"{how}. {source}".strip())
+    how = (f"Simulated: {STREAMS} streams of {STREAM_REQUESTS:,} requests at random times, of which at most "
+           f"{policy.queue_size} wait; ± is the standard error of their mean")
+    return Said(f"95% answered within {p95}", f"{words}{_crowded_text(outlook.mean)}", f"{how}. {source}".strip())
 
 def _crowded_text(summary: StreamSummary) -> str:
     "What becomes of those that come together."
@@ -343,8 +384,9 @@ class ServerDesk:
         service, policy = self.service(model), Policy(max_batch, max_wait / 1e3)
         saturation = service.throughput(max_batch)
         if self.curve[0] != (model, policy):
-            self.curve = (model, policy), latency_curve(service, policy, [share * saturation for share in _SHARES])
-        here, measured = latency_curve(service, policy, [rate]), self.measured.get((model, policy), {})
+            rates = [share * saturation for share in _SHARES]
+            self.curve = (model, policy), latency_curve(service, policy, rates, 2_000)
+        here, measured = {rate: simulate_outlook(service, policy, rate).mean}, self.measured.get((model, policy), {})
         whose = "of a simulated device" if model == _EXAMPLE else f"of {model}, measured on this machine"
         source = (f"The service {whose}: {duration_text(service.fixed)} for a batch and "
                   f"{duration_text(service.slope)} for each image in it.")
@@ -368,7 +410,7 @@ def server_code(
     model:str,       # one that the panel offers
 ) -> str:
     "Python that computes the panel's number."
-    lines = ["from mlinfra.engine.serve.request_queue import Policy, ServiceTime",
+    lines = ["from statistics import mean", "from mlinfra.engine.serve.request_queue import Policy, ServiceTime",
              "from mlinfra.inference import latency_curve"]
     service = f"ServiceTime({_EXAMPLE_SERVICE.fixed}, {_EXAMPLE_SERVICE.slope})"
     if model != _EXAMPLE:
@@ -377,7 +419,8 @@ def server_code(
                   "from mlinfra.inference import Predictor", f"from mlinfra.models import {name}"]
         service = f"calibrate(Predictor({made}), mnist(train=False).images)"
     lines += ["", f"service = {service}", f"policy = Policy({max_batch}, {max_wait / 1e3:g})",
-              f"latency_curve(service, policy, [{rate}])[{rate}].p95_seconds"]
+              f"mean(latency_curve(service, policy, [{rate}], {STREAM_REQUESTS}, seed)[{rate}].p95_seconds "
+              f"for seed in range({STREAMS}))"]
     return "\n".join(lines)
 
 # %% ../../nbs/views/05_inference.ipynb #a042d671

@@ -17,7 +17,8 @@ from ..engine.base.checks import nonnegative_float, positive_float
 from ..engine.cost.save_interval import Expected, best_interval, expected_time, spot_price
 from ..lab.interval_study import KillStudy
 from ..engine.base.sample_statistics import Estimate
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS
 from ..engine.ui.panel import Said, panel
 from ..engine.base.text import duration_text
 from ..engine.ui.controls import Control, Slider

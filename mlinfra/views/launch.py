@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ..lab.job_queue import POLICIES, QueuedJob, QueueRun, run_queue
 from ..engine.launch.job_spec import JobSpec, render_for
 from ..lab.startup_times import PARTS, slowest_rank
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, INK, MUTED, PAPER, variable, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Control, Dropdown, Slider, TypedText
@@ -60,10 +61,10 @@ def plot_queue(
 
 def _solid(ax: Axes, name: str, node: int, job: pd.Series, color: str) -> None:
     "The bar of a job on one node."
-    ax.barh(node, job.ended_s - job.started_s, 0.8, job.started_s, color=color, edgecolor="white", linewidth=0.8)
-    ax.text((job.started_s + job.ended_s) / 2, node, name, ha="center", va="center", fontsize=8, color="white",
+    ax.barh(node, job.ended_s - job.started_s, 0.8, job.started_s, color=color, edgecolor=PAPER, linewidth=0.8)
+    ax.text((job.started_s + job.ended_s) / 2, node, name, ha="center", va="center", fontsize=9, color=words_on(color),
             clip_on=True)
-    if job.killed: ax.plot(job.ended_s, node, "x", color="black", ms=7, mew=2)
+    if job.killed: ax.plot(job.ended_s, node, "x", color=INK, ms=7, mew=2)
 
 def _queue_title(run: QueueRun) -> str:
     if not run.rows: return "no job"
@@ -73,7 +74,7 @@ def _queue_title(run: QueueRun) -> str:
 
 # %% ../../nbs/views/16_launch.ipynb #16f10009
 _PART_NAMES = tuple(words for words in PARTS.values() if words)
-_PART_COLORS = {"srun": "#882255", "agent's imports": "#AA4499"} | {part: COLORS[name] for part, name in {
+_PART_COLORS = {"srun": COLORS["wine"], "agent's imports": COLORS["plum"]} | {part: COLORS[name] for part, name in {
     "scheduler": "wait", "launcher": "other", "process": "read", "imports": "copy", "rendezvous": "update",
     "first step": "forward"}.items()}
 
@@ -234,7 +235,7 @@ def _changes_text(files: Sequence[ShownFile]) -> str:
     return " ".join(words)
 
 # %% ../../nbs/views/16_launch.ipynb #16f10014
-_LIGHT = "#E69F00"
+_LIGHT = COLORS["read"]
 _MOST_NODES, _NODE_WIDTH = 8, 84
 
 def draw_job(
@@ -259,19 +260,19 @@ def _shown_nodes(nodes: int) -> list[int | None]:
 def _draw_node(drawing: Svg, job: JobSpec, node: int, x: float) -> None:
     "A box with a square for each rank, at most eight."
     color, each = COLORS["compute" if job.device == "gpu" else "update"], job.devices_per_node
-    drawing.box(x, 24, _NODE_WIDTH - 4, 94, "#888888", hollow=True)
+    drawing.box(x, 24, _NODE_WIDTH - 4, 94, MUTED, hollow=True)
     drawing.text(x + _NODE_WIDTH / 2 - 2, 38, f"node {node:,}", "middle", 11)
     for local in range(min(each, 8)):
         left, top = x + 4 + 18.5 * (local % 4), 46 + 34 * (local // 4)
         rank = node * each + local
-        if each > 8 and local == 7: drawing.text(left + 9, top + 20, f"+{each - 7:,}", "middle", 9)
+        if each > 8 and local == 7: drawing.text(left + 9, top + 20, f"+{each - 7:,}", "middle", 11)
         else:
             drawing.box(left, top, 17, 30, color, hover=f"rank {rank:,}, local rank {local}")
-            if rank < 1000: drawing.text(left + 8.5, top + 19, str(rank), "middle", 9, "white")
+            if rank < 100: drawing.text(left + 8.5, top + 19, str(rank), "middle", 11, words_on(color))
 
 def _draw_tile(drawing: Svg, file: ShownFile, x: float) -> None:
     lit = file.changes > 0
-    look = f'fill="{_LIGHT}" fill-opacity="{0.35 if lit else 0}" stroke="{_LIGHT if lit else "#888888"}"'
+    look = f'fill="{_LIGHT}" fill-opacity="{0.35 if lit else 0}" stroke="{_LIGHT if lit else MUTED}"'
     drawing.parts.append(f'<rect x="{x:.1f}" y="132" width="134" height="52" rx="4" {look}/>')
     drawing.text(x + 8, 152, _NAMES[file.system], size=13)
     words = count_text(len(file.lines), "line") + (f", {file.changes} changed" if lit else "")
@@ -337,7 +338,7 @@ _LOOK = """
 .mlinfra-panel.mlinfra-launch { max-width: 1900px; }
 .mlinfra-files { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(270px, 100%), 1fr)); gap: 8px; }
 .mlinfra-files section { min-width: 0; border: 1px solid var(--jp-border-color1, #bdbdbd); border-radius: 4px; }
-.mlinfra-files section:not([data-changes="0"]) { border-color: #E69F00; }
+.mlinfra-files section:not([data-changes="0"]) { border-color: LIT; }
 .mlinfra-file-head { display: flex; flex-wrap: wrap; gap: 8px; align-items: center; padding: 4px 8px;
   color: var(--jp-ui-font-color1, #222); }
 .mlinfra-file-head span { flex: 1; font-size: 11px; }
@@ -346,10 +347,10 @@ _LOOK = """
   background: var(--jp-layout-color2, #eeeeee); }
 .mlinfra-files pre > * { display: block; padding: 0 8px; border-left: 3px solid transparent; white-space: pre-wrap;
   overflow-wrap: anywhere; color: inherit; background: none; }
-.mlinfra-files pre > mark { background: rgba(230, 159, 0, 0.35); border-left-color: #E69F00; }
-.mlinfra-files pre > .mlinfra-gone-above { border-top: 2px dashed #D55E00; }
-.mlinfra-files pre > .mlinfra-gone-below { border-bottom: 2px dashed #D55E00; }
-"""
+.mlinfra-files pre > mark { background: color-mix(in srgb, LIT 35%, transparent); border-left-color: LIT; }
+.mlinfra-files pre > .mlinfra-gone-above { border-top: 2px dashed GONE; }
+.mlinfra-files pre > .mlinfra-gone-below { border-bottom: 2px dashed GONE; }
+""".replace("LIT", variable(_LIGHT)).replace("GONE", variable(COLORS["wait"]))
 
 @functools.cache
 def _files_class() -> type:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ..engine.ui.bars import draw_key
 from ..engine.ui.charts import nice_limit
 from ..lab.lifetimes import KINDS, Film, TensorLife, Scene, film_steps
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, GRID, MUTED, PAPER, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text
@@ -56,7 +57,7 @@ def _draw_areas(drawing: Svg, film: Film, moment: int) -> None:
         base = above
     for part in range(6):
         size = most * part / 5
-        drawing.line(_LEFT, y(size), _LEFT + _WIDE, y(size), "#88888855")
+        drawing.line(_LEFT, y(size), _LEFT + _WIDE, y(size), GRID)
         drawing.text(_LEFT - 6, y(size) + 4, f"{size / 2**20:g}", "end", 11)
     drawing.text(0, _TOP - 10, "MiB alive", size=11)
     _draw_phases(drawing, film, x)
@@ -74,7 +75,7 @@ def _draw_phases(drawing: Svg, film: Film, x: Callable[[float], float]) -> None:
     "Where each phase and step begins."
     for i, end, scene in _phases(film):
         first = scene.phase == "forward"
-        drawing.line(x(i), _TOP, x(i), _TOP + _HIGH + (36 if first else 18), "#888888", "" if first else "3 3")
+        drawing.line(x(i), _TOP, x(i), _TOP + _HIGH + (36 if first else 18), MUTED, "" if first else "3 3")
         if end - i > 1: drawing.text((x(i) + x(end)) / 2, _TOP + _HIGH + 15, scene.phase, "middle", 11)
         if first: drawing.text(x(i) + 5, _TOP + _HIGH + 33, f"step {scene.step}", size=12)
 
@@ -108,10 +109,10 @@ def _draw_shelves(drawing: Svg, film: Film, moment: int, top: float) -> None:
     for row, (kind, places) in enumerate(shelves.items()):
         y = top + _ROW * row
         alive = sum(life.size for life, _ in places if life.alive(moment))
-        drawing.text(0, y + 12, kind, size=12).text(0, y + 24, bytes_text(alive) if alive else "none", size=10)
+        drawing.text(0, y + 12, kind, size=12).text(0, y + 24, bytes_text(alive) if alive else "none", size=11)
         if kind != "temporary":
             for at, size in {(at, life.size) for life, at in places}:
-                _draw_box(drawing, at / longest, size / longest, y, "#88888866", hollow=True)
+                _draw_box(drawing, at / longest, size / longest, y, GRID, hollow=True)
         for life, at in places:
             if life.alive(moment): _draw_life(drawing, life, at / longest, life.size / longest, y, moment)
     key = [("alive", COLORS["other"])]
@@ -130,7 +131,7 @@ def _draw_life(drawing: Svg, life: TensorLife, at: float, share: float, y: float
     if life.born == moment > 0: _draw_box(drawing, at, share, y, "currentColor", True)
     words = _short(life.name)
     if _LONG * share > 6.2 * len(words) + 4:
-        drawing.text(_SHELF + _LONG * (at + share / 2) - 1, y + 15, words, "middle", 11, "white")
+        drawing.text(_SHELF + _LONG * (at + share / 2) - 1, y + 15, words, "middle", 11, words_on(_LOOKS[life.kind]))
 
 def _short(name: str) -> str:
     "As much of a name as there is room for."
@@ -224,6 +225,6 @@ def plot_alive(
         ax.step(range(len(mib)), mib, where="post", color=color)
         ax.annotate(f"{words}: at most {mib[top]:.1f} MiB", (top, mib[top]), (0, 6), textcoords="offset points",
                     ha="center", color=color,
-                    bbox=dict(boxstyle="square,pad=0.1", facecolor="white", alpha=0.85, linewidth=0))
+                    bbox=dict(boxstyle="square,pad=0.1", facecolor=PAPER, alpha=0.85, linewidth=0))
     ax.set_ylim(0, 1.2 * ax.get_ylim()[1])
     return label(ax, "operations that have run", "MiB")

@@ -16,7 +16,7 @@ from torch import nn
 from ..data import Images, mnist
 from ..engine.ui.charts import Axis, Chart
 from ..engine.tuning.lr_range import RangeTest, lr_range_test, range_test_result
-from ..engine.ui.figures import COLORS
+from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg

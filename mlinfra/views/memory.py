@@ -22,7 +22,8 @@ from ..engine.base.machine import free_bytes, pick_device
 from ..engine.memory.optimizers import OPTIMIZERS
 from ..engine.memory.process_memory import this_device
 from ..engine.base.store import write_whole
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton
 from ..engine.base.text import bytes_text

@@ -19,7 +19,7 @@ from ..engine.memory.footprint import (
     GPU_MARGIN, HOST_MARGIN, BatchFootprints, Footprint, Standing, fits_text, rank_footprint)
 from ..engine.base.hardware import DEVICES, Device
 from ..engine.ui.live import LivePanel
-from ..engine.ui.figures import COLORS
+from ..engine.ui.palette import COLORS
 from ..engine.ui.panel import Said
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text

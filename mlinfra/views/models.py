@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..engine.ui.charts import nice_limit
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text
@@ -112,7 +113,7 @@ def draw_shares(
         drawing.text(0, top + 18, name)
         for y, share, hollow in ((top, predicted[name], True), (top + 14, measured[name], False)):
             drawing.box(120, y, scale * share, 11, COLORS["forward"], hollow=hollow)
-            drawing.text(124 + scale * share, y + 10, f"{share:.0%}", size=10)
+            drawing.text(124 + scale * share, y + 10, f"{share:.0%}", size=11)
     return drawing
 
 # %% ../../nbs/views/03_models.ipynb #3b196240
@@ -174,7 +175,7 @@ def draw_blocks() -> Svg:
         drawing.line(middle, 22, middle, bottom + 34)
         for row, (window, channels) in enumerate(layers):
             drawing.box(middle - 72, 46 + 46 * row, 144, 30, COLORS["forward"])
-            drawing.text(middle, 66 + 46 * row, f"{window}, {channels}", "middle", color="white")
+            drawing.text(middle, 66 + 46 * row, f"{window}, {channels}", "middle", color=words_on(COLORS["forward"]))
         if name != "plain": _draw_shortcut(drawing, middle, bottom)
     return drawing
 

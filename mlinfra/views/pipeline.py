@@ -17,7 +17,8 @@ from ..engine.ui.live import LivePanel
 from ..engine.pipeline.schedules import SCHEDULES, SEVERAL_STAGES, schedule, simulate_schedule
 from ..engine.pipeline.timeline import (
     BACKWARD, FORWARD, INPUTS, WEIGHTS, Operation, OperationKind, StageTimes, TimedOperation, Timeline)
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import count_text, duration_text
@@ -117,10 +118,10 @@ def _draw_operation(
     drawing: Svg, operation: Operation, place: tuple[float, float, float, float], hollow: bool, hover: str,
 ) -> None:
     x, y, width, height = place
-    look, light = paint(_COLOR[operation.kind], hollow), operation.kind in (BACKWARD, INPUTS)
-    drawing.shape(f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"', look, hover)
+    color, size = _COLOR[operation.kind], f'width="{width:.2f}" height="{height:.2f}"'
+    drawing.shape(f'<rect x="{x:.2f}" y="{y:.2f}" {size}', paint(color, hollow), hover)
     if width < 7 * len(str(operation.micro_batch)): return
-    ink = "currentColor" if hollow else "#222" if light else "white"
+    ink = "currentColor" if hollow else words_on(color)
     drawing.text(x + width / 2, y + 0.7 * height, str(operation.micro_batch), "middle", 11, ink)
 
 def _draw_kept(
@@ -192,7 +193,7 @@ def _plot_rows(ax: Axes, timeline: Timeline, base: float, solid: bool) -> None:
     apart = 1.2 * timeline.seconds  # ms, on either side: about a thousandth of the width
     for kind in _used(timeline):
         color = _COLOR[kind]
-        look = dict(facecolor=color, linewidth=0) if solid else dict(facecolor=(color, 0.22), edgecolor=color, lw=0.9)
+        look = dict(facecolor=color, linewidth=0) if solid else dict(facecolor=(color, 0.45), edgecolor=color, lw=0.9)
         for rank in range(timeline.world_size):
             events = [event for event in timeline.of(rank) if event.operation.kind is kind]
             spans = [(1e3 * e.start + apart, max(1e3 * e.seconds - 2 * apart, apart)) for e in events]

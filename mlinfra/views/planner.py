@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,10 @@ from ..engine.planner.plan_search import PlanEstimate
 from ..engine.planner.recommendation import JOBS, Recommendation, recommend
 from ..engine.planner.model_specs import ParallelConfig
 from ..lab.sweep_choices import CLOSE_PERCENT
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, INK, MUTED, words_on
 from ..engine.ui.panel import Said
-from ..engine.ui.svg import Svg
+from ..engine.ui.svg import Svg, wrapped
 from ..engine.base.text import count_text, duration_text, gb_text
 
 # %% auto #0
@@ -46,7 +47,7 @@ def plot_memory(
     for chosen, marker, words in ((ran, "o", "ran"), (~ran, "x", "out of memory")):
         color = COLORS["update"] if marker == "o" else COLORS["wait"]
         ax.plot(rows.index[chosen], rows.predicted_bytes[chosen] / 1e9, marker, ms=5, color=color, label=words)
-    ax.axhline(usable_bytes / 1e9, lw=1, color="#666666")
+    ax.axhline(usable_bytes / 1e9, lw=1, color=MUTED)
     ax.annotate(f"{usable_bytes / 1e9:.0f} GB", (0, usable_bytes / 1e9), xytext=(0, 3),
                 textcoords="offset points", fontsize=8)
     ax.legend(loc="upper left", fontsize=8, frameon=False)
@@ -71,10 +72,10 @@ def plot_order(
                 color=colors[kind != "none"], label=f"tensor {tensor}" + (", checkpointed" if kind != "none" else ""))
     for row in ran.itertuples():
         ax.annotate(f"{row.pipeline}", (row.published_seconds, row.predicted_seconds), xytext=(4, 2),
-                    textcoords="offset points", fontsize=6, color="#666666")
+                    textcoords="offset points", fontsize=8.25, color=MUTED)
     ends = (0.9 * ran[["published_seconds", "predicted_seconds"]].min().min(),
             1.1 * ran[["published_seconds", "predicted_seconds"]].max().max())
-    ax.plot(ends, ends, lw=0.8, color="#666666")
+    ax.plot(ends, ends, lw=0.8, color=MUTED)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(FixedLocator(_round_numbers(ends[0] / 2, 2 * ends[1])))
@@ -104,7 +105,7 @@ def plot_candidates(
                 left += table.loc[name, part]
             ax.annotate(f"{clock} {left:.1f} s", (left, y), xytext=(4, -3), textcoords="offset points", fontsize=8)
         y = row + len(clocks) * height
-        ax.barh(y, published[name], 0.85 * height, color="#444444")
+        ax.barh(y, published[name], 0.85 * height, color=MUTED)
         ax.annotate(f"published {published[name]:.1f} s", (published[name], y), xytext=(4, -3),
                     textcoords="offset points", fontsize=8)
     ax.set(yticks=[row + height for row in range(len(published))], yticklabels=published.index,
@@ -146,7 +147,8 @@ def plot_regrets(
                  f"what the best run on each list loses; left: how many lose at most {CLOSE_PERCENT}%")
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005
-_STAGES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+_STAGES = tuple(COLORS[name] for name in (
+    "forward", "read", "update", "copy", "backward", "wait", "synchronise", "other"))
 
 def _group(config: ParallelConfig, kind: str) -> set[int]:
     "The devices that talk with the first one: numbered tensor first, then data, then pipeline."
@@ -172,8 +174,8 @@ def draw_devices(
         drawing.box(x, y, size - 5, size - 9, color,
                     hover=f"stage {stage + 1}, part {part + 1} of each matrix, copy {copy + 1}")
         if rank in framed: drawing.shape(f'<rect x="{x - 1.5}" y="{y - 1.5}" width="{size - 2}" height="{size - 6}"',
-                                         'fill="none" stroke="#111111" stroke-width="3"')
-        drawing.text(x + (size - 5) / 2, y + 17, f"{part + 1}", "middle", 11, "#ffffff")
+                                         f'fill="none" stroke="{INK}" stroke-width="3"')
+        drawing.text(x + (size - 5) / 2, y + 17, f"{part + 1}", "middle", 11, words_on(color))
     return drawing
 
 # %% ../../nbs/views/15_planner.ipynb #15v00008
@@ -222,14 +224,24 @@ def _parts(values: object, fields: Sequence[_Part]) -> list[Part]:
 def _key(fields: Sequence[_Part]) -> list[tuple[str, str]]:
     return [(field.words, COLORS[field.color]) for field in fields]
 
-def _draw_memory(drawing: Svg, one: PlanEstimate, bars: BarAxis) -> None:
-    "The bytes of a device, and a line where what it has ends."
-    room = one.cluster.usable_bytes
-    bars.bar(drawing, 22, 30, _parts(one.memory, _BYTES), gb_text, hollow=True)
-    limit = f"{gb_text(room)}, usable of {one.cluster.device}"
-    drawing.box(bars.place(room) - 1, 17, 2, 40, COLORS["wait"], hover=limit)
-    drawing.text(10, 12, f"{one.config}: {gb_text(one.memory.total)}; the line is at {limit}")
-    draw_key(bars.draw(drawing, 62), 102, _key(_BYTES), 10)
+def _memory_words(one: PlanEstimate) -> list[str]:
+    limit = f"{gb_text(one.cluster.usable_bytes)}, usable of {one.cluster.device}"
+    return wrapped(f"{one.config}: {gb_text(one.memory.total)}; the line is at {limit}", 680)
+
+def _draw_memory(drawing: Svg, one: PlanEstimate, bars: BarAxis) -> float:
+    "The bytes of a device, and a line where what it has ends; returns where the next may begin."
+    lines, room = _memory_words(one), one.cluster.usable_bytes
+    for number, words in enumerate(lines): drawing.text(10, 12 + 15 * number, words)
+    top = 7 + 15 * len(lines)
+    bars.bar(drawing, top, 30, _parts(one.memory, _BYTES), gb_text, hollow=True)
+    drawing.box(bars.place(room) - 1, top - 5, 2, 40, COLORS["wait"], hover=f"{gb_text(room)} can be used")
+    draw_key(bars.draw(drawing, top + 40), top + 80, _key(_BYTES), 10)
+    return top + 110
+
+def _plan_words(one: PlanEstimate, listed: Collection[ParallelConfig]) -> list[str]:
+    said = f"{'▶ ' if one.config in listed else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
+    words = "" if one.fits else ", beyond the line: it may run out of memory"
+    return wrapped(f"{said}, {gb_text(one.memory.total)}{words}", 680, 11)
 
 def draw_recommendation(
     found:Recommendation,
@@ -244,18 +256,17 @@ def draw_recommendation(
     bytes_bars = unit_axis(max(one.memory.total, one.cluster.usable_bytes), "GB of a device", 1e9, 10, 660)
     fields = (*_SECONDS, *(part for part in _LONG_AND_SPARSE if any(getattr(one.step, part.field) for one in shown)))
     time_bars = seconds_axis(max(other.seconds for other in shown), "a step", 10, 660) if shown else None
-    height = 132 + (44 * len(shown) + 80 if shown else 0)
+    told = [_plan_words(each, listed) for each in shown]
+    height = 117 + 15 * len(_memory_words(one)) + (sum(30 + 14 * len(lines) for lines in told) + 80 if shown else 0)
     drawing = Svg(700, height, "memory of a device, and seconds of a step", scale=(bytes_bars, time_bars, len(shown)))
-    _draw_memory(drawing, one, bytes_bars)
-    if shown: drawing.text(10, 146, "▶ time these; start with the one that needs the least memory")
-    for row, one in enumerate(shown):
-        y = 154 + 44 * row
-        said = f"{'▶ ' if one.config in listed else ''}{one.config}: {duration_text(one.seconds)}, MFU {one.mfu:.0%}"
-        words = "" if one.fits else ", beyond the line: it may run out of memory"
-        drawing.text(10, y + 12, f"{said}, {gb_text(one.memory.total)}{words}", size=11)
-        time_bars.bar(drawing, y + 18, 16, _parts(one.step, fields), duration_text, hollow=True)
-    if shown: draw_key(time_bars.draw(drawing, 156 + 44 * len(shown)), 194 + 44 * len(shown), _key(fields), 10)
-    return drawing
+    y = _draw_memory(drawing, one, bytes_bars) + 14
+    if not shown: return drawing
+    drawing.text(10, y, "▶ time these; start with the one that needs the least memory")
+    for each, lines in zip(shown, told):
+        for number, words in enumerate(lines): drawing.text(10, y + 20 + 14 * number, words, size=11)
+        y += 14 * len(lines) + 30
+        time_bars.bar(drawing, y - 18, 16, _parts(each.step, fields), duration_text, hollow=True)
+    return draw_key(time_bars.draw(drawing, y + 8), y + 46, _key(fields), 10)
 
 def describe_recommendation(
     found:Recommendation,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ..engine.ui.controls import Dropdown, Slider, TypedText
 from ..engine.precision.formats import FORMATS, Format
 from ..engine.ui.live import LivePanel
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, MUTED, words_on
 from ..engine.ui.panel import Said
 from ..engine.ui.svg import Svg
 
@@ -87,7 +88,7 @@ def _draw_bits(drawing: Svg, format: Format, code: int) -> None:
         name = "other" if i == 0 else "forward" if i < first else "update"
         x = left + i * width
         drawing.box(x, 8, width - 2, 24, COLORS[name], hover=_bit_text(format, i))
-        drawing.text(x + width / 2 - 1, 25, digit, "middle", color="white")
+        drawing.text(x + width / 2 - 1, 25, digit, "middle", color=words_on(COLORS[name]))
     field, mantissa = int(digits[1:first], 2), int(digits[first:], 2)
     drawing.text(left, 50, "sign", size=11)
     middle = max(left + width * (1 + format.exponent_bits / 2), 85)
@@ -334,7 +335,7 @@ def plot_gradients(
         ax.step(exponents, shares, where="mid", color=COLORS[color], linewidth=1.5, label=layer)
     for name in formats:
         edge = -FORMATS[name].bias - FORMATS[name].mantissa_bits - 0.5  # between exponents that are lost and kept
-        ax.axvline(edge, color="#444444", linestyle=":", linewidth=1)
+        ax.axvline(edge, color=MUTED, linestyle=":", linewidth=1)
         ax.annotate(
             f"{name} ", (edge, 1), xycoords=("data", "axes fraction"), ha="right", va="top", rotation=90, fontsize=8
         )

@@ -16,7 +16,8 @@ from ..data import BatchLoader, Images, mnist
 from ..engine.base.checks import whole_number
 from ..engine.export.model_files import load_weights, save_weights
 from ..engine.base.store import cache_dir
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, PALE
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Dropdown, Slider
@@ -187,7 +188,7 @@ def draw_lora(
     width, height, thin = unit * inputs, unit * outputs, max(unit * rank, 2)
     change = rank * (outputs + inputs)
     drawing = Svg(760, height + 80, f"{outputs * inputs:,} frozen weights and {change:,} that learn")
-    drawing.box(20, 40, width, height, "#cccccc").text(20 + width / 2, 40 + height / 2, "W, frozen", "middle")
+    drawing.box(20, 40, width, height, PALE).text(20 + width / 2, 40 + height / 2, "W, frozen", "middle")
     drawing.text(20 + width / 2, 30, f"{outputs} x {inputs} = {outputs * inputs:,}", "middle")
     drawing.text(90 + width, 44 + height / 2, "alpha / rank  x", "middle")
     x = 145 + width

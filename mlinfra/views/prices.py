@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..cost import Purchase, Quote, break_even, pareto, quote
 from ..engine.cost.prices import Offer, read_prices
-from ..engine.ui.figures import COLORS, axes, label, log_ticks
+from ..engine.ui.figures import axes, label, log_ticks
+from ..engine.ui.palette import COLORS
 from ..engine.cost.training_work import WORKS
 
 # %% auto #0

@@ -18,7 +18,8 @@ from ..engine.report.pictures import PART_COLORS, draw_devices, draw_waterfall
 from ..engine.record.run_folder import Run, StepRecord
 from ..engine.record.run_writer import RunWriter
 from ..engine.report.waterfall import waterfall
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Dropdown

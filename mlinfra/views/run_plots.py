@@ -21,7 +21,8 @@ from ..engine.ui.charts import Axis, nice_limit
 from ..engine.record.run_summary import end_of
 from ..engine.record.run_folder import Run, StepRecord
 from ..engine.record.run_writer import RunWriter
-from ..engine.ui.figures import COLORS, axes, figure, label
+from ..engine.ui.figures import axes, figure, label
+from ..engine.ui.palette import ALARM, COLORS, GRID, MUTED, PALE
 from ..engine.ui.svg import Svg
 
 # %% auto #0
@@ -81,7 +82,7 @@ def plot_intervals(
 
 # %% ../../nbs/views/17_run_plots.ipynb #c92cb42c
 PART_COLORS = {part: COLORS.get(part, COLORS["other"]) for part in ORDER} | dict(
-    between="#BBBBBB", evaluation="#AA4499", opening=COLORS["read"], other="#777777")
+    between=COLORS["earth"], evaluation=COLORS["plum"], opening=COLORS["read"])
 _LEFT, _RIGHT, _COLUMNS = 104.0, 12.0, 170
 
 class _Track:
@@ -91,10 +92,10 @@ class _Track:
         self.most = max(most, 1e-12) * room
         wide = drawing.width - _LEFT - _RIGHT
         for line, word in enumerate(words.split("\n")): drawing.text(0, top + 12 + 14 * line, word, size=11)
-        drawing.line(_LEFT, top + height, _LEFT + wide, top + height, "#88888888")
-        if room > 1: drawing.line(_LEFT, self.y(most), _LEFT + wide, self.y(most), "#88888888", "2 3")
-        drawing.text(_LEFT - 5, max(self.y(most) + 4, top + 10), f"{max(most, 1e-12):,.4g}", "end", 10)
-        drawing.text(_LEFT - 5, top + height, "0", "end", 10)
+        drawing.line(_LEFT, top + height, _LEFT + wide, top + height, GRID)
+        if room > 1: drawing.line(_LEFT, self.y(most), _LEFT + wide, self.y(most), GRID, "2 3")
+        drawing.text(_LEFT - 5, max(self.y(most) + 4, top + 10), f"{max(most, 1e-12):,.4g}", "end", 11)
+        drawing.text(_LEFT - 5, top + height, "0", "end", 11)
 
     def place(self, at: float) -> float:
         share = min(max(self.x.share(at), 0.0), 1.0)
@@ -142,7 +143,7 @@ def plot_run(
     _draw_time(drawing, x, run, rank)
     if at is not None and x.low <= at <= x.high:
         where = _LEFT + x.share(at) * (drawing.width - _LEFT - _RIGHT)
-        drawing.line(where, 20, where, drawing.height - 32, "#D00000")
+        drawing.line(where, 20, where, drawing.height - 32, ALARM)
     return drawing
 
 def _samples_between(run: Run, rank: int, x: Axis) -> pd.DataFrame:
@@ -203,16 +204,16 @@ def _devices(run: Run, samples: pd.DataFrame) -> list[tuple[str, list[tuple[str,
 def _draw_device(drawing: Svg, top: float, device: tuple[str, list, float], samples: pd.DataFrame, x: Axis) -> None:
     words, lines, most = device
     track = _Track(drawing, top, 52, words, most, x, room=1.15 if words == "cores" else 1.0)
-    if not lines: drawing.text(_LEFT + 8, top + 30, "not measured", size=11, color="#888888")
+    if not lines: drawing.text(_LEFT + 8, top + 30, "not measured", size=11, color=MUTED)
     for column, what, color, divisor in lines:
         spans = zip(samples["at"] - samples["seconds"], samples["at"], samples[column].astype(float) / divisor)
         rows = [(max(a, x.low), min(b, x.high), value) for a, b, value in spans]
-        if what == "all programs": track.boxes([(a, b, 0.0, v) for a, b, v in rows if v == v], "#99999955", what)
+        if what == "all programs": track.boxes([(a, b, 0.0, v) for a, b, v in rows if v == v], PALE, what)
         else: track.levels(rows, color, what)
     place = _LEFT + 6
     for column, what, color, divisor in lines if len(lines) > 1 else ():
         if not (samples[column].astype(float) / divisor > 0.01 * most).any(): what += " (about 0)"  # lies on the axis
-        drawing.text(place, top - 2, what, size=10, color=color)
+        drawing.text(place, top - 2, what, size=11, color=color)
         place += 7 * len(what) + 14
 
 def _draw_time(drawing: Svg, x: Axis, run: Run, rank: int) -> None:
@@ -226,7 +227,7 @@ def _draw_time(drawing: Svg, x: Axis, run: Run, rank: int) -> None:
     for event in run.findings:
         if event.rank != rank or not x.low <= event.at <= x.high: continue
         where = _LEFT + x.share(event.at) * wide
-        drawing.shape(f'<path d="M{where:.1f} 150l-5 9h10z"', 'fill="#D00000"', str(event.data.get("message", "")))
+        drawing.shape(f'<path d="M{where:.1f} 150l-5 9h10z"', f'fill="{ALARM}"', str(event.data.get("message", "")))
 
 # %% ../../nbs/views/17_run_plots.ipynb #73d6096a
 EXAMPLE_OF = "Intel Xeon, 2 cores, 22 November 2026"

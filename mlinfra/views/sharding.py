@@ -17,7 +17,8 @@ from ..engine.dist.ranks import run_ranks
 from ..lab.shard_steps import HeldCurve
 from ..lab.shard_trials import ShardTrial, run_shard_trial
 from ..engine.dist.zero import ELEMENTWISE
-from ..engine.ui.figures import COLORS, figure, label
+from ..engine.ui.figures import figure, label
+from ..engine.ui.palette import COLORS, INK, MUTED, PALE, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -112,7 +113,7 @@ def _draw_rank(drawing: Svg, rank: int, now: Moment, left: float) -> None:
         drawing.text(x, 36, name, size=11, color=color)
         for block, part in enumerate(parts):
             y = 44 + block * (_HIGH + 8)
-            drawing.box(x, y, _CELL, _HIGH, "#bbbbbb", hollow=True)
+            drawing.box(x, y, _CELL, _HIGH, MUTED, hollow=True)
             begin = x + rank * part * _CELL if part < 1 else x  # rank 1 has the right half
             drawing.box(begin, y + 1, part * _CELL, _HIGH - 2, color)
             if column == 0 and rank == 0: drawing.text(x - 6, y + 21, f"{block + 1}", "end", 11)
@@ -123,9 +124,9 @@ def _draw_course(drawing: Svg, moments: Sequence[Moment], moment: int) -> None:
     busiest = max(range(len(moments)), key=lambda i: moments[i].bytes)
     for i, one in enumerate(moments):
         height = 100 * one.bytes / most
-        drawing.box(150 + 42 * i, base - height, 34, height, COLORS["forward"] if i == moment else "#c8d6e5")
+        drawing.box(150 + 42 * i, base - height, 34, height, COLORS["forward"] if i == moment else PALE)
         if i in (moment, busiest): drawing.text(167 + 42 * i, base - height - 5, f"{one.bytes:.3g}", "middle", 11)
-    drawing.line(150, base - 100, 150 + 42 * len(moments), base - 100, "#888888", "4 3")
+    drawing.line(150, base - 100, 150 + 42 * len(moments), base - 100, MUTED, "4 3")
     drawing.text(144, base - 96, "16", "end", 11)
     drawing.text(144, base - 30, "bytes a rank holds", "end", 11)
     drawing.text(144, base - 16, "for each parameter", "end", 11)
@@ -154,7 +155,7 @@ def plot_curves(
         ax.fill_between(at, mib, color=COLORS["forward"], alpha=0.3, linewidth=0)
         ax.plot(at, mib, color=COLORS["forward"], linewidth=1)
         ax.plot(at[mib.index(max(mib))], peak, "o", ms=5, color=COLORS["wait"])
-        ax.plot(100, after, "s", ms=5, color="black", clip_on=False)
+        ax.plot(100, after, "s", ms=5, color=INK, clip_on=False)
         label(ax, title=f"{way}: most {peak:.2f}, after {after:.2f}").title.set_fontsize(9)
         ax.set(ylim=(0, 1.1 * max(c.peak for c in curves.values()) / 2**20), xlim=(0, 100))
     for ax in grid[-1]: ax.set_xlabel("% of the step's operations")
@@ -176,7 +177,7 @@ def draw_prefetch(
         for kind, block, begin, stop in spans:
             y, color = top + 24 + 26 * (kind == "compute"), COLORS["wait" if kind == "wire" else "forward"]
             drawing.box(120 + scale * begin, y, max(scale * (stop - begin) - 1, 1), 20, color)
-            drawing.text(120 + scale * (begin + stop) / 2, y + 14, f"{block + 1}", "middle", 11, "white")
+            drawing.text(120 + scale * (begin + stop) / 2, y + 14, f"{block + 1}", "middle", 11, words_on(color))
     return drawing.text(120, 84 * len(runs) + 14, "time from left to right; numbers are blocks", size=11)
 
 # %% ../../nbs/views/12_sharding.ipynb #8e26c6cd

@@ -20,7 +20,8 @@ from ..lab.host_bandwidth import Hop, HostPath
 from ..engine.base.machine import this_machine
 from ..engine.loading.reads import Reads, measure_reads
 from ..engine.base.store import cache_dir
-from ..engine.ui.figures import COLORS, axes, figure, label
+from ..engine.ui.figures import axes, figure, label
+from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -189,8 +190,8 @@ def _draw_hop(drawing: Svg, hop: Hop, top: float, width: float) -> None:
         drawing.text(216, top + 10, f"not here: {hop.note}", size=11)
         return
     drawing.box(210, top, width, 20, COLORS["copy" if hop.end == "device" else "read"], hollow=hop.basis != "measured")
-    drawing.text(216 + width, top + 10, f"{hop.bytes_per_s / 1e9:.2f} GB/s, {hop.basis}", size=11)
-    drawing.text(216 + width, top + 22, hop.note, size=9)
+    drawing.text(216 + width, top + 9, f"{hop.bytes_per_s / 1e9:.2f} GB/s, {hop.basis}", size=11)
+    drawing.text(216 + width, top + 22, hop.note, size=11)
 
 def draw_path(
     path:HostPath,  # from `host_path`

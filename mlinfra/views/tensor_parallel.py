@@ -18,7 +18,8 @@ from ..engine.base.sample_statistics import median
 from ..engine.dist.ranks import call_each, run_ranks
 from ..lab.tensor_costs import TensorParallelCost, crossover_width, fit_device
 from ..lab.tensor_timing import CONTEXT, block_seconds
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -77,7 +78,7 @@ def draw_split(
     drawing, rows = Svg(720, 340, "two matrices cut among two ranks"), second == WAYS[0]
     drawing.text(4, 11, "grey: the same on both ranks; pale: a part of each sum; dashed bar: in backward", size=11)
     for rank, y in enumerate(_ROWS):
-        drawing.text(2, y - 46, f"rank {rank}", size=10, color=_RANKS[rank])
+        drawing.text(2, y - 46, f"rank {rank}", size=11, color=_RANKS[rank])
         _draw_rank(drawing, rank, y, step, rows)
     near = 80 if rows else 0  # pixels that the gather does not need
     words = ((22, 1, "input"), (130, 1, "first matrix,"), (252, 2, "hidden values"), (458 - near, 1, "second matrix,"),
@@ -109,7 +110,7 @@ def _draw_rank(drawing: Svg, rank: int, y: float, step: int, rows: bool) -> None
     else: _draw_matrix(drawing, 532, y, 32, 44, own, half)
     if step >= 5: _draw_matrix(drawing, 668 - near, y, 32, 44, _GREY)
 
-_GREY, _SENT = "#999999", COLORS["wait"]
+_GREY, _SENT = COLORS["other"], COLORS["wait"]
 
 def _draw_matrix(
     drawing: Svg, x: float, y: float, width: float, height: float, color: str,
@@ -154,7 +155,7 @@ def plot_efficiency(
         ax.plot(widths, points, "o-", mfc="none", lw=1, color=color)
         ax.annotate(name, (widths[-1], points[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8,
                     color=color)
-    ax.axhline(50, color="#999999", lw=0.8, ls="--")
+    ax.axhline(50, color=COLORS["other"], lw=0.8, ls="--")
     ax.set_xscale("log", base=2)
     ax.set(ylim=(0, 102), xticks=widths, xticklabels=[f"{w:,}" if w < 1024 else f"{w // 1024}K" for w in widths])
     return label(ax, "width", "efficiency (%)")

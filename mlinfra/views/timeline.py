@@ -14,7 +14,7 @@ from ..engine.ui.controls import Slider
 from ..engine.ui.live import LivePanel
 from ..engine.base.machine import usable_cores
 from ..engine.workers.overlap import BatchSpan, overlapped_step_seconds, simulate_overlap
-from ..engine.ui.figures import COLORS
+from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import Said
 from ..engine.ui.svg import Svg
 from ..engine.base.text import count_text, duration_text
@@ -62,9 +62,10 @@ def _draw_span(drawing: Svg, span: BatchSpan, y: float, horizon: float) -> None:
     computes = span.worker is None
     took = duration_text(span.end_seconds - span.start_seconds)
     hover = f"{'computing' if computes else 'loading'} batch {span.batch}: {took}"
-    drawing.box(start, y, max(end - start - 1, 0.5), 22, COLORS["compute" if computes else "read"], hover=hover)
+    color = COLORS["compute" if computes else "read"]
+    drawing.box(start, y, max(end - start - 1, 0.5), 22, color, hover=hover)
     if end - start < 8 * len(str(span.batch)) + 4: return
-    drawing.text((start + end) / 2, y + 16, str(span.batch), "middle", 12, "white" if computes else "#222222")
+    drawing.text((start + end) / 2, y + 16, str(span.batch), "middle", 12, words_on(color))
 
 def hand_overs(
     spans:Sequence[BatchSpan],      # of an epoch

@@ -26,7 +26,8 @@ from ..lab.cpu_noise import busy_neighbour
 from ..models import GluonCNN
 from ..engine.train.observers import TrainingRun
 from ..training import PHASES, Epoch, History, Step, evaluate, fit, sgd
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, MUTED, PALE
 from ..engine.base.jobs import Job, Stopped, release_after_cells
 from ..engine.ui.panel import Said, card, control_row, status_html
 from ..engine.ui.svg import Svg
@@ -114,7 +115,7 @@ def plot_step_times(
         around = [ms[max(0, i - window // 2):i + window // 2 + 1] for i in range(len(ms))]
         ax.plot(range(3, len(ms) + 3), [sum(some) / len(some) for some in around], color=color, label=name)
     if busy is not None:
-        ax.axvspan(*busy, color="#eeeeee", zorder=0)
+        ax.axvspan(*busy, color=PALE, alpha=0.5, lw=0, zorder=0)
         ax.text(sum(busy) / 2, 1.02, "neighbour", ha="center", transform=ax.get_xaxis_transform(), fontsize=9)
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, fontsize=8, loc="upper right")
@@ -304,7 +305,7 @@ class _StudioCurves:
         right = _HalfChart(samples, Axis("validation accuracy (%)", 80, 100), 350, 250)
         for chart, old, new, color in ((loss, self.before[0], self.losses, COLORS["forward"]),
                                        (right, self.before[1], self.accuracies, COLORS["update"])):
-            chart.curve(_inside(_thinned(old, 300), chart.y), "#888888")
+            chart.curve(_inside(_thinned(old, 300), chart.y), MUTED)
             chart.curve(_inside(_thinned(new, 300), chart.y), color)
         measured = _thinned(self.accuracies, 60)
         hover = [f"after {1000 * x:,.0f} samples: {y:.2f}% right" for x, y in measured]
@@ -312,7 +313,7 @@ class _StudioCurves:
         drawing = Svg(700, 270, "training loss and validation accuracy over the samples seen")
         for left, chart in ((0, loss), (350, right)):
             drawing.parts.append(f'<g transform="translate({left} 0)">{"".join(chart.parts)}</g>')
-        if self.before[0]: drawing.line(52, 258, 76, 258, "#888888").text(82, 262, "the run before", size=11)
+        if self.before[0]: drawing.line(52, 258, 76, 258, MUTED).text(82, 262, "the run before", size=11)
         return drawing
 
 # %% ../../nbs/views/04_training.ipynb #16f9ac0e

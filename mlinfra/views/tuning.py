@@ -20,7 +20,8 @@ from ..engine.tuning.optuna_study import Study, tune
 from ..engine.tuning.search_space import Space, log_uniform, uniform, whole
 from ..engine.tuning.trial import Trial
 from ..engine.tuning.trial_pool import Live, TrialRecord
-from ..engine.ui.figures import COLORS, figure, label, log_ticks
+from ..engine.ui.figures import figure, label, log_ticks
+from ..engine.ui.palette import COLORS, PAPER
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -69,7 +70,7 @@ def _draw_map(ax: Axes, surface: Surface, cells: np.ndarray) -> float:
     ax.pcolormesh(surface.lr, surface.weight_decay, shown, cmap="Blues_r", shading="nearest", rasterized=True)
     x, y = np.array(surface.lr)[cells[:, 0]], np.array(surface.weight_decay)[cells[:, 1]]
     loss = surface.loss[cells[:, 0], cells[:, 1]]
-    ax.plot(x, y, "o", color=COLORS["wait"], markeredgecolor="white", markersize=8, clip_on=False, zorder=5)
+    ax.plot(x, y, "o", color=COLORS["wait"], markeredgecolor=PAPER, markersize=8, clip_on=False, zorder=5)
     best = int(loss.argmin())
     ax.plot(x[best], y[best], "o", markerfacecolor="none", markeredgecolor=COLORS["wait"], markersize=15, zorder=6,
             markeredgewidth=1.6, clip_on=False)

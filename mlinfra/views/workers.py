@@ -17,7 +17,8 @@ from ..engine.base.sample_statistics import median
 from ..engine.base.timing import timed
 from ..engine.workers.worker_sweep import (
     Blur, SweepRow, SweepTask, check_workers, run_parts, summarise, sweep_rows)
-from ..engine.ui.figures import COLORS, axes, label
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.base.text import count_text, duration_text
@@ -100,22 +101,23 @@ def plot_bill(
     named = dict(waiting=(f"waiting, {steps}", "wait"), computing=(f"computing, {steps}", "compute"),
                  first_step=("slow first step", "copy"), start_and_end=("start and end", "other"))
     ax, names, left = axes(ax, height=0.9 + 0.55 * len(frame)), [f"{n} workers" for n in frame.workers], 0.0
-    for part, (_, color) in named.items():
-        ax.barh(names, parts[part], 0.55, left=left, color=COLORS[color])
+    colors = [COLORS[color] for _, color in named.values()]
+    for part, color in zip(named, colors):
+        ax.barh(names, parts[part], 0.55, left=left, color=color)
         left = left + parts[part].values
-    for i, row in enumerate(parts[list(named)].values): _name_parts(ax, i, row, max(left))
+    for i, row in enumerate(parts[list(named)].values): _name_parts(ax, i, row, max(left), colors)
     ax.invert_yaxis()
     label(ax, "ms of a run").grid(axis="y", visible=False)
-    entries = [ax.barh([names[0]], [0], color=COLORS[color]) for _, color in named.values()]
+    entries = [ax.barh([names[0]], [0], color=color) for color in colors]
     ax.legend(entries, [words for words, _ in named.values()], frameon=False, fontsize=8, loc="lower left",
               bbox_to_anchor=(0, 1), ncols=4)
     return ax
 
-def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float) -> None:
+def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float, colors: Sequence[str]) -> None:
     "Milliseconds, written into the parts that are wide enough."
     left = 0.0
-    for ms in parts:
-        if ms > 0.04 * widest: ax.text(left + ms / 2, row, f"{ms:.0f}", ha="center", va="center", color="white")
+    for ms, color in zip(parts, colors):
+        if ms > 0.04 * widest: ax.text(left + ms / 2, row, f"{ms:.0f}", ha="center", va="center", color=words_on(color))
         left += ms
 
 # %% ../../nbs/views/06_workers.ipynb #0e0c12dc

@@ -89,11 +89,10 @@ def jupyterlab(folder, home, kernels=None):
 
 
 def configure(config, tools, kernels):
-    "As tools/install.sh tells Jupyter, a lesson is cleaned as it is saved; kernels are forked where they can be."
+    "As tools/install.sh tells Jupyter, lessons are shown and saved; kernels are forked where they can be."
+    place = (tools if tools.exists() else ROOT / "tools") / "jupyter"
     text = kernels.used_by_jupyter() if kernels else ""
-    if tools.exists():
-        text += f"import sys\nsys.path.insert(0, {str(tools)!r})\nimport notebooks\n"
-        text += "c.ContentsManager.pre_save_hook = notebooks.pre_save\n"
+    text += f"load_subconfig('jupyter_server_config.py', path={str(place)!r})\n"
     config.mkdir(parents=True, exist_ok=True)
     (config / "jupyter_server_config.py").write_text(text)
 

@@ -69,6 +69,15 @@ def test_light_and_dark(reader):
     assert page.evaluate("document.body.dataset.jpThemeLight") == "false"  # outputs made for JupyterLab know it
 
 
+def test_a_drawing_takes_the_colours_of_the_theme(reader):
+    page = reader("index", color_scheme="light")
+    fills = """() => [...new Set([...document.querySelectorAll('.live-picture rect')].map(e =>
+        getComputedStyle(e).fill))].filter(fill => fill !== 'none').join()"""
+    light = page.evaluate(fills)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert light and page.evaluate(fills) != light
+
+
 def test_the_system_says_dark(reader):
     page = reader("glossary", color_scheme="dark")
     assert brightness(page, "getComputedStyle(document.body).backgroundColor") < 60
@@ -77,8 +86,12 @@ def test_the_system_says_dark(reader):
 def test_on_a_phone_a_panels_controls_and_picture_are_seen_together(reader):
     page = reader("index", viewport=PHONE, has_touch=True, is_mobile=True)
     card = page.locator(".live-card").first
-    card.evaluate("e => window.scrollTo(0, scrollY + e.getBoundingClientRect().top - 8)")
-    controls, picture = card.locator(".live-controls").bounding_box(), card.locator(".live-picture svg").bounding_box()
+    controls, picture = card.locator(".live-controls"), card.locator(".live-picture svg")
+    card.evaluate("e => window.scrollTo(0, scrollY + e.getBoundingClientRect().top - 64)")
+    box = controls.bounding_box()
+    assert box["y"] + box["height"] <= PHONE["height"], "they stay at the window's edge"
+    picture.evaluate("e => window.scrollTo(0, scrollY + e.getBoundingClientRect().top - 64)")
+    controls, picture = controls.bounding_box(), picture.bounding_box()
     assert 0 <= controls["y"] and controls["y"] + controls["height"] <= PHONE["height"]
     assert picture["y"] + picture["height"] <= controls["y"] + 1, "the whole picture stands over the controls"
     for target in card.locator("input:visible, select:visible, button:visible").all():
@@ -115,14 +128,15 @@ def card_with_answer(page):
 
 def test_a_locked_guess_opens_its_answer_and_is_kept(reader):
     page = reader("01_arithmetic")
-    card, answer = card_with_answer(page)
-    assert not answer.locator("svg").first.is_visible()
+    card, details = card_with_answer(page)
+    answer = details.locator(".mlinfra-answer")
+    assert not answer.is_visible()
     card.get_by_role("slider").press("ArrowRight")
     said = card.locator("output").inner_text()
     card.get_by_role("button", name="Lock").click()
-    assert answer.locator("svg").first.is_visible()
+    assert answer.is_visible() and said in answer.locator(".guess-row", has_text="your guess").inner_text()
     page.reload()
-    assert answer.locator("svg").first.is_visible() and card.locator("output").inner_text() == said
+    assert answer.is_visible() and card.locator("output").inner_text() == said
     assert card.get_by_role("slider").is_disabled()
     page.goto(page.url.replace("01_arithmetic", "guesses"))
     row = page.locator("tr", has_text="01 Arithmetic")
@@ -131,7 +145,7 @@ def test_a_locked_guess_opens_its_answer_and_is_kept(reader):
     page.locator(".guesses li a").click()
     page.wait_for_url("**/01_arithmetic.html#guess-*")
     card.get_by_role("button", name="Guess again").click()
-    assert not answer.locator("svg").first.is_visible() and card.get_by_role("slider").is_enabled()
+    assert not answer.is_visible() and card.get_by_role("slider").is_enabled()
     page.reload()
     assert card.get_by_role("slider").is_enabled()
 

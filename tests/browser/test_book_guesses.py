@@ -12,13 +12,16 @@ from lab import ROOT
 sys.path.insert(0, str(ROOT / "tools"))
 import book_guess
 
+from mlinfra.engine.ui.guesses import Question
+from mlinfra.engine.ui.reveals import Reveal
+
 pytestmark = pytest.mark.browser
 STATIC = ROOT / "docs" / "_static"
 QUESTIONS = {  # key -> options, start, unit, what its answer holds
-    "01.days": ([1, 2, 5, 10], 2, "days", dict(measured="4", modelled="5", called="the formula")),
-    "01.change": ([-20, -10, 0, 10], 0, "ms", dict(measured="-10", how="computed")),
-    "01.share": ([10, 20, 30], 20, "%", dict(measured="22", modelled="21.5", spread="1")),
-    "01.none": ([0, 1, 2], 1, "requests", dict(measured="0")),
+    "01.days": ([1, 2, 5, 10], 2, "days", dict(measured=4, modelled=5, called="the formula")),
+    "01.change": ([-20, -10, 0, 10], 0, "ms", dict(measured=-10, how="computed")),
+    "01.share": ([10, 20, 30], 20, "%", dict(measured=22, modelled=21.5, spread=1)),
+    "01.none": ([0, 1, 2], 1, "requests", dict(measured=0)),
 }
 PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>A lesson</title>
 <link rel="icon" href="data:,"><link rel="stylesheet" href="_static/book.css">
@@ -29,18 +32,19 @@ PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset=
 
 
 def written(key, options, start, unit, answer):
-    "A question and its answer as they stand on a page."
-    card = book_guess.named(book_guess.card_html(key, f"How much is {key}?", options, start, unit))
-    data = " ".join(f'data-{name}="{html.escape(value)}"' for name, value in answer.items())
-    saved = f'<div class="mlinfra-answer" data-key="{key}" {data} data-unit="{unit}"><p>told</p></div>'
-    return card + book_guess.folded(saved, f'reveal("{key}", 1)')
+    "A question and its answer as a notebook saves them, and as they stand on a page."
+    card = Question(key, f"How much is {key}?", tuple(options), start, unit).poster()
+    return book_guess.named(card) + book_guess.folded(Reveal(unit=unit, key=key, **answer)._repr_html_())
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLINFRA_SAVED_PAGE", "1")
+        cards = "".join(written(key, *rest) for key, rest in QUESTIONS.items())
     folder = tmp_path_factory.mktemp("guesses")
     (folder / "_static").symlink_to(STATIC)
-    (folder / "lesson.html").write_text(PAGE.format("".join(written(key, *rest) for key, rest in QUESTIONS.items())))
+    (folder / "lesson.html").write_text(PAGE.format(cards))
     lessons = html.escape(json.dumps([["lesson", "01 One", 4], ["other", "02 Two", 4]]))
     (folder / "guesses.html").write_text(PAGE.format(f'<div class="guesses" data-lessons="{lessons}"></div>'))
     with served(folder) as url: yield url

@@ -260,7 +260,8 @@ def test_a_failure_to_load_is_said_and_the_book_still_answers(reader, file):
     panel.agrees()
     panel.control("preprocess").press("End")
     panel.agrees()
-    assert panel.sent()["read"] == panel.here.shown()["controls"]["read"]["start"], "one control at a time"
+    start = {name: control["start"] for name, control in panel.here.shown()["controls"].items()}
+    assert {name for name, value in panel.sent().items() if value != start[name]} == {"preprocess"}, "one at a time"
 
 
 def test_a_failure_to_load_without_known_positions_leaves_the_first(reader):

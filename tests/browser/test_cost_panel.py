@@ -28,7 +28,7 @@ def test_cost_panel_says_and_draws_what_is_set(open_cells):
     now(devices=8)
     panel.press("devices", "ArrowRight")
     now(devices=16)
-    assert "Nobody knows" in panel.words() and "rented" not in picture
+    assert "no time is known for 16 devices" in panel.words() and "rented" not in picture
     panel.root.locator("select").first.select_option("LLaMA-like, 7B, 1 trillion tokens")
     now(work="LLaMA-like, 7B, 1 trillion tokens")
     panel.press("devices", "Home")

@@ -50,8 +50,11 @@ def test_scaling_panel_predicts_and_measures_two_ranks(open_cells):
     says(batch_size=32)
     select("network", LINK_HERE)
     panel.says("has not been measured")
+    select("network", "Ethernet, 1 Gbit/s")
     panel.button("Measure two ranks here").click()
     wait_until(lambda: "measured" in panel.status(), "two ranks are measured", 120)
+    wait_until(lambda: "measured on 2 ranks" in panel.picture(), "the measured point is drawn, whatever is chosen")
+    select("network", LINK_HERE)
     assert notebook.value("probe.controls['job'].value") == repr("ResNet-50, one M40"), "the controls stay"
     select("job", HERE)
     wait_until(lambda: "measured on 2 ranks" in panel.picture(), "the measured point is drawn")

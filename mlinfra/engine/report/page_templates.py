@@ -15,6 +15,8 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from ..ui.palette import css_values, page_css
+
 # %% auto #0
 __all__ = ['Table', 'Picture', 'Interactive', 'Link', 'Section', 'html_body', 'html_page', 'markdown_page']
 
@@ -73,27 +75,26 @@ _SPACE = dict(trim_blocks=True, lstrip_blocks=True)
 _HTML = Environment(autoescape=True, finalize=_cleaned, keep_trailing_newline=True, **_SPACE)
 _MARKDOWN = Environment(**_SPACE)  # no HTML: `plain` does what escaping does there
 _HTML.filters["alignments"], _MARKDOWN.filters["plain"] = _alignments, _plain
-_DARK = "--ink: #ddd; --soft: #aaa; --rule: #555; --line: #3a3a3a; --ground: #1c1c1c; --link: #8ab4f8;"
 _STYLE = f"""
-.mlinfra-report {{ --ink: #222; --soft: #555; --rule: #ccc; --line: #e5e5e5; --ground: #fff; --link: #0645ad;
-  font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); max-width: 900px; margin: 0 auto;
+{page_css()}
+@media screen and (prefers-color-scheme: dark) {{
+  .mlinfra-page {{ {css_values("dark")}; background: var(--mlinfra-paper); }} }}
+.mlinfra-report {{ font: 15px/1.5 system-ui, sans-serif; color: var(--mlinfra-ink); background: var(--mlinfra-paper);
+  max-width: 900px; margin: 0 auto;
   padding: 1em 1.5em; }}
-@media screen {{ [data-jp-theme-light="false"] .mlinfra-report {{ {_DARK} }} }}
-@media screen and (prefers-color-scheme: dark) {{ .mlinfra-page {{ background: #1c1c1c; }}
-  .mlinfra-page .mlinfra-report {{ {_DARK} }} }}
 .mlinfra-report h1 {{ font-size: 1.5em; margin: 0.3em 0; overflow-wrap: anywhere; }}
-.mlinfra-report h2 {{ font-size: 1.15em; margin: 1.6em 0 0.4em; border-bottom: 1px solid var(--rule); }}
-.mlinfra-report a {{ color: var(--link); }} .mlinfra-report p {{ overflow-wrap: anywhere; }}
+.mlinfra-report h2 {{ font-size: 1.15em; margin: 1.6em 0 0.4em; border-bottom: 1px solid var(--mlinfra-grid); }}
+.mlinfra-report a {{ color: var(--mlinfra-link); }} .mlinfra-report p {{ overflow-wrap: anywhere; }}
 .mlinfra-report .wide {{ overflow-x: auto; }}
 .mlinfra-report table {{ border-collapse: collapse; margin: 0.6em 0; font-size: 0.9em; }}
 .mlinfra-report th, .mlinfra-report td {{ text-align: left; padding: 0.15em 0.9em 0.15em 0; vertical-align: top;
-  border-bottom: 1px solid var(--line); color: inherit; background: none; min-width: 2.5em; }}
+  border-bottom: 1px solid var(--mlinfra-grid); color: inherit; background: none; min-width: 2.5em; }}
 .mlinfra-report td.w {{ overflow-wrap: anywhere; }}
 .mlinfra-report .n {{ text-align: right; font-variant-numeric: tabular-nums; }}
 .mlinfra-report td.n {{ white-space: nowrap; }}
 .mlinfra-report figure {{ margin: 0.8em 0; }}
-.mlinfra-report figcaption {{ color: var(--soft); font-size: 0.85em; }}
-.mlinfra-report svg {{ max-width: 100%; height: auto; color: var(--ink) !important; }}
+.mlinfra-report figcaption {{ color: var(--mlinfra-muted); font-size: 0.85em; }}
+.mlinfra-report svg {{ max-width: 100%; height: auto; }}
 .mlinfra-report #summary p {{ font-size: 1.08em; }}
 @page {{ margin: 14mm; }}
 @media print {{ .mlinfra-report {{ max-width: none; padding: 0; font-size: 10.5px; }}

@@ -14,7 +14,7 @@ import numpy as np
 from ..record.run_timeline import edges_and_late, seconds_in
 from ..record.run_folder import STEP_PARTS, Run
 from .waterfall import WORDS, Waterfall, began, last_sign
-from ..ui.figures import COLORS
+from ..ui.palette import ALARM, COLORS, GRID, MUTED, PALE
 from ..ui.svg import Svg
 from ..base.text import bytes_text, duration_text
 
@@ -23,8 +23,8 @@ __all__ = ['PART_COLORS', 'BETWEEN', 'MOST_POINTS', 'draw_waterfall', 'draw_chan
 
 # %% ../../../nbs/engine/report/pictures.ipynb #03a03ea0
 PART_COLORS = {name: COLORS[name] for name in STEP_PARTS} | dict(
-    wall="#555555", steps="#777777", outside="#777777", starting="#BBBBBB", opening=COLORS["read"],
-    evaluation="#F0E442", between="#666666", ending="#DDDDDD", lost="#DDDDDD", other="#AAAAAA")  # part -> colour
+    wall=MUTED, steps=COLORS["other"], outside=COLORS["other"], starting=PALE, opening=COLORS["read"],
+    evaluation=COLORS["plum"], between=COLORS["earth"], ending=PALE, lost=PALE)  # part -> colour
 
 def draw_waterfall(
     found:Waterfall,
@@ -81,11 +81,11 @@ def time_shares(
 
 # %% ../../../nbs/engine/report/pictures.ipynb #058afc68
 _ROWS = (  # words, columns with their colours, highest value: a number, or the column's own
-    ("busy cores", (("process_cores", "#0072B2"), ("workers_cores", "#E69F00")), "cores"),
-    ("memory", (("memory_bytes", "#0072B2"), ("workers_bytes", "#E69F00")), "bytes"),
-    ("disk read", (("process_read_bytes_per_s", "#CC79A7"),), "bytes/s"),
-    ("GPU busy", (("gpu0_utilisation", "#009E73"), ("gpu1_utilisation", "#56B4E9")), "share"),
-    ("GPU memory", (("gpu0_memory_bytes", "#009E73"), ("gpu1_memory_bytes", "#56B4E9")), "bytes"))
+    ("busy cores", (("process_cores", COLORS["forward"]), ("workers_cores", COLORS["read"])), "cores"),
+    ("memory", (("memory_bytes", COLORS["forward"]), ("workers_bytes", COLORS["read"])), "bytes"),
+    ("disk read", (("process_read_bytes_per_s", COLORS["copy"]),), "bytes/s"),
+    ("GPU busy", (("gpu0_utilisation", COLORS["update"]), ("gpu1_utilisation", COLORS["backward"])), "share"),
+    ("GPU memory", (("gpu0_memory_bytes", COLORS["update"]), ("gpu1_memory_bytes", COLORS["backward"])), "bytes"))
 _WORDS = dict(process_cores="this process", workers_cores="its workers", memory_bytes="this process",
               workers_bytes="its workers", process_read_bytes_per_s="this run", gpu0_utilisation="GPU 0",
               gpu1_utilisation="GPU 1", gpu0_memory_bytes="GPU 0", gpu1_memory_bytes="GPU 1")
@@ -143,7 +143,7 @@ def _draw_row(drawing: Svg, samples: Any, row: tuple, top: float, scale: float, 
     highest = max(float(samples[name].max()) for name, _ in known)
     highest = max(highest, cores or 1.0) if unit == "cores" else 1.0 if unit == "share" else _above(highest)
     drawing.text(0, top + _LINE / 2, words)
-    for y in (top, top + _LINE / 2, top + _LINE): drawing.line(_LEFT, y, drawing.width - _RIGHT, y, "#88888866")
+    for y in (top, top + _LINE / 2, top + _LINE): drawing.line(_LEFT, y, drawing.width - _RIGHT, y, GRID)
     middle = dict(cores=f"{highest / 2:g}", share="50%").get(unit, "")
     for y, said in ((_LINE / 2, middle), (_LINE, "0")): drawing.text(_LEFT - 5, top + y + 4, said, "end", 11)
     for place, (name, color) in enumerate(known):
@@ -187,5 +187,5 @@ def _draw_axis(drawing: Svg, run: Run, end: float, scale: float) -> None:
         drawing.line(_LEFT + scale * i * step, foot, _LEFT + scale * i * step, foot + 4)
         drawing.text(_LEFT + scale * i * step, foot + 16, f"{i * step:g} s", "middle", 11)
     marks = [at for at in sorted({round(scale * event.at) for event in run.findings}) if at <= scale * end]
-    for at in marks: drawing.text(_LEFT + at, _TOP - 16, "▲", "middle", 11, "#D55E00")
-    if marks: drawing.text(0, _TOP - 16, "▲ a finding", "start", 11, "#D55E00")
+    for at in marks: drawing.text(_LEFT + at, _TOP - 16, "▲", "middle", 11, ALARM)
+    if marks: drawing.text(0, _TOP - 16, "▲ a finding", "start", 11, ALARM)

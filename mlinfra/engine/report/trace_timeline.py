@@ -17,6 +17,7 @@ from .page_templates import Interactive
 from ..trace.gpu_idle import gpu_time, step_windows
 from ..trace.trace_file import COLLECTIVE, TraceEvents
 from ..ui.lanes import STATES
+from ..ui.palette import COLORS, PALE, words_on
 
 if TYPE_CHECKING: import pandas as pd
 
@@ -28,7 +29,7 @@ MOST_EVENTS = 20_000  # in a page, about a megabyte; the longest are kept
 MOST_LANES = 12       # those with the most time
 
 _OF_CPU, _OF_GPU = ["operator", "annotation", "runtime", "module"], ["kernel", "copy", "memset"]
-_COLORS = {name: color for name, (_, color) in STATES.items()} | dict(annotation="#CCCCCC", runtime="#E6B85C")
+_COLORS = {name: color for name, (_, color) in STATES.items()} | dict(annotation=PALE, runtime=COLORS["read"])
 
 def _depths(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     "How many events of the same lane, given in order of time, an event lies within."
@@ -85,6 +86,7 @@ def timeline_data(
     titles, windows = step_windows(events)
     return dict(
         lanes=lanes, names=[name[:120] for name in names[1]], colors=[_COLORS[color] for color in colors[1]],
+        inks=[words_on(_COLORS[color]) for color in colors[1]],
         end=float(events.frame["end"].max()), steps=[[t, *map(float, w)] for t, w in zip(titles, windows)][:30],
         events=dict(lane=table["place"].tolist(), depth=table["depth"].tolist(), name=names[0].tolist(),
                     color=colors[0].tolist(), begin=table["begin"].round(2).tolist(),
@@ -137,7 +139,8 @@ for (const box of document.querySelectorAll(".mlinfra-timeline")) {
       pen.fillRect(x, at * row + 1, wide, row - 2);
       if (wide > 40) {
         pen.save(); pen.beginPath(); pen.rect(x, at * row, wide - 2, row); pen.clip();
-        pen.fillStyle = "#000"; pen.fillText(data.names[name[i]], x + 3, at * row + row / 2); pen.restore();
+        pen.fillStyle = data.inks[color[i]];
+        pen.fillText(data.names[name[i]], x + 3, at * row + row / 2); pen.restore();
       }
     }
     pen.fillStyle = ink;

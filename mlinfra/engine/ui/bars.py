@@ -20,7 +20,7 @@ def paint(
     hollow:bool,  # a prediction
 ) -> str:
     "The attributes of a shape that is hollow or solid."
-    return f'fill="{color}"' + (f' fill-opacity="0.22" stroke="{color}"' if hollow else "")
+    return f'fill="{color}"' + (f' fill-opacity="0.45" stroke="{color}"' if hollow else "")
 
 @dataclass(frozen=True)
 class Part:

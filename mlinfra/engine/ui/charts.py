@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from .palette import GRID, MUTED
 from .svg import Svg
 
 # %% auto #0
@@ -74,7 +75,7 @@ class Chart(Svg):
         wide, high = self.inside
         for value in self.y.marks(6):
             y = self._y(value)
-            self.line(self.left, y, self.left + wide, y, "#88888855")
+            self.line(self.left, y, self.left + wide, y, GRID)
             self.text(self.left - 6, y + 4, self.y.readout(value), "end", 11)
         for value in self.x.marks(8):
             x = self._x(value)
@@ -154,8 +155,8 @@ class Chart(Svg):
         "A dotted vertical line. Returns the chart."
         if not 0 <= self.x.share(x) <= 1: return self
         at, foot = self._x(x), self.top + self.inside[1]
-        self.line(at, self.top, at, foot, "#888888", "2 3")
-        self.text(at - 4, foot - 5, words, "end", 11, "#888888")
+        self.line(at, self.top, at, foot, MUTED, "2 3")
+        self.text(at - 4, foot - 5, words, "end", 11, MUTED)
         return self
 
     def legend(

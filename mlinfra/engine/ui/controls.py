@@ -63,7 +63,9 @@ class _Listed:
 
     def widget(self) -> ipywidgets.SelectionSlider | ipywidgets.Dropdown:
         "The control in a notebook."
-        return labelled(self.widget_class, self.text, options=self.pairs, value=self.value)
+        made = labelled(self.widget_class, self.text, options=self.pairs, value=self.value)
+        words_are_long = self.kind == "choice" and max(len(words) for words, _ in self.pairs) > 28
+        return made.add_class("mlinfra-long") if words_are_long else made
 
 @dataclass(frozen=True)
 class Slider(_Listed):

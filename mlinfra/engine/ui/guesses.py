@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from datetime import date
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from .charts import Axis
 from .controls import Slider, plain_text, widgets_library
 from .panel_js import frame
 from .prose import sentence_html
@@ -80,8 +82,8 @@ def _show_again(key: str) -> None:
     for show in [*_SHOWN.get(key, ()), *filter(None, [_ANSWERS.get(key)])]: show()
 
 # %% ../../../nbs/engine/ui/guesses.ipynb #guess010
-_POSTER = ("border:1px solid var(--jp-border-color1,#bbb);border-left:4px solid var(--mlinfra-forward,#0072B2);"
-           "border-radius:4px;padding:10px 14px;max-width:720px;line-height:1.5")
+_POSTER = ("border:1px solid var(--jp-border-color1,#bbb);border-left:4px solid var(--mlinfra-forward,#005a94);"
+           "border-radius:4px;padding:10px 14px;max-width:720px;box-sizing:border-box;line-height:1.5")
 _SCALE = ("display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 4px;margin-top:10px;padding-top:4px;"
           "border-top:2px solid currentColor")
 
@@ -98,11 +100,13 @@ class Question:
         if self.start not in self.options: raise ValueError(f"value must be one of the options, got {self.start}")
 
     def marks(self) -> list[float]:
-        "The options that stand at the scale: all, or about ten that are equally far apart."
-        last = len(self.options) - 1
-        if last <= 15: return list(self.options)
-        parts = next((n for n in (10, 8, 6, 5, 7, 9, 4) if last % n == 0), 8)
-        return [self.options[round(i * last / parts)] for i in range(parts + 1)]
+        "The options that stand at the scale: all, or the ends and the round numbers between them."
+        if len(self.options) <= 20: return list(self.options)
+        low, high = self.options[0], self.options[-1]
+        round_ones = Axis("", low, high).marks(10)
+        room = (round_ones[1] - round_ones[0]) / 2
+        inner = [mark for mark in round_ones if low + room <= mark <= high - room]
+        return [low, *(o for o in self.options if any(math.isclose(o, mark) for mark in inner)), high]
 
     def poster(self) -> str:
         "The question as HTML, for a page where nothing runs."
@@ -127,10 +131,10 @@ def _plain(value: float) -> int | float:
 # %% ../../../nbs/engine/ui/guesses.ipynb #guess013
 _STYLE = """<style>
 .mlinfra-predict { border: 1px solid var(--jp-border-color1, #bbb); border-radius: 4px; padding: 10px 14px;
-  border-left: 4px solid var(--mlinfra-forward, #0072B2); max-width: 720px; box-sizing: border-box; }
+  border-left: 4px solid var(--mlinfra-forward, #005a94); max-width: 720px; box-sizing: border-box; }
 .mlinfra-predict .mlinfra-question { font-size: var(--jp-content-font-size1, 14px); line-height: 1.5;
   white-space: normal; color: var(--jp-content-font-color1, inherit); }
-.mlinfra-predict .mlinfra-locked { font-weight: 600; align-self: center; }
+.mlinfra-predict .mlinfra-locked { font-weight: 600; align-self: center; margin: 0 8px; }
 @media (pointer: coarse) {
   .mlinfra-predict button { min-height: 44px; height: auto; min-width: 44px; }
   .mlinfra-predict .widget-inline-hbox { min-height: 44px; align-items: center; }
@@ -160,6 +164,7 @@ def predict(
     "A card with the question, a slider and a button that locks its answer and opens what was measured."
     w, question = widgets_library(), Question(key, text, tuple(options), value, unit)
     choice = Slider(f"your guess ({unit})" if unit else "your guess", question.options, value).widget()
+    choice.layout.width, choice.layout.max_width, choice.style.description_width = "640px", "100%", "initial"
     button, again = w.Button(description="Lock my guess", button_style="primary"), w.Button(description="Guess again")
     said = w.HTML().add_class("mlinfra-locked")
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ..base.text import duration_text
 from .bars import BarAxis, Part, draw_key, seconds_axis
 from .charts import Axis
-from .figures import COLORS
+from .palette import COLORS, GRID, PALE, words_on
 from .svg import Svg
 
 # %% auto #0
@@ -22,8 +22,8 @@ STATES = {
     "works": ("works", COLORS["backward"]), "compute": ("computes", COLORS["compute"]),
     "communication": ("communicates", COLORS["wait"]), "copy": ("copies", COLORS["copy"]),
     "loader": ("waits for the loader", COLORS["read"]), "launch": ("waits for a launch", COLORS["update"]),
-    "synchronise": ("synchronises", "#F0E442"), "between": ("between steps", "#666666"),
-    "queued": ("queued, not yet begun", "#BBBBBB"), "unexplained": ("unexplained", "#888888"),
+    "synchronise": ("synchronises", COLORS["synchronise"]), "between": ("between steps", COLORS["earth"]),
+    "queued": ("queued, not yet begun", PALE), "unexplained": ("unexplained", COLORS["other"]),
 }  # what a lane or a part of a step may be -> its words and its colour
 
 Spans: TypeAlias = Sequence[tuple[str, float, float]]  # state, begin and end in milliseconds
@@ -64,7 +64,7 @@ def draw_lanes(
     for row, (name, spans) in enumerate(lanes.items()):
         y = top + _ROW * row + 4
         drawing.text(0, y + 13, name)
-        drawing.line(_LEFT, y + 16.5, width - 12, y + 16.5, "#88888855")
+        drawing.line(_LEFT, y + 16.5, width - 12, y + 16.5, GRID)
         for span in spans: _draw_span(drawing, axis, y, span)
     axis.draw(drawing, foot)
     if key: draw_key(drawing, foot + 42, [STATES[state] for state in used], _LEFT, hollow=False)
@@ -126,11 +126,9 @@ def _write_sizes(drawing: Svg, axis: BarAxis, y: float, bar: Sequence[Part], rea
     begin = 0.0
     for part in bar:
         left, begin = axis.place(begin), begin + part.size
-        red, green, blue = (int(part.color[at:at + 2], 16) for at in (1, 3, 5))
-        ink = "#000000" if 0.3 * red + 0.6 * green + 0.1 * blue > 130 else "#ffffff"
         words = readout(part.size).partition(",")[0]
         if axis.place(begin) - left > 9 + 6.5 * len(words):
-            drawing.text((left + axis.place(begin)) / 2, y + 14, words, "middle", 11, ink)
+            drawing.text((left + axis.place(begin)) / 2, y + 14, words, "middle", 11, words_on(part.color))
 
 def _entry(part: str) -> tuple[str, str]:
     "The words and the colour of a part."

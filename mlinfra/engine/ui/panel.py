@@ -19,7 +19,8 @@ from ..base.jobs import Job, Stopped, release_after_cells
 from ..base.machine import usable_cores
 from ..base.text import count_text
 from .panel_js import frame
-from .svg import Svg, on_white
+from .palette import as_image, page_css
+from .svg import Svg
 from .controls import Control, control_widgets, widgets_library
 
 # %% auto #0
@@ -112,7 +113,8 @@ def control_row(
     rest = _row([controls[key] for key in more], hidden=True)
     first = _row(control for key, control in controls.items() if key not in more)
     buttons = [*([_more_button(rest)] if more else []), button, *others]
-    return w.VBox([first, rest, w.Box(buttons, layout=w.Layout(flex_flow="row wrap", align_items="center"))])
+    rows = [first, rest, w.Box(buttons, layout=w.Layout(flex_flow="row wrap", align_items="center"))]
+    return w.VBox(rows).add_class("mlinfra-controls")
 
 def _row(controls: Iterable[ipywidgets.Widget], hidden: bool = False) -> ipywidgets.Box:
     w = widgets_library()
@@ -126,10 +128,38 @@ def _more_button(rest: ipywidgets.Box) -> ipywidgets.ToggleButton:
     button.observe(fold, names="value")
     return button
 
-_HEAD = """<style>
+_HEAD = f"<style>{page_css()}" + """
 .mlinfra-panel { max-width: 900px; }
 .mlinfra-panel .mlinfra-picture { overflow-x: auto; }
-.mlinfra-panel .mlinfra-picture svg { min-width: 600px; height: auto; }
+div:has(> .mlinfra-panel) { container-type: inline-size; }
+div:has(> .mlinfra-panel), div:has(> div > .mlinfra-panel) { overflow: visible; }
+.mlinfra-panel > .mlinfra-controls { position: sticky; top: 0; z-index: 2; max-height: 45vh; overflow-y: auto;
+  flex: 0 0 auto; background: var(--jp-layout-color0, var(--mlinfra-paper)); }
+.mlinfra-controls .widget-inline-hbox { max-width: 100%; height: auto; }
+.mlinfra-controls .mlinfra-long { flex-flow: column; align-items: stretch; }
+.mlinfra-controls .mlinfra-long > .widget-label { width: 100%; text-align: left; }
+.mlinfra-controls .mlinfra-long > select { flex: 0 0 auto; width: auto; min-width: 0; }
+@container (max-width: 440px) {
+  .mlinfra-controls :is(.widget-hslider, .widget-dropdown, .widget-text) { flex-wrap: wrap; }
+  .mlinfra-controls :is(.widget-hslider, .widget-dropdown, .widget-text) > .widget-label { flex: 1 0 100%;
+    text-align: left; }
+}
+.mlinfra-controls :is(.widget-label, .widget-label-basic, .widget-label-basic > span) { white-space: normal;
+  overflow: visible; height: auto; line-height: 1.25; }
+@container (min-width: 1140px) {
+  .mlinfra-panel:has(> .mlinfra-controls) { display: grid; column-gap: 24px; align-items: start;
+    grid-template-columns: 420px minmax(0, 1fr); max-width: none; }
+  .mlinfra-panel:has(> .mlinfra-controls) > * { grid-column: 2; }
+  .mlinfra-panel:has(> .mlinfra-controls) > :first-child { grid-column: 1 / -1; }
+  .mlinfra-panel > .mlinfra-controls { grid-column: 1; grid-row: 2 / span 20; max-height: none; overflow: visible; }
+}
+@media (pointer: coarse) {
+  .mlinfra-panel .widget-inline-hbox, .mlinfra-panel button, .mlinfra-panel select, .mlinfra-panel input,
+  .mlinfra-panel summary { min-height: 44px; }
+  .mlinfra-panel .widget-inline-hbox { align-items: center; }
+  .mlinfra-panel .noUi-handle::after { content: ""; position: absolute; inset: -14px; height: auto; width: auto;
+    background: none; left: -14px; top: -14px; }
+}
 .mlinfra-panel details { display: inline-block; vertical-align: top; color: var(--jp-ui-font-color1, #222); }
 .mlinfra-panel pre { background: var(--jp-layout-color2, #eee); padding: 6px; margin: 4px 0; }
 </style>"""
@@ -157,7 +187,7 @@ def _card() -> type:
 
 def _still(picture: ipywidgets.HTML) -> dict[str, str]:
     "What a picture's widget shows, for a notebook's output."
-    return {"image/svg+xml": on_white(picture.value)} if picture.value.startswith("<svg") else {}
+    return {"image/svg+xml": as_image(picture.value)} if picture.value.startswith("<svg") else {}
 
 # %% ../../../nbs/engine/ui/panel.ipynb #808060af
 def status_html(
@@ -189,7 +219,8 @@ class RunButton:
         self.bar = w.FloatProgress(max=1.0, layout=w.Layout(width="160px", visibility="hidden"))
         self.status = w.HTML()
         self.status.add_class("mlinfra-status")
-        self.widget = w.VBox([w.HBox([self.run, self.stop, self.bar]), self.status])  # long words push nothing aside
+        row = w.Box([self.run, self.stop, self.bar], layout=w.Layout(flex_flow="row wrap"))
+        self.widget = w.VBox([row, self.status])  # long words push nothing aside
         self.run.on_click(lambda _: self.start())
         self.stop.on_click(lambda _: self.job and self.job.stop())
 

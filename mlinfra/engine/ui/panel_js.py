@@ -26,7 +26,12 @@ function nameSliders(card) {
     const handle = row.querySelector(".noUi-handle"), label = row.querySelector("label");
     if (!handle || !label) continue;
     set(handle, "aria-label", label.textContent);
-    set(handle, "aria-valuetext", row.querySelector(".widget-readout")?.textContent ?? "");
+    const readout = row.querySelector(".widget-readout");
+    set(handle, "aria-valuetext", readout?.textContent ?? "");
+    if (readout?.isContentEditable) {
+      set(readout, "role", "textbox");
+      set(readout, "aria-label", `${label.textContent}: type a value`);
+    }
   }
 }
 
@@ -76,6 +81,21 @@ function render({ model, el }) {
 export default { render };
 """
 
+# %% ../../../nbs/engine/ui/panel_js.ipynb #frame0002
+_LOOKS = """
+:is(.mlinfra-panel, .mlinfra-predict) .jupyter-widgets-disconnected::before { content: none !important; }
+:is(.mlinfra-panel, .mlinfra-predict).jupyter-widgets-disconnected::before {
+  content: "The kernel was restarted: run this cell again." !important;
+  display: block;
+  padding: 6px 10px;
+  border-left: 3px solid var(--mlinfra-wait, #b84a00);
+  font: inherit;
+  font-weight: 600;
+  color: var(--jp-ui-font-color1, #222);
+}
+:is(.mlinfra-panel, .mlinfra-predict).jupyter-widgets-disconnected > * { opacity: 0.4; pointer-events: none; }
+"""
+
 # %% ../../../nbs/engine/ui/panel_js.ipynb #c4888aa2
 @functools.cache
 def _frame_class() -> type:
@@ -85,7 +105,7 @@ def _frame_class() -> type:
     except ImportError as error: raise ImportError(f'panels need {error.name}: pip install "mlinfra[lab]"') from error
 
     class Frame(anywidget.AnyWidget):
-        _esm = _SCRIPT
+        _esm, _css = _SCRIPT, _LOOKS
         code = Unicode("").tag(sync=True)
 
     return Frame

@@ -5,8 +5,6 @@
 # %% ../../../nbs/engine/ui/reveals.ipynb #reveal03
 from __future__ import annotations
 
-import base64
-import io
 import math
 import sys
 from collections.abc import Iterable
@@ -17,8 +15,9 @@ from typing import Any
 from ..base.checks import one_of
 from .bars import BarAxis
 from .charts import Axis
-from .figures import COLORS
+from .figures import figure_html
 from .guesses import locked, saved_page, unit_of, when_locked
+from .palette import COLORS, as_image
 from .prose import without_mathematics
 from .reader_progress import Guess, keep_guess
 from .svg import Svg
@@ -47,12 +46,9 @@ def shown_html(
     thing:Any,  # a text, a frame, a drawing, a conclusion or a figure of matplotlib
 ) -> str:
     "What Jupyter would show of it, as HTML."
-    if isinstance(thing, Svg): return str(thing)
-    if not hasattr(thing, "savefig"):
-        return thing._repr_html_() if hasattr(thing, "_repr_html_") else f"<pre>{escape(str(thing))}</pre>"
-    thing.savefig(kept := io.BytesIO(), format="png", bbox_inches="tight")
-    title = next((axes.get_title() or axes.get_ylabel() for axes in thing.axes), "")
-    return f'<img alt="{escape(title)}" src="data:image/png;base64,{base64.b64encode(kept.getvalue()).decode()}">'
+    if isinstance(thing, Svg): return as_image(str(thing))
+    if hasattr(thing, "savefig"): return figure_html(thing)
+    return thing._repr_html_() if hasattr(thing, "_repr_html_") else f"<pre>{escape(str(thing))}</pre>"
 
 @dataclass(frozen=True)
 class Reveal:
@@ -97,7 +93,7 @@ class Reveal:
         ends = [0.0, self.measured - spread, self.measured + spread, *(value for _, value in rows)]
         low, high = min(ends), max(ends)
         if low < 0: high = max(high, -low)  # so that a bar to the left looks like one
-        axis = BarAxis(Axis(f"{self.unit or 'value'}", low, high if high > low else 1.0), 10, 460)
+        axis = BarAxis(Axis(f"{self.unit or 'value'}", low, high if high > low else 1.0), 10, 440)
         foot = 38.0 * len(rows) + 4
         drawing = Svg(480, foot + 38, "; ".join(f"{name} {self.words(name, value)}" for name, value in rows))
         for row, (name, value) in enumerate(rows):
@@ -126,7 +122,7 @@ class Reveal:
         if self.modelled is not None: facts |= dict(modelled=_number(self.modelled), called=self.called)
         if self.spread: facts |= dict(spread=_number(self.spread))
         data = " ".join(f'data-{name}="{escape(value)}"' for name, value in facts.items())
-        told = f"{self.draw()}{self.told}"
+        told = f"{as_image(str(self.draw()))}{self.told}"
         if not self.is_open(): told = f"<details><summary>{_FOLD}</summary>{told}</details>"
         return f'<div class="mlinfra-answer" {data}>{told}</div>'
 

@@ -5,13 +5,19 @@
 # %% ../../../nbs/engine/ui/svg.ipynb #svg-imp
 from __future__ import annotations
 
+import math
+import textwrap
 from html import escape
 from typing import Any
 
+from .palette import INK, MUTED, as_image, in_page
+
 # %% auto #0
-__all__ = ['Svg', 'on_white']
+__all__ = ['LEAST_WORDS', 'Svg', 'wrapped', 'svg_head']
 
 # %% ../../../nbs/engine/ui/svg.ipynb #32fa22b9
+LEAST_WORDS = 11  # pixels: words below this height are hard to read
+
 class Svg:
     "A drawing made of boxes, lines and words, shown by notebooks and by `panel`."
     def __init__(
@@ -22,6 +28,7 @@ class Svg:
         scale:Any=None,    # what its lengths mean; a panel shows the state before as outlines while this stays the same
     ):
         self.width, self.height, self.title, self.scale, self.parts = width, height, title, scale, []
+        self.smallest = math.inf       # height of the words in pixels
         self.outlines: list[str] = []  # of the shapes that stand for a figure
         self.before: list[str] = []    # outlines of the state before, for those that have moved
 
@@ -45,6 +52,8 @@ class Svg:
         self, x: float, y: float, words: str, anchor: str = "start", size: int = 12, color: str = "currentColor",
     ) -> Svg:
         "Add words with their baseline at `y`; `anchor` is start, middle or end. Returns the drawing."
+        if size < LEAST_WORDS: raise ValueError(f"size must be at least {LEAST_WORDS} pixels, got {size}")
+        self.smallest = min(self.smallest, size)
         look = f'text-anchor="{anchor}" font-size="{size}" fill="{color}"'
         self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" {look}>{escape(words)}</text>')
         return self
@@ -66,18 +75,31 @@ class Svg:
         return self
 
     def __str__(self) -> str:
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(self.title)}" '
-                f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" height="{self.height:g}" '
-                'style="max-width:100%;color:var(--jp-ui-font-color1,#222);font-family:sans-serif">')
         shapes = "".join(f"{shape}/>" for shape in self.before)
-        look = 'class="mlinfra-before" fill="none" stroke="#888888" stroke-opacity="0.7" pointer-events="none"'
-        return head + "".join(self.parts) + (f"<g {look}>{shapes}</g>" if shapes else "") + "</svg>"
+        look = f'class="mlinfra-before" fill="none" stroke="{MUTED}" stroke-opacity="0.7" pointer-events="none"'
+        head = svg_head((self.width, self.height), (self.width, self.height), self.title, self.smallest)
+        return in_page(head + "".join(self.parts) + (f"<g {look}>{shapes}</g>" if shapes else "") + "</svg>")
 
-    def _repr_svg_(self) -> str: return on_white(str(self))
+    def _repr_svg_(self) -> str: return as_image(str(self))
 
-def on_white(
-    svg:str,  # a drawing
+def wrapped(
+    words:str,
+    width:float,  # pixels
+    size:int=12,  # of the words
+) -> list[str]:
+    "Lines of words that fit the width in the fonts that browsers have."
+    return textwrap.wrap(words, max(int(width / (0.58 * size)), 1))
+
+def svg_head(
+    inside:tuple[float, float],   # width and height in the drawing's own unit
+    outside:tuple[float, float],  # width and height in pixels, where there is room
+    title:str="",                 # read aloud by screen readers
+    smallest:float=math.inf,      # height of its smallest words in pixels
 ) -> str:
-    "The drawing on a white ground: shown as an image it does not know the theme of the page around it."
-    head, rest = svg.split(">", 1)
-    return f'{head}><rect width="100%" height="100%" fill="#ffffff"/>{rest}'
+    "The open tag of a drawing that shrinks with its column, as long as its words can be read."
+    least = outside[0] * min(LEAST_WORDS / smallest, 1)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="mlinfra-svg" role="img" '
+            f' aria-label="{escape(title)}" viewBox="0 0 {inside[0]:g} {inside[1]:g}" '
+            f'width="{outside[0]:g}" height="{outside[1]:g}" style="min-width:{least:.0f}px;max-width:100%;height:auto;'
+            f'color:var(--mlinfra-ink,var(--jp-ui-font-color1,{INK}));font-family:sans-serif">')
+

@@ -48,6 +48,6 @@ def test_every_colour_comes_from_the_palette():
 def test_a_colour_is_seen(source, found): assert [colour for _, colour in colours(source)] == found
 
 
-def test_the_page_in_jupyter_has_the_palette():
-    style = ROOT / "tools/jupyter/labextensions/mlinfra/static/page.css"
-    assert page_css() in style.read_text(encoding="utf-8"), f"paste what page_css() of {PALETTE} says"
+@pytest.mark.parametrize("style", ["tools/jupyter/labextensions/mlinfra/static/page.css", "docs/_static/book.css"])
+def test_a_page_has_the_palette(style):
+    assert page_css() in (ROOT / style).read_text(encoding="utf-8"), f"paste what page_css() of {PALETTE} says"

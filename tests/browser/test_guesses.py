@@ -1,6 +1,6 @@
 """Guesses in a real JupyterLab: locked before or after the measurement, opened without measuring again, kept."""
 import pytest
-from lab import wait_until
+from lab import Notebook, wait_until, write_notebook
 
 pytestmark = pytest.mark.browser
 
@@ -95,13 +95,24 @@ def test_questions_do_not_answer_one_another(open_cells):
     assert first.button("Lock my guess").is_enabled()
 
 
-def test_a_card_has_a_name_and_room_for_a_finger(open_cells, browser):
-    notebook = open_cells(ASKED + ask("named"), "1")
-    card = Card(notebook).root
+def test_a_card_has_a_name(open_cells):
+    card = Card(open_cells(ASKED + ask("named"), "1")).root
     wait_until(lambda: card.get_attribute("role") == "group", "screen readers are told where the question is")
     assert "How many ms does a step take?" in card.get_attribute("aria-label")
     slider = card.locator(".noUi-handle")
     assert slider.get_attribute("aria-label") == "your guess (ms)" and slider.get_attribute("tabindex") == "0"
+
+
+def test_a_card_has_room_for_a_finger(server, browser):
+    url, token, folder = server
+    path = write_notebook(folder / "touched.ipynb", ASKED + ask("touched"), "1")
+    context = browser.new_context(viewport={"width": 900, "height": 1000}, has_touch=True, is_mobile=True)
+    notebook = Notebook(context.new_page(), url, token, path.name).run_all()
+    card = Card(notebook)
+    for part in card.button("Lock my guess"), card.root.locator(".widget-inline-hbox").first:
+        assert part.bounding_box()["height"] >= 44
+    notebook.command("kernelmenu:shutdown")
+    context.close()
 
 
 def test_a_conclusion_is_text_of_the_page(open_cells):

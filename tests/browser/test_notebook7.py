@@ -50,10 +50,10 @@ def test_panels_answer_in_notebook_7(notebook7):
     panel.tells(describe_choice(plan, 0.44))
     before = panel.picture()
     panel.press("micro-batch", "ArrowRight", "ArrowRight")
-    panel.tells(describe_choice(plan := replace(plan, batch_size=128), 0.44))
+    panel.tells(describe_choice(plan := replace(plan, batch_size=128), 1.76))
     before = panel.changed_from(before)
     panel.drag("world size", 1.0)
-    panel.tells(describe_choice(replace(plan, world_size=4096), 0.44))
+    panel.tells(describe_choice(replace(plan, world_size=4096), 1.76))
     panel.changed_from(before)
 
     panel = Panel(notebook7, "launch")

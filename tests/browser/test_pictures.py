@@ -53,6 +53,7 @@ def test_a_panel_fits_its_column(open_cells, width):
     notebook = open_cells("from mlinfra.views.arithmetic import schedule_panel\nschedule_panel()")
     page, panel = notebook.page, Panel(notebook, "schedule")
     try:
+        page.evaluate("() => window.jupyterapp.shell.collapseLeft()")  # on a phone nobody reads beside a list of files
         page.set_viewport_size(dict(width=width, height=800))
         panel.root.locator("svg").wait_for()
         edges = panel.root.evaluate("""e => {
@@ -63,4 +64,6 @@ def test_a_panel_fits_its_column(open_cells, width):
             const scale = t.ownerSVGElement.getScreenCTM().a;
             return parseFloat(t.getAttribute('font-size')) * scale; }))""")
         assert words >= 10.9, "words can be read"
-    finally: page.set_viewport_size(dict(width=1280, height=1000))
+    finally:
+        page.set_viewport_size(dict(width=1280, height=1000))
+        page.evaluate("() => window.jupyterapp.shell.expandLeft()")

@@ -90,7 +90,7 @@ def figure_svg(
     inside = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", inside, flags=re.S)
     inside = re.sub(r'<g id="[^"]*"', "<g", re.sub(r"<defs>\s*</defs>", "", inside))
     inside = re.sub(r' style="([^"]*)"', _as_attributes, inside)
-    inside = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, inside)
+    inside = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, inside.replace("xlink:href", "href"))
     own = hashlib.sha256(inside.encode()).hexdigest()[:8]  # two figures of a page share no name
     inside = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>f{own}", re.sub(r"\n\s*", "\n", inside))
     size = tuple(72 * inches for inches in fig.get_size_inches())

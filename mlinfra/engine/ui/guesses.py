@@ -82,7 +82,7 @@ def _show_again(key: str) -> None:
     for show in [*_SHOWN.get(key, ()), *filter(None, [_ANSWERS.get(key)])]: show()
 
 # %% ../../../nbs/engine/ui/guesses.ipynb #guess010
-_POSTER = ("border:1px solid var(--jp-border-color1,#bbb);border-left:4px solid var(--mlinfra-forward,#0072B2);"
+_POSTER = ("border:1px solid var(--jp-border-color1,#bbb);border-left:4px solid var(--mlinfra-forward,#005a94);"
            "border-radius:4px;padding:10px 14px;max-width:720px;box-sizing:border-box;line-height:1.5")
 _SCALE = ("display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 4px;margin-top:10px;padding-top:4px;"
           "border-top:2px solid currentColor")
@@ -131,7 +131,7 @@ def _plain(value: float) -> int | float:
 # %% ../../../nbs/engine/ui/guesses.ipynb #guess013
 _STYLE = """<style>
 .mlinfra-predict { border: 1px solid var(--jp-border-color1, #bbb); border-radius: 4px; padding: 10px 14px;
-  border-left: 4px solid var(--mlinfra-forward, #0072B2); max-width: 720px; box-sizing: border-box; }
+  border-left: 4px solid var(--mlinfra-forward, #005a94); max-width: 720px; box-sizing: border-box; }
 .mlinfra-predict .mlinfra-question { font-size: var(--jp-content-font-size1, 14px); line-height: 1.5;
   white-space: normal; color: var(--jp-content-font-color1, inherit); }
 .mlinfra-predict .mlinfra-locked { font-weight: 600; align-self: center; margin: 0 8px; }

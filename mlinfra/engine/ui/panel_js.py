@@ -88,7 +88,7 @@ _LOOKS = """
   content: "The kernel was restarted: run this cell again." !important;
   display: block;
   padding: 6px 10px;
-  border-left: 3px solid #d55e00;
+  border-left: 3px solid var(--mlinfra-wait, #b84a00);
   font: inherit;
   font-weight: 600;
   color: var(--jp-ui-font-color1, #222);

@@ -98,8 +98,8 @@ def svg_head(
 ) -> str:
     "The open tag of a drawing that shrinks with its column, as long as its words can be read."
     least = outside[0] * min(LEAST_WORDS / smallest, 1)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" class="mlinfra-svg" '
-            f'role="img" aria-label="{escape(title)}" viewBox="0 0 {inside[0]:g} {inside[1]:g}" '
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="mlinfra-svg" role="img" '
+            f' aria-label="{escape(title)}" viewBox="0 0 {inside[0]:g} {inside[1]:g}" '
             f'width="{outside[0]:g}" height="{outside[1]:g}" style="min-width:{least:.0f}px;max-width:100%;height:auto;'
             f'color:var(--mlinfra-ink,var(--jp-ui-font-color1,{INK}));font-family:sans-serif">')
 

@@ -214,6 +214,10 @@ def divided(root: Path) -> None:
     folder.open()
     folder.save(State(5, 0, parts), HostCopies(), background=False)
     assert folder.failure is None and folder.saves[0].step == 5, folder.failure
+    lacking = parts | dict(model=dict(weights={name: tensor for name, tensor in parts["model"]["weights"].items()
+                                               if rank < 3 or name != "both"}))
+    folder.save(State(6, 0, lacking), HostCopies(), background=False)
+    assert "of the 54 values of both" in str(folder.failure), "what a rank has left out is missed"
     saved = files.RankStates(root / "step-00000005")
     def found(live: dict) -> dict:
         return saved.of(rank, live=lambda path: live.get(path.split(".")[-1])).parts["model"]["weights"]

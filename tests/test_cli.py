@@ -3,6 +3,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from copies import PYTHON
 
 from mlinfra import __version__, cli, data
+from mlinfra.engine.checkpoint import checkpoint_files
 from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state, verify
 from mlinfra.lab.rendezvous import run_together
 from mlinfra.engine.record.run_folder import StepRecord
@@ -204,14 +206,14 @@ def test_an_interrupt_ends_with_130_and_keeps_what_was_printed_and_saved(tmp_pat
     assert again.returncode == 0 and again.out.splitlines()[2].split()[0] == str(found.epoch), again.err
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(here):
+def test_a_resumed_run_is_the_uninterrupted_one_and_reads_each_file_once(here, monkeypatch):
     how = ["train", "--limit", "320", "--momentum", "0.9"]
     losses = lambda said: [line.split()[5:8] for line in said.splitlines()[2:]]
-    whole, first, second = (
-        here(*how, "--epochs", "2"),
-        here(*how, "--save", "run"),
-        here(*how, "--save", "run", "--resume", "--epochs", "2"),
-    )
+    whole, first = here(*how, "--epochs", "2"), here(*how, "--save", "run")
+    kept, sums, real = latest("run").path, Counter(), checkpoint_files._sum_of_file
+    monkeypatch.setattr(checkpoint_files, "_sum_of_file", lambda path: sums.update([path]) or real(path))
+    second = here(*how, "--save", "run", "--resume", "--epochs", "2")
+    assert [sums[kept / f"{name}.safetensors"] for name in ("model", "training")] == [1, 1]
     assert (whole.returncode, first.returncode, second.returncode) == (0, 0, 0), second.err
     assert len(losses(whole.out)) == 2 and losses(first.out) + losses(second.out) == losses(whole.out)
 

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
-from mlinfra.engine.checkpoint.held_state import HeldState, look
+from mlinfra.engine.checkpoint.held_state import Found, HeldState
 from mlinfra.training import fit
 
 pytestmark = pytest.mark.filterwarnings("error:checkpoints leave out:UserWarning")
@@ -49,6 +49,22 @@ def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
     with pytest.warns(UserWarning, match="checkpoints leave out observers.Patience.orders, step.box.0.: a resumed"):
         train("", Checkpointer(tmp_path), patience, Look(), step=step, epochs=1)
     assert len(seen[0]) == 1 and seen[-1] == seen[0]
+
+
+class Log:
+    def __init__(self):
+        self.rows = {n: [n] for n in range(21_000)}
+
+    def on_step(self, run, step):
+        self.rows[len(self.rows)] = [step.loss]
+
+
+@pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
+def test_what_every_save_leaves_out_is_said_once(tmp_path):
+    with pytest.warns(UserWarning) as caught:
+        remarks = train("", Checkpointer(tmp_path, 1), Log(), epochs=1).remarks
+    for said in ([str(one.message) for one in caught], remarks):
+        assert sum("checkpoints leave out observers.Log.rows: these have changed" in words for words in said) == 1
 
 
 def test_an_observers_count_goes_on_and_its_clock_does_not(tmp_path):
@@ -103,7 +119,7 @@ def test_a_look_does_not_read_what_is_large(tmp_path):
     data.file = np.asarray(np.memmap(tmp_path / "file", np.uint8, "w+", shape=999))
     data.cache = {n: torch.zeros(2) for n in range(19_000)}
     held = HeldState({"": data})
-    assert "file" not in look({"": data}).values and not held.state()["values"]
+    assert "file" not in Found({"": data}).values and not held.state()["values"]
     data.big[:], data.cache[3] = 1, torch.ones(9)
     assert held.state()["values"].keys() == {"big", "cache"}
     data.cache[4] = torch.zeros(20_000_000)
@@ -198,7 +214,8 @@ class Named(Asked):
 def test_observers_of_one_class_are_not_exchanged(tmp_path):
     train("", Checkpointer(tmp_path), Named(1, "a"), Named(2, "b"), Named(3), Named(4), epochs=1)
     b, a, first, second = Named(0, "b"), Named(0, "a"), Named(0), Named(0)
-    train("", Checkpointer(tmp_path), b, a, first, second, epochs=1)
+    with pytest.warns(UserWarning, match="2 observers Named were told apart by their order; an attribute `name`"):
+        train("", Checkpointer(tmp_path), b, a, first, second, epochs=1)
     assert (a.strength, b.strength, first.strength, second.strength) == (1, 2, 3, 4)
     alone, a = Named(0), Named(0, "a")
     with pytest.warns(UserWarning, match="run had 2 observers Named, and this one has 1; an attribute `name`"):

@@ -132,18 +132,20 @@ class CheckpointFolder:
         "Note what the user should know, once."
         add_remarks(self.remarks, [words])
 
+    def warn(self, words:str) -> None:
+        "Note what the user should know now, once."
+        if words not in self.remarks: warnings.warn(words, stacklevel=3)
+        self.remark(words)
+
     def tell(self, remarks:list[str]) -> None:
         "Add to a run's remarks what went wrong in writing; an error that does not come from the disk ends the run."
+        if self.failure is not None:
+            (step, error), self.failure = self.failure, None
+            if not isinstance(error, (OSError, ValueError)): raise error
+            newest = next(iter(step_folders(self.root)), None)
+            left = "there is none yet" if newest is None else f"the newest one is of step {newest:,}"
+            self.warn(f"the checkpoint of step {step:,} was not saved: {error}; training goes on, and {left}")
         add_remarks(remarks, self.remarks)
-        if self.failure is None: return
-        (step, error), self.failure = self.failure, None
-        if not isinstance(error, (OSError, ValueError)): raise error
-        newest = next(iter(step_folders(self.root)), None)
-        left = "there is none yet" if newest is None else f"the newest one is of step {newest:,}"
-        words = f"the checkpoint of step {step:,} was not saved: {error}; training goes on, and {left}"
-        self.remark(words)
-        remarks.append(words)
-        warnings.warn(words, stacklevel=3)
 
     def release(self) -> None:
         "Let another process have the root."

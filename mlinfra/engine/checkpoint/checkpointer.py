@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -172,7 +171,7 @@ class Checkpointer:
         add_remarks(self.remarks, found)
         self._put_back("around", self._around, run)  # before the settings: it may hold the optimizer in a wrapper
         settings.apply()
-        for one in words: self._say(f"from step {state.step:,} on, {one}")
+        for one in words: self.folder.warn(f"from step {state.step:,} on, {one}")
         self._check_schedule(run)
         self._position, self.resumed_from = run.open.__self__, state.step
         self._position.prepare = self._prepare
@@ -205,8 +204,8 @@ class Checkpointer:
         self._kept = None
         lost = [path + f" ({why})" * bool(why)
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]
-        if lost: self._say(f"checkpoints leave out {some(sorted(lost))}: a resumed run begins them anew; give "
-                           "observers state_dict and load_state_dict, or pass objects that have them in extra=")
+        if lost: self.folder.warn(f"checkpoints leave out {some(sorted(lost))}: a resumed run begins them anew; give "
+                                  "observers state_dict and load_state_dict, or pass objects that have them in extra=")
         add_remarks(run.history.remarks, self.remarks)
 
     def _exchanged(self) -> set[str]:
@@ -217,10 +216,11 @@ class Checkpointer:
         for name in sorted(then & now):
             if then[name] != now[name]:
                 odd.add(name)
-                self._say(f"not put back: the saved run had {then[name]} observers {name}, and this one has "
-                          f"{now[name]}; an attribute `name` tells them apart")
+                self.folder.warn(f"not put back: the saved run had {then[name]} observers {name}, and this one has "
+                                 f"{now[name]}; an attribute `name` tells them apart")
             elif now[name] > 1 and any(path.startswith(f"observers.{name}") for row in rows for path in row):
-                self._say(f"{now[name]} observers {name} were told apart by their order; an attribute `name` is safer")
+                self.folder.warn(f"{now[name]} observers {name} were told apart by their order; an attribute `name` is "
+                                 "safer")
         return {path for names in (before, self._names) for name, path in zip(names, _paths(names)) if name in odd}
 
     def _put_back(self, name: str, held: HeldState, run: Any, but: Iterable[str] = ()) -> None:
@@ -231,12 +231,7 @@ class Checkpointer:
         kept = {part: {path: value for path, value in rows.items() if not f"{path}.".startswith(left)}
                 for part, rows in kept.items()}
         if odd := held.load(kept, run.device):
-            self._say(f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
-
-    def _say(self, words: str) -> None:
-        if words in self.remarks: return
-        self.folder.remark(words)
-        warnings.warn(words, stacklevel=2)
+            self.folder.warn(f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
 
     def _improved(self, run: Any) -> bool:
         if self.best_metric is None or run.stopping and run.iteration == self._captured: return False
@@ -255,10 +250,11 @@ class Checkpointer:
         held = [one for one in (self._around, self._watchers) if one is not None]
         outside = dict(zip(("around", "observers"), [one.state() for one in held]), names=self._names)
         if late := [path for one in held for path in one.late]:
-            self._say(f"made after the start: {some(late)}; a resumed run puts that back only if made earlier, "
-                      "as in on_start")
+            self.folder.warn(f"made after the start: {some(late)}; a resumed run puts that back only if made earlier, "
+                             "as in on_start")
         if large := [path for one in (*held, self._position) for path in one.large]:
-            self._say(f"checkpoints leave out {some(large)}: these have changed, and are too large or of an odd kind")
+            self.folder.warn(f"checkpoints leave out {some(large)}: these have changed, and are too large or of an odd "
+                             "kind")
         identity = run_identity(run) | dict(
             run=self.folder.run_id, config=self.config, best=self.best and asdict(self.best),
             settings=self._settings.settings)

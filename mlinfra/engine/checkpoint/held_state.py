@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -30,7 +30,7 @@ from .kept_values import leaves, len_of, mark, merge, pack, plain_size
 from .state_trees import check_leaf, map_tree
 
 # %% auto #0
-__all__ = ['Part', 'ValuePlace', 'Found', 'some', 'has_state', 'look', 'HeldState']
+__all__ = ['Part', 'ValuePlace', 'some', 'has_state', 'Found', 'HeldState']
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0005
 _MOST = 20_000   # objects that are looked at
@@ -63,15 +63,6 @@ class ValuePlace:
         elif self.how == "fixed": raise TypeError("it cannot be replaced")
         else: (type if isinstance(self.owner, type) else object).__setattr__(self.owner, self.key, value)
 
-@dataclass
-class Found:
-    "What some objects hold, by the path at which it lies."
-    generators:dict[str, Any]=field(default_factory=dict)
-    objects:dict[str, Any]=field(default_factory=dict)       # that have state_dict and load_state_dict
-    values:dict[str, ValuePlace]=field(default_factory=dict)      # numbers, words, tensors, and containers of these
-    owners:dict[str, Any]=field(default_factory=dict)        # of values: dictionaries, lists and objects
-    lost:dict[str, str]=field(default_factory=dict)          # iterators and the like -> why they cannot be put back
-
 def some(
     names:Iterable[str],
 ) -> str:
@@ -86,61 +77,66 @@ def has_state(
     own = (getattr(type(thing), name, None) for name in ("state_dict", "load_state_dict"))
     return not _is(thing, type) and all(map(callable, own))
 
-def look(
-    roots:Mapping[str, Any],   # path -> an object that is followed; those below observers. and extra. may have a state
-    known:Iterable[Any]=(),    # objects that are kept elsewhere
-) -> Found:
-    "Follow attributes, items, closures, and the globals that functions name. No error of what is met comes out."
-    walk = _Walk({id(one): one for one in known})
-    walk.todo += [(path, thing, not path.startswith(("observers.", "extra."))) for path, thing in roots.items()]
-    while walk.todo and len(walk.seen) < _MOST:
-        path, thing, covered = walk.todo.popleft()
-        if id(thing) in walk.seen: continue
-        walk.seen[id(thing)] = thing
-        try: walk.visit(path, thing, covered)
-        except Exception as error: walk.found.lost[path] = f"looking at it raised {type(error).__name__}"
-    for path, place in [*walk.plain.items()]: walk.value(path, place)
-    return walk.found
+class Found:
+    "What some objects hold: attributes, items, closures, and the globals that functions name are followed."
+    def __init__(
+        self,
+        roots:Mapping[str, Any],   # path -> an object that is followed
+        known:Iterable[Any]=(),    # objects that are kept elsewhere
+    ):
+        self.generators: dict[str, Any] = {}      # by the path at which each lies, as the others
+        self.objects: dict[str, Any] = {}         # that have state_dict and load_state_dict
+        self.values: dict[str, ValuePlace] = {}   # numbers, words, tensors, and containers of these
+        self.owners: dict[str, Any] = {}          # of values: dictionaries, lists and objects
+        self.lost: dict[str, str] = {}            # iterators and the like -> why they cannot be put back
+        self._seen, self._places = {id(one): one for one in known}, {}
+        own = "observers.", "extra."  # their state_dict is asked, that of others is kept elsewhere
+        self._todo = deque((path, thing, not path.startswith(own)) for path, thing in roots.items())
+        while self._todo and len(self._seen) < _MOST: self._visit(*self._todo.popleft())
+        for path, place in [*self._places.items()]: self._value(path, place)
 
-class _Walk:
-    def __init__(self, seen: dict[int, Any]):
-        self.seen, self.found, self.plain, self.todo = seen, Found(), {}, deque()
+    def _visit(self, path: str, thing: Any, covered: bool) -> None:
+        "Follow a thing, which may do anything: no error comes out."
+        if id(thing) in self._seen: return
+        self._seen[id(thing)] = thing
+        try: self._follow(path, thing, covered)
+        except Exception as error: self.lost[path] = f"looking at it raised {type(error).__name__}"
 
-    def visit(self, path: str, thing: Any, covered: bool) -> None:
+    def _follow(self, path: str, thing: Any, covered: bool) -> None:
         if not covered and has_state(thing):
-            self.found.objects[path] = thing
+            self.objects[path] = thing
             if not _is(thing, (nn.Module, torch.optim.Optimizer)): return
-        self.found.owners[path] = thing
+        self.owners[path] = thing
         for at, place, value in _parts(path, thing):
             if _is(value, GENERATORS): self._generator(at, value)
             elif plain_size(value) is not None:
-                if _home(thing) != "mlinfra": self._plain(at, place, value)
+                if _home(thing) != "mlinfra": self._note(at, place, value)
             elif _is(value, _BaseDataLoaderIter) or _is(value, Iterator) and _home(value) in ("itertools", "builtins"):
-                self.found.lost[at] = ""
-            else: self.todo.append((at, value, _is(thing, nn.Module) and thing._modules.get(place.key) is value))
+                self.lost[at] = ""
+            else: self._todo.append((at, value, _is(thing, nn.Module) and thing._modules.get(place.key) is value))
 
     def _generator(self, path: str, generator: Any) -> None:
-        if id(generator) in self.seen or _is(generator, random.SystemRandom): return  # which has no state
-        self.seen[id(generator)] = self.found.generators[_free(path, self.found.generators)] = generator
+        if id(generator) in self._seen or _is(generator, random.SystemRandom): return  # which has no state
+        self._seen[id(generator)] = self.generators[_free(path, self.generators)] = generator
 
-    def _plain(self, path: str, place: ValuePlace, value: Any) -> None:
+    def _note(self, path: str, place: ValuePlace, value: Any) -> None:
         if place.how == "fixed" and not len_of(value) and not any(True for _ in leaves(value)): return
-        if path in self.plain and self.plain[path].owner is place.owner: return  # a global that two functions name
-        self.found.owners.setdefault(place.parent, place.owner)
-        self.plain[_free(path, self.plain)] = place
+        if path in self._places and self._places[path].owner is place.owner: return  # a global that two functions name
+        self.owners.setdefault(place.parent, place.owner)
+        self._places[_free(path, self._places)] = place
 
-    def value(self, path: str, place: ValuePlace) -> None:
+    def _value(self, path: str, place: ValuePlace) -> None:
         "Keep it once; of a container with tensors that are kept elsewhere keep the others."
         value = place.get()
         held = [*leaves(value)]
-        if (held or len_of(value)) and id(value) in self.seen: return
-        if not len_of(value) and any(id(one) in self.seen for one in held): return
-        if any(id(one) in self.seen for one in held):
-            self.found.owners[path] = value
-            for at, each, _ in _parts(path, value): self.value(at, each)
+        if (held or len_of(value)) and id(value) in self._seen: return
+        if not len_of(value) and any(id(one) in self._seen for one in held): return
+        if any(id(one) in self._seen for one in held):
+            self.owners[path] = value
+            for at, each, _ in _parts(path, value): self._value(at, each)
             return
-        self.found.values[path] = place
-        for one in [*held, value] if len_of(value) else held: self.seen[id(one)] = one
+        self.values[path] = place
+        for one in [*held, value] if len_of(value) else held: self._seen[id(one)] = one
 
 def _free(path: str, taken: Mapping[str, Any]) -> str:
     while path in taken: path += "'"
@@ -173,10 +169,9 @@ def _parts(path: str, thing: Any) -> Iterator[Part]:
     elif _is(thing, (list, tuple, deque)):
         how = "fixed" if _is(thing, tuple) else "item"
         for n, value in enumerate(thing if _few(thing) else ()): yield part(n, value, thing, how, f"[{n}]")
-    elif _is(thing, partial):
-        for name in ("func", "args", "keywords"): yield part(name, getattr(thing, name), thing, "fixed")
-    elif _is(thing, MethodType):
-        for name in ("__self__", "__func__"): yield part(name, getattr(thing, name), thing, "fixed")
+    elif _is(thing, (partial, MethodType)):
+        names = ("func", "args", "keywords") if _is(thing, partial) else ("__self__", "__func__")
+        for name in names: yield part(name, getattr(thing, name), thing, "fixed")
     elif _is(thing, FunctionType): yield from _of_function(part, thing)
     elif _is(thing, type): yield from _of_class(part, thing)
     elif not _is(thing, ModuleType) and (_is(thing, _TORCH) or _home(thing) not in _OPAQUE):
@@ -254,11 +249,11 @@ class HeldState:
     "State outside of model and optimizer, kept as far as it can be."
     def __init__(
         self,
-        roots:Mapping[str, Any],   # see `look`
+        roots:Mapping[str, Any],   # as `Found` takes them
         known:Iterable[Any]=(),
     ):
         self.roots, self.known = roots, list(known)
-        found = look(roots, self.known)
+        found = Found(roots, self.known)
         self._first = {path: mark(place.get()) for path, place in found.values.items()}
         self.objects, self._paths = list(found.objects.values()), found.objects.keys()
         self.late: list[str] = []  # objects that are kept, and were made later than this
@@ -268,7 +263,7 @@ class HeldState:
 
     def state(self) -> dict[str, Any]:
         "Generators, objects, and values that are not what they were at the beginning; tensors are the live ones."
-        found = look(self.roots, self.known)
+        found = Found(self.roots, self.known)
         objects = {path: _state_of(one) for path, one in found.objects.items()
                    if path not in self.lost or path in self._frozen and self._frozen[path] != _marks(one)}
         self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
@@ -286,7 +281,7 @@ class HeldState:
         device:torch.device|str="cpu",     # for tensors that have no place yet
     ) -> list[str]:                        # paths that were kept, or are here, and have no counterpart
         "Put everything back."
-        found, odd = look(self.roots, self.known), []
+        found, odd = Found(self.roots, self.known), []
         for put, name in ((set_generator_state, "generators"), (_load_object, "objects")):
             if name not in kept: continue
             here, there = getattr(found, name), kept[name]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -61,7 +60,7 @@ class LoopCheckpoints(LoopEvents):
                 raise TypeError(f"{name} must have state_dict and load_state_dict, got {type(part).__name__}")
         self.step = self.epoch = 0                 # optimizer steps and epochs that are done
         self.resumed_from: int | None = None       # a step
-        self.remarks: list[str] = []
+        self.remarks = self.folder.remarks
         self._kept: State | None = None
         self._pieces, self._due, self._captured, self._copies = {}, False, 0, HostCopies()
 
@@ -162,8 +161,7 @@ class LoopCheckpoints(LoopEvents):
         for name, part in self._others():
             if name not in self._rates or rest: part.load_state_dict(kept["more"][name])
         self._settings.apply()
-        self.remarks += (words := [f"from step {state.step:,} on, {one}" for one in words])
-        for one in words: warnings.warn(one, stacklevel=3)
+        for one in words: self.folder.warn(f"from step {state.step:,} on, {one}")
         self.step = self._captured = self.resumed_from = state.step
         self.epoch, self.folder.run_id = state.epoch, kept["identity"]["run"]
 
@@ -232,9 +230,7 @@ class LoopCheckpoints(LoopEvents):
             groups.append(plain | dict(params=[number + i for i in range(len(names))]))
             state |= {number + i: dict(found[one]) for i, one in enumerate(names) if one in found}
             number += len(names)
-        strides = [[number, key, list(value.stride())] for number, own in state.items() for key, value in own.items()
-                   if isinstance(value, torch.Tensor) and not value.is_contiguous()]
-        return dict(kind=type(optimizer).__name__, state=state, groups=groups, strides=strides)
+        return dict(kind=type(optimizer).__name__, state=state, groups=groups)
 
 def _parameter_names(name: str, optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[str]]:
     "The names of an optimizer's parameters, by group."

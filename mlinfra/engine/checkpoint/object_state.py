@@ -114,23 +114,20 @@ def optimizer_state(
     optimizer:Any,
     named:Mapping[int, str]={},  # id of a parameter of the model -> its name
 ) -> dict[str, Any]:
-    "Its state_dict, how tensors lie in memory that are not row-major, and parameters that are not the model's."
+    "Its state_dict, the names of its parameters, and parameters that are not the model's."
     state = whole_optimizer(optimizer).state_dict()
-    strides = [[number, name, list(value.stride())] for number, own in state["state"].items()
-               if isinstance(own, Mapping) for name, value in own.items()
-               if isinstance(value, torch.Tensor) and not value.is_contiguous()]
     held = [p for group in optimizer.param_groups for p in group["params"]]
     names = [[named.get(id(p), "") for p in group["params"]] for group in optimizer.param_groups]
     outside = {n: p.detach() for n, p in enumerate(held) if id(p) not in named} if named else {}
-    return dict(kind=type(optimizer).__name__, state=state["state"], groups=state["param_groups"], strides=strides,
-                names=names, outside=outside)
+    return dict(kind=type(optimizer).__name__, state=state["state"], groups=state["param_groups"], names=names,
+                outside=outside)
 
 def load_optimizer_state(
     optimizer:Any,
     kept:dict[str, Any],                # from `optimizer_state`
     named:Mapping[str, Any]={},         # the model's parameters
 ) -> None:
-    "Its own load, and then each tensor with the dtype and the layout that it had; groups stay the same dictionaries."
+    "Its own load, and then each tensor with the dtype that it had, laid as its parameter; groups stay the same."
     optimizer, groups = whole_optimizer(optimizer), copy.deepcopy(kept["groups"])
     for group, names in zip(groups[len(optimizer.param_groups):], kept.get("names", [])[len(optimizer.param_groups):]):
         optimizer.add_param_group(group | dict(params=[named[name] for name in names]))
@@ -140,12 +137,11 @@ def load_optimizer_state(
     for number, value in kept.get("outside", {}).items():
         with torch.no_grad(): held[number].copy_(value)
     parameters = dict(zip((number for group in groups for number in group["params"]), held))
-    strides = {(number, name): tuple(stride) for number, name, stride in kept["strides"]}
     for number, own in kept["state"].items():
-        live = optimizer.state[parameters[number]] if number in parameters and isinstance(own, Mapping) else {}
+        if number not in parameters or not isinstance(own, Mapping): continue
+        live = optimizer.state[parameters[number]]
         for name in live.keys() & own.keys():
-            if isinstance(own[name], torch.Tensor):
-                live[name] = _laid(live[name], own[name], strides.get((number, name)))
+            if isinstance(own[name], torch.Tensor): live[name] = _laid(live[name], own[name], parameters[number])
 
 def _load_in_place(optimizer: Any, kept: dict[str, Any]) -> None:
     "Whatever else holds the groups or the state, such as a wrapper, goes on holding them."
@@ -161,10 +157,10 @@ def _load_in_place(optimizer: Any, kept: dict[str, Any]) -> None:
     state.update(optimizer.state)
     optimizer.state = state
 
-def _laid(held: torch.Tensor, value: torch.Tensor, stride: tuple[int, ...] | None) -> torch.Tensor:
+def _laid(held: torch.Tensor, value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     if held.dtype != value.dtype: held = value.to(held.device, copy=True)
-    if stride is None or held.stride() == stride: return held
-    return torch.empty_strided(held.shape, stride, dtype=held.dtype, device=held.device).copy_(held)
+    if held.shape != parameter.shape or held.stride() == parameter.stride(): return held
+    return torch.empty_like(parameter, dtype=held.dtype, device=held.device, requires_grad=False).copy_(held)
 
 # %% ../../../nbs/engine/checkpoint/object_state.ipynb #c0d0a005
 GENERATORS = torch.Generator, np.random.Generator, np.random.RandomState, random.Random

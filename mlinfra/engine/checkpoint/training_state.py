@@ -296,7 +296,7 @@ def restore_checkpoint(
         first = pieces.of(0, ["model", "optimizer"], live).parts
         weights = first["model"]["weights"] | parts["model"]["weights"]
         parts |= dict(model=parts["model"] | dict(weights=weights), optimizer=first["optimizer"])
-    parts["optimizer"] = _fitted(parts["optimizer"], run.optimizer, parts.get("pieces", {}).get("cuts", {}))
+    parts["optimizer"] = _fitted(parts["optimizer"], run.optimizer)
     if world_size != pieces.ranks:
         remarks.append(f"saved by {count_text(pieces.ranks, 'rank')}, and goes on with {world_size:,}")
         histories = [pieces.of(number, ["history"]).parts["history"] for number in range(pieces.ranks)]
@@ -326,10 +326,7 @@ def _live_tensors(run: Any) -> Callable[[str], Any]:
         return parameters[number] if number < len(parameters) else None
     return find
 
-def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer, cuts: dict[str, Any]) -> dict[str, Any]:
-    "Layouts in memory of tensors that neither were nor are cut, and the kernels that take what the parameters are now."
-    strides = [row for row in kept["strides"] if f"optimizer.state.{row[0]}.{row[1]}" not in cuts
-               and not is_sharded(kept["state"][row[0]][row[1]])]
+def _fitted(kept: dict[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    "With the kernels that take what the parameters are now."
     own = [{name: group[name] for name in ("fused", "foreach") if name in group} for group in optimizer.param_groups]
-    groups = [group | own[n] if n < len(own) else group for n, group in enumerate(kept["groups"])]
-    return kept | dict(strides=strides, groups=groups)
+    return kept | dict(groups=[group | own[n] if n < len(own) else group for n, group in enumerate(kept["groups"])])

@@ -93,7 +93,7 @@ class Reveal:
         ends = [0.0, self.measured - spread, self.measured + spread, *(value for _, value in rows)]
         low, high = min(ends), max(ends)
         if low < 0: high = max(high, -low)  # so that a bar to the left looks like one
-        axis = BarAxis(Axis(f"{self.unit or 'value'}", low, high if high > low else 1.0), 10, 460)
+        axis = BarAxis(Axis(f"{self.unit or 'value'}", low, high if high > low else 1.0), 10, 440)
         foot = 38.0 * len(rows) + 4
         drawing = Svg(480, foot + 38, "; ".join(f"{name} {self.words(name, value)}" for name, value in rows))
         for row, (name, value) in enumerate(rows):

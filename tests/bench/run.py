@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -95,10 +95,10 @@ class Stage:
     show: Callable[[Any], str] = table_of     # figures of one part -> text
     with_gpu: bool = False                    # needs one, and its figures are kept in cuda.json
 
-    def measure(self, rounds: int, iterations: int) -> dict[str, Any]:
-        "The figures of each part, each measured in a fresh process."
-        found = {key: apart(part, rounds, iterations, self.with_gpu) for key, part in self.parts.items()}
-        return {key: figures for key, figures in found.items() if figures}
+    def measure(self, rounds: int, iterations: int) -> Iterator[dict[str, Any]]:
+        "The figures of one part after another, each measured in a fresh process; a part without figures is left out."
+        for key, part in self.parts.items():
+            if figures := apart(part, rounds, iterations, self.with_gpu): yield {key: figures}
 
     def file(self, iterations: int) -> Path:
         "Where its figures are kept; those of a shortened run are kept apart."
@@ -457,8 +457,9 @@ def main() -> None:
         raise SystemExit("stage micro gives shares of the step that stage epoch measures: run --only epoch micro")
     for stage in chosen:
         print(f"\n-- {stage.name}", flush=True)
-        found, path = stage.measure(args.rounds, args.iterations), stage.file(args.iterations)
-        if found: keep(path, with_shares(merged(load(path), found)))
+        path = stage.file(args.iterations)
+        for found in stage.measure(args.rounds, args.iterations):  # a part that fails later costs no figures
+            keep(path, with_shares(merged(load(path), found)))
     results: dict[str, Any] = {}
     for path in {stage.file(args.iterations): None for stage in STAGES.values()}: results |= load(path)
     for stage in chosen:

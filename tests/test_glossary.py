@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 NBS = Path(__file__).resolve().parent.parent / "nbs"
-LINK = re.compile(r"\]\(glossary\.ipynb#([^)\s]+)\)")
+LINK = re.compile(r"\]\((?:\.\./)?glossary\.ipynb#([^)\s]+)\)")
 TO_LESSON = re.compile(r"\[([^\]]+)\]\(([^)#]+\.ipynb)\)")
 
 
@@ -52,7 +52,7 @@ def taught_nowhere(glossary, lessons):
         for label, name in links:
             if name not in words: yield f"{term!r} links {name}, which is no lesson"
             elif not stands_in(term, words[name]): yield f"{term!r} does not stand in {name}"
-            if label[:3] != f"{name[:2]} ": yield f"{term!r} calls {name} {label!r}"
+            if label[:3] != f"{Path(name).name[:2]} ": yield f"{term!r} calls {name} {label!r}"
 
 
 def links_astray(glossary, lessons):
@@ -72,8 +72,9 @@ CHECKS = out_of_order, repeated, taught_nowhere, links_astray, linked_from_nowhe
 
 @pytest.fixture(scope="module")
 def book():
-    "The glossary, and each lesson by its file's name."
-    return prose(NBS / "glossary.ipynb"), {p.name: prose(p) for p in sorted(NBS.glob("[0-9][0-9]_*.ipynb"))}
+    "The glossary, and each lesson and each notebook of more/ by its place."
+    read = [*sorted(NBS.glob("[0-9][0-9]_*.ipynb")), *sorted(NBS.glob("more/*.ipynb"))]
+    return prose(NBS / "glossary.ipynb"), {p.relative_to(NBS).as_posix(): prose(p) for p in read}
 
 
 def test_it_has_entries(book): assert len(entries(book[0])) > 100

@@ -36,11 +36,12 @@ from ..engine.base.text import count_text
 
 # %% auto #0
 __all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'draw_phases', 'plot_each_step',
-           'draw_crowding', 'plot_step_times', 'Studio', 'studio_panel']
+           'draw_crowding', 'plot_batch_sizes', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
 if TYPE_CHECKING:
     import ipywidgets
+    import pandas as pd
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/04_training.ipynb #78459874
@@ -100,6 +101,23 @@ def draw_crowding() -> Svg:
         drawing.box(60 + 180 * place, 228, 12, 12, color)
         drawing.text(77 + 180 * place, 239, words)
     return drawing
+
+# %% ../../nbs/views/04_training.ipynb #f4v00001
+def plot_batch_sizes(
+    budgets:Mapping[str, pd.DataFrame],  # name -> table of `batch_spectrum`
+    ax:Axes|None=None,                   # where to draw
+) -> Axes:
+    "The error of each batch size, a line for each budget, with two spreads between seeds to each side."
+    ax = axes(ax, height=3.0)
+    for (name, table), color in zip(budgets.items(), (COLORS["forward"], COLORS["wait"])):
+        percent = 100 * table["error"]
+        ax.errorbar(table["batch_size"], percent, 200 * table["spread"], color=color, marker="o", capsize=3, label=name)
+    ax.set_xscale("log", base=2)
+    sizes = sorted({size for table in budgets.values() for size in table["batch_size"]})
+    ax.set_xticks(sizes, map(str, sizes))
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False, fontsize=9)
+    return label(ax, "batch size (images)", "errors on other digits (%)")
 
 # %% ../../nbs/views/04_training.ipynb #e570f394
 def plot_step_times(

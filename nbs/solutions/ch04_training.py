@@ -14,6 +14,5 @@ def accumulate(model, micro_batches, loss_fn):
     for x, y in micro_batches: (loss_fn(model(x), y) * len(x) / samples).backward()
 
 
-def threads_left(cores, seconds, busy, own):
-    others = (busy - own) / seconds
-    return min(cores, max(1, round(cores - others)))
+def launched_ms(launches, launch_us, kernel_us):
+    return (launches * max(launch_us, kernel_us) + min(launch_us, kernel_us) - launch_us) / 1000

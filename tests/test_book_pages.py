@@ -13,6 +13,7 @@ import book_api  # noqa: E402
 import book_check  # noqa: E402
 import book_live  # noqa: E402
 import book_pages  # noqa: E402
+import book_pdf  # noqa: E402
 import book_slides  # noqa: E402
 import book_stage  # noqa: E402
 
@@ -267,6 +268,21 @@ def test_the_page_of_guesses_counts_the_questions(tmp_path):
     stager = book_stage.Stager(asked=[("01_one", "01.x"), ("01_one", "01.y")])
     made = book_pages.guesses_page([page(tmp_path, words("# 01 One: why?"))], stager)
     assert "asks 2 questions" in made and "[[&quot;01_one&quot;, &quot;01 One&quot;, 2]]" in made
+
+
+def test_printed_pages_share_no_name_and_lead_to_one_another(tmp_path):
+    (tmp_path / "more").mkdir()
+    body = ('<nav><a href="b.html">no</a></nav><article class="bd-article" role="main"><h2 id="x">X</h2>'
+            '<a href="#x">here</a><a href="{}#y">there</a><a href="{}">all</a><a href="https://code.org/z.html#q">out</a>'
+            '<g clip-path="url(#x)"/><details class="answer" data-key="k">8</details></article>')
+    (tmp_path / "a.html").write_text(body.format("more/b.html", "more/b.html"))
+    (tmp_path / "more" / "b.html").write_text(body.format("../a.html", "../a.html"))
+    made = book_pdf.joined(tmp_path, ["a", "more/b"])
+    names, links = re.findall(r' id="([^"]*)"', made), re.findall(r' href="#([^"]*)"', made)
+    assert sorted(names) == ["a--", "a--x", "more-b--", "more-b--x"] and made.count("<nav>") == 0
+    assert links == ["a--x", "more-b--y", "more-b--", "more-b--x", "a--y", "a--"]
+    assert made.count("https://code.org/z.html#q") == 2 and "url(#more-b--x)" in made
+    assert made.count('<details open class="answer"') == 2
 
 
 # ---- panels that live in a page: what they know before Python is there

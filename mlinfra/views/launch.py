@@ -336,6 +336,7 @@ export default { render };
 """
 _LOOK = """
 .mlinfra-panel.mlinfra-launch { max-width: 1900px; }
+.mlinfra-panel.mlinfra-launch:has(> .mlinfra-controls) { display: flex; align-items: stretch; } /* for files */
 .mlinfra-files { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(270px, 100%), 1fr)); gap: 8px; }
 .mlinfra-files section { min-width: 0; border: 1px solid var(--jp-border-color1, #bdbdbd); border-radius: 4px; }
 .mlinfra-files section:not([data-changes="0"]) { border-color: LIT; }

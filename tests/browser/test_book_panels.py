@@ -219,7 +219,7 @@ def test_what_the_book_does_not_know_waits_for_python(reader):
     made.context.route("**/pyodide.asm.wasm", lambda route: held.append(route))
     panel = Panel(made.open().page, "overlap_panel")
     for control in ("read", "preprocess"): panel.control(control).press("End")
-    wait_until(lambda: held, "Python is asked for", 60)
+    wait_until(lambda: panel.note() and held, "Python is asked for", 60)
     assert panel.root.get_attribute("aria-busy") == "true" and "Fetching Python" in panel.note()
     held[0].continue_()
     panel.agrees()

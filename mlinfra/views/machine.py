@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..engine.base.machine import Machine, this_machine
+from ..engine.base.machine import QUIET_SPREAD, Machine, this_machine
 from ..engine.base.text import bytes_text
 
 # %% auto #0
@@ -26,11 +26,18 @@ def machine_table(
     machine = this_machine() if machine is None else machine
     rows = {"GPU": ", ".join(machine.gpus) or "none",
             "processor": machine.cpu, "cores": f"{machine.cores}, as many as this process may use",
-            "matrix products in float32": f"{machine.flops_per_s / 1e9:,.0f} GFLOP/s on all cores",
+            "matrix products in float32": f"{machine.flops_per_s / 1e9:,.0f} GFLOP/s on all cores; "
+                                          f"{_rounds(machine.flops_spread)}",
             "caches": ", ".join(f"{level} {_whole(size)}" for level, size in machine.caches.items()) or "not known",
-            "memory": f"{_whole(machine.memory_bytes)}; a copy moves {machine.copy_bytes_per_s / 1e9:.1f} GB/s",
+            "memory": f"{_whole(machine.memory_bytes)}; a copy moves {machine.copy_bytes_per_s / 1e9:.1f} GB/s; "
+                      f"{_rounds(machine.copy_spread)}",
             "disk": _disk(machine.disk_bytes_per_s), "system": machine.system}
     return pd.DataFrame({"this machine": rows})
+
+def _rounds(spread: float) -> str:
+    if spread > QUIET_SPREAD:
+        return f"other programs were at work: rounds differ by {spread:.0%}, restart the kernel to measure again"
+    return f"the best of three rounds that differ by {spread:.0%}"
 
 def _whole(size: float) -> str:
     number, unit = bytes_text(size).split()

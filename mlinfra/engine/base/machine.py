@@ -21,8 +21,8 @@ from .timing import timed
 from .store import cache_dir, write_whole
 
 # %% auto #0
-__all__ = ['cpu_quota', 'usable_cores', 'container_bytes', 'free_bytes', 'total_bytes', 'pick_device', 'cpu_name', 'gpu_names',
-           'system_name', 'cache_bytes', 'Machine', 'this_machine']
+__all__ = ['QUIET_SPREAD', 'cpu_quota', 'usable_cores', 'container_bytes', 'free_bytes', 'total_bytes', 'pick_device', 'cpu_name',
+           'gpu_names', 'system_name', 'cache_bytes', 'Machine', 'this_machine']
 
 # %% ../../../nbs/engine/base/machine.ipynb #ed28815b
 if TYPE_CHECKING:
@@ -131,35 +131,45 @@ class Machine:
     gpus:tuple[str, ...]        # their names
     system:str                  # the operating system
     caches:dict[str, int]       # level -> bytes
-    flops_per_s:float           # of matrix products in float32, on all cores
-    copy_bytes_per_s:float      # that a copy in memory moves
+    flops_per_s:float           # of matrix products in float32, on all cores; the best of three rounds
+    flops_spread:float          # share by which the worst round lies below
+    copy_bytes_per_s:float      # that a copy in memory moves; the best of three rounds
+    copy_spread:float           # share by which the worst round lies below
     disk_bytes_per_s:float|None  # that a large file under the cache folder is read with; None: not measured
 
     def __str__(self) -> str:
         return ", ".join([*self.gpus, self.cpu, f"{self.cores} cores", f"{self.memory_bytes / 2**30:.0f} GiB",
                           self.system])
 
+QUIET_SPREAD = 0.15  # between rounds; above it other programs have worked meanwhile
+
 @functools.cache
 def this_machine() -> Machine:
-    "This machine, measured the first time and then read from the cache folder."
+    "This machine, measured until rounds agree, and from then on read from the cache folder."
     has = dict(cpu=cpu_name(), cores=usable_cores(), memory_bytes=total_bytes(), gpus=gpu_names(), system=system_name(),
                caches=cache_bytes())
     note = cache_dir() / "machine.json"
     try: kept = json.loads(note.read_text())
     except (OSError, ValueError): kept = {}
-    if kept.get("has") != json.loads(json.dumps(has)):
-        kept = dict(has=has, does=_rates())
-        try: write_whole(note, json.dumps(kept).encode())
+    if kept.get("has") == json.loads(json.dumps(has)) and "flops_spread" in kept["does"]:
+        return Machine(**has, **kept["does"])
+    does = _rates()
+    if max(does["flops_spread"], does["copy_spread"]) <= QUIET_SPREAD:
+        try: write_whole(note, json.dumps(dict(has=has, does=does)).encode())
         except OSError: pass  # nowhere to keep it: it is measured in every process
-    return Machine(**has, **kept["does"])
+    return Machine(**has, **does)
 
-def _rates() -> dict[str, float | None]:
+def _rates(rounds: int = 3) -> dict[str, float | None]:
     "Matrix products, copies on the host and reads from its disk, in figures a second."
     import torch
     a, side = torch.rand(1024, 1024), 1024
     source, target = torch.ones(1 << 26, dtype=torch.uint8), torch.empty(1 << 26, dtype=torch.uint8)
-    return dict(disk_bytes_per_s=_disk_rate(), flops_per_s=2 * side**3 / median(timed(lambda: a @ a)),
-                copy_bytes_per_s=len(source) / median(timed(lambda: target.copy_(source))))
+    flops, copies = [], []
+    for _ in range(rounds):
+        flops.append(2 * side**3 / median(timed(lambda: a @ a)))
+        copies.append(len(source) / median(timed(lambda: target.copy_(source))))
+    return dict(disk_bytes_per_s=_disk_rate(), flops_per_s=max(flops), flops_spread=1 - min(flops) / max(flops),
+                copy_bytes_per_s=max(copies), copy_spread=1 - min(copies) / max(copies))
 
 def _disk_rate(size: int = 64 << 20) -> float | None:
     "Bytes a second of one file that the page cache has let go of; None where it cannot be written or is not let go."

@@ -383,12 +383,14 @@ def relink(text, root):
 # ---- running
 
 def run(path, root=ROOT, flags=()):
-    """Execute the notebook at `path` in a fresh kernel, as a page for readers who only read, and keep its outputs;
-    leave it as it was if a cell fails."""
+    """Execute the notebook at `path` in a fresh kernel and keep its outputs, a lesson's as a page for readers who only
+    read; leave it as it was if a cell fails."""
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     start, nb = time.perf_counter(), with_written_cells(load(path), path.resolve(), root)
     client = chapter_client(nb, path, set(settings(root).get("tst_flags", "").split()) - set(flags))
-    try: client.execute(env=os.environ | {"MLINFRA_SAVED_PAGE": "1"})  # answers stand open (engine/ui/guesses)
+    is_page = path.resolve().parent.name in ("nbs", "more")  # whose answers stand open (engine/ui/guesses)
+    page = {"MLINFRA_SAVED_PAGE": "1"} if is_page else {}
+    try: client.execute(env=os.environ | page)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise SystemExit(f"{error}\n{path.name}, {where(nb, client.at)}: {headline(error)}. The file is unchanged.")
     good = clean(nb, root)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,28 +30,32 @@ def rates_and_batches(
     seeds:int=6,                                    # trainings of each pair, with other weights and another order
     epochs:int=2,
     samples:int=2048,                               # training images
-    steps:int|None=None,                            # updates of each training; None: as many as `epochs` take
+    steps:int|Mapping[int, int]|None=None,          # updates of each training, or of each size's; None: of `epochs`
 ) -> pd.DataFrame:                                  # a row for each training: batch_size, lr, seed, loss, error
     "Train a small network on digits with every batch size and every rate. Loss and error are of 2,048 other digits."
     import pandas as pd
     samples, epochs = positive_int("samples", samples), positive_int("epochs", epochs)
     seeds = positive_int("seeds", seeds)
-    if steps is not None: steps = positive_int("steps", steps)
     sizes, rates = positive_ints("batch_sizes", batch_sizes, most=samples), [positive_float("rates", r) for r in rates]
     digits, lr = mnist(), torch.tensor(rates, dtype=torch.float32)
     small = nn.functional.avg_pool2d(digits.images[:samples + 2048].float().view(-1, 1, 28, 28) / 255, 2).flatten(1)
     labels, parts = digits.labels[:samples + 2048].long(), []
+    updates = {size: _updates(size, steps, epochs * samples) for size in sizes}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the products are too small to be divided
     try:
         for size in sizes:
             for seed in range(seeds):
                 layers = train_many(lr, torch.zeros_like(lr), small[:samples], labels[:samples], batch_size=size,
-                                    seed=seed, steps=steps or max(1, epochs * samples // size), to_zero=True)
+                                    seed=seed, steps=updates[size], to_zero=True)
                 loss, error = _scores(layers, small[samples:], labels[samples:])
                 parts.append(pd.DataFrame(dict(batch_size=size, lr=rates, seed=seed, loss=loss, error=error)))
     finally: torch.set_num_threads(threads)
     return pd.concat(parts, ignore_index=True)
+
+def _updates(size: int, steps: int | Mapping[int, int] | None, samples: int) -> int:
+    if steps is None: return max(1, samples // size)
+    return positive_int("steps", steps[size] if isinstance(steps, Mapping) else steps)
 
 def _scores(layers: list[torch.Tensor], images: torch.Tensor, labels: torch.Tensor) -> tuple[Any, Any]:
     "Loss and share of wrong answers of each network; a network whose loss is not a number is wrong nine times in ten."
@@ -86,7 +90,7 @@ def _best(rates: np.ndarray, values: np.ndarray) -> float:
 def batch_spectrum(
     batch_sizes:Sequence[int]=(4, 16, 64, 256, 1024),
     rates:Sequence[float]=tuple(2.0 ** (k / 2) for k in range(-8, 6)),
-    **budget:int,                                   # `epochs` or `steps`, `seeds` and `samples` of `rates_and_batches`
+    **budget:Any,                                   # `epochs` or `steps`, `seeds` and `samples` of `rates_and_batches`
 ) -> pd.DataFrame:                                  # a row for each batch size: batch_size, lr, error, spread
     "The mean error of each batch size at its best rate, and the standard deviation between seeds."
     table = rates_and_batches(batch_sizes, rates, **dict(dict(seeds=3), **budget))

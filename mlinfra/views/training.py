@@ -107,9 +107,9 @@ def plot_batch_sizes(
     budgets:Mapping[str, pd.DataFrame],  # name -> table of `batch_spectrum`
     ax:Axes|None=None,                   # where to draw
 ) -> Axes:
-    "The error of each batch size, a line for each budget, with two spreads between seeds to each side."
+    "The error of each batch size, a line for each budget; bars are two standard deviations between seeds."
     ax = axes(ax, height=3.0)
-    for (name, table), color in zip(budgets.items(), (COLORS["forward"], COLORS["wait"])):
+    for (name, table), color in zip(budgets.items(), (COLORS["forward"], COLORS["wait"], COLORS["update"])):
         percent = 100 * table["error"]
         ax.errorbar(table["batch_size"], percent, 200 * table["spread"], color=color, marker="o", capsize=3, label=name)
     ax.set_xscale("log", base=2)

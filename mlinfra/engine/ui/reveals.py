@@ -122,9 +122,14 @@ class Reveal:
         if self.modelled is not None: facts |= dict(modelled=_number(self.modelled), called=self.called)
         if self.spread: facts |= dict(spread=_number(self.spread))
         data = " ".join(f'data-{name}="{escape(value)}"' for name, value in facts.items())
-        told = f"{as_image(str(self.draw()))}{self.told}"
+        told = f"{as_image(str(self.draw())) if len(self.rows()) > 1 or self.spread else self._line()}{self.told}"
         if not self.is_open(): told = f"<details><summary>{_FOLD}</summary>{told}</details>"
         return f'<div class="mlinfra-answer" {data}>{told}</div>'
+
+    def _line(self) -> str:
+        "The figure in words, where there is nothing to compare it with."
+        words = escape(f"{self.how}: {self.words(self.how, self.measured)}")
+        return f'<p class="mlinfra-alone" style="margin:8px 0;font-size:110%"><b>{words}</b></p>'
 
     def _ipython_display_(self) -> None:
         "Show it as an output that can be exchanged when the guess is locked."

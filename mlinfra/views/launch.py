@@ -97,7 +97,7 @@ def plot_startup(
     rows = [*measured.values(), *(predicted or {}).values()]
     shown = [part for part in _PART_NAMES if any(part in row for row in rows)]
     handles = [ax.barh(0, 0, color=_PART_COLORS[part], label=part) for part in shown]
-    ax.legend(handles=handles, fontsize=7, frameon=False, ncols=len(shown), loc="lower left", bbox_to_anchor=(0, 1),
+    ax.legend(handles=handles, fontsize=7, frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1),
               borderaxespad=0, columnspacing=1, handlelength=1)
     ax.margins(x=0.12)
     return label(ax, "seconds since the submission")

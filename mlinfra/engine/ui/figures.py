@@ -183,7 +183,7 @@ def label(
 ) -> Axes:
     "`ax` with its labels, a light grid and no box."
     ax.set(xlabel=x, ylabel=y)
-    if title: ax.set_title(title, loc="left", fontsize=10)
+    if title: ax.set_title(title, loc="left", fontsize=10, wrap=True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color=GRID, linewidth=0.6)
     ax.set_axisbelow(True)

@@ -92,13 +92,14 @@ _STYLE = f"""
 .mlinfra-report td.w {{ overflow-wrap: anywhere; }}
 .mlinfra-report .n {{ text-align: right; font-variant-numeric: tabular-nums; }}
 .mlinfra-report td.n {{ white-space: nowrap; }}
-.mlinfra-report figure {{ margin: 0.8em 0; }}
+.mlinfra-report figure {{ margin: 0.8em 0; overflow-x: auto; }}
 .mlinfra-report figcaption {{ color: var(--mlinfra-muted); font-size: 0.85em; }}
 .mlinfra-report svg {{ max-width: 100%; height: auto; }}
 .mlinfra-report #summary p {{ font-size: 1.08em; }}
 @page {{ margin: 14mm; }}
 @media print {{ .mlinfra-report {{ max-width: none; padding: 0; font-size: 10.5px; }}
-  .mlinfra-report .wide {{ overflow: visible; }} .mlinfra-report table {{ max-width: 100%; }}
+  .mlinfra-report .wide, .mlinfra-report figure {{ overflow: visible; }} .mlinfra-report svg {{ min-width: 0 !important; }}
+   .mlinfra-report table {{ max-width: 100%; }}
   .mlinfra-report figure, .mlinfra-report tr {{ break-inside: avoid; }} .mlinfra-report h2 {{ break-after: avoid; }} }}
 """
 _BODY = _HTML.from_string("""

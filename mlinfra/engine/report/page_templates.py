@@ -98,8 +98,8 @@ _STYLE = f"""
 .mlinfra-report #summary p {{ font-size: 1.08em; }}
 @page {{ margin: 14mm; }}
 @media print {{ .mlinfra-report {{ max-width: none; padding: 0; font-size: 10.5px; }}
-  .mlinfra-report .wide, .mlinfra-report figure {{ overflow: visible; }} .mlinfra-report svg {{ min-width: 0 !important; }}
-   .mlinfra-report table {{ max-width: 100%; }}
+  .mlinfra-report .wide, .mlinfra-report figure {{ overflow: visible; }}
+  .mlinfra-report svg {{ min-width: 0 !important; }} .mlinfra-report table {{ max-width: 100%; }}
   .mlinfra-report figure, .mlinfra-report tr {{ break-inside: avoid; }} .mlinfra-report h2 {{ break-after: avoid; }} }}
 """
 _BODY = _HTML.from_string("""

@@ -78,8 +78,15 @@ def test_directives_are_not_shown_and_stay_in_the_source(lesson, server):
     page.keyboard.press("Control+A")
     page.keyboard.press("Delete")
     page.keyboard.type("z = 3")
-    source = page.evaluate(f"({CURRENT})().content.widgets[0].model.sharedModel.getSource()")
-    assert source == "#| export\n#| hide\nz = 3"
+    source = lambda: page.evaluate(f"({CURRENT})().content.widgets[0].model.sharedModel.getSource()")
+    assert source() == "#| export\n#| hide\nz = 3"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("y = 4")
+    page.keyboard.press("Control+Home")  # where the cursor is when a cell is entered by the keyboard
+    page.keyboard.type("m")
+    assert source() == "#| export\n#| hide\nmy = 4"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("z = 3")
     notebook.command("mlinfra:toggle-directives")
     wait_until(lambda: text()[0] == "#| export\n#| hide\nz = 3", "they are shown when asked for")
     notebook.command("mlinfra:toggle-directives")

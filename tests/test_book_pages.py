@@ -1,4 +1,6 @@
 """How the book is made: what is staged of a notebook, the reference from docments, the checks of the built pages."""
+import html
+import json
 import re
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ import book_pdf  # noqa: E402
 import book_slides  # noqa: E402
 import book_stage  # noqa: E402
 
-SVG = f'<svg width="700" style="max-width:100%">{book_stage.WHITE}<text>hi</text></svg>'
+SVG = f'<svg width="700" style="max-width:100%"><text>hi</text></svg>'
 
 
 def code(source, *outputs, hidden=False):
@@ -72,7 +74,6 @@ def test_a_panel_has_a_place_with_its_still_picture(tmp_path):
     cells, stager = staged(tmp_path, code("views.queue_panel(3)", picture()))
     made = cells[0]["outputs"][0]["data"]["text/html"]
     assert 'data-panel="queue_panel"' in made and 'data-args="3"' in made and "<text>hi</text>" in made
-    assert book_stage.WHITE not in made  # it follows the page's theme
     assert [panel for _, _, panel, _ in stager.shown] == ["queue_panel"]
     assert not any("live.js" in cell["source"] for cell in cells)
 
@@ -266,8 +267,11 @@ def test_the_page_to_take_the_book_along_says_what_is_there():
 
 def test_the_page_of_guesses_counts_the_questions(tmp_path):
     stager = book_stage.Stager(asked=[("01_one", "01.x"), ("01_one", "01.y")])
+    more = book_stage.more_pages()[0]
+    stager.asked.append((more.name, "02.z"))
     made = book_pages.guesses_page([page(tmp_path, words("# 01 One: why?"))], stager)
-    assert "asks 2 questions" in made and "[[&quot;01_one&quot;, &quot;01 One&quot;, 2]]" in made
+    listed = [["01_one", "01 One", ["01.x", "01.y"]], [more.name, more.short, ["02.z"]]]
+    assert "asks 3 questions" in made and html.escape(json.dumps(listed)) in made
 
 
 def test_printed_pages_share_no_name_and_lead_to_one_another(tmp_path):
@@ -276,11 +280,11 @@ def test_printed_pages_share_no_name_and_lead_to_one_another(tmp_path):
             '<a href="#x">here</a><a href="{}#y">there</a><a href="{}">all</a><a href="https://code.org/z.html#q">out</a>'
             '<g clip-path="url(#x)"/><details class="answer" data-key="k">8</details></article>')
     (tmp_path / "a.html").write_text(body.format("more/b.html", "more/b.html"))
-    (tmp_path / "more" / "b.html").write_text(body.format("../a.html", "../a.html"))
+    (tmp_path / "more" / "b.html").write_text(body.format("../a.html", "c.html"))
     made = book_pdf.joined(tmp_path, ["a", "more/b"])
     names, links = re.findall(r' id="([^"]*)"', made), re.findall(r' href="#([^"]*)"', made)
     assert sorted(names) == ["a--", "a--x", "more-b--", "more-b--x"] and made.count("<nav>") == 0
-    assert links == ["a--x", "more-b--y", "more-b--", "more-b--x", "a--y", "a--"]
+    assert links == ["a--x", "more-b--y", "more-b--", "more-b--x", "a--y", "more-c--"]
     assert made.count("https://code.org/z.html#q") == 2 and "url(#more-b--x)" in made
     assert made.count('<details open class="answer"') == 2
 
@@ -330,6 +334,13 @@ def test_slides_have_the_question_the_pictures_and_the_guesses(tmp_path):
     assert len(made) == 3 and "Why so slow?" in made[0] and "It is slow. Why?" in made[0] and "<svg" in made[0]
     assert "How many?" in made[1] and "<h2>Fast</h2>" in made[1]
     assert "<svg" in made[2] and "It grows." in made[2]
+
+
+def test_drawings_on_slides_take_the_palettes_dark_colours(tmp_path):
+    from mlinfra.engine.ui.palette import css_values
+    made = book_slides.deck(page(tmp_path, words("# 01 One: why?")))
+    dark = re.search(r"@media screen and \(prefers-color-scheme: dark\) \{ :root \{ (.*?) \} \}", made)
+    assert dark and dark[1] == css_values("dark")
 
 
 # ---- the checks of the built book: each can fail

@@ -121,10 +121,11 @@ def panels_page(lessons:Sequence[Page], stager:Stager) -> str:
 
 def guesses_page(lessons:Sequence[Page], stager:Stager) -> str:
     "Where docs/_static/guess.js shows what the reader has guessed, by lesson."
-    asked = [page for page, _ in stager.asked]
-    table = [(page.name, page.short, asked.count(page.name)) for page in lessons]
+    asked = {}
+    for name, key in stager.asked: asked.setdefault(name, []).append(key)
+    table = [(page.name, page.short, asked[page.name]) for page in (*lessons, *more_pages()) if page.name in asked]
     lines = ["# Your guesses", "",
-             f"The book asks {len(asked)} questions before it measures. What you lock on a card is kept in this "
+             f"The book asks {len(stager.asked)} questions before it measures. What you lock on a card is kept in this "
              "browser and nowhere else; here is how far off you were.", "",
              "```{raw} html", f'<div class="guesses" data-lessons="{html.escape(json.dumps(table))}">'
              "<p>This list needs a script, and yours is switched off. Every question and every answer can be read in "

@@ -1,4 +1,5 @@
 """Print the built book into one PDF with an outline: its pages joined into one, printed by Chromium."""
+import posixpath
 import re
 import shutil
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ def article(html:Path, name:str) -> str:
     if not found: raise ValueError(f"{name}.html has no article")
     here = name.replace("/", "-")
     def link(match):
-        page, place = match[1].removesuffix(".html").removeprefix("../"), match[2]
-        return f'href="#{page.replace("/", "-") or here}--{place or ""}"'
+        page = posixpath.normpath(posixpath.join(posixpath.dirname(name), match[1])).removesuffix(".html")
+        return f'href="#{page.replace("/", "-") if match[1] else here}--{match[2] or ""}"'
     text = re.sub(r'\bid="([^"]*)"', rf'id="{here}--\1"', found[1])
     text = re.sub(r'\bhref="((?:\.\./)?[\w/]+\.html|)(?:#([^"]*))?"', link, text)
     text = re.sub(r"url\(#([^)]*)\)", rf"url(#{here}--\1)", text).replace('="../', '="')

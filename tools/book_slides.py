@@ -1,12 +1,18 @@
 """Slides for teachers: for each lesson one page with its questions and its pictures, shown full-screen or printed."""
 import html
 import re
+import sys
 from collections.abc import Iterable, Sequence
 
 from book_guess import ANSWER, cards, folded, html_of
 from book_stage import Page, panel_of, picture_html, plain, table_html
+from notebooks import ROOT
 
-STYLE = """
+sys.path.insert(0, str(ROOT))
+from mlinfra.engine.ui.palette import css_values  # noqa: E402
+
+PALETTE = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {css_values('dark')} }} }}"  # of drawings
+STYLE = PALETTE + """
 :root { color-scheme: light dark; --ground: #fff; --ink: #222; --soft: #666; --line: #ccc; }
 @media (prefers-color-scheme: dark) { :root { --ground: #16181d; --ink: #e6e6e6; --soft: #a0a0a0; --line: #444; } }
 * { box-sizing: border-box; }

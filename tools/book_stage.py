@@ -14,7 +14,6 @@ from notebooks import INSTALL, ROOT, directives, load
 LESSON = re.compile(r"\d\d_\w+")
 PANEL = re.compile(r"\b(\w+_panel)\((.*?)\)\s*$", re.S)
 GLOSSARY = re.compile(r"(?<=\]\()glossary\.ipynb#([^)\s]+)(?=\))")
-WHITE = '<rect width="100%" height="100%" fill="#ffffff"/>'  # engine/ui/svg lays it under a still picture
 NEEDS_KERNEL = '<p class="needs-kernel">This panel needs a kernel: open the page in JupyterLab to use it.</p>'
 
 
@@ -107,7 +106,7 @@ def panel_of(source:str) -> tuple[str, str]|None:
 def picture_html(data:dict) -> str|None:
     "An output's picture as HTML that follows the page's theme; None if it has none."
     svg = data.get("image/svg+xml")
-    if svg and ("<style" not in svg or 'class="mlinfra-svg"' in svg): return readable(svg.replace(WHITE, "", 1))
+    if svg and ("<style" not in svg or 'class="mlinfra-svg"' in svg): return readable(svg)
     for kind, look in {"image/svg+xml": ' class="on-white"', "image/png": ""}.items():
         if kind not in data: continue
         raw = data[kind] if kind == "image/png" else base64.b64encode(data[kind].encode()).decode()
@@ -125,7 +124,7 @@ def readable(svg:str) -> str:
 
 def table_html(text:str) -> str:
     "An HTML output with room to scroll, without what only a notebook needs."
-    return re.sub(r"<style scoped>.*?</style>", "", text, flags=re.S).replace(' border="1"', "").replace(WHITE, "")
+    return re.sub(r"<style scoped>.*?</style>", "", text, flags=re.S).replace(' border="1"', "")
 
 
 @dataclass

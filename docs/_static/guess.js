@@ -8,28 +8,44 @@
     return element;
   }
 
-  // What the reader has locked: key -> guess, question, unit, page, and what was measured. A browser that keeps nothing
-  // (a setting forbids it) has it until the page is left, and the card says so.
+  // What the reader has locked: key -> guess, question, unit, and what was measured. A browser that keeps nothing (a
+  // setting forbids it) has it until the page is left, and the card says so.
   const guesses = {
     all: {}, refused: false,
 
     read() {
-      try { this.all = JSON.parse(localStorage.getItem(PLACE) ?? "{}"); }
+      if (this.refused) return;  // what is kept stands nowhere else
+      try { this.all = JSON.parse(localStorage.getItem(PLACE)) ?? {}; }
       catch (error) { this.all = {}; }  // unreadable is like empty; what refuses to be read refuses to be written, too
     },
 
-    write() {
+    // Another page may have locked something meanwhile that this one has not heard of.
+    change(how) {
+      this.read();
+      how(this.all);
       try { localStorage.setItem(PLACE, JSON.stringify(this.all)); }
       catch (error) { this.refused = true; }
     },
   };
 
-  function figure(value) {
-    if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3)) return value.toPrecision(4);
-    return Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 });
+  const figure = value => value.toLocaleString("en", { maximumSignificantDigits: 6 });
+
+  // A measurement in as many digits as its spread leaves, as in the notebook (engine/ui/reveals: figure_text).
+  function measure(value, spread) {
+    if (!spread) return value.toLocaleString("en", Number.isInteger(value) ? {} : { maximumSignificantDigits: 3 });
+    const [first, power] = spread.toExponential(1).split("e"), digits = (first.startsWith("1") ? 1 : 0) - power;
+    if (digits > 0) return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    return (Math.round(value * 10 ** digits) / 10 ** digits).toLocaleString("en");
   }
 
   const withUnit = (value, unit) => `${figure(value)} ${unit ?? ""}`.trim();
+
+  // The figures of an answer with its unit.
+  const told = {
+    measured: ({ measured, spread, unit }) =>
+      `${measure(measured, spread)}${spread ? ` ± ${measure(spread, spread)}` : ""} ${unit}`.trim(),
+    modelled: ({ modelled, spread, unit }) => `${measure(modelled, spread)} ${unit}`.trim(),
+  };
 
   // How far a guess lies from the measurement, with its sign, in the words of the notebook (engine/ui/reveals).
   function error(guess, { measured, unit, spread = 0 }) {
@@ -46,12 +62,12 @@
   function bars(rows, answer) {
     const low = Math.min(0, ...rows.map(row => row.value)), high = Math.max(0, ...rows.map(row => row.value));
     const place = value => 100 * (value - low) / (high - low || 1);
-    return make("div", { className: "guess-bars" }, ...rows.map(({ name, value, solid }) => {
+    return make("div", { className: "guess-bars" }, ...rows.map(({ name, value, figures, solid }) => {
       const [from, to] = [place(0), place(value)].sort((a, b) => a - b);
       const bar = make("span", { className: solid ? "guess-bar guess-solid" : "guess-bar" });
       bar.style.left = `${from}%`;
       bar.style.width = `${to - from}%`;
-      const words = withUnit(value, answer.unit) + (solid ? "" : `, ${error(value, answer)}`);
+      const words = figures + (solid ? "" : `, ${error(value, answer)}`);
       return make("div", { className: "guess-row" }, make("span", { className: "guess-name" }, name),
                   make("span", { className: "guess-track" }, bar), make("span", { className: "guess-words" }, words));
     }));
@@ -100,16 +116,14 @@
     }
 
     keep() {
-      const page = location.pathname.split("/").pop();
-      guesses.all[this.key] = { ...this.told, guess: this.options[this.slider.value], question: this.question, page };
-      guesses.write();
+      const kept = { ...this.told, guess: this.options[this.slider.value], question: this.question };
+      guesses.change(all => { all[this.key] ??= kept; });  // the first one holds
       this.show();
       this.again.focus();
     }
 
     forget() {
-      delete guesses.all[this.key];
-      guesses.write();
+      guesses.change(all => { delete all[this.key]; });
       this.show();
       this.slider.focus();
     }
@@ -127,12 +141,12 @@
       if (!this.folded) return;
       if (Boolean(kept) !== this.opened) this.folded.open = this.opened = Boolean(kept);
       if (!kept) return;
-      const { measured, modelled, called, how } = this.told;
+      const answer = this.told, { measured, modelled, called, how } = answer;
       if (measured === undefined) return;
-      const rows = [{ name: "your guess", value: kept.guess }];
-      if (modelled !== undefined) rows.push({ name: called, value: modelled });
-      rows.push({ name: how, value: measured, solid: true });
-      this.bars = bars(rows, this.told);  // in the place of those without a guess (book.css)
+      const rows = [{ name: "your guess", value: kept.guess, figures: withUnit(kept.guess, answer.unit) }];
+      if (modelled !== undefined) rows.push({ name: called, value: modelled, figures: told.modelled(answer) });
+      rows.push({ name: how, value: measured, figures: told.measured(answer), solid: true });
+      this.bars = bars(rows, answer);  // in the place of those without a guess (book.css)
       this.answer.prepend(this.bars);
     }
   }
@@ -140,31 +154,33 @@
   // The page of all guesses: by lesson, each with how far it was off.
   function list(holder) {
     const lessons = JSON.parse(holder.dataset.lessons);
-    const rows = Object.entries(guesses.all);
     const off = ({ guess, measured }) => measured ? Math.abs(guess - measured) / Math.abs(measured) : NaN;
-    const median = values => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
+    const median = values => {
+      const sorted = values.sort((a, b) => a - b), half = Math.floor(sorted.length / 2);
+      return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+    };
     const table = make("table"), head = ["lesson", "guesses", "off by (median)"];
     table.append(make("thead", {}, make("tr", {}, ...head.map(text => make("th", {}, text)))));
     const body = make("tbody"), parts = [];
     for (const [page, title, asked] of lessons) {
-      const mine = rows.filter(([, each]) => each.page === `${page}.html`);
+      const mine = asked.filter(key => key in guesses.all).map(key => [key, guesses.all[key]]);
       const known = mine.map(([, each]) => off(each)).filter(Number.isFinite);
       const link = make("a", { href: `${page}.html` }, title);
-      body.append(make("tr", {}, make("td", {}, link), make("td", {}, `${mine.length} of ${asked}`),
+      body.append(make("tr", {}, make("td", {}, link), make("td", {}, `${mine.length} of ${asked.length}`),
                        make("td", {}, known.length ? `${Math.round(100 * median(known))}%` : "")));
       if (!mine.length) continue;
       parts.push(make("h2", {}, title), make("ul", {}, ...mine.map(([key, each]) => {
-        const told = each.measured === undefined ? "" : `; ${each.how} ${withUnit(each.measured, each.unit)}, `
-          + error(each.guess, each);
+        const answer = each.measured === undefined ? ""
+          : `; ${each.how} ${told.measured(each)}, ${error(each.guess, each)}`;
         const question = make("a", { href: `${page}.html#guess-${key}` }, each.question);
-        return make("li", {}, question, ` Your guess: ${withUnit(each.guess, each.unit)}${told}.`);
+        return make("li", {}, question, ` Your guess: ${withUnit(each.guess, each.unit)}${answer}.`);
       })));
     }
     table.append(body);
-    const all = make("button", { type: "button", className: "guess-again", hidden: !rows.length }, "Forget all guesses");
+    const all = make("button", { type: "button", className: "guess-again" }, "Forget all guesses");
+    all.hidden = !Object.keys(guesses.all).length;
     all.addEventListener("click", () => {
-      guesses.all = {};
-      guesses.write();
+      guesses.change(all => { for (const key of Object.keys(all)) delete all[key]; });
       list(holder);
     });
     holder.replaceChildren(table, ...parts, all);
@@ -174,16 +190,14 @@
     guesses.read();
     const cards = [...document.querySelectorAll(".mlinfra-guess[data-options]")].map(holder => new Card(holder));
     const page = document.querySelector(".guesses[data-lessons]");
-    const show = () => {
+    const again = () => {
+      guesses.read();
       for (const card of cards) card.show();
       if (page) list(page);
     };
     if (page) list(page);
-    addEventListener("storage", event => {  // another tab of the book
-      if (event.key !== PLACE) return;
-      guesses.read();
-      show();
-    });
+    addEventListener("storage", event => { if (event.key === PLACE || event.key === null) again(); });  // another tab
+    addEventListener("pageshow", event => { if (event.persisted) again(); });  // the browser has kept the page
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -82,8 +82,9 @@
       if (!this.come.has(name)) {
         this.come.set(name, new Promise(resolve => {
           const script = make("script", { src: new URL(`positions/${name}.js`, here).href });
-          script.onload = () => resolve(this.read(mlinfraPositions[name]));
-          script.onerror = () => resolve({});  // then Python is asked, which says what is wrong
+          // what does not come, or an old browser does not unpack: then Python is asked, which says what is wrong
+          script.onload = () => resolve(this.read(mlinfraPositions[name]).catch(() => ({})));
+          script.onerror = () => resolve({});
           document.head.append(script);
         }));
       }

@@ -22,6 +22,7 @@ QUESTIONS = {  # key -> options, start, unit, what its answer holds
     "01.change": ([-20, -10, 0, 10], 0, "ms", dict(measured=-10, how="computed")),
     "01.share": ([10, 20, 30], 20, "%", dict(measured=22, modelled=21.5, spread=1)),
     "01.none": ([0, 1, 2], 1, "requests", dict(measured=0)),
+    "01.far": ([1e-5, 2e6], 1e-5, "", dict(measured=1234.56, spread=30)),
 }
 PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>A lesson</title>
 <link rel="icon" href="data:,"><link rel="stylesheet" href="_static/book.css">
@@ -45,7 +46,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guesses")
     (folder / "_static").symlink_to(STATIC)
     (folder / "lesson.html").write_text(PAGE.format(cards))
-    lessons = html.escape(json.dumps([["lesson", "01 One", 4], ["other", "02 Two", 4]]))
+    lessons = html.escape(json.dumps([["lesson", "01 One", list(QUESTIONS)], ["more/other", "02 Two", ["02.x"]]]))
     (folder / "guesses.html").write_text(PAGE.format(f'<div class="guesses" data-lessons="{lessons}"></div>'))
     with served(folder) as url: yield url
 
@@ -98,7 +99,13 @@ def test_guess_model_and_measurement_stand_on_one_scale(context, site):
 
 def test_percent_differ_by_points_and_within_the_spread_by_nothing(context, site):
     rows = Card(open_page(context, site), "01.share").lock("End").rows
-    assert [row[-1] for row in rows] == ["30 %, off by +8 points", "21.5 %, within the spread", "22 %"]
+    assert [row[-1] for row in rows] == ["30 %, off by +8 points", "21.5 %, within the spread", "22.0 ± 1.0 %"]
+
+
+def test_figures_are_shown_in_full_and_a_measurement_to_its_spread(context, site):
+    card = Card(open_page(context, site), "01.far")
+    assert card.root.locator("output").inner_text() == "0.00001"
+    assert [row[-1] for row in card.lock("End").rows] == ["2,000,000, off by +161,901%", "1,230 ± 30"]
 
 
 def test_a_figure_below_zero_and_a_measured_zero(context, site):
@@ -119,11 +126,27 @@ def test_a_guess_is_kept_in_other_tabs_too_until_it_is_forgotten(context, site):
     assert other.is_open and other.slider.is_disabled() and other.root.locator("output").inner_text() == "1 days"
     all_of_them = open_page(context, site, "guesses")
     cells = all_of_them.locator("tr", has_text="01 One").locator("td").all_inner_texts()
-    assert cells == ["01 One", "1 of 4", "75%"]
+    assert cells == ["01 One", "1 of 5", "75%"]
     assert "How much is 01.days? Your guess: 1 days; measured 4 days, off by -75%." in all_of_them.inner_text("ul")
     all_of_them.get_by_role("button", name="Forget all").click()
     other.root.get_by_role("button", name="Lock").wait_for()
     assert not other.is_open and other.slider.is_enabled() and not other.rows
+
+
+def test_the_median_of_two_lies_between_them(context, site):
+    page = open_page(context, site)
+    Card(page, "01.days").lock("Home"), Card(page, "01.change").lock("End")
+    page = open_page(context, site, "guesses")
+    assert page.locator("tr", has_text="01 One").locator("td").last.inner_text() == "138%"
+
+
+def test_a_page_that_has_heard_nothing_of_another_loses_none_of_its_guesses(context, site):
+    context.add_init_script("addEventListener('storage', event => event.stopImmediatePropagation())")
+    first, second = open_page(context, site), open_page(context, site)
+    Card(first, "01.days").lock("Home")
+    second.wait_for_function("'01.days' in JSON.parse(localStorage['mlinfra-guesses'] ?? '{}')")
+    Card(second, "01.share").lock("End")
+    assert set(second.evaluate("Object.keys(JSON.parse(localStorage['mlinfra-guesses']))")) == {"01.days", "01.share"}
 
 
 def test_a_browser_that_keeps_nothing_says_so(context, site):

@@ -214,6 +214,15 @@ def test_the_first_answer_does_not_wait_for_python(reader, name):
     assert "while one control is moved" in panel.note()
 
 
+def test_a_browser_that_cannot_unpack_what_the_book_knows_asks_python(reader):
+    made = reader()
+    made.context.add_init_script("delete window.DecompressionStream")
+    panel = Panel(made.open().page, "overlap_panel")
+    panel.control("read").press("End")
+    panel.agrees()
+    assert made.wrong == []
+
+
 def test_what_the_book_does_not_know_waits_for_python(reader):
     made, held = reader(), []
     made.context.route("**/pyodide.asm.wasm", lambda route: held.append(route))

@@ -78,8 +78,15 @@ def test_directives_are_not_shown_and_stay_in_the_source(lesson, server):
     page.keyboard.press("Control+A")
     page.keyboard.press("Delete")
     page.keyboard.type("z = 3")
-    source = page.evaluate(f"({CURRENT})().content.widgets[0].model.sharedModel.getSource()")
-    assert source == "#| export\n#| hide\nz = 3"
+    source = lambda: page.evaluate(f"({CURRENT})().content.widgets[0].model.sharedModel.getSource()")
+    assert source() == "#| export\n#| hide\nz = 3"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("y = 4")
+    page.keyboard.press("Control+Home")  # where the cursor is when a cell is entered by the keyboard
+    page.keyboard.type("m")
+    assert source() == "#| export\n#| hide\nmy = 4"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("z = 3")
     notebook.command("mlinfra:toggle-directives")
     wait_until(lambda: text()[0] == "#| export\n#| hide\nz = 3", "they are shown when asked for")
     notebook.command("mlinfra:toggle-directives")
@@ -134,11 +141,15 @@ def test_a_restart_is_said(lesson, server, page):
 
 def test_a_second_tab_is_told(lesson, server, page):
     notebook = lesson(write_notebook(server[2] / "twice.ipynb", "1").name)
+    notebook.command("docmanager:clone")  # another view in the same tab
+    page.wait_for_function("() => document.querySelectorAll('.jp-NotebookPanel').length > 1")
     other = page.context.new_page()
     other.goto(page.url.split("/lab")[0] + f"/lab/workspaces/other/tree/{notebook.name}")
     other.locator(".mlinfra-notice", has_text="open in another tab").wait_for()
     assert page.locator(".mlinfra-notice").count() == 0
     other.close()
+    page.evaluate(f"({CURRENT})().dispose()")
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget?.context.path === 'twice.ipynb'")
 
 
 def test_panels_live_as_long_as_their_kernel(lesson, server, page):

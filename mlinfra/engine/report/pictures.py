@@ -61,8 +61,8 @@ def draw_change(
         y = 30 * row + 4
         drawing.text(12 * pair[0].level, y + 17, pair[0].words)
         for side, bar in enumerate(pair):
-            color = PART_COLORS[bar.name] + ("" if side else "66")
-            drawing.box(190, y + 11 * side, max(scale * bar.seconds, 0.6), 11, color)
+            place = f'<rect x="190" y="{y + 11 * side}" width="{max(scale * bar.seconds, 0.6):.2f}" height="11"'
+            drawing.shape(place, f'fill="{PART_COLORS[bar.name]}"' + ("" if side else ' fill-opacity="0.4"'))
         said = " → ".join(duration_text(bar.seconds) for bar in pair)
         drawing.text(196 + scale * max(bar.seconds for bar in pair), y + 16, said, "start", 11)
     return drawing

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 from .prose import sentence_html
@@ -52,8 +54,14 @@ class Verdict:
 # %% ../../../nbs/engine/ui/exercises.ipynb #exerc008
 def _files(attempt: Any) -> set[str]:
     "Where the code of a function, or of the methods of a class, stands: a cell is a file of its own."
-    parts = [attempt, *(vars(attempt).values() if inspect.isclass(attempt) else ())]
+    parts = [attempt, *(_methods(attempt) if inspect.isclass(attempt) else ())]
     return {part.__code__.co_filename for part in parts if hasattr(part, "__code__")}
+
+def _methods(own: type) -> Iterator[FunctionType]:
+    "The functions of a class, also those of properties, class methods and static ones."
+    for part in vars(own).values():
+        function = getattr(part, "__func__", None) or getattr(part, "fget", None) or part
+        if inspect.isfunction(function): yield function
 
 def _own_frames(error: Exception, attempt: Any, check: Callable) -> tuple[list[traceback.FrameSummary], str]:
     "The reader's part of an error's way, and the line of the check that it began at."
@@ -75,15 +83,16 @@ def _judged(error: Exception, attempt: Any, check: Callable) -> tuple[str, str]:
     return words, "\n".join(lines)
 
 # %% ../../../nbs/engine/ui/exercises.ipynb #exerc009
-def _nothing(): ...
-
 def _is_stub(attempt: Any) -> bool:
     "Whether a function, or each method of a class but its __init__, does nothing yet."
-    if inspect.isclass(attempt):
-        methods = [f for name, f in vars(attempt).items() if inspect.isfunction(f) and name != "__init__"]
-        return all(map(_is_stub, methods))
+    if inspect.isclass(attempt): return all(_is_stub(f) for f in _methods(attempt) if f.__name__ != "__init__")
     code = getattr(attempt, "__code__", None)
-    return code is not None and code.co_code == _nothing.__code__.co_code
+    return code is not None and _does_nothing(code)
+
+def _does_nothing(code: CodeType) -> bool:
+    "Whether it returns None at once: it is a docstring, dots, or both."
+    steps = [(step.opname, step.argval) for step in dis.get_instructions(code) if step.opname not in ("RESUME", "NOP")]
+    return steps in ([("LOAD_CONST", None), ("RETURN_VALUE", None)], [("RETURN_CONST", None)])
 
 def worked_solution(
     lesson:str,  # such as "08_doctor"

@@ -42,7 +42,7 @@ def locked(
     key:str,  # the question's name
 ) -> Guess | None:
     "The reader's guess, or None."
-    return None if saved_page() else _LOCKED.get(key) or load_progress().guesses.get(key)
+    return None if saved_page() else load_progress().guesses.get(key) or _LOCKED.get(key)
 
 def lock(
     key:str,       # the question's name
@@ -54,7 +54,7 @@ def lock(
     if (before := locked(key)) is None:
         before = _LOCKED[key] = Guess(text, float(value), unit, f"{date.today()}")
         keep_guess(key, before)
-        _show_again(key)
+    _show_again(key)  # also what another kernel has locked since the card was made
     return before.answer
 
 def unlock(
@@ -173,7 +173,7 @@ def predict(
         if found is not None: choice.value = min(question.options, key=lambda option: abs(option - found.answer))
         choice.disabled = button.disabled = found is not None
         again.layout.display = "none" if found is None else None
-        said.value = "" if found is None else escape(f"Locked: {found.answer:g} {unit}".rstrip())
+        said.value = "" if found is None else escape(f"Locked: {found.answer:,.10g} {unit}".rstrip())
 
     button.on_click(lambda _: lock(key, choice.value, text, unit))
     again.on_click(lambda _: unlock(key))

@@ -106,7 +106,7 @@ def as_image(
     rules = "".join(f'.mlinfra-svg [{what}="{light}"]{{{what}:{variable(light)}}}' for what, light in found)
     dark = css_values("dark", {_BY_LIGHT[light].name for _, light in found} | {"ink"})
     style = (f"{rules}@media (prefers-color-scheme:dark){{.mlinfra-svg:root{{{dark}}}}}"
-             f":is({_DARK_PAGES}) .mlinfra-svg{{{dark}}}")
+             f"@media screen{{:is({_DARK_PAGES}) .mlinfra-svg{{{dark}}}}}")
     head, rest = plain.split(">", 1)
     style += ".mlinfra-svg:root{min-width:0!important}"  # an image is as large as its place
     return f"{head}><style>{style}</style>{rest}"

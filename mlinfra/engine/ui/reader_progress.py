@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from ..base.store import cache_dir, write_whole
+from filelock import FileLock
+
+from ..base.store import cache_dir, write_whole, writing
 
 # %% auto #0
 __all__ = ['LESSONS', 'Lesson', 'Guess', 'ReaderProgress', 'progress_path', 'load_progress', 'keep_guess', 'keep_solved',
@@ -96,9 +98,15 @@ def _without(words: str) -> ReaderProgress:
     return ReaderProgress()
 
 # %% ../../../nbs/engine/ui/reader_progress.ipynb #a04a124d
-def _keep(progress: ReaderProgress) -> None:
-    raw = json.dumps(dict(version=1, **asdict(progress)), indent=1, ensure_ascii=False).encode()
-    try: write_whole(progress_path(), raw)
+def _change(how: Callable[[ReaderProgress], ReaderProgress]) -> None:
+    path = progress_path()
+    try:
+        with writing(path): path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock", timeout=10):
+            before = load_progress()
+            if (after := how(before)) == before: return
+            raw = json.dumps(dict(version=1, **asdict(after)), indent=1, ensure_ascii=False).encode()
+            write_whole(path, raw)
     except OSError as error: warnings.warn(f"your progress is not kept: {error}", stacklevel=3)
 
 def keep_guess(
@@ -106,20 +114,20 @@ def keep_guess(
     guess:Guess,
 ) -> None:
     "Remember a guess, or what became of it."
-    now = load_progress()
-    _keep(replace(now, guesses=now.guesses | {key: guess}))
+    _change(lambda now: replace(now, guesses=now.guesses | {key: guess}))
 
 def keep_solved(
     exercise:str,  # such as "08_doctor.stages"
 ) -> None:
     "Remember that an exercise is solved; the first day counts."
-    now = load_progress()
-    if exercise not in now.solved: _keep(replace(now, solved=now.solved | {exercise: f"{date.today()}"}))
+    _change(lambda now: replace(now, solved={exercise: f"{date.today()}"} | now.solved))
 
 def forget(
     key:str|None=None,  # of a guess; None: everything
 ) -> None:
     "Forget a guess, so that it can be made again, or everything."
-    now = load_progress()
-    kept = {name: guess for name, guess in now.guesses.items() if key not in (None, name)}
-    _keep(ReaderProgress() if key is None else replace(now, guesses=kept))
+    def without(now: ReaderProgress) -> ReaderProgress:
+        kept = {name: guess for name, guess in now.guesses.items() if name != key}
+        return ReaderProgress() if key is None else replace(now, guesses=kept)
+
+    _change(without)

@@ -1,5 +1,5 @@
 // Lines such as `#| export` at the top of a cell are for the tools that build the book. They stay in the source, and
-// are not shown; typing and deleting beside them does not touch them.
+// are not shown; typing and deleting beside them does not touch them, and what is typed where they stand comes below.
 const DIRECTIVE = /^\s*#\s*\|/;
 
 function endOfDirectives(doc) {
@@ -21,10 +21,22 @@ export function directives({ EditorState, StateEffect, StateField }, { Decoratio
     update: (value, tr) => tr.docChanged || tr.effects.some(effect => effect.is(changed)) ? hide(tr.state) : value,
     provide: field => EditorView.decorations.from(field),
   });
+  // the first place that is shown, which a cell of directives alone does not have yet; 0 where nothing is hidden
+  const first = ({ doc }) => shown ? 0 : endOfDirectives(doc) + 1;
+  const astray = tr => tr.isUserEvent("input") && !tr.isUserEvent("input.drop")
+    && tr.startState.selection.main.from < first(tr.startState);
   const kept = EditorState.changeFilter.of(tr => {
-    const end = shown ? -1 : endOfDirectives(tr.startState.doc);
     const typed = tr.isUserEvent("input") || tr.isUserEvent("delete") || tr.isUserEvent("move");
-    return end < 0 || !typed ? true : [0, Math.min(end + 1, tr.startState.doc.length)];
+    const end = Math.min(first(tr.startState), tr.startState.doc.length);
+    return !typed || !end || astray(tr) ? true : [0, end];
+  });
+  const below = EditorState.transactionFilter.of(tr => {
+    if (!astray(tr) || !tr.docChanged) return tr;
+    const { doc, selection: { main } } = tr.startState, from = Math.min(first(tr.startState), doc.length);
+    let insert = from < first(tr.startState) ? "\n" : "";
+    tr.changes.iterChanges((_from, _to, _start, _end, text) => { insert += text; });
+    return { changes: { from, to: Math.max(from, main.to), insert }, selection: { anchor: from + insert.length },
+             userEvent: "input.type", scrollIntoView: true };
   });
   const known = ViewPlugin.define(view => {
     views.add(view);
@@ -32,7 +44,7 @@ export function directives({ EditorState, StateEffect, StateField }, { Decoratio
   });
 
   return {
-    extension: [lines, kept, known],
+    extension: [lines, kept, below, known],
     shown: () => shown,
     toggle: () => {
       shown = !shown;

@@ -86,15 +86,18 @@ function addStart(app, panel, cell) {
   refresh();
 }
 
-// Two tabs on one notebook overwrite each other's file, and the panels of one answer only there.
+// Two tabs on one notebook overwrite each other's file, and the panels of one answer only there. Two views of it in one
+// tab do not: a channel hears those, too.
+const TAB = Math.random();
+
 export function openOnce(panel, context) {
   const channel = new BroadcastChannel("mlinfra notebooks");
-  const say = what => channel.postMessage({ what, path: context.path });
+  const say = (what, to) => channel.postMessage({ what, path: context.path, from: TAB, to });
   channel.onmessage = ({ data }) => {
-    if (data.path !== context.path) return;
-    if (data.what === "opened") say("here already");
-    if (data.what === "here already") tell(panel, "This notebook is open in another tab of this browser. Go on there: "
-      + "panels answer in the tab that ran them, and two tabs overwrite each other's file.");
+    if (data.path !== context.path || data.from === TAB) return;
+    if (data.what === "opened") say("here already", data.from);
+    if (data.what === "here already" && data.to === TAB) tell(panel, "This notebook is open in another tab of this browser. "
+      + "Go on there: panels answer in the tab that ran them, and two tabs overwrite each other's file.");
   };
   context.ready.then(() => { if (!panel.isDisposed) say("opened"); });
   return { isDisposed: false, dispose() { this.isDisposed = true; channel.close(); } };

@@ -110,8 +110,8 @@ def describe_scaling(
     crowd = f", and they share {count_text(job.cores, 'core')}" if job.cores and world_size > job.cores else ""
     return Said(
         f"{digits_text(gain * world_size, 3)} times as fast as one rank",
-        f"{count_text(world_size, 'rank')} of {digits_text(own, 4)} images reach an efficiency of {gain:.0%}: a step takes "
-        f"{duration_text(step)}, {duration_text(waits)} of it waiting for gradients of "
+        f"{count_text(world_size, 'rank')} of {digits_text(own, 4)} images reach an efficiency of {gain:.0%}: a step "
+        f"takes {duration_text(step)}, {duration_text(waits)} of it waiting for gradients of "
         f"{bytes_text(job.gradient_bytes)}{crowd}. "
         f"{count_text(job.epochs, 'epoch')} take {duration_text(run)}, with a global batch of {own * world_size:,.0f}.",
         f"Compute: {job.source}. Link: {network.source}.",

@@ -25,7 +25,7 @@ from ..engine.ui.palette import COLORS, INK, MUTED, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.base.text import bytes_text, count_text, duration_text
+from ..engine.base.text import bytes_text, count_text, digits_text, duration_text
 from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets
 
 # %% auto #0
@@ -109,9 +109,9 @@ def describe_scaling(
     run = job.run_seconds(own, network, world_size, overlap)
     crowd = f", and they share {count_text(job.cores, 'core')}" if job.cores and world_size > job.cores else ""
     return Said(
-        f"{gain * world_size:,.3g} times as fast as one rank",
-        f"{count_text(world_size, 'rank')} of {own:,.4g} images reach an efficiency of {gain:.0%}: a step takes "
-        f"{duration_text(step)}, {duration_text(waits)} of it waiting for gradients of "
+        f"{digits_text(gain * world_size, 3)} times as fast as one rank",
+        f"{count_text(world_size, 'rank')} of {digits_text(own, 4)} images reach an efficiency of {gain:.0%}: a step "
+        f"takes {duration_text(step)}, {duration_text(waits)} of it waiting for gradients of "
         f"{bytes_text(job.gradient_bytes)}{crowd}. "
         f"{count_text(job.epochs, 'epoch')} take {duration_text(run)}, with a global batch of {own * world_size:,.0f}.",
         f"Compute: {job.source}. Link: {network.source}.",

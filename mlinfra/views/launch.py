@@ -21,7 +21,7 @@ from ..engine.ui.palette import COLORS, INK, MUTED, PAPER, variable, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Control, Dropdown, Slider, TypedText
-from ..engine.base.text import count_text, duration_text
+from ..engine.base.text import count_text, digits_text, duration_text
 
 # %% auto #0
 __all__ = ['SHOWN', 'plot_queue', 'plot_startup', 'ShownLine', 'ShownFile', 'compare_lines', 'write_files', 'Moves',
@@ -224,7 +224,7 @@ def _time_text(job: JobSpec) -> str:
     unit = "GPU-hours" if job.device == "gpu" else "process-hours"
     spent = job.world_size * max(job.array, 1) * job.time_seconds / 3600
     again = f" SLURM gives this time to each of {job.retries + 1} starts." if job.retries else ""
-    return f"It runs for at most {duration_text(job.time_seconds)}: {spent:,.4g} {unit}.{again}"
+    return f"It runs for at most {duration_text(job.time_seconds)}: {digits_text(spent, 4)} {unit}.{again}"
 
 def _changes_text(files: Sequence[ShownFile]) -> str:
     "For those who do not see the colour."

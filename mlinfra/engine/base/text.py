@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 # %% auto #0
-__all__ = ['UNITS', 'duration_text', 'bytes_text', 'gb_text', 'count_text']
+__all__ = ['UNITS', 'duration_text', 'bytes_text', 'gb_text', 'count_text', 'digits_text']
 
 # %% ../../../nbs/engine/base/text.ipynb #228392a0
 UNITS = (("years", 365.25 * 86400), ("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
@@ -62,3 +62,11 @@ def count_text(
 ) -> str:
     "The count and its noun."
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+def digits_text(
+    value:float,
+    digits:int,    # that count
+    sign:str="",   # +: also of what is positive
+) -> str:
+    "The value rounded to this many digits; a large one is written out, where format's g makes it a power of ten."
+    return f"{float(f'{value:.{digits}g}'):{sign},.10g}"

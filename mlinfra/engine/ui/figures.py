@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, TYPE_CHECKING
 
+from ..base.text import digits_text
 from .palette import COLORS, GRID, MIDDLE, as_image
 from .svg import LEAST_WORDS, svg_head
 
@@ -136,8 +137,9 @@ _MOST_RINGS = 60  # of one line
 
 def _rings(fig: Figure) -> Iterator[str]:
     "Over each point and bar of the figure an invisible shape that tells its values."
+    from matplotlib.axes import Axes
     scale, height = 72 / fig.dpi, 72 * fig.get_size_inches()[1]
-    for ax in fig.axes:
+    for ax in filter(Axes.get_visible, fig.axes):
         for line in ax.get_lines():
             if line.get_transform() != ax.transData or not line.get_visible(): continue
             points = line.get_xydata()
@@ -163,7 +165,7 @@ def _told(axis: Any, value: float) -> str:
     "A value in the words of its axis: the name of its tick where ticks have names."
     from matplotlib.category import StrCategoryFormatter
     from matplotlib.ticker import FixedFormatter
-    words = f"{value:,.4g}"
+    words = digits_text(value, 4)
     if isinstance(axis.get_major_formatter(), (FixedFormatter, StrCategoryFormatter)):
         names = dict(zip(axis.get_ticklocs(), (label.get_text() for label in axis.get_ticklabels())))
         words = names.get(value, words)

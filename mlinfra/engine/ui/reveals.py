@@ -13,6 +13,7 @@ from html import escape
 from typing import Any
 
 from ..base.checks import one_of
+from ..base.text import digits_text
 from .bars import BarAxis
 from .charts import Axis
 from .figures import figure_html
@@ -33,13 +34,10 @@ def figure_text(
     "The value to the place of the spread's first digit, or its second if the first is 1; else with three digits."
     if not spread or not math.isfinite(spread) or not math.isfinite(value):
         if float(value).is_integer() and abs(value) < 1e15: return f"{int(value):,}"
-        return _digits(value, 3)
+        return digits_text(value, 3)
     first = f"{spread:.1e}"  # such as 3.0e-01
     place = int(first.partition("e")[2]) - first.startswith("1")
     return f"{round(value, -place):,.{max(-place, 0)}f}"
-
-def _digits(value: float, digits: int, sign: str = "") -> str:
-    return f"{float(f'{value:.{digits}g}'):{sign},.10g}"
 
 # %% ../../../nbs/engine/ui/reveals.ipynb #reveal09
 KINDS = ("measured", "counted", "computed", "published")  # what an answer may be
@@ -74,7 +72,7 @@ class Reveal:
 
     def words(self, name: str, value: float) -> str:
         "A figure with its unit, and its spread, or how far it lies from the measurement."
-        if name == "your guess": return f"{_digits(value, 6)} {self.unit}".rstrip() + f", {self.error(value)}"
+        if name == "your guess": return f"{digits_text(value, 6)} {self.unit}".rstrip() + f", {self.error(value)}"
         figure = figure_text(value, self.spread)
         if name != self.how: return f"{figure} {self.unit}".rstrip() + f", {self.error(value)}"
         if self.spread: figure += f" ± {figure_text(self.spread, self.spread)}"
@@ -85,8 +83,8 @@ class Reveal:
         off = value - self.measured
         if not off: return "exact"
         if self.spread and abs(off) <= self.spread: return "within the spread"
-        if self.unit == "%": return f"off by {_digits(off, 2, '+')} points"
-        if self.measured == 0: return f"off by {_digits(off, 3, '+')} {self.unit}".rstrip()
+        if self.unit == "%": return f"off by {digits_text(off, 2, '+')} points"
+        if self.measured == 0: return f"off by {digits_text(off, 3, '+')} {self.unit}".rstrip()
         share = off / abs(self.measured)
         return f"off by {share:+,.0%}" if abs(share) > 0.005 else "off by less than 1%"
 

@@ -5,16 +5,17 @@ CASES = {
         (dict(numbers=24.0, said=""), "24.0 numbers for each token and unit of width, not 16"),
     ],
     "ba000012": [
-        (dict(cnn_rate=60, block_rate=100, free=0.45, said=""), "for two reasons: layers that it does not hold"),
-        (dict(cnn_rate=60, block_rate=100, free=0.1, said=""), "mostly because its convolutions are too small"),
-        (dict(cnn_rate=95, block_rate=100, free=0.4, said=""), "both lose about equally much"),
+        (dict(slow=True, free=0.45, with_flops=57, block_rate=100, said=""), "convolutions too small for full speed"),
+        (dict(slow=True, free=0.45, with_flops=95, block_rate=100, said=""), "because of the layers"),
+        (dict(slow=True, free=0.1, with_flops=57, block_rate=100, said=""), "because its convolutions are too small"),
+        (dict(slow=False, free=0.4, with_flops=95, block_rate=100, said=""), "both lose about equally much"),
     ],
     "ba000013": [
-        (dict(eager=3.2, compiled=2.1, said=""), "3.2 times the estimate, and 2.1 after"),
-        (dict(eager=3.2, compiled=3.1, said=""), "changes little in bf16 (3.2 times the estimate before, 3.1"),
+        (dict(left=2.0, product_share=0.7, said=""), "70% of it on our GPU, and at that rate the last run would still"),
+        (dict(left=1.1, product_share=0.5, said=""), "the last run takes 1.1 times the estimate"),
     ],
     "ba000015": [
         (dict(off=0.002, said=""), "within 1% of what the GPU says"),
-        (dict(off=0.5, said=""), "off by up to 50%"),
+        (dict(off=0.5, said=""), "is off by 50%"),
     ],
 }

@@ -26,15 +26,18 @@ CASES = {
         (SMALL_BEST | dict(fixed=pd.Series({4: 0.1, 1024: 0.1})), "small batches are no worse"),
     ],
     "gpu04002": [
-        (dict(clock_share=0.3, event_share=0.6, said=""), "The clock is wrong"),
-        (dict(clock_share=0.6, event_share=0.62, said=""), "Here they agree"),
+        (dict(launch_share=0.96, clock_sum=19.7, event_sum=19.6, said=""), "with 96% of the step the CPU is launching"),
+        (dict(launch_share=0.4, clock_sum=10.0, event_sum=24.0, said=""), "10.0 ms by the clock and 24.0 by"),
     ],
     "gpu04005": [
-        (dict(once_ms=2.0, free_ms=24.0, said="", copies=""), "the loss costs 2.0 ms, because"),
-        (dict(once_ms=-0.1, free_ms=24.0, said="", copies=""), "the loss costs 0.0 ms: the launches"),
+        (dict(lead=0.9, once_ms=0.5, free_ms=20.7, said=""), "just 0.9 ms ahead of the GPU"),
+        (dict(lead=14.0, once_ms=2.0, free_ms=24.0, said=""), "costs 2.0 ms, because the GPU has nothing to do"),
+        (dict(lead=14.0, once_ms=-0.1, free_ms=24.0, said=""), "costs 0.0 ms: the CPU makes up its lead of 14 ms"),
     ],
     "gpu04008": [
-        (dict(cnn_full=8192, largest=8192, said=""), "does not fill the GPU with 8,192 digits"),
-        (dict(cnn_full=2048, largest=8192, said=""), "fills the GPU from 2,048 digits on"),
+        (dict(slower=0.62, memory_more=1.2, last=dict(batch_size=65_536), before=dict(batch_size=16_384), said=""),
+         "65,536 digits are slower again, 0.6 times as many a second as 16,384"),
+        (dict(slower=1.1, memory_more=4.0, last=dict(batch_size=65_536), before=dict(batch_size=16_384), said=""),
+         "The largest batches are no slower"),
     ],
 }

@@ -82,12 +82,12 @@ def verdict(
     return f"{pays} here: {gain:.2f} times as fast as none. Without them, {why}.{once}"
 
 # %% ../nbs/06_workers.ipynb #w600000d
-class Stream(IterableDataset):
+class Records(IterableDataset):
     "1,000 samples, one after the other."
     def __iter__(self) -> Iterator[int]: return iter(range(1_000))
 
 # %% ../nbs/06_workers.ipynb #w600000f
-class DividedStream(Stream):
+class DividedRecords(Records):
     "The same; each worker takes its share."
     def __iter__(self) -> Iterator[int]:
         info = get_worker_info()

@@ -1,4 +1,5 @@
 "Figures that choose each sentence of lesson 06."
+from types import SimpleNamespace
 
 
 def photos(gain, formula, load2, hand2=1.0, idle2=0.2):
@@ -28,6 +29,12 @@ def handed(each, megabyte):
 
 def waits(eight):
     return dict(eight=eight, eight_model=8.0, remote_ms={8: 49 / eight}, remote_model={8: 6.1}, said=WAITS)
+
+
+def gpu(still, step_most):
+    "16 workers beside a GPU whose step takes 30 ms with a batch at hand."
+    return dict(still=still, step_most=step_most, own=(1 - still) * step_most, at_hand=29.5, launching=23.0, most=16,
+                kept=SimpleNamespace(cpu_cores=16), said="Without workers the loop waits. ")
 
 
 WAITS = "Eight workers are as fast as they are: all eight wait at the same time. "
@@ -75,5 +82,10 @@ CASES = {
         (dict(own=1, numpys=4), "both workers draw the same number, and again in the next epoch"),
         (dict(own=1, numpys=2), "your PyTorch is older than 1.9"),
         (dict(own=4, numpys=4), "no generator repeats itself"),
+    ],
+    "w600001a": [
+        (gpu(0.3, 50.0), "Even 16 cannot keep up, and the GPU waits for 30% of a step"),
+        (gpu(0.01, 47.0), "a GPU does not compute by itself"),
+        (gpu(0.01, 30.0), "as long as with a batch at hand"),
     ],
 }

@@ -32,7 +32,7 @@ from ..models import GluonCNN, resnet18
 
 # %% auto #0
 __all__ = ['STREAMS', 'STREAM_REQUESTS', 'RATES', 'plot_batches', 'plot_trials', 'draw_requests', 'nice_step', 'plot_over_time',
-           'plot_rates', 'plot_waits', 'plot_late', 'plot_drift', 'Outlook', 'simulate_outlook', 'describe_server',
+           'plot_rates', 'plot_waits', 'plot_tried', 'plot_drift', 'Outlook', 'simulate_outlook', 'describe_server',
            'axis_limits', 'draw_latencies', 'wait_for_batch', 'ServerDesk', 'server_code', 'server_panel']
 
 # %% ../../nbs/views/05_inference.ipynb #v0500004
@@ -186,23 +186,30 @@ def plot_waits(
                  "line: M/D/1   hollow: simulated, as few requests   solid: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #ac166842
-def plot_late(
-    measured:pd.DataFrame,   # the share of requests in time: a row for each share of the rate, a column for each turn
-    simulated:pd.DataFrame,  # the same for the simulated streams
-    needed:float=0.99,       # the share that must be in time
-    ax:Axes|None=None,       # where to draw
+def plot_tried(
+    tried:Mapping[int, Mapping[float, Stream]],  # most requests in a batch -> rate -> what became of the stream
+    bound:float,                                 # seconds within which a request is in time
+    needed:float=0.99,                           # the share that must be in time
+    ax:Axes|None=None,                           # where to draw
 ) -> Axes:
-    "How many requests are late at each rate: simulated hollow, measured solid, and how many may be."
+    "How many requests were late at each rate that was tried: hollow where too many were, solid where the promise held."
     ax = axes(ax)
-    for turn in simulated:
-        ax.plot(100 * simulated.index, 100 * (1 - simulated[turn]), "o", ms=11, mfc="none", color=COLORS["wait"])
-    for turn in measured: ax.plot(100 * measured.index, 100 * (1 - measured[turn]), "o", color=COLORS["forward"])
+    for (most, streams), color in zip(tried.items(), ("wait", "forward", "update", "copy")):
+        late = {rate: 100 * (1 - sum(s <= bound for s in stream.latencies) / len(stream.due))
+                for rate, stream in sorted(streams.items())}
+        ax.plot(list(late), list(late.values()), color=COLORS[color], lw=0.8)
+        for rate, percent in late.items():
+            held = percent <= 100 * (1 - needed) + 1e-9
+            ax.plot(rate, percent, "o", color=COLORS[color], mfc=COLORS[color] if held else "none")
+        ax.annotate("one by one" if most == 1 else f"up to {most}", (max(late), late[max(late)]), (0, 8),
+                    textcoords="offset points", ha="center", color=COLORS[color], fontsize=9)
     ax.axhline(100 * (1 - needed), linestyle="--", color=COLORS["other"])
     ax.text(1.02, 100 * (1 - needed), f"{needed:.0%} in time", color=COLORS["other"], fontsize=9, va="center",
             transform=ax.get_yaxis_transform())
     ax.set_yscale("symlog", linthresh=0.1)
-    ax.set(yticks=(ticks := (0, 0.1, 1, 10, 100)), yticklabels=[f"{tick:g}" for tick in ticks], ylim=(-0.03, 150))
-    return label(ax, "rate (% of the prediction)", "late (%)", "solid: measured   hollow: simulated, same arrivals")
+    ax.set(xlim=(0, None), yticks=(ticks := (0, 0.1, 1, 10, 100)), yticklabels=[f"{tick:g}" for tick in ticks],
+           ylim=(-0.03, 250))
+    return label(ax, "requests per second", "late (%)", "solid: the promise held   hollow: it did not")
 
 # %% ../../nbs/views/05_inference.ipynb #a2abfc73
 def plot_drift(

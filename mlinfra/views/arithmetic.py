@@ -30,12 +30,11 @@ from ..engine.ui.panel import panel
 # %% auto #0
 __all__ = ['plot_overlap', 'draw_global_batch', 'describe_choice', 'live_schedule', 'schedule_panel', 'compare_loop',
            'live_overlap', 'overlap_panel', 'draw_overlap', 'describe_overlap', 'draw_iteration', 'plot_iteration_cost',
-           'plot_spiral', 'plot_accuracy']
+           'plot_spiral']
 
 # %% ../../nbs/views/01_arithmetic.ipynb #69dcac13
 if TYPE_CHECKING:
     import ipywidgets
-    import pandas as pd
     import torch
     from matplotlib.axes import Axes
 
@@ -125,12 +124,12 @@ def _draw_time(drawing: Svg, left: float, wide: float, y: float, limit: float, u
     drawing.text(left + wide / 2, y + 32, axis.words, "middle", 11)
 
 # %% ../../nbs/views/01_arithmetic.ipynb #8e1e89dc
-_DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_281_167}  # training images
+_DATASETS = {"MNIST": 60_000, "CIFAR-10": 50_000, "ImageNet-1K": 1_280_000}  # training images
 _SOURCES = {"MNIST": "60,000 training images: LeCun, Cortes and Burges, The MNIST database, 1998.",
             "CIFAR-10": "50,000 training images: Krizhevsky, Learning multiple layers of features from tiny images, "
                         "2009.",
-            "ImageNet-1K": "1,281,167 training images: Russakovsky and others, ImageNet Large Scale Visual Recognition "
-                           "Challenge, 2015.", "own": ""}
+            "ImageNet-1K": "1,281,167 training images, here rounded: Russakovsky and others, ImageNet Large Scale "
+                           "Visual Recognition Challenge, 2015.", "own": ""}
 _MS_PER_IMAGE = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 13.75, 20, 50, 100, 200, 500)  # 13.75: the lesson's 440 ms for 32
 _RESNET18_FLOPS = 3 * 2 * 1.8e9  # of an image of 224 x 224: 1.8 billion multiply-adds forward, and twice that backward
 _SET, _HERE = "the time set", "this machine, at best"
@@ -156,7 +155,7 @@ def live_schedule() -> LivePanel:
         samples=WholeNumber("own: samples", 1_280_000, 10**12),
         batch_size=Slider("micro-batch (samples)", powers, 32), accumulation=Slider("accumulation", powers[:10], 4),
         world_size=Slider("world size (ranks)", powers, 8),
-        epochs=Slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 90),
+        epochs=Slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 100),
         ms_per_image=Slider("time per image (ms)", _MS_PER_IMAGE, 13.75), drop_last=Switch("drop_last"))
     return LivePanel("schedule", "How long will training take, and in how many steps?", controls, _show_schedule,
                      ("epochs", "ms_per_image", "drop_last"), _schedule_code,
@@ -347,22 +346,3 @@ def plot_spiral(
     ax.set(aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
     ax.legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
     return label(ax)
-
-# %% ../../nbs/views/01_arithmetic.ipynb #93b4466a
-def plot_accuracy(
-    table:pd.DataFrame,  # batch_size, updates, and the accuracy in % with the same_rate and the scaled_rate
-    ax:Axes|None=None,   # where to draw
-) -> Axes:
-    "Accuracy over batch sizes for two rules of the learning rate."
-    ax = axes(ax, height=3.2)
-    rules = (("scaled_rate", "learning rate × batch", "o-", "forward"),
-             ("same_rate", "same learning rate", "s--", "wait"))
-    for column, words, style, color in rules:
-        ax.plot(table.batch_size, table[column], style, color=COLORS[color], label=words)
-    ax.axhline(100 / 3, color=COLORS["other"], linewidth=1, label="guessing")
-    ax.set(xscale="log", ylim=(0, 102))
-    ticks = [f"{row.batch_size:,}\n{row.updates:,}" for row in table.itertuples()]
-    ax.set_xticks(table.batch_size, ticks)
-    ax.minorticks_off()
-    ax.legend(fontsize=9, frameon=False, loc="lower left")
-    return label(ax, "samples in the batch, and below them the number of updates", "accuracy (%)")

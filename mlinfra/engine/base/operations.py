@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -144,7 +145,9 @@ class _Running:
 def _counted(model: nn.Module, batch: Any, call: Callable, backward: bool) -> OperationCount:
     from torch.utils.flop_counter import FlopCounterMode
     formulas = {torch.ops.aten.convolution_backward: _convolution_backward}
-    counter = FlopCounterMode(display=False, skip_unsupported=True, custom_mapping=formulas)
+    newer = "skip_unsupported" in signature(FlopCounterMode).parameters
+    skipping = dict(skip_unsupported=True) if newer else {}  # an older one raises where a formula is missing
+    counter = FlopCounterMode(display=False, custom_mapping=formulas, **skipping)
     calls, running, seen, inside = [], [], set(), 0
     products = _Products(counter.flop_registry)
 

@@ -27,11 +27,11 @@ CASES = {
         (dict(icon_times=1.1, photo_times=1.0, icon_ms=0.1, photo_ms=0.2), "costs little beside its bytes"),
     ],
     "st070020": [
-        (dict(S, gb=2.4, reached=6.6, enough="The latter is enough."), "eight of these GPUs want 2.4"),
-        (dict(S, gb=1.0, reached=6.6, enough="The latter is enough."), "even 10 Gbit/s carry"),
+        (dict(S, gb=2.4, reached=6.6, enough="The latter is enough.", cores_too=""), "eight of these GPUs want 2.4"),
+        (dict(S, gb=1.0, reached=6.6, enough="The latter is enough.", cores_too=""), "even 10 Gbit/s carry"),
     ],
     "st070022": [
-        (dict(S, there=8.0, there_pinned=50.0, home=7.0, home_pinned=50.0), "Both ways pay"),
+        (dict(S, there=8.0, there_pinned=50.0, home=7.0, home_pinned=50.0), "Both directions pay"),
         (dict(S, there=48.0, there_pinned=50.0, home=7.0, home_pinned=50.0), "costs little here"),
     ],
     "st070025": [(dict(S, node_count=2), "has 2 nodes"), (dict(S, node_count=1), "no far node")],

@@ -116,7 +116,7 @@ def test_a_word_of_the_glossary_is_explained_and_led_to(lesson, server, page):
 def test_a_panel_begins_with_a_button(lesson, page):
     notebook = lesson("nbs/index.ipynb")
     start = page.get_by_role("button", name="▶ Start").first
-    picture = page.locator(".mlinfra-panel-cell .jp-OutputArea-output img").first
+    picture = page.locator(".mlinfra-panel-cell .jp-OutputArea-output svg").first
     page.set_viewport_size({"width": 1280, "height": 800})
     assert start.bounding_box()["y"] < 400 and picture.bounding_box()["y"] < 500, "the picture is above the fold"
     for noise in ("#|", "Where mlinfra is missing"): assert page.get_by_text(noise).filter(visible=True).count() == 0
@@ -168,6 +168,6 @@ def test_panels_live_as_long_as_their_kernel(lesson, server, page):
     again.command("kernelmenu:shutdown")
     again.close()
     last = lesson(path.name)
-    page.locator(".jp-OutputArea-output img").first.wait_for()
+    page.locator(".jp-OutputArea-output svg").first.wait_for()
     assert page.get_by_text("model not found").count() == 0 and page.locator(".mlinfra-panel").count() == 0
     assert last.complaints() == [] and not dirty(last)

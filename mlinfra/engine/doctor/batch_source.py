@@ -94,8 +94,10 @@ class _Loads:
         indices = self._index_source()
         plain, batch = load_once(self.loader, indices, {})
         watched = load_once(self.loader, indices, self.places)[0] if self.places else plain
-        share = plain.load / max(watched.load, 1e-12)  # watching takes time: only the proportions count
-        return replace(plain, storage=watched.storage * share, unknown=watched.unknown * share), batch
+        share = plain.load / max(watched.load, 1e-12)  # watching takes time: only the proportions of work count
+        asleep = min(watched.storage, watched.asleep)  # and a wait is as long under watch as without
+        storage = min(plain.load, asleep + (watched.storage - asleep) * share)
+        return replace(plain, storage=storage, unknown=watched.unknown * share), batch
 
     def twice(self, _seconds: float) -> tuple[float, float] | None:
         "The seconds of a batch at first and again, if all of a few take less than half as long again."

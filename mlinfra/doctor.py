@@ -32,7 +32,7 @@ class Pictures(Dataset):
         return torch.rand(1, 28, 28)
 
     def transform(self, picture: torch.Tensor) -> torch.Tensor:
-        for _ in range(10): picture = (picture.roll(1, -1) + picture + picture.roll(-1, -1)) / 3  # a blur
+        for _ in range(20): picture = (picture.roll(1, -1) + picture + picture.roll(-1, -1)) / 3  # a blur
         return picture
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]: return self.transform(self.read(i)), i % 10

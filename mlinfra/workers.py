@@ -5,14 +5,15 @@
 # %% ../nbs/06_workers.ipynb #d9f1fcd5
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from .engine.workers.worker_sweep import SweepTask, summarise, sweep_rows
 from .engine.base.jobs import progress_bar
@@ -44,15 +45,6 @@ class Remote(Dataset):
         time.sleep(0.003)  # the store answers after 3 ms
         return torch.zeros(3, 32, 32), i % 10
 
-# %% ../nbs/06_workers.ipynb #ee191353
-class Uneven(Dataset):
-    "32 batches that take 2 ms each, and every eighth of them 60 ms."
-    def __len__(self) -> int: return 32
-
-    def __getitem__(self, i: int) -> int:
-        time.sleep(0.06 if i % 8 == 7 else 0.002)
-        return i
-
 # %% ../nbs/06_workers.ipynb #9257cdeb
 PUBLISHED = {  # workers -> (train seconds, evaluation seconds); Gluon on a p3.2xlarge, 2018; accuracy 0.98
     0: (12.96, 4.154), 2: (6.167, 2.499), 4: (4.04, 2.589), 6: (3.765, 2.61), 8: (3.94, 2.666),
@@ -72,13 +64,6 @@ def sweep_workers(
     checked = SweepTask(dataset, batch_size=batch_size, **task)
     with progress_bar(progress) as report: return summarise(sweep_rows(checked, workers, repeats, report))
 
-# %% ../nbs/06_workers.ipynb #f113c1c2
-class Ready(Dataset):
-    "The same finished batch again and again: nothing to load, only to hand over."
-    def __init__(self, *batch: torch.Tensor): self.batch = batch
-    def __len__(self) -> int: return 14
-    def __getitem__(self, i: int) -> tuple[torch.Tensor, ...]: return tuple(tensor.clone() for tensor in self.batch)
-
 # %% ../nbs/06_workers.ipynb #cfdaf94a
 def verdict(
     frame:pd.DataFrame,  # of a sweep that includes 0 workers
@@ -95,3 +80,26 @@ def verdict(
         return f"Workers do not pay here: {why}.{once}"
     pays = "1 worker pays" if best == 1 else f"{best} workers pay"
     return f"{pays} here: {gain:.2f} times as fast as none. Without them, {why}.{once}"
+
+# %% ../nbs/06_workers.ipynb #w600000d
+class Records(IterableDataset):
+    "1,000 samples, one after the other."
+    def __iter__(self) -> Iterator[int]: return iter(range(1_000))
+
+# %% ../nbs/06_workers.ipynb #w600000f
+class DividedRecords(Records):
+    "The same; each worker takes its share."
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        if info is None: return super().__iter__()
+        return itertools.islice(super().__iter__(), info.id, None, info.num_workers)
+
+# %% ../nbs/06_workers.ipynb #w6000013
+class Drawn(Dataset):
+    "Two samples of random numbers."
+    def __init__(self) -> None: self.generator = np.random.default_rng(0)
+    def __len__(self) -> int: return 2
+
+    def __getitem__(self, i: int) -> dict[str, float]:
+        return {"torch.rand": torch.rand(()).item(), "numpy.random.rand": np.random.rand(),
+                "its own generator": self.generator.random()}

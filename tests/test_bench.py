@@ -60,7 +60,11 @@ SMALLER = {  # stage -> what is smaller in its trial: the place of a constant, a
               "advice.PAGE_STEPS": (100, 200)},
     "browser": {"browser.PANELS": lambda: kept("browser.PANELS", "interact", "overlap"), "browser.PRESSES": 1,
                 "browser.WARM_UP": 0},
+    "first_picture": {"browser.FIRST_PANELS": ("index",)},
 }
+
+
+IN_THE_BROWSER = ("browser", "first_picture")
 
 
 def first_cases():
@@ -91,7 +95,7 @@ def small(monkeypatch):
     return small_
 
 
-@pytest.mark.parametrize("stage", [name for name in run.STAGES if name != "browser"])
+@pytest.mark.parametrize("stage", [name for name in run.STAGES if name not in IN_THE_BROWSER])
 def test_a_stage_starts_and_ends(stage, small, capfd):
     small(stage)
     for key, part in run.STAGES[stage].parts.items():
@@ -102,9 +106,11 @@ def test_a_stage_starts_and_ends(stage, small, capfd):
 
 @pytest.mark.browser
 @pytest.mark.skipif(chromium_path() is None, reason="there is no Chromium")
-def test_the_stage_in_the_browser_starts_and_ends(small):
-    small("browser")
-    assert run.STAGES["browser"].parts["browser"](1, 2)
+@pytest.mark.parametrize("stage", IN_THE_BROWSER)
+def test_a_stage_in_the_browser_starts_and_ends(stage, small):
+    small(stage)
+    found = run.STAGES[stage].parts[stage](1, 2)
+    assert found and run.STAGES[stage].marks({stage: found})
 
 
 def test_each_patient_can_be_made():

@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from mlinfra.cli import main
 from mlinfra.data import BatchLoader, Images
 from mlinfra.doctor import diagnose
-from mlinfra.engine.doctor import ablation, diagnosis, lighter_loading, predictions, remedies, verdicts
+from mlinfra.engine.doctor import ablation, batch_source, diagnosis, lighter_loading, predictions, remedies, verdicts
 from mlinfra.engine.doctor.ablation import Bench, Round
 from mlinfra.engine.doctor.remedies import Advice, Cure, Trials
 from mlinfra.engine.doctor.step_timer import Budget
@@ -37,6 +37,7 @@ from mlinfra.engine.loading import loading_times
 from mlinfra.engine.loading.batch_tensors import identity
 from mlinfra.engine.loading.dataset_callables import find_callables
 from mlinfra.engine.loading.loader_surgery import loader_kind
+from mlinfra.engine.loading.loading_times import Loading
 from mlinfra.engine.base.cores import read_cores
 from mlinfra.engine.base.sample_statistics import Estimate
 from mlinfra.lab.patients import PATIENTS, Fetching, SlowBus, slow_read
@@ -352,6 +353,29 @@ def test_what_workers_hide_is_no_bottleneck():
     hidden = Round(full=0.101, from_workers=0.1, from_host=0.1, on_device=0.1, load=0.05, storage=0.05, unknown=0.0,
                   between=0.0)
     assert verdicts.verdict_of([hidden] * 6, verdicts.Setting(2, 2)) == "compute"
+
+
+def test_batches_that_were_loaded_ahead_do_not_count():
+    "Workers that stay fill their queues while other ways are measured: a visit begins when these are empty."
+    seen = []
+    def step(net, batch):
+        seen.append(batch[0][0, 0].item())
+        return net(batch[0]).mean()
+    loader = DataLoader(Samples(640), 8, num_workers=2, persistent_workers=True)
+    with bench_of(nn.Linear(4, 2), loader, step=step) as bench:
+        seen.clear()
+        bench.full()
+        assert bench.source.queue == 4 and seen[0] == 4 * 8, "the first four batches are not trained on"
+
+
+def test_a_wait_is_not_scaled_with_the_cost_of_watching_it(monkeypatch):
+    "Watching makes a batch of 40 ms take 50, of which it sleeps for 34: as long as without."
+    def load_once(loader, indices, places):
+        return Loading(0.05 if places else 0.04, 0.034 if places else 0.0, 0.0, 0.0, 0.034), torch.zeros(1)
+    monkeypatch.setattr(batch_source, "load_once", load_once)
+    source = batch_source.BatchSource(DataLoader(Samples(), 8), {("reading",): "loader"})
+    try: assert source.load(10.0)[0].storage == pytest.approx(0.034)
+    finally: source.close()
 
 
 def test_a_busy_machine_is_said():

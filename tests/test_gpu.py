@@ -215,7 +215,7 @@ def test_a_trace_tells_why_this_gpu_was_idle(tmp_path):
     def keep(profiler):
         profiler.export_chrome_trace(str(path))
         sums.append(sum(one.self_device_time_total for one in profiler.key_averages()
-                        if one.device_type is torch.autograd.DeviceType.CUDA and "#" not in one.key) / 1e6)
+                        if one.device_type == torch.autograd.DeviceType.CUDA and "#" not in one.key) / 1e6)
     for kind in ("small", "large", "waits"):
         step, path = step_of(kind), tmp_path / f"{kind}.json.gz"
         kinds = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
@@ -265,3 +265,37 @@ def test_the_largest_batch_within_a_fraction_of_the_memory():
     finally: torch.cuda.set_per_process_memory_fraction(1.0)
     assert plan.tried[0] == (1 << 18, False) and 1 < plan.largest < 1 << 18
     assert memory.estimate(GluonCNN().cuda(), plan.largest).total < 2e9
+
+
+# ---- a loop that is watched
+
+def test_a_loop_that_is_watched_and_traced_on_the_gpu_is_the_same(tmp_path):
+    from mlinfra.engine.trace.trace import read
+    from mlinfra.debugger import Debugger
+    from mlinfra.monitor import watch
+    def losses(folder):
+        torch.manual_seed(0)
+        model, seen, asked = GluonCNN().cuda(), [], []
+        optimizer = torch.optim.SGD(model.parameters(), 0.05)
+        x, y = torch.rand(640, 1, 28, 28), torch.randint(10, (640,))
+        batches = DataLoader(TensorDataset(x, y), 64, pin_memory=True)
+        def step(x, y):
+            loss = nn.functional.cross_entropy(model(x.cuda(non_blocking=True)), y.cuda(non_blocking=True))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.item())
+        if folder is None:
+            for x, y in batches: step(x, y)
+            return seen, None
+        with watch(folder, model, optimizer, rules=[Debugger()]) as w:
+            for number, (x, y) in enumerate(w(batches)):
+                if number == 3: asked.append(w.trace(3))
+                step(x, y)
+        return seen, asked[0]
+    torch.backends.cudnn.deterministic, before = True, torch.backends.cudnn.deterministic
+    try: (plain, _), (watched, trace) = losses(None), losses(tmp_path / "run")
+    finally: torch.backends.cudnn.deterministic = before
+    assert watched == plain
+    found = read(trace.path)
+    assert found.device == torch.cuda.get_device_name() and len(found.steps) == 3 and len(found.kernels)

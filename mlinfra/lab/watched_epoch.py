@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -16,7 +17,7 @@ from ..engine.workers.overlap import MAX_WORKERS, BatchSpan
 from ..engine.workers.worker_sweep import which_worker
 
 # %% auto #0
-__all__ = ['Stamp', 'Stamped', 'stamped_batch', 'watch_epoch']
+__all__ = ['Stamp', 'Stamped', 'stamped_batch', 'watch_epoch', 'SteadyEpoch', 'steady_epoch']
 
 # %% ../../nbs/lab/watched_epoch.ipynb #2c9b16be
 class Stamp(NamedTuple):
@@ -67,3 +68,31 @@ def watch_epoch(
         spans += [BatchSpan(stamp.worker, number, stamp.start - zero, stamp.end - zero),
                   BatchSpan(None, number, begin - zero, end - zero)]
     return spans
+
+# %% ../../nbs/lab/watched_epoch.ipynb #we000002
+@dataclass(frozen=True)
+class SteadyEpoch:
+    "Means over the steps of an epoch that count, in milliseconds."
+    step_ms:float      # from one step to the next
+    load_ms:float      # to load a batch, in the process that loads it
+    compute_ms:float   # of the device, for a batch
+    handover_ms:float  # of a step: the batch is loaded, and the device has not got it
+    idle_share:float   # of the time: the device does nothing
+
+def steady_epoch(
+    spans:Sequence[BatchSpan],  # of `watch_epoch`
+    skip:int=2,                 # steps at the beginning that do not count
+) -> SteadyEpoch:
+    "A usual step of an epoch that was watched."
+    device = [span for span in spans if span.worker is None]
+    loads = [span for span in spans if span.worker is not None]
+    steps = len(device) - nonnegative_int("skip", skip) - 1
+    if steps < 1: raise ValueError(f"skip must leave two of the {len(device)} batches, got {skip}")
+    loaded = {span.batch: span.end_seconds for span in loads}
+    begin, end = device[skip].start_seconds, device[-1].start_seconds
+    computed = sum(span.end_seconds - span.start_seconds for span in device[skip:-1])
+    late = sum(after.start_seconds - min(after.start_seconds, max(before.end_seconds, loaded[after.batch]))
+               for before, after in zip(device[skip:], device[skip + 1:]))
+    loading = sum(span.end_seconds - span.start_seconds for span in loads[skip:])
+    return SteadyEpoch(1e3 * (end - begin) / steps, 1e3 * loading / len(loads[skip:]), 1e3 * computed / steps,
+                       1e3 * late / steps, 1 - computed / (end - begin))

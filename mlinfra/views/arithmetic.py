@@ -22,7 +22,7 @@ from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Dropdown, Slider, Switch, WholeNumber
-from ..engine.base.text import count_text
+from ..engine.base.text import count_text, digits_text
 from ..engine.base.text import duration_text
 from ..engine.ui.figures import label
 from ..engine.ui.panel import panel
@@ -57,7 +57,8 @@ def plot_overlap(
                     edgecolor=PAPER)
     ax.set_yticks([6, 5, 4, 2, 1, 0], _ROW_NAMES)
     return label(ax, "seconds",
-                 title=f"serial {stages.serial:.3g} s an iteration, overlapped {stages.overlapped:.3g} s")
+                 title=f"serial {digits_text(stages.serial, 3)} s an iteration, overlapped "
+                       f"{digits_text(stages.overlapped, 3)} s")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #4f9b5f32
 def draw_global_batch(
@@ -270,7 +271,7 @@ def _draw_span(drawing: Svg, span: StageSpan, left: float, scale: float, y: floa
     "One stage at work on one batch, with the batch's number where there is room."
     x, wide = left + scale * span.start_seconds, scale * (span.end_seconds - span.start_seconds)
     hover = (f"{span.stage}, batch {span.batch + 1}: {duration_text(span.end_seconds - span.start_seconds)}, "
-             f"from {1000 * span.start_seconds:,.4g} to {1000 * span.end_seconds:,.4g} ms")
+             f"from {digits_text(1000 * span.start_seconds, 4)} to {digits_text(1000 * span.end_seconds, 4)} ms")
     drawing.box(x, y, max(wide - 1, min(wide, 1)), 20, COLORS[span.stage], hover=hover)
     if wide > 14:
         drawing.text(x + wide / 2, y + 15, str(span.batch + 1), "middle", 11, words_on(COLORS[span.stage]))
@@ -284,9 +285,9 @@ def describe_overlap(
     iterations = positive_int("iterations", iterations)
     serial, overlapped = duration_text(iterations * stages.serial), duration_text(iterations * stages.overlapped)
     return Said(f"A pipeline is {stages.serial / stages.overlapped:.2f} times as fast",
-                f"One by one an iteration takes {stages.serial * 1000:.4g} ms and the run {serial}; as a pipeline "
-                f"{stages.overlapped * 1000:.4g} ms and {overlapped}. {stages.slowest.capitalize()} is the slowest "
-                "stage, and the pipeline keeps its pace.")
+                f"One by one an iteration takes {digits_text(stages.serial * 1000, 4)} ms and the run {serial}; as a "
+                f"pipeline {digits_text(stages.overlapped * 1000, 4)} ms and {overlapped}. "
+                f"{stages.slowest.capitalize()} is the slowest stage, and the pipeline keeps its pace.")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #e30ae737
 def draw_iteration(

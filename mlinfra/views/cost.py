@@ -20,7 +20,7 @@ from ..engine.ui.live import LivePanel
 from ..engine.cost.prices import Offer, read_grids, read_prices
 from ..engine.ui.palette import COLORS
 from ..engine.ui.panel import Said
-from ..engine.base.text import duration_text
+from ..engine.base.text import digits_text, duration_text
 from .prices import GENERATION_COLORS, color_of, dollars_text
 from ..engine.cost.training_work import NOTES_RUN, SLACK, WORKS, KnownRun, Work
 
@@ -110,7 +110,8 @@ def describe_cost(
     price, even = found.price, break_even(plan.purchase, plan.rented_dollars_per_hour)
     energy = f"It takes about {_kwh_text(price.kwh.value)} and emits {_mass_text(price.co2_kg.value)} of CO2."
     if (failures := found.interruptions).value >= 1:
-        energy += f" Expect {failures.value:,.0f} failures on the way, {failures.low:,.1g} to {failures.high:,.1g}."
+        low, high = digits_text(failures.low, 1), digits_text(failures.high, 1)
+        energy += f" Expect {failures.value:,.0f} failures on the way, {low} to {high}."
     words = _rent_text(plan), _range_words(plan, found), energy, _even_text(plan, even)
     return Said(f"{duration_text(price.seconds.value)} and {dollars_text(price.dollars.value)}",
                 " ".join(filter(None, words)), _sources(plan))
@@ -148,8 +149,11 @@ def _rent_text(plan: CostPlan) -> str:
                 "is assumed.")
     return ""
 
-def _kwh_text(kwh: float) -> str: return f"{kwh / 1000:,.3g} MWh" if kwh >= 1000 else f"{kwh:.3g} kWh"
-def _mass_text(kg: float) -> str: return f"{kg / 1000:,.3g} t" if kg >= 1000 else f"{kg:.3g} kg"
+def _kwh_text(kwh: float) -> str: return _thousands_text(kwh, "kWh", "MWh")
+def _mass_text(kg: float) -> str: return _thousands_text(kg, "kg", "t")
+
+def _thousands_text(value: float, unit: str, thousand: str) -> str:
+    return f"{digits_text(value / 1000, 3)} {thousand}" if value >= 1000 else f"{digits_text(value, 3)} {unit}"
 
 def _even_text(plan: CostPlan, even: float) -> str:
     rent, own = plan.rented_dollars_per_hour, plan.purchase.dollars_per_hour(plan.utilisation_percent / 100)

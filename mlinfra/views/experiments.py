@@ -24,7 +24,7 @@ from ..engine.ui.figures import axes, figure, label
 from ..engine.ui.palette import COLORS, INK
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.controls import Dropdown, TypedText, widgets_library
-from ..engine.base.text import count_text
+from ..engine.base.text import count_text, digits_text
 
 # %% auto #0
 __all__ = ['OVER', 'example_runs', 'curve', 'plot_curves', 'plot_differences', 'runs_panel']
@@ -312,7 +312,7 @@ class _RunBoard:
         many = ", ".join(f"{count} {how}" for how, count in ended.items())
         best = sorted_by(table, self.result, "loss" not in self.result).iloc[0]
         figure, many_runs = best[self.result], count_text(len(table), "run")
-        head = f"best {self.result} {figure:.4g}: {best.run}" if figure == figure else many_runs
+        head = f"best {self.result} {digits_text(figure, 4)}: {best.run}" if figure == figure else many_runs
         where = " An example, made by hand." if self.example else ""
         return Said(head, f"{many_runs}: {many}. Curves of {', '.join(chosen) or 'none'}.{where}")
 
@@ -331,7 +331,7 @@ def _text(value: Any) -> str:
     "A cell of the table."
     if value is None or value != value: return ""
     if isinstance(value, bool): return str(value)
-    if isinstance(value, float): return f"{value:.4g}"
+    if isinstance(value, float): return digits_text(value, 4)
     return value.strftime("%Y-%m-%d %H:%M") if hasattr(value, "strftime") else f"{value}"
 
 _lines: dict[tuple[Any, ...], np.ndarray] = {}  # of runs that have ended
@@ -355,7 +355,7 @@ def _draw(lines: Mapping[str, np.ndarray], colors: Mapping[str, str], column: st
     for (name, points), y in zip(lines.items(), ends):
         chart.curve(points.tolist(), colors[name])
         if len(points) < 30:
-            hover = [f"{name}, {over} {x:,.4g}: {column} {value:.4g}" for x, value in points]
+            hover = [f"{name}, {over} {digits_text(x, 4)}: {column} {digits_text(value, 4)}" for x, value in points]
             chart.dots(points.tolist(), colors[name], hover=hover, radius=3.5)
         chart.note(right, y, name, "start", 4.0, 6.0, colors[name])
     return chart

@@ -20,7 +20,7 @@ from ..engine.base.sample_statistics import Estimate
 from ..engine.ui.figures import axes, label
 from ..engine.ui.palette import COLORS
 from ..engine.ui.panel import Said, panel
-from ..engine.base.text import duration_text
+from ..engine.base.text import digits_text, duration_text
 from ..engine.ui.controls import Control, Slider
 
 # %% auto #0
@@ -193,7 +193,7 @@ def _mark(chart: Chart, minutes: float, hours: float, words: str, below: bool = 
     if not chart.x.low <= minutes <= chart.x.high: return
     chart.wall(minutes, "")
     if hours <= chart.y.high:
-        chart.dots([(minutes, hours)], COLORS["forward"], hollow=True, hover=[f"{words}: {hours:,.3g} h"])
+        chart.dots([(minutes, hours)], COLORS["forward"], hollow=True, hover=[f"{words}: {digits_text(hours, 3)} h"])
     elif 3600 * hours > _NEVER: words += ", far above the picture"
     else: words += f", {_hours(3600 * hours)}, above the picture"
     share = chart.x.share(minutes)

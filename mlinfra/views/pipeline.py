@@ -21,7 +21,7 @@ from ..engine.ui.figures import axes, label
 from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.base.text import count_text, duration_text
+from ..engine.base.text import count_text, digits_text, duration_text
 from ..engine.ui.controls import Dropdown, Slider, labelled, widgets_library
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _draw_events(
             if end <= start: continue
             place = f'<rect x="{bars.place(start):.2f}" y="{rows.top(rank):.2f}"'
             size = f' width="{bars.place(end) - bars.place(start):.2f}" height="{rows.height:.2f}"'
-            drawing.shape(place + size, _IDLE, f"rank {rank} is idle: {start:.4g} to {end:.4g}")
+            drawing.shape(place + size, _IDLE, f"rank {rank} is idle: {digits_text(start, 4)} to {digits_text(end, 4)}")
     for event in timeline.events:
         if moment is not None and event.start >= moment: continue
         end = event.end if moment is None else min(event.end, moment)
@@ -112,7 +112,7 @@ def _draw_events(
 def _event_text(event: TimedOperation, hollow: bool) -> str:
     "An operation for those who point at it."
     what = f"{_WORDS[event.operation.kind]} of micro-batch {event.operation.micro_batch}, stage {event.operation.stage}"
-    return f"{'' if hollow else 'measured: '}{what}: {event.start:.4g} to {event.end:.4g}"
+    return f"{'' if hollow else 'measured: '}{what}: {digits_text(event.start, 4)} to {digits_text(event.end, 4)}"
 
 def _draw_operation(
     drawing: Svg, operation: Operation, place: tuple[float, float, float, float], hollow: bool, hover: str,
@@ -269,9 +269,9 @@ class PipelineSetup:
         parts, ranks = _parts_text(self.micro_batches), count_text(self.world_size, "rank")
         return Said(
             f"{timeline.bubble:.1%} of the ranks' time is idle",
-            f"{parts} take {timeline.seconds:,.4g} units of time on {ranks}, {work / timeline.seconds:.2f} times as "
-            f"fast as on one; a unit is a rank's forward of one micro-batch. Rank 0 keeps the activations of at most "
-            f"{timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(self.world_size - 1):g}.",
+            f"{parts} take {digits_text(timeline.seconds, 4)} units of time on {ranks}, {work / timeline.seconds:.2f} "
+            "times as fast as on one; a unit is a rank's forward of one micro-batch. Rank 0 keeps the activations of "
+            f"at most {timeline.peak(0):g} micro-batches, the last rank of {timeline.peak(self.world_size - 1):g}.",
             "Schedules: GPipe (Huang and others 2019), 1F1B (Narayanan and others 2019), interleaved 1F1B (Narayanan "
             "and others 2021), zero-bubble (Qi and others 2024).")
 

@@ -13,9 +13,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..engine.base.sample_statistics import median
-from ..engine.ui.reader_progress import LESSONS, Guess, ReaderProgress, forget, load_progress, progress_path
+from ..engine.ui.reader_progress import LESSONS, Guess, ReaderProgress, load_progress, progress_path
 from ..engine.base.text import count_text
 from ..engine.ui.controls import widgets_library
+from ..engine.ui.guesses import unlock
 
 # %% auto #0
 __all__ = ['progress_table', 'progress_panel']
@@ -63,7 +64,7 @@ def progress_panel() -> ipywidgets.VBox:
     def on_reset(_: ipywidgets.Button) -> None:
         if reset.description == "Forget everything": reset.description = "Really? Click again"
         else:
-            forget()
+            unlock()
             reset.description = "Forget everything"
             show()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..engine.base.text import digits_text
 from ..engine.record.run_timeline import ORDER, edges_and_late
 from ..engine.ui.charts import Axis, nice_limit
 from ..engine.record.run_summary import end_of
@@ -94,7 +95,7 @@ class _Track:
         for line, word in enumerate(words.split("\n")): drawing.text(0, top + 12 + 14 * line, word, size=11)
         drawing.line(_LEFT, top + height, _LEFT + wide, top + height, GRID)
         if room > 1: drawing.line(_LEFT, self.y(most), _LEFT + wide, self.y(most), GRID, "2 3")
-        drawing.text(_LEFT - 5, max(self.y(most) + 4, top + 10), f"{max(most, 1e-12):,.4g}", "end", 11)
+        drawing.text(_LEFT - 5, max(self.y(most) + 4, top + 10), digits_text(max(most, 1e-12), 4), "end", 11)
         drawing.text(_LEFT - 5, top + height, "0", "end", 11)
 
     def place(self, at: float) -> float:

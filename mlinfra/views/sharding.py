@@ -22,7 +22,7 @@ from ..engine.ui.palette import COLORS, INK, MUTED, PALE, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.base.text import bytes_text, duration_text
+from ..engine.base.text import bytes_text, digits_text, duration_text
 from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..engine.dist.zero_blocks import STAGES
 from ..memory import Footprint
@@ -213,8 +213,8 @@ def describe_sharding(
     return Said(
         f"{bytes_text(total)} on each of {plan.world_size:,} ranks",
         f"That is {total / plain:.0%} of what a rank would hold at the busiest moment without sharding. "
-        f"Each sends {bytes_text(sent)} in a step, {sent / plan.sent(0):.2g} times as much as plain data parallelism: "
-        f"over {link.name} that takes at least {duration_text(sent / link.bytes_per_s)}.",
+        f"Each sends {bytes_text(sent)} in a step, {digits_text(sent / plan.sent(0), 2)} times as much as plain data "
+        f"parallelism: over {link.name} that takes at least {duration_text(sent / link.bytes_per_s)}.",
         "Bytes that are held: lesson 10's estimate. Bytes that are sent: Rajbhandari and others 2020, ZeRO, section 7.")
 
 # %% ../../nbs/views/12_sharding.ipynb #0ec4abef

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..engine.base.text import duration_text
+from ..engine.base.text import digits_text, duration_text
 from ..engine.trace.step_lanes import LaneSpan, representative_step, step_lanes, thinned
 from ..engine.trace.trace import Trace, read
 from ..engine.ui.controls import Dropdown, TypedText, control_widgets, widgets_library
@@ -136,7 +136,8 @@ def table_html(
     "The kernels, or without a GPU the operators, that took longest in the whole trace."
     head = "kernel or copy" if step.parts else "operator, with all that it calls"
     rows = "".join(f'<tr><td style="text-align:left">{escape(row.name[:80])}</td><td>{row.count:,}</td>'
-                   f"<td>{row.milliseconds:,.3g}</td></tr>" for row in step.table.itertuples(index=False, name="Row"))
+                   f"<td>{digits_text(row.milliseconds, 3)}</td></tr>"
+                   for row in step.table.itertuples(index=False, name="Row"))
     return (f'<table class="mlinfra-kernels"><thead><tr><th style="text-align:left">{head}</th><th>times</th>'
             f"<th>ms in the trace</th></tr></thead><tbody>{rows}</tbody></table>")
 

@@ -26,7 +26,7 @@ from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Dropdown, Slider, control_widgets, labelled, widgets_library
-from ..engine.base.text import count_text, duration_text
+from ..engine.base.text import count_text, digits_text, duration_text
 from ..models import GluonCNN
 from ..lab.search_race import Surface, grid_cells, random_cells
 from ..training import fit, sgd
@@ -179,14 +179,14 @@ def _draw_trial(chart: Chart, record: TrialRecord, top: float) -> None:
     points = [(step, min(value, top)) for step, value in record.steps if math.isfinite(value)]
     if not points: return
     chart.curve(points, COLORS[color], dash)
-    hover = f"trial {record.number}, {record.state}: {point_text(record.params)}: {points[-1][1]:.3g}"
+    hover = f"trial {record.number}, {record.state}: {point_text(record.params)}: {digits_text(points[-1][1], 3)}"
     chart.dots(points[-1:], COLORS[color], radius=4 if record.state == "running" else 2.5, hover=[hover])
 
 def point_text(
     point:Mapping[str, Any],  # name -> value
 ) -> str:
     "A point for people."
-    words = {name: f"{value:.3g}" if isinstance(value, float) else str(value) for name, value in point.items()}
+    words = {name: digits_text(value, 3) if isinstance(value, float) else str(value) for name, value in point.items()}
     return ", ".join(f"{name} {value}" for name, value in words.items())
 
 def _as_words(records: Sequence[TrialRecord]) -> str:
@@ -264,7 +264,7 @@ class _Hunt:
     def _words(self, records: list[TrialRecord]) -> Said:
         done = [r for r in records if r.state == "finished"]
         best = min(done, key=lambda r: r.value, default=None)
-        head = "No trial has finished" if best is None else f"{best.value:.3g}: {point_text(best.params)}"
+        head = "No trial has finished" if best is None else f"{digits_text(best.value, 3)}: {point_text(best.params)}"
         epochs = sum(len(r.steps) for r in records)
         said = (f"{count_text(len(records), 'trial')}: {_as_words(records)}. They took {epochs} epochs; "
                 f"{EPOCHS * len(records)} would have been needed to finish all.")

@@ -20,3 +20,7 @@ def prefetched(load, count, depth):
 
 def prefetch_bytes(workers, prefetch_factor, batch_size, image_shape):
     return workers * prefetch_factor * batch_size * math.prod(image_shape) * 4
+
+
+def share(samples, rank, ranks, worker, workers):
+    return range(rank * workers + worker, samples, ranks * workers)

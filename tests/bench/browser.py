@@ -1,4 +1,5 @@
-"""Slider-to-picture time: from a key press to the new picture, decoded and painted, in a real JupyterLab."""
+"""How long a reader waits for a picture in a real JupyterLab: from a key press to the next, from Start to the first."""
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -11,6 +12,7 @@ sys.path.insert(0, str(ROOT / "tests" / "browser"))
 from lab import FLAGS, Notebook, Panel, chromium_path, jupyterlab, wait_until, write_notebook
 
 PRESSES, WARM_UP = 20, 3
+FIRST_PANELS = ("index", "01_arithmetic", "03_models", "06_workers", "13_pipeline", "22_export")  # each with Start
 
 INTERACT = """\
 import matplotlib.pyplot as plt
@@ -138,3 +140,51 @@ def summary(panel: str, turns: list[dict[str, float]]) -> dict[str, Any]:
     ratio = spread([turn[panel] / turn["interact"] for turn in turns])
     return dict(kind=PANELS[panel][0], ratio_to_interact=ratio["ratio"], low=ratio["low"], high=ratio["high"],
                 milliseconds=median(turn[panel] for turn in turns))
+
+
+# ---- the first picture
+
+# Ends when the picture of a panel that runs was painted after a click; `performance.now` of the click itself.
+FIRST_PICTURE = """() => { window.first_picture = new Promise((resolve, reject) => {
+  let clicked;
+  document.addEventListener('click', () => { clicked = performance.now(); }, {once: true, capture: true});
+  const look = () => {
+    if (!document.querySelector('.mlinfra-panel .mlinfra-picture :is(svg, img)')?.checkVisibility()) return;
+    observer.disconnect();
+    requestAnimationFrame(() => setTimeout(() => resolve((performance.now() - clicked) / 1000)));
+  };
+  const observer = new MutationObserver(look);
+  observer.observe(document.body, {childList: true, subtree: true, attributes: true});
+  setTimeout(() => reject(new Error('no picture within 60 s')), 60000);
+}); }"""
+
+
+def first_picture(rounds: int, iterations: int) -> dict[str, Any]:
+    "Seconds from Start to the panel's picture, in a kernel that has just begun and imported nothing."
+    from mlinfra.engine.base.sample_statistics import median
+    from playwright.sync_api import sync_playwright
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        home, book = Path(folder), Path(folder) / "book"
+        shutil.copytree(ROOT / "nbs", book / "nbs")
+        chromium = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
+        with jupyterlab(book, home) as place:
+            found = {name: [start(chromium, place, f"nbs/{name}.ipynb") for _ in range(max(rounds, 1))]
+                     for name in FIRST_PANELS}
+            chromium.close()
+    return {name: dict(seconds=median(all_), low=min(all_), high=max(all_)) for name, all_ in found.items()}
+
+
+def start(chromium: Any, place: tuple[str, str], path: str) -> float:
+    "Seconds from the click to the picture."
+    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+    notebook = Notebook(page, *place, path)
+    button = page.get_by_role("button", name="▶ Start").first
+    button.wait_for()
+    page.wait_for_timeout(2000)  # let page and kernel come to rest, as they have when the first lines are read
+    page.evaluate(FIRST_PICTURE)
+    button.click()
+    seconds = page.evaluate("() => window.first_picture")
+    if errors := notebook.error_outputs(): raise RuntimeError(f"a cell of {path} failed: {errors[0]}")
+    notebook.command("kernelmenu:shutdown")
+    page.close()
+    return seconds

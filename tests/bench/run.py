@@ -289,6 +289,11 @@ def parallelize_marks(results: dict[str, Any]) -> list[Mark]:
                  ours["better_peer_ratio"], 1.02)]
 
 
+def first_picture_marks(results: dict[str, Any]) -> list[Mark]:
+    return [Mark(f"{lesson}: seconds from Start to the first picture", row["seconds"], 2.0)
+            for lesson, row in results["first_picture"].items()]
+
+
 def browser_marks(results: dict[str, Any]) -> list[Mark]:
     limits = {"matplotlib": 0.35, "SVG": 0.25}
     return [Mark(f"{panel} panel ({row['kind']}) / interact", row["ratio_to_interact"], limits[row["kind"]])
@@ -405,6 +410,7 @@ STAGES = {stage.name: stage for stage in (
     Stage("serving", {"serving": serving.serving, "latencies": serving.latencies}, serving_marks),
     Stage("gains", {"gains": advice.gains, "page": advice.page}, advice_marks),
     Stage("browser", {"browser": browser.browser}, browser_marks),
+    Stage("first_picture", {"first_picture": browser.first_picture}, first_picture_marks),
     Stage("gpu", {"gpu": gpu.gpu}, gpu_marks, with_gpu=True),
     Stage("resnet50", {"resnet50": formats.resnet50}, resnet50_marks, with_gpu=True),
 )}

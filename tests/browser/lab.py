@@ -21,7 +21,7 @@ SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page, seen or not
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
-IN_THE_BROWSER = ("index", "01_arithmetic", "02_data", "03_models")  # notebooks that are run whole in a page
+IN_THE_BROWSER = ("index", "01_arithmetic")  # notebooks that are run whole in a page
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -58,6 +58,7 @@ def jupyterlab(folder, home, kernels=None):
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_PREFER_ENV_PATH": "no",  # what .venv says of the page comes after what is said here
         "MLINFRA_APART": "yes",  # ranks are the kernel's own children, see `ranks`
         "MLINFRA_PROGRESS": str(home / "progress.json"),  # the reader's own guesses are none of ours
     }
@@ -157,7 +158,7 @@ IDLE = """name => {
 class Notebook:
     "A notebook open in a page: in a JupyterLab that the page shows already, or else in a new one."
     def __init__(self, page, url, token, name):
-        self.page, self.name, self.console, self.closed = page, name, [], False
+        self.page, self.api, self.name, self.console, self.closed = page, Api(url, token), name, [], False
         self.listeners = {"console": lambda m: self.console.append(m.text) if m.type == "error" else None,
                           "pageerror": lambda e: self.console.append(e.stack or str(e))}
         for event, listener in self.listeners.items(): page.on(event, listener)

@@ -1,5 +1,9 @@
-"""Every lesson as it opens in JupyterLab: saved, whole, within its page; nothing runs."""
+"""Every lesson in JupyterLab: it opens saved, whole and within its page; its panels and questions run; it is saved, and
+opens again, whole, once what they lived in is gone. test_lessons.py does so with lessons that run to their end."""
+import ast
+import builtins
 import importlib.util
+import shutil
 
 import pytest
 from lab import ROOT
@@ -63,6 +67,15 @@ SOURCES = """() => window.jupyterapp.shell.currentWidget.content.widgets
   .filter(cell => cell.model.type === 'markdown').map(cell => cell.model.sharedModel.getSource()).join('\\n\\n')"""
 FORMULAS = """() => [...document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) mjx-container')].map(
   e => e.closest('.jp-MarkdownCell') ? 'prose' : e.closest('.jp-Cell')?.textContent.slice(0, 80))"""
+# Runs the cells with these ids, as a reader does who chooses one and presses Run.
+RUN = """async ids => {
+  const notebook = window.jupyterapp.shell.currentWidget.content;
+  for (const id of ids) {
+    notebook.deselectAll();
+    notebook.activeCellIndex = notebook.widgets.findIndex(cell => cell.model.id === id);
+    await window.jupyterapp.commands.execute('notebook:run-cell');
+  }
+}"""
 RENDERED = """() => {
   const panel = window.jupyterapp.shell.currentWidget;
   return panel.content.widgets.every(cell => cell.model.type !== 'markdown' || cell.rendered)
@@ -89,26 +102,107 @@ def formulas_written(text):
     return len(dollars.DISPLAYED.findall(text)) + len(inline)
 
 
+def imports_and_cards(path):
+    """The ids of a lesson's cells that only import, and of those that show a panel or a question and use nothing that
+    another cell has computed."""
+    known, imports, cards = set(dir(builtins)), [], []
+    for cell in tool.load(ROOT / path).cells:
+        if cell.cell_type != "code" or cell.id == tool.INSTALL: continue
+        try: tree = ast.parse(cell.source)
+        except SyntaxError: continue  # a command of IPython
+        nodes, last = list(ast.walk(tree)), tree.body[-1:]
+        called = getattr(getattr(getattr(last[0], "value", None), "func", None), "id", "") if last else ""
+        brought = {(alias.asname or alias.name).split(".")[0]
+                   for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
+        if last and all(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body):
+            known |= brought
+            imports.append(cell.id)
+        elif called == "predict" or called.endswith("_panel"):
+            used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+            made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+            if used <= known | brought | made: cards.append(cell.id)
+    return imports, cards
+
+
+@pytest.fixture
+def readers_copy(server):
+    "Copies a lesson beside the book's, where the hook of who builds the book does not clean what is saved."
+    def copy(path):
+        copied = server[2] / "reader" / path
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(server[2] / path, copied)
+        return copied
+    return copy
+
+
 @pytest.mark.parametrize("path", LESSONS)
-def test_a_lesson_opens_whole(opened, path):
-    notebook, stem = opened(path), path.rsplit("/", 1)[1].removesuffix(".ipynb")
-    page = notebook.page
+def test_a_lesson_opens_whole_and_opens_again(opened, server, readers_copy, path):
+    copied, stem = readers_copy(path), path.rsplit("/", 1)[1].removesuffix(".ipynb")
+    notebook = opened(name := copied.relative_to(server[2]).as_posix())
     try:
-        dirty = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
-        wrong = page.evaluate(CUT)
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 800})
-            wrong += [f"at {width} px: {what}" for what in page.evaluate(OUTSIDE)]
-            if width == 1280 or stem in LOOKED_AT: notebook.shot(f"open_{stem}_{width}")
-        assert wrong == [], "\n".join(wrong)
-        found = page.evaluate(FORMULAS)
-        assert [where for where in found if where != "prose"] == [], "mathematics in an output"
-        assert len(found) == formulas_written(page.evaluate(SOURCES)), "mathematics that nobody wrote"
-        assert notebook.complaints() == [] and page.locator(".jp-Dialog").count() == 0
-        assert page.get_by_text("Error displaying widget").count() == 0
-        assert page.evaluate(dirty) is False, "nobody has changed it, and there is something to save"
-        if stem in LOOKED_AT: in_the_dark(notebook, stem)
+        opens_whole(notebook, stem)
+        imports, cards = imports_and_cards(path)
+        if not cards: return
+        live(notebook, imports, cards)
+        if stem in LOOKED_AT: notebook.shot(f"live_{stem}")
+        notebook.command("docmanager:save")
+        notebook.empty_kernel()  # like another one, it knows no panel
     finally: notebook.close()
+    assert "vnd.jupyter.widget-view" not in copied.read_text(encoding="utf-8")
+    again = opened(name)
+    try:
+        still(again, cards)
+        if stem in LOOKED_AT: again.shot(f"again_{stem}")
+    finally: again.close()
+
+
+def opens_whole(notebook, stem):
+    "Nothing is cut off, at no width, and nothing is in it that nobody wrote."
+    page = notebook.page
+    wrong = page.evaluate(CUT)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        wrong += [f"at {width} px: {what}" for what in page.evaluate(OUTSIDE)]
+        if stem in LOOKED_AT: notebook.shot(f"open_{stem}_{width}")
+    assert wrong == [], "\n".join(wrong)
+    found = page.evaluate(FORMULAS)
+    assert [where for where in found if where != "prose"] == [], "mathematics in an output"
+    assert len(found) == formulas_written(page.evaluate(SOURCES)), "mathematics that nobody wrote"
+    saved(notebook)
+    if stem in LOOKED_AT: in_the_dark(notebook, stem)
+
+
+def saved(notebook):
+    "There is nothing to save, and nothing has gone wrong."
+    dirty = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
+    assert notebook.complaints() == [] and notebook.page.locator(".jp-Dialog").count() == 0
+    assert notebook.page.get_by_text("Error displaying widget").count() == 0
+    assert notebook.page.evaluate(dirty) is False, "nobody has changed it, and there is something to save"
+
+
+def live(notebook, imports, cards):
+    "Panels and questions answer, and fit, at every width."
+    page, wrong = notebook.page, []
+    page.evaluate(RUN, [*imports, *cards])
+    alive = page.locator(".mlinfra-panel, .mlinfra-predict")
+    alive.nth(len(cards) - 1).wait_for(timeout=30_000)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        wrong += [f"at {width} px: {what}" for what in page.evaluate(OUTSIDE)]
+    assert wrong == [], "\n".join(wrong)
+    assert alive.count() == len(cards)
+    assert notebook.error_outputs() == [] and notebook.complaints() == []
+
+
+def still(notebook, cards):
+    "What the cells with these ids showed is there as pictures and posters, or words that say to run the cell again."
+    saved(notebook)
+    assert notebook.page.locator(".mlinfra-panel, .mlinfra-predict").count() == 0, "the kernel knows them no more"
+    shown = notebook.page.evaluate("""ids => window.jupyterapp.shell.currentWidget.content.widgets
+      .filter(cell => ids.includes(cell.model.id))
+      .map(cell => cell.node.querySelector('.jp-OutputArea-output :is(img, svg, p, .mlinfra-guess)')?.checkVisibility())
+      """, cards)
+    assert shown == [True] * len(cards)
 
 
 def in_the_dark(notebook, stem):

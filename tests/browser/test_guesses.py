@@ -78,6 +78,45 @@ def test_a_guess_comes_first_and_outlives_the_kernel(open_cells):
     card.button("Guess again").click()
 
 
+def again(notebook):
+    "The notebook saved and opened anew, as after a reload: Jupyter knows no longer what it has displayed where."
+    notebook.command("docmanager:save")
+    notebook.close()
+    return Notebook(notebook.page, notebook.api.url, notebook.api.token, notebook.name)
+
+
+def test_locking_opens_an_answer_that_was_saved(open_cells):
+    first = open_cells(ASKED + ask("saved"), MEASURED.format(key="saved"))
+    folds(first, "saved")
+    notebook = again(first)
+    card = Card(notebook)
+    folds(notebook, "saved")
+    card.button("Lock my guess").click()
+    words = opens(notebook, "saved")
+    assert "your guess: 3 ms" in words and "measured: 4.2 ± 0.3 ms" in words and notebook.value("runs") == "1"
+    card.button("Guess again").click()
+    folds(notebook, "saved")
+    notebook.close()
+
+
+def test_locking_opens_an_answer_that_another_kernel_measured(open_cells):
+    notebook = open_cells(ASKED + ask("older"), MEASURED.format(key="older"))
+    notebook.page.evaluate(RESTART)
+    notebook.page.wait_for_function(IDLE)
+    notebook.console.clear()  # JupyterLab's own debugger complains of a restart
+    notebook = again(notebook)
+    notebook.page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = 0; }")
+    notebook.command("notebook:run-cell")
+    card, picture = Card(notebook), answer(notebook, "older").locator("svg").first
+    folds(notebook, "older")
+    card.button("Lock my guess").click()
+    picture.wait_for()
+    assert "measured: 4.2 ± 0.3 ms" in answer(notebook, "older").inner_text()
+    card.button("Guess again").click()
+    picture.wait_for(state="hidden")
+    notebook.close()
+
+
 def test_questions_do_not_answer_one_another(open_cells):
     "Two questions, and one of them twice."
     measured = [MEASURED.format(key=key) for key in ("one", "two")]

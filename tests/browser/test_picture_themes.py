@@ -1,14 +1,14 @@
-"""Saved pictures in a real JupyterLab: dark ink on the light theme's ground, light ink on the dark one's."""
+"""Saved pictures in a real JupyterLab: ink for the theme's ground, and values under the mouse."""
 import io
 
 import pytest
-from lab import Panel, wait_until
+from lab import Notebook, Panel, wait_until
 from PIL import Image
 
 pytestmark = pytest.mark.browser
 CELLS = ("""from mlinfra.engine.ui.palette import COLORS
 from mlinfra.engine.ui.svg import Svg
-Svg(300, 60, "a step").box(0, 30, 200, 20, COLORS["forward"]).text(4, 20, "WORDS MMM")""",
+Svg(300, 60, "a step").box(0, 30, 200, 20, COLORS["forward"], hover="forward: 20 ms").text(4, 20, "WORDS MMM")""",
          """from mlinfra.engine.ui.figures import figure, label
 fig, ax = figure(4, 2)
 label(ax, "step", "loss", "MMM one line").plot([0, 1, 2], [2, 1, 0.5], "o-", color=COLORS["forward"])
@@ -38,7 +38,7 @@ def light_again(desk):
 
 def test_pictures_follow_the_theme_without_a_kernel(open_cells, light_again):
     notebook = open_cells(*CELLS)
-    pictures = notebook.page.locator(".jp-RenderedSVG img")
+    pictures = notebook.page.locator(".jp-RenderedSVG > svg")
     wait_until(lambda: pictures.count() == 2, "both pictures are shown")
     for theme, light in (("JupyterLab Light", "true"), ("JupyterLab Dark", "false")):
         show(notebook.page, theme, light)
@@ -46,6 +46,40 @@ def test_pictures_follow_the_theme_without_a_kernel(open_cells, light_again):
             wait_until(lambda: (brightness(notebook.page, picture)[0] > 128) == (light == "true"), f"ground in {theme}")
             ground, ink = brightness(notebook.page, picture)
             assert (ground > 230 and ink < 90) if light == "true" else (ground < 40 and ink > 200), (theme, ground, ink)
+
+
+UNDER_THE_MOUSE = """svg => {
+  const shape = [...svg.querySelectorAll('title')].at(-1).parentElement, box = shape.getBoundingClientRect();
+  const hit = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return hit.querySelector(':scope > title')?.textContent;
+}"""
+
+
+def test_a_saved_picture_tells_its_values(open_cells):
+    notebook = open_cells(*CELLS)
+    notebook.command("docmanager:save")
+    notebook.close()
+    again = Notebook(notebook.page, notebook.api.url, notebook.api.token, notebook.name)
+    pictures = again.page.locator(".jp-RenderedSVG > svg")
+    wait_until(lambda: pictures.count() == 2, "both pictures are shown")
+    box, curve = (picture.evaluate(UNDER_THE_MOUSE) for picture in pictures.all())
+    assert box == "forward: 20 ms" and curve == "step 2, loss 0.5"
+    assert again.page.evaluate("window.jupyterapp.shell.currentWidget.context.model.dirty") is False
+    again.close()
+
+
+def test_only_drawings_of_the_package_are_put_into_the_page(open_cells):
+    inside = ("<script>window.harmed = 1</script>", "<rect onclick='window.harmed = 1'/>", "<foreignObject/>",
+              "<a href='javascript:window.harmed = 1'/>", "<style>body {display: none}</style>",
+              "<use href='https://127.0.0.1/x.svg#y'/>", "<rect fill='url(https://127.0.0.1)'/>")
+    named = '<svg xmlns="http://www.w3.org/2000/svg" class="mlinfra-svg" width="9" height="9">'
+    whole = [f"{named}{part}</svg>" for part in inside]
+    whole += [named.replace("width", "onload='window.harmed = 1' width") + "</svg>",
+              named.replace("mlinfra-svg", "other") + "<rect/></svg>"]
+    notebook = open_cells(f"for svg in {whole}: display({{'image/svg+xml': svg}}, raw=True)")
+    wait_until(lambda: notebook.page.locator(".jp-RenderedSVG > img").count() == len(whole), "all are images")
+    assert notebook.page.locator(".jp-RenderedSVG > svg").count() == 0
+    assert notebook.page.evaluate("window.harmed") is None and notebook.page.locator(".jp-Notebook").is_visible()
 
 
 @pytest.mark.parametrize("width", [1920, 1280, 900, 390])

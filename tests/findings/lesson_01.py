@@ -24,4 +24,8 @@ CASES = {
         (dict(said=said, extra=0.4), "spent in waking threads"),
         (dict(said=said, extra=20), "Each batch takes 20 ms longer"),
     ],
+    "al370015": [
+        (dict(said=said, launched=16, needed=19, enough=256, rate=4_900, disk=170), "compute for 3% of the time"),
+        (dict(said=said, launched=6, needed=19, enough=256, rate=4_900, disk=170), "Our spinning disk delivers 170."),
+    ],
 }

@@ -30,4 +30,8 @@ CASES = {
         (dict(said=said, pixels_ms=0.6, simple=2.1, smaller=1.2), "mostly decoding"),
         (dict(said=said, pixels_ms=1.9, simple=2.1, smaller=2.0), "Keeping pixels brings 1.9 ms"),
     ],
+    "dl370015": [
+        (dict(said=said, pinned=50, pageable=10), "pinned memory is 5.0 times as fast"),
+        (dict(said=said, pinned=50, pageable=49), "hardly faster"),
+    ],
 }

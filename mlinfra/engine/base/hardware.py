@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from .checks import nonnegative_float, one_of, positive_float, positive_int, positive_ints
 from .sample_statistics import fit_line
+from .text import digits_text
 
 # %% auto #0
 __all__ = ['ALGORITHMS', 'IN_SWITCH_SHARE', 'NETWORKS', 'NODE_LINKS', 'PCIE_4_X16', 'DEVICES', 'ROOFLINES', 'STORAGES',
@@ -112,8 +113,8 @@ class Network:
             raise ValueError(f"world_size must be at least 2: one rank sends nothing, got {world_size}")
         (small, fast), (large, slow) = min(seconds.items()), max(seconds.items())
         if slow <= fast:
-            raise ValueError(f"{large:,} bytes must take longer than {small:,}, got {slow:.3g} s and {fast:.3g} s: "
-                             "measure sizes further apart")
+            raise ValueError(f"{large:,} bytes must take longer than {small:,}, got {digits_text(slow, 3)} s and "
+                             f"{digits_text(fast, 3)} s: measure sizes further apart")
         line = fit_line([ring_bytes(size, world_size) for size in seconds], seconds.values(), relative=len(seconds) > 2)
         words = "two sizes" if len(seconds) == 2 else f"{len(seconds)} sizes"
         return cls(name, 1 / line.slope, max(line.intercept / (2 * (world_size - 1)), 0.0), words)
@@ -280,8 +281,8 @@ class StorageModel:
         "The fewest reads in flight that give this many reads a second; ValueError if the device cannot."
         most = 1 / self.service(bytes)
         if positive_float("reads_per_s", reads_per_s) > most * (1 + 1e-9):
-            raise ValueError(f"reads_per_s must be at most the {most:,.4g} that {self.name} can serve at {bytes:,} "
-                             f"bytes, got {reads_per_s:,.4g}")
+            raise ValueError(f"reads_per_s must be at most the {digits_text(most, 4)} that {self.name} can serve at "
+                             f"{bytes:,} bytes, got {digits_text(reads_per_s, 4)}")
         return max(1, math.ceil(reads_per_s * self.alone(bytes) * (1 - 1e-9)))
 
     def limit(self, bytes: int, in_flight: int) -> str:

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -143,8 +144,10 @@ class _Running:
 
 def _counted(model: nn.Module, batch: Any, call: Callable, backward: bool) -> OperationCount:
     from torch.utils.flop_counter import FlopCounterMode
-    formulas = {torch.ops.aten.convolution_backward: _convolution_backward}
-    counter = FlopCounterMode(display=False, skip_unsupported=True, custom_mapping=formulas)
+    formulas = {torch.ops.aten.convolution_backward: _convolution_backward, **_cpu_attention()}
+    newer = "skip_unsupported" in signature(FlopCounterMode).parameters
+    skipping = dict(skip_unsupported=True) if newer else {}  # an older one raises where a formula is missing
+    counter = FlopCounterMode(display=False, custom_mapping=formulas, **skipping)
     calls, running, seen, inside = [], [], set(), 0
     products = _Products(counter.flop_registry)
 
@@ -183,6 +186,17 @@ def _convolution_backward(
     "As many operations as forward for each of the gradients of inputs and weights; PyTorch's formula forgets groups."
     from torch.utils.flop_counter import conv_flop_count
     return sum(wanted[:2]) * conv_flop_count(inputs, weights, grad, transposed)
+
+def _cpu_attention() -> dict[Any, Callable]:
+    "Formulas for the CPU's fused attention, which PyTorch 2.9 counts as nothing."
+    from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
+    def forward(q: torch.Size, k: torch.Size, v: torch.Size, *_rest: Any, **_result: Any) -> int:
+        return sdpa_flop_count(q, k, v)
+    def backward(grad: torch.Size, q: torch.Size, k: torch.Size, v: torch.Size, *_rest: Any, **_result: Any) -> int:
+        return sdpa_backward_flop_count(grad, q, k, v)
+    aten = torch.ops.aten
+    return {aten._scaled_dot_product_flash_attention_for_cpu: forward,
+            aten._scaled_dot_product_flash_attention_for_cpu_backward: backward}
 
 def _called_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     "Modules with their names, without those that compute the weights of others and scripted ones, which take no hook."

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .checks import positive_int
+from .text import digits_text
 
 # %% auto #0
 __all__ = ['Rounds', 'median', 'percentile', 'medians', 'resampled', 'Estimate', 'Line', 'fit_line', 'fit_prices']
@@ -117,7 +118,9 @@ class Estimate:
         low, high = sorted((factor * self.low, factor * self.high))
         return Estimate(factor * self.value, low, high)
 
-    def __str__(self) -> str: return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+    def __str__(self) -> str:
+        value, low, high = (digits_text(one, 3) for one in (self.value, self.low, self.high))
+        return f"{value} ({low} to {high})"
 
 # %% ../../../nbs/engine/base/sample_statistics.ipynb #ea6b3b7d
 @dataclass(frozen=True)

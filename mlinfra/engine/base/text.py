@@ -68,5 +68,9 @@ def digits_text(
     digits:int,    # that count
     sign:str="",   # +: also of what is positive
 ) -> str:
-    "The value rounded to this many digits; a large one is written out, where format's g makes it a power of ten."
-    return f"{float(f'{value:.{digits}g}'):{sign},.10g}"
+    "The value rounded to this many digits, written out where format's g makes a power of ten of it."
+    rounded = float(f"{value:.{digits}g}")
+    if not rounded or not 1e-6 <= abs(rounded) < 1e15: return f"{rounded:{sign},g}"
+    places = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)
+    text = f"{rounded:{sign},.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

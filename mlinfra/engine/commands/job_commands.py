@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..base.text import digits_text
 from .arguments import Command, count, duration
 
 # %% auto #0
@@ -40,8 +41,9 @@ def _print_trial(record: TrialRecord) -> None:
     "A line for a trial that has ended."
     if record.state == "running": return
     from mlinfra.engine.base.text import duration_text
-    point = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in record.params.items())
-    value = "" if record.value is None else f"{record.value:.4g}"
+    params = ((k, digits_text(v, 4) if isinstance(v, float) else v) for k, v in record.params.items())
+    point = ", ".join(f"{k}={v}" for k, v in params)
+    value = "" if record.value is None else digits_text(record.value, 4)
     step = f"step {record.steps[-1][0]}" if record.steps else ""
     took = f"{duration_text(record.seconds):>8}"
     print(f"trial {record.number:4}  {record.state:8}  {value:>10}  {step:9} {took}  {point}  {record.error}".rstrip(),

@@ -44,13 +44,15 @@ WATCH = Command("watch", "watch a run from a terminal", _watch, _watch_options)
 def _runs(args: argparse.Namespace) -> int:
     "List the runs in a folder: how each ended, its results and its settings."
     from mlinfra.engine.base.checks import writable_file
+    from mlinfra.engine.base.text import digits_text
     from mlinfra.engine.record.runs_table import compact, filtered, runs_table, sorted_by
     if args.csv: writable_file("--csv", args.csv)
     table = filtered(runs_table(args.folder), args.filter)
     if args.sort: table = sorted_by(table, args.sort, args.descending)
     shown, same = compact(table)
     if "started" in shown: shown = shown.assign(started=shown.started.dt.strftime("%Y-%m-%d %H:%M"))
-    print(shown.to_string(index=False, na_rep="", float_format="{:.5g}".format) if len(shown) else "no runs")
+    as_text = dict(index=False, na_rep="", float_format=lambda value: digits_text(value, 5))
+    print(shown.to_string(**as_text) if len(shown) else "no runs")
     if same: print("the same in all: " + ", ".join(f"{name} {value}" for name, value in same.items()))
     if args.csv: table.to_csv(args.csv, index=False)
     return 0

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..base.text import count_text
+from ..base.text import count_text, digits_text
 from .arguments import Command, count
 
 if TYPE_CHECKING: from mlinfra.engine.trace.trace import Trace
@@ -29,12 +29,12 @@ def _trace(args: argparse.Namespace) -> int:
         print("\nmilliseconds of a step, and of the other trace's\n" + table.to_string(float_format="{:.3f}".format))
     if args.kernels and len(trace.kernels):
         table = trace.kernels.head(args.kernels).assign(name=lambda own: own["name"].str.slice(0, 60))
-        print("\n" + table.to_string(index=False, float_format="{:.4g}".format))
+        print("\n" + table.to_string(index=False, float_format=lambda value: digits_text(value, 4)))
     if args.html: _page(args, trace)
     if len(late := trace.stragglers):
         worst = late["last_rank"].value_counts()
         print(f"\nrank {worst.index[0]} came last at {worst.iloc[0]} of {len(late)} collectives; the others waited "
-              f"{late['wait_us'].sum() / 1e3:.3g} ms for the last in all")
+              f"{digits_text(late['wait_us'].sum() / 1e3, 3)} ms for the last in all")
     return 0
 
 def _page(args: argparse.Namespace, trace: Trace) -> None:

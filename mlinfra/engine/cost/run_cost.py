@@ -22,7 +22,7 @@ from ..base.sample_statistics import Estimate
 from .prices import Offer, read_prices
 from ..precision.layer_costs import forward_seconds, layer_traffic
 from ..record.run_folder import Run
-from ..base.text import bytes_text, duration_text
+from ..base.text import bytes_text, digits_text, duration_text
 from .training_work import SLACK, SLACKS, expected_seconds_of
 from ...memory import estimate
 
@@ -247,16 +247,17 @@ def cost_lines(
     "The run, and a line for each machine."
     run = costs.run
     joules = run.energy.joules
-    lines = [f"{run.model}, {run.samples:,} samples in {duration_text(run.seconds)}: about {joules.value:,.3g} J "
-             f"({joules.low:,.3g} to {joules.high:,.3g}), {run.joules_per_sample:.3g} J a sample, "
-             f"{costs.kwh * costs.grams_per_kwh:.3g} g of CO2", f"  {run.energy.how}", "",
+    lines = [f"{run.model}, {run.samples:,} samples in {duration_text(run.seconds)}: about "
+             f"{digits_text(joules.value, 3)} J ({digits_text(joules.low, 3)} to {digits_text(joules.high, 3)}), "
+             f"{digits_text(run.joules_per_sample, 3)} J a sample, {digits_text(costs.kwh * costs.grams_per_kwh, 3)} g "
+             "of CO2", f"  {run.energy.how}", "",
              f"{'machine':20} {'devices':16} {'time':>22} {'price ($)':>26} {'energy (J)':>10}  price of"]
     for row in costs.table.to_dict("records"):
         what = f"{row['machine']:20} {row['devices']} x {row['device']:12}"
         if row["why"]: lines.append(f"{what} not here: {row['why']}")
         else:
             time, price = _spread(row, "seconds", duration_text), _spread(row, "dollars", "{:.2g}".format)
-            lines.append(f"{what} {time:>22} {price:>26} {row['joules']:>10,.3g}  {row['date']}")
+            lines.append(f"{what} {time:>22} {price:>26} {digits_text(row['joules'], 3):>10}  {row['date']}")
     slack, whose = costs.slack, ", as published trainings took"
     return [*lines, f"  times: {slack.value:.2f} ({slack.low:.2f} to {slack.high:.2f}) times the ideal"
             f"{whose if slack in SLACKS.values() else ''}"]

@@ -19,7 +19,7 @@ from torch.utils.data._utils import worker as torch_worker
 
 from ..base.side_process import SideProcess, Unsendable, can_fork
 from ..base.timing import Stopwatch
-from ..loading.batch_tensors import identity
+from ..loading.batch_tensors import identity, pinned
 from ..loading.dataset_callables import Place
 from ..loading.loader_surgery import (
     Endless, QuietLoader, clone_loader, length_of, loader_kind, opened, private_copy, threads_in, workers_of)
@@ -94,8 +94,10 @@ class _Loads:
         indices = self._index_source()
         plain, batch = load_once(self.loader, indices, {})
         watched = load_once(self.loader, indices, self.places)[0] if self.places else plain
-        share = plain.load / max(watched.load, 1e-12)  # watching takes time: only the proportions count
-        return replace(plain, storage=watched.storage * share, unknown=watched.unknown * share), batch
+        share = plain.load / max(watched.load, 1e-12)  # watching takes time: only the proportions of work count
+        asleep = min(watched.storage, watched.asleep)  # and a wait is as long under watch as without
+        storage = min(plain.load, asleep + (watched.storage - asleep) * share)
+        return replace(plain, storage=storage, unknown=watched.unknown * share), batch
 
     def twice(self, _seconds: float) -> tuple[float, float] | None:
         "The seconds of a batch at first and again, if all of a few take less than half as long again."
@@ -119,7 +121,9 @@ class _Loads:
     def _kept(self) -> Iterator:
         if self._batches is None:
             kind = loader_kind(self.loader)
-            self._batches = iter(Endless(self.loader) if kind == "other" else clone_loader(self.loader, num_workers=0))
+            # a forked process cannot use CUDA, which pinning needs: who takes the batch pins it
+            alone = dict(num_workers=0, pin_memory=False)
+            self._batches = iter(Endless(self.loader) if kind == "other" else clone_loader(self.loader, **alone))
         return self._batches
 
     def _index_source(self) -> Iterator:
@@ -143,7 +147,7 @@ def _become_worker(loader: DataLoader) -> None:
 # %% ../../../nbs/engine/doctor/batch_source.ipynb #be510e01
 class _Beside:
     "The batches of a loader without workers; what their way from the process beside this one takes is kept apart."
-    def __init__(self, ask: Any): self.ask, self.away_seconds = ask, 0.0
+    def __init__(self, ask: Any, pins: bool): self.ask, self.pins, self.away_seconds = ask, pins, 0.0
 
     def __iter__(self) -> Iterator: return self
 
@@ -151,7 +155,7 @@ class _Beside:
         watch = Stopwatch()
         seconds, batch = self.ask("kept")
         self.away_seconds += watch.lap() - seconds
-        return batch
+        return pinned(batch) if self.pins else batch  # in the training process, as without workers
 
 def _with_listed_order(loader: DataLoader) -> DataLoader:
     "The same for a process that is not forked, which gets its order as numbers: no worker gets the sampler."
@@ -195,7 +199,8 @@ class BatchSource:
     ) -> Iterator[Iterator]:
         "Batches of the loader as it is; its workers are gone when the block ends, unless they stay in training, too."
         if not self.workers:
-            yield _Beside(lambda how: self._ask(how, timeout_seconds))
+            pins = self.kind != "other" and self.loader.pin_memory and torch.cuda.is_available()
+            yield _Beside(lambda how: self._ask(how, timeout_seconds), pins)
             return
         again = dict(timeout=self.loader.timeout or timeout_seconds)
         if self.stay:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..base.text import bytes_text
+from ..base.text import bytes_text, digits_text
 from .checked_rank import (
     BETWEEN_RANKS, CheckedFinding, CheckedModel, CheckedOptimizer, CheckedRank)
 from .file_journal import UndoneWrites
@@ -132,7 +132,8 @@ def _optimizer_words(one: CheckedOptimizer) -> list[str]:
 
 def _rate_words(first: float | None, last: float | None) -> str:
     if first is None or last is None: return "of its own"
-    return f"{first:.3g}" if math.isclose(first, last, rel_tol=1e-6) else f"{first:.3g} at first, {last:.3g} at the end"
+    begins, ends = digits_text(first, 3), digits_text(last, 3)
+    return begins if math.isclose(first, last, rel_tol=1e-6) else f"{begins} at first, {ends} at the end"
 
 def _loader_words(loaders: Sequence[Mapping[str, Any]]) -> list[str]:
     "Each once, though it was opened for each epoch."
@@ -157,7 +158,7 @@ def _loss_words(rank: CheckedRank) -> str:
     if not rank.losses: return "not seen: no backward pass from a single number"
     passes = len(rank.losses)
     extra = f", {passes} backward passes for {rank.updates} updates" if passes != rank.updates else ""
-    return f"{rank.losses[0]:.4g} at first, {rank.losses[-1]:.4g} at the end{extra}"
+    return f"{digits_text(rank.losses[0], 4)} at first, {digits_text(rank.losses[-1], 4)} at the end{extra}"
 
 def _rank_words(ranks: Sequence[CheckedRank]) -> str:
     world = ranks[0].world_size

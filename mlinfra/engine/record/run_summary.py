@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from .run_timeline import ORDER, edges, edges_and_late, part_seconds, sample_mean
 from ..base.checks import positive_float
 from .run_folder import Run
-from ..base.text import bytes_text, count_text, duration_text
+from ..base.text import bytes_text, count_text, digits_text, duration_text
 
 # %% auto #0
 __all__ = ['state_text', 'end_of', 'glance']
@@ -62,7 +62,7 @@ def _pace(steps: object, placed: object, start: float, end: float) -> str:
     count, samples = steps["count"].to_numpy()[inside].sum(), steps.samples.to_numpy()[inside].sum()
     span = placed[inside][-1, -1] - placed[inside][0, 0] if count else 0.0
     pace = f", {duration_text(span / count)} a step, {samples / span:,.0f} samples/s" if count and span > 0 else ""
-    loss = "" if math.isnan(last.loss) else f", loss {last.loss:.4g}"
+    loss = "" if math.isnan(last.loss) else f", loss {digits_text(last.loss, 4)}"
     return f"step {int(last.iteration + last['count']):,}, epoch {int(last.epoch)}{loss}{pace}"
 
 def _machine(run: Run, rank: int, start: float, end: float) -> str:

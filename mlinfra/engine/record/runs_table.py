@@ -21,7 +21,7 @@ from ..base.checks import one_of
 from .run_folder import Run, StepRecord
 from .run_summary import state_text
 from ..base.store import write_whole
-from ..base.text import count_text
+from ..base.text import count_text, digits_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -422,5 +422,6 @@ def _said(frame: pd.DataFrame, result: str, rows: pd.DataFrame, repeats: int, no
     if len(mixed) > 1: said.append(f"{' and '.join(mixed)} were nearly changed together: one may stand for another.")
     if frame.p.isna().any(): said.append("There are too few runs to say what is chance.")
     if not repeats: said.append("No combination was repeated: run some with other seeds to see what chance does.")
-    else: said.append(f"{count_text(repeats, 'repeat')}: with equal settings {result} scatters by {noise:.2g}.")
+    else: said.append(f"{count_text(repeats, 'repeat')}: with equal settings {result} scatters by "
+                      f"{digits_text(noise, 2)}.")
     return " ".join(said)

@@ -29,7 +29,7 @@ from .trace_page import trace_blocks
 from ..trace.profile_steps import traces_of
 from ..trace.trace import Trace, read
 from .waterfall import Waterfall, pace, waterfall
-from ..base.text import bytes_text, count_text, duration_text
+from ..base.text import bytes_text, count_text, digits_text, duration_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,7 +212,8 @@ def _where(m: Material) -> Section:
 
 def _over_time(m: Material) -> Section:
     shown = draw_devices(m.run, m.falls[0].rank)
-    rows = [(row.device, row.unit, f"{row.mean:.3g}", f"{row.median:.3g}", f"{row.highest:.3g}", f"{row.samples}")
+    figures = "mean", "median", "highest"
+    rows = [(row.device, row.unit, *(digits_text(getattr(row, one), 3) for one in figures), f"{row.samples}")
             for row in m.devices.itertuples()]
     columns = "device", "unit", "mean", "median", "highest", "samples"
     tables = (Table(columns, tuple(rows)),) if rows else ()

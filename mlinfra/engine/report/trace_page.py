@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..base.checks import one_of
 from ..base.store import write_whole
+from ..base.text import digits_text
 from .page_templates import Picture, Section, Table, html_page
 from .trace_timeline import TIMELINE_SCRIPT, timeline
 from ..trace.trace import Trace
@@ -43,7 +44,7 @@ def _table(frame: pd.DataFrame, most: int = 1_000, plain: tuple[str, ...] = ()) 
     def cell(column: str, value: object) -> str:
         if value is None or value != value: return ""
         if not isinstance(value, float): return str(value)
-        return f"{value:.1%}" if column.endswith("share") else f"{value:,.4g}"
+        return f"{value:.1%}" if column.endswith("share") else digits_text(value, 4)
     names = [str(name) for name in frame]
     rows = [tuple(cell(name, value) for name, value in zip(names, row)) for row in frame.head(most).itertuples(False)]
     return Table(tuple(name if name in plain else name.replace("_", " ") for name in names), tuple(rows))
@@ -59,7 +60,7 @@ def _steps(trace: Trace) -> Table:
 
 def _advice(trace: Trace) -> tuple:
     if not trace.advice: return ("Nothing that the trace shows would make a step shorter by 5% or more.",)
-    rows = [(one.change, f"{one.milliseconds:.3g}", f"{one.share:.0%}", one.how) for one in trace.advice]
+    rows = [(one.change, digits_text(one.milliseconds, 3), f"{one.share:.0%}", one.how) for one in trace.advice]
     return (Table(("change", "ms of a step, at most", "share", "how it was computed"), tuple(rows)),)
 
 def _stragglers(trace: Trace) -> tuple:

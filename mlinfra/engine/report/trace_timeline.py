@@ -17,7 +17,7 @@ from .page_templates import Interactive
 from ..trace.gpu_idle import gpu_time, step_windows
 from ..trace.trace_file import COLLECTIVE, TraceEvents
 from ..ui.lanes import STATES
-from ..ui.palette import COLORS, PALE, words_on
+from ..ui.palette import COLORS, PALE, variable, words_on
 
 if TYPE_CHECKING: import pandas as pd
 
@@ -85,8 +85,8 @@ def timeline_data(
     names, colors = pd.factorize(table["name"].astype(str)), pd.factorize(table["color"])
     titles, windows = step_windows(events)
     return dict(
-        lanes=lanes, names=[name[:120] for name in names[1]], colors=[_COLORS[color] for color in colors[1]],
-        inks=[words_on(_COLORS[color]) for color in colors[1]],
+        lanes=lanes, names=[name[:120] for name in names[1]], colors=[variable(_COLORS[color]) for color in colors[1]],
+        inks=[variable(words_on(_COLORS[color])) for color in colors[1]],
         end=float(events.frame["end"].max()), steps=[[t, *map(float, w)] for t, w in zip(titles, windows)][:30],
         events=dict(lane=table["place"].tolist(), depth=table["depth"].tolist(), name=names[0].tolist(),
                     color=colors[0].tolist(), begin=table["begin"].round(2).tolist(),
@@ -125,7 +125,12 @@ for (const box of document.querySelectorAll(".mlinfra-timeline")) {
   const words = us => us >= 1e6 ? (us / 1e6).toPrecision(4) + " s" : us >= 1e3 ? (us / 1e3).toPrecision(4) + " ms"
     : us.toPrecision(4) + " µs";
   function draw() {
-    const ratio = window.devicePixelRatio || 1, height = rows * row + foot, ink = getComputedStyle(box).color;
+    const ratio = window.devicePixelRatio || 1, height = rows * row + foot, look = getComputedStyle(box);
+    const paint = color => {  // a canvas knows no variables of CSS
+      const [, name, light] = /^var\((--[\w-]+), (.*)\)$/.exec(color) ?? [];
+      return name ? look.getPropertyValue(name).trim() || light : color;
+    };
+    const fills = data.colors.map(paint), inks = data.inks.map(paint);
     canvas.style.height = height + "px";
     canvas.width = canvas.clientWidth * ratio; canvas.height = height * ratio;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -135,15 +140,15 @@ for (const box of document.querySelectorAll(".mlinfra-timeline")) {
       const at = data.lanes[lane[i]].top + depth[i], x = Math.max(place(begin[i]), left);
       const least = data.lanes[lane[i]].idle ? 0 : 0.4;  // many short gaps must not look like one long gap
       const wide = Math.max(Math.min(place(begin[i] + span[i]), left + width()) - x, least);
-      pen.fillStyle = data.colors[color[i]];
+      pen.fillStyle = fills[color[i]];
       pen.fillRect(x, at * row + 1, wide, row - 2);
       if (wide > 40) {
         pen.save(); pen.beginPath(); pen.rect(x, at * row, wide - 2, row); pen.clip();
-        pen.fillStyle = data.inks[color[i]];
+        pen.fillStyle = inks[color[i]];
         pen.fillText(data.names[name[i]], x + 3, at * row + row / 2); pen.restore();
       }
     }
-    pen.fillStyle = ink;
+    pen.fillStyle = look.color;
     for (const one of data.lanes) pen.fillText(one.name, 0, one.top * row + row / 2, left - 6);
     const rough = (to - from) / 6, unit = 10 ** Math.floor(Math.log10(rough));
     const step = unit * [1, 2, 5, 10].find(n => n * unit >= rough);

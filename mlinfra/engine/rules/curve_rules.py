@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.text import digits_text
 from .batch_fingerprint import BatchFingerprint
 from .findings import Facts, Rule
 from .tensor_stats import TensorStats
@@ -122,12 +123,14 @@ class UnrelatedLabels(_Course):
         if min(last) < 0.97 * entropy: return
         back = lowest < 0.9 * entropy and min(last) > 0.98 * entropy and max(last) < 3 * entropy
         if back and not self._restarted(): return self._say(
-            step, f"the loss had fallen to {lowest:.4g} and has been {np.mean(last):.4g} for {3 * _BLOCK} steps, not "
-            f"below {self._counted(entropy)}: labels and inputs no longer belong together", entropy)
+            step, f"the loss had fallen to {digits_text(lowest, 4)} and has been {digits_text(np.mean(last), 4)} for "
+                  f"{3 * _BLOCK} steps, not below {self._counted(entropy)}: labels and inputs no longer belong "
+            "together", entropy)
         never = self._done == 5 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy
         if never and self._stands(): self._say(
-            step, f"the loss is {last[-1]:.4g} after {5 * _BLOCK} steps and stays at {self._counted(entropy)}: the "
-            "model learns how often each class comes, and nothing from the inputs", entropy)
+            step, f"the loss is {digits_text(last[-1], 4)} after {5 * _BLOCK} steps and stays at "
+                  f"{self._counted(entropy)}: the model learns how often each class comes, and nothing from the "
+            "inputs", entropy)
 
     def _restarted(self) -> bool: return self._blocks[-1] < 0.9 * self._blocks[-2] < 0.81 * self._blocks[-3]
 
@@ -144,9 +147,9 @@ class UnrelatedLabels(_Course):
         if entropy is None or len(self._valid) < 4 or self.findings: return
         train, valid = self._valid[-1][0], [loss for _, loss in self._valid]
         if not (train < 0.8 * entropy and min(valid) > 0.98 * entropy): return
-        self._say(max(self.facts.steps - 1, 0), f"the training loss is {train:.4g}, and the loss of {len(valid)} "
-                  f"validations was never below {self._counted(entropy)}: what is learnt of the training samples says "
-                  "nothing of others", entropy)
+        self._say(max(self.facts.steps - 1, 0), f"the training loss is {digits_text(train, 4)}, and the loss of "
+                                                f"{len(valid)} validations was never below {self._counted(entropy)}: "
+                  "what is learnt of the training samples says nothing of others", entropy)
 
     def _say(self, step: Any, words: str, entropy: float) -> None:
         self.found(step, words, "Look at some inputs with their labels: a shuffle of one without the other, a wrong "
@@ -172,8 +175,9 @@ class LossRoseAgain(_Course):
         if not risen: return
         rates = [float(g["lr"]) for o in self.facts.optimizers for g in o.param_groups if "lr" in g]
         rate = f" The learning rate is {max(rates):.3g}" if rates else ""
-        self.found(step, f"the loss fell to {best:.4g} by step {self._best_at * _BLOCK} and is {last[-1]:.4g} now: "
-                   f"it has risen by more than half of what it had fallen.{rate}", "Lower the learning rate or clip "
+        self.found(step, f"the loss fell to {digits_text(best, 4)} by step {self._best_at * _BLOCK} and is "
+                         f"{digits_text(last[-1], 4)} now: it has risen by more than half of what it had "
+                   f"fallen.{rate}", "Lower the learning rate or clip "
                    "gradients; if that does not help, look at what changed at that time: data, labels, weights that "
                    "were loaded",
                    best=best, last=last[-1])
@@ -228,9 +232,11 @@ class LossSpike(_Labels):
         if len(self._after) < 10: return
         spike, self._spike = self._spike, None
         if not float(np.median(self._after)) <= self._top or self.is_sorted: return
-        self.found(spike, f"the loss jumps to {spike.loss:.4g}; the steps before had a median of {self._usual:.4g} "
-                   f"and a maximum of {self._top:.4g}; ten steps later it is down again", "Look at the batch of "
-                   "this step, inputs and labels; clipping gradients bounds what such a batch does", cost=0.1,
+        self.found(spike, f"the loss jumps to {digits_text(spike.loss, 4)}; the steps before had a median of "
+                          f"{digits_text(self._usual, 4)} and a maximum of {digits_text(self._top, 4)}; ten steps "
+                   "later it is down again",
+                   "Look at the batch of this step, inputs and labels; clipping gradients bounds what such a batch "
+                   "does", cost=0.1,
                    loss=spike.loss, usual=self._usual)
 
 # %% ../../../nbs/engine/rules/curve_rules.ipynb #hrc0006
@@ -261,6 +267,8 @@ class ResumedWorse(Rule):
         scatter = float(np.std(last)) + float(np.std(self._losses[:10]))
         anew = now > first - 0.2 * abs(first - was) and not self._resumed
         if anew or not now > was + max(3 * scatter / math.sqrt(10), 0.25 * abs(first - was)): return
-        self.found(steps[-1], f"this attempt begins with a loss of {now:.4g}, and the attempt before it in this folder "
-                   f"ended with {was:.4g}: perhaps a part of its state was not loaded", "Compare the names that "
-                   "load_state_dict returns, and load model, optimizer and scheduler", cost=0.5, now=now, was=was)
+        self.found(steps[-1], f"this attempt begins with a loss of {digits_text(now, 4)}, and the attempt before it in "
+                              f"this folder ended with {digits_text(was, 4)}: perhaps a part of its state was not "
+                   "loaded",
+                   "Compare the names that load_state_dict returns, and load model, optimizer and "
+                   "scheduler", cost=0.5, now=now, was=was)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..base.text import digits_text
 from .findings import Facts, Rule, plain_name, several
 from .loop_probe import ForwardLook, UpdateLook
 from .rate_rules import planned_steps, schedulers_of
@@ -92,8 +93,9 @@ class UnpreparedEvaluation(Rule):
         then, now = float(before.size), float(look.size)
         if now / 10 <= then <= 10 * now: return
         self.found(before.step, f"in an evaluation before the first step the outputs have a root mean square of "
-                   f"{then:.3g}, and in training mode, with the same weights, {now:.3g}", "Run the model once in "
-                   "training mode before the first evaluation: something in it is set up there, as by spectral_norm",
+                   f"{digits_text(then, 3)}, and in training mode, with the same weights, {digits_text(now, 3)}",
+                   "Run the model once in training mode before the first evaluation: something in it is set up there, "
+                   "as by spectral_norm",
                    ratio=then / max(now, 1e-30))
 
 class TrainingModeEvaluation(Rule):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.text import digits_text
 from ..record.run_folder import Run
 from .findings import Facts, Rule
 from .rank_waits import RankWaits
@@ -54,7 +55,8 @@ class ExplodingLoss(Rule):
             advice = "Lower the learning rate, warm it up, or clip gradients"
             if self._jumped: advice = ("It jumped from one step to the next: look at what changed there, inputs, "
                                        f"labels or loaded weights. Else {advice[0].lower()}{advice[1:]}")
-            self.found(step, f"the loss is {loss:.3g}, and in the first steps it was {base:.3g}", advice,
+            self.found(step, f"the loss is {digits_text(loss, 3)}, and in the first steps it was "
+                             f"{digits_text(base, 3)}", advice,
                        remark=loss < 100 * base, loss=loss, first=base)
 
 # %% ../../../nbs/engine/rules/loss_rules.ipynb #ed28e0bb
@@ -116,7 +118,8 @@ class LossNotDecreasing(Rule):
         gain, error = first.mean() - last.mean(), math.sqrt(first.var() / len(first) + last.var() / len(last))
         if gain > 2 * error or gain > 0.01 * abs(first.mean()) or _falls(losses) or _fell(losses): return
         if self._warms_up() or 2 * error > 0.03 * abs(first.mean()): return  # it is asked again
-        words = f"the loss was {first.mean():.4g} in the first {len(first)} steps and {last.mean():.4g} in the last"
+        begins, ends = digits_text(first.mean(), 4), digits_text(last.mean(), 4)
+        words = f"the loss was {begins} in the first {len(first)} steps and {ends} in the last"
         self.found(step, words, "Try to learn a single batch by heart: if the loss of that does not fall either, look "
                    "at labels, loss and optimizer; if it does, change the learning rate",
                    first=float(first.mean()), last=float(last.mean()))
@@ -165,8 +168,8 @@ class Overfitting(_Epochs):
         best, falls = min(self.valid[:-3]), all(a > b for a, b in zip(self.train[-4:], self.train[-3:]))
         if falls and all(loss > 1.05 * best for loss in self.valid[-3:]) and best > 0:
             epoch = self.valid.index(best)
-            self.found(step, f"the validation loss was {best:.4g} after {self._unit} {epoch} and is "
-                       f"{self.valid[-1]:.4g} now, while the training loss falls",
+            self.found(step, f"the validation loss was {digits_text(best, 4)} after {self._unit} {epoch} and is "
+                       f"{digits_text(self.valid[-1], 4)} now, while the training loss falls",
                        f"Keep the weights of {self._unit} {epoch}; more data, augmentation or weight decay",
                        cost=1 - (epoch + 1) / len(self.valid), best_epoch=epoch)
 

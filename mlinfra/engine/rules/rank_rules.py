@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.text import digits_text
 from .findings import Facts, Rule, several
 from .rank_looks import RankLook, RankTraining
 
@@ -186,8 +187,9 @@ class _Words:
         "They were equal, and what is known of the gradients names the cause."
         a, b, names = self.base, self.odd, several(self.names(found.groups) or ["all of them"])
         if found.kind == "scaled": cause, cure = (
-            f"at the update the gradients of rank {b} are {found.ratio:.3g} times those of rank {a} in every tensor "
-            "that differs: they are clipped, scaled or added up on one rank only", "Do on every rank what is done to "
+            f"at the update the gradients of rank {b} are {digits_text(found.ratio, 3)} times those of rank {a} in "
+            "every tensor that differs: they are clipped, scaled or added up on one rank "
+            "only", "Do on every rank what is done to "
             "gradients after they are averaged")
         elif found.kind == "lost": cause, cure = (
             f"at the update the gradients of rank {found.zero} are zero in {names}, and those of rank "

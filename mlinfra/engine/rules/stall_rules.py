@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.text import digits_text
 from ..record.stack_sampler import core_wait_seconds, stolen_seconds
 from .findings import Facts, Rule
 from .step_window import WORK, Window, late_first_waits, ms
@@ -151,7 +152,8 @@ class SlowValidation(Rule):
     def _judge(self, step: int, spent: float, count: int, whole: float) -> None:
         share = spent / max(whole, 1e-9)
         if count < 2 or share < 0.3: return
-        self.found(step, f"validation has taken {share:.0%} of the time so far, {spent / count:.3g} s each time",
+        self.found(step, f"validation has taken {share:.0%} of the time so far, {digits_text(spent / count, 3)} s each "
+                         "time",
                    "Validate less often, on fewer samples, or with larger batches", cost=share,
                    gain=1 / (1 - min(share, 0.98)), seconds=spent, times=count)
 
@@ -172,8 +174,9 @@ class SlowStart(Rule):
         loader, advice = self.facts.loader, "Look at what the loader does before its first batch"
         if loader.get("num_workers") and not loader.get("persistent_workers"):
             advice = "Set persistent_workers=True in the loader"
-        self.found(self.facts.steps, f"starting the loader takes {self._spent / self._count:.3g} s in each epoch, "
-                   f"{share:.0%} of the time", advice, cost=share, gain=1 / (1 - min(share, 0.98)), seconds=self._spent)
+        self.found(self.facts.steps, f"starting the loader takes {digits_text(self._spent / self._count, 3)} s in each "
+                                     f"epoch, {share:.0%} of the "
+                   "time", advice, cost=share, gain=1 / (1 - min(share, 0.98)), seconds=self._spent)
 
     def on_window(self, window: Window) -> None:
         "Add up how long first batches are late, and compare the first step with the others."
@@ -185,6 +188,7 @@ class SlowStart(Rule):
         start, usual = float(window["start"][0] + window["wait"][0] + window.work[0]), float(np.median(window.loop))
         if start < 10 or start < 100 * usual: return
         share = start / (start + usual * len(window))
-        self.found(window.last, f"the first step ended {start:.3g} s after the start, and others take {ms(usual)}",
+        self.found(window.last, f"the first step ended {digits_text(start, 3)} s after the start, and others take "
+                                f"{ms(usual)}",
                    "Look at what is read, compiled or downloaded before it", cost=share, tensor="first step",
                    seconds=start)

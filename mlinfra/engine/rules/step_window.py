@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.ma  # noqa: F401  (the first median would import it, in the middle of the training)
 
+from ..base.text import digits_text
 from ..record.run_folder import StepRecord
 
 # %% auto #0
@@ -101,7 +102,7 @@ def ms(
     seconds:float,
 ) -> str:
     "The seconds as milliseconds, in words."
-    return f"{1e3 * seconds:.3g} ms"
+    return f"{digits_text(1e3 * seconds, 3)} ms"
 
 def sample_median(
     samples:Sequence[Any],   # of the machine

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.text import digits_text
 from .findings import Facts, Rule, own_part, plain_name, several
 from .nonfinite_origin import NonFiniteOrigin, wrong_target
 from .tensor_stats import ActivationStats, ParameterStats, TensorStats
@@ -130,7 +131,8 @@ class ExplodingGradient(Rule):
         self._large += 1
         self.facts.suspicious |= self._large == 1
         if self._large >= 2:
-            self.found(look.step, f"the norm of the gradients is {norm:.3g}, and it was {usual:.3g}",
+            self.found(look.step, f"the norm of the gradients is {digits_text(norm, 3)}, and it was "
+                                  f"{digits_text(usual, 3)}",
                        "Clip gradients, or lower the learning rate", norm=norm, usual=usual)
 
     def _remember(self, norm: float) -> None:
@@ -401,6 +403,7 @@ class UnnormalisedInputs(Rule):
         if given is None: return self.abstain("the model gets no tensor of floats")
         mean = math.sqrt(max(given.rms ** 2 - given.signal ** 2, 0.0))
         if not math.isfinite(given.rms) or given.rms <= 10 and (given.signal == 0 or mean <= 10 * given.signal): return
-        self.found(look.step, f"the inputs have a root mean square of {given.rms:.3g}, and differ by "
-                   f"{given.signal:.3g} from sample to sample", "Subtract the mean and divide by the standard "
-                   "deviation of the training set", tensor="input", cost=0.5, rms=given.rms)
+        self.found(look.step, f"the inputs have a root mean square of {digits_text(given.rms, 3)}, and differ by "
+                   f"{digits_text(given.signal, 3)} from sample to sample",
+                   "Subtract the mean and divide by the standard deviation of the training "
+                   "set", tensor="input", cost=0.5, rms=given.rms)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..base.text import digits_text
 from .profile_steps import traces_of
 from .trace_advice import TraceAdvice, advise
 from .trace_file import COLLECTIVE, TraceEvents, read_events
@@ -128,7 +129,7 @@ class Trace:
     def summary(self) -> str:
         "One line: how long a typical step was, and why its device was idle."
         own = self.typical
-        said = f"a step took {own['seconds'].mean() * 1e3:.4g} ms on {self.device}"
+        said = f"a step took {digits_text(own['seconds'].mean() * 1e3, 4)} ms on {self.device}"
         if own["gpu_busy"].isna().all():
             share = float((own["loader"] * own["seconds"]).sum() / own["seconds"].sum())
             return f"{said}; for {share:.0%} of it the loop waited for the loader"
@@ -142,7 +143,7 @@ class Trace:
         own, parts = self._median_rank(), self.parts
         lines = [f"{self.device}, {len(own)} step{'s' * (len(own) > 1)} of "
                  f"{len(self.events)} rank{'s' * (len(self.events) > 1)}, a typical one of "
-                 f"{typical(own)['seconds'].mean() * 1e3:.4g} ms"]
+                 f"{digits_text(typical(own)['seconds'].mean() * 1e3, 4)} ms"]
         if not own["gpu_busy"].isna().all():
             total = parts.sum()
             lines += [f"  {name.replace('_', ' '):22} {ms:9.3f} ms  {ms / total:6.1%}"

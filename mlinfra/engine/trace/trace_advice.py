@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..base.text import digits_text
 from .trace_tables import typical
 
 if TYPE_CHECKING: import pandas as pd
@@ -28,7 +29,7 @@ class TraceAdvice:
     how:str               # how the milliseconds were computed
 
     def __str__(self) -> str:
-        return f"{self.change} At most {self.milliseconds:.3g} ms of a step ({self.share:.0%}): {self.how}"
+        return f"{self.change} At most {digits_text(self.milliseconds, 3)} ms of a step ({self.share:.0%}): {self.how}"
 
 _CHANGES = {
     "idle_loader": (

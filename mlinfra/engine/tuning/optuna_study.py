@@ -26,7 +26,7 @@ from .search_space import SearchDomain, Space
 from .study_journal import kernel_lock, open_journal, optuna_library, quiet_optuna
 from .trial import Trial
 from .trial_pool import Live, TrialRecord, run_trials
-from ..base.text import count_text
+from ..base.text import count_text, digits_text
 
 if TYPE_CHECKING:
     import optuna
@@ -45,7 +45,8 @@ class FinalTest:
     times:int                 # how often the study has been tested so, this time included
 
     def __str__(self) -> str:
-        words = f"{self.estimate} over {count_text(len(self.values), 'seed')}; its trial said {self.promised:.3g}"
+        seeds, said = count_text(len(self.values), "seed"), digits_text(self.promised, 3)
+        words = f"{self.estimate} over {seeds}; its trial said {said}"
         if self.times == 1: return words
         return f"{words}. This is final test number {self.times}: who chooses by it has no unseen data left"
 
@@ -109,7 +110,9 @@ class Study:
         return FinalTest(values, Estimate.of(values), best.value, times)
 
     def __str__(self) -> str:
-        try: best = f"best {self.best.value:.4g} (trial {self.best.number}) with {_point_text(self.best.params)}"
+        try:
+            value, point = digits_text(self.best.value, 4), _point_text(self.best.params)
+            best = f"best {value} (trial {self.best.number}) with {point}"
         except ValueError: best = self._why_none
         return f"{self.counts()}; {best}"
 
@@ -122,7 +125,7 @@ class Study:
                 "with processes, their start is a part of it")
 
 def _point_text(point: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in point.items())
+    return ", ".join(f"{k}={digits_text(v, 4)}" if isinstance(v, float) else f"{k}={v}" for k, v in point.items())
 
 def _record(trial: Any, first: Any) -> TrialRecord:
     "A trial of Optuna's in our words."

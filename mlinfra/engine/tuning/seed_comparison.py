@@ -23,7 +23,7 @@ from ..base.checks import boolean, fraction, nonnegative_int, positive_int
 from ..base.plain_values import plain_value
 from ..base.sample_statistics import Estimate
 from ..base.store import write_whole, writing
-from ..base.text import count_text
+from ..base.text import count_text, digits_text
 from ..base.jobs import progress_bar
 from .function_settings import function_settings, value_sum
 
@@ -52,8 +52,8 @@ class Repeats:
 
     def __str__(self) -> str:
         many = count_text(len(self), "seed")
-        return f"{self.mean:.4g}, standard deviation {self.spread:.2g} over {many}" if len(self) > 1 else (
-            f"{self.mean:.4g} with {many}")
+        mean, spread = digits_text(self.mean, 4), digits_text(self.spread, 2)
+        return f"{mean}, standard deviation {spread} over {many}" if len(self) > 1 else f"{mean} with {many}"
 
 def repeat(
     train:Callable[[int], float],                   # trains with a seed; returns the figure
@@ -259,7 +259,8 @@ class Judgement:
     def words(self) -> str:
         "What was found, and what would help."
         e, share = self.difference, 1 - self.alpha
-        shown = f"{e.value:+.3g}" + (f" ({e.low:+.3g} to {e.high:+.3g}, {share:.0%} interval)" if math.isfinite(e.low)
+        shown = digits_text(e.value, 3, '+') + (f" ({digits_text(e.low, 3, '+')} to {digits_text(e.high, 3, '+')}, "
+                                                f"{share:.0%} interval)" if math.isfinite(e.low)
                                      else "")
         said = f"{self.verdict}: {self.names[0]} - {self.names[1]} is {shown}, p = {self.p:.2g}."
         if self.better: return said

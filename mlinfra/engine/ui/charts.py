@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..base.text import digits_text
 from .palette import GRID, MUTED
 from .svg import Svg
 
@@ -125,7 +126,7 @@ class Chart(Svg):
     ) -> Chart:
         "A circle at each point. Returns the chart."
         for i, (x, y) in enumerate(points):
-            words = hover[i] if hover else f"{self.x.words} {self.x.readout(x)}: {self.y.words} {y:.4g}"
+            words = hover[i] if hover else f"{self.x.words} {self.x.readout(x)}: {self.y.words} {digits_text(y, 4)}"
             look = f'fill="none" stroke="{color}" stroke-width="1.6"' if hollow else f'fill="{color}"'
             size = radius + 2 if hollow else radius
             place = f'<circle cx="{self._x(x):.1f}" cy="{self._y(y):.1f}" r="{size:g}"'

@@ -9,7 +9,8 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from html import escape
@@ -22,14 +23,14 @@ from .prose import sentence_html
 from .reader_progress import Guess, forget, keep_guess, load_progress
 
 # %% auto #0
-__all__ = ['saved_page', 'locked', 'lock', 'unlock', 'unit_of', 'when_locked', 'Question', 'predict']
+__all__ = ['saved_page', 'locked', 'lock', 'unlock', 'unit_of', 'when_locked', 'publish', 'Question', 'predict']
 
 # %% ../../../nbs/engine/ui/guesses.ipynb #guess004
 if TYPE_CHECKING:
     import ipywidgets
 
 # %% ../../../nbs/engine/ui/guesses.ipynb #guess007
-_LOCKED: dict[str, Guess] = {}                    # by the question's name; also where the disk keeps nothing
+_LOCKED: dict[str, Guess] = {}                    # by the question's name: what the disk does not keep
 _UNITS: dict[str, str] = {}                       # of the questions that were asked in this kernel
 _SHOWN: dict[str, list[Callable[[], None]]] = {}  # by the question's name: shows its cards again
 _ANSWERS: dict[str, Callable[[], None]] = {}      # by the question's name: shows its answer again
@@ -52,18 +53,20 @@ def lock(
 ) -> float:        # the answer that holds: the first one locked
     "The locked answer to `key`; a second try does not change it."
     if (before := locked(key)) is None:
-        before = _LOCKED[key] = Guess(text, float(value), unit, f"{date.today()}")
+        before = Guess(text, float(value), unit, f"{date.today()}")
         keep_guess(key, before)
+        if key not in load_progress().guesses: _LOCKED[key] = before
     _show_again(key)  # also what another kernel has locked since the card was made
     return before.answer
 
 def unlock(
-    key:str,  # the question's name
+    key:str|None=None,  # the question's name; None: all, and all solved exercises
 ) -> None:
     "Forget the answer, so that another one can be locked."
-    _LOCKED.pop(key, None)
+    known = [key] if key is not None else list(_SHOWN | _ANSWERS | _LOCKED)
+    for name in known: _LOCKED.pop(name, None)
     forget(key)
-    _show_again(key)
+    for name in known: _show_again(name)
 
 def unit_of(
     key:str,  # the question's name
@@ -78,8 +81,19 @@ def when_locked(
     "The answer to a question is shown by `show` from now on."
     _ANSWERS[key] = show
 
+def publish(
+    page:Mapping[str, str],  # what is shown, by its format
+    display_id:str,          # its name on the page
+    update:bool=True,        # in the place of what has this name already
+) -> None:
+    "Show something on the page; nothing happens where there is none."
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None: shell.display_pub.publish(dict(page), transient=dict(display_id=display_id), update=update)
+
 def _show_again(key: str) -> None:
-    for show in [*_SHOWN.get(key, ()), *filter(None, [_ANSWERS.get(key)])]: show()
+    for show in _SHOWN.get(key, ()): show()
+    if key in _ANSWERS: _ANSWERS[key]()
+    else: publish({"text/plain": "locked" if locked(key) else "open"}, f"mlinfra-locked-{key}")  # heard by the page
 
 # %% ../../../nbs/engine/ui/guesses.ipynb #guess010
 _POSTER = ("border:1px solid var(--jp-border-color1,#bbb);border-left:4px solid var(--mlinfra-forward,#005a94);"

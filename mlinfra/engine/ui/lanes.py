@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..base.text import duration_text
+from ..base.text import digits_text, duration_text
 from .bars import BarAxis, Part, draw_key, seconds_axis
 from .charts import Axis
 from .palette import COLORS, GRID, PALE, words_on
@@ -78,7 +78,7 @@ def _draw_span(
     words, color = STATES[state]
     left, right = (axis.place(min(max(t, axis.axis.low), axis.axis.high)) for t in (begin, end))
     if end <= axis.axis.low or begin >= axis.axis.high: return
-    hover = f"{words}: {duration_text((end - begin) * unit)}, from {begin:,.4g} {name}"
+    hover = f"{words}: {duration_text((end - begin) * unit)}, from {digits_text(begin, 4)} {name}"
     drawing.box(left, y, max(right - left, 0.4), 16, color, hover=hover)
 
 def _arrow(drawing: Svg, x: float, y: float, tip_x: float, tip_y: float) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
@@ -17,7 +16,7 @@ from ..base.text import digits_text
 from .bars import BarAxis
 from .charts import Axis
 from .figures import figure_html
-from .guesses import locked, saved_page, unit_of, when_locked
+from .guesses import locked, publish, saved_page, unit_of, when_locked
 from .palette import COLORS, as_image
 from .prose import without_mathematics
 from .reader_progress import Guess, keep_guess
@@ -137,10 +136,8 @@ class Reveal:
         self._show(update=False)
 
     def _show(self, update: bool) -> None:
-        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-        if shell is None: return  # there is no page
         page = {"text/html": self._repr_html_(), "text/plain": repr(self)}
-        shell.display_pub.publish(page, transient=dict(display_id=f"mlinfra-answer-{self.key}"), update=update)
+        publish(page, f"mlinfra-answer-{self.key}", update)
 
     def beside(
         self,

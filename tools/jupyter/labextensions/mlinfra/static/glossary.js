@@ -14,13 +14,17 @@ export function explainWords(app) {
   const word = link => decodeURIComponent(link.hash.slice(1));
 
   function read(path) {
-    if (!entries.has(path)) entries.set(path, app.serviceManager.contents.get(path).then(parsed));
+    if (!entries.has(path)) {
+      const found = app.serviceManager.contents.get(path).then(parsed);
+      entries.set(path, found);
+      found.catch(() => entries.delete(path));  // the server may answer the next time
+    }
     return entries.get(path);
   }
 
   async function show(link) {
     at = link;
-    const found = (await read(place(link))).get(word(link));
+    const found = (await read(place(link)).catch(() => new Map())).get(word(link));
     if (at !== link || !found) return;
     card.replaceChildren(Object.assign(document.createElement("b"), { textContent: found.term }), ` ${found.text}`);
     card.hidden = false;

@@ -1,12 +1,15 @@
 // The parts of a lesson's page, put together.
+import { openAnswers } from "./answers.js";
 import { directives } from "./directives.js";
 import { explainWords } from "./glossary.js";
+import { inlinePictures } from "./pictures.js";
 import { liveAgain, staySaved } from "./saved.js";
 import { openOnce, startButtons, stayAtTheTop } from "./reading.js";
 
 export async function plugins(shared, style) {
-  const [codemirror, palette, state, view] = await Promise.all(
-    ["@jupyterlab/codemirror", "@jupyterlab/apputils", "@codemirror/state", "@codemirror/view"].map(shared));
+  const [codemirror, palette, rendering, state, view] = await Promise.all([
+    "@jupyterlab/codemirror", "@jupyterlab/apputils", "@jupyterlab/rendermime", "@codemirror/state", "@codemirror/view",
+  ].map(shared));
 
   const page = {
     id: "mlinfra:page",
@@ -22,6 +25,7 @@ export async function plugins(shared, style) {
         createNew(panel, context) {
           staySaved(context);
           liveAgain(panel, context);
+          openAnswers(panel, context);
           startButtons(app, panel, context);
           return openOnce(panel, context);
         },
@@ -48,5 +52,13 @@ export async function plugins(shared, style) {
     },
   };
 
-  return [page, lines];
+  const pictures = {
+    id: "mlinfra:pictures",
+    description: "Saved pictures tell their values under the mouse.",
+    autoStart: true,
+    requires: [rendering.IRenderMimeRegistry],
+    activate(_app, rendermime) { inlinePictures(rendermime, rendering.RenderedSVG); },
+  };
+
+  return [page, lines, pictures];
 }

@@ -20,17 +20,20 @@ export function staySaved(context) {
 
 // The file holds pictures of panels. While the kernel that made the panels lives, they are shown themselves.
 export function liveAgain(panel, context) {
-  Promise.all([context.ready, context.sessionContext.ready]).then(async () => {
-    const saved = [...waiting(panel)], kernel = context.sessionContext.session?.kernel;
-    if (!saved.length || !kernel) return;
+  const { sessionContext } = context;
+  const revive = async () => {
+    const kernel = sessionContext.session?.kernel;
+    if (panel.isDisposed || !kernel || waiting(panel).next().done) return;
     const { content } = await kernel.requestCommInfo({ target_name: "jupyter.widget" });
     const living = new Set(Object.keys(content.comms ?? {}));
-    unmarked(context.model, () => {
-      for (const { outputs, index, output, view } of saved) {
+    if (!panel.isDisposed) unmarked(context.model, () => {  // what a cell has shown since is newer than the file
+      for (const { outputs, index, output, view } of waiting(panel)) {
         if (living.has(view.model_id)) outputs.set(index, { ...output, data: { ...output.data, [WIDGET]: view } });
       }
     });
-  });
+  };
+  Promise.all([context.ready, sessionContext.ready]).then(revive);
+  sessionContext.kernelChanged.connect(() => context.ready.then(revive).catch(() => {}));  // it may end meanwhile
 }
 
 function* waiting(panel) {

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -125,7 +126,10 @@ def gpu_autocast() -> Iterator[None]:
         _RUNNING.append(library)
         torch.clear_autocast_cache = cleared
         try:
-            for op in _differing(): library.impl(op, _kernel(op, casts), _CPU, with_keyset=True, allow_override=True)
+            with warnings.catch_warnings():  # PyTorch 2.9 tells of the overriding that is asked for
+                warnings.filterwarnings("ignore", "Warning only once for all operators")
+                for op in _differing():
+                    library.impl(op, _kernel(op, casts), _CPU, with_keyset=True, allow_override=True)
             yield
         finally:
             torch.clear_autocast_cache = clear

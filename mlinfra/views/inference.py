@@ -19,7 +19,7 @@ from ..data import mnist
 from ..engine.ui.charts import Axis, Chart
 from ..engine.serve.request_queue import (
     Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate)
-from ..engine.serve.worker_server import LoadTrial, calibrate, serve
+from ..engine.serve.worker_server import calibrate, serve
 from ..engine.ui.figures import axes, figure, label, log_ticks
 from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
@@ -31,9 +31,9 @@ from ..inference import Predictor, latency_curve
 from ..models import GluonCNN, resnet18
 
 # %% auto #0
-__all__ = ['STREAMS', 'STREAM_REQUESTS', 'RATES', 'plot_batches', 'plot_trials', 'draw_requests', 'nice_step', 'plot_over_time',
-           'plot_rates', 'plot_waits', 'plot_late', 'plot_drift', 'Outlook', 'simulate_outlook', 'describe_server',
-           'axis_limits', 'draw_latencies', 'wait_for_batch', 'ServerDesk', 'server_code', 'server_panel']
+__all__ = ['STREAMS', 'STREAM_REQUESTS', 'RATES', 'plot_batches', 'draw_requests', 'nice_step', 'plot_over_time', 'plot_rates',
+           'plot_waits', 'plot_tried', 'plot_drift', 'Outlook', 'simulate_outlook', 'describe_server', 'axis_limits',
+           'draw_latencies', 'wait_for_batch', 'ServerDesk', 'server_code', 'server_panel']
 
 # %% ../../nbs/views/05_inference.ipynb #v0500004
 if TYPE_CHECKING:
@@ -70,34 +70,6 @@ def plot_batches(
                       fontsize=7)
     label(right, "batch (images)", "images per second").set_ylim(0)
     return label(left, "batch (images)", "latency (ms), median to 95%")
-
-# %% ../../nbs/views/05_inference.ipynb #1198189c
-def _plot_latency(ax: Axes, trials: Sequence[LoadTrial], name: str, color: str, below: bool) -> tuple[float, float]:
-    "One percentile over load, with the error of each prediction; returns the last measured point."
-    loads = [100 * trial.load for trial in trials]
-    real = [1e3 * getattr(trial.measured.summary(), name) for trial in trials]
-    guess = [1e3 * trial.predicted(name) for trial in trials]
-    ax.plot(loads, real, "o-", ms=5, color=color)
-    ax.plot(loads, guess, "o--", ms=11, mfc="none", color=color)
-    for trial, x, y in zip(trials, loads, map(min if below else max, real, guess)):
-        ax.annotate(f"{trial.error(name):+.0%}", (x, y), (0, -17 if below else 11), textcoords="offset points",
-                    ha="center", fontsize=8, color=color)
-    return loads[-1], real[-1]
-
-def plot_trials(
-    trials:Sequence[LoadTrial],  # from `try_loads`
-    ax:Axes|None=None,           # where to draw
-) -> Axes:
-    "Latency over load: predicted hollow, measured solid, with the error of each."
-    ax = axes(ax)
-    for name, words, color in (("p50_seconds", "50%", COLORS["forward"]), ("p95_seconds", "95%", COLORS["wait"])):
-        end = _plot_latency(ax, trials, name, color, below=words == "50%")
-        ax.annotate(words, end, (14, 0), textcoords="offset points", va="center", color=color)
-    ax.set(yscale="log", xlim=(20, 100))
-    log_ticks(ax.yaxis)
-    ax.margins(y=0.25)
-    return label(ax, "planned load: rate / saturation (%)", "answered within (ms)",
-                 "hollow: predicted   solid: measured   error of the prediction")
 
 # %% ../../nbs/views/05_inference.ipynb #69e0f17d
 def draw_requests(
@@ -186,23 +158,28 @@ def plot_waits(
                  "line: M/D/1   hollow: simulated, as few requests   solid: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #ac166842
-def plot_late(
-    measured:pd.DataFrame,   # the share of requests in time: a row for each share of the rate, a column for each turn
-    simulated:pd.DataFrame,  # the same for the simulated streams
-    needed:float=0.99,       # the share that must be in time
-    ax:Axes|None=None,       # where to draw
+def plot_tried(
+    tried:Mapping[int, Mapping[float, Stream]],  # most requests in a batch -> rate -> what became of the stream
+    bound:float,                                 # seconds within which a request is in time
+    needed:float=0.99,                           # the share that must be in time
+    ax:Axes|None=None,                           # where to draw
 ) -> Axes:
-    "How many requests are late at each rate: simulated hollow, measured solid, and how many may be."
-    ax = axes(ax)
-    for turn in simulated:
-        ax.plot(100 * simulated.index, 100 * (1 - simulated[turn]), "o", ms=11, mfc="none", color=COLORS["wait"])
-    for turn in measured: ax.plot(100 * measured.index, 100 * (1 - measured[turn]), "o", color=COLORS["forward"])
-    ax.axhline(100 * (1 - needed), linestyle="--", color=COLORS["other"])
-    ax.text(1.02, 100 * (1 - needed), f"{needed:.0%} in time", color=COLORS["other"], fontsize=9, va="center",
-            transform=ax.get_yaxis_transform())
+    "How many requests were late at each rate that was tried: hollow where too many were, solid where the promise held."
+    ax, most_late = axes(ax), 100 * (1 - needed) + 1e-9
+    for (most, streams), color in zip(tried.items(), ("wait", "forward", "update", "copy")):
+        late = {rate: 100 * sum(s > bound for s in streams[rate].latencies) / len(streams[rate].due)
+                for rate in sorted(streams)}
+        ax.plot(list(late), list(late.values()), color=COLORS[color], lw=0.8)
+        for rate, percent in late.items():
+            ax.plot(rate, percent, "o", color=COLORS[color], mfc=COLORS[color] if percent <= most_late else "none")
+        ax.annotate("one by one" if most == 1 else f"up to {most}", (max(late), late[max(late)]), (0, 8),
+                    textcoords="offset points", ha="center", color=COLORS[color], fontsize=9)
+    ax.axhline(most_late, linestyle="--", color=COLORS["other"])
+    ax.text(ax.get_xlim()[1], most_late, f" {needed:.0%} in time", color=COLORS["other"], fontsize=9, va="center")
     ax.set_yscale("symlog", linthresh=0.1)
-    ax.set(yticks=(ticks := (0, 0.1, 1, 10, 100)), yticklabels=[f"{tick:g}" for tick in ticks], ylim=(-0.03, 150))
-    return label(ax, "rate (% of the prediction)", "late (%)", "solid: measured   hollow: simulated, same arrivals")
+    ax.set(xlim=(0, ax.get_xlim()[1]), ylim=(-0.03, 250), yticks=(0, 0.1, 1, 10, 100),
+           yticklabels=["0", "0.1", "1", "10", "100"])
+    return label(ax, "requests per second", "late (%)", "solid: the promise held   hollow: it did not")
 
 # %% ../../nbs/views/05_inference.ipynb #a2abfc73
 def plot_drift(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,7 +21,7 @@ from ..engine.ui.controls import Slider
 from ..models import GluonCNN, conv_side, layer_table
 
 # %% auto #0
-__all__ = ['draw_layers', 'draw_windows', 'draw_shapes', 'draw_shares', 'draw_ceilings', 'plot_gradients', 'plot_losses',
+__all__ = ['draw_layers', 'draw_windows', 'draw_shapes', 'draw_shares', 'draw_photo_times', 'plot_gradients', 'plot_losses',
            'draw_blocks', 'layers_panel', 'describe_layers']
 
 # %% ../../nbs/views/03_models.ipynb #8b477f06
@@ -117,20 +117,28 @@ def draw_shares(
     return drawing
 
 # %% ../../nbs/views/03_models.ipynb #3b196240
-def draw_ceilings(
-    runs:pd.DataFrame,  # gpu, precision, ceiling, with_memory and published, in photos a second
+def draw_photo_times(
+    runs:pd.DataFrame,  # gpu, precision, arithmetic_ms and memory_ms of a photo, and photos_per_s that were reached
 ) -> Svg:
-    "Three bars for each run: two estimates, hollow, and the published speed, solid."
-    drawing, scale = Svg(740, 66 * len(runs) + 6, "photos a second: estimates and published"), 400 / runs.ceiling.max()
-    for row, run in enumerate(runs.itertuples()):
-        top = 66 * row + 6
-        drawing.text(0, top + 30, f"{run.gpu}, {run.precision}")
-        bars = (run.ceiling, "by its FLOP/s alone"), (run.with_memory, "with its memory"), (run.published, "published")
-        for place, (speed, words) in enumerate(bars):
-            color = COLORS["read" if words == "with its memory" else "forward"]
-            drawing.box(130, top + 17 * place, scale * speed, 13, color, hollow=words != "published")
-            drawing.text(136 + scale * speed, top + 11 + 17 * place, f"{speed:,.0f} photos/s {words}", size=11)
+    "A bar for each run, the time of a photo: what arithmetic and memory explain of it, and hollow what they do not."
+    drawing = Svg(740, 30 + 30 * len(runs), "the time of a photo in training, and what explains it")
+    words = ("arithmetic", COLORS["forward"]), ("memory", COLORS["read"]), ("not explained", COLORS["other"])
+    for place, (name, color) in enumerate(words):
+        drawing.box(160 + 100 * place, 4, 11, 11, color, hollow=name == "not explained")
+        drawing.text(176 + 100 * place, 14, name, size=11)
+    for row, run in enumerate(runs.itertuples()): _draw_photo(drawing, 26 + 30 * row, run)
     return drawing
+
+def _draw_photo(drawing: Svg, top: float, run: Any) -> None:
+    "One run: its whole bar is the time that a photo took, or the estimate where that is longer."
+    took, estimate = 1000 / run.photos_per_s, run.arithmetic_ms + run.memory_ms
+    scale, left, name = 360 / max(took, estimate), 160.0, f"{run.gpu}, {run.precision}"
+    drawing.text(0, top + 14, name)
+    for ms, color, words in ((run.arithmetic_ms, "forward", "arithmetic"), (run.memory_ms, "read", "memory"),
+                             (took - estimate, "other", "not explained")):
+        drawing.box(left, top, scale * ms, 18, COLORS[color], words == "not explained", f"{name}: {ms:.2f} ms {words}")
+        left += scale * max(ms, 0)
+    drawing.text(526, top + 14, f"{took:.2f} ms, {took / estimate:.1f} times the estimate", size=11)
 
 # %% ../../nbs/views/03_models.ipynb #86b66cfe
 _LINES = (COLORS["wait"], COLORS["read"], COLORS["forward"], COLORS["update"])

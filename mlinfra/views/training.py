@@ -36,7 +36,7 @@ from ..engine.base.text import count_text
 
 # %% auto #0
 __all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'draw_phases', 'plot_each_step',
-           'draw_crowding', 'plot_batch_sizes', 'plot_step_times', 'Studio', 'studio_panel']
+           'draw_crowding', 'plot_batch_sizes', 'plot_gpu_steps', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
 if TYPE_CHECKING:
@@ -118,6 +118,23 @@ def plot_batch_sizes(
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, fontsize=9)
     return label(ax, "batch size (images)", "errors on other digits (%)")
+
+# %% ../../nbs/views/04_training.ipynb #gpuv0001
+def plot_gpu_steps(
+    table:pd.DataFrame,  # network, batch_size, launch_ms and step_ms, as `gpu_figures("steps")` has them
+    ax:Axes|None=None,   # where to draw
+) -> Axes:
+    "The milliseconds of a step over the batch size, a colour for each network; dashed: until all is launched."
+    ax = axes(ax, height=3.0)
+    for (name, rows), color in zip(table.groupby("network"), (COLORS["forward"], COLORS["wait"], COLORS["update"])):
+        ax.plot(rows["batch_size"], rows["step_ms"], color=color, marker="o", label=f"{name}: the GPU is done")
+        ax.plot(rows["batch_size"], rows["launch_ms"], color=color, ls="--", label=f"{name}: the CPU has launched")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    sizes = sorted(set(table["batch_size"]))[::2]
+    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    ax.legend(frameon=False, fontsize=9)
+    return label(ax, "batch size (images)", "milliseconds of a step")
 
 # %% ../../nbs/views/04_training.ipynb #e570f394
 def plot_step_times(

@@ -1,7 +1,4 @@
-import copy
-
 from mlinfra.engine.serve.request_queue import mean_wait
-from mlinfra.training import evaluate
 
 
 def batch_for(fixed, slope, share):
@@ -24,13 +21,5 @@ def servers_needed(rate, service, bound):
     return servers
 
 
-class Guarded:
-    def __init__(self, learner, trusted): self.learner, self.trusted = learner, trusted
-
-    @property
-    def model(self): return self.learner.model
-
-    def learn(self, images, labels):
-        kept, before = copy.deepcopy(self.model.state_dict()), evaluate(self.model, self.trusted)
-        self.learner.learn(images, labels)
-        if evaluate(self.model, self.trusted) < before - 0.05: self.model.load_state_dict(kept)
+def token_ms(parameters, bytes_each, streams, cache_bytes, gb_per_s):
+    return 1000 * (parameters * bytes_each + streams * cache_bytes) / (gb_per_s * 1e9)

@@ -64,7 +64,7 @@ CASES = {
     ],
     "w600001f": [
         (epochs(0.8, -20.0), "so the factors prove nothing"),
-        (epochs(0.77), "the short epoch is not why"),
+        (epochs(0.77), "the short epoch is not what reverses"),
         (epochs(1.1), "with 1.10 for a usual step."),
     ],
     "w600000a": [

@@ -60,6 +60,7 @@ def layer_table(
     step:Callable|None=None,                     # a function of (model, batch) that calls the model, in its own mode
 ) -> pd.DataFrame:                               # layer, kind, output_shape, parameters, flops, activation_bytes
     """A row for each call of a layer, in the order of the forward pass, and one for what is outside the layers.
+    Activations are what a layer puts into new memory: none for a view or in place, NA outside the layers.
     Parameters count once. FLOPs are those of PyTorch's FlopCounterMode, two for a multiply-add.
     Without `step` the model is in evaluation mode: a mapping gives arguments by name, a pair is inputs and targets."""
     import pandas as pd
@@ -72,8 +73,8 @@ def layer_table(
     columns = ["layer", "kind", "output_shape", "parameters", "flops", "activation_bytes"]
     rows = [[getattr(call, name) for name in columns] for call in counted.calls]
     if counted.outside_flops or counted.outside_parameters:
-        rows.append(["outside the layers", "", (), counted.outside_parameters, counted.outside_flops, 0])
-    return pd.DataFrame(rows, columns=columns)
+        rows.append(["outside the layers", "", (), counted.outside_parameters, counted.outside_flops, None])
+    return pd.DataFrame(rows, columns=columns).astype({"activation_bytes": "Int64"})
 
 class GluonCNN(nn.Module):
     """The layers of the 2018 Gluon experiment, for 28 x 28 images, but each pool before its ReLU, unlike the source:

@@ -111,7 +111,7 @@ def run(first, *words):
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     others = [place for place in sys.path if Path(place) != Path(__file__).parent]
     sys.path[:] = [home, *filter(None, given), *others]
-    sys.argv = [*words] if first == "-m" else [first, *words]
+    sys.argv = [first, *words[1:]] if first == "-c" else [*words] if first == "-m" else [first, *words]
     if first == "-m": runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     elif first == "-c": exec(words[0], {"__name__": "__main__"})
     else: runpy.run_path(first, run_name="__main__")

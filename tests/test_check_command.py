@@ -1,4 +1,5 @@
-"""`mlinfra check` on scripts of its users: child processes as a shell would start them, each with an empty folder."""
+"""`mlinfra check` on scripts of its users: child processes, each with an empty folder; as a shell would start them, or
+where nothing depends on it forked with PyTorch in memory, like the script that they start (see copies.py)."""
 import os
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from copies import PYTHON
 
 from mlinfra.engine.preflight.file_journal import files_in
 
@@ -80,13 +82,20 @@ dist.destroy_process_group()
 """
 
 
-def check(folder, *arguments, script="", ranks=0, **how):
+FORKED = f"""import sys
+sys.executable = {PYTHON!r}
+from mlinfra.cli import main
+sys.exit(main())"""
+
+
+def check(folder, *arguments, script="", ranks=0, forked=False, **how):
     "Status, what was printed as one line, and errors; the folder is as it was."
     if script: (folder / "train.py").write_text(script)
     before = files_in(folder)
     launcher = ["torch.distributed.run", "--nproc-per-node", str(ranks), "-m"] if ranks else []
+    own = [PYTHON, "-c", FORKED] if forked else [sys.executable, "-m", *launcher, "mlinfra"]
     with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", *launcher, "mlinfra", "check", *arguments]
+        command = [*own, "check", *arguments]
         done = subprocess.run(command, cwd=folder, timeout=300, capture_output=True, text=True,
                               env=os.environ | dict(TMPDIR=scratch), **how)
         assert not list(Path(scratch).glob("mlinfra*")), done.stderr
@@ -129,7 +138,7 @@ def test_a_fault_is_told_with_its_line_and_a_script_that_swallows_the_end_is_end
     (TRANSFORMERS, ("BertForSequenceClassification", "Transformers' Trainer", "batches of 8",
                     "8 backward passes for 4 updates", "checkpoint-2"))])
 def test_a_framework_runs_as_it_is(folder, script, words):
-    status, said, errors = check(folder, "--steps", "4", "train.py", script=script)
+    status, said, errors = check(folder, "--steps", "4", "train.py", script=script, forked=True)
     assert status == 0 and "What does not hold" not in said, said + errors
     for part in words: assert part in said, (part, said)
 
@@ -145,6 +154,6 @@ def test_a_module_without_a_loop_keeps_its_status_and_is_told_so(folder):
     (folder / "package").mkdir()
     (folder / "package/train.py").write_text("import sys\nprint(__name__, __package__)\nsys.exit(int(sys.argv[1]))\n")
     assert check(folder, "-m", "package.train", "7")[0] == 7
-    status, said, _ = check(folder, "-m", "package.train", "0")
+    status, said, _ = check(folder, "-m", "package.train", "0", forked=True)
     assert status == 2 and "__main__ package" in said and "no training loop to check" in said
-    assert "an option of the script follows its name" in check(folder, "--resume")[2]
+    assert "an option of the script follows its name" in check(folder, "--resume", forked=True)[2]

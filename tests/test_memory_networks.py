@@ -44,7 +44,7 @@ def test_attention_dropout_costs_a_gpu_nothing():
         with torch.device("meta"):
             model = BertForMaskedLM(BertConfig(num_hidden_layers=2, attention_probs_dropout_prob=dropout))
         return memory.estimate(model, 8, sample=dict(input_ids=ids, labels=ids), precision="bf16", **how).activations
-    assert total(0.1) == total(0.0) < 0.6 * total(0.1, plan="cpu")
+    assert total(0.1) == total(0.0) < 0.8 * total(0.1, plan="cpu"), "of which logits, once more in bf16, are a fifth"
 
 
 class Blocks(nn.Module):

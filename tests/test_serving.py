@@ -467,14 +467,14 @@ def boxes(found): return [one | dict(count=len(one["boxes"])) for one in found]
 
 
 @contextmanager
-def process_of(folder, factory, *options):
-    "A server in a process of its own, and the factory's model here."
+def process_of(folder, factory, *options, python=(PYTHON,)):
+    "A server in a process of its own, begun by this Python, and the factory's model here."
     import importlib.util
     (folder / "served_models.py").write_text(MODELS)
     spec = importlib.util.spec_from_file_location("served_models", folder / "served_models.py")
     here = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(here)
-    command = [MLINFRA, "serve", f"served_models:{factory}", "--port", "0", "--timeout", "60", *options]
+    command = [*python, MLINFRA, "serve", f"served_models:{factory}", "--port", "0", "--timeout", "60", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
         try:
             said = [process.stdout.readline(), process.stdout.readline()]
@@ -489,7 +489,7 @@ def close(found, wanted): torch.testing.assert_close(torch.tensor(found), wanted
 
 
 def test_a_served_regressor_answers_with_pytorchs_numbers_and_outlives_its_process(tmp_path):
-    with process_of(tmp_path, "regressor") as (url, model, _, server):
+    with process_of(tmp_path, "regressor", python=()) as (url, model, _, server):  # as from a shell
         x = torch.randn(3, 16)
         with torch.no_grad(): wanted = model(x)
         close(ask(url, x, 60).outputs, wanted)

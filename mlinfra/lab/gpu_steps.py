@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,14 +29,19 @@ __all__ = ['PHOTO', 'DIGIT', 'NETWORKS', 'PHASES', 'precision_mode', 'finish', '
            'TransformerBlock', 'block_costs']
 
 # %% ../../nbs/lab/gpu_steps.ipynb #82c4a1c9
+@contextmanager
 def precision_mode(
     precision:str,                     # "fp32", "tf32", "fp16" or "bf16"
     device:str|torch.device="cuda",
-) -> AbstractContextManager:
-    "Autocast for a half precision, nothing for the others; sets whether float32 products may use TF32."
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    if precision in ("fp32", "tf32"): return nullcontext()
-    return torch.autocast(torch.device(device).type, dict(fp16=torch.float16, bf16=torch.bfloat16)[precision])
+) -> Iterator[None]:
+    "Within, autocast for a half precision; float32 products use TF32 if it is asked for, and not otherwise."
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = precision == "tf32"
+    kind, half = torch.device(device).type, dict(fp16=torch.float16, bf16=torch.bfloat16).get(precision)
+    try:
+        with torch.autocast(kind, half, enabled=half is not None): yield
+    finally: products.allow_tf32, convolutions.allow_tf32 = before
 
 def finish(device: str | torch.device) -> None:
     "Wait until the device is done."
@@ -222,7 +227,6 @@ def product_rates(
     import pandas as pd
     rows, a = [], torch.randn(side, side, device=device)
     def product(precision: str) -> Callable[[], torch.Tensor]:
-        precision_mode(precision if precision in ("fp32", "tf32") else "fp32", device)
         if precision == "fp8":
             one, b = torch.ones((), device=device), a.to(torch.float8_e4m3fn)
             return lambda: torch._scaled_mm(b, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
@@ -231,7 +235,8 @@ def product_rates(
     kinds = ["fp32", "tf32", "fp16", "bf16"]
     if device == "cuda" and torch.cuda.get_device_capability() >= (8, 9): kinds.append("fp8")
     for precision in kinds:
-        seconds = launch_and_step(product(precision), device, repeats)[1]
+        with precision_mode("tf32" if precision == "tf32" else "fp32", device):
+            seconds = launch_and_step(product(precision), device, repeats)[1]
         rows.append((precision, 2 * side ** 3 / seconds / 1e12))
     return pd.DataFrame(rows, columns=["precision", "tflops"])
 

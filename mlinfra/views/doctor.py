@@ -25,8 +25,8 @@ from ..engine.ui.controls import Dropdown, control_widgets
 from ..engine.base.text import duration_text
 
 # %% auto #0
-__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'plot_differences', 'example_diagnosis',
-           'verdict_text', 'doctor_panel']
+__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'plot_workers', 'plot_differences',
+           'example_diagnosis', 'verdict_text', 'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
@@ -103,6 +103,21 @@ def plot_rounds(
     ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
     far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
     return label(ax, f"milliseconds of a step{far}")
+
+def plot_workers(
+    by_workers:pd.DataFrame,  # a row for each number of workers: everything, model and no_reading, in ms of a step
+    ax:Axes|None=None,        # where to draw
+) -> Axes:
+    "The step against the number of workers: as the model has it, as measured, and measured without the reading."
+    ax, workers = axes(ax, height=2.8), by_workers.index
+    ax.plot(workers, by_workers["model"], "o--", ms=9, mfc="none", color=INK, label="model: max(L / n, C)")
+    ax.plot(workers, by_workers["everything"], "o-", ms=5, color=_BY_HAND["reading"], label="measured")
+    ax.plot(workers, by_workers["no_reading"], "s-", ms=5, color=_BY_HAND["transform"],
+            label="measured, nothing to read")
+    ax.set(xticks=workers)
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False)
+    return label(ax, "workers", "milliseconds of a step")
 
 def plot_differences(
     one_after_the_other:Sequence[float],  # milliseconds; each should be 0

@@ -35,13 +35,12 @@ def draw_layers(
     table:pd.DataFrame,  # from `layer_table`
 ) -> Svg:
     "Parameters, FLOPs and activations of each layer as bars, each with its number."
-    shown = table[table.kind != "Flatten"]  # it moves nothing
-    names = [f"{kind} {layer}".strip() for kind, layer in zip(shown.kind, shown.layer)]
-    columns = (("parameters", shown.parameters, COLORS["update"], _count),
-               ("FLOPs, forward", shown.flops, COLORS["forward"], _count),
-               ("activations", shown.activation_bytes, COLORS["read"], bytes_text))
+    names = [f"{kind} {layer}".strip() for kind, layer in zip(table.kind, table.layer)]
+    columns = (("parameters", table.parameters, COLORS["update"], _count),
+               ("FLOPs, forward", table.flops, COLORS["forward"], _count),
+               ("activations", table.activation_bytes, COLORS["read"], bytes_text))
     limits = [nice_limit(max(values.max(), 1)) for _, values, _, _ in columns]
-    drawing = Svg(740, 30 + 22 * len(shown), "what each layer costs", ("layers", *limits))
+    drawing = Svg(740, 30 + 22 * len(table), "what each layer costs", ("layers", *limits))
     for place, column in enumerate(columns): _bars(drawing, 150 + 200 * place, names, *column, limits[place])
     for row, name in enumerate(names): drawing.text(0, 37 + 22 * row, name, size=11)
     return drawing
@@ -52,10 +51,10 @@ def _bars(
 ) -> None:
     "A column of bars, each with its number; `limit` is 100 pixels."
     drawing.text(left, 14, words)
-    for row, (name, value) in enumerate(zip(names, values)):
-        wide = 100 * value / limit
-        drawing.box(left, 24 + 22 * row, wide, 16, color, hover=f"{name}: {readout(value)} ({words})")
-        drawing.text(left + wide + 4, 37 + 22 * row, readout(value), size=11)
+    for row, (name, value, unknown) in enumerate(zip(names, values, values.isna())):
+        wide, said = (0, "not counted") if unknown else (100 * value / limit, readout(value))
+        drawing.box(left, 24 + 22 * row, wide, 16, color, hover=f"{name}: {said} ({words})")
+        drawing.text(left + wide + 4, 37 + 22 * row, said, size=11)
 
 def _count(value: float) -> str:
     "A number of parameters or FLOPs, in words from a million on."
@@ -88,14 +87,13 @@ def _draw_row(drawing: Svg, top: float, side: int, kernel: int, stride: int, pad
 def draw_shapes(
     shapes:Sequence[tuple[str, int, int]],  # name, channels and side of each tensor, in order
 ) -> Svg:
-    "A box for each tensor: as high as its side, as wide as it has channels; and the number of its values."
-    tallest = max(side for _, _, side in shapes)
-    widest = max(channels for _, channels, _ in shapes)
+    "A bar for each tensor: as high as it has values."
+    most = max(channels * side**2 for _, channels, side in shapes)
     drawing = Svg(100 * len(shapes), 154, "how the shape of an image changes")
     for place, (name, channels, side) in enumerate(shapes):
-        wide, high, middle = max(60 * channels / widest, 2), max(84 * side / tallest, 2), 100 * place + 45
+        high, middle = max(88 * channels * side**2 / most, 1), 100 * place + 45
         drawing.text(middle, 14, name, "middle")
-        drawing.box(middle - wide / 2, 68 - high / 2, wide, high, COLORS["forward"])
+        drawing.box(middle - 25, 112 - high, 50, high, COLORS["forward"])
         drawing.text(middle, 130, f"{channels} × {side} × {side}", "middle", 11)
         drawing.text(middle, 147, f"{channels * side**2:,} values", "middle", 11)
     return drawing

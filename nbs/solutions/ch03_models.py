@@ -1,5 +1,7 @@
 from torch import nn
 
+from mlinfra.engine.train.saved_tensors import saved_bytes
+
 
 def conv_parameters(in_channels, out_channels, kernel, groups=1, bias=True):
     return out_channels * (in_channels // groups * kernel**2 + bias)
@@ -10,9 +12,9 @@ def forward_share(flops_per_layer):
     return forward / (3 * forward - flops_per_layer[0])
 
 
-def largest_batch(table, memory_bytes):
-    left = memory_bytes - 3 * 4 * int(table.parameters.sum())
-    return max(left, 0) // int(table.activation_bytes.sum())
+def largest_batch(model, sample, memory_bytes):
+    left = memory_bytes - 3 * 4 * sum(p.numel() for p in model.parameters())
+    return max(left, 0) // saved_bytes(model, sample)
 
 
 def separable(inputs, outputs):

@@ -8,6 +8,7 @@ from typing import Any
 from stages import FULL, spread
 
 BATCH, STEPS, WARM_UP = 256, 20, 5  # of ResNet-50
+STEP_BATCHES, JUDGED = (64, 4), 500     # of the first two networks; test digits that judge the accuracy
 COMPILED = {
     "GluonCNN": ("fp32", "bf16", "fp16"),
     "ResNet-18 small": ("fp32", "bf16"),
@@ -82,7 +83,7 @@ def steps(rounds: int, iterations: int) -> dict[str, dict]:
     from mlinfra.engine.train.saved_tensors import saved_bytes
     torch.manual_seed(0)
     roof, rows = measure_roofline("cpu"), {}
-    for (name, make, shape), batch, count in zip(networks(), (64, 4), (8, 4)):
+    for (name, make, shape), batch, count in zip(networks(), STEP_BATCHES, (8, 4)):
         examples, count = examples_of(shape, batch), min(count, iterations)
         ways = {kind: (make(), kind, False) for kind in roof.flops_per_s}
         ways |= {f"{kind}, channels_last": (make(), kind, True) for kind in roof.flops_per_s}
@@ -126,7 +127,7 @@ def accuracy(short: bool) -> dict[str, dict]:
     "Test accuracy after an epoch of a few digits, three seeds in fp32 and in bf16."
     from mlinfra import data
     digits, test, rows = data.mnist(), data.mnist(train=False), {}
-    judges = data.Images(test.images[:500], test.labels[:500])
+    judges = data.Images(test.images[:JUDGED], test.labels[:JUDGED])
     for (name, make, _), samples, batch in zip(networks(), (3_840, 256), (32, 8)):
         part = data.Images(digits.images[:32 if short else samples], digits.labels[:32 if short else samples])
         for kind in ("fp32", "bf16"):

@@ -1,6 +1,5 @@
 """What Jupyter is told here: .venv/etc/jupyter/jupyter_server_config.py loads this file (tools/install.sh)."""
 import importlib.util
-import sys
 import warnings
 from pathlib import Path
 
@@ -20,7 +19,7 @@ if zmq.has("curve") and hasattr(KernelManager, "transport_encryption"):
 
 # a lesson is saved as it is committed, if the dev extra (nbdev) is there to clean it
 if importlib.util.find_spec("nbdev"):
-    sys.path.append(f"{TOOLS}")
-    from notebooks import pre_save
-    c.ContentsManager.pre_save_hook = pre_save
+    found = importlib.util.spec_from_file_location(f"notebooks of {TOOLS}", TOOLS / "notebooks.py")
+    found.loader.exec_module(notebooks := importlib.util.module_from_spec(found))
+    c.ContentsManager.pre_save_hook = notebooks.pre_save
     warnings.filterwarnings("ignore", message="Overriding existing pre_save_hook")  # Jupyter sets it twice

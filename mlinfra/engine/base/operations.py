@@ -33,7 +33,7 @@ class LayerCall:
     output_shape:tuple[int, ...]  # of the first tensor that it returns; empty if it returns none
     parameters:int                # that no earlier call has used: shared ones count once
     flops:int                     # an operation for each multiplication and each addition
-    activation_bytes:int          # of all tensors that it returns
+    activation_bytes:int          # of the tensors that it returns, without those in the memory of its inputs
     input_values:int              # in all tensors that it is given
     output_values:int             # in all tensors that it returns
     weights:int                   # parameters that it holds, shared or not
@@ -140,6 +140,7 @@ class _Running:
     flops:int
     values:int
     inputs:int
+    given:set[int]   # the storages of its inputs
     alone:bool=True  # it has called no other
 
 def _counted(model: nn.Module, batch: Any, call: Callable, backward: bool) -> OperationCount:
@@ -153,7 +154,9 @@ def _counted(model: nn.Module, batch: Any, call: Callable, backward: bool) -> Op
 
     def begin(module: nn.Module, args: tuple, kwargs: dict | None = None) -> None:
         if running: running[-1].alone = False
-        running.append(_Running(module, counter.get_total_flops(), products.values, _values(_tensors((args, kwargs)))))
+        inputs = _tensors((args, kwargs))
+        running.append(_Running(module, counter.get_total_flops(), products.values, _values(inputs),
+                                {_storage(t) for t in inputs}))
 
     def end(module: nn.Module, name: str, output: Any) -> None:
         nonlocal inside
@@ -164,8 +167,8 @@ def _counted(model: nn.Module, batch: Any, call: Callable, backward: bool) -> Op
         held = {id(p): p.numel() for p in module.parameters()}
         calls.append(LayerCall(name, type(module).__name__, tuple(outputs[0].shape) if outputs else (),
                                sum(n for p, n in held.items() if p not in seen), flops,
-                               sum(t.numel() * t.element_size() for t in outputs), one.inputs, _values(outputs),
-                               sum(held.values())))
+                               sum(t.numel() * t.element_size() for t in outputs if _storage(t) not in one.given),
+                               one.inputs, _values(outputs), sum(held.values())))
         seen.update(held)
 
     hooks = [hook for name, module in _called_modules(model) for hook in (
@@ -227,5 +230,10 @@ def _tensors(thing: Any) -> list[torch.Tensor]:
         for part in [leaf] if isinstance(leaf, torch.Tensor) else tree_leaves([*inner]):
             if isinstance(part, torch.Tensor): found[id(part)] = part
     return [*found.values()]
+
+def _storage(tensor: torch.Tensor) -> int:
+    "Equal for two tensors in the same memory, such as a view and its base."
+    try: return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError): return id(tensor)  # sparse ones and those of vmap show none
 
 def _values(tensors: list[torch.Tensor]) -> int: return sum(t.numel() for t in tensors)

@@ -54,7 +54,8 @@ class Verification:
     def __str__(self) -> str:
         predicted, found = self.advice.predicted_speedup, self.speedup
         return (f"{self.advice.change}: predicted {predicted:.2f}, measured {found.value:.2f} times as fast "
-                f"({found.low:.2f} to {found.high:.2f}); the prediction was off by {self.error:+.0%}")
+                f"({found.low:.2f} to {found.high:.2f} in {self.rounds} rounds); "
+                f"the prediction was off by {self.error:+.0%}")
 
     __repr__ = __str__
 
@@ -124,12 +125,21 @@ class Diagnosis:
         total = sum(e.value for e in self.stages.values())
         step = f"A step takes {duration_text(self.step.value)} {_between(self.step)} in {self.rounds} rounds:"
         lines = [f"verdict: {self.verdict}. {step}"]
-        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   {_between(e)}"
+        lines += [f"  {name:16}{duration_text(e.value):>9}  {e.value / total:4.0%}   {self._interval(name, e)}"
                   for name, e in self.stages.items()]
         lines += [f"note: {remark}" for remark in self.remarks]
         advice = [f"advice: {advice}" for advice in self.advice]
         lines += advice or ["advice: none; nothing that the doctor knows would gain 5%"]
         return "\n".join(lines)
+
+    def _interval(self, name: str, e: Estimate) -> str:
+        "The interval; of a stage that was 0 in every draw, why."
+        if e.high > 0: return _between(e)
+        loader, device = getattr(self.pipeline, "loader", None), getattr(self.pipeline, "device", None)
+        missing = dict(worker_transfer=not getattr(loader, "num_workers", 1) and "no workers",
+                       transfer=getattr(device, "type", "") == "cpu" and "no copy: the device is the CPU",
+                       between=getattr(self.pipeline, "between", True) is None and "no between= was given")
+        return f"({missing.get(name) or 'less than the rounds can tell from 0'})"
 
     __repr__ = __str__
 
@@ -155,7 +165,8 @@ def remarks_on(
 def _too_few(measured: list[Round]) -> str:
     if len(measured) >= 6: return ""
     rounds = "1 round" if len(measured) == 1 else f"{len(measured)} rounds"
-    return f"only {rounds} fitted into the time, too few for intervals of 95%: allow more budget_seconds"
+    return (f"only {rounds} fitted into the time, too few for intervals of 95%: these are the range of the rounds, "
+            f"which holds the true median in {1 - 2 ** (1 - len(measured)):.0%} of cases; allow more budget_seconds")
 
 def _told_apart(bench: Bench, now: Round, setting: Setting) -> str:
     if stage_seconds(now, setting).get("loading", 0.0) < 0.05 * now.full: return ""

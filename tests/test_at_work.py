@@ -295,7 +295,7 @@ YOURS = {
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
     "05_inference-python-0": Yours(MODEL + "inputs = images.tensors[0]"),
     "06_workers-python-0": Yours(TOKENS, forked=False),
-    "07_storage-python-0": Yours("import os; os.mkdir('mnt'); open('mnt/one_large_file', 'wb').write(bytes(4 << 20))"),
+    "07_storage-python-0": Yours(JPEGS, "assert len(seconds) == 2, 'the third part of eight files'"),
     "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),
     "11_data_parallel-python-0": Yours(MODEL + "seed, epochs = 0, 2\ndef make_model(): return model", SAME, 2),

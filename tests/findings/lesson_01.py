@@ -21,7 +21,7 @@ CASES = {
         (dict(said=said, worst=1.9, ready=3.0, late=4.1), "90% above the rule"),
     ],
     "al370015": [
-        (dict(said=said, one=19, at_64=23), "the fixed cost of a step is about 19 ms"),
+        (dict(said=said, one=19, at_64=23), "as long as launching it, 19 ms"),
         (dict(said=said, one=4, at_64=23), "64 pictures already cost 19 ms more"),
     ],
     "l01looped": [

@@ -6,7 +6,7 @@ CASES = {
                  (dict(S, crowd_rate=600, crowd_ms=83), "too late")],
     "st070007": [
         (dict(dropped=0.9, times=1.0, half="4.00 KiB"), "does not forget"),
-        (dict(dropped=0.0, times=20.0, half="64.00 KiB"), "at 64.00 KiB they reach half"),
+        (dict(dropped=0.0, times=20.0, half="64.00 KiB"), "at 64.00 KiB they reach more than half"),
         (dict(dropped=0.0, times=1.3, half="4.00 KiB"), "only 1.3 times as fast"),
     ],
     "st070009": [

@@ -36,7 +36,7 @@ CASES = {
                  (_FED | dict(verdict_6="storage"), "take more workers"),
                  (_FED | dict(verdict_6="mixed"), "no stage leads"),
                  (_FED | dict(verdict_6="compute"), "no longer holds")],
-    "d0800013": [(_GPU | dict(each_8=582.0, grown=43.0), "about 13 workers"),
+    "d0800013": [(_GPU | dict(each_8=582.0, grown=43.0), "rounded up 14 workers"),
                  (_GPU | dict(each_8=450.0, grown=43.0), "Neither the workers nor")],
     "d0800016": [(_WAITS | dict(each_step=35.0), "already costs 21%"),
                  (_WAITS | dict(each_step=29.3, free_launch=27.0), "costs only 1%"),

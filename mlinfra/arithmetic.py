@@ -17,8 +17,60 @@ from .engine.base.timing import Stopwatch
 from .engine.base.text import count_text, duration_text
 
 # %% auto #0
-__all__ = ['STAGES', 'Schedule', 'describe', 'images_per_second', 'devices_for', 'Stages', 'StageSpan', 'overlap_spans',
+__all__ = ['STAGES', 'Stages', 'StageSpan', 'overlap_spans', 'Schedule', 'describe', 'images_per_second', 'devices_for',
            'run_pipeline']
+
+# %% ../nbs/01_arithmetic.ipynb #c3ba32ff
+STAGES = ("read", "preprocess", "compute")  # in the order in which a batch passes them
+
+@dataclass(frozen=True)
+class Stages:
+    "The three parts of an iteration, in seconds."
+    read:float        # from storage
+    preprocess:float  # decode, augment, collate
+    compute:float     # forward, backward, update
+
+    def __post_init__(self):
+        for name in STAGES: object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
+        if self.serial == 0: raise ValueError("at least one stage must take time, got 0 for all three")
+
+    @property
+    def serial(self) -> float:
+        "Seconds of one iteration when the stages wait for one another."
+        return self.read + self.preprocess + self.compute
+
+    @property
+    def overlapped(self) -> float:
+        "Seconds of one iteration when each stage has a worker of its own: the slowest stage."
+        return max(self.read, self.preprocess, self.compute)
+
+    @property
+    def slowest(self) -> str:
+        "The stage that sets the pipeline's pace."
+        return max(STAGES, key=lambda name: getattr(self, name))
+
+@dataclass(frozen=True)
+class StageSpan:
+    "One stage at work on one batch."
+    stage:str             # one of `STAGES`
+    batch:int             # its number
+    start_seconds:float   # since the first batch began
+    end_seconds:float
+
+def overlap_spans(
+    stages:Stages,       # seconds of each stage
+    iterations:int,      # batches to follow
+    overlap:bool,        # pipeline, or one after another
+) -> list[StageSpan]:    # batch after batch
+    "When each stage works on each batch."
+    free, spans = dict.fromkeys(STAGES, 0.0), []
+    for batch in range(positive_int("iterations", iterations, most=1_000_000)):
+        ready = 0.0 if overlap else max(free.values())
+        for name in free:
+            start = max(ready, free[name])
+            free[name] = ready = start + getattr(stages, name)
+            spans.append(StageSpan(name, batch, start, ready))
+    return spans
 
 # %% ../nbs/01_arithmetic.ipynb #006bdd37
 @dataclass(frozen=True)
@@ -107,58 +159,6 @@ def devices_for(
     one_device = positive_float("one_device_seconds", one_device_seconds)
     ratio = one_device / positive_float("target_seconds", target_seconds)
     return max(1, math.ceil(ratio * (1 - 1e-12)))  # 2.1 / 0.7 is 3 devices, though the floats say a little more
-
-# %% ../nbs/01_arithmetic.ipynb #c3ba32ff
-STAGES = ("read", "preprocess", "compute")  # in the order in which a batch passes them
-
-@dataclass(frozen=True)
-class Stages:
-    "The three parts of an iteration, in seconds."
-    read:float        # from storage
-    preprocess:float  # decode, augment, collate
-    compute:float     # forward, backward, update
-
-    def __post_init__(self):
-        for name in STAGES: object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
-        if self.serial == 0: raise ValueError("at least one stage must take time, got 0 for all three")
-
-    @property
-    def serial(self) -> float:
-        "Seconds of one iteration when the stages wait for one another."
-        return self.read + self.preprocess + self.compute
-
-    @property
-    def overlapped(self) -> float:
-        "Seconds of one iteration when the stages run as a pipeline: its slowest stage."
-        return max(self.read, self.preprocess, self.compute)
-
-    @property
-    def slowest(self) -> str:
-        "The stage that sets the pipeline's pace."
-        return max(STAGES, key=lambda name: getattr(self, name))
-
-@dataclass(frozen=True)
-class StageSpan:
-    "One stage at work on one batch."
-    stage:str             # one of `STAGES`
-    batch:int             # its number
-    start_seconds:float   # since the first batch began
-    end_seconds:float
-
-def overlap_spans(
-    stages:Stages,       # seconds of each stage
-    iterations:int,      # batches to follow
-    overlap:bool,        # pipeline, or one after another
-) -> list[StageSpan]:    # batch after batch
-    "When each stage works on each batch."
-    free, spans = dict.fromkeys(STAGES, 0.0), []
-    for batch in range(positive_int("iterations", iterations, most=1_000_000)):
-        ready = 0.0 if overlap else max(free.values())
-        for name in free:
-            start = max(ready, free[name])
-            free[name] = ready = start + getattr(stages, name)
-            spans.append(StageSpan(name, batch, start, ready))
-    return spans
 
 # %% ../nbs/01_arithmetic.ipynb #08dea810
 def _stage(seconds: float, source: Iterable, sink: queue.Queue) -> None:

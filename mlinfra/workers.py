@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -101,5 +102,5 @@ class Drawn(Dataset):
     def __len__(self) -> int: return 2
 
     def __getitem__(self, i: int) -> dict[str, float]:
-        return {"torch.rand": torch.rand(()).item(), "numpy.random.rand": np.random.rand(),
-                "its own generator": self.generator.random()}
+        return {"torch.rand": torch.rand(()).item(), "random.random": random.random(),
+                "numpy.random.rand": np.random.rand(), "its own generator": self.generator.random()}

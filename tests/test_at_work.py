@@ -288,13 +288,14 @@ model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 10))
 loader = [(torch.randn(4, 3, 224, 224), torch.arange(4))]
 """
 YOURS = {
-    "01_arithmetic-python-0": Yours(MODEL + "dataset = images", "assert plan.iterations == 250_000", 2),
-    "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(next(iter(loader))[0]).shape == (8, 10)",
+    "01_arithmetic-python-0": Yours(MODEL + "dataset = images", "assert plan.iterations == 250_000", 2,
+                                   forked=False),
+    "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(next(iter(loader))[0].to(device)).shape == (8, 10)",
                              forked=False),
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
-    "05_inference-python-0": Yours(MODEL + "inputs = images.tensors[0]"),
+    "05_inference-python-0": Yours(MODEL),
     "06_workers-python-0": Yours(TOKENS, forked=False),
-    "07_storage-python-0": Yours("import os; os.mkdir('mnt'); open('mnt/one_large_file', 'wb').write(bytes(4 << 20))"),
+    "07_storage-python-0": Yours(JPEGS, "assert len(seconds) == 2, 'the third part of eight files'"),
     "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),
     "11_data_parallel-python-0": Yours(MODEL + "seed, epochs = 0, 2\ndef make_model(): return model", SAME, 2),

@@ -66,13 +66,14 @@ def plot_calls(
     microseconds:Mapping[int, float],  # images in one call, 1 among them -> of the call
     ax:Axes|None=None,                 # where to draw
 ) -> Axes:
-    "One call with n images, and n calls with one image each."
+    "One call with n images, measured, and n times the call with one image, computed."
     ax, sizes = axes(ax, height=2.8), sorted(microseconds)
     times = [microseconds[n] for n in sizes]
     apart, middle = [n * times[0] for n in sizes], len(sizes) // 2
-    ax.plot(sizes, apart, "--", marker="o", markerfacecolor="none", color=COLORS["wait"])
+    ax.plot(sizes, apart, "--", color=COLORS["wait"])
     ax.plot(sizes, times, marker="o", color=COLORS["forward"])
-    ax.text(sizes[middle], apart[middle], "n calls with one image  ", ha="right", va="bottom", color=COLORS["wait"])
+    ax.text(sizes[middle], apart[middle], "n times a call with one image (computed)  ", ha="right", va="bottom",
+            color=COLORS["wait"])
     ax.text(sizes[middle], times[middle] / 2, "  one call with n images", va="top", color=COLORS["forward"])
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
@@ -118,18 +119,24 @@ def plot_learning(
 
 # %% ../../nbs/views/02_data.ipynb #57c42afd
 def plot_ladder(
-    seconds:dict[str, list[float]],   # rung -> seconds of a batch; the first is what the others are compared with
-    images:int,                       # in a batch
-    ax:Axes|None=None,                # where to draw
+    seconds:dict[str, list[float]],     # rung -> seconds of a batch; the first is what the others are compared with
+    images:int,                         # in a batch
+    decoding:Mapping[str, float]={},    # rung -> the seconds of these that go into decoding; drawn as a part of the bar
+    ax:Axes|None=None,                  # where to draw
 ) -> Axes:
     "Milliseconds an image of each rung, with quartiles, and as a multiple of the first."
     ax, first = axes(ax, height=0.6 + 0.32 * len(seconds)), median(next(iter(seconds.values())))
-    for place, values in enumerate(seconds.values()):
-        low, middle, high = (1000 / images * value for value in (percentile(values, 25), median(values),
-                                                                 percentile(values, 75)))
-        color = COLORS["other"] if place == 0 else COLORS["preprocess"]
+    for place, (name, values) in enumerate(seconds.items()):
+        low, middle, high, part = (1000 / images * value for value in (
+            percentile(values, 25), median(values), percentile(values, 75), decoding.get(name, 0)))
+        color = COLORS["preprocess"] if place or decoding else COLORS["other"]
         ax.barh(place, middle, xerr=[[middle - low], [high - middle]], color=color, capsize=2)
+        if part: ax.barh(place, part, color=COLORS["read"])
         ax.text(high, place, f"  {median(values) / first:.2f} ×", va="center", fontsize=8)
+        if decoding and place == 0:
+            parts = ((part / 2, "reading and decoding", "read"), ((part + middle) / 2, "the rest", "preprocess"))
+            for x, text, back in parts:
+                ax.text(x, place, text, va="center", ha="center", fontsize=8, color=words_on(COLORS[back]))
     ax.set_yticks(range(len(seconds)), list(seconds))
     ax.invert_yaxis()
     ax.margins(x=0.12)

@@ -234,9 +234,10 @@ def simulate_outlook(
     service:ServiceTime,  # of a batch
     policy:Policy,        # batching and the queue
     rate:float,           # requests per second
+    streams:int=STREAMS,  # that differ only by chance
 ) -> Outlook:
-    "`STREAMS` simulated streams at a rate."
-    curves = (latency_curve(service, policy, [rate], STREAM_REQUESTS, seed) for seed in range(STREAMS))
+    "Simulated streams at a rate."
+    curves = (latency_curve(service, policy, [rate], STREAM_REQUESTS, seed) for seed in range(streams))
     return Outlook(tuple(curve[rate] for curve in curves))
 
 def describe_server(
@@ -362,7 +363,7 @@ class ServerDesk:
         saturation = service.throughput(max_batch)
         if self.curve[0] != (model, policy):
             rates = [share * saturation for share in _SHARES]
-            self.curve = (model, policy), latency_curve(service, policy, rates, 2_000)
+            self.curve = (model, policy), {rate: simulate_outlook(service, policy, rate, 4).mean for rate in rates}
         here, measured = {rate: simulate_outlook(service, policy, rate).mean}, self.measured.get((model, policy), {})
         whose = "of a simulated device" if model == _EXAMPLE else f"of {model}, measured on this machine"
         source = (f"The service {whose}: {duration_text(service.fixed)} for a batch and "

@@ -1,3 +1,6 @@
+import re
+
+
 def total_iterations(samples, batch_size, epochs): return -(-samples // batch_size) * epochs
 
 
@@ -7,10 +10,9 @@ def accumulation_for(global_batch, micro_batch, world_size):
     return accumulation
 
 
-def stage_to_upgrade(stages):
-    times = {name: getattr(stages, name) for name in ("read", "preprocess", "compute")}
-    slowest = [name for name, seconds in times.items() if seconds == max(times.values())]
-    return slowest[0] if len(slowest) == 1 else None
+def read_log_line(line):
+    whole, data = (float(re.search(rf"{name} +[\d.]+ +\( *([\d.]+)\)", line)[1]) for name in ("Time", "Data"))
+    return round(100 * data / whole), "data" if data > whole / 2 else "computing"
 
 
 def cheapest_in_time(hours, efficiency, deadline_hours):

@@ -18,8 +18,8 @@ def prefetched(load, count, depth):
     for _ in range(count): yield ready.get()
 
 
-def prefetch_bytes(workers, prefetch_factor, batch_size, image_shape):
-    return workers * prefetch_factor * batch_size * math.prod(image_shape) * 4
+def divided_batches(sizes, batch_size):
+    return sum(-(-n // batch_size) for n in sizes), sum(n % batch_size for n in sizes)
 
 
 def share(samples, rank, ranks, worker, workers):

@@ -1,37 +1,51 @@
 "Figures that choose each sentence of lesson 02, and words of it."
 said = "Measured: "
+more = dict(said=said, slow="Each number by itself. ", pays="One core is enough.", selected=4)
+ladder = dict(said=said, simple=2.1, simple_ms=1.4, smaller=1.2)
 CASES = {
     "dl370001": [
         (dict(ratio=2.9), "waits for most of the time"),
         (dict(ratio=0.4), "a part of every step"),
     ],
     "dl370002": [
-        (dict(said=said, gain=9, modelled=17, fetch_gain=2.9, fetch_us=50, whole_us=70), "gains only a factor of 2.9"),
-        (dict(said=said, gain=16, modelled=17, fetch_gain=9, fetch_us=5, whole_us=70), "stands for the whole loop"),
+        (dict(said=said, gains=dict(fetch=2.9, convert=19), fetch_us=50, whole_us=70), "fetching gains only 2.9"),
+        (dict(said=said, gains=dict(fetch=15, convert=19), fetch_us=5, whole_us=70), "Fetching gains 15.0"),
+    ],
+    "dl380004": [
+        (dict(more, indexed=37, eighth=6), "Each number by itself."),
+        (dict(more, indexed=37, eighth=36), "`images[rows]` takes 37. One core"),
+        (dict(more, indexed=5, eighth=1), "`images[rows]` takes 5. One core"),
     ],
     "dl370003": [
         (dict(said=said, often=4, times=1834), "answers 1,834 of 2,000 times with 4"),
         (dict(said=said, often=4, times=600), "its most frequent answer is 4"),
     ],
     "dl370005": [
-        (dict(said=said, each_us=14, rows_us=3, own_us=1), "`DataLoader` itself is not slow"),
-        (dict(said=said, each_us=14, rows_us=13, own_us=12), "not most of the cost"),
+        (dict(said=said, each_us=14, rows_us=2, own_us=1), "share out the rest"),
+        (dict(said=said, each_us=14, rows_us=9, own_us=1), "no more than twice as much"),
     ],
-    "9dc595c4": [
-        (dict(said=said, mini_s=0.2, online_s=1.1, mini_samples=20_000, full_s=0.3, full_loss=0.46), "20,000 samples"),
-        (dict(said=said, mini_s=float("nan"), online_s=1.1, mini_samples=float("nan"), full_s=0.3, full_loss=0.46),
-         "does not come there sooner"),
-    ],
-    "dl370008": [
-        (dict(said=said, at_last=dict(full=60, online=82, frozen=14)), "a world that is gone"),
-        (dict(said=said, at_last=dict(full=80, online=82, frozen=14)), "and online learning at 82%"),
+    "dl380007": [
+        (dict(said=said, own_ns=6.2, own_bytes=0.2, made_ns=9.5, cut_ns=9.1), "compare yours"),
+        (dict(said=said, own_ns=9.4, own_bytes=0.2, made_ns=9.5, cut_ns=9.1), "with 0.20 bytes a pixel, takes 9.4"),
     ],
     "dl370009": [
-        (dict(said=said, pixels_ms=0.6, simple=2.1, smaller=1.2), "mostly decoding"),
-        (dict(said=said, pixels_ms=1.9, simple=2.1, smaller=2.0), "Keeping pixels brings 1.9 ms"),
+        (dict(ladder, pixels_ms=0.6), "decoding is 67% of what is left"),
+        (dict(ladder, pixels_ms=1.9), "Keeping pixels brings 1.90 ms"),
+    ],
+    "dl380012": [
+        (dict(widest=0.04, where="4 simplejpeg"), "the noise stands for such photographs"),
+        (dict(widest=0.3, where="4 simplejpeg"), "the portrait's column holds"),
+    ],
+    "dl380013": [
+        (dict(noise_share=0.7, real_share=0.5, times_bytes=4.3, times_ms=3), "entropy decoding"),
+        (dict(noise_share=0.5, real_share=0.7, times_bytes=4.3, times_ms=3), "still takes 50% and 70%"),
+    ],
+    "dl380014": [
+        (dict(said=said, cores_usual=17.6, cores_there=16), "cannot feed it"),
+        (dict(said=said, cores_usual=12, cores_there=16), "can feed it the usual way"),
     ],
     "dl370015": [
-        (dict(said=said, pinned=50, pageable=10), "pinned memory is 5.0 times as fast"),
-        (dict(said=said, pinned=50, pageable=49), "hardly faster"),
+        (dict(said=said, beside_it="", pinned=50, pageable=10), "pinned memory is 5.0 times as fast"),
+        (dict(said=said, beside_it="", pinned=50, pageable=49), "hardly faster"),
     ],
 }

@@ -121,20 +121,19 @@ def plot_batch_sizes(
 
 # %% ../../nbs/views/04_training.ipynb #gpuv0001
 def plot_gpu_steps(
-    table:pd.DataFrame,  # network, batch_size, launch_ms and step_ms, as `gpu_figures("steps")` has them
+    table:pd.DataFrame,  # network, batch_size and images_per_s, as `gpu_figures("steps")` has them
     ax:Axes|None=None,   # where to draw
 ) -> Axes:
-    "The milliseconds of a step over the batch size, a colour for each network; dashed: until all is launched."
+    "The images a second over the batch size, a line for each network."
     ax = axes(ax, height=3.0)
     for (name, rows), color in zip(table.groupby("network"), (COLORS["forward"], COLORS["wait"], COLORS["update"])):
-        ax.plot(rows["batch_size"], rows["step_ms"], color=color, marker="o", label=f"{name}: the GPU is done")
-        ax.plot(rows["batch_size"], rows["launch_ms"], color=color, ls="--", label=f"{name}: the CPU has launched")
+        ax.plot(rows["batch_size"], rows["images_per_s"], color=color, marker="o", label=name)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     sizes = sorted(set(table["batch_size"]))[::2]
     ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
     ax.legend(frameon=False, fontsize=9)
-    return label(ax, "batch size (images)", "milliseconds of a step")
+    return label(ax, "batch size (images)", "images a second")
 
 # %% ../../nbs/views/04_training.ipynb #e570f394
 def plot_step_times(

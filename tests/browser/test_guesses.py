@@ -7,7 +7,12 @@ pytestmark = pytest.mark.browser
 ASKED = "from mlinfra.engine.ui.lesson import exercise, finding, predict, reveal\n"
 MEASURED = """runs = globals().get("runs", 0) + 1
 reveal({key!r}, 4.25, 6, called="the rule", spread=0.3, shows=["told at $5 and $6"])"""
-RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+# the empty request makes a new kernel tell that it is idle, also if it told so before the page was listening
+RESTART = """async () => {
+  const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+  await kernel.restart();
+  await kernel.requestExecute({ code: "" }).done;
+}"""
 IDLE = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
 
 

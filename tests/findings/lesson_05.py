@@ -4,7 +4,7 @@ SAID = dict(said="So it is. ")
 WAITS = dict(SAID, same_ms=5.0, mean_ms=0.52, many_ms=6.0, count=7_200)
 GPU = dict(SAID, two_ms=3.1, flat_ms=3.2)
 TOKENS = dict(SAID, first_said="And the first.", streams=256)
-RATES = dict(SAID, missing=[], worst="up to 16", slower=1.1, slowest=2.4)
+RATES = dict(SAID, missing=[], worst="up to 16", slower=1.1, slowest=2.4, why="as much")
 FAULTS = dict(SAID, fault_us=0.8, longer_us=30.0)
 BATCHES = dict(SAID, longest=2.0, slower=1.0, corrected=3.1)
 HELD = dict(SAID, once_low=0.3, once_high=0.6, held_low=5.3, small=2.0, large_batch=7.0, busy_once=0.9, busy_held=0.6,

@@ -8,6 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from mlinfra.engine.ui.reader_progress import LESSONS
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -240,7 +242,7 @@ def test_the_teachers_page_is_filled():
     lessons = book_stage.lesson_pages()
     text = book_pages.filled((ROOT / "docs" / "teachers.md").read_text(), lessons)
     assert re.findall(r"\{[a-z]+(?::[\d,]+)?\}", text) == []
-    assert "50 |" in text and "cores" in text
+    assert all(f"{lesson.minutes} |" in text for lesson in LESSONS.values()) and "cores" in text
 
 
 @pytest.mark.parametrize("address, report", [

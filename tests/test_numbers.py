@@ -133,6 +133,7 @@ Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice Wo
 HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
 Answer BatchCounts DigitAnswer LoadResult ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
+GpuFigures WorkerSteps SteadyEpoch
 """.split())
 
 ANY = "zero negative nan infinite half absurd"
@@ -541,6 +542,7 @@ def others(number):
 
 STARTS = "starts ranks, workers or threads, which are held back here"
 LONG = "works for seconds"
+GPU = "measures on a GPU"
 FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     ("training.evaluate.batch_dim", "a channel taken for the samples: the result depends on the order of the batches"),
@@ -553,6 +555,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         lab.interval_study.KillableTraining.life.*
         engine.http.server.serve.*
     """.split()),
+    ("lab.gpu_*", GPU),
     *((name, LONG) for name in """
         lab.rank_workload.measure_compute.* data_parallel.time_ways.* data_parallel.watch_step.*
         lab.digits_step.memory_cost.*
@@ -581,7 +584,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.train.transformer.*.kv_heads models.ResNet.in_channels engine.dist.fsdp.fsdp.shard_size
         engine.dist.zero.Sharded.shard_size sharding.wire_bytes.shard_size
         storage.sweep_*.* storage.ShardDataset.world_size
-        engine.train.history.phase_medians.skip lab.watched_epoch.watch_epoch.*
+        engine.train.history.phase_medians.skip lab.watched_epoch.*
         engine.parallel.parallelize.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank

@@ -23,6 +23,7 @@ from .gpu_inputs import copy_rates, doctor_cases, worker_steps
 from .gpu_serving import image_requests, token_times
 from .gpu_steps import (batch_size_steps, block_costs, phases_by_two_clocks, product_rates, training_rates,
                                    waiting_steps)
+from .gpu_training import decoder_steps, save_costs, watched_steps
 
 if TYPE_CHECKING: import pandas as pd
 
@@ -33,7 +34,8 @@ __all__ = ['MEASUREMENTS', 'GpuFigures', 'gpu_figures', 'measure_gpu', 'write_gp
 MEASUREMENTS: dict[str, Callable[..., pd.DataFrame]] = {
     "formats": product_rates, "phases": phases_by_two_clocks, "waits": waiting_steps, "steps": batch_size_steps,
     "rates": training_rates, "block": block_costs, "serving": image_requests, "tokens": token_times,
-    "copies": copy_rates, "workers": worker_steps, "doctor": doctor_cases,
+    "copies": copy_rates, "workers": worker_steps, "doctor": doctor_cases, "decoders": decoder_steps,
+    "watched": watched_steps, "saves": save_costs,
 }  # name -> what measures it
 
 @dataclass(frozen=True, eq=False)

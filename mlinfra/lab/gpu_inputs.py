@@ -18,6 +18,7 @@ from torchvision.transforms import v2
 
 from ..data import JpegFolder, make_jpegs
 from ..doctor import diagnose
+from ..engine.base.checks import nonnegative_int, positive_float, positive_int, positive_ints
 from ..engine.base.sample_statistics import median
 from ..engine.base.timing import timed
 from .gpu_steps import PHOTO, TrainingStep, finish
@@ -46,7 +47,8 @@ def steady_steps(
     seconds:float=5.0,        # to measure for, two batches at least
 ) -> WorkerSteps:
     "Train on what a loader yields, and measure when its start-up is over."
-    for images, _labels in islice(loader, skip):
+    seconds = positive_float("seconds", seconds)
+    for images, _labels in islice(loader, nonnegative_int("skip", skip)):
         step.x = images.to(step.device, non_blocking=True)
         step()
     finish(step.device)
@@ -69,6 +71,8 @@ def worker_steps(
 ) -> pd.DataFrame:          # workers, images_per_s, wait_share, step_ms
     "Training ResNet-50 in bf16 on JPEGs that a DataLoader decodes, by its workers; start-up is left out."
     import pandas as pd
+    workers, batch_size = positive_ints("workers", workers, least=0), positive_int("batch_size", batch_size)
+    images, seconds = positive_int("images", images), positive_float("seconds", seconds)
     rows, step = [], TrainingStep(resnet50(), PHOTO, batch_size, "bf16", device)
     with tempfile.TemporaryDirectory() as root:
         photos = JpegFolder(make_jpegs(root, images, progress=False), transform=RECIPE)
@@ -91,8 +95,8 @@ def copy_rates(
 ) -> pd.DataFrame:  # direction, memory, mbytes, gb_per_s
     "Bytes a second between host and GPU, both ways, from and to pageable and pinned memory."
     import pandas as pd
-    rows = []
-    for size in mbytes:
+    rows, repeats = [], positive_int("repeats", repeats)
+    for size in [positive_float("each of mbytes", size) for size in mbytes]:
         far = torch.zeros(int(size * 1e6), dtype=torch.uint8, device=device)
         for memory in ("pageable", "pinned"):
             near = torch.zeros(len(far), dtype=torch.uint8)
@@ -112,7 +116,9 @@ def doctor_cases(
 ) -> pd.DataFrame:               # case, verdict, step_ms, a column of ms for each stage, advice
     "What `diagnose` says of ResNet-50 in bf16 on JPEGs, by the workers of its loader."
     import pandas as pd
-    rows = []
+    workers, batch_size = positive_ints("workers", workers, least=0), positive_int("batch_size", batch_size)
+    rows, images = [], positive_int("images", images)
+    budget_seconds = positive_float("budget_seconds", budget_seconds)
     with tempfile.TemporaryDirectory() as root:
         photos = JpegFolder(make_jpegs(root, images, progress=False), transform=RECIPE)
         for count in workers:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..engine.base.checks import positive_int, positive_ints
 from ..engine.base.sample_statistics import median
 from .gpu_steps import PHOTO, finish
 from ..models import resnet50
@@ -46,8 +47,8 @@ def seconds_of_calls(
     calls:int,
 ) -> list[float]:
     "Seconds of each call, from its launch until the device is done."
+    calls, taken = positive_int("calls", calls), []
     for _ in range(3): call()
-    taken = []
     for _ in range(calls):
         finish(device)
         start = time.perf_counter()
@@ -64,6 +65,7 @@ def image_requests(
 ) -> pd.DataFrame:  # how, batch_size, p50_ms, p95_ms, images_per_s
     "Time of a batch of images through ResNet-50 in bf16, launched kernel by kernel and as one CUDA graph."
     import pandas as pd
+    batch_sizes, calls = positive_ints("batch_sizes", batch_sizes), positive_int("calls", calls)
     model = resnet50().to(device, torch.bfloat16, memory_format=torch.channels_last).eval()
     rows = []
     with torch.inference_mode():
@@ -83,6 +85,7 @@ class DecoderLayer(nn.Module):
     "A layer that keeps keys and values of its past in a cache of fixed size."
     def __init__(self, width: int, heads: int):
         super().__init__()
+        width, heads = positive_int("width", width), positive_int("heads", heads)
         self.heads, self.norms = heads, nn.ModuleList([nn.RMSNorm(width), nn.RMSNorm(width)])
         self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
         self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
@@ -100,8 +103,9 @@ class Decoder(nn.Module):
     "Token numbers to the next token's number, greedily. Its weights are random, which changes no time."
     def __init__(self, width: int, layers: int, heads: int, vocabulary: int):
         super().__init__()
+        width, vocabulary = positive_int("width", width), positive_int("vocabulary", vocabulary)
         self.embedding, self.norm = nn.Embedding(vocabulary, width), nn.RMSNorm(width)
-        self.layers = nn.ModuleList(DecoderLayer(width, heads) for _ in range(layers))
+        self.layers = nn.ModuleList(DecoderLayer(width, heads) for _ in range(positive_int("layers", layers)))
 
     def forward(self, ids_BT: torch.Tensor, caches: list[torch.Tensor], at: torch.Tensor) -> torch.Tensor:
         mask = torch.arange(caches[0].shape[3], device=at.device) <= at[:, None]  # a token sees itself and its past
@@ -112,7 +116,7 @@ class Decoder(nn.Module):
 # %% ../../nbs/lab/gpu_serving.ipynb #fceadbb3
 def memory_rate(device: str = "cuda", megabytes: int = 1_024) -> float:
     "Bytes a second that the device reads and writes in a large copy of its memory."
-    source = torch.empty(megabytes << 20, dtype=torch.uint8, device=device)
+    source = torch.empty(positive_int("megabytes", megabytes) << 20, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return 2 * source.nbytes / min(seconds_of_calls(lambda: target.copy_(source), device, 5))
 
@@ -129,6 +133,10 @@ def token_times(
     """Time to the first token of all streams and for each token after it, launched kernel by kernel and as one CUDA
     graph. The floor is the time in which the device reads weights and caches once, at the rate of a large copy."""
     import pandas as pd
+    streams, prompt = positive_ints("streams", streams), positive_int("prompt", prompt)
+    tokens, layers = positive_int("tokens", tokens), positive_int("layers", layers)
+    width, heads = positive_int("width", width), positive_int("heads", heads)
+    vocabulary = positive_int("vocabulary", vocabulary)
     dtype = torch.bfloat16
     model = Decoder(width, layers, heads, vocabulary).to(device, dtype).eval()
     weights, rate, rows = sum(p.nbytes for p in model.parameters()), memory_rate(device), []

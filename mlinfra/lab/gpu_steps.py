@@ -15,8 +15,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..engine.base.checks import positive_int, positive_ints
 from ..engine.base.sample_statistics import median
 from ..engine.base.timing import interleave
+from ..engine.train.transformer import Block
 from ..models import GluonCNN, layer_table, resnet50
 
 if TYPE_CHECKING: import pandas as pd
@@ -26,7 +28,7 @@ PHOTO, DIGIT = (3, 224, 224), (1, 28, 28)  # one image: channels, height, width
 # %% auto #0
 __all__ = ['PHOTO', 'DIGIT', 'NETWORKS', 'PHASES', 'precision_mode', 'finish', 'TrainingStep', 'launch_and_step',
            'batch_size_steps', 'waiting_steps', 'phases_by_two_clocks', 'training_rates', 'product_rates',
-           'TransformerBlock', 'block_costs']
+           'block_costs']
 
 # %% ../../nbs/lab/gpu_steps.ipynb #82c4a1c9
 @contextmanager
@@ -60,6 +62,8 @@ class TrainingStep:
     y:torch.Tensor=field(init=False)
 
     def __post_init__(self):
+        self.shape = positive_ints("shape", self.shape)
+        self.batch_size = positive_int("batch_size", self.batch_size)
         self.model = self.model.to(self.device, memory_format=torch.channels_last)
         self.optimizer = torch.optim.SGD(self.model.parameters(), 0.01, momentum=0.9, fused=True)
         self.forward = torch.compile(self.model) if self.compiled else self.model
@@ -92,6 +96,7 @@ def launch_and_step(
     rounds:int=5,
 ) -> tuple[float, float]:       # seconds
     "Seconds until the CPU has launched a step, and of a step when many follow one another; medians."
+    steps, rounds = positive_int("steps", steps), positive_int("rounds", rounds)
     def run_many() -> None:
         for _ in range(steps): step()
     launches = []
@@ -114,7 +119,7 @@ def batch_size_steps(
 ) -> pd.DataFrame:                       # network, batch_size, launch_ms, step_ms, images_per_s, memory_gb
     "A training step of two networks at many batch sizes; memory is the peak of what PyTorch allocated, 0 on a CPU."
     import pandas as pd
-    rows = []
+    rows, steps = [], positive_int("steps", steps)
     for name, (make, shape, precision, sizes) in networks.items():
         for size in sizes:
             if device == "cuda":
@@ -137,6 +142,8 @@ def waiting_steps(
 ) -> pd.DataFrame:  # how, launch_ms, step_ms
     "A step in bf16 that never waits for the GPU, and with what makes the CPU wait; measured in turn."
     import pandas as pd
+    batch_size, shape = positive_int("batch_size", batch_size), positive_ints("shape", shape)
+    steps = positive_int("steps", steps)
     step = TrainingStep(network(), shape, batch_size, "bf16", device)
     pageable = step.x.cpu()
     pinned = pageable.pin_memory() if device == "cuda" else pageable
@@ -170,6 +177,8 @@ def phases_by_two_clocks(
 ) -> pd.DataFrame:  # phase, cpu_clock_ms, gpu_ms
     "Phases of a step in bf16 by the CPU's clock, without a wait, and by the GPU's events; medians."
     import pandas as pd
+    batch_size, shape = positive_int("batch_size", batch_size), positive_ints("shape", shape)
+    steps = positive_int("steps", steps)
     step, cuda = TrainingStep(network(), shape, batch_size, "bf16", device), device == "cuda"
     batch = step.x.cpu().pin_memory() if cuda else step.x
     clocks, events = [], []
@@ -204,6 +213,8 @@ def training_rates(
 ) -> pd.DataFrame:        # precision, images_per_s, tflops, memory_gb
     "Images a second of a network in training by precision, and the counted operations that it computes in a second."
     import pandas as pd
+    batch_size, shape = positive_int("batch_size", batch_size), positive_ints("shape", shape)
+    steps = positive_int("steps", steps)
     counted, rows = 3 * layer_table(network(), shape).flops.sum(), []  # backward computes two products for one
     kinds = [(kind, False) for kind in ("fp32", "tf32", "fp16", "bf16")] + [("bf16", True)] * compiled
     for precision, is_compiled in kinds:
@@ -225,6 +236,7 @@ def product_rates(
 ) -> pd.DataFrame:     # precision, tflops
     "Operations a second of one large matrix product by number format; fp8 (e4m3) only where the GPU has it."
     import pandas as pd
+    side, repeats = positive_int("side", side), positive_int("repeats", repeats)
     rows, a = [], torch.randn(side, side, device=device)
     def product(precision: str) -> Callable[[], torch.Tensor]:
         if precision == "fp8":
@@ -241,22 +253,6 @@ def product_rates(
     return pd.DataFrame(rows, columns=["precision", "tflops"])
 
 # %% ../../nbs/lab/gpu_steps.ipynb #17747515
-class TransformerBlock(nn.Module):
-    "Attention and two linear layers, each after a norm and around a shortcut, as in GPT."
-    def __init__(self, width: int, heads: int):
-        super().__init__()
-        self.heads, self.norms = heads, nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
-        B, T, C = x_BTC.shape
-        qkv = self.qkv(self.norms[0](x_BTC)).view(B, T, 3, self.heads, C // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x_BTC = x_BTC + self.out(mixed.transpose(1, 2).reshape(B, T, C))
-        return x_BTC + self.down(F.gelu(self.up(self.norms[1](x_BTC))))
-
 def block_costs(
     device:str="cuda",
     width:int=4_096,
@@ -270,7 +266,10 @@ def block_costs(
     tflops is three times that over both passes' time; activations are what the forward pass leaves for backward."""
     import pandas as pd
     from torch.utils.flop_counter import FlopCounterMode
-    block, rows = TransformerBlock(width, heads).to(device), []
+    heads, sequences = positive_int("heads", heads), positive_int("sequences", sequences)
+    repeats = positive_int("repeats", repeats)
+    width, tokens = positive_int("width", width), positive_int("tokens", tokens)
+    block, rows = Block(width, heads).to(device), []
     x = torch.randn(sequences, tokens, width, device=device, requires_grad=True)
     grad = torch.ones_like(x)
     def allocated() -> int: return torch.cuda.memory_allocated() if device == "cuda" else 0
@@ -286,7 +285,7 @@ def block_costs(
         del out
         def both() -> None:
             for p in (*block.parameters(), x): p.grad = None
-            forward().backward(grad)
+            with precision_mode(precision, device): block(x).backward(grad)  # TF32 holds for backward's products, too
         ahead, whole = (launch_and_step(run, device, repeats)[1] for run in (forward, both))
         rows.append((precision, 1e3 * ahead, 1e3 * (whole - ahead), 3 * counted / whole / 1e12, counted / 1e9,
                      sum(p.numel() for p in block.parameters()), kept / 1e6))

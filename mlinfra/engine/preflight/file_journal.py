@@ -41,6 +41,7 @@ class FileJournal:
 
     def install(self) -> None:
         "Listen to this process and to those that are forked from it. It cannot be undone in a process."
+        sys.dont_write_bytecode = True  # else a library's first import would count as the script's files
         sys.addaudithook(self._hear)
         _tell_of_native_writers(self.will_write)
 

@@ -245,6 +245,12 @@ def initialise(module):
     if hasattr(module, "reset_parameters"): module.reset_parameters()
 loss_fn, loader = nn.functional.cross_entropy, [(torch.randn(4, 8), torch.arange(4))] * 2
 """
+WRAPPED = """
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+names = {f"{part}.{name}" for part in ("layers.0", "layers.1", "layers.2", "head") for name in ("weight", "bias")}
+assert set(model.state_dict()) != names == set(get_model_state_dict(model)), "prefixes, and none"
+assert model.head.weight.to_local().shape == (2, 8)
+"""
 SAME = """
 import torch.distributed as dist
 weights = [torch.empty_like(next(model.parameters())) for _ in range(2)]
@@ -299,7 +305,7 @@ YOURS = {
     "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),
     "11_data_parallel-python-0": Yours(MODEL + "seed, epochs = 0, 2\ndef make_model(): return model", SAME, 2),
-    "12_sharding-python-0": Yours(BLOCKS, "assert model.head.weight.to_local().shape == (2, 8)", 2),
+    "12_sharding-python-0": Yours(BLOCKS, WRAPPED, 2, forked=False),
     "13_pipeline-python-0": Yours(LAYERS, "assert len(cut.bounds) == 5"),
     "13_pipeline-python-1": Yours(LAYERS, "assert all(p.grad.any() for p in part.parameters())", 4),
     "13_pipeline-python-2": Yours(WIDE, "assert len(history.epochs) == 10", 2),

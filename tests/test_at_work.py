@@ -144,7 +144,27 @@ def slurm_says(words):
     return ", ".join(sorted({word.split("=")[0] for word in rest if word.startswith("-")} - known))
 
 
-READERS = dict(torchrun=lambda words: torchrun_says(words[1:]), mlinfra=lambda words: mlinfra_says(words[1:]),
+NCCL_VARIABLES = {  # of "PYTORCH ProcessGroupNCCL Environment Variables" in PyTorch's documentation
+    "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}
+
+
+def export_says(words):
+    "The variables that PyTorch's documentation does not know."
+    return ", ".join({word.partition("=")[0] for word in words[1:]} - NCCL_VARIABLES)
+
+
+def flight_recorder_says(words):
+    "What PyTorch's own program for the flight recorder does not know."
+    from torch.distributed.flight_recorder.components.config_manager import JobConfig
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told): JobConfig().parse_args(words[1:])
+    except SystemExit: return told.getvalue() or "refused"
+    return ""
+
+
+READERS = dict(export=export_says, torchfrtrace=flight_recorder_says,
+               torchrun=lambda words: torchrun_says(words[1:]), mlinfra=lambda words: mlinfra_says(words[1:]),
                **dict.fromkeys(["sbatch", "scontrol", *HELP], slurm_says))
 
 
@@ -245,6 +265,12 @@ def initialise(module):
     if hasattr(module, "reset_parameters"): module.reset_parameters()
 loss_fn, loader = nn.functional.cross_entropy, [(torch.randn(4, 8), torch.arange(4))] * 2
 """
+WRAPPED = """
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+names = {f"{part}.{name}" for part in ("layers.0", "layers.1", "layers.2", "head") for name in ("weight", "bias")}
+assert set(model.state_dict()) != names == set(get_model_state_dict(model)), "prefixes, and none"
+assert model.head.weight.to_local().shape == (2, 8)
+"""
 SAME = """
 import torch.distributed as dist
 weights = [torch.empty_like(next(model.parameters())) for _ in range(2)]
@@ -298,8 +324,10 @@ YOURS = {
     "07_storage-python-0": Yours(JPEGS, "assert len(seconds) == 2, 'the third part of eight files'"),
     "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),
-    "11_data_parallel-python-0": Yours(MODEL + "seed, epochs = 0, 2\ndef make_model(): return model", SAME, 2),
-    "12_sharding-python-0": Yours(BLOCKS, "assert model.head.weight.to_local().shape == (2, 8)", 2),
+    "11_data_parallel-python-0": Yours(
+        MODEL + "seed, epochs = 0, 2\ndef make_model(): return model",
+        "assert not dist.is_initialized()\ndist.init_process_group('gloo')\n" + SAME, 2),
+    "12_sharding-python-0": Yours(BLOCKS, WRAPPED, 2, forked=False),
     "13_pipeline-python-0": Yours(LAYERS, "assert len(cut.bounds) == 5"),
     "13_pipeline-python-1": Yours(LAYERS, "assert all(p.grad.any() for p in part.parameters())", 4),
     "13_pipeline-python-2": Yours(WIDE, "assert len(history.epochs) == 10", 2),

@@ -34,7 +34,7 @@ CASES = {
     ],
     "dl380014": [
         (dict(said=said, cores_least=17, cores_most=22, cores_there=16), "cannot feed it"),
-        (dict(said=said, cores_least=13, cores_most=17, cores_there=16), "the portrait the usual way, but not the noise"),
+        (dict(said=said, cores_least=13, cores_most=17, cores_there=16), "but not the noise"),
         (dict(said=said, cores_least=9, cores_most=12, cores_there=16), "have little left"),
     ],
     "dl370015": [

@@ -242,7 +242,8 @@ def test_the_teachers_page_is_filled():
     lessons = book_stage.lesson_pages()
     text = book_pages.filled((ROOT / "docs" / "teachers.md").read_text(), lessons)
     assert re.findall(r"\{[a-z]+(?::[\d,]+)?\}", text) == []
-    assert all(f"{lesson.minutes} |" in text for lesson in LESSONS.values()) and "cores" in text
+    minutes = sum(LESSONS[number].minutes for number in ("01", "02", "03", "04"))
+    assert f"| {minutes} |" in text and "cores" in text
 
 
 @pytest.mark.parametrize("address, report", [

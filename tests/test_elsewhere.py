@@ -117,9 +117,13 @@ def test_a_repository_on_github_opens_on_colab_and_binder(tmp_path, ending):
 
 
 def test_another_repository_opens_on_binder_and_names_the_way_to_colab(tmp_path):
-    words = links(tmp_path, "https://example.org/some/book")
-    assert "(https://mybinder.org/v2/git/https%3A%2F%2Fexample.org%2Fsome%2Fbook/main?urlpath=" in words
+    words = links(tmp_path, "https://code.invalid/some/book")
+    assert "(https://mybinder.org/v2/git/https%3A%2F%2Fcode.invalid%2Fsome%2Fbook/main?urlpath=" in words
     assert "colab.research" not in words and "On Colab, upload" in words
+
+
+def test_no_link_is_offered_that_cannot_work(tmp_path):
+    assert "](" not in links(tmp_path, "https://example.org/mlinfra")
 
 
 # ---- VS Code, Colab and Notebook 7 have another page around a panel

@@ -5,14 +5,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from urllib.parse import urlsplit
 
 import yaml
 
 from book_api import Module, read_module, source_of
 from book_slides import slide_list
 from book_stage import Page, Stager, more_pages, plain
-from notebooks import ROOT, settings
+from notebooks import ROOT, is_placeholder, settings
 
 DOCS = ROOT / "docs"
 PARTS = {"01": "I One device", "06": "II Feeding it", "09": "III Numbers in memory", "11": "IV Many devices",
@@ -134,12 +133,6 @@ def guesses_page(lessons:Sequence[Page], stager:Stager) -> str:
 
 
 # ---- to cite, to print, to report
-
-def is_placeholder(address:str) -> bool:
-    "Whether nobody answers at an address: its host is reserved for examples (RFC 2606)."
-    host = (urlsplit(address).hostname or "").rpartition("example")
-    return not urlsplit(address).hostname or bool(host[1]) and host[2] in ("", ".org", ".com", ".net")
-
 
 def report_address(address:str) -> str|None:
     "Where a reader reports what is wrong, given the repository's address; None where that is a placeholder."

@@ -22,7 +22,7 @@ import tempfile
 import time
 from configparser import ConfigParser
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import nbformat
 from nbformat.v4.rwbase import rejoin_lines
@@ -155,10 +155,20 @@ if importlib.util.find_spec("{lib}") is None:
                                "metadata": {"jupyter": {"source_hidden": True}}, "source": source})
 
 
+def is_placeholder(address:str) -> bool:
+    "Whether nobody answers at an address: its host is reserved for examples (RFC 2606)."
+    host = (urlsplit(address).hostname or "").rpartition("example")
+    return not urlsplit(address).hostname or bool(host[1]) and host[2] in ("", ".org", ".com", ".net")
+
+
 def elsewhere_cell(index, root=ROOT):
     "In the index: where the book opens in a browser without being installed."
     cfg = settings(root)
     url, branch = cfg["git_url"].rstrip("/"), cfg["branch"]
+    if is_placeholder(url): return nbformat.from_dict({
+        "cell_type": "markdown", "id": ELSEWHERE, "metadata": {}, "source":
+        "This copy does not say where it lives on the web. Who publishes it writes the address into `settings.ini` "
+        "(`git_url`), and `make clean-nbs` puts links to Binder and Colab here."})
     hub = re.fullmatch(r"https://github\.com/([^/]+/[^/]+?)(\.git)?", url)
     place = f"gh/{hub[1]}" if hub else f"git/{quote(url, safe='')}"
     binder = f"https://mybinder.org/v2/{place}/{branch}?urlpath=lab/tree/nbs/index.ipynb"

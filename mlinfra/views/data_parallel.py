@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..lab.rank_workload import WORKLOADS, Workload, measure_compute
 from ..data_parallel import SendingStep, SentBucket
 from ..engine.ui.charts import Axis, Chart
-from ..engine.base.checks import positive_int
+from ..engine.base.checks import one_of, positive_int
 from ..engine.dist.collectives import all_reduce_seconds, slowest_rank
 from ..engine.base.hardware import ALGORITHMS, NETWORKS, Network
 from ..engine.base.sample_statistics import median
@@ -29,9 +29,9 @@ from ..engine.base.text import bytes_text, count_text, digits_text, duration_tex
 from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets
 
 # %% auto #0
-__all__ = ['WORLDS', 'RANK_COLORS', 'HERE', 'LIKE_HERE', 'LINK_HERE', 'plot_all_reduce', 'plot_scaling', 'describe_scaling',
-           'ring_states', 'sent_chunk', 'draw_ring', 'ring_panel', 'plot_steps', 'draw_sending', 'draw_scaling',
-           'MeasuredScaling', 'measure_scaling', 'scaling_panel']
+__all__ = ['WORLDS', 'PARALLEL_CASES', 'RANK_COLORS', 'HERE', 'LIKE_HERE', 'LINK_HERE', 'plot_all_reduce', 'plot_scaling',
+           'describe_scaling', 'ParallelCase', 'draw_cases', 'ring_states', 'sent_chunk', 'draw_ring', 'ring_panel',
+           'plot_steps', 'draw_sending', 'draw_scaling', 'MeasuredScaling', 'measure_scaling', 'scaling_panel']
 
 # %% ../../nbs/views/11_data_parallel.ipynb #49709279
 if TYPE_CHECKING:
@@ -116,6 +116,60 @@ def describe_scaling(
         f"{count_text(job.epochs, 'epoch')} take {duration_text(run)}, with a global batch of {own * world_size:,.0f}.",
         f"Compute: {job.source}. Link: {network.source}.",
     )
+
+# %% ../../nbs/views/11_data_parallel.ipynb #v11c0002
+@dataclass(frozen=True)
+class ParallelCase:
+    "What two devices hold and send in one way to train on many."
+    name:str
+    lesson:int           # that teaches it
+    layers:tuple[str, str]  # of each device, a letter a row: f left half, g right half, b both, - none
+    batch:tuple[str, str]   # of each device: the same letters
+    sent:str             # between them in a step
+
+PARALLEL_CASES = (
+    ParallelCase("many runs", 11, ("bbbb", "BBBB"), ("b", "B"), "nothing"),
+    ParallelCase("data parallel", 11, ("bbbb", "bbbb"), ("f", "g"), "gradients"),
+    ParallelCase("sharded", 12, ("ffff", "gggg"), ("f", "g"), "weights, gradients"),
+    ParallelCase("pipeline", 13, ("bb--", "--bb"), ("b", "b"), "activations, once"),
+    ParallelCase("tensor parallel", 14, ("ffff", "gggg"), ("b", "b"), "activations, each layer"),
+)
+_CASE_WIDTH, _LEFT_OF_CASE = 148, 4
+
+def draw_cases(
+    here:str="",  # the name of the case to point at; empty: all alike
+) -> Svg:
+    "The cases by which one chooses a way to train on many devices: what two devices hold, and what they send."
+    if here: one_of("here", here, tuple(case.name for case in PARALLEL_CASES))
+    drawing = Svg(_CASE_WIDTH * len(PARALLEL_CASES), 232, "what two devices hold and send in each way")
+    for first, last, words in ((0, 0, "all fits"), (1, 1, "batch does not fit"), (2, 4, "the weights do not fit")):
+        left, right = _CASE_WIDTH * first + _LEFT_OF_CASE, _CASE_WIDTH * (last + 1) - 14
+        drawing.text(left, 14, words, size=13).line(left, 22, right, 22)
+    for column, case in enumerate(PARALLEL_CASES): _draw_case(drawing, _CASE_WIDTH * column, case, case.name == here)
+    return drawing
+
+def _draw_case(drawing: Svg, left: float, case: ParallelCase, here: bool) -> None:
+    "One column: the two devices with their layers and batches, the name, what is sent, the lesson."
+    if here:
+        drawing.parts.append(f'<rect x="{left - 2:.0f}" y="30" width="{_CASE_WIDTH - 6}" height="198" fill="none" '
+                             f'stroke="{COLORS["wait"]}" stroke-width="2"/>')
+    left += _LEFT_OF_CASE
+    drawing.text(left, 48, case.name, size=13)
+    for device, (layers, batch) in enumerate(zip(case.layers, case.batch)):
+        x = left + 70 * device
+        for row, letter in enumerate(layers): _draw_halves(drawing, x, 60 + 16 * row, 12, letter, "forward", "update")
+        _draw_halves(drawing, x, 136, 16, batch, "read", "copy")
+        drawing.text(x + 30, 169, f"device {device}", "middle", 11)
+    drawing.text(left, 192, "sent: " + case.sent.split(", ")[0], size=11)
+    for more in case.sent.split(", ")[1:]: drawing.text(left + 28, 206, more, size=11)
+    drawing.text(left, 222, f"lesson {case.lesson}", size=11, color=MUTED)
+
+def _draw_halves(drawing: Svg, x: float, y: float, high: float, letter: str, color: str, other: str) -> None:
+    "A bar of two halves, filled where the device holds them; B is that of another run."
+    for half, letters in enumerate(("fbB", "gbB")):
+        fill = COLORS[other if letter == "B" else color]
+        if letter in letters: drawing.box(x + 30 * half, y, 30, high, fill)
+    drawing.parts.append(f'<rect x="{x}" y="{y}" width="60" height="{high}" fill="none" stroke="{MUTED}"/>')
 
 # %% ../../nbs/views/11_data_parallel.ipynb #v1100002
 RANK_COLORS = tuple(COLORS[name] for name in ("forward", "read", "update", "copy", "backward", "wait"))

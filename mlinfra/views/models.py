@@ -16,7 +16,6 @@ from ..engine.ui.figures import axes, label
 from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
-from ..engine.base.text import bytes_text
 from ..engine.ui.controls import Slider
 from ..models import GluonCNN, conv_side, layer_table
 
@@ -38,7 +37,7 @@ def draw_layers(
     names = [f"{kind} {layer}".strip() for kind, layer in zip(table.kind, table.layer)]
     columns = (("parameters", table.parameters, COLORS["update"], _count),
                ("FLOPs, forward", table.flops, COLORS["forward"], _count),
-               ("activations", table.activation_bytes, COLORS["read"], bytes_text))
+               ("activations", table.activation_bytes, COLORS["read"], _bytes))
     limits = [nice_limit(max(values.max(), 1)) for _, values, _, _ in columns]
     drawing = Svg(740, 30 + 22 * len(table), "what each layer costs", ("layers", *limits))
     for place, column in enumerate(columns): _bars(drawing, 150 + 200 * place, names, *column, limits[place])
@@ -61,6 +60,12 @@ def _count(value: float) -> str:
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if value >= size: return f"{value / size:.3g} {word}"
     return f"{value:,.0f}"
+
+def _bytes(value: float) -> str:
+    "Bytes in the decimal units of data sheets."
+    for size, word in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= size: return f"{value / size:.3g} {word}"
+    return f"{value:,.0f} B"
 
 # %% ../../nbs/views/03_models.ipynb #860a0bc4
 def draw_windows(
@@ -120,6 +125,7 @@ def draw_photo_times(
 ) -> Svg:
     "A bar for each run, the time of a photo: what arithmetic and memory explain of it, and hollow what they do not."
     drawing = Svg(740, 30 + 30 * len(runs), "the time of a photo in training, and what explains it")
+    drawing.text(0, 14, "measured time = 100%", size=11)
     words = ("arithmetic", COLORS["forward"]), ("memory", COLORS["read"]), ("not explained", COLORS["other"])
     for place, (name, color) in enumerate(words):
         drawing.box(160 + 100 * place, 4, 11, 11, color, hollow=name == "not explained")
@@ -135,6 +141,9 @@ def _draw_photo(drawing: Svg, top: float, run: Any) -> None:
     for ms, color, words in ((run.arithmetic_ms, "forward", "arithmetic"), (run.memory_ms, "read", "memory"),
                              (took - estimate, "other", "not explained")):
         drawing.box(left, top, scale * ms, 18, COLORS[color], words == "not explained", f"{name}: {ms:.2f} ms {words}")
+        if scale * ms > 34:
+            ink = "currentColor" if color == "other" else words_on(COLORS[color])
+            drawing.text(left + scale * ms / 2, top + 13, f"{ms / took:.0%}", "middle", 11, ink)
         left += scale * max(ms, 0)
     drawing.text(526, top + 14, f"{took:.2f} ms, {took / estimate:.1f} times the estimate", size=11)
 
@@ -219,7 +228,7 @@ def describe_layers(
     share = f"{largest.parameters / total.parameters:.0%} of them are in {largest.kind} {largest.layer}."
     return Said(f"{total.parameters:,} parameters",
                 f"{share} A batch of {batch_size:,} takes {_count(total.flops)} FLOPs forward and makes "
-                f"{bytes_text(total.activation_bytes)} of activations.")
+                f"{_bytes(total.activation_bytes)} of activations.")
 
 def _layers_code(first: int, second: int, hidden: int, batch_size: int) -> str:
     return "\n".join(["from mlinfra.models import GluonCNN, layer_table", "",

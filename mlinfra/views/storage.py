@@ -122,27 +122,22 @@ def plot_in_flight(
 # %% ../../nbs/views/07_storage.ipynb #72e9ad56
 def plot_cures(
     # cure, predicted_seconds, measured_seconds, low_seconds, high_seconds, limit; first as found
-    # with overlap_seconds the prediction is a lower and an upper bound
     frame:pd.DataFrame,
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Seconds of a step, logarithmic: predicted a ring or a band, measured a dot with its range, the gain, the limit."
+    "Seconds of a step, logarithmic: predicted a ring, measured a dot with its range, the gain."
     ax = axes(ax, height=0.8 + 0.36 * len(frame))
-    bounds = "overlap_seconds" in frame
-    times = ["predicted_seconds", "measured_seconds", "low_seconds", "high_seconds"] + bounds * ["overlap_seconds"]
-    ax.set(xscale="log", xlim=(400 * frame[times].min(axis=None), 12_000 * frame[times].max(axis=None)))
+    times = ["predicted_seconds", "measured_seconds", "low_seconds", "high_seconds"]
+    ax.set(xscale="log", xlim=(400 * frame[times].min(axis=None), 20_000 * frame[times].max(axis=None)))
     for row, cure in enumerate(frame.itertuples()):
         ax.plot([1000 * cure.low_seconds, 1000 * cure.high_seconds], [row, row], color=COLORS["read"], linewidth=2)
         ax.plot(1000 * cure.measured_seconds, row, "o", ms=6, color=COLORS["read"])
-        if bounds:
-            ax.plot([1000 * cure.overlap_seconds, 1000 * cure.predicted_seconds], [row, row], "|-", ms=16, mew=1.5,
-                    linewidth=1, color=COLORS["wait"])
-        else: ax.plot(1000 * cure.predicted_seconds, row, "o", ms=12, mfc="none", color=COLORS["wait"])
+        ax.plot(1000 * cure.predicted_seconds, row, "o", ms=12, mfc="none", color=COLORS["wait"])
         gain = frame.measured_seconds.iloc[0] / cure.measured_seconds
-        words = f"{1000 * cure.measured_seconds:,.0f} ms: {gain:.1f} times as fast, limited by {cure.limit}"
+        words = f"{1000 * cure.measured_seconds:,.0f} ms: {gain:.1f} times as fast"
         end = 1000 * max(cure.predicted_seconds, cure.high_seconds)
         ax.annotate(words if row else words.partition(":")[0], (end, row), (12, 0), textcoords="offset points",
-                    va="center", fontsize=8)
+                    va="center", fontsize=9)
     ax.set_yticks(range(len(frame)), list(frame.cure))
     ax.set_ylim(len(frame) - 0.5, -0.5)
     first, last = (math.log10(end) for end in ax.get_xlim())
@@ -150,8 +145,7 @@ def plot_cures(
     ticks = [tick for tick in ticks if 10**first <= tick <= 1_000 * frame[times].max(axis=None) * 1.2]
     ax.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
     ax.minorticks_off()
-    predicted = "marks: bounds" if bounds else "ring: predicted"
-    return label(ax, f"ms a step, logarithmic (dot: measured, {predicted})")
+    return label(ax, "ms a step, logarithmic (dot: measured, ring: predicted)")
 
 # %% ../../nbs/views/07_storage.ipynb #ad9ba6d7
 def plot_mixing(

@@ -121,19 +121,22 @@ def plot_batch_sizes(
 
 # %% ../../nbs/views/04_training.ipynb #gpuv0001
 def plot_gpu_steps(
-    table:pd.DataFrame,  # network, batch_size and images_per_s, as `gpu_figures("steps")` has them
+    table:pd.DataFrame,  # network, batch_size and step_ms, as `gpu_figures("steps")` has them
     ax:Axes|None=None,   # where to draw
 ) -> Axes:
-    "The images a second over the batch size, a line for each network."
+    "The milliseconds of a step over the batch size, a line for each network with its name."
     ax = axes(ax, height=3.0)
     for (name, rows), color in zip(table.groupby("network"), (COLORS["forward"], COLORS["wait"], COLORS["update"])):
-        ax.plot(rows["batch_size"], rows["images_per_s"], color=color, marker="o", label=name)
+        ax.plot(rows["batch_size"], rows["step_ms"], color=color, marker="o", label=name)
+        ax.annotate(name, (rows["batch_size"].iloc[0], rows["step_ms"].iloc[0]), (0, 8), textcoords="offset points",
+                    color=color, fontsize=9)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
+    ax.set_yticks([1, 10, 100], ["1", "10", "100"])
+    ax.set_ylim(1, 200)
     sizes = sorted(set(table["batch_size"]))[::2]
     ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    ax.legend(frameon=False, fontsize=9)
-    return label(ax, "batch size (images)", "images a second")
+    return label(ax, "batch size (images)", "ms a step")
 
 # %% ../../nbs/views/04_training.ipynb #e570f394
 def plot_step_times(

@@ -237,7 +237,7 @@ class SweepDesk:
     def show(self, blurs: int, images: int) -> tuple[Said, Chart]:
         "Words and picture for a slider position."
         curve, rows = self.known(blurs, images)
-        return self._words(curve, rows), draw_sweep(self.workers, curve, rows)
+        return self._words(curve, rows), draw_sweep(self.workers, curve if self.last else None, rows)
 
     def _words(self, curve: WorkerCurve | None, rows: Sequence[SweepRow]) -> Said:
         first, second, *_ = self.workers

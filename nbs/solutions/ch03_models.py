@@ -7,11 +7,6 @@ def conv_parameters(in_channels, out_channels, kernel, groups=1, bias=True):
     return out_channels * (in_channels // groups * kernel**2 + bias)
 
 
-def forward_share(flops_per_layer):
-    forward = sum(flops_per_layer)
-    return forward / (3 * forward - flops_per_layer[0])
-
-
 def largest_batch(model, sample, memory_bytes):
     left = memory_bytes - 3 * 4 * sum(p.numel() for p in model.parameters())
     return max(left, 0) // saved_bytes(model, sample)

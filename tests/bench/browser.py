@@ -180,7 +180,7 @@ def start(chromium: Any, place: tuple[str, str], path: str) -> float:
     notebook = Notebook(page, *place, path)
     button = page.get_by_role("button", name="▶ Start").first
     button.wait_for()
-    page.wait_for_timeout(2000)  # let page and kernel come to rest, as they have when the first lines are read
+    page.wait_for_timeout(10_000)  # the first lines are read, and the kernel has imported PyTorch beside them
     page.evaluate(FIRST_PICTURE)
     button.click()
     seconds = page.evaluate("() => window.first_picture")

@@ -132,6 +132,13 @@ def test_a_panel_begins_with_a_button(lesson, page):
     assert drawn["y"] < 640, "the picture of the panel is above the fold"
 
 
+def test_pytorch_is_imported_while_the_first_lines_are_read(lesson):
+    notebook = lesson("nbs/03_models.ipynb")
+    thread = "[t.join() for t in __import__('threading').enumerate() if t.name == 'mlinfra warm-up']"
+    imported = f"({thread}, 'torch' in __import__('sys').modules)[1]"
+    wait_until(lambda: notebook.value(imported) == "True", "PyTorch is there")
+
+
 def test_a_restart_is_said(lesson, server, page):
     notebook = lesson(write_notebook(server[2] / "restart.ipynb", CARD).name).run_all()
     panel = Panel(notebook, "schedule")

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from .palette import COLORS, GRID, MIDDLE, as_image
 from .svg import LEAST_WORDS, svg_head
 
 # %% auto #0
-__all__ = ['figure', 'figure_image', 'figure_html', 'figure_svg', 'label', 'axes', 'log_ticks']
+__all__ = ['figure', 'figure_image', 'figure_html', 'figure_svg', 'label', 'axes', 'log_ticks', 'plot_curves']
 
 # %% ../../../nbs/engine/ui/figures.ipynb #figures-typ
 if TYPE_CHECKING:
@@ -210,3 +210,27 @@ def log_ticks(
     axis.set_major_locator(LogLocator(subs=factors))
     axis.set_major_formatter("{x:,.10g}")
     axis.set_minor_formatter(NullFormatter())
+
+# %% ../../../nbs/engine/ui/figures.ipynb #figcurv1
+def plot_curves(
+    curves:Mapping[str, tuple[Sequence[float], Sequence[float]]],  # name -> x and y of a line, named at its end
+    dots:Mapping[str, tuple[Sequence[float], Sequence[float]]],    # the same, drawn as dots
+    x:str,          # what the horizontal axis shows, with its unit
+    y:str,          # what the vertical axis shows, with its unit
+    log:bool=False,  # whether both axes are logarithmic
+) -> Axes:
+    "Formulas as lines and measurements as dots on one pair of axes; equal names have equal colours."
+    ax, names = axes(height=2.9), [*curves, *(name for name in dots if name not in curves)]
+    colors = dict(zip(names, (COLORS[color] for color in ("wait", "forward", "update", "copy", "other"))))
+    for name, (xs, ys) in curves.items(): ax.plot(xs, ys, color=colors[name])
+    for name, (xs, ys) in dots.items(): ax.plot(xs, ys, "o", color=colors[name])
+    for name in names:
+        xs, ys = (curves if name in curves else dots)[name]
+        ax.annotate(name, (xs[-1], ys[-1]), (8, 0), textcoords="offset points", va="center", color=colors[name],
+                    fontsize=9)
+    if log:
+        ax.set(xscale="log", yscale="log")
+        log_ticks(ax.yaxis)
+        log_ticks(ax.xaxis)
+    else: ax.set_ylim(0, None)
+    return label(ax, x, y)

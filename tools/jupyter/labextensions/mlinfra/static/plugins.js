@@ -4,7 +4,7 @@ import { directives } from "./directives.js";
 import { explainWords } from "./glossary.js";
 import { inlinePictures } from "./pictures.js";
 import { liveAgain, staySaved } from "./saved.js";
-import { openOnce, startButtons, stayAtTheTop } from "./reading.js";
+import { openOnce, startButtons, stayAtTheTop, warmUp } from "./reading.js";
 
 export async function plugins(shared, style) {
   const [codemirror, palette, rendering, state, view] = await Promise.all([
@@ -27,6 +27,7 @@ export async function plugins(shared, style) {
           liveAgain(panel, context);
           openAnswers(panel, context);
           startButtons(app, panel, context);
+          warmUp(panel, context);
           return openOnce(panel, context);
         },
       });

@@ -86,6 +86,17 @@ function addStart(app, panel, cell) {
   refresh();
 }
 
+// Importing PyTorch takes seconds. A kernel begins with it while the first lines are read, so that Start answers at once.
+const WARM_UP = `__import__("threading").Thread(target=__import__, args=("torch",), name="mlinfra warm-up",
+                                       daemon=True).start()`;
+
+export function warmUp(panel, context) {
+  Promise.all([context.ready, context.sessionContext.ready]).then(() => {
+    if (!panel.content.widgets.some(({ model }) => isPanel(model))) return;
+    context.sessionContext.session?.kernel?.requestExecute({ code: WARM_UP, silent: true, store_history: false });
+  });
+}
+
 // Two tabs on one notebook overwrite each other's file, and the panels of one answer only there. Two views of it in one
 // tab do not: a channel hears those, too.
 const TAB = Math.random();

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -232,32 +232,6 @@ class ReduceScatterTokens(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         return context.group.all_gather(gradient, 1), None
-
-# %% ../nbs/14_tensor_parallel.ipynb #tp140014
-class SeededDropout(nn.Module):
-    "Dropout that draws from a stream of random numbers of its own."
-    def __init__(self, share: float, seed: int):
-        super().__init__()
-        self.share, self.stream = share, torch.Generator().manual_seed(seed)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.kept = torch.rand(x.shape, generator=self.stream) >= self.share
-        return x * self.kept / (1 - self.share)
-
-def train_with_dropout(inside: Sequence[int], outside: Sequence[int]) -> tuple[float, torch.Tensor, torch.Tensor]:
-    "On each rank, with seeds by rank: the last loss, the bias of the row layer, and which hidden values dropout kept."
-    rank = rank_and_world_size()[0]
-    torch.manual_seed(0)
-    within, after = SeededDropout(0.5, inside[rank]), SeededDropout(0.1, outside[rank])
-    network = nn.Sequential(nn.Linear(16, 64), nn.GELU(), within, nn.Linear(64, 16), after)
-    parallelize_layers(network, {"0": COLUMN, "3": ROW})
-    (x, y), sgd = torch.randn(2, 32, 16), torch.optim.SGD(network.parameters(), 0.1)
-    for _ in range(20):
-        loss = F.mse_loss(network(x), y)
-        sgd.zero_grad()
-        loss.backward()
-        sgd.step()
-    return loss.item(), network[3].bias.detach(), within.kept
 
 # %% ../nbs/14_tensor_parallel.ipynb #907817ed
 def divide_over_mesh(model: nn.Module, mesh: Any) -> nn.Module:

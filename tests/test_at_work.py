@@ -68,7 +68,7 @@ def of(language): return [one for one in ALL if one.language == language]
 
 def test_every_snippet_has_a_language_that_is_tried():
     assert len(ALL) >= 25 and {one.language for one in ALL} == {"python", "bash", "toml"}
-    assert {"11", "12", "13", "16", "21"} <= {one.lesson[:2] for one in ALL}
+    assert {"11", "12", "13", "14", "16", "21"} <= {one.lesson[:2] for one in ALL}
 
 
 # ---- commands
@@ -271,6 +271,29 @@ names = {f"{part}.{name}" for part in ("layers.0", "layers.1", "layers.2", "head
 assert set(model.state_dict()) != names == set(get_model_state_dict(model)), "prefixes, and none"
 assert model.head.weight.to_local().shape == (2, 8)
 """
+LANGUAGE = """
+import torch
+from mlinfra.engine.train.transformer import Transformer
+torch.manual_seed(0)
+dataset = torch.utils.data.TensorDataset(*torch.randint(32, (2, 16, 8)))
+def build(): return Transformer(32, 16, 4, 2)
+"""
+CUT = """
+import copy
+torch.manual_seed(0)
+dataset, whole = torch.utils.data.TensorDataset(*torch.randint(32, (2, 16, 8))), Transformer(32, 16, 4, 2)
+query = model.blocks[0].attention.query.weight
+assert query.to_local().shape == (8, 16), "half of the outputs"
+whole_adam = torch.optim.AdamW(whole.parameters())
+for tokens, targets in DataLoader(dataset, batch_size=4, sampler=sampler):
+    whole_adam.zero_grad()
+    torch.nn.functional.cross_entropy(whole(tokens).flatten(0, 1), targets.flatten()).backward()
+    whole_adam.step()
+torch.testing.assert_close(query.full_tensor(), whole.blocks[0].attention.query.weight, rtol=1e-3, atol=1e-4)
+try: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+except (RuntimeError, ValueError): pass
+else: raise AssertionError("the lesson says that norms lie on another mesh")
+"""
 SAME = """
 import torch.distributed as dist
 weights = [torch.empty_like(next(model.parameters())) for _ in range(2)]
@@ -314,8 +337,7 @@ model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 10))
 loader = [(torch.randn(4, 3, 224, 224), torch.arange(4))]
 """
 YOURS = {
-    "01_arithmetic-python-0": Yours(MODEL + "dataset = images", "assert plan.iterations == 250_000", 2,
-                                   forked=False),
+    "01_arithmetic-python-0": Yours("", "assert plan.iterations == 250_000", 2, forked=False),
     "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(next(iter(loader))[0].to(device)).shape == (8, 10)",
                              forked=False),
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
@@ -323,6 +345,7 @@ YOURS = {
     "06_workers-python-0": Yours(TOKENS, forked=False),
     "07_storage-python-0": Yours(JPEGS, "assert len(seconds) == 2, 'the third part of eight files'"),
     "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
+    "09_precision-python-0": Yours(MODEL, "assert scaler.get_scale() > 0 and i == 4"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),
     "11_data_parallel-python-0": Yours(
         MODEL + "seed, epochs = 0, 2\ndef make_model(): return model\n"
@@ -332,6 +355,7 @@ YOURS = {
     "13_pipeline-python-0": Yours(LAYERS, "assert len(cut.bounds) == 5"),
     "13_pipeline-python-1": Yours(LAYERS, "assert all(p.grad.any() for p in part.parameters())", 4),
     "13_pipeline-python-2": Yours(WIDE, "assert len(history.epochs) == 10", 2),
+    "14_tensor_parallel-python-0": Yours(LANGUAGE, CUT, 2, forked=False),
     "16_launch-python-0": Yours(MODEL, "assert run is not None and len(list(loader))", 2),
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
     "20_experiments-python-0": Yours(TRIALS),
@@ -340,7 +364,7 @@ YOURS = {
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
                                "assert len(read(trace.path).steps) == 3"),
 }
-NEEDS = {"09_precision-python-0": "a GPU", "24_pretrained-python-0": "weights from the network",
+NEEDS = {"24_pretrained-python-0": "weights from the network",
          "24_pretrained-python-1": "weights from the network"}
 HERE = {"/mnt/data": "mnt", "budget_seconds=600": "budget_seconds=2"}  # what a test has less of
 

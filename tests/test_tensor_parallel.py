@@ -1,8 +1,10 @@
 """Tensor parallelism: every split equals one process at 2 and 4 ranks, says what it should, and the cost model keeps
 its laws."""
+import ast
 import copy
 import functools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,17 +109,15 @@ def forgotten_sum():
     finally: tp.SequenceParallelNorm.forward = forward
 
 
-def lesson_cell(start):
-    "The source of the lesson's cell that begins so."
-    cells = json.loads((NBS / "14_tensor_parallel.ipynb").read_text(encoding="utf-8"))["cells"]
-    return next(text for text in ("".join(cell["source"]) for cell in cells) if text.startswith(start))
-
-
 def torch_plan():
-    "The plan for `parallelize_module` as it stands in the lesson."
-    names = {}
-    exec(lesson_cell("from torch.distributed.tensor import"), names)
-    return names["torch_plan"]
+    "The plan for `parallelize_module` as it stands in the script of the lesson."
+    cells = json.loads((NBS / "14_tensor_parallel.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = next(text for text in ("".join(cell["source"]) for cell in cells) if "## At work" in text)
+    tree, names = ast.parse(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]), {}
+    tree.body = [line for line in tree.body if isinstance(line, ast.ImportFrom)
+                 or isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) in ("same", "plan")]
+    exec(compile(tree, "<the script>", "exec"), names)
+    return names["plan"]
 
 
 def group(world_size):

@@ -5,24 +5,26 @@
 # %% ../../nbs/lab/tensor_training.ipynb #a51e43df
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn import functional as F
 
 from ..engine.base.checks import one_of, positive_int
 from ..engine.dist.collectives import Group
-from ..engine.tensor.layer_plans import CNN_PLAN, block_plan, parallelize_dtensor
+from ..engine.tensor.layer_plans import CNN_PLAN, COLUMN, ROW, block_plan, parallelize_dtensor
 from ..engine.dist.rank_step import RankExecutor
 from ..engine.dist.process_group import rank_and_world_size
 from ..engine.tensor.split_checks import whole_parameters
 from ..engine.dist.rank_trials import PreparedTrial, RankTrial
+from ..tensor_parallel import parallelize_layers
 
 # %% auto #0
-__all__ = ['TensorTrial']
+__all__ = ['TensorTrial', 'SeededDropout', 'train_with_dropout']
 
 # %% ../../nbs/lab/tensor_training.ipynb #7f97e992
 @dataclass(frozen=True)
@@ -69,3 +71,32 @@ def _executor(trial: TensorTrial, model: nn.Module, mesh: Any, column: Group) ->
         from torch.distributed.fsdp import fully_shard
         fully_shard(model, mesh=mesh["data"])
     return RankExecutor(group=column)
+
+# %% ../../nbs/lab/tensor_training.ipynb #tlab1401
+class SeededDropout(nn.Module):
+    "Dropout that draws from a stream of random numbers of its own."
+    def __init__(self, share: float, seed: int):
+        super().__init__()
+        self.share, self.stream = share, torch.Generator().manual_seed(seed)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept = torch.rand(x.shape, generator=self.stream) >= self.share
+        return x * self.kept / (1 - self.share)
+
+def train_with_dropout(
+    inside:Sequence[int],   # seeds by rank, of the hidden values
+    outside:Sequence[int],  # seeds by rank, of the output
+) -> tuple[float, torch.Tensor, torch.Tensor]:
+    "On each rank: the last loss, the bias of the row layer, and which hidden values dropout kept."
+    rank = rank_and_world_size()[0]
+    torch.manual_seed(0)
+    within, after = SeededDropout(0.5, inside[rank]), SeededDropout(0.1, outside[rank])
+    network = nn.Sequential(nn.Linear(16, 64), nn.GELU(), within, nn.Linear(64, 16), after)
+    parallelize_layers(network, {"0": COLUMN, "3": ROW})
+    (x, y), sgd = torch.randn(2, 32, 16), torch.optim.SGD(network.parameters(), 0.1)
+    for _ in range(20):
+        loss = F.mse_loss(network(x), y)
+        sgd.zero_grad()
+        loss.backward()
+        sgd.step()
+    return loss.item(), network[3].bias.detach(), within.kept

@@ -224,12 +224,12 @@ def compare_loop(
             f"the formula says {schedule.iterations_per_epoch:,}: they {agree}.")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #1dd23205
-_MILLISECONDS = (0, 1, 2, 5, 10, 20, 38, 55, 80, 100, 150, 200, 250, 300, 342, 400, 500)
+_MILLISECONDS = (0, 1, 2, 5, 10, 20, 38, 55, 80, 100, 150, 200, 230, 250, 300, 400, 500)
 
 def live_overlap() -> LivePanel:
     "Seconds to read, preprocess and compute -> serial against overlapped, and days for a run."
     controls = dict(
-        read=Slider("read (ms)", _MILLISECONDS, 342), preprocess=Slider("preprocess (ms)", _MILLISECONDS, 38),
+        read=Slider("read (ms)", _MILLISECONDS, 230), preprocess=Slider("preprocess (ms)", _MILLISECONDS, 150),
         compute=Slider("compute (ms)", _MILLISECONDS, 55), epochs=Slider("epochs", [1, 10, 30, 90, 100, 300], 100),
         iterations=Slider("iterations / epoch", [938, 5_005, 10_010, 20_019, 40_000, 80_073], 40_000))
     return LivePanel("overlap", "What does it save to read the next batch while computing?", controls, _show_overlap,

@@ -13,7 +13,6 @@ import torch
 from ..data import epoch_orders
 from ..engine.ui.charts import nice_limit
 from ..engine.base.checks import ceil_div, positive_int
-from ..engine.base.sample_statistics import median, percentile
 from ..engine.ui.figures import axes, figure, label
 from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import Said, panel
@@ -22,8 +21,8 @@ from ..engine.ui.controls import Slider, Switch
 from ..engine.base.text import count_text
 
 # %% auto #0
-__all__ = ['plot_images', 'plot_photos', 'plot_calls', 'plot_parts', 'plot_learning', 'plot_ladder', 'draw_orders', 'order_panel',
-           'describe_orders']
+__all__ = ['plot_images', 'plot_photos', 'plot_calls', 'plot_parts', 'plot_learning', 'plot_ladders', 'draw_orders',
+           'order_panel', 'describe_orders']
 
 # %% ../../nbs/views/02_data.ipynb #ecfc87d0
 if TYPE_CHECKING:
@@ -118,29 +117,26 @@ def plot_learning(
     return left
 
 # %% ../../nbs/views/02_data.ipynb #57c42afd
-def plot_ladder(
-    seconds:dict[str, list[float]],     # rung -> seconds of a batch; the first is what the others are compared with
-    images:int,                         # in a batch
-    decoding:Mapping[str, float]={},    # rung -> the seconds of these that go into decoding; drawn as a part of the bar
-    ax:Axes|None=None,                  # where to draw
+def plot_ladders(
+    ladders:Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]],  # pictures -> ms of each rung, of decoding
 ) -> Axes:
-    "Milliseconds an image of each rung, with quartiles, and as a multiple of the first."
-    ax, first = axes(ax, height=0.6 + 0.32 * len(seconds)), median(next(iter(seconds.values())))
-    for place, (name, values) in enumerate(seconds.items()):
-        low, middle, high, part = (1000 / images * value for value in (
-            percentile(values, 25), median(values), percentile(values, 75), decoding.get(name, 0)))
-        color = COLORS["preprocess"] if place or decoding else COLORS["other"]
-        ax.barh(place, middle, xerr=[[middle - low], [high - middle]], color=color, capsize=2)
-        if part: ax.barh(place, part, color=COLORS["read"])
-        ax.text(high, place, f"  {median(values) / first:.2f} ×", va="center", fontsize=8)
-        if decoding and place == 0:
-            parts = ((part / 2, "reading and decoding", "read"), ((part + middle) / 2, "the rest", "preprocess"))
-            for x, text, back in parts:
+    "Milliseconds an image of each rung, of which the first part is reading and decoding; returns the first axes."
+    rungs = list(next(iter(ladders.values()))[0])
+    fig, row = figure(3.6 * len(ladders), 0.8 + 0.32 * len(rungs), 1, len(ladders), squeeze=False, sharex=True)
+    for column, (ax, (pictures, (whole, decoding))) in enumerate(zip(row[0], ladders.items())):
+        for place, (name, ms) in enumerate(whole.items()):
+            part = decoding.get(name, 0)
+            ax.barh(place, part, color=COLORS["read"])
+            ax.barh(place, ms - part, left=part, color=COLORS["preprocess"])
+            ax.text(ms, place, f" {ms:.1f}", va="center", fontsize=9)
+            if place: continue
+            for x, text, back in ((part / 2, "decoding", "read"), ((part + ms) / 2, "the rest", "preprocess")):
                 ax.text(x, place, text, va="center", ha="center", fontsize=8, color=words_on(COLORS[back]))
-    ax.set_yticks(range(len(seconds)), list(seconds))
-    ax.invert_yaxis()
-    ax.margins(x=0.12)
-    return label(ax, "milliseconds an image, one core; thin lines: quartiles (× of the first bar)")
+        ax.set_yticks(range(len(rungs)), [] if column else rungs)
+        ax.invert_yaxis()
+        ax.margins(x=0.15)
+        label(ax, "ms an image, one core", title=pictures)
+    return row[0, 0]
 
 # %% ../../nbs/views/02_data.ipynb #a0f0eb32
 _BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]

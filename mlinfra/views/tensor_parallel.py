@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% auto #0
-__all__ = ['WAYS', 'SIZES', 'HERE', 'THREAD_HERE', 'LINK_HERE', 'describe_split', 'draw_split', 'split_panel', 'plot_efficiency',
-           'describe_cost', 'draw_cost', 'MeasuredBlock', 'measure_block', 'tensor_panel']
+__all__ = ['WAYS', 'SIZES', 'HERE', 'THREAD_HERE', 'LINK_HERE', 'describe_split', 'draw_split', 'split_panel', 'draw_boxes',
+           'plot_efficiency', 'describe_cost', 'draw_cost', 'MeasuredBlock', 'measure_block', 'tensor_panel']
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #tpv00002
 WAYS = ("rows (the all-reduce at the end)", "columns too (a gather after each)")  # to cut the second matrix
@@ -139,6 +139,34 @@ def split_panel() -> ipywidgets.VBox:
     controls = dict(step=Slider("step", range(1, 7), 6), second=Dropdown("second matrix cut by", list(WAYS), WAYS[0]))
     def update(**values: Any) -> tuple[Said, Svg]: return describe_split(**values), draw_split(**values)
     return panel(controls, update, "split", title="Where does a message stand?")
+
+# %% ../../nbs/views/14_tensor_parallel.ipynb #tpv14001
+def draw_boxes() -> Svg:
+    "Two matrices on two ranks, f and g around them, and which of the two sends in forward and in backward."
+    drawing = Svg(720, 250, "two boxes on two ranks, with f before and g after them")
+    words = (("columns 0 to 31", "rows 0 to 31"), ("columns 32 to 63", "rows 32 to 63"))
+    for rank, (y, (first, second)) in enumerate(zip((66, 126), words)):
+        drawing.text(4, y - 18, f"rank {rank}", color=_RANKS[rank]).text(28, y + 4, "x", "middle", 15)
+        for x1, x2 in ((42, 86), (100, 132), (268, 306), (364, 402), (538, 570), (584, 626)): _arrow(drawing, x1, x2, y)
+        for x, name, part in ((132, "first matrix", first), (402, "second matrix", second)):
+            drawing.shape(f'<rect x="{x}" y="{y - 21}" width="136" height="42"',
+                          f'fill="{_RANKS[rank]}" fill-opacity="0.25" stroke="{_RANKS[rank]}"')
+            drawing.text(x + 68, y - 3, name, "middle").text(x + 68, y + 13, part, "middle", 11)
+        drawing.text(335, y + 4, "GELU", "middle").text(642, y + 4, "y", "middle", 15)
+    ends = (86, "f", "nothing to do", "all-reduce"), (570, "g", "all-reduce", "nothing to do")
+    for x, name, forward, backward in ends:
+        drawing.box(x, 36, 14, 120, _SENT).text(x + 7, 28, name, "middle", 15, _SENT)
+        for y, what in ((188, forward), (228, backward)):
+            drawing.text(x + 7, y, what, "middle", 12, _SENT if what == "all-reduce" else "currentColor")
+    drawing.text(335, 180, "forward: values go from left to right", "middle", 11)
+    drawing.text(335, 220, "backward: gradients go from right to left", "middle", 11)
+    _arrow(drawing, 160, 510, 190)
+    _arrow(drawing, 510, 160, 230)
+    return drawing
+
+def _arrow(drawing: Svg, x1: float, x2: float, y: float) -> None:
+    back = -6 if x2 > x1 else 6
+    drawing.line(x1, y, x2, y).line(x2, y, x2 + back, y - 4).line(x2, y, x2 + back, y + 4)
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #0e4ae411
 _LINES = tuple(COLORS[name] for name in ("update", "forward", "read", "wait", "copy", "backward"))

@@ -71,13 +71,13 @@ def test_schedule_panel_refuses_to_count_forever_and_can_be_stopped(open_cells):
 
 def test_overlap_panel(open_cells):
     panel = Panel(open_cells("from mlinfra.views.arithmetic import overlap_panel\noverlap_panel()"), "overlap")
-    panel.tells(describe_overlap(Stages(0.342, 0.038, 0.055), 4_000_000))
+    panel.tells(describe_overlap(Stages(0.23, 0.15, 0.055), 4_000_000))
     before = panel.picture()
     panel.press("read", "ArrowLeft")
-    panel.tells(describe_overlap(Stages(0.3, 0.038, 0.055), 4_000_000))
+    panel.tells(describe_overlap(Stages(0.2, 0.15, 0.055), 4_000_000))
     before = panel.changed_from(before)
     panel.drag("compute", 1.0)
-    panel.tells(describe_overlap(Stages(0.3, 0.038, 0.5), 4_000_000))
+    panel.tells(describe_overlap(Stages(0.2, 0.15, 0.5), 4_000_000))
     panel.changed_from(before)
     for text in ("read", "preprocess", "compute"): panel.press(text, "Home")
     panel.says("at least one stage must take time")

@@ -18,7 +18,7 @@ PRELOADED = """torch.distributed.launcher.api torch.nn.parallel torch._dynamo to
 mlinfra.engine.dist.ranks mlinfra.engine.dist.rank_data mlinfra.engine.checkpoint.checkpointer mlinfra.data_parallel
 mlinfra.sharding mlinfra.tensor_parallel mlinfra.pipeline mlinfra.engine.parallel.parallelize""".split()
 OWN = ("test_watch", "sampler",          # look for the server among what a process has started
-       "16_launch", "21_checkpoint")     # show what a server is good for
+       "16_waiting", "21_checkpoint")     # show what a server is good for
 server = forkserver._forkserver
 
 

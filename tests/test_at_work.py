@@ -345,6 +345,7 @@ YOURS = {
     "06_workers-python-0": Yours(TOKENS, forked=False),
     "07_storage-python-0": Yours(JPEGS, "assert len(seconds) == 2, 'the third part of eight files'"),
     "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
+    "09_precision-python-0": Yours(MODEL, "assert scaler.get_scale() > 0 and i == 4"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),
     "11_data_parallel-python-0": Yours(
         MODEL + "seed, epochs = 0, 2\ndef make_model(): return model\n"
@@ -363,7 +364,7 @@ YOURS = {
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
                                "assert len(read(trace.path).steps) == 3"),
 }
-NEEDS = {"09_precision-python-0": "a GPU", "24_pretrained-python-0": "weights from the network",
+NEEDS = {"24_pretrained-python-0": "weights from the network",
          "24_pretrained-python-1": "weights from the network"}
 HERE = {"/mnt/data": "mnt", "budget_seconds=600": "budget_seconds=2"}  # what a test has less of
 

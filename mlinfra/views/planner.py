@@ -26,8 +26,8 @@ from ..engine.ui.svg import Svg, wrapped
 from ..engine.base.text import count_text, duration_text, gb_text
 
 # %% auto #0
-__all__ = ['plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'draw_devices', 'live_devices', 'devices_panel',
-           'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
+__all__ = ['plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'plot_plans', 'draw_devices', 'live_devices',
+           'devices_panel', 'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
 
 # %% ../../nbs/views/15_planner.ipynb #15e00004
 if TYPE_CHECKING:
@@ -145,6 +145,42 @@ def plot_regrets(
     ax.set_yticklabels(ticks.values(), fontsize=8)
     return label(ax, "slower than the best run of the sweep (%)", "",
                  f"what the best run on each list loses; left: how many lose at most {CLOSE_PERCENT}%")
+
+# %% ../../nbs/views/15_planner.ipynb #15pl0002
+_KINDS = {(False, False): ("copies alone", "forward"), (True, False): ("tensor ranks", "copy"),
+          (False, True): ("stages", "wait"), (True, True): ("tensor ranks and stages", "update")}
+
+def plot_plans(
+    found:Recommendation,
+    ax:Axes|None=None,     # where to draw
+) -> Axes:
+    "Every plan by memory and seconds; lines where the limit and the device end, a ring and a letter for the shortlist."
+    place = found.cluster
+    ax, end = axes(ax, 7, 3.6), 2 * place.memory_bytes / 1e9
+    for cut, (words, color) in _KINDS.items():
+        some = [one for one in found.tried
+                if (one.config.tensor > 1, one.config.pipeline > 1) == cut and one.memory.total / 1e9 <= end]
+        if not some: continue
+        ax.plot([one.memory.total / 1e9 for one in some], [one.seconds for one in some], "o", ms=3.5, alpha=0.6,
+                mec="none", color=COLORS[color], label=words)
+    for bytes_, words in ((place.usable_bytes, "limit"), (place.memory_bytes, "device")):
+        ax.axvline(bytes_ / 1e9, lw=1, color=MUTED, ls="-" if words == "limit" else "--")
+        ax.annotate(f"{words}\n{bytes_ / 1e9:.0f} GB", (bytes_ / 1e9, 0.98), xycoords=("data", "axes fraction"),
+                    xytext=(3, 0), textcoords="offset points", va="top", fontsize=8)
+    named = zip("ABCDEFGH", sorted(found.shortlist, key=lambda one: one.seconds))
+    for number, (letter, one) in enumerate(named):
+        spot, beside = (one.memory.total / 1e9, one.seconds), [(0, -17), (13, -8), (-2, 8)][number % 3]
+        ax.plot(*spot, "o", ms=9, mfc="none", mec=INK, mew=1.2)
+        ax.annotate(letter, spot, xytext=beside, textcoords="offset points", ha="center", fontsize=10, weight="bold")
+    ax.set(xlim=(0, end), yscale="log")
+    low, high = ax.get_ylim()
+    low = 0.9 * min(one.seconds for one in found.tried)
+    marks = [mark for mark in _round_numbers(low, high) if f"{mark:g}"[0] in "12358" and mark != 1.2]
+    ax.set_ylim(low, high)
+    ax.set_yticks(marks, [f"{mark:g}" for mark in marks])
+    ax.minorticks_off()
+    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return label(ax, "memory of the fullest device (GB)", "seconds of a step")
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005
 _STAGES = tuple(COLORS[name] for name in (

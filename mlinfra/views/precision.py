@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 from ..engine.ui.controls import Dropdown, Slider, TypedText
 from ..engine.precision.formats import FORMATS, Format
 from ..engine.ui.live import LivePanel
-from ..engine.ui.figures import axes, label
+from ..engine.ui.figures import axes, label, log_ticks
 from ..engine.ui.palette import COLORS, MUTED, words_on
 from ..engine.ui.panel import Said
 from ..engine.ui.svg import Svg
 
 # %% auto #0
 __all__ = ['describe_value', 'draw_value', 'live_formats', 'formats_panel', 'draw_gradients', 'loss_scale_panel',
-           'describe_scale', 'plot_losses', 'plot_scales', 'plot_sums', 'plot_gradients', 'plot_scaling']
+           'describe_scale', 'plot_losses', 'plot_scales', 'plot_sums', 'plot_devices', 'plot_gradients',
+           'plot_scaling']
 
 # %% ../../nbs/views/09_precision.ipynb #906f58f0
 if TYPE_CHECKING:
@@ -315,6 +316,23 @@ def plot_sums(
     ax.plot([0, count], [0, exact], "--", color=COLORS["other"], linewidth=1)
     ax.set_xlim(0, count * 1.18)
     return label(ax, "additions", "sum")
+
+# %% ../../nbs/views/09_precision.ipynb #vdev0001
+def plot_devices(
+    devices:dict[str, tuple[float, float, float]],  # name -> GiB of memory, 16-bit TFLOP/s, operations for each byte
+    ax:Axes|None=None,                              # where to draw
+) -> Axes:
+    "Memory and matrix rate of devices, both on logarithmic axes, with the operations that each does for a byte."
+    ax = axes(ax, height=3.4)
+    for name, (memory, rate, intensity) in devices.items():
+        ax.plot(memory, rate, "o", color=COLORS["forward"])
+        right = [m for m, r, _ in devices.values() if m > memory and 0.8 < r / rate < 1.25]  # a label would cover them
+        ax.annotate(f"{name}: {intensity:.0f} op/byte", (memory, rate), (-7 if right else 7, 0), fontsize=8,
+                    textcoords="offset points", va="center", ha="right" if right else "left")
+    ax.set(xscale="log", yscale="log", xlim=(18, 600), ylim=(90, 3_500))
+    log_ticks(ax.xaxis)
+    log_ticks(ax.yaxis)
+    return label(ax, "memory (GiB)", "16-bit products (TFLOP/s, published)")
 
 # %% ../../nbs/views/09_precision.ipynb #a97fdd42
 def plot_gradients(

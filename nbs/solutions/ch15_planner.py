@@ -16,13 +16,6 @@ def shortlist(plans, memory_gb):
     return [*near[near.seconds < fits.seconds.min()].plan, *three.plan]
 
 
-def fit_link(one, other):
-    (messages, total_bytes, seconds), (others, other_bytes, other_seconds) = one, other
-    if (determinant := total_bytes * others - other_bytes * messages) == 0: return None    # messages of one size
-    seconds_per_byte = (seconds * others - other_seconds * messages) / determinant
-    return 1 / seconds_per_byte, (total_bytes * other_seconds - other_bytes * seconds) / determinant
-
-
 def plan_34b(seconds):
     job = TransformerSpec(name="34B", layers=60, hidden=7168, heads=56, kv_heads=8, feed_forward=20_480, gated=True,
                           tied=False, dropout=False, fused_attention=True, vocabulary=64_000, sequence_length=4096,

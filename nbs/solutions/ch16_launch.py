@@ -1,8 +1,5 @@
+import math
 import re
-
-
-def changes(old, new):
-    return {name: (old.get(name), new.get(name)) for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
 
 
 def meet_at(store, host, world_size):
@@ -17,10 +14,6 @@ def meet_at(store, host, world_size):
     return rank, rank - sorted(hosts).index(host)
 
 
-def may_overtake(nodes, limit, now, free, head_start, spare):
-    return nodes <= free and (now + limit <= head_start or nodes <= spare)
-
-
 def hosts_of(nodelist):
     found = []
     for name, numbers in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?", nodelist):
@@ -29,3 +22,13 @@ def hosts_of(nodelist):
             numbered = range(int(first or 0), int(last or first or 0) + 1)
             found += [name + str(number).zfill(len(first)) for number in numbered] if first else [name]
     return found
+
+
+def retries_for(devices, hours, device_hours, risk):
+    mean, count = devices * hours / device_hours, 0
+    chance = told = math.exp(-mean)
+    while told < 1 - risk:
+        count += 1
+        chance *= mean / count
+        told += chance
+    return count

@@ -61,6 +61,7 @@ def problems(cells):
     if "predict(" not in "".join(map(source, code)): yield "no guess"
 
 
+# at most 60 cells shown, 2,400 words
 REWRITTEN = {"01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13", "14", "15", "16"}
 
 

@@ -141,7 +141,7 @@ def _draw_photo(drawing: Svg, top: float, run: Any) -> None:
     for ms, color, words in ((run.arithmetic_ms, "forward", "arithmetic"), (run.memory_ms, "read", "memory"),
                              (took - estimate, "other", "not explained")):
         drawing.box(left, top, scale * ms, 18, COLORS[color], words == "not explained", f"{name}: {ms:.2f} ms {words}")
-        if scale * ms > 34:
+        if scale * ms > 22:
             ink = "currentColor" if color == "other" else words_on(COLORS[color])
             drawing.text(left + scale * ms / 2, top + 13, f"{ms / took:.0%}", "middle", 11, ink)
         left += scale * max(ms, 0)

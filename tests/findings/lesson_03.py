@@ -18,10 +18,6 @@ CASES = {
         (dict(of_sheet=0.9), "The memory sets their pace"),
         (dict(of_sheet=1.3), "they do not move the bytes that we counted"),
     ],
-    "ba000040": [
-        (dict(rest=1.6, said=""), "does not tell which kernels"),
-        (dict(rest=1.05, said=""), "explain nearly all of the step"),
-    ],
     "ba000015": [
         (dict(off=0.002, said="", by_rule=2013.3, by_autocast=1610.6, copies=402.7), "bf16 does not halve this"),
         (dict(off=0.5, said="", by_rule=2013.3, by_autocast=1610.6, copies=402.7), "is off by 50%"),

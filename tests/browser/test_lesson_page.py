@@ -135,7 +135,7 @@ def test_a_panel_begins_with_a_button(lesson, page):
 def test_pytorch_is_imported_while_the_first_lines_are_read(lesson):
     notebook = lesson("nbs/03_models.ipynb")
     thread = "[t.join() for t in __import__('threading').enumerate() if t.name == 'mlinfra warm-up']"
-    imported = f"({thread}, 'torch' in __import__('sys').modules)[1]"
+    imported = f"({thread}, 'torch._dynamo' in __import__('sys').modules)[1]"
     wait_until(lambda: notebook.value(imported) == "True", "PyTorch is there")
 
 

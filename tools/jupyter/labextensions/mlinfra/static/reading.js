@@ -86,9 +86,11 @@ function addStart(app, panel, cell) {
   refresh();
 }
 
-// Importing PyTorch takes seconds. A kernel begins with it while the first lines are read, so that Start answers at once.
-const WARM_UP = `__import__("threading").Thread(target=__import__, args=("torch",), name="mlinfra warm-up",
-                                       daemon=True).start()`;
+// Importing PyTorch takes seconds, and so does what it imports at its first count without data. A kernel begins with it
+// while the first lines are read, so that Start answers at once.
+const WARM_UP = `__import__("threading").Thread(
+    target=lambda: [__import__(name) for name in ("torch", "pandas", "torch._dynamo")],
+    name="mlinfra warm-up", daemon=True).start()`;
 
 export function warmUp(panel, context) {
   Promise.all([context.ready, context.sessionContext.ready]).then(() => {

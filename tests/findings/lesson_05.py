@@ -13,7 +13,7 @@ CASES = {
     "f5b00001": [
         (dict(WAITS, longest=12.0, slow_ms=9.0), "12 ms: the machine"),
         (dict(WAITS, longest=0.6, slow_ms=9.0), "0.520 ms on average"),
-        (dict(WAITS, longest=0.6, slow_ms=5.1), "from the arrivals alone"),
+        (dict(WAITS, longest=0.6, slow_ms=5.1), "wait comes from the arrivals"),
     ],
     "f5b00003": [
         (dict(LINE, off=0.03), "nowhere off by more than 3%"),

@@ -32,7 +32,8 @@ def waits(eight):
 
 def gpu(still, rest_most):
     "16 workers beside a GPU whose step takes 30 ms with a batch at hand."
-    return dict(still=still, rest_most=rest_most, rest_ms=31.2, at_hand=29.5, most=16, said="fitted curve bends at 13. ")
+    return dict(still=still, rest_most=rest_most, rest_ms=31.2, at_hand=29.5, most=16,
+                said="fitted curve bends at 13. ")
 
 
 WAITS = "Eight workers are as fast as they are: all eight wait at the same time. "

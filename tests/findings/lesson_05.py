@@ -29,7 +29,7 @@ CASES = {
         (dict(BATCHES), "as large as it must be"),
     ],
     "f5b00011": [
-        (dict(HELD, held_high=1.4), "holding back made nobody faster"),
+        (dict(HELD, held_high=1.4), "holding back made neither half faster"),
         (dict(HELD, held_high=190.0, slower=2.3), "took 2.3 times as long as in the rehearsal"),
     ],
     "f5b00017": [

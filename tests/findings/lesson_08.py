@@ -7,7 +7,8 @@ _DIAGNOSED = dict(whole=54.0, left_out=37.0)
 _VERIFIED = dict(told="", verification=0, gained=5.0)
 _FED = dict(told="", cores=2, verdict_12="preprocessing")
 _GPU = dict(told="", loading=443.0, computing=31.0, step_8=73.0)
-_WAITS = dict(told="", copies="", cure=" Such a step is launch-bound", free=29.0, free_launch=12.0, each_layer=60.0)
+_WAITS = dict(told="", copies="", cure=" The step without a wait is launch-bound",
+              free=29.0, free_launch=12.0, each_layer=60.0)
 
 CASES = {
     "d0800001": [(_STAGES | dict(reading=20.0), "is impossible"), (_STAGES, "5 ms more than the 32"),

@@ -121,7 +121,7 @@ def plot_in_flight(
 
 # %% ../../nbs/views/07_storage.ipynb #72e9ad56
 def plot_cures(
-    # cure, predicted_seconds, measured_seconds, low_seconds, high_seconds, limit; first as found
+    # cure, predicted_seconds, measured_seconds, low_seconds, high_seconds; first as found
     frame:pd.DataFrame,
     ax:Axes|None=None,    # where to draw
 ) -> Axes:

@@ -1,7 +1,7 @@
 "Figures for each sentence that lesson 14 may conclude with."
 
 COUNT = dict(shares="The same results", backward=3)
-EIGHT = dict(limits="At most 5.2", link_share=39.0, call_ms=0.23, one_ms=18.4, device="an H200", across_run=1.9)
+EIGHT = dict(limits="By a ring 5.2", link_share=39.0, call_ms=0.23, one_ms=18.4, device="an H200", across_run=1.9)
 WIDTH = dict(said_width="From widths", four_run=3_132.0)
 MEGATRON = dict(said_v100="Eight V100s", eight=2.98)
 ASYNC = dict(said_async="Llama 3 70B", slow_rate=597.3, origin="torchtitan")

@@ -376,7 +376,8 @@ def left_behind(text):
     if not any(map(moves, ast.walk(tree))): return []
     for loop in ast.walk(tree):
         if not (isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple)): continue
-        names = {name.id for name in loop.target.elts}
+        batch = next((one for one in loop.target.elts if isinstance(one, ast.Tuple)), loop.target)  # beside a number
+        names = {name.id for name in batch.elts}
         moved = {id(node.value) for part in loop.body for node in ast.walk(part) if moves(node)}
         found += [node.id for part in loop.body for node in ast.walk(part)
                   if isinstance(node, ast.Name) and node.id in names and id(node) not in moved]
@@ -386,6 +387,7 @@ def left_behind(text):
 def test_a_batch_that_is_not_moved_is_found():
     loop = "model.to(device)\nfor x, y in loader: loss(model({}), y.to(device))"
     assert left_behind(loop.format("x")) == ["x"] and left_behind(loop.format("x.to(device)")) == []
+    assert left_behind(loop.format("x").replace("x, y in loader", "n, (x, y) in enumerate(loader)")) == ["x"]
     assert [one for one in of("python") if left_behind(one.text)] == []
 
 

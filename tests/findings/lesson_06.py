@@ -34,6 +34,7 @@ WAITS = "Eight workers are as fast as they are: all eight wait at the same time.
 CASES = {
     "w6000003": [
         (photos(30.0, 30.0) | dict(cores=1), "This machine has one core"),
+        (photos(23.0, 31.0) | dict(load1=15.0), "other programs ran beside the first measurement"),
         (photos(23.0, 44.0), "each needs 44.0 ms for a batch"),
         (photos(20.5, 30.0), "nothing is left to gain"),
         (photos(23.2, 31.0), "20.0 + 3.0 = 23.0 ms for two workers"),

@@ -200,7 +200,8 @@ class _Prices(Chart):
             x, y, wide = self._x(point[0]), self._y(point[1]), 6.4 * len(name)
             places = [(x + dx, y + dy, anchor) for dx, dy, anchor in (
                 (9, 4, "start"), (-9, 4, "end"), (6, -8, "start"), (6, 16, "start"), (-6, -8, "end"), (-6, 16, "end"),
-                (0, -11, "middle"), (0, 19, "middle"))]
+                (0, -11, "middle"), (0, 19, "middle"),
+                (20, -16, "start"), (-20, -16, "end"), (20, 24, "start"), (-20, 24, "end"))]
             boxes = [self._box(*place, wide) for place in places]
             best = min(range(len(boxes)), key=lambda i: (self._hidden(boxes[i], taken), i))
             taken.append(boxes[best])

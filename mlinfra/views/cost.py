@@ -261,7 +261,7 @@ def draw_cost(
     for one in others:
         words = f"{one.devices:,} x {one.offer.device}, {one.offer.name}: {_quote_words(one)}"
         chart.dots([_point(one)], color_of(one.offer.device), hollow=True, hover=[words], radius=3)
-    names = [(_point(one), one.offer.name, color_of(one.offer.device)) for one in others]
+    names = [(_point(one), one.offer.name.replace("xlarge", "x"), color_of(one.offer.device)) for one in others]
     if chosen.price:
         color, how = color_of(chosen.offer.device), "bought" if plan.bought else f"rented ({plan.offer})"
         chart.dots([_point(chosen)], color, hover=[f"chosen: {_quote_words(chosen)}"], radius=6)

@@ -77,7 +77,7 @@ class Computed(SourcedFigure):
     @property
     def said(self) -> str:
         "That it was computed, and from which kinds."
-        return f"computed from {' and '.join(each for each in _ORDER if each in self.parts)}" if self.parts else "computed"
+        return " from ".join(filter(None, ("computed", " and ".join(each for each in _ORDER if each in self.parts))))
 
     def __repr__(self) -> str: return super().__repr__()
 

@@ -97,9 +97,9 @@ def figures_table(
 ) -> pd.DataFrame:
     "A row for each figure: its value, its kind and its source."
     import pandas as pd
-    rows = {name: {"figure": digits_text(one.value, digits), "kind": one.said} | ({"source": one.source} if sources else {})
+    rows = {name: {"figure": digits_text(one.value, digits), "kind": one.said, "source": one.source}
             for name, one in figures.items()}
-    return pd.DataFrame(rows).T
+    return pd.DataFrame(rows).T[["figure", "kind"] + ["source"] * sources]
 
 def share_resting_on(
     kind:str,                             # such as "assumed"

@@ -337,7 +337,8 @@ model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 10))
 loader = [(torch.randn(4, 3, 224, 224), torch.arange(4))]
 """
 YOURS = {
-    "01_arithmetic-python-0": Yours("", "assert plan.iterations == 250_000", 2, forked=False),
+    "01_arithmetic-python-0": Yours("", "assert plan.iterations == 4_000_000 and 0 < waited < 50 * each",
+                                    forked=False),
     "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(next(iter(loader))[0].to(device)).shape == (8, 10)",
                              forked=False),
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),

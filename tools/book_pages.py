@@ -162,7 +162,8 @@ def take_page(pdf:bool) -> str:
               "have selected." if report_address(address) else
               "This copy of the book does not say where its authors can be reached (`git_url` in settings.ini), so it "
               "offers no link to report a mistake.")
-    return "\n".join(["# Cite, print, report", "", "## Cite", "", "```bibtex", bibtex(yaml.safe_load(text), address), "```", "",
+    entry = bibtex(yaml.safe_load(text), address)
+    return "\n".join(["# Cite, print, report", "", "## Cite", "", "```bibtex", entry, "```", "",
                       "The same as `CITATION.cff`, which reference managers read:", "",
                       "```yaml", text.strip(), "```", "", "## Print", "", printed, "", "## Read elsewhere", "",
                       "Copy the folder `_book/html`: the pages need no server to be read and searched. Panels that "

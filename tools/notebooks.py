@@ -155,8 +155,8 @@ if importlib.util.find_spec("{lib}") is None:
     if is_placeholder(cfg["git_url"]): source = f"""# Where {lib} is missing: what to do.
 import importlib.util
 if importlib.util.find_spec("{lib}") is None:
-    raise ModuleNotFoundError("this kernel has no {lib}: run `make lab` in the book's folder, or install it there with "
-                              "`pip install -e '.[lessons]'`")"""
+    raise ModuleNotFoundError("this kernel has no {lib}: in the book's folder run `make lab`, "
+                              "or `pip install -e '.[lessons]'`")"""
     return nbformat.from_dict({"cell_type": "code", "execution_count": None, "id": INSTALL, "outputs": [],
                                "metadata": {"jupyter": {"source_hidden": True}}, "source": source})
 
@@ -338,9 +338,15 @@ def front_pictures(root=ROOT):
     "The pictures that the index takes from lessons: the file in nbs/pictures and what belongs in it."
     for lesson, cell_id in PICTURE.findall((root / "nbs/index.ipynb").read_text(encoding="utf-8")):
         if not (path := root / f"nbs/{lesson}.ipynb").exists(): continue
-        shown = [output.get("data", {}).get("image/svg+xml") for cell in load(path).cells if cell.id == cell_id
+        shown = [picture_in(output.get("data", {})) for cell in load(path).cells if cell.id == cell_id
                  for output in cell.get("outputs", [])]
         yield root / f"nbs/pictures/{lesson}-{cell_id}.svg", next(filter(None, shown), None)
+
+
+def picture_in(data):
+    "The drawing in an output, or in the page that it is; None if there is none."
+    found = re.search(r"<svg.*?</svg>", data.get("text/html", ""), re.S)
+    return data.get("image/svg+xml") or (found[0] if found else None)
 
 
 def write_pictures(root=ROOT):

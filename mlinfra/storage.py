@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from .arithmetic import Stages
 from .engine.base.checks import nonnegative_int, one_of, positive_int, positive_ints, whole_number
 from .engine.base.hardware import StorageModel
 from .engine.loading.jpegs import JpegFolder, decode_image, read_file
@@ -218,14 +217,3 @@ class ShardDataset(IterableDataset):
             warnings.warn(f"left out: {error}", stacklevel=2)
             return
         yield pixels if self.transform is None else self.transform(pixels), label
-
-# %% ../nbs/07_storage.ipynb #d8cc41d2
-def loaded_step(
-    stages:Stages,    # seconds of one batch, each stage alone
-    workers:int,      # loading processes; 0: the training process loads
-    cores:int=1,      # that loading can have to itself
-) -> float:           # seconds
-    "Seconds from step to step where workers wait together and then work together."
-    workers, cores = whole_number("workers", workers), positive_int("cores", cores)
-    if workers == 0: return stages.serial
-    return max(stages.compute, stages.read / workers + stages.preprocess / min(workers, cores))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -94,13 +93,3 @@ class DividedRecords(Records):
         info = get_worker_info()
         if info is None: return super().__iter__()
         return itertools.islice(super().__iter__(), info.id, None, info.num_workers)
-
-# %% ../nbs/06_workers.ipynb #w6000013
-class Drawn(Dataset):
-    "Two samples of random numbers."
-    def __init__(self) -> None: self.generator = np.random.default_rng(0)
-    def __len__(self) -> int: return 2
-
-    def __getitem__(self, i: int) -> dict[str, float]:
-        return {"torch.rand": torch.rand(()).item(), "random.random": random.random(),
-                "numpy.random.rand": np.random.rand(), "its own generator": self.generator.random()}

@@ -123,29 +123,30 @@ def draw_shares(
 def draw_photo_times(
     runs:pd.DataFrame,  # gpu, precision, arithmetic_ms and memory_ms of a photo, and photos_per_s that were reached
 ) -> Svg:
-    "A bar for each run, the time of a photo: what arithmetic and memory explain of it, and hollow what they do not."
+    "A bar for each run, the time of a photo: its floor by arithmetic and memory, and hollow the rest."
     drawing = Svg(740, 30 + 30 * len(runs), "the time of a photo in training, and what explains it")
     drawing.text(0, 14, "measured time = 100%", size=11)
-    words = ("arithmetic", COLORS["forward"]), ("memory", COLORS["read"]), ("not explained", COLORS["other"])
+    words = ("arithmetic", COLORS["forward"]), ("memory", COLORS["read"]), ("beyond the floor", COLORS["other"])
     for place, (name, color) in enumerate(words):
-        drawing.box(160 + 100 * place, 4, 11, 11, color, hollow=name == "not explained")
+        drawing.box(160 + 100 * place, 4, 11, 11, color, hollow=name == "beyond the floor")
         drawing.text(176 + 100 * place, 14, name, size=11)
     for row, run in enumerate(runs.itertuples()): _draw_photo(drawing, 26 + 30 * row, run)
     return drawing
 
 def _draw_photo(drawing: Svg, top: float, run: Any) -> None:
-    "One run: its whole bar is the time that a photo took, or the estimate where that is longer."
+    "One run: its whole bar is the time that a photo took, or its floor where that is longer."
     took, estimate = 1000 / run.photos_per_s, run.arithmetic_ms + run.memory_ms
     scale, left, name = 360 / max(took, estimate), 160.0, f"{run.gpu}, {run.precision}"
     drawing.text(0, top + 14, name)
     for ms, color, words in ((run.arithmetic_ms, "forward", "arithmetic"), (run.memory_ms, "read", "memory"),
-                             (took - estimate, "other", "not explained")):
-        drawing.box(left, top, scale * ms, 18, COLORS[color], words == "not explained", f"{name}: {ms:.2f} ms {words}")
+                             (took - estimate, "other", "beyond the floor")):
+        drawing.box(left, top, scale * ms, 18, COLORS[color], words == "beyond the floor",
+                    f"{name}: {ms:.2f} ms {words}")
         if scale * ms > 22:
             ink = "currentColor" if color == "other" else words_on(COLORS[color])
             drawing.text(left + scale * ms / 2, top + 13, f"{ms / took:.0%}", "middle", 11, ink)
         left += scale * max(ms, 0)
-    drawing.text(526, top + 14, f"{took:.2f} ms, {took / estimate:.1f} times the estimate", size=11)
+    drawing.text(526, top + 14, f"{took:.2f} ms, {took / estimate:.1f} times the floor", size=11)
 
 # %% ../../nbs/views/03_models.ipynb #86b66cfe
 _LINES = (COLORS["wait"], COLORS["read"], COLORS["forward"], COLORS["update"])

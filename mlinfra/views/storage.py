@@ -121,31 +121,29 @@ def plot_in_flight(
 
 # %% ../../nbs/views/07_storage.ipynb #72e9ad56
 def plot_cures(
-    # cure, predicted_seconds, measured_seconds, low_seconds, high_seconds; first as found
+    # cure, predicted_per_s, measured_per_s, low_per_s, high_per_s; first as found
     frame:pd.DataFrame,
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
-    "Seconds of a step, logarithmic: predicted a ring, measured a dot with its range, the gain."
+    "Images per second, logarithmic: predicted a ring, measured a dot with its range, the gain."
     ax = axes(ax, height=0.8 + 0.36 * len(frame))
-    times = ["predicted_seconds", "measured_seconds", "low_seconds", "high_seconds"]
-    ax.set(xscale="log", xlim=(400 * frame[times].min(axis=None), 20_000 * frame[times].max(axis=None)))
+    rates = ["predicted_per_s", "measured_per_s", "low_per_s", "high_per_s"]
+    low, high = frame[rates].min(axis=None), frame[rates].max(axis=None)
+    ax.set(xscale="log", xlim=(0.7 * low, 20 * high))
     for row, cure in enumerate(frame.itertuples()):
-        ax.plot([1000 * cure.low_seconds, 1000 * cure.high_seconds], [row, row], color=COLORS["read"], linewidth=2)
-        ax.plot(1000 * cure.measured_seconds, row, "o", ms=6, color=COLORS["read"])
-        ax.plot(1000 * cure.predicted_seconds, row, "o", ms=12, mfc="none", color=COLORS["wait"])
-        gain = frame.measured_seconds.iloc[0] / cure.measured_seconds
-        words = f"{1000 * cure.measured_seconds:,.0f} ms: {gain:.1f} times as fast"
-        end = 1000 * max(cure.predicted_seconds, cure.high_seconds)
-        ax.annotate(words if row else words.partition(":")[0], (end, row), (12, 0), textcoords="offset points",
+        ax.plot([cure.low_per_s, cure.high_per_s], [row, row], color=COLORS["read"], linewidth=2)
+        ax.plot(cure.measured_per_s, row, "o", ms=6, color=COLORS["read"])
+        ax.plot(cure.predicted_per_s, row, "o", ms=12, mfc="none", color=COLORS["wait"])
+        gain = cure.measured_per_s / frame.measured_per_s.iloc[0]
+        words = f"{cure.measured_per_s:,.0f}" + (f", {gain:.0f} times as many" if row else "")
+        ax.annotate(words, (max(cure.predicted_per_s, cure.high_per_s), row), (12, 0), textcoords="offset points",
                     va="center", fontsize=9)
     ax.set_yticks(range(len(frame)), list(frame.cure))
     ax.set_ylim(len(frame) - 0.5, -0.5)
-    first, last = (math.log10(end) for end in ax.get_xlim())
-    ticks = [step * 10**power for power in range(math.floor(first), math.ceil(last)) for step in (1, 2, 5)]
-    ticks = [tick for tick in ticks if 10**first <= tick <= 1_000 * frame[times].max(axis=None) * 1.2]
+    ticks = [10**power for power in range(math.ceil(math.log10(0.7 * low)), math.ceil(math.log10(1.2 * high)))]
     ax.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
     ax.minorticks_off()
-    return label(ax, "ms a step, logarithmic (dot: measured, ring: predicted)")
+    return label(ax, "images per second, logarithmic (dot: measured, ring: forecast)")
 
 # %% ../../nbs/views/07_storage.ipynb #ad9ba6d7
 def plot_mixing(

@@ -142,9 +142,10 @@ def draw_sweep(
     for n in real.keys() & guess.keys():
         chart.note(n, max(real[n], guess[n]), error_text(guess[n], real[n], n in workers[:2]), dy=-12)
     first, second, *_ = workers
-    return chart.legend(("measured", COLORS["forward"], "solid"),
-                        (f"predicted from {first} and {second}", COLORS["wait"], "hollow"),
-                        ("published, scaled to 0 here", COLORS["other"], "dashed"))
+    entries = [("measured", COLORS["forward"], "solid")] if real or not guess else []  # what is drawn, and only that
+    if guess: entries.append((f"predicted from {first} and {second}", COLORS["wait"], "hollow"))
+    if alone: entries.append(("published in 2018, scaled to start alike", COLORS["other"], "dashed"))
+    return chart.legend(*entries)
 
 def _add_seconds(chart: Chart, seconds: Mapping[int, float], color: str, word: str) -> None:
     "A dot for each number of workers, with its seconds."

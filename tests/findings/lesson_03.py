@@ -1,25 +1,26 @@
 "Figures for each sentence that lesson 03 may conclude with."
 CASES = {
     "ba000009": [
-        (dict(numbers=16.02, said="", layers=""), "16.0 d numbers a token, as the rule says"),
-        (dict(numbers=24.0, said="", layers=""), "24.0 d numbers a token, not 16 d"),
+        (dict(numbers=16.02, n=128, d=512), "Attention takes 5% of 6 N D here"),
+        (dict(numbers=24.0, n=128, d=512), "24.0 d numbers a token, not 16 d"),
     ],
     "ba000012": [
-        (dict(slow=True, free=0.45, with_flops=57, block_rate=100, said=""), "others that reach only 57% of the"),
-        (dict(slow=True, free=0.45, with_flops=95, block_rate=100, said=""), "because of the layers"),
-        (dict(slow=True, free=0.1, with_flops=57, block_rate=100, said=""), "because its layers reach only 57%"),
-        (dict(slow=False, free=0.4, with_flops=95, block_rate=100, said=""), "both lose about equally much"),
+        (dict(free=0.35, convs=0.55), "take 35% of the time. They read each value"),
+        (dict(free=0.05, convs=0.85), "take only 5% of the time here"),
+    ],
+    "bb000004": [
+        (dict(more_ms=1.02, more_flops=2.05, full_rate=124, slow_rate=61, block_rate=129, said=""),
+         "20 cost as much as 32"),
+        (dict(more_ms=1.5, more_flops=2.05, full_rate=110, slow_rate=80, block_rate=129, said=""),
+         "110 GFLOP/s instead of 80"),
+        (dict(more_ms=2.1, more_flops=2.05, full_rate=80, slow_rate=82, block_rate=129, said=""), "does not matter"),
     ],
     "ba000032": [
-        (dict(kept_first=6.93, kept_last=6.93, said=""), "The order changes the outputs and not what is kept"),
-        (dict(kept_first=6.93, kept_last=5.0, said=""), "With the pool first 5.00 MB are kept"),
+        (dict(kept_image=108_224, by_rule=108_224, said=""), "ReLU finds its zeros in its own output"),
+        (dict(kept_image=150_000, by_rule=108_224, said=""), "saves other tensors"),
     ],
-    "ba000037": [
-        (dict(of_sheet=0.9), "The memory sets their pace"),
-        (dict(of_sheet=1.3), "they do not move the bytes that we counted"),
-    ],
-    "ba000015": [
-        (dict(off=0.002, said="", by_rule=2013.3, by_autocast=1610.6, copies=402.7), "bf16 does not halve this"),
-        (dict(off=0.5, said="", by_rule=2013.3, by_autocast=1610.6, copies=402.7), "is off by 50%"),
+    "ba000022": [
+        (dict(off=0.004, said=""), "within 0.4% of the peak"),
+        (dict(off=0.2, said=""), "off by 20.0%"),
     ],
 }

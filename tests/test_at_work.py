@@ -336,6 +336,12 @@ PHOTOS = """
 model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 10))
 loader = [(torch.randn(4, 3, 224, 224), torch.arange(4))]
 """
+PORTRAITS = """
+from PIL import Image
+labels = [0, 1] * 6
+pictures = [Image.new("RGB", (80, 60), (200 * label, 10 * i, 90)) for i, label in enumerate(labels)]
+new_pictures = pictures[:2]
+"""
 YOURS = {
     "01_arithmetic-python-0": Yours("", "assert plan.iterations == 4_000_000 and 0 < waited < 50 * each",
                                     forked=False),
@@ -362,11 +368,12 @@ YOURS = {
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
     "22_export-python-0": Yours(EXPORTED),
+    "24_pretrained-python-0": Yours(PORTRAITS, "assert len(seen) == len(scores) == 5 and len(answers) == 2",
+                                     forked=False),
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
                                "assert len(read(trace.path).steps) == 3"),
 }
-NEEDS = {"24_pretrained-python-0": "weights from the network",
-         "24_pretrained-python-1": "weights from the network"}
+NEEDS = {"24_pretrained-python-1": "weights from the network"}
 HERE = {"/mnt/data": "mnt", "budget_seconds=600": "budget_seconds=2"}  # what a test has less of
 
 

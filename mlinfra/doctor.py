@@ -47,6 +47,11 @@ class Untransformed(InMemory):
     "Nothing to read and nothing to transform."
     def transform(self, picture: torch.Tensor) -> torch.Tensor: return picture
 
+# %% ../nbs/08_doctor.ipynb #8c299517
+class Raw(Pictures):
+    "Read, and not transformed."
+    def transform(self, picture: torch.Tensor) -> torch.Tensor: return picture
+
 # %% ../nbs/08_doctor.ipynb #1074574f
 def diagnose(
     model:nn.Module,                            # any; it is copied, and stays as it is

@@ -17,7 +17,7 @@ from ..lab.patients import PATIENTS
 from ..engine.doctor.remedies import Advice
 from ..engine.doctor.verdicts import VERDICTS
 from ..engine.ui.figures import axes, label
-from ..engine.ui.palette import COLORS, INK
+from ..engine.ui.palette import COLORS, INK, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -25,8 +25,8 @@ from ..engine.ui.controls import Dropdown, control_widgets
 from ..engine.base.text import duration_text
 
 # %% auto #0
-__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'plot_workers', 'plot_differences',
-           'example_diagnosis', 'verdict_text', 'doctor_panel']
+__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'draw_traces', 'plot_workers',
+           'plot_differences', 'example_diagnosis', 'verdict_text', 'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
@@ -91,18 +91,52 @@ def draw_step(
 def plot_rounds(
     rounds:pd.DataFrame,  # a column for each stage, a row for each round; milliseconds
     ax:Axes|None=None,    # where to draw
+    hollow:int=0,         # rounds at the beginning that were measured before another program started
 ) -> Axes:
     "The cost of every stage in every round as a dot, their median as a line; what lies far out is counted, not drawn."
     ax, middle = axes(ax, height=2.4), rounds.median()
     reach = 2.5 * max(middle.max(), 1e-9)
     beyond = int((rounds.abs() > reach).sum().sum())
     for row, stage in enumerate(rounds):
-        ax.plot(rounds[stage], [row] * len(rounds), "o", ms=5, alpha=0.5, color=_BY_HAND[stage])
-        ax.vlines(median(rounds[stage]), row - 0.35, row + 0.35, color=INK, linewidth=2)
+        lower = row + 0.16 * bool(hollow)
+        for some, y, filled in ((rounds[:hollow], row - 0.16, False), (rounds[hollow:], lower, True)):
+            ax.plot(some[stage], [y] * len(some), "o", ms=5, alpha=0.5 if filled else 1.0, color=_BY_HAND[stage],
+                    mfc=_BY_HAND[stage] if filled else "none")
+            if len(some): ax.vlines(median(some[stage]), y - 0.3 + 0.14 * bool(hollow), y + 0.3 - 0.14 * bool(hollow),
+                                    color=INK, linewidth=2)
     ax.set(yticks=range(len(rounds.columns)), yticklabels=rounds.columns, ylim=(len(rounds.columns) - 0.5, -0.5))
     ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
+    if hollow:
+        ax.set_title("above, hollow: before the backup; below, filled: beside it", loc="left", fontsize=9)
     far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
     return label(ax, f"milliseconds of a step{far}")
+
+_TRACED = dict(gpu_compute=("computes", COLORS["compute"]), idle_loader=("waits for the loader", COLORS["read"]),
+               idle_launch=("waits for a launch", COLORS["update"]), other=("copies and the rest", COLORS["other"]))
+
+def draw_traces(
+    steps:Mapping[str, Mapping[str, float]],  # words -> part of a step of a published trace -> milliseconds
+) -> Svg:
+    "A bar for each step: what the GPU does, and the two longest reasons why it is idle."
+    rows = {words: {part: parts.get(part, 0.0) for part in _TRACED} | dict(other=sum(
+        ms for part, ms in parts.items() if part not in _TRACED)) for words, parts in steps.items()}
+    scale, foot = 540 / max(sum(row.values()) for row in rows.values()), 36 * len(rows)
+    drawing = Svg(720, foot + 24, "what a GPU does in a step")
+    for place, (words, row) in enumerate(rows.items()):
+        y, left = 36 * place + 4, 90.0
+        drawing.text(0, y + 18, words)
+        for part, ms in row.items():
+            drawing.box(left, y, ms * scale, 26, _TRACED[part][1])
+            if ms * scale > 24: drawing.text(left + ms * scale / 2, y + 18, f"{ms:.0f}", "middle", 11,
+                                            words_on(_TRACED[part][1]))
+            left += ms * scale
+        drawing.text(left + 6, y + 18, f"{sum(row.values()):.0f} ms")
+    place = 90.0
+    for words, color in _TRACED.values():
+        drawing.box(place, foot + 8, 10, 10, color)
+        drawing.text(place + 14, foot + 17, words, "start", 11)
+        place += 36 + 6.3 * len(words)
+    return drawing
 
 def plot_workers(
     by_workers:pd.DataFrame,  # a row for each number of workers: everything, model and no_reading, in ms of a step

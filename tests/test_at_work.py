@@ -369,6 +369,10 @@ YOURS = {
                                 forked=False),
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
+    "21_checkpoint-python-1": Yours(
+        "", "torch.save(random_states(), 'random.pt')\nkept = torch.load('random.pt')\nfirst = np.random.rand()\n"
+        "np.random.set_state(kept['numpy'])\nrandom.setstate(kept['python'])\nassert np.random.rand() == first",
+        forked=False),
     "22_export-python-0": Yours(EXPORTED),
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
                                "assert len(read(trace.path).steps) == 3"),

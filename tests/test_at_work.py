@@ -325,7 +325,7 @@ model = nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32,
 TRIALS = MODEL + """
 valid = loader
 def objective(trial): return trial.params["lr"]
-def train_and_measure(seed): return seed / 10
+def train_and_measure(seed, lr): return seed / 10 + lr
 """
 EXPORTED = MODEL + """
 from torch.utils.data import TensorDataset

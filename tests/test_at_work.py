@@ -361,6 +361,10 @@ YOURS = {
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
+    "21_checkpoint-python-1": Yours(
+        "", "torch.save(random_states(), 'random.pt')\nkept = torch.load('random.pt')\nfirst = np.random.rand()\n"
+        "np.random.set_state(kept['numpy'])\nrandom.setstate(kept['python'])\nassert np.random.rand() == first",
+        forked=False),
     "22_export-python-0": Yours(EXPORTED),
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
                                "assert len(read(trace.path).steps) == 3"),

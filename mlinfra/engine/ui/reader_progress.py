@@ -45,9 +45,9 @@ LESSONS = {  # in the order of reading
     "15": Lesson(_FOUR, "Planner", 45, 4, 3), "16": Lesson(_FOUR, "Launch", 50, 4, 3),
     "17": Lesson(_FIVE, "Monitor", 50, 4, 4),
     "18": Lesson(_FIVE, "Debugger", 45, 5, 4), "19": Lesson(_FIVE, "Report", 45, 5, 4),
-    "20": Lesson(_FIVE, "Experiments", 90, 5, 4),
-    "21": Lesson(_FIVE, "Checkpoint", 60, 6, 4), "22": Lesson(_FIVE, "Export", 45, 3, 3),
-    "23": Lesson(_FIVE, "Cost", 45, 5, 4), "24": Lesson(_FIVE, "Pretrained", 45, 4, 3),
+    "20": Lesson(_FIVE, "Experiments", 45, 3, 3),
+    "21": Lesson(_FIVE, "Checkpoint", 45, 4, 4), "22": Lesson(_FIVE, "Export", 60, 6, 3),
+    "23": Lesson(_FIVE, "Cost", 40, 3, 3), "24": Lesson(_FIVE, "Pretrained", 45, 4, 3),
     "25": Lesson(_FIVE, "Trace", 60, 5, 3),
 }
 

@@ -13,7 +13,7 @@ CASES = {
                  (_SMALL | dict(each=97, one=97, lost=0.0), "int8.onnx has 5.1 MB instead of 18.8."),
                  (_SMALL | dict(each=97, one=88, lost=9.0), "9 points of accuracy are gone")],
     "c22p0020": [(_KERNEL | dict(kernel="AVX-512 VNNI", fast=4.2, slow=1.5), "(counted: 4 and 1.3)"),
-                 (_KERNEL | dict(kernel="AMX", fast=20.0, slow=1.5), "20.0 times as fast as floats, and 1.5 times with"),
+                 (_KERNEL | dict(kernel="AMX", fast=20.0, slow=1.5), "20.0 times as fast as floats, and 1.5"),
                  (_KERNEL | dict(kernel="AVX-512", fast=1.5, slow=1.5), "changes little")],
     "c22p0024": [(_PARTS | dict(point=3.5, depth=1.3, few=9.0, long=26.0), "wait for something else"),
                  (_PARTS | dict(point=1.3, depth=1.3, few=9.0, long=26.0), "The depthwise ones become 1.3")],

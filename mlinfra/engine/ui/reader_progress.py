@@ -44,7 +44,7 @@ LESSONS = {  # in the order of reading
     "13": Lesson(_FOUR, "Pipeline", 45, 4, 3), "14": Lesson(_FOUR, "Tensor parallel", 45, 2, 3),
     "15": Lesson(_FOUR, "Planner", 45, 4, 3), "16": Lesson(_FOUR, "Launch", 50, 4, 3),
     "17": Lesson(_FIVE, "Monitor", 50, 4, 4),
-    "18": Lesson(_FIVE, "Debugger", 45, 4, 3), "19": Lesson(_FIVE, "Report", 45, 5, 4),
+    "18": Lesson(_FIVE, "Debugger", 45, 4, 3), "19": Lesson(_FIVE, "Report", 45, 3, 4),
     "20": Lesson(_FIVE, "Experiments", 45, 3, 3),
     "21": Lesson(_FIVE, "Checkpoint", 45, 4, 4), "22": Lesson(_FIVE, "Export", 60, 6, 3),
     "23": Lesson(_FIVE, "Cost", 40, 3, 3), "24": Lesson(_FIVE, "Pretrained", 45, 4, 3),

@@ -358,6 +358,7 @@ YOURS = {
     "13_pipeline-python-2": Yours(WIDE, "assert len(history.epochs) == 10", 2),
     "14_tensor_parallel-python-0": Yours(LANGUAGE, CUT, 2, forked=False),
     "16_launch-python-0": Yours(MODEL, "assert run is not None and len(list(loader))", 2),
+    "17_monitor-python-0": Yours(MODEL, "assert run.steps.loss.notna().all()"),
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),

@@ -8,12 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import nn
-from torch.utils.data import TensorDataset
-
-from .data import mnist, to_float
-from .data_parallel import train_ddp
 from .engine.checkpoint.checkpointer import Checkpointer as Checkpointer
 from .engine.checkpoint.checkpoint_files import latest as latest, verify as verify
 from .engine.checkpoint.loop_checkpoints import LoopCheckpoints as LoopCheckpoints
@@ -39,22 +33,3 @@ def _run_source(source: str, name: str, args: tuple) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(source, names)
     names[name](*args)
-
-class _StopAfter:
-    "An observer that ends the run after a number of steps."
-    guard = True
-
-    def __init__(self, steps: int): self.steps = steps
-
-    def on_step(self, run: Any, step: Any) -> None:
-        if step.iteration + 1 >= self.steps: run.stop()
-
-def _train_rank(root: str|None, stop: int, batch_size: int) -> list[float]:
-    "As one of the ranks: train on 1,024 digits, up to a step; the weights of the last layer."
-    digits = mnist()
-    few = TensorDataset(to_float(digits.images[:1024]), digits.labels[:1024])
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
-    saver = [] if root is None else [Checkpointer(root, every=5)]
-    train_ddp(model, few, batch_size=batch_size, momentum=0.9, device="cpu", observers=[*saver, _StopAfter(stop)])
-    return model[3].weight.flatten().tolist()

@@ -325,7 +325,7 @@ model = nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32,
 TRIALS = MODEL + """
 valid = loader
 def objective(trial): return trial.params["lr"]
-def train_and_measure(seed): return seed / 10
+def train_and_measure(seed, lr): return seed / 10 + lr
 """
 EXPORTED = MODEL + """
 from torch.utils.data import TensorDataset
@@ -362,6 +362,10 @@ YOURS = {
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
+    "21_checkpoint-python-1": Yours(
+        "", "torch.save(random_states(), 'random.pt')\nkept = torch.load('random.pt')\nfirst = np.random.rand()\n"
+        "np.random.set_state(kept['numpy'])\nrandom.setstate(kept['python'])\nassert np.random.rand() == first",
+        forked=False),
     "22_export-python-0": Yours(EXPORTED),
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
                                "assert len(read(trace.path).steps) == 3"),

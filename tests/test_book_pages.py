@@ -255,11 +255,11 @@ def test_a_mistake_is_reported_to_no_placeholder(address, report):
 
 def test_the_book_can_be_cited():
     cited = {"title": "A book", "authors": [{"name": "the authors"}, {"family-names": "Daly", "given-names": "J."}],
-             "version": "0.2", "date-released": "2026-11-23", "url": "https://code.org/x"}
-    made = book_pages.bibtex(cited)
+             "version": "0.2", "date-released": "2026-11-23"}
+    made = book_pages.bibtex(cited, "https://code.org/x")
     assert made.startswith("@software{mlinfra,\n") and made.endswith("\n}") and made.count("{") == made.count("}")
     assert "{{the authors} and {Daly, J.}}" in made and "= {2026}" in made and "url     = {https://code.org/x}" in made
-    assert "url" not in book_pages.bibtex(cited | {"url": "https://example.org/x"})
+    assert "url" not in book_pages.bibtex(cited, "https://example.org/x")
 
 
 def test_the_page_to_take_the_book_along_says_what_is_there():

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,19 @@ spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools/noteboo
 spec.loader.exec_module(tool := importlib.util.module_from_spec(spec))
 CFG = tool.settings()
 LIB = CFG["lib_name"]
-CELL = TransformerManager().transform_cell(tool.install_cell().source)  # as IPython hands it to Python
+
+
+def install_cell(git_url):
+    "The cell of a book that lives there, as IPython hands it to Python."
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        text = re.sub(r"^git_url =.*", f"git_url = {git_url}", (ROOT / "settings.ini").read_text("utf-8"), flags=re.M)
+        (root / "settings.ini").write_text(text, "utf-8")
+        return TransformerManager().transform_cell(tool.install_cell(root).source)
+
+
+HOME = "https://github.com/someone/book"
+CELL = install_cell(HOME)
 
 
 # ---- the cell that installs
@@ -37,12 +50,12 @@ class Shell:
     def run_line_magic(self, name, line): self.asked.append(f"{name} {line}")
 
 
-def run_cell(monkeypatch, found):
+def run_cell(monkeypatch, found, cell=CELL):
     "What the cell asks of the shell where the package is found, or not."
     shell = Shell()
     monkeypatch.setattr(builtins, "get_ipython", lambda: shell, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found[name])
-    exec(CELL, {})
+    exec(cell, {})
     return shell.asked
 
 
@@ -54,11 +67,17 @@ def test_it_fetches_and_installs_what_lessons_need(monkeypatch):
     "No more than that: an environment that runs notebooks keeps its own Jupyter."
     monkeypatch.setattr("site.main", lambda: None)
     clone, enter, install = run_cell(monkeypatch, {LIB: None})
-    assert clone == f"git clone -q --depth 1 --branch {CFG['branch']} {CFG['git_url']} {LIB}-book"
+    assert clone == f"git clone -q --depth 1 --branch {CFG['branch']} {HOME} {LIB}-book"
     assert enter == f"cd -q {LIB}-book/{CFG['nbs_path']}", "lessons read files beside them"
     assert install == 'pip install -q -e "..[lessons]"'
     assert {Requirement(r).name for r in CFG["lab_requirements"].split()} == {"jupyterlab", "ipykernel"}, (
         "what a lesson needs belongs to lessons_requirements: Colab installs these alone")
+
+
+def test_a_book_without_an_address_fetches_nothing_and_says_what_to_do(monkeypatch):
+    cell = install_cell("https://example.org/mlinfra")
+    assert run_cell(monkeypatch, {LIB: "there"}, cell) == []
+    with pytest.raises(ModuleNotFoundError, match="make lab"): run_cell(monkeypatch, {LIB: None}, cell)
 
 
 def test_a_failed_install_is_an_error(monkeypatch):
@@ -112,7 +131,7 @@ def test_a_repository_on_github_opens_on_colab_and_binder(tmp_path, ending):
     assert "https://mybinder.org/v2/gh/someone/book/main?urlpath=lab/tree/nbs/index.ipynb" in words
     place = r"https://colab\.research\.google\.com/github/someone/book/blob/main/nbs"
     found = re.findall(rf"\[(\d\d)\]\({place}/(.*?)\)", words)
-    names = [path.name for path in tool.lessons() if path.name[0].isdigit() and path.parent.name == "nbs"]
+    names = [path.name for path in tool.lessons() if path.name[:2] < "98" and path.parent.name == "nbs"]
     assert found == [(name[:2], name) for name in names]
 
 

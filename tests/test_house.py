@@ -333,6 +333,13 @@ def add(house, **output): change(chapter(house), lambda nb, cell: cell.outputs.a
 def widget_view(house):
     add(house, output_type="display_data", data={tool.WIDGET: {"model_id": "1"}, "text/plain": "VBox()"})
 def progress_bar(house): add(house, output_type="stream", name="stderr", text="\r 40%|####      | 4/10 [00:01<00:01]")
+def other_picture(house):
+    "The index shows a lesson's picture, and the file beside it is an older one."
+    add(house, output_type="display_data", data={"image/svg+xml": "<svg/>"})
+    name = f"{chapter(house).stem}-{next(c.id for c in tool.load(chapter(house)).cells if c.cell_type == 'code')}"
+    change(house / "nbs/index.ipynb", lambda nb, cell: nb.cells[0].update(source=f"![new](pictures/{name}.svg)"))
+    (house / "nbs/pictures").mkdir()
+    (house / f"nbs/pictures/{name}.svg").write_text("<svg>old</svg>", encoding="utf-8")
 def big_picture(house):
     add(house, output_type="display_data", data={"image/png": base64.b64encode(bytes(tool.MAX_IMAGE + 1)).decode()})
 
@@ -351,6 +358,7 @@ def test_an_undamaged_house_passes_every_check(house): assert tool.problems(hous
     (widget_state, "its metadata hold widget state"), (indent, "is not laid out"),
     (edit_install, "(install or elsewhere) is missing or altered"), (drop_install, "is missing or altered"),
     (widget_view, "has a widget in its outputs"), (progress_bar, ": outputs"),
+    (other_picture, "is not what the lesson shows"),
     (big_picture, "an image/png of 100 KB; 100 KB is the limit"),
 ], ids=lambda x: getattr(x, "__name__", None))
 def test_a_check_can_fail(house, damage, says):

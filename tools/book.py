@@ -64,6 +64,8 @@ def stage(live:frozenset[str]) -> set[Path]:
 
     front = [book_stage.markdown_cell(text, f"front-{n}") for n, text in enumerate(book_pages.front(lessons))]
     notebook(book_stage.read_page(ROOT / "nbs" / "index.ipynb"), front)
+    for path in (ROOT / "nbs/pictures").glob("*.svg"):
+        made.add(write(SOURCE / "pictures" / path.name, path.read_text(encoding="utf-8")))
     for page in lessons: notebook(page)
     for page in (*book_stage.more_pages(), book_stage.read_page(ROOT / "nbs/98_cli.ipynb")): notebook(page)
     notebook(book_stage.glossary_links(glossary, lessons))

@@ -139,13 +139,13 @@ def report_address(address:str) -> str|None:
     return None if is_placeholder(address) else f"{address.removesuffix('.git').rstrip('/')}/issues/new"
 
 
-def bibtex(cited:Mapping) -> str:
-    "What CITATION.cff says, for BibTeX."
+def bibtex(cited:Mapping, address:str) -> str:
+    "What CITATION.cff says, for BibTeX, and where the book lives, if it says so."
     def name(person): return person.get("name") or f"{person['family-names']}, {person['given-names']}"
     day = str(cited["date-released"])
     fields = dict(title=f"{{{cited['title']}}}", author=" and ".join(f"{{{name(p)}}}" for p in cited["authors"]),
                   year=day[:4], version=cited["version"])
-    if not is_placeholder(cited["url"]): fields["url"] = cited["url"]
+    if not is_placeholder(address): fields["url"] = address
     told = ",\n".join(f"  {key:7} = {{{value}}}" for key, value in fields.items())
     return f"@software{{mlinfra,\n{told}\n}}"
 
@@ -162,7 +162,8 @@ def take_page(pdf:bool) -> str:
               "have selected." if report_address(address) else
               "This copy of the book does not say where its authors can be reached (`git_url` in settings.ini), so it "
               "offers no link to report a mistake.")
-    return "\n".join(["# Cite, print, report", "", "## Cite", "", "```bibtex", bibtex(yaml.safe_load(text)), "```", "",
+    entry = bibtex(yaml.safe_load(text), address)
+    return "\n".join(["# Cite, print, report", "", "## Cite", "", "```bibtex", entry, "```", "",
                       "The same as `CITATION.cff`, which reference managers read:", "",
                       "```yaml", text.strip(), "```", "", "## Print", "", printed, "", "## Read elsewhere", "",
                       "Copy the folder `_book/html`: the pages need no server to be read and searched. Panels that "

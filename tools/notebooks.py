@@ -4,7 +4,7 @@
     python tools/notebooks.py clean [NOTEBOOK...] rewrite notebooks in the form in which they are committed
     python tools/notebooks.py run [NOTEBOOK...]   execute in a fresh kernel and keep the outputs
     python tools/notebooks.py export              nbs/**/*.ipynb -> mlinfra/**/*.py
-    python tools/notebooks.py readme              nbs/index.ipynb -> README.md
+    python tools/notebooks.py readme              nbs/index.ipynb -> README.md; the lessons' pictures it shows
     python tools/notebooks.py map                 the modules' sentences -> docs/house.md
 """
 import argparse
@@ -37,6 +37,7 @@ INSTALL, ELSEWHERE = "install", "elsewhere"  # ids of the cells that are written
 KERNEL = {"display_name": "python3", "language": "python", "name": "python3"}
 MAX_IMAGE = 100 * 1024  # bytes
 CELL_TIMEOUT = 600      # seconds
+PICTURE = re.compile(r"pictures/(\w+)-(\w+)\.svg")  # on the index: what a cell of a lesson shows, by its id
 PROGRESS = re.compile(r"\d+%\||\d+it \[\d\d:\d\d")  # what tqdm writes: " 40%|####      | 4/10" or "4it [00:01"
 
 
@@ -151,6 +152,11 @@ if importlib.util.find_spec("{lib}") is None:
     import site
     site.main()
     importlib.import_module("{lib}")  # if the install has failed, it is said here"""
+    if is_placeholder(cfg["git_url"]): source = f"""# Where {lib} is missing: what to do.
+import importlib.util
+if importlib.util.find_spec("{lib}") is None:
+    raise ModuleNotFoundError("this kernel has no {lib}: in the book's folder run `make lab`, "
+                              "or `pip install -e '.[lessons]'`")"""
     return nbformat.from_dict({"cell_type": "code", "execution_count": None, "id": INSTALL, "outputs": [],
                                "metadata": {"jupyter": {"source_hidden": True}}, "source": source})
 
@@ -281,6 +287,13 @@ def stale_readme(root):
         yield "README.md is not what nbs/index.ipynb renders to: run `make export`"
 
 
+def stale_pictures(root):
+    for path, svg in front_pictures(root):
+        if not svg: yield f"nbs/index.ipynb shows {path.name}, and no saved output of that cell is a picture"
+        elif not path.exists() or path.read_text(encoding="utf-8") != svg:
+            yield f"{path.relative_to(root)} is not what the lesson shows: run `make export`"
+
+
 def stale_map(root):
     path = root / "docs/house.md"
     if not path.exists() or path.read_text(encoding="utf-8") != render_map(root):
@@ -292,7 +305,7 @@ def no_chapter(root):
         yield "nbs/ holds no chapter: no notebook has a `#| default_exp` cell"
 
 
-CHECKS = no_chapter, unclean, stale_cells, big_images, stale_export, stale_readme, stale_map
+CHECKS = no_chapter, unclean, stale_cells, big_images, stale_export, stale_readme, stale_pictures, stale_map
 
 
 def problems(root=ROOT): return [line for find in CHECKS for line in find(root)]
@@ -319,6 +332,32 @@ def render_readme(root=ROOT):
     body, _ = MarkdownExporter().from_notebook_node(nb)
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     return f"<!-- Written from nbs/index.ipynb by `make export`: change it there. -->\n\n{body}\n"
+
+
+def front_pictures(root=ROOT):
+    "The pictures that the index takes from lessons: the file in nbs/pictures and what belongs in it."
+    for lesson, cell_id in PICTURE.findall((root / "nbs/index.ipynb").read_text(encoding="utf-8")):
+        if not (path := root / f"nbs/{lesson}.ipynb").exists(): continue
+        shown = [picture_in(output.get("data", {})) for cell in load(path).cells if cell.id == cell_id
+                 for output in cell.get("outputs", [])]
+        yield root / f"nbs/pictures/{lesson}-{cell_id}.svg", next(filter(None, shown), None)
+
+
+def picture_in(data):
+    "The drawing in an output, or in the page that it is; None if there is none."
+    found = re.search(r"<svg.*?</svg>", data.get("text/html", ""), re.S)
+    return data.get("image/svg+xml") or (found[0] if found else None)
+
+
+def write_pictures(root=ROOT):
+    "Write them, and remove those that it shows no more."
+    made = dict(front_pictures(root))
+    for path in (root / "nbs/pictures").glob("*.svg"):
+        if path not in made: path.unlink()
+    for path, svg in made.items():
+        if svg is None: raise SystemExit(f"{path.name}: no saved output of that cell is a picture")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(svg, encoding="utf-8")
 
 
 def sentence(module):
@@ -462,6 +501,7 @@ def main():
         except subprocess.CalledProcessError as error: raise SystemExit(error.output)
     elif args.command == "map": (ROOT / "docs/house.md").write_text(render_map(), encoding="utf-8")
     elif args.command == "readme":
+        write_pictures()
         (ROOT / "README.md").write_text(render_readme(), encoding="utf-8")
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..engine.ui.charts import Axis, Chart, nice_limit
@@ -18,7 +18,8 @@ from ..engine.base.text import count_text, duration_text
 _SAME, _OTHER, _MARK = COLORS["forward"], COLORS["wait"], MUTED
 
 # %% auto #0
-__all__ = ['draw_resumed', 'Parting', 'draw_parting', 'ProcessLife', 'lost_steps', 'draw_lives', 'draw_interval']
+__all__ = ['draw_resumed', 'Parting', 'draw_parting', 'ProcessLife', 'lost_steps', 'draw_lives', 'draw_interval',
+           'draw_added_costs']
 
 # %% ../../nbs/views/21_checkpoint.ipynb #c21v0005
 def draw_resumed(
@@ -164,3 +165,25 @@ def _round_times(low: float, high: float) -> tuple[float, ...]:
     units = (1e-3, 1, 60, 3600, 86400)
     said = [n * unit for unit in units for n in ((1, 3, 10, 30, 100, 300) if unit == 1e-3 else (1, 3, 10, 30))]
     return tuple(t for t in said if low <= t <= high) or (low, high)
+
+# %% ../../nbs/views/21_checkpoint.ipynb #c21v0017
+def draw_added_costs(
+    added_seconds:Mapping[str, float],  # name -> what a save adds to the run
+    mtbf_seconds:float,                 # mean time between interruptions
+) -> Svg:
+    "What saves and repeated work cost over the interval, a curve for each way of saving, with its lowest point."
+    mtbf = positive_float("mtbf_seconds", mtbf_seconds)
+    best = {name: math.sqrt(2 * positive_float(name, save) * mtbf) for name, save in added_seconds.items()}
+    low, high = min(best.values()) / 4, 4 * max(best.values())
+    grid = [low * (high / low) ** (n / 200) for n in range(201)]
+    cost = lambda save, t: save / t + t / (2 * mtbf)
+    most = 2 * max(cost(save, best[name]) for name, save in added_seconds.items())
+    chart = Chart(Axis("time between two saves", low, high, True, _round_times(low, high), duration_text),
+                  Axis("share of the work's time", 0, nice_limit(most), readout="{:.1%}".format), height=300)
+    for (name, save), color in zip(added_seconds.items(), (_SAME, COLORS["update"], _OTHER)):
+        t, inside = best[name], [(t, y) for t in grid if (y := cost(save, t)) <= chart.y.high]
+        chart.curve(inside, color).dots([(t, cost(save, t))], color)
+        words = f"{cost(save, t):.1%} at {duration_text(t if t < 600 else 60 * round(t / 60))}"
+        if inside[0][0] == low: chart.note(t, cost(save, t), f"{name}: {words}", color=color)
+        else: chart.note(*inside[0], name, "start", 8, 8, color).note(*inside[0], words, "start", 22, 12, color)
+    return chart

@@ -49,7 +49,7 @@ def plot_exchanges(
     ax.text(measured, 0.99, "  measured" if measured > 0 else "measured  ", transform=ax.get_xaxis_transform(),
             color=COLORS["forward"], ha="left" if measured > 0 else "right", va="top", fontsize=9)
     ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return label(ax, f"difference of the means{f' ({unit})' if unit else ''}", "mixtures")
+    return label(ax, f"difference of the means{f' ({unit})' if unit else ''}", "shuffles")
 
 # %% ../../nbs/views/20_choosing.ipynb #f42cbf9a
 def plot_winners(

@@ -200,7 +200,8 @@ class _Prices(Chart):
             x, y, wide = self._x(point[0]), self._y(point[1]), 6.4 * len(name)
             places = [(x + dx, y + dy, anchor) for dx, dy, anchor in (
                 (9, 4, "start"), (-9, 4, "end"), (6, -8, "start"), (6, 16, "start"), (-6, -8, "end"), (-6, 16, "end"),
-                (0, -11, "middle"), (0, 19, "middle"))]
+                (0, -11, "middle"), (0, 19, "middle"),
+                (20, -16, "start"), (-20, -16, "end"), (20, 24, "start"), (-20, 24, "end"))]
             boxes = [self._box(*place, wide) for place in places]
             best = min(range(len(boxes)), key=lambda i: (self._hidden(boxes[i], taken), i))
             taken.append(boxes[best])
@@ -260,7 +261,7 @@ def draw_cost(
     for one in others:
         words = f"{one.devices:,} x {one.offer.device}, {one.offer.name}: {_quote_words(one)}"
         chart.dots([_point(one)], color_of(one.offer.device), hollow=True, hover=[words], radius=3)
-    names = [(_point(one), one.offer.name, color_of(one.offer.device)) for one in others]
+    names = [(_point(one), one.offer.name.replace("xlarge", "x"), color_of(one.offer.device)) for one in others]
     if chosen.price:
         color, how = color_of(chosen.offer.device), "bought" if plan.bought else f"rented ({plan.offer})"
         chart.dots([_point(chosen)], color, hover=[f"chosen: {_quote_words(chosen)}"], radius=6)

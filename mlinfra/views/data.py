@@ -122,7 +122,8 @@ def plot_ladders(
 ) -> Axes:
     "Milliseconds an image of each rung, of which the first part is reading and decoding; returns the first axes."
     rungs = list(next(iter(ladders.values()))[0])
-    fig, row = figure(3.6 * len(ladders), 0.8 + 0.32 * len(rungs), 1, len(ladders), squeeze=False, sharex=True)
+    wide = max(6.0, 3.6 * len(ladders))
+    fig, row = figure(wide, 0.8 + 0.32 * len(rungs), 1, len(ladders), squeeze=False, sharex=True)
     for column, (ax, (pictures, (whole, decoding))) in enumerate(zip(row[0], ladders.items())):
         for place, (name, ms) in enumerate(whole.items()):
             part = decoding.get(name, 0)

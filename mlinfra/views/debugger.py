@@ -91,7 +91,9 @@ def draw_verdicts(
 ) -> Svg:
     "A row for each training, a column for each rule, and the step at which it spoke first."
     numbers, bottom = len(rules) if numbers is None else numbers, _TOP + _TALL * len(rows)
-    drawing = Svg(_LEFT_OF + _WIDE * len(rules) + 125, bottom + 60, _as_words(rows))
+    kinds = [kind for name, kind in _KINDS.items() if name != "check" or numbers < len(rules)]
+    width = max(_WIDE * len(rules) + 125, 460 if len(kinds) < len(_KINDS) else 700)
+    drawing = Svg(_LEFT_OF + width, bottom + 60, _as_words(rows))
     for n, rule in enumerate(rules):
         x = _LEFT_OF + _WIDE * (n + 0.6)
         drawing.parts.append(f'<text transform="translate({x:.0f},{_TOP - 8}) rotate(-50)" font-size="11" '
@@ -100,10 +102,11 @@ def draw_verdicts(
     if numbers < len(rules): _head_columns(drawing, numbers, len(rules), bottom)
     for n, row in enumerate(rows): _draw_row(drawing, row, list(rules), _TOP + _TALL * n, numbers)
     _head_rows(drawing, rows, len(rules))
-    for (color, hollow, words), x in zip(_KINDS.values(), (0, 210, 320, 440)):
+    for (color, hollow, words), x in zip(kinds, (0, 210, 320, 440)):
         drawing.box(_LEFT_OF + x, bottom + 16, 14, 14, COLORS[color], hollow)
         drawing.text(_LEFT_OF + x + 20, bottom + 28, words)
-    if any(row.abstained for row in rows): drawing.text(_LEFT_OF, bottom + 50, "–  could not judge this training")
+    if any({*row.abstained}.intersection(rules) for row in rows):
+        drawing.text(_LEFT_OF, bottom + 50, "–  could not judge this training")
     return drawing
 
 def _head_columns(drawing: Svg, numbers: int, count: int, bottom: float) -> None:
@@ -145,12 +148,26 @@ def _as_words(rows: Sequence[Verdicts]) -> str:
 # %% ../../nbs/views/18_debugger.ipynb #5b1c7a11
 @dataclass(frozen=True)
 class RuleList:
-    "A line for each rule, folded."
+    "A table with a row for each rule: what it says, and what a run must hold for it to judge."
     rules:Sequence[Rule]
 
+    def __repr__(self) -> str: return f"{len(self.rules)} rules"
+
     def _repr_html_(self) -> str:
-        lines = "".join(f"<li><code>{rule.name}</code>: {escape(type(rule).__doc__ or '')}</li>" for rule in self.rules)
-        return f"<details><summary>All {len(self.rules)} rules, a line for each</summary><ul>{lines}</ul></details>"
+        rows = "".join(f"<tr><td><code>{rule.name}</code></td><td>{escape(type(rule).__doc__ or '', quote=False)}</td>"
+                       f"<td>{_needs_of(rule)}</td></tr>" for rule in self.rules)
+        return (f"<table><thead><tr><th>rule</th><th>speaks when</th><th>needs</th></tr></thead><tbody>{rows}</tbody>"
+                "</table>")
+
+_IN_WORDS = dict(evaluation="a validation", accumulation="micro-batches", load="loaded weights")
+
+def _needs_of(rule: Rule) -> str:
+    "Steps, epochs and validations, and what else must happen."
+    counts = ((rule.least_steps, "steps"), (rule.least_epochs, "epochs"), (rule.least_validations, "validation losses"))
+    told = [f"{count} {what}" for count, what in counts if count > 1]
+    told += [words for need, words in _IN_WORDS.items() if need in rule.needs]
+    if type(rule).__module__.endswith("rank_rules"): told.append("several ranks")
+    return ", ".join(told) or "one step"
 
 # %% ../../nbs/views/18_debugger.ipynb #ec83f3fa
 _RULES = ("nothing", *dict.fromkeys(rule for fault in FAULTS.values() for rule in fault.rules))

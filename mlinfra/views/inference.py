@@ -32,7 +32,7 @@ from ..models import GluonCNN, resnet18
 
 # %% auto #0
 __all__ = ['STREAMS', 'STREAM_REQUESTS', 'RATES', 'plot_batches', 'draw_requests', 'nice_step', 'plot_over_time', 'plot_rates',
-           'plot_waits', 'plot_tried', 'plot_drift', 'Outlook', 'simulate_outlook', 'describe_server', 'axis_limits',
+           'plot_waits', 'plot_drift', 'Outlook', 'simulate_outlook', 'describe_server', 'axis_limits',
            'draw_latencies', 'wait_for_batch', 'ServerDesk', 'server_code', 'server_panel']
 
 # %% ../../nbs/views/05_inference.ipynb #v0500004
@@ -52,7 +52,6 @@ def _over_batches(ax: Axes, sizes: Sequence[int], measured: Sequence[float], pre
 def plot_batches(
     frame:pd.DataFrame,        # from `sweep_batches`, one variant
     line:ServiceTime,          # drawn hollow
-    fitted:Sequence[int]=(),   # the batch sizes that made the line
     axs:Any=None,              # two axes
 ) -> Axes:
     "Latency and throughput over batch sizes: measured solid, the line hollow with its error."
@@ -60,16 +59,14 @@ def plot_batches(
     sizes = list(frame.batch_size)
     _over_batches(left, sizes, frame.p50_seconds * 1e3, [1e3 * line.seconds(b) for b in sizes])
     _over_batches(right, sizes, frame.images_per_s, [line.throughput(b) for b in sizes])
-    left.fill_between(sizes, frame.p50_seconds * 1e3, frame.p95_seconds * 1e3, color=COLORS["backward"], alpha=0.4,
-                      linewidth=0)
     left.set_yscale("log")
-    left.margins(y=0.15)
+    log_ticks(left.yaxis)
+    left.margins(x=0.1, y=0.15)
     for b, s in zip(sizes, frame.p50_seconds):
-        words = "fitted" if b in fitted else f"{line.seconds(b) / s - 1:+.0%}"
-        left.annotate(words, (b, max(s, line.seconds(b)) * 1e3), (0, 9), textcoords="offset points", ha="center",
-                      fontsize=7)
+        left.annotate(f"{line.seconds(b) / s - 1:+.0%}", (b, max(s, line.seconds(b)) * 1e3), (0, 9),
+                      textcoords="offset points", ha="center", fontsize=7)
     label(right, "batch (images)", "images per second").set_ylim(0)
-    return label(left, "batch (images)", "latency (ms), median to 95%")
+    return label(left, "batch (images)", "time of a batch (ms)", "solid: measured   hollow: the line, and its error")
 
 # %% ../../nbs/views/05_inference.ipynb #69e0f17d
 def draw_requests(
@@ -120,18 +117,27 @@ def plot_over_time(
 def plot_rates(
     curves:Mapping[str, Mapping[float, StreamSummary]],    # policy -> rate -> simulated, from `latency_curve`
     measured:Mapping[str, Mapping[float, StreamSummary]],  # policy -> rate -> measured
+    percent:int=50,                                        # 50, 95 or 99: of the requests are answered within it
+    bound:float|None=None,                                 # seconds that were promised
     ax:Axes|None=None,                                     # where to draw
 ) -> Axes:
-    "Median latency over the arrival rate: simulated as lines and rings, measured as dots."
+    "A percentile of the latency over the arrival rate: simulated as lines, measured as dots, below what was promised."
+    def latencies(summaries: Iterable[StreamSummary]) -> list[float]:
+        return [1e3 * getattr(summary, f"p{percent}_seconds") for summary in summaries]
     ax = axes(ax, height=3.4)
     for i, ((name, curve), color) in enumerate(zip(curves.items(), ("wait", "forward", "update", "copy"))):
-        ax.plot(list(curve), [1e3 * s.p50_seconds for s in curve.values()], color=COLORS[color])
+        ax.plot(list(curve), latencies(curve.values()), color=COLORS[color])
         real = measured.get(name, {})
-        ax.plot(list(real), [1e3 * s.p50_seconds for s in real.values()], "o", color=COLORS[color])
+        ax.plot(list(real), latencies(real.values()), "o", color=COLORS[color])
         ax.text(1.02, 0.9 - 0.1 * i, name, color=COLORS[color], fontsize=9, transform=ax.transAxes)
+    if bound is not None:
+        ax.axhline(1e3 * bound, linestyle="--", color=COLORS["other"])
+        ax.annotate(f"promised: {1e3 * bound:g} ms", (0.35, 1e3 * bound), (0, -12), textcoords="offset points",
+                    xycoords=ax.get_yaxis_transform(), color=COLORS["other"], fontsize=9)
     ax.set(yscale="log", xlim=(0, None))
     log_ticks(ax.yaxis)
-    return label(ax, "requests per second", "median latency (ms)", "line: simulated   dot: measured")
+    within = "median latency (ms)" if percent == 50 else f"{percent}% within (ms)"
+    return label(ax, "requests per second", within, "line: simulated   dot: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #9750b5a7
 def plot_waits(
@@ -156,30 +162,6 @@ def plot_waits(
     ax.set(ylim=(0, highest), xlim=(0, max(100, 1.05 * ax.get_xlim()[1])))
     return label(ax, "load: rate × service (%)", "mean wait (services)",
                  "line: M/D/1   hollow: simulated, as few requests   solid: measured")
-
-# %% ../../nbs/views/05_inference.ipynb #ac166842
-def plot_tried(
-    tried:Mapping[int, Mapping[float, Stream]],  # most requests in a batch -> rate -> what became of the stream
-    bound:float,                                 # seconds within which a request is in time
-    needed:float=0.99,                           # the share that must be in time
-    ax:Axes|None=None,                           # where to draw
-) -> Axes:
-    "How many requests were late at each rate that was tried: hollow where too many were, solid where the promise held."
-    ax, most_late = axes(ax), 100 * (1 - needed) + 1e-9
-    for (most, streams), color in zip(tried.items(), ("wait", "forward", "update", "copy")):
-        late = {rate: 100 * sum(s > bound for s in streams[rate].latencies) / len(streams[rate].due)
-                for rate in sorted(streams)}
-        ax.plot(list(late), list(late.values()), color=COLORS[color], lw=0.8)
-        for rate, percent in late.items():
-            ax.plot(rate, percent, "o", color=COLORS[color], mfc=COLORS[color] if percent <= most_late else "none")
-        ax.annotate("one by one" if most == 1 else f"up to {most}", (max(late), late[max(late)]), (0, 8),
-                    textcoords="offset points", ha="center", color=COLORS[color], fontsize=9)
-    ax.axhline(most_late, linestyle="--", color=COLORS["other"])
-    ax.text(ax.get_xlim()[1], most_late, f" {needed:.0%} in time", color=COLORS["other"], fontsize=9, va="center")
-    ax.set_yscale("symlog", linthresh=0.1)
-    ax.set(xlim=(0, ax.get_xlim()[1]), ylim=(-0.03, 250), yticks=(0, 0.1, 1, 10, 100),
-           yticklabels=["0", "0.1", "1", "10", "100"])
-    return label(ax, "requests per second", "late (%)", "solid: the promise held   hollow: it did not")
 
 # %% ../../nbs/views/05_inference.ipynb #a2abfc73
 def plot_drift(

@@ -5,15 +5,6 @@ from itertools import product
 import numpy as np
 
 
-def halve(curves, rounds):
-    alive, done, spent = list(range(len(curves))), 0, 0
-    for until in rounds:
-        spent, done = spent + len(alive) * (until - done), until
-        alive.sort(key=lambda n: (curves[n][until - 1], n))
-        best, alive = alive[0], alive[:max(len(alive) // 3, 1)]
-    return best, spent
-
-
 def pair_p(a, b):
     differences = np.array(a) - np.array(b)
     means = [abs(np.mean(differences * signs)) for signs in product((1, -1), repeat=len(a))]

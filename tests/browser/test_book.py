@@ -202,7 +202,7 @@ def test_a_word_leads_to_the_glossary_and_back_to_its_section(reader):
 
 
 def test_formulas_are_drawn_without_a_script(reader):
-    page = reader("21_checkpoint", java_script_enabled=False)
+    page = reader("more/21_interruptions", java_script_enabled=False)
     formulas = page.locator("math")
     assert formulas.count() > 5 and formulas.first.bounding_box()["height"] > 5
     assert "$" not in " ".join(page.locator(".bd-article p", has_text="Daly (2006)").all_inner_texts())

@@ -67,4 +67,5 @@ class Command:
     words:str                                           # for the list of commands
     run:Callable[[argparse.Namespace], int]             # returns the exit status
     add_options:Callable[[argparse.ArgumentParser], None]
+    example:str                                         # a line to type, shown by --help
     common:bool=False                                   # whether it takes the options of all trainings on MNIST

@@ -37,4 +37,5 @@ def _options(check: argparse.ArgumentParser) -> None:
     add("--resume", nargs="?", const=True, default=None, help=argparse.SUPPRESS)
     add("command_line", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="the script, and after it its arguments")
 
-CHECK = Command("check", "run a training script up to its 20th update, and say what does not hold", _check, _options)
+CHECK = Command("check", "run a training script up to its 20th update, and say what does not hold", _check, _options,
+                "mlinfra check train.py --lr 0.1")

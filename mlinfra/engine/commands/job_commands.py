@@ -62,7 +62,8 @@ def _tune_options(tune: argparse.ArgumentParser) -> None:
     add("--runs", default=None, metavar="FOLDER", help="where each trial gets a run folder")
     add("--seed", type=int, default=None, metavar="N", help="of the points and of PyTorch")
 
-TUNE = Command("tune", "search for the settings of your own training", _tune, _tune_options)
+TUNE = Command("tune", "search for the settings of your own training", _tune, _tune_options,
+               "mlinfra tune mypackage.train:search --budget 10min --workers 2")
 
 # %% ../../../nbs/engine/commands/job_commands.ipynb #79c6d6a5
 def _launch(args: argparse.Namespace) -> int:
@@ -126,4 +127,5 @@ def _launch_options(launch: argparse.ArgumentParser) -> None:
     add("--output", default=None, metavar="S3", help="SageMaker: where its results go")
     add("--instance-type", default=None, metavar="TYPE", help="SageMaker: by default the smallest that has the devices")
 
-LAUNCH = Command("launch", "submit a job to SLURM, Kubernetes, Ray, ..., and follow it", _launch, _launch_options)
+LAUNCH = Command("launch", "submit a job to SLURM, Kubernetes, Ray, ..., and follow it", _launch, _launch_options,
+                 "mlinfra launch job.toml --on slurm --dry-run")

@@ -42,7 +42,8 @@ def _export_options(export: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="of random weights")
     add("--root", default=None, metavar="FOLDER", help="a folder with the four IDX files of MNIST, for examples")
 
-EXPORT = Command("export", "write a model as ONNX, a torch.export program or weights", _export, _export_options)
+EXPORT = Command("export", "write a model as ONNX, a torch.export program or weights", _export, _export_options,
+                 "mlinfra export --model gluon --to digits.onnx --quantize int8")
 
 # %% ../../../nbs/engine/commands/model_commands.ipynb #d33e08d1
 def _serve(args: argparse.Namespace) -> int:
@@ -94,4 +95,5 @@ def _serve_options(serve: argparse.ArgumentParser) -> None:
         help="dimensions of your function's batch that may vary: 1 for the length of texts, 2,3 for height and width")
     add("--provider", choices=["CPU", "CUDA", "OpenVINO"], default="CPU", help="of onnxruntime, for an .onnx file")
 
-SERVE = Command("serve", "put a model behind HTTP", _serve, _serve_options)
+SERVE = Command("serve", "put a model behind HTTP", _serve, _serve_options,
+                "mlinfra serve digits.onnx --port 8000 --softmax")

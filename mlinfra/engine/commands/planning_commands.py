@@ -45,7 +45,8 @@ def _sweep_options(sweep: argparse.ArgumentParser) -> None:
     add("--blurs", type=int, default=0, metavar="N", help="extra work per image")
     add("--csv", default=None, metavar="FILE", help="write the table there as well")
 
-SWEEP = Command("sweep", "sweep DataLoader workers", _sweep, _sweep_options, common=True)
+SWEEP = Command("sweep", "sweep DataLoader workers", _sweep, _sweep_options,
+                "mlinfra sweep --workers 0,2,4 --limit 12800", common=True)
 
 # %% ../../../nbs/engine/commands/planning_commands.ipynb #c3af4f35
 def _doctor(args: argparse.Namespace) -> int:
@@ -71,7 +72,8 @@ def _doctor_options(doctor: argparse.ArgumentParser) -> None:
     add("--verify", action="store_true", help="follow each piece of advice on a copy and measure what it brings")
     add("--device", default=None, help="cpu or cuda; by default a GPU where there is one")
 
-DOCTOR = Command("doctor", "find what holds your own training back", _doctor, _doctor_options)
+DOCTOR = Command("doctor", "find what holds your own training back", _doctor, _doctor_options,
+                 "mlinfra doctor mypackage.train:make --verify")
 
 # %% ../../../nbs/engine/commands/planning_commands.ipynb #47dec62d
 def _memory(args: argparse.Namespace) -> int:
@@ -136,7 +138,8 @@ def _memory_options(memory: argparse.ArgumentParser) -> None:
     add("--world-size", type=count, default=1, metavar="N", help="ranks")
     add("--gb", type=positive, default=None, help="of the device's name, such as 80; by default this device's")
 
-MEMORY = Command("memory", "say what a training step takes before it runs", _memory, _memory_options)
+MEMORY = Command("memory", "say what a training step takes before it runs", _memory, _memory_options,
+                 "mlinfra memory resnet50 --batch-size 128 --precision bf16 --optimizer adamw --gb 16")
 
 # %% ../../../nbs/engine/commands/planning_commands.ipynb #dc67f9e0
 def _plan(args: argparse.Namespace) -> int:
@@ -179,4 +182,5 @@ def _plan_options(plan: argparse.ArgumentParser) -> None:
     add("--memory-factor", type=positive, default=1.0, metavar="X",
         help="what your program takes of a device's memory, divided by our count; 1.4 if you have not measured it")
 
-PLAN = Command("plan", "say how to divide a model among many devices", _plan, _plan_options)
+PLAN = Command("plan", "say how to divide a model among many devices", _plan, _plan_options,
+               "mlinfra plan 13B --nodes 8")

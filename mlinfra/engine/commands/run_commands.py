@@ -38,7 +38,8 @@ def _watch_options(watch: argparse.ArgumentParser) -> None:
     add("--every", type=positive, default=1.0, metavar="SECONDS", help="between two looks")
     add("--window", type=positive, default=10.0, metavar="SECONDS", help="over which is averaged")
 
-WATCH = Command("watch", "watch a run from a terminal", _watch, _watch_options)
+WATCH = Command("watch", "watch a run from a terminal", _watch, _watch_options,
+                "mlinfra watch runs/first")
 
 # %% ../../../nbs/engine/commands/run_commands.ipynb #c3c9e101
 def _runs(args: argparse.Namespace) -> int:
@@ -65,7 +66,8 @@ def _runs_options(runs: argparse.ArgumentParser) -> None:
     add("--filter", default="", metavar="CONDITION", help='such as "lr > 0.05 and accuracy > 0.9"')
     add("--csv", default=None, metavar="FILE", help="write the table there as well, with all columns")
 
-RUNS = Command("runs", "list recorded runs", _runs, _runs_options)
+RUNS = Command("runs", "list recorded runs", _runs, _runs_options,
+               "mlinfra runs runs --sort accuracy --descending")
 
 # %% ../../../nbs/engine/commands/run_commands.ipynb #4936d6f7
 def _report(args: argparse.Namespace) -> int:
@@ -86,7 +88,8 @@ def _report_options(report: argparse.ArgumentParser) -> None:
         help="a file that ends in .html, .md or .json; by default report.html in the run folder")
     add("--attempt", type=int, default=None, metavar="N", help="of several in the folder, from 0; by default the last")
 
-REPORT = Command("report", "write a page on a recorded run", _report, _report_options)
+REPORT = Command("report", "write a page on a recorded run", _report, _report_options,
+                 "mlinfra report runs/first --to page.html")
 
 # %% ../../../nbs/engine/commands/run_commands.ipynb #7c885cfb
 def _compare(args: argparse.Namespace) -> int:
@@ -113,7 +116,8 @@ def _compare_options(compare: argparse.ArgumentParser) -> None:
         help="by how much B may be slower, such as 5%% or 0.05; exit status 0: it is not, 1: it is, 3: cannot tell, "
              "2: the command is wrong")
 
-COMPARE = Command("compare", "say whether a run is slower than another", _compare, _compare_options)
+COMPARE = Command("compare", "say whether a run is slower than another", _compare, _compare_options,
+                  "mlinfra compare old new --fail-if-slower 5%")
 
 # %% ../../../nbs/engine/commands/run_commands.ipynb #ac557d3b
 def _cost(args: argparse.Namespace) -> int:
@@ -152,4 +156,5 @@ def _cost_options(cost: argparse.ArgumentParser) -> None:
         "framework (a large framework for language models) or fused (torch.compile or kernels for the whole model)")
     add("--csv", default=None, metavar="FILE", help="write the table there as well, with all columns")
 
-COST = Command("cost", "price a recorded run on the machines of a table", _cost, _cost_options)
+COST = Command("cost", "price a recorded run on the machines of a table", _cost, _cost_options,
+               "mlinfra cost runs/first --region France")

@@ -64,4 +64,5 @@ def _options(trace: argparse.ArgumentParser) -> None:
     add("--record", type=count, metavar="STEPS", help="FOLDER is of a run that goes on: have it record so many steps")
     add("--kernels", type=count, default=10, metavar="N", help="of which the longest are listed")
 
-TRACE = Command("trace", "read a profiler's trace: where a step's time went, and why", _trace, _options)
+TRACE = Command("trace", "read a profiler's trace: where a step's time went, and why", _trace, _options,
+                "mlinfra trace trace.json.gz --html page.html")

@@ -311,4 +311,5 @@ def _train_options(train: argparse.ArgumentParser) -> None:
         help="what of a resumed run is as asked here and not as saved: lr, momentum; next-epoch leaves the epoch that "
              "had begun, weights-only all but the weights; may be given several times")
 
-TRAIN = Command("train", "train a model on MNIST", _train, _train_options, common=True)
+TRAIN = Command("train", "train a model on MNIST", _train, _train_options,
+                "mlinfra train --model resnet18 --epochs 2 --name first --runs runs", common=True)

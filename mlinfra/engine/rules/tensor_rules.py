@@ -176,7 +176,8 @@ class UpdateRatio(Rule):
         "By how much: as the first look says, before the weights have exploded, if the rate is still the same."
         words, (ratio, then) = "Lower the learning rate: usual are updates of 0.01% to 1%", self._start
         if rates != then or not 0.01 < ratio < math.inf: return f"{words}, so divide it by 10 until they are"
-        return f"{words}, and at the first look it was {100 * ratio:.2g}%: try {0.01 / ratio:.1g} times as much"
+        return (f"{words}, and at the first look it was {100 * ratio:.2g}%: with an update that is proportional to the "
+                f"rate, as of SGD and Adam, try {0.01 / ratio:.1g} times the rate")
 
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #be89e75b
 class _TwoLooks(Rule):

@@ -36,18 +36,18 @@ _ONE, _TWO, _THREE, _FOUR = "I One device", "II Feeding it", "III Numbers in mem
 _FIVE = "V Watching and running"
 LESSONS = {  # in the order of reading
     "01": Lesson(_ONE, "Arithmetic", 60, 4, 4), "02": Lesson(_ONE, "Data", 45, 4, 4),
-    "03": Lesson(_ONE, "Models", 45, 4, 3), "04": Lesson(_ONE, "Training", 60, 4, 4),
-    "05": Lesson(_ONE, "Inference", 45, 6, 4), "06": Lesson(_TWO, "Workers", 45, 4, 4),
+    "03": Lesson(_ONE, "Models", 45, 4, 3), "04": Lesson(_ONE, "Training", 60, 3, 4),
+    "05": Lesson(_ONE, "Inference", 35, 4, 4), "06": Lesson(_TWO, "Workers", 45, 4, 4),
     "07": Lesson(_TWO, "Storage", 45, 4, 4), "08": Lesson(_TWO, "Doctor", 45, 3, 4),
     "09": Lesson(_THREE, "Precision", 45, 5, 3), "10": Lesson(_THREE, "Memory", 60, 3, 3),
     "11": Lesson(_FOUR, "Data parallel", 60, 4, 3), "12": Lesson(_FOUR, "Sharding", 45, 3, 3),
     "13": Lesson(_FOUR, "Pipeline", 45, 4, 3), "14": Lesson(_FOUR, "Tensor parallel", 45, 2, 3),
     "15": Lesson(_FOUR, "Planner", 45, 4, 3), "16": Lesson(_FOUR, "Launch", 50, 4, 3),
     "17": Lesson(_FIVE, "Monitor", 45, 4, 4),
-    "18": Lesson(_FIVE, "Debugger", 45, 5, 4), "19": Lesson(_FIVE, "Report", 45, 5, 4),
-    "20": Lesson(_FIVE, "Experiments", 90, 5, 4),
-    "21": Lesson(_FIVE, "Checkpoint", 60, 6, 4), "22": Lesson(_FIVE, "Export", 60, 6, 3),
-    "23": Lesson(_FIVE, "Cost", 45, 5, 4), "24": Lesson(_FIVE, "Pretrained", 45, 4, 3),
+    "18": Lesson(_FIVE, "Debugger", 45, 4, 3), "19": Lesson(_FIVE, "Report", 45, 5, 4),
+    "20": Lesson(_FIVE, "Experiments", 45, 3, 3),
+    "21": Lesson(_FIVE, "Checkpoint", 45, 4, 4), "22": Lesson(_FIVE, "Export", 60, 6, 3),
+    "23": Lesson(_FIVE, "Cost", 40, 3, 3), "24": Lesson(_FIVE, "Pretrained", 45, 4, 3),
     "25": Lesson(_FIVE, "Trace", 60, 5, 3),
 }
 

@@ -332,6 +332,12 @@ from torch.utils.data import TensorDataset
 batch, calibration = images.tensors[0][:4], images.tensors[0]
 test = TensorDataset(*images.tensors)
 """
+REPORTED = MODEL + """
+from mlinfra.monitor import Monitor
+from mlinfra.training import fit
+dataset = data
+fit(model, loader, epochs=2, observers=[Monitor("runs/last")])
+"""
 PHOTOS = """
 model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 10))
 loader = [(torch.randn(4, 3, 224, 224), torch.arange(4))]
@@ -360,6 +366,8 @@ YOURS = {
     "16_launch-python-0": Yours(MODEL, "assert run is not None and len(list(loader))", 2),
     "17_monitor-python-0": Yours(MODEL, "assert run.steps.loss.notna().all()"),
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
+    "19_report-python-0": Yours(REPORTED, "assert gain.change == dict(num_workers=2) and gain.predicted",
+                                forked=False),
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
     "21_checkpoint-python-1": Yours(

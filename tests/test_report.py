@@ -178,6 +178,23 @@ def test_a_killed_run_has_its_page(tmp_path):
     page_of(Run(tmp_path / "run"))
 
 
+def test_a_killed_run_gets_no_advice_on_its_speed(tmp_path):
+    config = dict(loader=dict(type="DataLoader", num_workers=0, batches=20), epochs=2, device="cpu")
+    for name, lost in (("hung", 5.0), ("at once", 0.0)):
+        writer = RunWriter(tmp_path / name, rank=0, world_size=1, config=config)
+        end = steps_of(writer)
+        writer.event("remark", words="a last sign of life", at=end + lost)
+        assert predicted_gains(Run(tmp_path / name)) and "Try num_workers" in make_report(Run(tmp_path / name)).summary
+        del writer
+        run = Run(tmp_path / name)
+        page = make_report(run)
+        assert run.killed and predicted_gains(run) == [] and "num_workers=" not in page.html()
+        assert "InputBound" in page.html(), "what was found is still said"
+        assert "No change is advised" in page.summary
+        assert ("no step ended in its last 5 s" in page.summary) == (lost > 0)
+        with pytest.raises(ValueError, match="which was killed: name a change"): report.verify(run, training())
+
+
 def test_a_torn_run_says_what_is_missing(tmp_path):
     whole(tmp_path, count=30)
     steps, events = bytearray((tmp_path / "steps-0.bin").read_bytes()), tmp_path / "events-0.jsonl"

@@ -254,8 +254,8 @@ class PredictedGain:
 def predicted_gains(
     run:Run,
 ) -> list[PredictedGain]:
-    "What is worth a change, the largest gain first; with what was measured, where `keep_measured` kept it."
-    model = step_model(run)
+    "What is worth a change, the largest gain first; with what `keep_measured` kept. Nothing, if it was killed."
+    model = None if run.killed else step_model(run)  # its steps do not say why it was killed, or how it would go on
     if model is None: return []
     found = [make(run, model) for make in (_more_workers, _no_workers, _staying_workers, _pinning, _faster_loading,
                                            _larger_batch, _less_validation)]
@@ -268,7 +268,8 @@ def first_advice(
 ) -> dict[str, Any]:
     "The change of the first remedy that can be typed; ValueError where there is none."
     found = [one for one in predicted_gains(run) if one.free]
-    if not found: raise ValueError(f"there is no advice on {run.folder}: name a change")
+    why = ", which was killed" if run.killed else ""
+    if not found: raise ValueError(f"there is no advice on {run.folder}{why}: name a change")
     return found[0].change
 
 def _gain_of(run: Run, change: dict[str, Any], because: str) -> PredictedGain | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,8 +131,13 @@ def gather(
     examined = apply_rules(run)
     once = {(one.rule, one.tensor, one.rank): one for one in reversed(examined.findings)}
     findings = tuple(one for one in examined.findings if any(one is kept for kept in once.values()))
+    if run.killed: findings = tuple(map(_without_gain, findings))
     return Material(run, falls, found, tuple(predicted_gains(run)), findings, examined.abstained, memory_table(run),
                     device_table(run), rank_table(run), slowest_steps(run), _read_traces(run))
+
+def _without_gain(one: Finding) -> Finding:
+    "What was found in a run that was killed: how to speed up its steps is no answer to that."
+    return one if one.gain is None else replace(one, advice="", gain=None)
 
 def _read_traces(run: Run) -> dict[str, Trace | str]:
     "The latest traces of the run."
@@ -182,6 +187,7 @@ def _second(m: Material) -> str:
             f"{m.pace.samples_per_s:,.0f} samples a second.")
 
 def _third(m: Material) -> str:
+    if m.run.killed: return _on_the_end(m)
     if m.remedies:
         best = m.remedies[0]
         said = f"Try {best.words}: from this run, a step {best.speedup:.1f} times as fast is predicted"
@@ -191,6 +197,14 @@ def _third(m: Material) -> str:
     worth = [one for one in m.findings if one.cost and one.cost >= 0.02]
     if worth: return f"The most expensive finding is {worth[0].rule}: {worth[0].message}".rstrip(".") + "."
     return "Nothing was found that is worth a change."
+
+def _on_the_end(m: Material) -> str:
+    "A run that was killed gets no advice on its steps."
+    lost = m.falls[0]["lost"].seconds
+    if m.pace is None or lost < 3 * m.pace.seconds_per_step:
+        return "No change is advised: find out first why it was killed."
+    return (f"No change is advised: no step ended in its last {duration_text(lost)}. Find out why first; the steps "
+            "before do not say.")
 
 # %% ../../../nbs/engine/report/page.ipynb #d0e2a0f3
 MOST_ROWS = 50  # of findings, ranks and remarks

@@ -17,8 +17,6 @@ import torch
 from torch import nn
 
 from ..data import BatchLoader, Images, mnist
-from ..engine.http.server import serve
-from ..engine.http.load_client import ask
 from ..engine.base.sample_statistics import median
 from ..engine.base.timing import timed
 from ..engine.export.model_files import load_weights, save_weights
@@ -91,7 +89,7 @@ class DigitDesk:
     def __init__(
         self,
         model:nn.Module,                # for images of 28 x 28
-        test:Images|None=None,          # what accuracies are measured on; None: MNIST's first 2,000 test images
+        test:Images|None=None,          # what accuracies are measured on; None: MNIST's first 500 test images
     ):
         self.models, self.predictors, self.accuracies = {32: model}, {}, {}
         self.given, self.server, self.asked = test, None, 32
@@ -102,7 +100,7 @@ class DigitDesk:
         "Images that the model has not seen."
         if self.given is not None: return self.given
         whole = mnist(train=False)
-        return Images(whole.images[:2_000], whole.labels[:2_000])
+        return Images(whole.images[:500], whole.labels[:500])
 
     def predictor(
         self,
@@ -158,6 +156,8 @@ class DigitDesk:
         return tuple(predictor(image[None]).softmax(1)[0].tolist()), seconds
 
     def _say_over_http(self, image: torch.Tensor, bits: int) -> tuple[tuple[float, ...], float]:
+        from mlinfra.engine.http.load_client import ask  # here, because the first picture need not wait for them
+        from mlinfra.engine.http.server import serve
         with self.lock:
             if self.server is None: self.server = serve(self._of_asked, max_batch=1, max_wait_seconds=0.0,
                                                       postprocess="softmax")

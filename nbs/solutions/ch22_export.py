@@ -1,4 +1,4 @@
-from collections import deque
+import copy
 from statistics import median
 
 import torch
@@ -11,28 +11,14 @@ def to_int8(weight):
     return (weight / wide).round().to(torch.int8), scales
 
 
-class Line:
-    def __init__(self, most, max_wait, limit, room):
-        self.most, self.max_wait, self.limit, self.room = most, max_wait, limit, room
-        self.waiting = deque()
-
-    def images(self): return sum(images for _, images, _ in self.waiting)
-
-    def add(self, request, images, now):
-        if self.images() + images > self.room: return False
-        self.waiting.append((request, images, now))
-        return True
-
-    def take(self, now):
-        late, batch, room = [], [], self.most
-        while self.waiting and now - self.waiting[0][2] > self.limit: late.append(self.waiting.popleft()[0])
-        if not self.waiting: return batch, late
-        if self.images() < self.most and now - self.waiting[0][2] < self.max_wait: return batch, late
-        while self.waiting and self.waiting[0][1] <= room:
-            request, images, _ = self.waiting.popleft()
-            batch.append(request)
-            room -= images
-        return batch, late
+def merged(conv, norm):
+    made = copy.deepcopy(conv)
+    factor = norm.weight / (norm.running_var + norm.eps).sqrt()
+    bias = 0 if conv.bias is None else conv.bias
+    with torch.no_grad():
+        made.weight.mul_(factor.view(-1, 1, 1, 1))
+        made.bias = torch.nn.Parameter((bias - norm.running_mean) * factor + norm.bias)
+    return made
 
 
 def times_as_fast(a, b, rounds, clock):

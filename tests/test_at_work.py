@@ -370,6 +370,7 @@ YOURS = {
     "13_pipeline-python-2": Yours(WIDE, "assert len(history.epochs) == 10", 2),
     "14_tensor_parallel-python-0": Yours(LANGUAGE, CUT, 2, forked=False),
     "16_launch-python-0": Yours(MODEL, "assert run is not None and len(list(loader))", 2),
+    "17_monitor-python-0": Yours(MODEL, "assert run.steps.loss.notna().all()"),
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
     "19_report-python-0": Yours(REPORTED, "assert gain.change == dict(num_workers=2) and gain.predicted",
                                 forked=False),

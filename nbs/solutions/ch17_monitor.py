@@ -25,6 +25,6 @@ def leak(steps, memory):
 
 def cure(part, own, workers, everybody, cores):
     if part == "wait":
-        if own + workers < 0.5: return "faster storage"
+        if own + workers < 0.3: return "faster storage"
         return "more workers" if cores - everybody > 0.5 else "cheaper transform"
     return "another machine" if everybody - own - workers >= 1 else "leave it"

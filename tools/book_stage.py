@@ -139,7 +139,8 @@ class Stager:
         "The notebook of `page` as Sphinx reads it."
         cells = [made for section in page.sections if (made := self.cell(page, section))]
         cells += extra
-        if any(panel in self.live for name, _, panel, _ in self.shown if name == page.name): cells.append(live_script())
+        if any(panel in self.live for name, _, panel, _ in self.shown if name == page.name):
+            cells.append(live_script(page))
         kernel = {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"},
                   "language_info": {"name": "python"}}
         return {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
@@ -200,10 +201,11 @@ def placeholder(name:str, args:str, still:str, before:int) -> str:
             f'<div class="live-still">{still}</div></div>')
 
 
-def live_script() -> dict:
+def live_script(page:Page) -> dict:
     "What lets the panels of a page live (tools/book_live.py)."
-    return markdown_cell('```{raw} html\n<link rel="stylesheet" href="_static/live/live.css">\n'
-                         '<script src="_static/live/live.js"></script>\n```', "live")
+    folder = "../" * page.name.count("/") + "_static/live"
+    return markdown_cell(f'```{{raw}} html\n<link rel="stylesheet" href="{folder}/live.css">\n'
+                         f'<script src="{folder}/live.js"></script>\n```', "live")
 
 
 def markdown_cell(source:str, name:str) -> dict:

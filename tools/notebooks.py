@@ -173,8 +173,8 @@ def elsewhere_cell(index, root=ROOT):
     url, branch = cfg["git_url"].rstrip("/"), cfg["branch"]
     if is_placeholder(url): return nbformat.from_dict({
         "cell_type": "markdown", "id": ELSEWHERE, "metadata": {}, "source":
-        "This copy does not say where it lives on the web. Who publishes it writes the address into `settings.ini` "
-        "(`git_url`), and `make clean-nbs` puts links to Binder and Colab here."})
+        "This copy has no public address yet. If you publish it, write the address into `settings.ini` (`git_url`); "
+        "`make clean-nbs` then puts links to Binder and Colab here."})
     hub = re.fullmatch(r"https://github\.com/([^/]+/[^/]+?)(\.git)?", url)
     place = f"gh/{hub[1]}" if hub else f"git/{quote(url, safe='')}"
     binder = f"https://mybinder.org/v2/{place}/{branch}?urlpath=lab/tree/nbs/index.ipynb"

@@ -131,7 +131,7 @@ Race RangeTest Repeats Saved SpotPrice State Surface Trial TrialRecord Written
 StrategyChoice RankCosts Share StepReport JobState RankFailure
 Preset Standing TimedRun Energy Grid Need Quote RecordedRun RunCosts RunPrice WorkSeconds
 HeldCurve SentCollective StepTimes TensorLife Scene Visit Round MemoryTrace
-Answer BatchCounts DigitAnswer LoadResult ServerStats Ticket
+Answer BatchCounts DigitAnswer Paired LoadResult ServerStats Ticket
 OnnxFile ProgramFile OpenedModel
 GpuFigures WorkerSteps SteadyEpoch
 """.split())
@@ -218,6 +218,9 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("lab.shard_trials.Strategy.*", ANY, "an entry of our own table"),
     ("engine.pipeline.schedules.interleave_operations.*", ANY, "rows of operations are needed, so it cannot be tried"),
     ("tensor_parallel.SharedHeads.head_width", ANY, "a layer is needed, so it cannot be tried"),
+    *((f"engine.cost.figure_kinds.{kind}.value", "zero negative", "a difference of two figures may be either")
+      for kind in ("SourcedFigure", "Measured", "Published", "Assumed", "Computed")),
+    ("lab.few_labels.paired.*", "zero negative", "a method may read nothing"),
     ("lab.tensor_training.SeededDropout.share", ANY, "an experiment of the lesson"),
     ("lab.tensor_training.train_with_dropout.*", ANY, "an experiment of the lesson, with seeds"),
     ("*.read_share.w*", "zero", "no waiting, no work"),
@@ -552,7 +555,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.workers.worker_sweep.measure_workers.* workers.sweep_workers.*
         engine.record.stack_sampler.StackSamples.*
         engine.preflight.script_check.check_script.*
-        lab.interval_study.KillableTraining.life.*
+        lab.interval_study.KillableTraining.life.* lab.resumed_ranks.train_until.*
         engine.http.server.serve.*
     """.split()),
     ("lab.gpu_*", GPU),
@@ -587,6 +590,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.train.history.phase_medians.skip lab.watched_epoch.*
         engine.parallel.parallelize.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
+        engine.cost.figure_kinds.figures_table.digits lab.few_labels.DigitSplit.few.n
+        lab.few_labels.trained_on_all.steps lab.published_speedups.GpuPair.devices
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
         lab.search_race.race.trials
         engine.tuning.search_space.whole.*

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .. import data
-from ..engine.base.checks import positive_int
+from ..engine.base.checks import finite, positive_float, positive_int
 from ..engine.export.pretrained import resized_to
 
 # %% auto #0
@@ -80,6 +80,7 @@ def linear_head(
     classes:int=5,
 ) -> nn.Module:
     "A linear layer on features that are brought to one scale."
+    features, classes = positive_int("features", features), positive_int("classes", classes)
     return nn.Sequential(nn.LayerNorm(features, elementwise_affine=False), nn.Linear(features, classes))
 
 # %% ../../nbs/lab/few_labels.ipynb #fl240009
@@ -92,6 +93,8 @@ def trained_on_all(
     head_rate:float|None=None,        # of the model's last part; None: the same
 ) -> nn.Module:
     "The model after this many steps on all pictures, in evaluation mode."
+    rate, steps = positive_float("rate", rate), positive_int("steps", steps)
+    if head_rate is not None: head_rate = positive_float("head_rate", head_rate)
     last = {id(p) for p in list(model.children())[-1].parameters()} if head_rate is not None else set()
     learning = [p for p in model.parameters() if p.requires_grad]
     groups = [dict(params=[p for p in learning if id(p) not in last], lr=rate),
@@ -133,6 +136,7 @@ def paired(
 ) -> Paired:
     "How far the first method is ahead, with Student's 95% interval."
     from scipy import stats
+    first, second = ([finite("an accuracy", one) for one in side] for side in (first, second))
     points = 100 * (np.asarray(first) - np.asarray(second))
     if len(points) < 2: raise ValueError(f"a margin needs at least two draws, got {len(points)}")
     margin = stats.t.ppf(0.975, len(points) - 1) * points.std(ddof=1) / len(points) ** 0.5

@@ -12,7 +12,7 @@ _SIGN = dict(told="The run took 1.92 s. ", long_many=14, long_few=0)
 CASES = {
     "rp19f001": [(_DIVIDED | dict(left_s=0.001), "1 ms come after the last step"),
                  (_DIVIDED | dict(left_s=0.1), "0.10 s come after the last step and have no name")],
-    "rp19f002": [(_PARTS | dict(wait_gap=2.5, compute_gap=-3.0, together=-0.5), "That is luck"),
+    "rp19f002": [(_PARTS | dict(wait_gap=2.5, compute_gap=-3.0, together=-0.5), "the loader sets the pace"),
                  (_PARTS | dict(wait_gap=9.6, compute_gap=13.4, together=23.0), "do not cancel here"),
                  (_PARTS | dict(wait_gap=9.6, compute_gap=-2.0, together=7.6), "cancel in part"),
                  (_PARTS | dict(wait_gap=0.2, compute_gap=0.3, together=0.5), "Neither waiting nor computing")],

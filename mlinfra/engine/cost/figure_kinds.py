@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..base.checks import finite
+from ..base.checks import finite, positive_int
 from ..base.text import digits_text
 
 if TYPE_CHECKING: import pandas as pd
@@ -97,6 +97,7 @@ def figures_table(
 ) -> pd.DataFrame:
     "A row for each figure: its value, its kind and its source."
     import pandas as pd
+    digits = positive_int("digits", digits)
     rows = {name: {"figure": digits_text(one.value, digits), "kind": one.said, "source": one.source}
             for name, one in figures.items()}
     return pd.DataFrame(rows).T[["figure", "kind"] + ["source"] * sources]

@@ -337,9 +337,9 @@ def render_readme(root=ROOT):
 def front_pictures(root=ROOT):
     "The pictures that the index takes from lessons: the file in nbs/pictures and what belongs in it."
     for lesson, cell_id in PICTURE.findall((root / "nbs/index.ipynb").read_text(encoding="utf-8")):
-        if not (path := root / f"nbs/{lesson}.ipynb").exists(): continue
-        shown = [picture_in(output.get("data", {})) for cell in load(path).cells if cell.id == cell_id
-                 for output in cell.get("outputs", [])]
+        path = root / f"nbs/{lesson}.ipynb"
+        shown = [picture_in(output.get("data", {})) for cell in (load(path).cells if path.exists() else ())
+                 if cell.id == cell_id for output in cell.get("outputs", [])]
         yield root / f"nbs/pictures/{lesson}-{cell_id}.svg", next(filter(None, shown), None)
 
 

@@ -26,7 +26,7 @@ def waits(eight):
     return dict(eight=eight, eight_model=8.0, remote_ms={8: 49 / eight}, remote_model={8: 6.1}, said=WAITS)
 
 
-def gpu(rule, with_12, with_16): return dict(rule=rule, waits={12: with_12, 16: with_16})
+def gpu(rule, with_12, with_16): return dict(rule=rule, waits={12: with_12, 16: with_16}, rest=31.0, rest_12=43.0)
 
 
 WAITS = "Eight workers are as fast as they are: all eight wait at the same time. "

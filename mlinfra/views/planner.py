@@ -26,8 +26,8 @@ from ..engine.ui.svg import Svg, wrapped
 from ..engine.base.text import count_text, duration_text, gb_text
 
 # %% auto #0
-__all__ = ['plot_memory', 'plot_order', 'plot_candidates', 'plot_regrets', 'plot_plans', 'draw_devices', 'live_devices',
-           'devices_panel', 'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
+__all__ = ['plot_memory', 'plot_candidates', 'plot_regrets', 'plot_plans', 'draw_devices', 'live_devices', 'devices_panel',
+           'draw_recommendation', 'describe_recommendation', 'live_planner', 'planner_panel']
 
 # %% ../../nbs/views/15_planner.ipynb #15e00004
 if TYPE_CHECKING:
@@ -52,37 +52,6 @@ def plot_memory(
                 textcoords="offset points", fontsize=8)
     ax.legend(loc="upper left", fontsize=8, frameon=False)
     return label(ax, "runs, the smallest count first", "GB on a device", "memory: our count, and what happened")
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    "Marks for a logarithmic axis."
-    marks = [n * 10.0**power for power in range(-3, 6) for n in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 8)]
-    return [mark for mark in marks if low <= mark <= high]
-
-def plot_order(
-    table:pd.DataFrame,    # from `sweep_table`
-    title:str="",
-    ax:Axes|None=None,     # where to draw
-) -> Axes:
-    "Predicted beside published seconds of each run, with its number of stages; on the line they are equal."
-    from matplotlib.ticker import FixedLocator, NullFormatter, ScalarFormatter
-    ax, ran = axes(ax, 4.2, 3.6), table[table.published_seconds.notna()]
-    markers, colors = {1: "o", 2: "s", 4: "^", 8: "D"}, (COLORS["forward"], COLORS["read"])
-    for (tensor, kind), rows in ran.groupby(["tensor", "checkpointing"]):
-        ax.plot(rows.published_seconds, rows.predicted_seconds, markers.get(tensor, "v"), ms=6, mfc="none",
-                color=colors[kind != "none"], label=f"tensor {tensor}" + (", checkpointed" if kind != "none" else ""))
-    for row in ran.itertuples():
-        ax.annotate(f"{row.pipeline}", (row.published_seconds, row.predicted_seconds), xytext=(4, 2),
-                    textcoords="offset points", fontsize=8.25, color=MUTED)
-    ends = (0.9 * ran[["published_seconds", "predicted_seconds"]].min().min(),
-            1.1 * ran[["published_seconds", "predicted_seconds"]].max().max())
-    ax.plot(ends, ends, lw=0.8, color=MUTED)
-    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(FixedLocator(_round_numbers(ends[0] / 2, 2 * ends[1])))
-        axis.set_major_formatter(ScalarFormatter())
-        axis.set_minor_formatter(NullFormatter())
-    ax.legend(fontsize=7, frameon=False, title="number: stages", title_fontsize=7)
-    return label(ax, "published seconds of a step", "predicted seconds", title)
 
 # %% ../../nbs/views/15_planner.ipynb #15v0000b
 _CANDIDATE_PARTS = dict(products="compute", memory="read", tensor="copy", pipeline="other",
@@ -181,6 +150,11 @@ def plot_plans(
     ax.minorticks_off()
     ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return label(ax, "memory of the fullest device (GB)", "seconds of a step")
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    "Marks for a logarithmic axis."
+    marks = [n * 10.0**power for power in range(-3, 6) for n in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 8)]
+    return [mark for mark in marks if low <= mark <= high]
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005
 _STAGES = tuple(COLORS[name] for name in (

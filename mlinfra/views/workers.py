@@ -27,8 +27,7 @@ from ..engine.workers.worker_curve import WorkerCurve, fit_curve
 from ..workers import PUBLISHED, verdict
 
 # %% auto #0
-__all__ = ['error_text', 'plot_steps', 'plot_sweep', 'plot_bill', 'draw_sweep', 'example_sweep', 'SweepDesk', 'blur_cost',
-           'workers_panel']
+__all__ = ['error_text', 'plot_steps', 'plot_bill', 'draw_sweep', 'example_sweep', 'SweepDesk', 'blur_cost', 'workers_panel']
 
 # %% ../../nbs/views/06_workers.ipynb #u0600004
 if TYPE_CHECKING:
@@ -63,33 +62,6 @@ def plot_steps(
     ax.set(ylim=(0, 1.2 * max(*measured.values(), *predicted.values())), xticks=list(measured))
     ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     return label(ax, "workers", "a step (ms)")
-
-# %% ../../nbs/views/06_workers.ipynb #cebb93a1
-def plot_sweep(
-    frame:pd.DataFrame,                               # from `sweep_workers`
-    curve:WorkerCurve|Mapping[int, float]|None=None,  # or workers -> seconds; drawn hollow, with its error
-    ax:Axes|None=None,                                # where to draw
-) -> Axes:
-    "Seconds of training over workers: measured solid, with its spread, predicted hollow."
-    ax, fitted, guesses = axes(ax), [], {}
-    spread = [frame.train_seconds - frame.train_low, frame.train_high - frame.train_seconds]
-    ax.errorbar(frame.workers, frame.train_seconds, spread, color=COLORS["forward"], marker="o", capsize=3,
-                label="measured")
-    if isinstance(curve, Mapping): guesses = dict(curve)
-    elif curve is not None:
-        guesses, fitted = {n: curve.train_seconds(n) for n in frame.workers}, list(frame.workers[:2])
-    if guesses:
-        ax.plot(list(guesses), list(guesses.values()), "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
-    for n, real in zip(frame.workers, frame.train_seconds):
-        if n not in guesses: continue
-        place, words = (n, max(guesses[n], real)), error_text(guesses[n], real, n in fitted)
-        ax.annotate(words, place, (8, 4), textcoords="offset points", fontsize=8)
-    top = 1.3 * max([*frame.train_seconds, *guesses.values()])  # one disturbed run does not flatten the others
-    ax.set_ylim(0, min(top * 1.5, max(top, 1.1 * max(frame.train_high))))
-    ax.set_xlim(-0.04 * max(frame.workers) - 0.1, 1.12 * max(frame.workers) + 0.1)
-    ax.set_xticks(list(frame.workers))
-    ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
-    return label(ax, "workers", "training (seconds)")
 
 # %% ../../nbs/views/06_workers.ipynb #2fc7c724
 def plot_bill(

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .. import data
-from ..engine.base.checks import finite, positive_float, positive_int
+from ..engine.base.checks import finite, nonnegative_float, positive_float, positive_int
 from ..engine.export.pretrained import resized_to
 
 # %% auto #0
@@ -88,12 +88,12 @@ def trained_on_all(
     model:nn.Module,
     x:torch.Tensor,                   # all labelled pictures: each step takes them all
     y:torch.Tensor,
-    rate:float,                       # of AdamW
+    rate:float,                       # of AdamW; 0 keeps all but the last part as it is
     steps:int,
     head_rate:float|None=None,        # of the model's last part; None: the same
 ) -> nn.Module:
     "The model after this many steps on all pictures, in evaluation mode."
-    rate, steps = positive_float("rate", rate), positive_int("steps", steps)
+    rate, steps = nonnegative_float("rate", rate), positive_int("steps", steps)
     if head_rate is not None: head_rate = positive_float("head_rate", head_rate)
     last = {id(p) for p in list(model.children())[-1].parameters()} if head_rate is not None else set()
     learning = [p for p in model.parameters() if p.requires_grad]

@@ -3,7 +3,7 @@ _STAGES = dict(told="", reading=37.0)
 _JOB = dict(told="", why="", late_reading=12.0)
 _INTERVALS = dict(told="", beside_transform=27.0, high=28.0)
 _STORE = dict(told="", gain=1.79, whole_stage=2.01)
-_HIDDEN = dict(told="", more="", cores=2, workers=7, adds_0=37.0, transform_saves=4.0)
+_HIDDEN = dict(told="", more="", cores=2, workers=7, adds_0=37.0)
 _DIAGNOSED = dict(whole=54.0, reading=37.0, slow=34.6, storage=34.0)
 _VERIFIED = dict(told="", spread="", verification=0)
 _FED = dict(told="", adds=1.5, transform_saves=4.5, storage_12=2.0, preprocessing_12=5.0,
@@ -27,8 +27,9 @@ CASES = {
     "d0800008": [(_VERIFIED | dict(verification=None, off=0), "nothing to verify"),
                  (_VERIFIED | dict(off=4), "off by +4%"), (_VERIFIED | dict(off=30), "30% too high"),
                  (_VERIFIED | dict(off=-20), "20% too low")],
-    "d0800005": [(_HIDDEN | dict(adds=0.6), "has flipped"), (_HIDDEN | dict(adds=5.0), "so the wait is **hidden**."),
-                 (_HIDDEN | dict(adds=12.0), "Even 7 workers do not hide it")],
+    "d0800005": [(_HIDDEN | dict(adds=0.6, lead=1.0), "**the verdict has flipped.**"),
+                 (_HIDDEN | dict(adds=5.0, lead=-1.0), "so the wait is **hidden**."),
+                 (_HIDDEN | dict(adds=12.0, lead=-1.0), "Even 7 workers do not hide it")],
     "d0800009": [(_FED | dict(verdict_12="preprocessing"), "as by leaving out"),
                  (_FED | dict(verdict_12="preprocessing", adds=6.0), "did not decide"),
                  (_FED | dict(verdict_12="mixed"), "verdict is mixed")],

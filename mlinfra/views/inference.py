@@ -66,7 +66,7 @@ def plot_batches(
     right.set_ylim(0, 1.15 * max(frame.images_per_s.max(), 1 / line.slope if line.slope else 0))
     left.set_ylim(0)
     label(right, "batch (images)", "images per second")
-    return label(left, "batch (images)", "time of a batch (ms)", "dots: measured   line: fitted")
+    return label(left, "batch (images)", "time of a batch (ms)", "dots: measured,  line: fitted")
 
 
 # %% ../../nbs/views/05_inference.ipynb #69e0f17d
@@ -139,7 +139,7 @@ def plot_rates(
     ax.set(yscale="log", xlim=(0, None))
     log_ticks(ax.yaxis)
     within = "median latency (ms)" if percent == 50 else f"{percent}% within (ms)"
-    return label(ax, "requests per second", within, "line: simulated   dot: measured")
+    return label(ax, "requests per second", within, "line: simulated,  dot: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #9750b5a7
 def plot_waits(

@@ -8,7 +8,8 @@ _HOP = dict(S, batch_mb=77.1, pinned=52.0, step_ms=104.4)
 CASES = {
     "st070001": [(dict(S, lost=0.1), "nothing is lost"), (dict(S, lost=1.3), "costs 1%"),
                  (dict(S, lost=9.0), "The other 9%")],
-    "st070005": [(dict(S, crowd_rate=991, crowd_ms=50.0), "waits in line"), (dict(S, crowd_rate=600, crowd_ms=83), "got only 600")],
+    "st070005": [(dict(S, crowd_rate=991, crowd_ms=50.0), "waits in line"),
+                 (dict(S, crowd_rate=600, crowd_ms=83), "got only 600")],
     "st070016": [
         (dict(_DISK, forgot=False), "does not forget"),
         (dict(_DISK, shard_times=1.2), "shards gain little more"),

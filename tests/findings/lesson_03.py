@@ -19,6 +19,7 @@ CASES = {
     "bc000016": [
         (dict(fits=True, needed_gb=16.862, too_much=16.949, by_arithmetic=646, by_both=431, whole=0.77, expected=330,
               said=""), "so expect about 330"),
-        (dict(fits=False, needed_gb=17.1, too_much=17.2, said=""), "finds another largest batch"),
+        (dict(fits=False, needed_gb=17.1, too_much=17.2, by_arithmetic=646, by_both=431, whole=0.77, expected=330,
+              said=""), "finds another largest batch"),
     ],
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import queue
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Thread
+from typing import Any
 
 from .engine.base.checks import boolean, ceil_div, nonnegative_float, positive_float, positive_int
 from .engine.base.timing import Stopwatch
@@ -18,7 +19,7 @@ from .engine.base.text import count_text, duration_text
 
 # %% auto #0
 __all__ = ['STAGES', 'Stages', 'StageSpan', 'overlap_spans', 'Schedule', 'describe', 'images_per_second', 'devices_for',
-           'run_pipeline']
+           'loop_seconds', 'run_pipeline']
 
 # %% ../nbs/01_arithmetic.ipynb #c3ba32ff
 STAGES = ("read", "preprocess", "compute")  # in the order in which a batch passes them
@@ -159,6 +160,21 @@ def devices_for(
     one_device = positive_float("one_device_seconds", one_device_seconds)
     ratio = one_device / positive_float("target_seconds", target_seconds)
     return max(1, math.ceil(ratio * (1 - 1e-12)))  # 2.1 / 0.7 is 3 devices, though the floats say a little more
+
+# %% ../nbs/01_arithmetic.ipynb #l01loop
+def loop_seconds(
+    loader:Iterable,            # of 70 batches or more
+    step:Callable[[Any], Any],  # computes a batch, and ends when the device is done
+) -> tuple[float, float]:
+    "Seconds of an iteration, and how many of them it waits for its batch: means of 50 iterations, after 20 others."
+    batches, waited = iter(loader), 0.0
+    for number in range(70):
+        if number == 20: start, waited = time.perf_counter(), 0.0  # the first 20 start the workers or were loaded ahead
+        asked = time.perf_counter()
+        batch = next(batches)
+        waited += time.perf_counter() - asked
+        step(batch)
+    return (time.perf_counter() - start) / 50, waited / 50
 
 # %% ../nbs/01_arithmetic.ipynb #08dea810
 def _stage(seconds: float, source: Iterable, sink: queue.Queue) -> None:

@@ -47,11 +47,6 @@ class Untransformed(InMemory):
     "Nothing to read and nothing to transform."
     def transform(self, picture: torch.Tensor) -> torch.Tensor: return picture
 
-# %% ../nbs/08_doctor.ipynb #8c299517
-class Raw(Pictures):
-    "Read, and not transformed."
-    def transform(self, picture: torch.Tensor) -> torch.Tensor: return picture
-
 # %% ../nbs/08_doctor.ipynb #1074574f
 def diagnose(
     model:nn.Module,                            # any; it is copied, and stays as it is
@@ -78,3 +73,8 @@ def diagnose(
                          precision=precision, transfer=transfer, channels_last=channels_last, between=between,
                          samples=samples_in if samples is batch_dim is None else SampleCount(samples, batch_dim))
     return diagnose_pipeline(pipe, budget, read, transform)
+
+# %% ../nbs/08_doctor.ipynb #8c299517
+class Raw(Pictures):
+    "Read, and not transformed."
+    def transform(self, picture: torch.Tensor) -> torch.Tensor: return picture

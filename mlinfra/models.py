@@ -23,7 +23,7 @@ __all__ = ['source_cnn', 'count_parameters', 'conv_side', 'layer_table', 'GluonC
 
 # %% ../nbs/03_models.ipynb #3e04e290
 def source_cnn() -> nn.Sequential:
-    "The CNN of the 2018 Gluon experiment, in its own order: ReLU, then pool."
+    "A CNN for 28 x 28 images, from an experiment of 2018, in its own order: ReLU, then pool."
     return nn.Sequential(
         nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -132,7 +132,7 @@ class Bottleneck(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1):
         super().__init__()
-        width = positive_int("width", width)
+        width = positive_int("width", width)  # an error for 0 or less
         outputs = width * self.expansion
         self.conv1, self.bn1 = _conv(inputs, width, 1), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = _conv(width, width, 3, stride), nn.BatchNorm2d(width)

@@ -349,9 +349,9 @@ pictures = [Image.new("RGB", (80, 60), (200 * label, 10 * i, 90)) for i, label i
 new_pictures = pictures[:2]
 """
 YOURS = {
-    "01_arithmetic-python-0": Yours("", "assert plan.iterations == 4_000_000 and 0 < waited < 50 * each",
+    "01_arithmetic-python-0": Yours("", "assert plan.iterations == 4_000_000 and 0 < waiting < each",
                                     forked=False),
-    "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(next(iter(loader))[0].to(device)).shape == (8, 10)",
+    "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(x).shape == (8, 10)",
                              forked=False),
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
     "05_inference-python-0": Yours(MODEL),

@@ -103,6 +103,9 @@ class PublishedTrace:
                                # `name`, `count`, `during`, `begin_ms`, `end_ms`, `sent`, `inside`; empty for most
     long_operators:pd.DataFrame  # of that step the outermost operators above 1 ms: `name`, `begin_ms`, `end_ms`, and
                                # the `launches` in it and `gpu_ms` of what they launched; empty for most
+    phases:pd.DataFrame        # of that step the phases of its loop: `phase`, `begin_ms` and `end_ms` on the CPU, the
+                               # `kernels` that it launched, their `gpu_ms`, and `spans` in which the GPU ran them for
+                               # more than half of the time; empty for most
     cpu_entries:int            # operators, marks and calls of CUDA that the profiler wrote in that step
     work:dict[str, list[list[float]]]  # of that step begin and end of every kernel and copy in milliseconds, by kind:
                                # "compute", "communication", "copy"; empty for most
@@ -132,7 +135,7 @@ def published_trace(
     lanes = {lane: _unpacked(packed, found["step_ms"]) for lane, packed in found.pop("lanes").items()
              if re.search(r"[^-\d]", packed)}  # what lasts no column is not shown
     tables = {table: pd.DataFrame(found.pop(table, [])) for table in (
-        "steps", "kernels", "events", "operators", "long_operators")}
+        "steps", "kernels", "events", "operators", "long_operators", "phases")}
     device = origin.device or found["device"]
     rest = {"entries": [], "work": {}, **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
@@ -174,6 +177,8 @@ _OPERATORS = {"ddp_a100_2ranks_rank0": ((1900.0, 40500.0), (189740.0, 222400.0))
 _RUN_US = 50.0      # that a run of operators must last
 _LONG_OPERATORS = ("resnet50_v100_workers0", "resnet50_v100_workers4")  # with a line for each
 _LONG_MS = 1.0
+_PHASED = ("resnet50_v100_workers4",)  # whose loop copies, goes forward, clears gradients, goes backward and updates
+_SPAN_MS = 0.2      # the shortest span of a phase on the GPU
 
 def trace_figures(
     path:str|os.PathLike,  # of one rank's trace
@@ -205,6 +210,7 @@ def trace_figures(
         kept_of["work"] = _work_of(gpu, step_ms)
     if trace_name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[trace_name])
     if trace_name in _LONG_OPERATORS: kept_of["long_operators"] = _long_operators(events, marked)
+    if trace_name in _PHASED: kept_of["phases"] = _phases(events, marked)
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
@@ -295,6 +301,31 @@ def _long_operators(events: TraceEvents, window: np.ndarray) -> list[dict[str, A
     return [dict(name=one["name"], begin_ms=round((one["begin"] - window[0]) / 1e3, 2),
                  end_ms=round((one["end"] - window[0]) / 1e3, 2), launches=one["launches"], gpu_ms=one["gpu_ms"])
             for one in found]
+
+def _phases(events: TraceEvents, window: np.ndarray) -> list[dict[str, Any]]:
+    "What the CPU did when in the step, and when the GPU ran what each phase had launched."
+    long = {one["name"].partition("#")[0]: one for one in _long_operators(events, window)}
+    copy, zero, update = (long[name] for name in ("aten::to", "Optimizer.zero_grad", "Optimizer.step"))
+    times = [copy["begin_ms"], copy["end_ms"], zero["begin_ms"], zero["end_ms"], update["begin_ms"], update["end_ms"]]
+    frame, found = events.frame, []
+    calls = frame[(frame["kind"] == "runtime") & (frame["correlation"] != 0)].drop_duplicates("correlation")
+    work = frame[frame["kind"].isin(["kernel", "copy", "memset"])]
+    launched = (work["correlation"].map(calls.set_index("correlation")["begin"]) - window[0]) / 1e3
+    for phase, begin, end in zip(("copy", "forward", "zero_grad", "backward", "update"), times, times[1:]):
+        ran = work.loc[(launched >= begin) & (launched < end), ["begin", "end"]].to_numpy(float)
+        ran = (ran - float(window[0])) / 1e3
+        found.append(dict(phase=phase, begin_ms=begin, end_ms=end, kernels=len(ran),
+                          gpu_ms=round(float((ran[:, 1] - ran[:, 0]).sum()), 2), spans=_busy_spans(ran)))
+    return found
+
+def _busy_spans(ran: np.ndarray) -> list[list[float]]:
+    "Begin and end of the stretches, in columns of `_SPAN_MS`, that are busy for more than half."
+    columns = np.arange(int(ran.min() / _SPAN_MS), int(ran.max() / _SPAN_MS) + 1)
+    low, high = columns * _SPAN_MS, (columns + 1) * _SPAN_MS
+    inside = np.minimum(ran[:, 1:], high) - np.maximum(ran[:, :1], low)
+    busy = np.clip(inside, 0, None).sum(0) > _SPAN_MS / 2
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], busy, [False]]).astype(int)))
+    return [[round(float(columns[0] + turn) * _SPAN_MS, 1) for turn in pair] for pair in turns.reshape(-1, 2)]
 
 def _short(name: str, most: int = 64) -> str:
     "A kernel's name without its return type and arguments, cut."

@@ -5,7 +5,7 @@
 # %% ../../nbs/views/01_arithmetic.ipynb #ac7b7da3
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,8 @@ from ..engine.ui.panel import panel
 
 # %% auto #0
 __all__ = ['plot_overlap', 'draw_global_batch', 'describe_choice', 'live_schedule', 'schedule_panel', 'compare_loop',
-           'live_overlap', 'overlap_panel', 'draw_overlap', 'describe_overlap', 'draw_iteration', 'plot_iteration_cost',
-           'plot_spiral']
+           'live_overlap', 'overlap_panel', 'draw_overlap', 'describe_overlap', 'plot_iteration_cost', 'plot_spiral',
+           'plot_accuracies']
 
 # %% ../../nbs/views/01_arithmetic.ipynb #69dcac13
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def live_schedule() -> LivePanel:
     controls = dict(
         dataset=Dropdown("data set", (*_DATASETS, "own"), "ImageNet-1K"),
         samples=WholeNumber("own: samples", 1_280_000, 10**12),
-        batch_size=Slider("micro-batch (samples)", powers, 32), accumulation=Slider("accumulation", powers[:10], 4),
+        batch_size=Slider("micro-batch (samples)", powers, 32), accumulation=Slider("accumulation", powers[:10], 1),
         world_size=Slider("world size (ranks)", powers, 8),
         epochs=Slider("epochs", [1, 2, 5, 10, 20, 50, 90, 100, 200, 300], 100),
         ms_per_image=Slider("time per image (ms)", _MS_PER_IMAGE, 13.75), drop_last=Switch("drop_last"))
@@ -289,48 +289,31 @@ def describe_overlap(
                 f"pipeline {digits_text(stages.overlapped * 1000, 4)} ms and {overlapped}. "
                 f"{stages.slowest.capitalize()} is the slowest stage, and the pipeline keeps its pace.")
 
-# %% ../../nbs/views/01_arithmetic.ipynb #e30ae737
-def draw_iteration(
-    stages:Stages,     # seconds of each stage
-    width:float=700,   # pixels
-) -> Svg:
-    "One iteration, one stage after the other."
-    scale, left, below = (positive_float("width", width) - 10) / stages.serial, 0.0, 0
-    drawing = Svg(width, 72, "the stages of one iteration")
-    for name in STAGES:
-        seconds = getattr(stages, name)
-        wide, words = seconds * scale, f"{name} {duration_text(seconds)}"
-        drawing.box(left, 2, max(wide - 1, 0), 28, COLORS[name])
-        if wide > 8 * len(words): drawing.text(left + wide / 2, 21, words, "middle", 12, words_on(COLORS[name]))
-        else:
-            drawing.text(left + wide, 46 + 16 * below, words, "end", color=COLORS[name])
-            below += 1
-        left += wide
-    return drawing
-
 # %% ../../nbs/views/01_arithmetic.ipynb #352e48ab
 def plot_iteration_cost(
     seconds:Mapping[int, float],  # batch size -> seconds of an iteration
-    line:Line,                    # the model
+    line:Line,                    # through the smallest and the largest
     ax:Axes|None=None,            # where to draw
 ) -> Axes:
-    "Measured seconds of an iteration beside a fixed cost and a cost per sample."
+    "Measured milliseconds of an iteration beside a fixed cost and a cost per sample."
     ax, sizes = axes(ax, height=3.2), sorted(seconds)
-    ax.plot(sizes, [1000 * seconds[size] for size in sizes], "o", color=COLORS["forward"], label="measured")
-    ax.plot(sizes, [1000 * line(size) for size in sizes], "--", color=INK, label="model: the sum")
-    ax.plot(sizes, [1000 * line.intercept] * len(sizes), color=COLORS["other"], linewidth=1, label="fixed cost")
-    ax.plot(sizes, [1000 * line.slope * size for size in sizes], color=COLORS["wait"], linewidth=1,
-            label="cost per sample × samples")
-    low = min(1000 * min(seconds.values()), 1000 * max(line.intercept, 1e-9))
-    high = 2000 * max(seconds.values())
-    ax.set(xscale="log", yscale="log", ylim=(0.3 * low, high))
-    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    marks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    ax.set_yticks([mark for mark in marks if 0.3 * low <= mark <= high])
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.minorticks_off()
-    ax.legend(fontsize=9, frameon=False)
-    return label(ax, "samples in the batch", "ms of an iteration")
+    most, fixed, dark = sizes[-1], 1000 * line.intercept, COLORS["forward"]
+    ax.fill_between([0, most], 0, fixed, color=COLORS["other"], alpha=0.25, linewidth=0)
+    ax.fill_between([0, most], fixed, [fixed, 1000 * line(most)], color=COLORS["wait"], alpha=0.25, linewidth=0)
+    ax.plot([0, most], [fixed, 1000 * line(most)], color=INK, linewidth=1)
+    ax.plot(sizes, [1000 * seconds[size] for size in sizes], "o", color=dark)
+    for size in sizes[2:]:
+        place, side = ((-6, 8), "right") if size > most / 16 else ((6, -14), "left")
+        ax.annotate(f"{size}: {1000 * seconds[size]:.2f} ms", (size, 1000 * seconds[size]), place,
+                    textcoords="offset points", ha=side, fontsize=9, color=dark)
+    ax.text(0.97 * most, fixed / 2, f"fixed cost: {fixed:.2f} ms, whatever the batch", ha="right",
+            va="center", fontsize=9)
+    ax.text(0.97 * most, fixed + 0.15 * (1000 * line(most) - fixed), f"{1e6 * line.slope:.1f} µs for each sample",
+            ha="right", va="center", fontsize=9)
+    ax.set(xlim=(0, 1.05 * most), ylim=(0, 1150 * max(seconds.values())))
+    ax.set_xticks([size for size in sizes if size >= most / 16])
+    return label(ax, "samples in the batch", "ms of an iteration",
+                 title="A fixed cost, and a cost for each sample (points: measured)")
 
 # %% ../../nbs/views/01_arithmetic.ipynb #2c904c8d
 _ARM_COLORS = COLORS["forward"], COLORS["read"], COLORS["update"]
@@ -347,3 +330,32 @@ def plot_spiral(
     ax.set(aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
     ax.legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
     return label(ax)
+
+# %% ../../nbs/views/01_arithmetic.ipynb #v01acc02
+def plot_accuracies(
+    kept:Mapping[int, Sequence[float]],    # batch size -> per cent, for each seed, with one learning rate
+    scaled:Mapping[int, Sequence[float]],  # the same with a rate that grows with the batch
+    best:Sequence[float],                  # of the other rates, at the largest batch
+    updates:Mapping[int, int],             # batch size -> updates
+    ax:Axes|None=None,                     # where to draw
+) -> Axes:
+    "Medians as lines, seeds as points; the best other rate as a hollow square."
+    ax, sizes = axes(ax, height=3.3), sorted(kept)
+    places = range(len(sizes))
+    for results, color, words, near in ((kept, "wait", "learning rate kept at 0.05", 1),
+                                        (scaled, "forward", "rate times k for a batch times k", 2)):
+        middles = [sorted(results[size])[len(results[size]) // 2] for size in sizes]
+        ax.plot(places, middles, color=COLORS[color])
+        for place, size in zip(places, sizes): ax.plot([place] * len(results[size]), results[size], "o", ms=4,
+                                                       color=COLORS[color])
+        ax.annotate(words, (near, middles[near]), (8, 4), textcoords="offset points", fontsize=9, color=COLORS[color])
+    middle = sorted(best)[len(best) // 2]
+    ax.plot([places[-1]], [middle], "s", ms=7, markerfacecolor="none", color=INK)
+    ax.annotate("best of five\nother rates", (places[-1], middle), (8, 0), textcoords="offset points", va="center",
+                fontsize=9)
+    ax.axhline(100 / 3, color=INK, linestyle=":", linewidth=1)
+    ax.text(-0.2, 35, "guessing", fontsize=9)
+    ax.set(ylim=(25, 105), xlim=(-0.3, len(sizes) - 0.35))
+    ax.set_xticks(places, [f"{size:,}\n{updates[size]:,} updates" for size in sizes])
+    return label(ax, "samples in the batch; updates in five epochs", "% correct",
+                 title="A larger learning rate makes up for fewer updates, up to a point (points: three seeds)")

@@ -14,15 +14,15 @@ from ..data import epoch_orders
 from ..engine.ui.charts import nice_limit
 from ..engine.base.checks import ceil_div, positive_int
 from ..engine.ui.figures import axes, figure, label
-from ..engine.ui.palette import COLORS, words_on
+from ..engine.ui.palette import COLORS, WHITE, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Slider, Switch
 from ..engine.base.text import count_text
 
 # %% auto #0
-__all__ = ['plot_images', 'plot_photos', 'plot_calls', 'plot_parts', 'plot_learning', 'plot_ladders', 'draw_orders',
-           'order_panel', 'describe_orders']
+__all__ = ['plot_images', 'plot_crops', 'plot_calls', 'plot_parts', 'plot_learning', 'plot_stages', 'plot_decoding',
+           'draw_orders', 'order_panel', 'describe_orders']
 
 # %% ../../nbs/views/02_data.ipynb #ecfc87d0
 if TYPE_CHECKING:
@@ -46,37 +46,48 @@ def plot_images(
     return grid[0, 0]
 
 # %% ../../nbs/views/02_data.ipynb #01db77d8
-def plot_photos(
-    pictures:Sequence[torch.Tensor],  # uint8, 3 x height x width; or height x width, which is drawn gray
-    titles:Sequence[str],             # one for each picture
-    side:float=1.2,                   # inches that each picture gets
+def plot_crops(
+    image:torch.Tensor,                                         # uint8, 3 x height x width
+    crops:Mapping[str, tuple[Sequence[int], torch.Tensor]],     # title -> top, left, height, width; what became of it
+    scale:float=0.006,                                          # inches for each pixel
 ) -> Axes:
-    "The pictures side by side, each under its title; returns the first axes."
-    fig, row = figure(side * len(pictures), side + 0.2, 1, len(pictures), squeeze=False)
-    for ax, picture, title in zip(row[0], pictures, titles, strict=True):
-        ax.imshow(picture.permute(1, 2, 0) if picture.ndim == 3 else picture, cmap="gray", vmin=0, vmax=255,
-                  interpolation="antialiased")
+    "An image with boxes on it, and beside it what became of each box, all drawn to one scale; returns the first axes."
+    from matplotlib.patches import Rectangle
+    pictures = [image, *(picture for _, picture in crops.values())]
+    sides = [picture.shape[-1] for picture in pictures]
+    fig, row = figure(scale * sum(sides) + 0.6, scale * image.shape[-2] + 0.4, 1, len(pictures), squeeze=False,
+                      width_ratios=sides)
+    colors = [COLORS["wait"], COLORS["forward"], COLORS["plum"]]
+
+    def frame(ax, top, left, height, width, color):
+        ax.add_patch(Rectangle((left, top), width - 1, height - 1, fill=False, color=color, linewidth=3, clip_on=False))
+
+    for ax, picture, title in zip(row[0], pictures, ["the file", *crops]):
+        ax.imshow(picture.permute(1, 2, 0), interpolation="antialiased")
         ax.set_title(title, fontsize=8)
+        ax.set_anchor("N")
         ax.set_axis_off()
+    for ax, (box, picture), color in zip(row[0, 1:], crops.values(), colors):
+        frame(row[0, 0], *box, color)
+        frame(ax, 0, 0, *picture.shape[-2:], color)
     return row[0, 0]
 
 # %% ../../nbs/views/02_data.ipynb #e39f99cc
 def plot_calls(
-    microseconds:Mapping[int, float],  # images in one call, 1 among them -> of the call
-    ax:Axes|None=None,                 # where to draw
+    together:Mapping[int, float],  # images in one call -> microseconds of the call
+    apart:Mapping[int, float],     # images -> microseconds of a call for each
+    ax:Axes|None=None,             # where to draw
 ) -> Axes:
-    "One call with n images, measured, and n times the call with one image, computed."
-    ax, sizes = axes(ax, height=2.8), sorted(microseconds)
-    times = [microseconds[n] for n in sizes]
-    apart, middle = [n * times[0] for n in sizes], len(sizes) // 2
-    ax.plot(sizes, apart, "--", color=COLORS["wait"])
-    ax.plot(sizes, times, marker="o", color=COLORS["forward"])
-    ax.text(sizes[middle], apart[middle], "n times a call with one image (computed)  ", ha="right", va="bottom",
-            color=COLORS["wait"])
-    ax.text(sizes[middle], times[middle] / 2, "  one call with n images", va="top", color=COLORS["forward"])
+    "One call with n images, and n calls with one image each."
+    ax, sizes = axes(ax, height=2.8), sorted(together)
+    middle = sizes[len(sizes) // 2]
+    ax.plot(sizes, [apart[n] for n in sizes], "--", marker="o", markersize=4, color=COLORS["wait"])
+    ax.plot(sizes, [together[n] for n in sizes], marker="o", color=COLORS["forward"])
+    ax.text(middle, apart[middle], "n calls with one image each  ", ha="right", va="bottom", color=COLORS["wait"])
+    ax.text(middle, together[middle] / 2, "  one call with n images", va="top", color=COLORS["forward"])
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set_ylim(bottom=min(times) / 4)
+    ax.set_ylim(bottom=min(together.values()) / 4)
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     return label(ax, "images n (log scale)", "microseconds (log scale)")
 
@@ -117,27 +128,48 @@ def plot_learning(
     return left
 
 # %% ../../nbs/views/02_data.ipynb #57c42afd
-def plot_ladders(
-    ladders:Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]],  # pictures -> ms of each rung, of decoding
+_STAGE_COLORS = {"read": "other", "decode": "read", "to tensor": "copy", "crop": "plum", "to floats": "forward"}
+
+def plot_stages(
+    ways:Mapping[str, Mapping[str, float]],  # way -> stage -> milliseconds a photograph
+    title:str="",                            # what the picture says
+    ax:Axes|None=None,                       # where to draw
 ) -> Axes:
-    "Milliseconds an image of each rung, of which the first part is reading and decoding; returns the first axes."
-    rungs = list(next(iter(ladders.values()))[0])
-    wide = max(6.0, 3.6 * len(ladders))
-    fig, row = figure(wide, 0.8 + 0.32 * len(rungs), 1, len(ladders), squeeze=False, sharex=True)
-    for column, (ax, (pictures, (whole, decoding))) in enumerate(zip(row[0], ladders.items())):
-        for place, (name, ms) in enumerate(whole.items()):
-            part = decoding.get(name, 0)
-            ax.barh(place, part, color=COLORS["read"])
-            ax.barh(place, ms - part, left=part, color=COLORS["preprocess"])
-            ax.text(ms, place, f" {ms:.1f}", va="center", fontsize=9)
-            if place: continue
-            for x, text, back in ((part / 2, "decoding", "read"), ((part + ms) / 2, "the rest", "preprocess")):
-                ax.text(x, place, text, va="center", ha="center", fontsize=8, color=words_on(COLORS[back]))
-        ax.set_yticks(range(len(rungs)), [] if column else rungs)
-        ax.invert_yaxis()
-        ax.margins(x=0.15)
-        label(ax, "ms an image, one core", title=pictures)
-    return row[0, 0]
+    "A bar for each way, made of its stages, with its sum and how it changed from the bar above."
+    ax, before = axes(ax, height=0.9 + 0.36 * len(ways)), None
+    longest = max(sum(ms for _, ms in stages.items()) for stages in ways.values())
+    for place, stages in enumerate(ways.values()):
+        left = 0.0
+        for stage, ms in stages.items():
+            color = COLORS[_STAGE_COLORS[stage]]
+            ax.barh(place, ms, left=left, color=color, edgecolor=WHITE)
+            if ms > 0.07 * longest and (place == 0 or stage == "to tensor"):
+                words = stage.replace(" ", "\n") if place else stage
+                ax.text(left + ms / 2, place, words, va="center", ha="center", fontsize=7, color=words_on(color))
+            left += ms
+        change = "" if before is None else f" ({left / before - 1:+.0%})".replace("-", "\N{MINUS SIGN}")
+        ax.text(left, place, f" {left:.2f}{change}", va="center", fontsize=9)
+        before = left
+    ax.set_yticks(range(len(ways)), list(ways))
+    ax.invert_yaxis()
+    ax.margins(x=0.18)
+    return label(ax, "milliseconds of one core for a photograph", title=title)
+
+def plot_decoding(
+    kilobytes:Sequence[float],                                          # of each file
+    decoders:Mapping[str, tuple[Sequence[float], float, float]],        # name -> ms of each file; ms a kB, ms at 0 kB
+    title:str="",                                                       # what the picture says
+    ax:Axes|None=None,                                                  # where to draw
+) -> Axes:
+    "What each file takes to decode, by its size, with a line through the points of each decoder."
+    ax, end = axes(ax), max(kilobytes) * 1.04
+    for (name, (times, slope, start)), color in zip(decoders.items(), (COLORS["wait"], COLORS["forward"])):
+        ax.plot(kilobytes, times, "o", color=color, markersize=5)
+        ax.plot([0, end], [start, start + slope * end], color=color, linewidth=1)
+        side = dict(ha="right", va="bottom") if start == max(line[2] for line in decoders.values()) else dict(va="top")
+        ax.text(end / 4, start + slope * end / 4, f"  {name}  ", color=color, **side)
+    ax.set(xlim=(0, end), ylim=(0, None))
+    return label(ax, "size of the file (kB)", "decoding (ms)", title)
 
 # %% ../../nbs/views/02_data.ipynb #a0f0eb32
 _BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]

@@ -12,7 +12,7 @@ from ..doctor import diagnose
 from ..engine.base.checks import positive_float
 from ..engine.doctor.diagnosis import Diagnosis, Verification
 from ..engine.loading.loading_times import Loading
-from ..engine.base.sample_statistics import Estimate, median
+from ..engine.base.sample_statistics import Estimate
 from ..lab.patients import PATIENTS
 from ..engine.doctor.remedies import Advice
 from ..engine.doctor.verdicts import VERDICTS
@@ -25,8 +25,8 @@ from ..engine.ui.controls import Dropdown, control_widgets
 from ..engine.base.text import duration_text
 
 # %% auto #0
-__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_step', 'plot_rounds', 'draw_traces', 'plot_workers',
-           'plot_differences', 'example_diagnosis', 'verdict_text', 'doctor_panel']
+__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_diagnoses', 'draw_ablation', 'plot_rounds', 'draw_fed_steps',
+           'plot_workers', 'plot_differences', 'example_diagnosis', 'verdict_text', 'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
@@ -58,84 +58,116 @@ def draw_stages(
     drawing.text(left + 6, 19, duration_text(diagnosis.step.value))
     advice = verification.advice if verification else next(iter(diagnosis.advice), None)
     if advice is None: return drawing.text(90, 78, "no cure that the doctor knows gains 5%")
-    _draw_cured(drawing, 58, "predicted", total * scale, advice.speedup, hollow=True)
+    _draw_cured(drawing, 58, "predicted", total * scale, diagnosis.step, advice.speedup, hollow=True)
     if verification is None: return drawing.text(90, 144, advice.change)
-    _draw_cured(drawing, 94, "measured", total * scale, verification.speedup, hollow=False)
-    return drawing.text(90, 144, f"{advice.change}: the prediction was off by {verification.error:+.0%}")
+    _draw_cured(drawing, 94, "measured", total * scale, diagnosis.step, verification.speedup, hollow=False)
+    return drawing.text(90, 144, f"{advice.change}: the prediction was off by "
+                        f"{round(verification.error, 2) + 0.0:+.0%}")
 
-def _draw_cured(drawing: Svg, y: float, word: str, wide: float, speedup: Estimate, hollow: bool) -> None:
+def _draw_cured(
+    drawing: Svg, y: float, word: str, wide: float, step: Estimate, speedup: Estimate, hollow: bool,
+) -> None:
     "A row with the cured step and its interval."
     drawing.text(0, y + 18, word)
     drawing.box(90, y, wide / speedup.value, 26, COLORS["other"], hollow=hollow)
     drawing.line(90 + wide / speedup.high, y + 13, 90 + wide / max(speedup.low, 1e-9), y + 13)
     drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 14, y + 18,
-                 f"{speedup.value:.2f} times as fast")
+                 f"{duration_text(step.value / speedup.value)}, {speedup.value:.2f} times as fast")
+
+def draw_diagnoses(
+    diagnoses:Mapping[str, Diagnosis],  # words -> what was found
+) -> Svg:
+    "A bar for each pipeline, divided into its stages on one scale, with its verdict."
+    longest = max(sum(e.value for e in found.stages.values()) for found in diagnoses.values())
+    drawing, scale = Svg(720, 58 * len(diagnoses) + 18, "stages of a step, by pipeline"), 420 / max(longest, 1e-12)
+    drawing.text(90, 11, "what each stage adds to a step, as diagnose measured it", "start", 11)
+    for place, (words, found) in enumerate(diagnoses.items()):
+        y, left, word = 58.0 * place + 20, 90.0, 90.0
+        drawing.text(0, y + 18, words)
+        for name, e in found.stages.items():
+            if e.high <= 0: continue
+            drawing.box(left, y, e.value * scale, 26, STAGE_COLORS[name])
+            told = f"{name.replace('_', ' ')} {1000 * e.value:.1f} ms"
+            drawing.box(word, y + 31, 10, 10, STAGE_COLORS[name])
+            drawing.text(word + 14, y + 40, told, "start", 11)
+            left, word = left + e.value * scale, word + 26 + 5.9 * len(told)
+        drawing.text(left + 8, y + 18, f"{1000 * found.step.value:.1f} ms, verdict: {found.verdict}")
+    return drawing
+
 
 # %% ../../nbs/views/08_doctor.ipynb #da486758
 _BY_HAND = dict(reading=COLORS["read"], transform=COLORS["preprocess"], batching=COLORS["other"],
                 computing=COLORS["compute"])
 
-def draw_step(
-    stages:Mapping[str, float],  # reading, transform, batching and computing -> milliseconds of a step
+def draw_ablation(
+    steps:Mapping[str, float],   # variant -> milliseconds of a step, each with one thing less than the one before it
+    stages:Mapping[str, float],  # what is left out at each, and at last what is never left out -> milliseconds
 ) -> Svg:
-    "The step as one bar, with the milliseconds of each stage under it."
-    shown = {name: max(ms, 0.0) for name, ms in stages.items()}
-    drawing, left, scale = Svg(720, 62, "what each stage adds to a step"), 0.0, 700 / max(sum(shown.values()), 1e-9)
-    for place, (name, ms) in enumerate(shown.items()):
-        drawing.box(left, 4, ms * scale, 30, _BY_HAND[name])
-        drawing.box(180 * place, 43, 12, 12, _BY_HAND[name])
-        drawing.text(180 * place + 18, 54, f"{name} {stages[name]:.1f} ms")
-        left += ms * scale
+    "A grey bar for the step of each variant, and in colour what it saves against the one above."
+    longest, last = max(*steps.values(), 1e-9), [*stages][-1]
+    drawing, scale = Svg(720, 32 * len(steps) + 22, "the step of each variant, and what it saves"), 390 / longest
+    drawing.text(110, 12, "grey: a step; in colour: what the variant saves against the one above", "start", 11)
+    for place, (variant, left_out) in enumerate(zip(steps, [None, *stages])):
+        y, width = 32 * place + 20, steps[variant] * scale
+        drawing.text(0, y + 17, variant)
+        drawing.box(110, y, width, 24, COLORS["other"])
+        end, words = 110 + width, f"{steps[variant]:.1f} ms"
+        if left_out:
+            saved = max(stages[left_out], 0.0) * scale
+            drawing.box(end, y, saved, 24, _BY_HAND[left_out])
+            end, words = end + saved, f"{words}; {left_out} takes {stages[left_out]:.1f} ms"
+        drawing.text(end + 8, y + 17, words if place < len(steps) - 1 else f"{words}; {last} is left")
     return drawing
 
 def plot_rounds(
-    rounds:pd.DataFrame,  # a column for each stage, a row for each round; milliseconds
-    ax:Axes|None=None,    # where to draw
-    hollow:int=0,         # rounds at the beginning that were measured before another program started
+    rounds:pd.DataFrame,     # a column for each stage or difference, a row for each round; milliseconds
+    spans:pd.DataFrame,      # a row for each of them: median, low and high
+    busy:Sequence[int]=(),   # rounds beside another job
+    ax:Axes|None=None,       # where to draw
 ) -> Axes:
-    "The cost of every stage in every round as a dot, their median as a line; what lies far out is counted, not drawn."
-    ax, middle = axes(ax, height=2.4), rounds.median()
-    reach = 2.5 * max(middle.max(), 1e-9)
-    beyond = int((rounds.abs() > reach).sum().sum())
-    for row, stage in enumerate(rounds):
-        lower = row + 0.16 * bool(hollow)
-        for some, y, filled in ((rounds[:hollow], row - 0.16, False), (rounds[hollow:], lower, True)):
-            ax.plot(some[stage], [y] * len(some), "o", ms=5, alpha=0.5 if filled else 1.0, color=_BY_HAND[stage],
-                    mfc=_BY_HAND[stage] if filled else "none")
-            if len(some): ax.vlines(median(some[stage]), y - 0.3 + 0.14 * bool(hollow), y + 0.3 - 0.14 * bool(hollow),
-                                    color=INK, linewidth=2)
-    ax.set(yticks=range(len(rounds.columns)), yticklabels=rounds.columns, ylim=(len(rounds.columns) - 0.5, -0.5))
+    "Every round as a dot, and below the dots the median with its interval; what lies far out is counted, not drawn."
+    ax, reach = axes(ax, height=1.1 + 0.48 * len(spans)), 2.2 * max(spans["median"].max(), 1e-9)
+    alone = [number for number in range(len(rounds)) if number not in busy]
+    for row, (name, (middle, low, high)) in enumerate(spans[["median", "low", "high"]].iterrows()):
+        color = _BY_HAND.get(name, INK)
+        for y, some, inside in ((row - 0.3, alone, "none"), (row - 0.05, [*busy], color)):
+            ax.plot(rounds[name].iloc[some], [y] * len(some), "o", ms=4, alpha=0.6, color=color, mfc=inside)
+        ax.plot([low, high], [row + 0.22] * 2, color=INK, linewidth=3, solid_capstyle="butt")
+        ax.plot([middle], [row + 0.22], "|", color=INK, ms=10, mew=2)
+        told = "{:.1f} ({:.1f} to {:.1f})".format(*(round(ms, 1) + 0.0 for ms in (middle, low, high)))
+        ax.text(1.01, row, told, transform=ax.get_yaxis_transform(), va="center", fontsize=9)
+    ax.set(yticks=range(len(spans)), yticklabels=spans.index, ylim=(len(spans) - 0.5, -0.6))
     ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
-    if hollow:
-        ax.set_title("above, hollow: before the backup; below, filled: beside it", loc="left", fontsize=9)
+    low, high = spans[["low", "high"]].iloc[-1]
+    says = f"{spans.index[-1]}: {low:.0f} to {high:.0f} ms, with another job in {len(busy)} of {len(rounds)} rounds"
+    key = "hollow: nothing else runs; filled: another job runs; black: the median and its interval"
+    ax.set_title(f"{says}\n{key}" if busy else key, loc="left", fontsize=9)
+    beyond = int(((rounds > ax.get_xlim()[1]) | (rounds < ax.get_xlim()[0])).sum().sum())
     far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
     return label(ax, f"milliseconds of a step{far}")
 
-_TRACED = dict(gpu_compute=("computes", COLORS["compute"]), idle_loader=("waits for the loader", COLORS["read"]),
-               idle_launch=("waits for a launch", COLORS["update"]), other=("copies and the rest", COLORS["other"]))
-
-def draw_traces(
-    steps:Mapping[str, Mapping[str, float]],  # words -> part of a step of a published trace -> milliseconds
+def draw_fed_steps(
+    fed:pd.DataFrame,   # workers as its index, step_ms, wait_share
+    held_ms:float,      # a step with one batch that lies on the device
 ) -> Svg:
-    "A bar for each step: what the GPU does, and the two longest reasons why it is idle."
-    rows = {words: {part: parts.get(part, 0.0) for part in _TRACED} | dict(other=sum(
-        ms for part, ms in parts.items() if part not in _TRACED)) for words, parts in steps.items()}
-    scale, foot = 540 / max(sum(row.values()) for row in rows.values()), 36 * len(rows)
-    drawing = Svg(720, foot + 24, "what a GPU does in a step")
-    for place, (words, row) in enumerate(rows.items()):
-        y, left = 36 * place + 4, 90.0
+    "A bar for each number of workers: what the loop waits for its batch, and the rest; last the step without a loader."
+    scale, foot = 400 / fed.step_ms.max(), 34 * (len(fed) + 1) + 24
+    drawing = Svg(720, foot + 20, "a step by the number of workers")
+    rest = fed.step_ms * (1 - fed.wait_share)
+    drawing.text(0, 12, f"With {fed.index[-1]} workers the loop hardly waits, but the rest of its step has grown from "
+                 f"{rest.iloc[0]:.0f} to {rest.iloc[-1]:.0f} ms")
+    rows = [(f"{workers} workers", rest[workers], fed.step_ms[workers]) for workers in fed.index]
+    for place, (words, computes, whole) in enumerate([*rows, ("one held batch", held_ms, held_ms)]):
+        y, wide = 34 * place + 22, computes * scale
         drawing.text(0, y + 18, words)
-        for part, ms in row.items():
-            drawing.box(left, y, ms * scale, 26, _TRACED[part][1])
-            if ms * scale > 24: drawing.text(left + ms * scale / 2, y + 18, f"{ms:.0f}", "middle", 11,
-                                            words_on(_TRACED[part][1]))
-            left += ms * scale
-        drawing.text(left + 6, y + 18, f"{sum(row.values()):.0f} ms")
-    place = 90.0
-    for words, color in _TRACED.values():
-        drawing.box(place, foot + 8, 10, 10, color)
-        drawing.text(place + 14, foot + 17, words, "start", 11)
-        place += 36 + 6.3 * len(words)
+        drawing.box(110, y, wide, 26, COLORS["compute"])
+        drawing.text(110 + wide / 2, y + 18, f"{computes:.1f}", "middle", 11, words_on(COLORS["compute"]))
+        drawing.box(110 + wide, y, (whole - computes) * scale, 26, COLORS["read"])
+        drawing.text(116 + whole * scale, y + 18, f"{whole:.1f} ms a step")
+    drawing.line(110 + held_ms * scale, 20, 110 + held_ms * scale, foot - 4, dash="4 2")
+    for left, words, color in ((110, "the rest of the step", "compute"), (270, "waits for its batch", "read")):
+        drawing.box(left, foot + 4, 10, 10, COLORS[color])
+        drawing.text(left + 14, foot + 13, words, "start", 11)
     return drawing
 
 def plot_workers(

@@ -42,31 +42,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/05_inference.ipynb #00f36deb
-def _over_batches(ax: Axes, sizes: Sequence[int], measured: Sequence[float], predicted: Sequence[float]) -> None:
-    "Measured solid, predicted hollow, over batch sizes."
-    ax.plot(sizes, measured, "o-", color=COLORS["forward"])
-    ax.plot(sizes, predicted, "o", ms=11, mfc="none", color=COLORS["wait"])
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(sizes, [str(b) for b in sizes])
-
 def plot_batches(
     frame:pd.DataFrame,        # from `sweep_batches`, one variant
-    line:ServiceTime,          # drawn hollow
+    line:ServiceTime,          # fitted to it
     axs:Any=None,              # two axes
 ) -> Axes:
-    "Latency and throughput over batch sizes: measured solid, the line hollow with its error."
+    "Measured dots on the fitted line: the time of the smaller batches, and the throughput of all below its limit."
     left, right = figure(8, 3, 1, 2)[1] if axs is None else axs
-    sizes = list(frame.batch_size)
-    _over_batches(left, sizes, frame.p50_seconds * 1e3, [1e3 * line.seconds(b) for b in sizes])
-    _over_batches(right, sizes, frame.images_per_s, [line.throughput(b) for b in sizes])
-    left.set_yscale("log")
-    log_ticks(left.yaxis)
-    left.margins(x=0.1, y=0.15)
-    for b, s in zip(sizes, frame.p50_seconds):
-        left.annotate(f"{line.seconds(b) / s - 1:+.0%}", (b, max(s, line.seconds(b)) * 1e3), (0, 9),
-                      textcoords="offset points", ha="center", fontsize=7)
-    label(right, "batch (images)", "images per second").set_ylim(0)
-    return label(left, "batch (images)", "time of a batch (ms)", "solid: measured   hollow: the line, and its error")
+    small, most = frame[frame.batch_size <= 32], max(frame.batch_size)
+    end = max(small.batch_size)
+    left.fill_between([0, end], 0, 1e3 * line.fixed, color=COLORS["wait"], alpha=0.25, linewidth=0)
+    left.plot([0, end], [1e3 * line.fixed, 1e3 * (line.fixed + line.slope * end)], color=COLORS["forward"])
+    left.plot(small.batch_size, 1e3 * small.p50_seconds, "o", color=COLORS["forward"])
+    left.text(end, 0.5e3 * line.fixed, f"fixed: {1e6 * line.fixed:.0f} µs a batch", ha="right", va="center", fontsize=9)
+    left.text(0.52 * end, 1e3 * (line.fixed + 0.62 * line.slope * end), f"{1e6 * line.slope:.0f} µs an image",
+              ha="right", fontsize=9)
+    sizes = [most * i / 200 for i in range(1, 201)]
+    right.plot(sizes, [size / (line.fixed + line.slope * size) for size in sizes], color=COLORS["forward"])
+    right.plot(frame.batch_size, frame.images_per_s, "o", color=COLORS["forward"])
+    if line.slope:
+        right.axhline(1 / line.slope, linestyle=":", color=COLORS["other"])
+        right.text(0.5 * most, 1 / line.slope, "limit: 1 / slope", ha="center", va="bottom", fontsize=9)
+    right.set_ylim(0, 1.15 * max(frame.images_per_s.max(), 1 / line.slope if line.slope else 0))
+    left.set_ylim(0)
+    label(right, "batch (images)", "images per second")
+    return label(left, "batch (images)", "time of a batch (ms)", "dots: measured,  line: fitted")
+
 
 # %% ../../nbs/views/05_inference.ipynb #69e0f17d
 def draw_requests(
@@ -118,26 +119,27 @@ def plot_rates(
     curves:Mapping[str, Mapping[float, StreamSummary]],    # policy -> rate -> simulated, from `latency_curve`
     measured:Mapping[str, Mapping[float, StreamSummary]],  # policy -> rate -> measured
     percent:int=50,                                        # 50, 95 or 99: of the requests are answered within it
-    bound:float|None=None,                                 # seconds that were promised
+    bounds:Sequence[float]=(),                             # seconds that were promised
     ax:Axes|None=None,                                     # where to draw
 ) -> Axes:
     "A percentile of the latency over the arrival rate: simulated as lines, measured as dots, below what was promised."
     def latencies(summaries: Iterable[StreamSummary]) -> list[float]:
         return [1e3 * getattr(summary, f"p{percent}_seconds") for summary in summaries]
     ax = axes(ax, height=3.4)
-    for i, ((name, curve), color) in enumerate(zip(curves.items(), ("wait", "forward", "update", "copy"))):
+    for (name, curve), color in zip(curves.items(), ("wait", "forward", "update", "copy")):
         ax.plot(list(curve), latencies(curve.values()), color=COLORS[color])
         real = measured.get(name, {})
         ax.plot(list(real), latencies(real.values()), "o", color=COLORS[color])
-        ax.text(1.02, 0.9 - 0.1 * i, name, color=COLORS[color], fontsize=9, transform=ax.transAxes)
-    if bound is not None:
+        ax.annotate(name, (list(curve)[-1], latencies(curve.values())[-1]), (-6, 2), textcoords="offset points",
+                    ha="right", color=COLORS[color], fontsize=9)
+    for bound in bounds:
         ax.axhline(1e3 * bound, linestyle="--", color=COLORS["other"])
-        ax.annotate(f"promised: {1e3 * bound:g} ms", (0.35, 1e3 * bound), (0, -12), textcoords="offset points",
+        ax.annotate(f"promised: {1e3 * bound:.3g} ms", (0.35, 1e3 * bound), (0, -12), textcoords="offset points",
                     xycoords=ax.get_yaxis_transform(), color=COLORS["other"], fontsize=9)
     ax.set(yscale="log", xlim=(0, None))
     log_ticks(ax.yaxis)
     within = "median latency (ms)" if percent == 50 else f"{percent}% within (ms)"
-    return label(ax, "requests per second", within, "line: simulated   dot: measured")
+    return label(ax, "requests per second", within, "line: simulated,  dot: measured")
 
 # %% ../../nbs/views/05_inference.ipynb #9750b5a7
 def plot_waits(

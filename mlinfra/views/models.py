@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..engine.ui.charts import nice_limit
 from ..engine.ui.figures import axes, label
-from ..engine.ui.palette import COLORS, words_on
+from ..engine.ui.palette import COLORS
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Slider
 from ..models import GluonCNN, conv_side, layer_table
 
 # %% auto #0
-__all__ = ['draw_layers', 'draw_windows', 'draw_shapes', 'draw_shares', 'draw_photo_times', 'plot_gradients', 'plot_losses',
-           'draw_blocks', 'layers_panel', 'describe_layers']
+__all__ = ['draw_layers', 'draw_windows', 'draw_shapes', 'draw_kind_times', 'plot_gradients', 'plot_losses', 'draw_blocks',
+           'draw_transformer_block', 'layers_panel', 'describe_layers']
 
 # %% ../../nbs/views/03_models.ipynb #8b477f06
 if TYPE_CHECKING:
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 # %% ../../nbs/views/03_models.ipynb #29ef0eb6
 def draw_layers(
     table:pd.DataFrame,  # from `layer_table`
+    samples:str="",      # what its activations are of, such as "64 images"
 ) -> Svg:
     "Parameters, FLOPs and activations of each layer as bars, each with its number."
     names = [f"{kind} {layer}".strip() for kind, layer in zip(table.kind, table.layer)]
     columns = (("parameters", table.parameters, COLORS["update"], _count),
                ("FLOPs, forward", table.flops, COLORS["forward"], _count),
-               ("activations", table.activation_bytes, COLORS["read"], _bytes))
+               (f"activations{samples and f', {samples}'}", table.activation_bytes, COLORS["read"], _bytes))
     limits = [nice_limit(max(values.max(), 1)) for _, values, _, _ in columns]
     drawing = Svg(740, 30 + 22 * len(table), "what each layer costs", ("layers", *limits))
     for place, column in enumerate(columns): _bars(drawing, 150 + 200 * place, names, *column, limits[place])
@@ -69,24 +70,27 @@ def _bytes(value: float) -> str:
 
 # %% ../../nbs/views/03_models.ipynb #860a0bc4
 def draw_windows(
-    *settings:tuple[int, int, int, int],  # side, kernel, stride and padding of each row
+    *settings:tuple[str, int, int, int, int],  # name, side, kernel, stride and padding of each row of pixels
 ) -> Svg:
-    "Rows of pixels, and under each every place at which its window fits."
-    drawing, top = Svg(700, 0, "the places at which a window fits"), 0.0
-    for setting in settings: top = _draw_row(drawing, top, *setting)
-    drawing.height = top
+    "Rows of pixels side by side, and under each every place at which its window fits."
+    drawing, left = Svg(0, 0, "the places at which a window fits"), 0.0
+    for setting in settings: left = _draw_row(drawing, left, *setting) + 36
+    drawing.width = left - 36
     return drawing
 
-def _draw_row(drawing: Svg, top: float, side: int, kernel: int, stride: int, padding: int) -> float:
-    "A row of pixels, padding hollow, and its windows under it; where the next row may begin."
-    places = conv_side(side, kernel, stride, padding)
-    drawing.text(0, top + 14, f"{side} pixels, window {kernel}, stride {stride}, padding {padding}: {places} places")
+def _draw_row(drawing: Svg, left: float, name: str, side: int, kernel: int, stride: int, padding: int) -> float:
+    "A row of pixels, padding hollow, and its windows under it; where it ends."
+    places, wide = conv_side(side, kernel, stride, padding), 24 * (side + 2 * padding)
+    drawing.text(left, 14, name)
+    drawing.text(left, 30, f"{side} pixels, {places} places")
     for i in range(side + 2 * padding):
         inside = padding <= i < padding + side
-        drawing.box(24 * i + 1, top + 24, 20, 20, COLORS["other"], hollow=not inside)
+        drawing.box(left + 24 * i + 1, 40, 20, 20, COLORS["other"], hollow=not inside)
     for place in range(places):
-        drawing.box(24 * place * stride + 1, top + 52 + 14 * place, 24 * kernel - 4, 9, COLORS["forward"])
-    return top + 72 + 14 * places
+        drawing.box(left + 24 * place * stride + 1, 68 + 14 * place, 24 * kernel - 4, 9, COLORS["forward"])
+    drawing.height = max(drawing.height, 70 + 14 * places)
+    return left + wide
+
 
 # %% ../../nbs/views/03_models.ipynb #fdd6946b
 def draw_shapes(
@@ -104,49 +108,23 @@ def draw_shapes(
     return drawing
 
 # %% ../../nbs/views/03_models.ipynb #e6a60e4d
-def draw_shares(
-    predicted:Mapping[str, float],  # name -> share of the FLOPs, from 0 to 1
-    measured:Mapping[str, float],   # name -> share of the time, from 0 to 1
+def draw_kind_times(
+    estimated:Mapping[str, float],  # kind of layer -> milliseconds
+    measured:Mapping[str, float],   # kind of layer -> milliseconds
+    title:str,                      # what the picture shows
 ) -> Svg:
-    "Two bars for each layer: its share of the FLOPs, hollow, and of the time, solid."
-    drawing, scale = Svg(700, 26 + 34 * len(measured), "shares of FLOPs and of time"), 450
-    drawing.text(120, 14, "share of the FLOPs (hollow) and of the time (solid)")
-    for row, name in enumerate(measured):
-        top = 24 + 34 * row
+    "Two bars for each kind of layer: its milliseconds by an estimate, hollow, and measured, solid."
+    drawing = Svg(700, 30 + 36 * len(measured), title)
+    scale = 420 / nice_limit(max(*estimated.values(), *measured.values()))
+    drawing.text(0, 14, title)
+    for row, (name, took) in enumerate(measured.items()):
+        top, guess = 26 + 36 * row, estimated[name]
         drawing.text(0, top + 18, name)
-        for y, share, hollow in ((top, predicted[name], True), (top + 14, measured[name], False)):
-            drawing.box(120, y, scale * share, 11, COLORS["forward"], hollow=hollow)
-            drawing.text(124 + scale * share, y + 10, f"{share:.0%}", size=11)
+        for y, ms, words in ((top, guess, "estimated"), (top + 14, took, "measured")):
+            drawing.box(130, y, scale * ms, 11, COLORS["forward"], words == "estimated", f"{name}: {ms:.1f} ms {words}")
+            drawing.text(136 + scale * ms, y + 10, f"{ms:.1f} ms{f' {words}' if row == 0 else ''}", size=11)
     return drawing
 
-# %% ../../nbs/views/03_models.ipynb #3b196240
-def draw_photo_times(
-    runs:pd.DataFrame,  # gpu, precision, arithmetic_ms and memory_ms of a photo, and photos_per_s that were reached
-) -> Svg:
-    "A bar for each run, the time of a photo: its floor by arithmetic and memory, and hollow the rest."
-    drawing = Svg(740, 30 + 30 * len(runs), "the time of a photo in training, and what explains it")
-    drawing.text(0, 14, "measured time = 100%", size=11)
-    words = ("arithmetic", COLORS["forward"]), ("memory", COLORS["read"]), ("beyond the floor", COLORS["other"])
-    for place, (name, color) in enumerate(words):
-        drawing.box(160 + 100 * place, 4, 11, 11, color, hollow=name == "beyond the floor")
-        drawing.text(176 + 100 * place, 14, name, size=11)
-    for row, run in enumerate(runs.itertuples()): _draw_photo(drawing, 26 + 30 * row, run)
-    return drawing
-
-def _draw_photo(drawing: Svg, top: float, run: Any) -> None:
-    "One run: its whole bar is the time that a photo took, or its floor where that is longer."
-    took, estimate = 1000 / run.photos_per_s, run.arithmetic_ms + run.memory_ms
-    scale, left, name = 360 / max(took, estimate), 160.0, f"{run.gpu}, {run.precision}"
-    drawing.text(0, top + 14, name)
-    for ms, color, words in ((run.arithmetic_ms, "forward", "arithmetic"), (run.memory_ms, "read", "memory"),
-                             (took - estimate, "other", "beyond the floor")):
-        drawing.box(left, top, scale * ms, 18, COLORS[color], words == "beyond the floor",
-                    f"{name}: {ms:.2f} ms {words}")
-        if scale * ms > 22:
-            ink = "currentColor" if color == "other" else words_on(COLORS[color])
-            drawing.text(left + scale * ms / 2, top + 13, f"{ms / took:.0%}", "middle", 11, ink)
-        left += scale * max(ms, 0)
-    drawing.text(526, top + 14, f"{took:.2f} ms, {took / estimate:.1f} times the floor", size=11)
 
 # %% ../../nbs/views/03_models.ipynb #86b66cfe
 _LINES = (COLORS["wait"], COLORS["read"], COLORS["forward"], COLORS["update"])
@@ -178,31 +156,61 @@ def _lines(curves: Mapping[str, Sequence[float]], ax: Axes | None) -> Axes:
     return ax
 
 # %% ../../nbs/views/03_models.ipynb #0c74f250
-_BLOCKS = {"plain": (("3 × 3", "64 to 64"), ("3 × 3", "64 to 64")),
-           "residual": (("3 × 3", "64 to 64"), ("3 × 3", "64 to 64")),
-           "bottleneck": (("1 × 1", "256 to 64"), ("3 × 3", "64 to 64"), ("1 × 1", "64 to 256"))}
+_BLOCKS = {
+    "basic block (ResNet-18, ResNet-34)": (64, (("3 × 3 convolution", 64), ("batch norm, ReLU", 64)) * 2),
+    "bottleneck (ResNet-50)": (256, (
+        ("1 × 1 convolution", 64), ("batch norm, ReLU", 64), ("3 × 3 convolution", 64), ("batch norm, ReLU", 64),
+        ("1 × 1 convolution", 256), ("batch norm, ReLU", 256)))}  # name -> channels of the input, layers and channels
 
-def draw_blocks() -> Svg:
-    "A plain block, a residual block and a bottleneck, side by side."
-    drawing = Svg(700, 240, "a plain block, a residual block and a bottleneck")
-    for place, (name, layers) in enumerate(_BLOCKS.items()):
-        middle, bottom = 100 + 230 * place, 46 + 46 * len(layers)
-        drawing.text(middle, 14, name, "middle", 13)
-        drawing.line(middle, 22, middle, bottom + 34)
-        for row, (window, channels) in enumerate(layers):
-            drawing.box(middle - 72, 46 + 46 * row, 144, 30, COLORS["forward"])
-            drawing.text(middle, 66 + 46 * row, f"{window}, {channels}", "middle", color=words_on(COLORS["forward"]))
-        if name != "plain": _draw_shortcut(drawing, middle, bottom)
+def draw_blocks(
+    kept:bool=True,  # with a bar for each tensor that backward needs; False: only the layers
+) -> Svg:
+    "A basic block and a bottleneck, side by side, layer by layer."
+    drawing = Svg(740, 230 if kept else 200, "the layers of a basic block and of a bottleneck")
+    for left, (name, (inputs, layers)) in zip((0.0, 360.0), _BLOCKS.items()):
+        drawing.text(left, 14, name, size=13)
+        drawing.text(left + 22, 38, f"input, {inputs} channels", size=11)
+        for row, (layer, channels) in enumerate(layers):
+            last, top = row == len(layers) - 1, 52 + 24 * row
+            words = layer.replace(",", ", + input,") if last else layer
+            drawing.text(left + 22, top + 12, words, size=11)
+            wide = 0.5 * channels if kept else 0
+            if kept: drawing.box(left + 190, top, wide, 16, COLORS["read"], hover=f"{words}: {channels} values")
+            drawing.text(left + 196 + wide, top + 12, str(channels) if kept else f"{channels} channels", size=11)
+        _draw_shortcut(drawing, left + 8, 34, 48 + 24 * len(layers))
+        values = sum(channels for _, channels in layers)
+        if kept: drawing.text(left + 22, 72 + 24 * len(layers), f"kept at each place: {values} values")
     return drawing
 
-def _draw_shortcut(drawing: Svg, middle: float, bottom: float) -> None:
-    "The input goes around the layers and is added to what comes out."
-    side, plus = middle + 92, bottom + 10
-    drawing.line(middle, 34, side, 34)
-    drawing.line(side, 34, side, plus)
-    drawing.line(side, plus, middle, plus)
-    drawing.text(middle - 8, plus + 5, "+", "end", 16)
-    drawing.text(side + 4, plus + 4, "add", size=11)
+def _draw_shortcut(drawing: Svg, left: float, top: float, bottom: float) -> None:
+    "An arrow around the layers: the input is added to what comes out."
+    bottom -= 8
+    drawing.line(left + 10, top, left, top)
+    drawing.line(left, top, left, bottom)
+    drawing.line(left, bottom, left + 10, bottom)
+    for y in (-4, 4): drawing.line(left + 6, bottom + y, left + 10, bottom)
+
+_PARTS = (("norm", 0, "", 1), ("qkv: queries, keys, values", 3, "", 1), ("attention", 0, "4 n d", 3), ("out", 1, "", 1),
+          ("+ input", 0, "", 0), ("norm", 0, "", 1), ("up", 4, "", 1), ("GELU", 0, "", 4), ("down", 4, "", 4),
+          ("+ input", 0, "", 0))  # of a transformer block: name, weights in d * d, FLOPs beside theirs, kept in d
+
+def draw_transformer_block() -> Svg:
+    "The parts of a transformer block in their order, with weights, operations and kept numbers in terms of its width."
+    drawing, rows = Svg(740, 52 + 22 * len(_PARTS), "what is in each part of a transformer block"), 22 * len(_PARTS)
+    heads = ("weights", "update"), ("FLOPs forward, a token", "forward"), ("numbers kept, a token", "read")
+    for place, (words, _) in enumerate(heads): drawing.text(190 + 190 * place, 14, words)
+    for row, (name, weights, more, kept) in enumerate(_PARTS):
+        drawing.text(0, 37 + 22 * row, name, size=11)
+        cells = ((weights, f"{weights} d²" if weights else ""), (2 * weights or (1 if more else 0),
+                 more or (f"{2 * weights} d²" if weights else "")), (kept, f"{kept} d" if kept else ""))
+        for place, ((value, words), (_, color)) in enumerate(zip(cells, heads)):
+            wide = value * (12, 12, 20)[place]
+            if value: drawing.box(190 + 190 * place, 24 + 22 * row, wide, 16, COLORS[color], hollow=words == "4 n d")
+            drawing.text(196 + 190 * place + wide, 37 + 22 * row, words, size=11)
+    for place, words in enumerate(("together", "12 d²", "24 d² + 4 n d", "16 d")):
+        drawing.text((0, 190, 380, 570)[place], 44 + rows, words)
+    return drawing
+
 
 # %% ../../nbs/views/03_models.ipynb #676a7f43
 def layers_panel() -> ipywidgets.VBox:
@@ -211,11 +219,12 @@ def layers_panel() -> ipywidgets.VBox:
     controls = dict(
         first=Slider("conv. 1 (channels)", widths, 20), second=Slider("conv. 2 (channels)", widths, 50),
         hidden=Slider("dense (units)", [16, 64, 128, 256, 512, 1024, 2048, 4096], 512),
-        batch_size=Slider("batch (samples)", [1, 16, 64, 128, 256, 1024, 60_000], 64))
+        batch_size=Slider("batch (samples)", [1, 16, 64, 128, 256, 1024, 60_000], 1))
 
     def update(first: int, second: int, hidden: int, batch_size: int) -> tuple[Said, Svg]:
         table = _cnn_table(first, second, hidden, batch_size)
-        return describe_layers(table, batch_size), draw_layers(table)
+        samples = "1 image" if batch_size == 1 else f"{batch_size:,} images"
+        return describe_layers(table, batch_size), draw_layers(table, samples)
 
     return panel(controls, update, "layers", title="How much memory and arithmetic does this network need?",
                  code=_layers_code)

@@ -30,7 +30,7 @@ from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..storage import SimulatedStorage
 
 # %% auto #0
-__all__ = ['LAYOUTS', 'draw_flights', 'plot_blocks', 'plot_in_flight', 'plot_cures', 'plot_mixing', 'plot_staging', 'draw_path',
+__all__ = ['LAYOUTS', 'draw_flights', 'plot_blocks', 'plot_in_flight', 'plot_limits', 'plot_mixing', 'plot_staging', 'draw_path',
            'images_per_s', 'describe_storage', 'measure_storage', 'measure_disk', 'this_disk', 'draw_rates',
            'storage_panel']
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 # %% ../../nbs/views/07_storage.ipynb #01af5766
 def draw_flights(
     reads:Mapping[str, Sequence[tuple[float, float]]],  # words -> start and end of each read, seconds
+    done:str="all read",                                # beside the last bar of each group
 ) -> Svg:
     "Each read as a bar over time, in as many lines as reads overlapped; all groups on one time axis."
     lanes = {words: _lanes(spans) for words, spans in reads.items()}
@@ -55,10 +56,11 @@ def draw_flights(
             for start, stop in spans:
                 drawing.box(110 + start * scale, top, (stop - start) * scale - 1.5, 15, COLORS["read"])
             top += 20
-        drawing.text(116 + max(e for spans in group for _, e in spans) * scale, top - 8, "all read", size=11)
+        drawing.text(116 + max(e for spans in group for _, e in spans) * scale, top - 8, done, size=11)
         top += 14
     drawing.line(110, top, 670, top)
-    for tick in _ticks(end): drawing.text(110 + tick * scale, top + 16, duration_text(tick), "middle", 11)
+    for tick in _ticks(end):
+        drawing.text(110 + tick * scale, top + 16, duration_text(tick) if tick else "0", "middle", 11)
     return drawing
 
 def _ticks(end: float) -> list[float]:
@@ -120,30 +122,25 @@ def plot_in_flight(
     return label(ax, "reads in flight", "reads / s")
 
 # %% ../../nbs/views/07_storage.ipynb #72e9ad56
-def plot_cures(
-    # cure, predicted_per_s, measured_per_s, low_per_s, high_per_s; first as found
-    frame:pd.DataFrame,
-    ax:Axes|None=None,    # where to draw
+def plot_limits(
+    rates:Mapping[str, float],  # words -> images per second: first what the GPUs take, then what each part allows
+    images:int,                 # in an epoch
+    title:str="",               # the message
+    ax:Axes|None=None,          # where to draw
 ) -> Axes:
-    "Images per second, logarithmic: predicted a ring, measured a dot with its range, the gain."
-    ax = axes(ax, height=0.8 + 0.36 * len(frame))
-    rates = ["predicted_per_s", "measured_per_s", "low_per_s", "high_per_s"]
-    low, high = frame[rates].min(axis=None), frame[rates].max(axis=None)
-    ax.set(xscale="log", xlim=(0.7 * low, 20 * high))
-    for row, cure in enumerate(frame.itertuples()):
-        ax.plot([cure.low_per_s, cure.high_per_s], [row, row], color=COLORS["read"], linewidth=2)
-        ax.plot(cure.measured_per_s, row, "o", ms=6, color=COLORS["read"])
-        ax.plot(cure.predicted_per_s, row, "o", ms=12, mfc="none", color=COLORS["wait"])
-        gain = cure.measured_per_s / frame.measured_per_s.iloc[0]
-        words = f"{cure.measured_per_s:,.0f}" + (f", {gain:.0f} times as many" if row else "")
-        ax.annotate(words, (max(cure.predicted_per_s, cure.high_per_s), row), (12, 0), textcoords="offset points",
-                    va="center", fontsize=9)
-    ax.set_yticks(range(len(frame)), list(frame.cure))
-    ax.set_ylim(len(frame) - 0.5, -0.5)
-    ticks = [10**power for power in range(math.ceil(math.log10(0.7 * low)), math.ceil(math.log10(1.2 * high)))]
-    ax.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
-    ax.minorticks_off()
-    return label(ax, "images per second, logarithmic (dot: measured, ring: forecast)")
+    "A bar for each part of the way, with its rate and the seconds of an epoch; what is slower than GPUs stands out."
+    ax = axes(ax, height=0.9 + 0.34 * len(rates))
+    wanted = next(iter(rates.values()))
+    for row, rate in enumerate(rates.values()):
+        ax.barh(row, rate, 0.62, color=COLORS["wait" if rate < wanted else "other" if row else "forward"])
+        ax.annotate(f"{rate:,.0f}: an epoch in {images / rate:,.0f} s", (rate, row), (6, 0),
+                    textcoords="offset points", va="center", fontsize=9)
+    ax.set_yticks(range(len(rates)), list(rates))
+    ax.set(xlim=(0, 1.65 * max(rates.values())), ylim=(len(rates) - 0.5, -0.5))
+    ax.locator_params(axis="x", nbins=5)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    return label(ax, "images per second", title=title)
+
 
 # %% ../../nbs/views/07_storage.ipynb #ad9ba6d7
 def plot_mixing(
@@ -304,15 +301,22 @@ def draw_rates(
     measured:Mapping[int, float],   # the same, where it was measured
     chosen:int,                     # reads in flight
     limit:float,                    # images/s that the storage can deliver
+    enough:int=1,                   # reads in flight that reach it
+    name:str="storage",             # for the limit's words
 ) -> Chart:
     "Images a second over reads in flight, both axes logarithmic: predicted hollow, measured solid, the limit dashed."
     low, high = _decades([*predicted.values(), *measured.values(), limit])
-    ends = 0.8 * min(predicted), 1.25 * max(predicted)
+    ends = 0.8 * min(predicted), max(1.25 * max(predicted), 4.0 * enough)
     chart = Chart(Axis("reads in flight", *ends, log=True, ticks=tuple(predicted)),
                   Axis("images per second", low, high, log=True, readout=_rate), title="images per second over reads")
-    chart.curve([(end, limit) for end in ends], COLORS["other"], "4 2").note(ends[0], limit, f"limit {_rate(limit)}",
-                                                                          "start", -6, 4)
-    chart.curve(predicted.items(), COLORS["other"])
+    chart.curve([(end, limit) for end in ends], COLORS["other"], "4 2")
+    chart.note(ends[0], limit, f"limit of the {name}: {_rate(limit)}/s", "start", -6, 4)
+    chart.curve([*predicted.items(), (ends[1], max(predicted.values()))], COLORS["other"])
+    if enough > 1:
+        chart.curve([(enough, low), (enough, limit)], COLORS["other"], "4 2")
+        chart.note(enough, low, f"{enough:,} in flight reach the limit", "end", -8, -6)
+    if chosen in predicted and chosen not in measured:
+        chart.note(chosen, predicted[chosen], f"{chosen:,} in flight: {_rate(predicted[chosen])}/s", "start", 17, 8)
     for n, rate in predicted.items():
         hover = [f"{count_text(n, 'read')} in flight: {_rate(rate)} images/s, predicted"]
         chart.dots([(n, rate)], COLORS["wait" if n == chosen else "other"], True, hover)
@@ -320,7 +324,7 @@ def draw_rates(
     chart.dots(measured.items(), COLORS["read"], hover=hover)
     for n, rate in measured.items(): chart.note(n, min(rate, predicted[n]), f"{predicted[n] / rate - 1:+.0%}", dy=20)
     entries = [("predicted", COLORS["other"], "hollow"), ("measured", COLORS["read"], "solid")]
-    return chart.legend(*entries[:1 + bool(measured)])
+    return chart.legend(*entries) if measured else chart
 
 # %% ../../nbs/views/07_storage.ipynb #11b90824
 _HERE = "this machine's disk"
@@ -345,16 +349,17 @@ def storage_panel() -> ipywidgets.VBox:
     simulated = {f"{name}, simulated": name for name in STORAGES}
     controls = control_widgets(name=Dropdown("storage", simulated | {_HERE: _HERE}, "object store"),
                     layout=Dropdown("layout", LAYOUTS.keys(), next(iter(LAYOUTS))),
-                    image=Slider("image (bytes)", [4_096, 16_384, 65_536, 110_000, 262_144, 1_048_576], 110_000),
+                    image=Slider("image (bytes)", [4_096, 16_384, 65_536, 115_000, 262_144, 1_048_576], 115_000),
                     in_flight=Slider("reads in flight", _FLIGHTS, 8))
     points = {}
 
     def update(name: str, layout: str, image: int, in_flight: int) -> tuple[Said, Chart]:
         model, measured = _storage(name), dict(points.get((name, layout, image), {}))
         predicted = {n: images_per_s(model, image, n, layout) for n in _FLIGHTS}
-        limit = images_per_s(model, image, 10**9, layout)
+        limit, read = images_per_s(model, image, 10**9, layout), _read_bytes(layout, image)
+        enough = model.in_flight_needed(read, 1 / model.service(read))
         return (describe_storage(model, image, in_flight, layout),
-                draw_rates(predicted, measured, in_flight, limit))
+                draw_rates(predicted, measured, in_flight, limit, enough, name))
 
     def work(job: Job) -> str:
         name, layout, image, in_flight = (controls[key].value for key in ("name", "layout", "image", "in_flight"))

@@ -17,7 +17,7 @@ from ..engine.base.sample_statistics import median
 from ..engine.base.timing import timed
 from ..engine.workers.worker_sweep import (
     Blur, SweepRow, SweepTask, check_workers, run_parts, summarise, sweep_rows)
-from ..engine.ui.figures import axes, label
+from ..engine.ui.figures import axes, label, log_ticks
 from ..engine.ui.palette import COLORS, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
@@ -27,7 +27,8 @@ from ..engine.workers.worker_curve import WorkerCurve, fit_curve
 from ..workers import PUBLISHED, verdict
 
 # %% auto #0
-__all__ = ['error_text', 'plot_steps', 'plot_bill', 'draw_sweep', 'example_sweep', 'SweepDesk', 'blur_cost', 'workers_panel']
+__all__ = ['error_text', 'plot_steps', 'plot_bill', 'plot_ways', 'draw_sweep', 'example_sweep', 'SweepDesk', 'blur_cost',
+           'workers_panel']
 
 # %% ../../nbs/views/06_workers.ipynb #u0600004
 if TYPE_CHECKING:
@@ -48,20 +49,25 @@ def error_text(
 
 # %% ../../nbs/views/06_workers.ipynb #94ee97c2
 def plot_steps(
-    measured:Mapping[int, float],   # number of workers -> milliseconds of a step
-    predicted:Mapping[int, float],  # of the same numbers
+    measured:Mapping[int, float],   # number of workers -> time of a step, or of an epoch
+    predicted:Mapping[int, float],  # of the same numbers, by the formula
     ax:Axes|None=None,              # where to draw
+    y:str="a step (ms)",            # what is timed, with its unit
+    title:str="",                   # the finding, in a few words
 ) -> Axes:
-    "Milliseconds of a step over workers: measured solid, predicted hollow, the error beside them."
-    ax = axes(ax, height=2.6)
-    ax.plot(list(measured), list(measured.values()), "o-", color=COLORS["forward"], label="measured")
-    ax.plot(list(predicted), list(predicted.values()), "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
-    for n, real in measured.items():
-        words = error_text(predicted[n], real, False)
-        ax.annotate(words, (n, max(real, predicted[n])), (0, 9), textcoords="offset points", ha="center", fontsize=8)
-    ax.set(ylim=(0, 1.2 * max(*measured.values(), *predicted.values())), xticks=list(measured))
-    ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
-    return label(ax, "workers", "a step (ms)")
+    "Times over workers, on a logarithmic axis: measured solid, by the formula hollow, and how much longer in percent."
+    ax, names, colors = axes(ax, height=2.6), [str(n) for n in measured], (COLORS["forward"], COLORS["wait"])
+    ax.plot(names, list(measured.values()), "o-", color=colors[0])
+    ax.plot(names, [predicted[n] for n in measured], "o--", ms=9, mfc="none", color=colors[1])
+    for name, (n, real) in zip(names, measured.items()):
+        words = error_text(real, predicted[n], False)
+        ax.annotate(words, (name, max(real, predicted[n])), (2, 7), textcoords="offset points", fontsize=8)
+    for height, words, color in zip((0.16, 0.05), ("measured", "by the formula"), colors):
+        ax.text(0.03, height, words, color=color, transform=ax.transAxes)
+    times = [*measured.values(), *(predicted[n] for n in measured)]
+    ax.set(yscale="log", ylim=(0.6 * min(times), 1.6 * max(times)))
+    log_ticks(ax.yaxis)
+    return label(ax, "workers", y, title)
 
 # %% ../../nbs/views/06_workers.ipynb #2fc7c724
 def plot_bill(
@@ -91,6 +97,29 @@ def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float, color
     for ms, color in zip(parts, colors):
         if ms > 0.04 * widest: ax.text(left + ms / 2, row, f"{ms:.0f}", ha="center", va="center", color=words_on(color))
         left += ms
+
+# %% ../../nbs/views/06_workers.ipynb #w6waysf1
+def plot_ways(
+    steps:pd.DataFrame,   # a column "loading", and one for each way to train: milliseconds of a step
+    pays:float,           # ms of loading from which on another way is faster than the first, by the formula
+    title:str="",         # the finding, in a few words
+    ax:Axes|None=None,    # where to draw
+) -> Axes:
+    "A step over its loading, a line for each way to train, named at its end."
+    ax, ways = axes(ax, height=3.0), [way for way in steps if way != "loading"]
+    top, end = 1.1 * steps[ways].max().max(), steps.loading.max()
+    beside = -1.0  # where the last name stands
+    for way in sorted(ways, key=lambda way: steps[way].iloc[-1]):
+        color = COLORS[dict(zip(ways, ("wait", "forward", "update")))[way]]
+        ax.plot(steps.loading, steps[way], "o-", color=color)
+        beside = max(steps[way].iloc[-1], beside + 0.08 * top)
+        ax.text(1.03 * end, beside, way, color=color, va="center", fontsize=9)
+    if 0 < pays < end:
+        ax.axvline(pays, ls=":", color=COLORS["other"])
+        ax.text(pays, 0.03 * top, " from here on, by the formula", color=COLORS["other"], fontsize=9)
+    ax.set(xlim=(0, 1.45 * end), ylim=(0, top))
+    ax.set_xticks([tick for tick in ax.get_xticks() if tick <= 1.02 * end])
+    return label(ax, "loading a batch, without a worker (ms)", "a step (ms)", title)
 
 # %% ../../nbs/views/06_workers.ipynb #0e0c12dc
 def draw_sweep(

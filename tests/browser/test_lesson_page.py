@@ -126,7 +126,7 @@ def test_a_panel_begins_with_a_button(lesson, page):
     for noise in ("#|", "Where mlinfra is missing"): assert page.get_by_text(noise).filter(visible=True).count() == 0
     start.click()
     panel = Panel(notebook, "schedule")
-    panel.says("1,250 iterations")
+    panel.says("5,000 iterations")
     assert not start.is_visible()
     drawn = panel.root.locator("svg").first.bounding_box()
     assert drawn["y"] < 640, "the picture of the panel is above the fold"

@@ -78,7 +78,7 @@ def test_a_panel_is_seen_before_anything_runs_and_after_its_kernel_is_gone(page,
     as_committed = still.evaluate("e => e.outerHTML")
     committed = (repository / "nbs/01_arithmetic.ipynb").read_bytes()
     run_panel_cell(notebook)
-    Panel(notebook, "schedule").says("1,250 iterations")
+    Panel(notebook, "schedule").says("5,000 iterations")
     notebook.command("docmanager:save")
     assert (repository / "nbs/01_arithmetic.ipynb").read_bytes() == committed, "saving changes the lesson"
     notebook.command("kernelmenu:shutdown")

@@ -46,7 +46,7 @@ def run_all(page):
 
 def test_panels_answer_in_notebook_7(notebook7):
     assert notebook7.page.evaluate("document.body.dataset.notebook") == "notebooks", "this is no JupyterLab"
-    panel, plan = Panel(notebook7, "schedule"), Schedule(1_280_000, 32, epochs=100, accumulation=4, world_size=8)
+    panel, plan = Panel(notebook7, "schedule"), Schedule(1_280_000, 32, epochs=100, world_size=8)
     panel.tells(describe_choice(plan, 0.44))
     before = panel.picture()
     panel.press("micro-batch", "ArrowRight", "ArrowRight")

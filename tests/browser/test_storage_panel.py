@@ -11,10 +11,10 @@ pytestmark = pytest.mark.browser
 def test_storage_panel_predicts_measures_and_stops(open_cells):
     panel = Panel(open_cells("from mlinfra.views.storage import storage_panel\nstorage_panel()"), "storage")
     store, files, shards = STORAGES["object store"], *LAYOUTS
-    panel.says(describe_storage(store, 110_000, 8, files).sentence)
+    panel.says(describe_storage(store, 115_000, 8, files).sentence)
     before = panel.picture()
     panel.press("reads in flight", "Home")
-    panel.says(describe_storage(store, 110_000, 1, files).sentence)
+    panel.says(describe_storage(store, 115_000, 1, files).sentence)
     before = panel.changed_from(before)
     panel.button("Measure").click()
     wait_until(lambda: "Measured" in panel.status(), "the reads are measured")

@@ -5,8 +5,9 @@
 # %% ../../../nbs/engine/ui/lanes.ipynb #74274483
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..base.text import digits_text, duration_text
 from .bars import BarAxis, Part, draw_key, seconds_axis
@@ -14,8 +15,10 @@ from .charts import Axis
 from .palette import COLORS, GRID, PALE, words_on
 from .svg import Svg
 
+if TYPE_CHECKING: import pandas as pd
+
 # %% auto #0
-__all__ = ['STATES', 'Spans', 'state_of', 'draw_lanes', 'draw_step_parts', 'draw_launches']
+__all__ = ['STATES', 'Spans', 'state_of', 'draw_lanes', 'draw_step_parts', 'draw_launches', 'draw_two_clocks']
 
 # %% ../../../nbs/engine/ui/lanes.ipynb #e3d72cf9
 STATES = {
@@ -168,3 +171,30 @@ def draw_launches(
     axis.draw(drawing, low + 24)
     used = [state for state in STATES if state == "works" or any(span[0] == state for span in (*idle, *work))]
     return draw_key(drawing, low + 66, [STATES[state] for state in used], _LEFT, hollow=False)
+
+# %% ../../../nbs/engine/ui/lanes.ipynb #clockv01
+def draw_two_clocks(
+    phases:pd.DataFrame,  # as `PublishedTrace.phases`
+) -> Svg:
+    "The phases of a step by the CPU's clock, above what the GPU ran of each."
+    end = max(span[1] for spans in phases["spans"] for span in spans)
+    axis = BarAxis(Axis("milliseconds of the step", 0, 10 * math.ceil(end / 10)), 84, 620)
+    late = max(phases.itertuples(), key=lambda row: row.gpu_ms)
+    drawing = Svg(720, 190, "the phases of a step by the CPU's clock and on the GPU")
+    drawing.text(0, 14, f"By the CPU's clock {late.phase} takes {late.end_ms - late.begin_ms:.0f} ms. "
+                 f"The GPU works {late.gpu_ms:.0f} ms on it, and ends {late.spans[-1][1] - late.end_ms:.0f} ms later.")
+    drawing.text(0, 59, "CPU's clock").text(0, 108, "GPU")
+    for row in phases.itertuples():
+        color, left, right = _phase_color(row.phase), axis.place(row.begin_ms), axis.place(row.end_ms)
+        drawing.box(left, 42, right - left, 24, color, hover=f"{row.phase}: {row.end_ms - row.begin_ms:.1f} ms")
+        drawing.text((left + right) / 2, 37, row.phase, "middle", 11)
+        inside = _label(row.end_ms - row.begin_ms, right - left)
+        drawing.text((left + right) / 2, 58, inside, "middle", 11, words_on(color))
+        for begin, stop in row.spans:
+            drawing.box(axis.place(begin), 91, axis.place(stop) - axis.place(begin), 24, color, hover=row.phase)
+        begin, stop = (row.spans[0][0], row.spans[-1][1]) if row.spans else (row.begin_ms, row.end_ms)
+        drawing.text(axis.place((begin + stop) / 2), 129, f"{row.phase} {row.gpu_ms:.1f} ms", "middle", 11)
+    return axis.draw(drawing, 142)
+
+def _label(ms: float, room: float) -> str: return f"{ms:.0f} ms" if room > 40 else f"{ms:.0f}"
+def _phase_color(phase: str) -> str: return COLORS["update" if phase == "zero_grad" else phase]

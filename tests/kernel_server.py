@@ -22,7 +22,7 @@ from pathlib import Path
 import fork_server
 
 IMPORTED = """torch torch._dynamo torch.distributed torch.distributed.run torch.distributed.tensor torch.utils.data
-numpy pandas matplotlib.pyplot PIL.Image ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget
+torchvision timm numpy pandas matplotlib.pyplot PIL.Image ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget
 matplotlib_inline.backend_inline IPython.core.pylabtools""".split()
 REQUEST_BYTES = 1 << 18  # at most
 

@@ -21,7 +21,7 @@ from collections import defaultdict
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from enum import Enum
-from fnmatch import fnmatch
+from fnmatch import fnmatch, translate
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock
@@ -72,6 +72,11 @@ def members_of(annotation):
 
 def number_of(annotation):
     "(int or float, whether many) of an annotation; None where it is not a number."
+    return number_in(annotation) if isinstance(annotation, str) else number_in.__wrapped__(annotation)
+
+
+@cache
+def number_in(annotation):
     scalars = {m.id for m in members_of(annotation) if isinstance(m, ast.Name)}
     for kind in (float, int):
         if kind.__name__ in scalars: return kind, False
@@ -96,7 +101,11 @@ def modules():
     return [importlib.import_module(name) for name in names if name.split(".")[-1][0] != "_"]
 
 
-def targets():
+@cache
+def targets(): return tuple(each_target())
+
+
+def each_target():
     for module in modules():
         for name, thing in vars(module).items():  # also what a lesson only shows and leaves out of __all__
             if name[0] == "_" or getattr(thing, "__module__", "") != module.__name__ or not callable(thing): continue
@@ -311,6 +320,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.export.prune.*.share", "zero", "nothing goes"),
     ("engine.tuning.search_space.uniform.low", "zero negative", "any range"),
     ("engine.tuning.search_space.whole.low", "zero negative", "any range"),
+    ("lab.few_labels.trained_on_all.rate", "zero", "only the last part learns"),
     ("lab.search_race.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
     ("checkpoint.first_difference.*", ANY, "any losses"),
     *((f"experiments.{name}.*", ANY, "the lesson's own training, which hands its settings to torch and to fit")
@@ -328,10 +338,16 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
 ]
 
 
-def taken(target, number):
+PATTERNS = [(re.compile(translate(pattern)).match, words.split()) for pattern, words, _ in MEANINGFUL]
+
+
+def taken(target, number): return taken_at(f"{target.name}.{number.name}")
+
+
+@cache
+def taken_at(place):
     "What of the nonsense is meaningful for this parameter."
-    place = f"{target.name}.{number.name}"
-    return {word for pattern, words, _ in MEANINGFUL if fnmatch(place, pattern) for word in words.split()}
+    return {word for matches, words in PATTERNS if matches(place) for word in words}
 
 
 NONSENSE = {int: {"zero": 0, "negative": -1, "nan": math.nan, "infinite": math.inf, "half": 1.5, "absurd": 10**31},
@@ -531,7 +547,7 @@ def objects(tmp_path_factory):
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("target", list(targets()), ids=str)
+@pytest.mark.parametrize("target", targets(), ids=str)
 def test_nonsense_is_refused(target, objects, capfd):
     assert not (found := list(taken_nonsense(target, objects))), "\n".join(["", *found])
 
@@ -549,6 +565,7 @@ GPU = "measures on a GPU"
 FITS = "needs arguments that fit each other, or files: its own tests have them"
 UNCALLED = [  # (function.parameter, why it is not called with these arguments)
     ("training.evaluate.batch_dim", "a channel taken for the samples: the result depends on the order of the batches"),
+    ("engine.loading.raw_cache.make_raw_cache.shorter", "makes a folder, once"),
     *((name, STARTS) for name in """
         arithmetic.run_pipeline.* engine.dist.network.lay_cables.* engine.dist.ranks.run_ranks.*
         lab.thread_group.run_threads.* lab.notebook_ranks.RankPool.*
@@ -580,7 +597,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.pipeline.stage_partition.least_limit.*
         engine.loading.crops.resized_image.* lab.drift.drifting_stream.*
         engine.base.hardware.StorageModel.in_flight_needed.bytes engine.base.hardware.Device.between_nodes.links
-        engine.loading.jpegs.clouds.* engine.base.timing.rounds.least engine.loading.raw_cache.make_raw_cache.shorter
+        engine.loading.jpegs.clouds.* engine.base.timing.rounds.least
         engine.loading.reads.measure_reads.* engine.memory.recompute.segments.count engine.loading.shards.shard_share.*
         engine.planner.model_specs.TransformerSpec.kv_heads engine.workers.worker_sweep.sweep_rows.repeats
         lab.tensor_costs.TensorParallelCost.* lab.tensor_costs.fit_device.* lab.tensor_timing.block_seconds.*
@@ -600,9 +617,11 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
 ]
 
 
-def why_not_called(target, number):
-    place = f"{target.name}.{number.name}"
-    return next((why for pattern, why in UNCALLED if fnmatch(place, pattern)), None)
+def why_not_called(target, number): return why_at(f"{target.name}.{number.name}")
+
+
+@cache
+def why_at(place): return next((why for pattern, why in UNCALLED if fnmatch(place, pattern)), None)
 
 
 def whole_numbers(target):

@@ -10,6 +10,7 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -111,7 +112,24 @@ def makers() -> dict[str, str]: return {panel: f"{LIB}.{maker}" for panel, maker
 
 
 def describe() -> dict:
-    "What the page shows of each panel, and the modules that its answers need."
+    "What the page shows of each panel, and the modules that its answers need; kept for the same package and Python."
+    files = sorted(path for path in (ROOT / LIB).rglob("*") if path.suffix in (".py", ".json", ".csv"))
+    key = hashlib.sha256(f"{sys.version}{makers()}".encode())
+    for path in (Path(__file__), *files): key.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    kept = ROOT / ".cache" / f"live-panels-{key.hexdigest()[:16]}.json"
+    if not kept.exists():
+        text = json.dumps(described())
+        for old in kept.parent.glob("live-panels-*.json"): old.unlink(missing_ok=True)
+        kept.parent.mkdir(exist_ok=True)
+        fresh = kept.with_suffix(f".{os.getpid()}")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.rename(kept)
+        return json.loads(text)
+    return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def described() -> dict:
+    "The same, asked anew."
     out = subprocess.run([sys.executable, "-S", "-c", DESCRIBE], input=json.dumps(makers()), text=True,
                          capture_output=True)
     if out.returncode: raise SystemExit(f"a panel cannot live in the page:\n{out.stderr}")

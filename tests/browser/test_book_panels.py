@@ -80,6 +80,15 @@ def book(browser, site):
     assert (reader.wrong, reader.asked) == ([], [])
 
 
+@pytest.fixture(scope="module")
+def without_python(browser, site):
+    "A page that has asked for Python, which never comes."
+    reader = Reader(browser, site)
+    reader.context.route("**/pyodide.asm.wasm", lambda route: None)
+    yield reader.open()
+    reader.context.close()
+
+
 class Panel:
     "One panel of a page, and the same panel here."
     def __init__(self, page, name):
@@ -182,6 +191,7 @@ def test_a_control_that_sets_nothing_is_hidden(book):
     panel.root.get_by_role("button", name="Reset").click()
     panel.agrees()
     assert not panel.control("samples").is_visible()
+    panel.root.get_by_role("button", name="More").click()
 
 
 def test_nothing_is_fetched_before_a_control_is_touched(reader):
@@ -204,10 +214,8 @@ def test_panels_that_are_not_known_keep_their_still_picture(reader):
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_the_first_answer_does_not_wait_for_python(reader, name):
-    made = reader()
-    made.context.route("**/pyodide.asm.wasm", lambda route: None)  # it never comes
-    panel = Panel(made.open().page, name)
+def test_the_first_answer_does_not_wait_for_python(without_python, name):
+    panel = Panel(without_python.page, name)
     panel.control(MOVES[name][0]).press(MOVES[name][1])
     answer = panel.agrees()
     assert answer != panel.here.shown()["answer"] and "Fetching Python" in panel.note()
@@ -235,9 +243,9 @@ def test_what_the_book_does_not_know_waits_for_python(reader):
     assert panel.note() == ""
 
 
-def test_a_position_has_an_address(reader):
-    made = reader(permissions=["clipboard-read", "clipboard-write"])
-    panel = Panel(made.open().page, "schedule_panel")
+def test_a_position_has_an_address(book, reader):
+    book.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    panel = Panel(book.page, "schedule_panel")
     panel.control("world_size").press("ArrowLeft")
     panel.control("dataset").select_option("own")
     panel.control("samples").fill("1000")
@@ -248,10 +256,13 @@ def test_a_position_has_an_address(reader):
     wait_until(lambda: "address now holds" in panel.note(), "the page says so", 60)
     address = panel.page.url
     assert panel.page.evaluate("navigator.clipboard.readText()") == address and "samples=1000" in address
-    other = Panel(reader().open(address.removeprefix(made.url)).page, "schedule_panel")
+    other = Panel(reader().open(address.removeprefix(book.url)).page, "schedule_panel")
     assert other.sent() == panel.sent() and other.control("drop_last").is_visible()
     other.agrees()
     assert other.root.evaluate("e => Math.abs(e.getBoundingClientRect().top)") < 40
+    panel.root.get_by_role("button", name="Reset").click()
+    panel.root.get_by_role("button", name="More").click()
+    panel.agrees()
 
 
 def test_an_address_with_a_value_that_is_gone_says_so(reader):

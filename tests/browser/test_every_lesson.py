@@ -1,5 +1,6 @@
 """Every lesson in JupyterLab: it opens saved, whole and within its page; its panels and questions run; it is saved, and
-opens again, whole, once what they lived in is gone. test_lessons.py does so with lessons that run to their end."""
+what they left in it is shown once what they lived in is gone: in one notebook with those of all lessons.
+test_lessons.py opens lessons that ran to their end again."""
 import ast
 import builtins
 import importlib.util
@@ -135,25 +136,48 @@ def readers_copy(server):
     return copy
 
 
+@pytest.fixture(scope="module")
+def left(): return {}  # lesson -> its cells with panels and questions, as they were saved
+
+
+@pytest.fixture
+def opens_and_saves(opened, desk, server, readers_copy, left):
+    "Opens a lesson, runs its panels and questions, and saves it."
+    def try_(path):
+        copied, stem, left[path] = readers_copy(path), path.rsplit("/", 1)[1].removesuffix(".ipynb"), []
+        notebook = opened(name := copied.relative_to(server[2]).as_posix())
+        try:
+            opens_whole(notebook, stem)
+            imports, cards = imports_and_cards(path)
+            if not cards: return
+            live(notebook, imports, cards)
+            if stem in LOOKED_AT: notebook.shot(f"live_{stem}")
+            notebook.command("docmanager:save")
+            notebook.empty_kernel()  # like another one, it knows no panel
+        finally: notebook.close()
+        assert "vnd.jupyter.widget-view" not in copied.read_text(encoding="utf-8")
+        cells = desk.api("GET", f"contents/{name}")["content"]["cells"]
+        left[path] = [cell for cell in cells if cell["id"] in cards]
+        assert [cell["id"] for cell in left[path]] == cards
+    return try_
+
+
 @pytest.mark.parametrize("path", LESSONS)
-def test_a_lesson_opens_whole_and_opens_again(opened, server, readers_copy, path):
-    copied, stem = readers_copy(path), path.rsplit("/", 1)[1].removesuffix(".ipynb")
-    notebook = opened(name := copied.relative_to(server[2]).as_posix())
+def test_a_lesson_opens_whole_and_its_panels_live(opens_and_saves, path): opens_and_saves(path)
+
+
+def test_what_panels_and_questions_left_is_shown_without_them(opens_and_saves, opened, desk, left):
+    "The cells of all lessons, as Jupyter saved and trusts them, in one notebook."
+    for path in LESSONS:
+        if path not in left: opens_and_saves(path)
+    cells = [cell | dict(id=f"{number}-{cell['id']}") for number, found in enumerate(left.values()) for cell in found]
+    made = dict(cells=cells, metadata=tool.load(ROOT / "nbs/index.ipynb").metadata, nbformat=4, nbformat_minor=5)
+    desk.start().api("PUT", "contents/reader/left.ipynb", type="notebook", format="json", content=made)
+    notebook = opened("reader/left.ipynb")
     try:
-        opens_whole(notebook, stem)
-        imports, cards = imports_and_cards(path)
-        if not cards: return
-        live(notebook, imports, cards)
-        if stem in LOOKED_AT: notebook.shot(f"live_{stem}")
-        notebook.command("docmanager:save")
-        notebook.empty_kernel()  # like another one, it knows no panel
+        still(notebook, [cell["id"] for cell in cells])
+        notebook.shot("left")
     finally: notebook.close()
-    assert "vnd.jupyter.widget-view" not in copied.read_text(encoding="utf-8")
-    again = opened(name)
-    try:
-        still(again, cards)
-        if stem in LOOKED_AT: again.shot(f"again_{stem}")
-    finally: again.close()
 
 
 def opens_whole(notebook, stem):
@@ -198,6 +222,8 @@ def still(notebook, cards):
     "What the cells with these ids showed is there as pictures and posters, or words that say to run the cell again."
     saved(notebook)
     assert notebook.page.locator(".mlinfra-panel, .mlinfra-predict").count() == 0, "the kernel knows them no more"
+    assert cards and notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets"
+                                            ".every(cell => cell.model.trusted)")
     shown = notebook.page.evaluate("""ids => window.jupyterapp.shell.currentWidget.content.widgets
       .filter(cell => ids.includes(cell.model.id))
       .map(cell => cell.node.querySelector('.jp-OutputArea-output :is(img, svg, p, .mlinfra-guess)')?.checkVisibility())

@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 
 import fork_server
+import onnx_registry
 
 IMPORTED = """torch torch._dynamo torch.distributed torch.distributed.run torch.distributed.tensor torch.utils.data
 torchvision timm numpy pandas matplotlib.pyplot PIL.Image ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget
@@ -37,6 +38,7 @@ def main(number, *place):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no burial
     import importlib
     for name in IMPORTED: importlib.import_module(name)
+    onnx_registry.keep()
     import gc
     gc.collect()
     gc.freeze()

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..base.checks import nonnegative_int, one_of, positive_float, positive_int
+from ..base.checks import finite, nonnegative_int, one_of, positive_float, positive_int
 from ..base.sample_statistics import percentile
 from .page_cache import cached_share, drop_cache
 
@@ -181,6 +181,7 @@ class NotedReads:
         end:float,
     ) -> list[tuple[float, float]]:  # seconds after `start`
         "Begin and end of the reads between two moments, cut at both."
+        start, end = finite("start", start), finite("end", end)
         with open(self.log, encoding="utf-8") as file: spans = [tuple(map(float, line.split())) for line in file]
         return [(max(b, start) - start, min(e, end) - start) for b, e in spans if b < end and e > start]
 

@@ -320,7 +320,6 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("engine.export.prune.*.share", "zero", "nothing goes"),
     ("engine.tuning.search_space.uniform.low", "zero negative", "any range"),
     ("engine.tuning.search_space.whole.low", "zero negative", "any range"),
-    ("engine.loading.reads.NotedReads.spans.*", "zero negative", "moments of a clock"),
     ("lab.few_labels.trained_on_all.rate", "zero", "only the last part learns"),
     ("lab.search_race.race.draws", ANY, "a surface of many points is needed, so it cannot be tried"),
     ("checkpoint.first_difference.*", ANY, "any losses"),

@@ -360,9 +360,23 @@ labels = [0, 1] * 6
 pictures = [Image.new("RGB", (80, 60), (200 * label, 10 * i, 90)) for i, label in enumerate(labels)]
 new_pictures = pictures[:2]
 """
+STEPPED = """
+import torch
+def make_dataset(): return torch.utils.data.TensorDataset(torch.randn(3_200, 8), torch.arange(3_200) % 3)
+def make_step():
+    model = torch.nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    def step(batch):
+        loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+    return step
+"""
 YOURS = {
-    "01_arithmetic-python-0": Yours("", "assert plan.iterations == 4_000_000 and 0 < waiting < each",
-                                    forked=False),
+    "01_arithmetic-python-0": Yours(STEPPED, "if __name__ == '__main__': assert plan.iterations == 10_000 and "
+                                    "0 < waiting < each", forked=False),
     "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(x).shape == (8, 10)",
                              forked=False),
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
